@@ -1,0 +1,1 @@
+"""Who leads what: the metadata store, the controller, partitions and their replicas."""

@@ -1,0 +1,1 @@
+"""Kafka's broker and topic configuration keys."""

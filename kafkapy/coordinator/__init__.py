@@ -1,0 +1,1 @@
+"""Group coordination as pure state machines: decide, write records, replay."""

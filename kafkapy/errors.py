@@ -1,0 +1,18 @@
+"""The root of every error that a client gets as a Kafka error code.
+
+Layers below ``protocol`` raise their own named errors (``records/errors.py``, ``storage/errors.py``); each class
+carries the number that goes on the wire, so that one place in the server can answer any of them. A test holds the
+numbers against the generated ``protocol.errors.ErrorCode``.
+"""
+
+from typing import ClassVar
+
+
+class BrokerError(Exception):
+    """An operation failed in a way that Kafka's protocol has a code for.
+
+    ``error_code`` is the wire code (-1, UNKNOWN_SERVER_ERROR, unless a subclass says otherwise); ``str(error)`` is
+    the sentence that goes into ``error_message`` fields and the log.
+    """
+
+    error_code: ClassVar[int] = -1

@@ -1,0 +1,1 @@
+"""One generated module per API."""

@@ -1,0 +1,1 @@
+"""Record-batch bytes to records and back: pure functions over bytes."""

@@ -1,0 +1,1 @@
+"""One file per API; REGISTRY is the feature list."""

@@ -1,0 +1,1 @@
+"""Record batches to disk and back, in Apache Kafka's own files."""

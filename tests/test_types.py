@@ -1,0 +1,13 @@
+from kafkapy.types import TopicPartition
+
+
+def test_a_topic_partition_prints_as_kafka_names_its_directory() -> None:
+    assert str(TopicPartition("orders", 3)) == "orders-3"
+
+
+def test_topic_partitions_sort_by_topic_then_number() -> None:
+    assert sorted([TopicPartition("b", 0), TopicPartition("a", 10), TopicPartition("a", 2)]) == [
+        ("a", 2),
+        ("a", 10),
+        ("b", 0),
+    ]
