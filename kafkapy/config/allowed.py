@@ -1,0 +1,86 @@
+"""The values that a key allows, each kind a small object that can say what is wrong with a value."""
+
+import re
+from typing import Final, NamedTuple, Protocol
+
+Value = str | int | float | bool | tuple[str, ...] | None
+"""A parsed configuration value; lists are tuples, passwords and class names are strings."""
+
+
+class Allowed(Protocol):
+    """A restriction on a key's values."""
+
+    def problem(self, value: Value) -> str | None:
+        """What ``value`` violates, as the end of a sentence, or None."""
+        ...
+
+
+class AtLeast(NamedTuple):
+    """Numbers from ``minimum`` up."""
+
+    minimum: int
+
+    def problem(self, value: Value) -> str | None:
+        """See ``Allowed.problem``."""
+        ok = isinstance(value, int | float) and value >= self.minimum
+        return None if ok else f"must be at least {self.minimum}"
+
+
+class Between(NamedTuple):
+    """Numbers from ``minimum`` to ``maximum``, both included."""
+
+    minimum: int
+    maximum: int
+
+    def problem(self, value: Value) -> str | None:
+        """See ``Allowed.problem``."""
+        ok = isinstance(value, int | float) and self.minimum <= value <= self.maximum
+        return None if ok else f"must be between {self.minimum} and {self.maximum}"
+
+
+class OneOf(NamedTuple):
+    """One of some words; for a list: each of its items is one of them."""
+
+    words: tuple[str, ...]
+
+    def problem(self, value: Value) -> str | None:
+        """See ``Allowed.problem``."""
+        items = value if isinstance(value, tuple) else (value,)
+        return None if all(item in self.words for item in items) else f"must be one of: {', '.join(self.words)}"
+
+
+RELEASES: Final = (
+    *("0.8.0", "0.8.1", "0.8.2", "0.9.0", "0.10.0-IV0", "0.10.0-IV1", "0.10.1-IV0", "0.10.1-IV1", "0.10.1-IV2"),
+    *("0.10.2-IV0", "0.11.0-IV0", "0.11.0-IV1", "0.11.0-IV2", "1.0-IV0", "1.1-IV0", "2.0-IV0", "2.0-IV1"),
+    *("2.1-IV0", "2.1-IV1", "2.1-IV2", "2.2-IV0", "2.2-IV1", "2.3-IV0", "2.3-IV1", "2.4-IV0", "2.4-IV1"),
+    *("2.5-IV0", "2.6-IV0", "2.7-IV0", "2.7-IV1", "2.7-IV2"),
+)
+"""The versions of the inter-broker protocol and message format that 2.7 knows, oldest first."""
+
+
+class Release(NamedTuple):
+    """A version in ``RELEASES``: in full, or its release alone, with anything after it (``2.7``, ``2.7.2``)."""
+
+    def problem(self, value: Value) -> str | None:
+        """See ``Allowed.problem``."""
+        if isinstance(value, str) and (value in RELEASES or release_of(value) is not None):
+            return None
+        return f"must be one of: {', '.join(RELEASES)}"
+
+
+def release_of(text: str) -> str | None:
+    """The newest of ``RELEASES`` that a version number such as ``2.7.2`` means, or None if it is unknown."""
+    words = 3 if text.startswith("0.") else 2
+    prefix = ".".join(text.split(".")[:words])
+    return next((release for release in reversed(RELEASES) if release.partition("-")[0] == prefix), None)
+
+
+class ThrottledReplicas(NamedTuple):
+    """``*``, nothing, or a list of ``partition:broker``."""
+
+    def problem(self, value: Value) -> str | None:
+        """See ``Allowed.problem``."""
+        items = value if isinstance(value, tuple) else ()
+        if items in ((), ("*",)) or all(re.fullmatch(r"([0-9]+):([0-9]+)?", item.strip()) for item in items):
+            return None
+        return "must be * or a list of partition:broker pairs"

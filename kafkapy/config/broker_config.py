@@ -1,0 +1,225 @@
+"""The configuration of one broker: ``server.properties``, and above it what changes while the broker runs.
+
+Where kafkapy differs from Apache Kafka when nothing is configured (``KAFKAPY_DEFAULTS``): it listens on loopback
+alone, keeps its data in the user's own data directory, and needs neither ZooKeeper nor, for its internal topics,
+three brokers. Without ``zookeeper.connect`` the broker is alone on its embedded store, where the replication factors
+of 3 that Apache Kafka starts with could never be met.
+"""
+
+import os
+from collections.abc import Callable, Iterator, Mapping
+from enum import IntEnum
+from typing import Final, NamedTuple, Self
+
+from kafkapy.config.broker_keys import BROKER_KEYS, DYNAMIC_ONLY_KEYS, synonyms
+from kafkapy.config.errors import InvalidConfigError
+from kafkapy.config.keys import ConfigKey, Dynamic, Value
+from kafkapy.config.listeners import EndPoint, parse_listeners, parse_protocol_map
+from kafkapy.config.rules import check_broker_values
+
+DEFAULT_LISTENERS: Final = "PLAINTEXT://127.0.0.1:9092"
+KAFKAPY_DEFAULTS: Final[dict[str, Value]] = {
+    "listeners": DEFAULT_LISTENERS,
+    "offsets.topic.replication.factor": 1,
+    "transaction.state.log.replication.factor": 1,
+    "transaction.state.log.min.isr": 1,
+}
+"""kafkapy's own defaults on the embedded store; with ``zookeeper.connect`` set, Apache Kafka's hold."""
+
+Listener = Callable[[frozenset[str]], None]
+
+
+class Source(IntEnum):
+    """Where a broker key's value comes from; the numbers are those of DescribeConfigs."""
+
+    DYNAMIC_BROKER = 2
+    DYNAMIC_DEFAULT_BROKER = 3
+    STATIC_BROKER = 4
+    DEFAULT = 5
+
+
+class Setting(NamedTuple):
+    """A key's value in one of the places that can set it."""
+
+    name: str
+    value: Value
+    source: Source
+
+
+def default_data_directory(environ: Mapping[str, str] = os.environ) -> str:
+    """Where data goes unless ``log.dirs`` says so: ``$XDG_DATA_HOME/kafkapy`` or ``~/.local/share/kafkapy``."""
+    base = environ.get("XDG_DATA_HOME") or os.path.join(environ.get("HOME") or "~", ".local", "share")
+    return os.path.join(os.path.expanduser(base), "kafkapy")
+
+
+class BrokerConfig:
+    """Typed values by key, ``config["log.segment.bytes"]``; a broker's overrides beat the cluster's, these the file."""
+
+    def __init__(self, originals: Mapping[str, str]) -> None:
+        self.originals: Final = dict(originals)
+        """Everything that was configured when the broker started, unknown keys too, as text."""
+        self.unknown: Final = tuple(name for name in originals if name not in BROKER_KEYS)
+        """Names that no key has, for a warning (or, on the command line, for a refusal)."""
+        self._static = {name: BROKER_KEYS[name].parse(text) for name, text in originals.items() if name in BROKER_KEYS}
+        self._cluster: dict[str, Value] = {}
+        self._broker: dict[str, Value] = {}
+        self._dynamic: dict[str, Value] = {}
+        self._listeners: list[Listener] = []
+        check_broker_values(self)
+
+    @classmethod
+    def from_properties(cls, properties: Mapping[str, str] | None = None) -> Self:
+        """A configuration from texts; raises InvalidConfigError naming key, value and what is allowed."""
+        return cls(properties or {})
+
+    def __getitem__(self, name: str) -> Value:
+        if name in self._dynamic:
+            return self._dynamic[name]
+        if name in self._static:
+            return self._static[name]
+        return self.default(name)
+
+    def default(self, name: str) -> Value:
+        """The value of ``name`` when nobody sets it; KeyError for a name that no key has."""
+        if name in KAFKAPY_DEFAULTS and self.embedded_store:
+            return KAFKAPY_DEFAULTS[name]
+        return _key(name).default
+
+    def integer(self, name: str) -> int:
+        """The value of a key of whole numbers that has one."""
+        value = self[name]
+        assert isinstance(value, int)
+        return value
+
+    def flag(self, name: str) -> bool:
+        """The value of a boolean key."""
+        return self[name] is True
+
+    def text(self, name: str) -> str:
+        """The value of a key of text, empty if it has none."""
+        value = self[name]
+        return value if isinstance(value, str) else ""
+
+    def settings(self, name: str) -> Iterator[Setting]:
+        """Every place that sets ``name`` or a synonym of it, the winning one first (KIP-226)."""
+        for synonym in synonyms(name):
+            yield from self._places(synonym)
+
+    def _places(self, name: str) -> Iterator[Setting]:
+        layers = (
+            (Source.DYNAMIC_BROKER, self._broker),
+            (Source.DYNAMIC_DEFAULT_BROKER, self._cluster),
+            (Source.STATIC_BROKER, self._static),
+        )
+        for source, layer in layers:
+            if name in layer:
+                yield Setting(name, layer[name], source)
+        default = self.default(name)
+        if default is not None:
+            yield Setting(name, default, Source.DEFAULT)
+
+    def update_dynamic(
+        self, *, cluster_default: Mapping[str, str] | None = None, per_broker: Mapping[str, str] | None = None
+    ) -> None:
+        """Replace a whole layer of dynamic overrides, then tell the listeners which keys have another value.
+
+        Keys that can't change at that level are passed over, as Apache Kafka does with what it finds in ZooKeeper;
+        raises InvalidConfigError, and changes nothing, when the values don't go together.
+        """
+        before = self._cluster, self._broker, self._dynamic
+        if cluster_default is not None:
+            self._cluster = _dynamic_layer(cluster_default, Dynamic.CLUSTER_WIDE)
+        if per_broker is not None:
+            self._broker = _dynamic_layer(per_broker, Dynamic.PER_BROKER)
+        self._dynamic = {**self._cluster, **self._broker}
+        try:
+            check_broker_values(self)
+        except InvalidConfigError:
+            self._cluster, self._broker, self._dynamic = before
+            raise
+        old = before[2]
+        names = old.keys() | self._dynamic.keys()
+        changed = frozenset(name for name in names if old.get(name, _ABSENT) != self._dynamic.get(name, _ABSENT))
+        if changed:
+            for listener in tuple(self._listeners):
+                listener(changed)
+
+    def add_listener(self, listener: Listener) -> None:
+        """Call ``listener`` with the names of keys whose dynamic value changed, after the change."""
+        self._listeners.append(listener)
+
+    @property
+    def embedded_store(self) -> bool:
+        """Whether the broker keeps the cluster's state itself: ``zookeeper.connect`` is not set."""
+        return not self._static.get("zookeeper.connect")
+
+    @property
+    def broker_id(self) -> int:
+        """``broker.id``; -1 means that one is to be generated."""
+        return self.integer("broker.id")
+
+    @property
+    def log_dirs(self) -> tuple[str, ...]:
+        """``log.dirs``, else ``log.dir``, else the user's data directory."""
+        text = self.text("log.dirs") or str(self._static.get("log.dir") or default_data_directory())
+        return tuple(filter(None, (directory.strip() for directory in text.split(","))))
+
+    @property
+    def listeners(self) -> tuple[EndPoint, ...]:
+        """The addresses to bind: ``listeners``, else ``host.name`` and ``port``, else loopback on 9092."""
+        text = self.text("listeners") if "listeners" in self._static or "listeners" in self._dynamic else ""
+        if not text:
+            text = f"PLAINTEXT://{self.text('host.name') or '127.0.0.1'}:{self.integer('port')}"
+        return parse_listeners("listeners", text, self.listener_protocols)
+
+    @property
+    def advertised_listeners(self) -> tuple[EndPoint, ...]:
+        """The configured addresses for clients; empty when only ``listeners`` says where the broker is."""
+        text = self.text("advertised.listeners")
+        return parse_listeners("advertised.listeners", text, self.listener_protocols)
+
+    @property
+    def listener_protocols(self) -> dict[str, str]:
+        """``listener.security.protocol.map``: listener name → security protocol."""
+        return parse_protocol_map(self.text("listener.security.protocol.map"))
+
+    @property
+    def log_roll_ms(self) -> int:
+        """``log.roll.ms``, else ``log.roll.hours``, in milliseconds."""
+        return self._first_ms(("log.roll.ms", 1), ("log.roll.hours", 3_600_000))
+
+    @property
+    def log_roll_jitter_ms(self) -> int:
+        """``log.roll.jitter.ms``, else ``log.roll.jitter.hours``, in milliseconds."""
+        return self._first_ms(("log.roll.jitter.ms", 1), ("log.roll.jitter.hours", 3_600_000))
+
+    @property
+    def log_flush_interval_ms(self) -> int:
+        """``log.flush.interval.ms``, else ``log.flush.scheduler.interval.ms``."""
+        return self._first_ms(("log.flush.interval.ms", 1), ("log.flush.scheduler.interval.ms", 1))
+
+    @property
+    def log_retention_ms(self) -> int:
+        """``log.retention.ms``, else ``.minutes``, else ``.hours``, in milliseconds; -1 keeps data for ever."""
+        factors = (("log.retention.ms", 1), ("log.retention.minutes", 60_000), ("log.retention.hours", 3_600_000))
+        return max(self._first_ms(*factors), -1)
+
+    def _first_ms(self, *choices: tuple[str, int]) -> int:
+        for name, factor in choices:
+            value = self[name]
+            if isinstance(value, int):
+                return value * factor
+        raise AssertionError("the last choice has a default")
+
+
+_ABSENT: Final = object()
+
+
+def _key(name: str) -> ConfigKey:
+    return BROKER_KEYS.get(name) or DYNAMIC_ONLY_KEYS[name]
+
+
+def _dynamic_layer(texts: Mapping[str, str], level: Dynamic) -> dict[str, Value]:
+    known = {name: key for name in texts if (key := BROKER_KEYS.get(name) or DYNAMIC_ONLY_KEYS.get(name))}
+    allowed = (Dynamic.CLUSTER_WIDE,) if level is Dynamic.CLUSTER_WIDE else (Dynamic.CLUSTER_WIDE, Dynamic.PER_BROKER)
+    return {name: key.parse(texts[name]) for name, key in known.items() if key.dynamic in allowed}

@@ -1,0 +1,52 @@
+"""Each kind of restriction lets through what Kafka lets through, and says what is wrong with the rest."""
+
+import pytest
+
+from kafkapy.config.allowed import RELEASES, AtLeast, Between, OneOf, Release, ThrottledReplicas, release_of
+
+
+def test_at_least() -> None:
+    assert AtLeast(1).problem(1) is None
+    assert AtLeast(1).problem(0) == "must be at least 1"
+    assert AtLeast(1).problem("1") == "must be at least 1"
+
+
+def test_between() -> None:
+    assert Between(0, 1).problem(0.0) is None
+    assert Between(0, 1).problem(1.0) is None
+    assert Between(0, 1).problem(1.01) == "must be between 0 and 1"
+    assert Between(0, 1).problem(float("nan")) == "must be between 0 and 1"
+
+
+def test_one_of_takes_a_word_or_a_list_of_them() -> None:
+    rule = OneOf(("compact", "delete"))
+    assert rule.problem("compact") is None
+    assert rule.problem(("compact", "delete")) is None
+    assert rule.problem(()) is None
+    assert rule.problem(("compact", "gone")) == "must be one of: compact, delete"
+
+
+@pytest.mark.parametrize("text", ["2.7", "2.7.2", "2.7-IV2", "0.11.0.3", "1.0", "0.8.2", "2.0.1-SNAPSHOT"])
+def test_releases_that_2_7_knows(text: str) -> None:
+    assert Release().problem(text) is None
+
+
+@pytest.mark.parametrize("text", ["2.8", "3.0", "0.7", "new", "", "2"])
+def test_releases_that_it_does_not_know(text: str) -> None:
+    assert Release().problem(text) == f"must be one of: {', '.join(RELEASES)}"
+
+
+def test_a_version_number_means_the_newest_format_of_its_release() -> None:
+    assert release_of("2.7.2") == "2.7-IV2"
+    assert release_of("0.10.1") == "0.10.1-IV2"
+    assert release_of("9.9") is None
+
+
+@pytest.mark.parametrize("items", [(), ("*",), ("0:1", "12:3")])
+def test_throttled_replicas_are_pairs_or_all(items: tuple[str, ...]) -> None:
+    assert ThrottledReplicas().problem(items) is None
+
+
+@pytest.mark.parametrize("items", [("0",), ("*", "0:1"), ("a:b",), ("0:1:2",), ("-1:0",)])
+def test_anything_else_is_no_list_of_throttled_replicas(items: tuple[str, ...]) -> None:
+    assert ThrottledReplicas().problem(items) == "must be * or a list of partition:broker pairs"

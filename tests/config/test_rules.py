@@ -1,0 +1,46 @@
+"""Values that each key allows but that do not go together are refused when the broker starts."""
+
+import pytest
+
+from kafkapy.config.broker_config import BrokerConfig
+from kafkapy.config.errors import InvalidConfigError
+
+
+@pytest.mark.parametrize(
+    ("properties", "problem"),
+    [
+        ({"broker.id": "-2"}, "broker.id: must be at least -1"),
+        ({"broker.id": "-1", "broker.id.generation.enable": "false"}, "broker.id: must be at least 0"),
+        ({"broker.id": "1001"}, "must not be above reserved.broker.max.id"),
+        ({"log.dirs": " , "}, "log.dirs: must name at least one directory"),
+        ({"log.roll.ms": "0"}, "log.roll.ms: must be at least 1"),
+        ({"log.retention.ms": "0"}, "log.retention.ms: must be -1"),
+        ({"log.retention.minutes": "0"}, "log.retention.ms: must be -1"),
+        ({"log.cleaner.threads": "128"}, "more than 1 MiB per cleaner thread"),
+        ({"replica.fetch.wait.max.ms": "30001"}, "must not be above replica.socket.timeout.ms"),
+        ({"replica.lag.time.max.ms": "499"}, "must not be above replica.lag.time.max.ms"),
+        ({"offsets.commit.required.acks": "2"}, "offsets.commit.required.acks: must be between -1"),
+        ({"offsets.commit.required.acks": "-2"}, "offsets.commit.required.acks: must be between -1"),
+        ({"listeners": " , "}, "must name at least one listener"),
+        ({"advertised.listeners": "PLAINTEXT://0.0.0.0:9092"}, "clients can't connect to 0.0.0.0"),
+        ({"advertised.listeners": "SSL://a:9092"}, "names SSL, which listeners lacks"),
+    ],
+)
+def test_values_that_do_not_go_together_are_refused(properties: dict[str, str], problem: str) -> None:
+    with pytest.raises(InvalidConfigError, match=problem):
+        BrokerConfig.from_properties(properties)
+
+
+@pytest.mark.parametrize(
+    "properties",
+    [
+        {"broker.id": "1001", "broker.id.generation.enable": "false"},
+        {"log.cleaner.threads": "0"},
+        {"log.retention.ms": "-1"},
+        {"offsets.commit.required.acks": "1"},
+        {"listeners": "PLAINTEXT://:0", "advertised.listeners": "PLAINTEXT://broker:9092"},
+    ],
+)
+def test_values_that_do_are_taken(properties: dict[str, str]) -> None:
+    config = BrokerConfig.from_properties(properties)
+    assert {name: config.originals[name] for name in properties} == properties
