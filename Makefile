@@ -1,0 +1,97 @@
+# make run     the main job: a broker, real flights, a PySpark pipeline, its result under out/
+# make test    everything: checks, all tests with their coverage gates, compatibility with stock clients and Spark
+# make check   format, lint, types, layers, generated code, fast tests: about a minute, no Java, no network
+# make bench   kafkapy beside Apache Kafka; ARGUMENTS=--quick for a short run
+# Each of them sets up what it needs, in .venv and .cache, once.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+WORKERS ?= 2
+ARGUMENTS ?=
+SCAN := $(wildcard setup.py kafkapy/records/scan.py kafkapy/records/scan.pxd)
+INSTALLED := $(VENV)/.installed
+COMPILED := $(VENV)/.compiled
+
+.PHONY: help setup java jars check fmt lint fast test unit coverage compat run bench clean
+
+help:
+	@sed -n 's/^# \(make .*\)/\1/p' Makefile
+
+# --- set-up -------------------------------------------------------------------------------------------------------
+
+$(VENV)/pyvenv.cfg:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "kafkapy needs Python 3.11 or newer; try make PYTHON=python3.12"; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+
+# The editable install compiles the per-record scan where a C compiler is there.
+$(INSTALLED): $(VENV)/pyvenv.cfg pyproject.toml
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev,spark]'
+	touch $(INSTALLED) $(COMPILED)
+
+# An editable install keeps running a stale binary after an edit.
+$(COMPILED): $(INSTALLED) $(SCAN)
+	@if [ -f setup.py ]; then $(BIN)/python setup.py --quiet build_ext --inplace; fi
+	@touch $(COMPILED)
+
+setup: $(INSTALLED) $(COMPILED)
+
+java: setup
+	@$(BIN)/python -m tools.java --ensure
+
+jars: java
+	@$(BIN)/python -m tools.jars
+
+# --- the checks ---------------------------------------------------------------------------------------------------
+
+fmt: setup
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+lint: setup
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/mypy --strict tools compat_tests bench spark_examples
+	$(BIN)/lint-imports
+	$(BIN)/python -m tools.codegen --check
+
+fast: setup
+	$(BIN)/pytest -n $(WORKERS) -m "not java and not spark and not slow" tests
+	KAFKAPY_INTERPRETED_SCAN=1 $(BIN)/pytest -n $(WORKERS) -m "not java and not spark and not slow" tests/records
+
+check: lint fast
+
+# --- everything ---------------------------------------------------------------------------------------------------
+
+unit: setup jars
+	rm -f .coverage .coverage.*
+	$(BIN)/pytest -n $(WORKERS) --cov --cov-branch --cov-report= tests
+	KAFKAPY_INTERPRETED_SCAN=1 $(BIN)/pytest -n $(WORKERS) --cov --cov-branch --cov-report= --cov-append tests/records
+
+# Every branch of what keeps data right; nine tenths of the rest.
+coverage: unit
+	$(BIN)/coverage report --skip-covered --include='kafkapy/records/*,kafkapy/storage/*,kafkapy/coordinator/*' --fail-under=100
+	$(BIN)/coverage report --skip-covered --omit='kafkapy/protocol/messages/*,kafkapy/records/*,kafkapy/storage/*,kafkapy/coordinator/*' --fail-under=90
+
+# Its summary line closes the output of `make test`.
+compat: setup jars
+	$(BIN)/pytest compat_tests --target kafka-2.7.2 --target kafkapy
+
+test: lint coverage
+	@$(MAKE) --no-print-directory compat
+
+run: setup java
+	$(BIN)/python -m spark_examples.main_job $(ARGUMENTS)
+
+bench: setup jars
+	$(BIN)/python -m bench $(ARGUMENTS)
+
+# Leaves .cache (downloads) alone.
+clean:
+	rm -rf $(VENV) build dist out *.egg-info .coverage .coverage.* .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	find kafkapy -name '*.so' -delete

@@ -1,0 +1,1 @@
+"""The same tests against kafkapy and against real Kafka."""

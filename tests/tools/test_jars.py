@@ -1,0 +1,87 @@
+import shutil
+import subprocess
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+from tools import jars
+
+
+def _fake_fetch(version: str, target: Path, work: Path) -> None:
+    (target / f"kafka_2.13-{version}.jar").write_text(work.name)
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr(jars, "CACHE", tmp_path)
+    return tmp_path
+
+
+def test_a_fetched_version_appears_whole_and_is_not_fetched_again(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(jars, "fetchers", lambda: {"ivy": _fake_fetch})
+    target = jars.fetch("9.9.9")
+    assert [jar.name for jar in target.iterdir()] == ["kafka_2.13-9.9.9.jar"]
+    assert [path.name for path in (cache / "jars").iterdir()] == ["kafka-9.9.9"]
+    monkeypatch.setattr(jars, "fetchers", dict)
+    assert jars.fetch("9.9.9") == target
+
+
+def test_a_fetch_without_the_main_jar_leaves_nothing_behind(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(jars, "fetchers", lambda: {"ivy": lambda *_: None})
+    with pytest.raises(jars.JarsError, match="main jar"):
+        jars.fetch("9.9.9")
+    assert list((cache / "jars").iterdir()) == []
+
+
+def test_a_way_that_is_not_installed_is_refused(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(jars, "fetchers", lambda: {"ivy": _fake_fetch})
+    with pytest.raises(jars.JarsError, match="maven is not installed"):
+        jars.fetch("9.9.9", "maven")
+
+
+def test_maven_is_preferred_where_it_is_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shutil, "which", lambda name: f"/usr/bin/{name}")
+    assert list(jars.fetchers()) == ["maven", "ivy"]
+    monkeypatch.setattr(shutil, "which", lambda name: None)
+    assert list(jars.fetchers()) == ["ivy"]
+
+
+@pytest.mark.parametrize("document", [jars.pom, jars.ivy_module])
+def test_both_resolvers_are_asked_for_the_same(document: object) -> None:
+    assert callable(document)
+    text = document("4.1.0")
+    ElementTree.fromstring(text)
+    for _, artifact, number in jars.dependencies("4.1.0"):
+        assert artifact in text
+        assert number in text
+
+
+def test_the_oldest_release_brings_its_own_logging() -> None:
+    assert "slf4j-simple" not in [artifact for _, artifact, _ in jars.dependencies("2.7.2")]
+
+
+def test_the_class_path_has_one_logging_binding(cache: Path) -> None:
+    directory = jars.jars_directory("2.7.2")
+    directory.mkdir(parents=True)
+    for name in ("slf4j-log4j12-1.jar", "slf4j-simple-1.jar", "kafka_2.13-2.7.2.jar"):
+        (directory / name).touch()
+    names = [Path(part).name for part in jars.class_path("2.7.2").split(":")]
+    assert names == ["kafka_2.13-2.7.2.jar", "slf4j-log4j12-1.jar"]
+
+
+def test_a_class_path_that_was_not_fetched_says_how_to(cache: Path) -> None:
+    with pytest.raises(jars.JarsError, match=r"python -m tools.jars 1\.0"):
+        jars.class_path("1.0")
+
+
+def test_a_failing_resolver_is_one_clear_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    failed = subprocess.CompletedProcess([], 1, "resolving\n[ERROR] no route to host\nlast line\n", "")
+    monkeypatch.setattr(subprocess, "run", lambda *_, **__: failed)
+    monkeypatch.setattr(jars, "fetch", lambda *_: jars._run(["mvn"], "Maven"))
+    monkeypatch.setattr("sys.argv", ["jars", "2.7.2"])
+    assert jars.main() == 1
+    said = capsys.readouterr().err
+    assert said == "jars: Maven failed ([ERROR] no route to host); is the network there?\n"
