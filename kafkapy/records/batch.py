@@ -1,0 +1,234 @@
+"""The record batch of magic 2: a view of its 61-byte header, in place.
+
+Layout, big-endian (Apache Kafka's documentation, "Record Batch"; KIP-98)::
+
+    0   base_offset            int64      offset of the first record
+    8   length                 int32      bytes that follow this field: the batch's size less 12
+    12  partition_leader_epoch int32      set by the leader; the CRC leaves it out, so that nobody recomputes it
+    16  magic                  int8       2
+    17  crc                    uint32     CRC-32C of everything from byte 21 to the batch's end
+    21  attributes             int16      bits 0-2 compression, 3 timestamp type, 4 transactional, 5 control
+    23  last_offset_delta      int32      last offset less base offset; compaction keeps it when records go
+    27  base_timestamp         int64 ms   first timestamp, from which the records' deltas count
+    35  max_timestamp          int64 ms   largest timestamp, or the append time if bit 3 is set
+    43  producer_id            int64      -1: none
+    51  producer_epoch         int16
+    53  base_sequence          int32      of the first record; grows by one for each record, wraps at 2^31-1
+    57  record_count           int32
+    61  records                           compressed as one block if bits 0-2 say so
+
+Every function works on bytes, bytearray or memoryview and copies nothing.
+"""
+
+from collections.abc import Iterator
+from struct import Struct
+from typing import NamedTuple
+
+from crc32c import crc32c
+
+from kafkapy.records.errors import CorruptRecordError, UnsupportedForMessageFormatError
+
+ReadableBuffer = bytes | bytearray | memoryview
+WritableBuffer = bytearray | memoryview
+
+HEADER_SIZE = 61
+LOG_OVERHEAD = 12
+LENGTH_OFFSET = 8
+LEADER_EPOCH_OFFSET = 12
+MAGIC_OFFSET = 16
+CRC_OFFSET = 17
+ATTRIBUTES_OFFSET = 21
+LAST_OFFSET_DELTA_OFFSET = 23
+MAX_TIMESTAMP_OFFSET = 35
+MAGIC = 2
+SMALLEST_LENGTH = 14
+"""What Kafka calls the record overhead of magic 0: a length below it is impossible in every format."""
+
+COMPRESSION_MASK = 0x07
+TIMESTAMP_TYPE_BIT = 0x08
+TRANSACTIONAL_BIT = 0x10
+CONTROL_BIT = 0x20
+
+CREATE_TIME = 0
+LOG_APPEND_TIME = 1
+
+NO_PRODUCER_ID = -1
+NO_PRODUCER_EPOCH = -1
+NO_SEQUENCE = -1
+NO_TIMESTAMP = -1
+NO_LEADER_EPOCH = -1
+SEQUENCE_MODULUS = 1 << 31
+
+_HEADER = Struct(">qiibIhiqqqhii")
+_LENGTH_EPOCH_MAGIC = Struct(">iib")
+_CRC = Struct(">I")
+_OFFSET = Struct(">q")
+_INT32 = Struct(">i")
+_ATTRIBUTES = Struct(">h")
+_AFTER_CRC = Struct(">hiqqqhii")
+_unpack_header = _HEADER.unpack_from
+
+
+class BatchHeader(NamedTuple):
+    """The fields of one batch's header; ``size`` is the whole batch in bytes, its first 12 included."""
+
+    base_offset: int
+    size: int
+    partition_leader_epoch: int
+    magic: int
+    crc: int
+    attributes: int
+    last_offset_delta: int
+    base_timestamp: int
+    max_timestamp: int
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+    record_count: int
+
+    @property
+    def last_offset(self) -> int:
+        """The offset of the last record, also of one that compaction has removed."""
+        return self.base_offset + self.last_offset_delta
+
+    @property
+    def next_offset(self) -> int:
+        """The offset after this batch."""
+        return self.base_offset + self.last_offset_delta + 1
+
+    @property
+    def compression(self) -> int:
+        """0 none, 1 gzip, 2 snappy, 3 lz4, 4 zstd; 5 to 7 mean nothing yet."""
+        return self.attributes & COMPRESSION_MASK
+
+    @property
+    def timestamp_type(self) -> int:
+        """0 CreateTime, 1 LogAppendTime."""
+        return (self.attributes & TIMESTAMP_TYPE_BIT) >> 3
+
+    @property
+    def is_transactional(self) -> bool:
+        """Whether the records belong to a transaction."""
+        return self.attributes & TRANSACTIONAL_BIT != 0
+
+    @property
+    def is_control(self) -> bool:
+        """Whether the batch holds a control record (see ``control.py``) in place of data."""
+        return self.attributes & CONTROL_BIT != 0
+
+    @property
+    def has_producer_id(self) -> bool:
+        """Whether an idempotent or transactional producer wrote it."""
+        return self.producer_id > NO_PRODUCER_ID
+
+    @property
+    def last_sequence(self) -> int:
+        """The sequence number of the last record, or -1 without one; after 2^31-1 comes 0."""
+        if self.base_sequence < 0:
+            return NO_SEQUENCE
+        return (self.base_sequence + self.last_offset_delta) % SEQUENCE_MODULUS
+
+
+def read_header(buffer: ReadableBuffer, position: int = 0) -> BatchHeader:
+    """Read the header at ``position``; the CRC is not looked at (``crc_is_valid`` does).
+
+    Raises:
+        CorruptRecordError: fewer than 61 bytes, a length that is impossible or beyond the buffer, an unknown magic.
+        UnsupportedForMessageFormatError: a message set of magic 0 or 1.
+    """
+    available = len(buffer) - position
+    if available < HEADER_SIZE:
+        _check_prefix(buffer, position, available)
+        raise CorruptRecordError(f"A record batch needs {HEADER_SIZE} bytes, {available} are there")
+    base_offset, length, *rest = _unpack_header(buffer, position)
+    size = length + LOG_OVERHEAD
+    if rest[1] != MAGIC or not HEADER_SIZE <= size <= available:
+        _check_prefix(buffer, position, available)
+        raise CorruptRecordError(f"A record batch of {size} bytes, {available} are there")
+    return BatchHeader(base_offset, size, *rest)
+
+
+def iterate_headers(buffer: ReadableBuffer, position: int = 0) -> Iterator[tuple[int, BatchHeader]]:
+    """Give ``(position, header)`` of each whole batch from ``position`` on.
+
+    A batch that the buffer cuts short ends the iteration silently, as it does in Kafka (a fetch response may end so);
+    what can be no batch raises, as in ``read_header``.
+    """
+    while (size := whole_batch_size(buffer, position)) is not None:
+        yield position, read_header(buffer, position)
+        position += size
+
+
+def whole_batch_size(buffer: ReadableBuffer, position: int = 0) -> int | None:
+    """The size of the batch at ``position``, or None if the buffer ends before it does.
+
+    Raises:
+        CorruptRecordError: the length is below 14 or the magic is unknown (Kafka's ``ByteBufferLogInputStream``).
+        UnsupportedForMessageFormatError: a message set of magic 0 or 1.
+    """
+    available = len(buffer) - position
+    length = _check_prefix(buffer, position, available)
+    if length is None or length + LOG_OVERHEAD > available:
+        return None
+    return length + LOG_OVERHEAD
+
+
+def _check_prefix(buffer: ReadableBuffer, position: int, available: int) -> int | None:
+    """Check length and magic, as far as they are there; the length, or None if they are not."""
+    if available < LOG_OVERHEAD:
+        return None
+    (length,) = _INT32.unpack_from(buffer, position + LENGTH_OFFSET)
+    if length < SMALLEST_LENGTH:
+        raise CorruptRecordError(f"Record size {length} is less than the minimum record overhead ({SMALLEST_LENGTH})")
+    if available <= MAGIC_OFFSET:
+        return None
+    magic = buffer[position + MAGIC_OFFSET]
+    if magic < MAGIC:
+        raise UnsupportedForMessageFormatError(f"Message format {magic} is not supported, only {MAGIC} is")
+    if magic > MAGIC:
+        raise CorruptRecordError(f"Invalid magic found in record: {magic - 256 if magic > 127 else magic}")
+    return int(length)
+
+
+def crc_of(buffer: ReadableBuffer, position: int, size: int) -> int:
+    """The CRC-32C that the batch of ``size`` bytes at ``position`` should carry."""
+    return crc32c(memoryview(buffer)[position + ATTRIBUTES_OFFSET : position + size])
+
+
+def crc_is_valid(buffer: ReadableBuffer, position: int, header: BatchHeader) -> bool:
+    """Whether the stored CRC-32C is that of the bytes."""
+    return header.crc == crc_of(buffer, position, header.size)
+
+
+def assign(buffer: WritableBuffer, position: int, base_offset: int, leader_epoch: int) -> None:
+    """Write base offset and leader epoch into the batch; the CRC covers neither and stays valid."""
+    _OFFSET.pack_into(buffer, position, base_offset)
+    _INT32.pack_into(buffer, position + LEADER_EPOCH_OFFSET, leader_epoch)
+
+
+def set_max_timestamp(
+    buffer: WritableBuffer, position: int, header: BatchHeader, timestamp_type: int, max_timestamp: int
+) -> None:
+    """Write timestamp type, largest timestamp (ms) and the new CRC; bits without a meaning are cleared, as in Kafka.
+
+    Nothing is touched, the CRC neither, when both are there already.
+    """
+    if header.timestamp_type == timestamp_type and header.max_timestamp == max_timestamp:
+        return
+    kept = header.attributes & (COMPRESSION_MASK | TRANSACTIONAL_BIT | CONTROL_BIT)
+    _ATTRIBUTES.pack_into(buffer, position + ATTRIBUTES_OFFSET, kept | timestamp_type << 3)
+    _OFFSET.pack_into(buffer, position + MAX_TIMESTAMP_OFFSET, max_timestamp)
+    _CRC.pack_into(buffer, position + CRC_OFFSET, crc_of(buffer, position, header.size))
+
+
+def set_log_append_time(buffer: WritableBuffer, position: int, header: BatchHeader, timestamp_ms: int) -> None:
+    """Stamp the batch with the broker's time: attribute bit 3, max timestamp, CRC. The records' own deltas stay."""
+    set_max_timestamp(buffer, position, header, LOG_APPEND_TIME, timestamp_ms)
+
+
+def write_batch(header: BatchHeader, records: ReadableBuffer) -> bytes:
+    """A batch of ``header`` and the (perhaps compressed) bytes of its records; ``size`` and ``crc`` are computed."""
+    after_crc = _AFTER_CRC.pack(*header[5:]) + records
+    length = ATTRIBUTES_OFFSET - LOG_OVERHEAD + len(after_crc)
+    prefix = _OFFSET.pack(header.base_offset) + _LENGTH_EPOCH_MAGIC.pack(length, header.partition_leader_epoch, MAGIC)
+    return prefix + _CRC.pack(crc32c(after_crc)) + after_crc

@@ -1,0 +1,95 @@
+"""Control batches: the markers that end a transaction, and the leader-change message of Kafka's raft log.
+
+A control batch has attribute bit 5 and one record. Its key is ``int16 version, int16 type``; a transaction marker's
+value is ``int16 version, int32 coordinator_epoch`` (KIP-98). A consumer skips what it doesn't know.
+"""
+
+from enum import IntEnum
+from struct import Struct
+from typing import NamedTuple
+
+from kafkapy.records.batch import NO_LEADER_EPOCH, NO_SEQUENCE, BatchHeader, ReadableBuffer
+from kafkapy.records.errors import InvalidRecordError
+from kafkapy.records.record import Record, encode_batch, read_records
+
+_KEY = Struct(">hh")
+_MARKER = Struct(">hi")
+_VERSION = 0
+
+
+class ControlType(IntEnum):
+    """The types of 2.7; later releases added 3 to 6 (snapshots and voters of raft logs)."""
+
+    ABORT = 0
+    COMMIT = 1
+    LEADER_CHANGE = 2
+
+
+class ControlRecord(NamedTuple):
+    """What a control batch says. ``type`` is a plain number, for those that a later release may add."""
+
+    type: int
+    value: bytes
+    version: int = _VERSION
+
+    @property
+    def coordinator_epoch(self) -> int:
+        """The epoch of the transaction coordinator that wrote a commit or abort marker.
+
+        Raises:
+            InvalidRecordError: the value is shorter than a marker.
+        """
+        if len(self.value) < _MARKER.size:
+            raise InvalidRecordError(f"An end transaction marker of {len(self.value)} bytes")
+        return int(_MARKER.unpack_from(self.value)[1])
+
+
+class Marker(NamedTuple):
+    """Who ended a transaction: the producer, and the epoch of its coordinator."""
+
+    producer_id: int
+    producer_epoch: int
+    coordinator_epoch: int
+
+
+def encode_marker(
+    control_type: ControlType, marker: Marker, timestamp_ms: int, *, base_offset: int = 0, leader_epoch: int = -1
+) -> bytes:
+    """A commit or abort marker as a batch: transactional, without a sequence."""
+    record = Record(_KEY.pack(_VERSION, control_type), _MARKER.pack(_VERSION, marker.coordinator_epoch), timestamp_ms)
+    return encode_batch(
+        [record],
+        base_offset=base_offset,
+        partition_leader_epoch=leader_epoch,
+        producer_id=marker.producer_id,
+        producer_epoch=marker.producer_epoch,
+        base_sequence=NO_SEQUENCE,
+        is_transactional=True,
+        is_control=True,
+    )
+
+
+def encode_leader_change(
+    message: bytes, timestamp_ms: int, *, base_offset: int = 0, leader_epoch: int = NO_LEADER_EPOCH
+) -> bytes:
+    """A leader-change batch around an encoded ``LeaderChangeMessage`` (KIP-595)."""
+    record = Record(_KEY.pack(_VERSION, ControlType.LEADER_CHANGE), message, timestamp_ms)
+    return encode_batch([record], base_offset=base_offset, partition_leader_epoch=leader_epoch, is_control=True)
+
+
+def read_control(batch: ReadableBuffer, header: BatchHeader | None = None, position: int = 0) -> ControlRecord:
+    """Read the one record of a control batch.
+
+    Raises:
+        InvalidRecordError: not exactly one record, or its key is too short.
+    """
+    records = read_records(batch, header, position)
+    if len(records) != 1:
+        raise InvalidRecordError(f"A control batch holds one record, this one {len(records)}")
+    key = records[0].key
+    if key is None or len(key) < _KEY.size:
+        raise InvalidRecordError("Invalid key for a control record")
+    version, control_type = _KEY.unpack_from(key)
+    if version < 0:
+        raise InvalidRecordError(f"Invalid version found for control record: {version}")
+    return ControlRecord(control_type, records[0].value or b"", version)

@@ -1,0 +1,66 @@
+"""What can be wrong with record batches, each with the code that Apache Kafka 2.7 answers."""
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+from kafkapy.errors import BrokerError
+
+
+class RecordsError(BrokerError):
+    """The root of this package's errors."""
+
+
+class CorruptRecordError(RecordsError):
+    """CORRUPT_MESSAGE: the bytes are no record batch, or their CRC-32C differs. Retriable for a client."""
+
+    error_code: ClassVar[int] = 2
+
+
+class RecordTooLargeError(RecordsError):
+    """MESSAGE_TOO_LARGE: a batch is over ``max.message.bytes``, or its decompressed size is over the bound.
+
+    Java's producer splits the batch and tries again.
+    """
+
+    error_code: ClassVar[int] = 10
+
+
+class RecordBatchTooLargeError(RecordsError):
+    """RECORD_LIST_TOO_LARGE: a batch is larger than a whole segment."""
+
+    error_code: ClassVar[int] = 18
+
+
+class UnsupportedForMessageFormatError(RecordsError):
+    """UNSUPPORTED_FOR_MESSAGE_FORMAT: message sets of magic 0 and 1."""
+
+    error_code: ClassVar[int] = 43
+
+
+class UnsupportedCompressionTypeError(RecordsError):
+    """UNSUPPORTED_COMPRESSION_TYPE: zstd in a request that is too old for it."""
+
+    error_code: ClassVar[int] = 76
+
+
+class _RejectedRecordsError(RecordsError):
+    """A whole batch is refused; ``record_errors`` names the records at fault (KIP-467).
+
+    Each is ``(batch_index, message or None)``; ``batch_index`` counts from the batch's first record.
+    """
+
+    def __init__(self, message: str, record_errors: Sequence[tuple[int, str | None]] = ()) -> None:
+        super().__init__(message)
+        self.record_errors = list(record_errors)
+
+
+class InvalidRecordError(_RejectedRecordsError):
+    """INVALID_RECORD: the batch or a record in it breaks a rule; not retriable."""
+
+    error_code: ClassVar[int] = 87
+
+
+class InvalidTimestampError(_RejectedRecordsError):
+    """INVALID_TIMESTAMP: a timestamp is too far from the broker's clock, or its type is not the producer's to set."""
+
+    error_code: ClassVar[int] = 32

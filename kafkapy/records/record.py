@@ -1,0 +1,221 @@
+"""Records as values, for those who read and write a few: coordinators, the command line, tests.
+
+The broker's own path leaves records as bytes (``batch.py``, ``validate.py``). One record, magic 2::
+
+    length           varint     bytes that follow
+    attributes       int8       0
+    timestamp_delta  varlong    ms, from the batch's base timestamp
+    offset_delta     varint     from the batch's base offset
+    key              varint length (-1: null), bytes
+    value            varint length (-1: null), bytes
+    headers          varint count, then each: varint length, key (UTF-8), varint length (-1: null), value
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple, TypedDict, Unpack
+
+from kafkapy.records.batch import (
+    CONTROL_BIT,
+    HEADER_SIZE,
+    LOG_APPEND_TIME,
+    MAGIC,
+    NO_LEADER_EPOCH,
+    NO_PRODUCER_EPOCH,
+    NO_PRODUCER_ID,
+    NO_SEQUENCE,
+    NO_TIMESTAMP,
+    TRANSACTIONAL_BIT,
+    BatchHeader,
+    ReadableBuffer,
+    read_header,
+    write_batch,
+)
+from kafkapy.records.compression import compress, decompress
+from kafkapy.records.errors import InvalidRecordError
+from kafkapy.records.varint import read_varint, read_varlong, write_varint
+
+MAX_DECOMPRESSED_SIZE = 64 * 1024 * 1024
+"""Bytes that one batch may decompress to, unless the caller says otherwise."""
+
+Headers = Sequence[tuple[str, bytes | None]]
+
+
+class Record(NamedTuple):
+    """One record. ``offset`` is absolute when read from a batch; ``timestamp`` is in ms.
+
+    Header keys that are no UTF-8 keep their bytes as surrogate escapes.
+    """
+
+    key: bytes | None
+    value: bytes | None
+    timestamp: int = NO_TIMESTAMP
+    headers: Headers = ()
+    offset: int = -1
+
+
+class BatchFields(TypedDict, total=False):
+    """What ``encode_batch`` may be told about the batch; what is missing has the default that the format names."""
+
+    base_offset: int
+    partition_leader_epoch: int
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+    compression: int
+    timestamp_type: int
+    max_timestamp: int
+    is_transactional: bool
+    is_control: bool
+    keep_offsets: bool
+
+
+def encode_batch(records: Iterable[Record], **fields: Unpack[BatchFields]) -> bytes:
+    """Write ``records`` as one batch.
+
+    A record's offset is ``base_offset`` plus its place, unless ``keep_offsets`` takes the records' own (compaction
+    leaves gaps). The base timestamp is the first record's, the max timestamp the largest unless it is given (with
+    ``timestamp_type`` 1 it is the append time). Without records the batch is empty: it holds no offset.
+    """
+    listed = list(records)
+    base_offset = fields.get("base_offset", 0)
+    base_timestamp = listed[0].timestamp if listed else NO_TIMESTAMP
+    body = bytearray()
+    delta = -1
+    for place, record in enumerate(listed):
+        delta = record.offset - base_offset if fields.get("keep_offsets") else place
+        write_record(body, record, record.timestamp - base_timestamp, delta)
+    compression = fields.get("compression", 0)
+    header = BatchHeader(
+        base_offset=base_offset,
+        size=0,
+        partition_leader_epoch=fields.get("partition_leader_epoch", NO_LEADER_EPOCH),
+        magic=MAGIC,
+        crc=0,
+        attributes=_attributes(fields),
+        last_offset_delta=delta,
+        base_timestamp=base_timestamp,
+        max_timestamp=fields.get("max_timestamp", max((r.timestamp for r in listed), default=NO_TIMESTAMP)),
+        producer_id=fields.get("producer_id", NO_PRODUCER_ID),
+        producer_epoch=fields.get("producer_epoch", NO_PRODUCER_EPOCH),
+        base_sequence=fields.get("base_sequence", NO_SEQUENCE),
+        record_count=len(listed),
+    )
+    return write_batch(header, compress(compression, body) if compression else body)
+
+
+def _attributes(fields: BatchFields) -> int:
+    return (
+        fields.get("compression", 0)
+        | fields.get("timestamp_type", 0) << 3
+        | (TRANSACTIONAL_BIT if fields.get("is_transactional") else 0)
+        | (CONTROL_BIT if fields.get("is_control") else 0)
+    )
+
+
+def encode_empty_batch(header: BatchHeader) -> bytes:
+    """The batch that compaction leaves where every record of ``header``'s batch went.
+
+    It keeps offsets, producer, sequence and epoch, so that none is lost; no compression, no base timestamp.
+    """
+    attributes = header.attributes & (TRANSACTIONAL_BIT | CONTROL_BIT) | header.timestamp_type << 3
+    emptied = header._replace(attributes=attributes, base_timestamp=NO_TIMESTAMP, record_count=0)
+    return write_batch(emptied, b"")
+
+
+def write_record(output: bytearray, record: Record, timestamp_delta: int, offset_delta: int) -> None:
+    """Append one record's bytes."""
+    body = bytearray(1)
+    write_varint(body, timestamp_delta)
+    write_varint(body, offset_delta)
+    _write_bytes(body, record.key)
+    _write_bytes(body, record.value)
+    write_varint(body, len(record.headers))
+    for key, value in record.headers:
+        _write_bytes(body, key.encode("utf-8", "surrogateescape"))
+        _write_bytes(body, value)
+    write_varint(output, len(body))
+    output += body
+
+
+def _write_bytes(output: bytearray, value: bytes | None) -> None:
+    if value is None:
+        output.append(1)
+    else:
+        write_varint(output, len(value))
+        output += value
+
+
+def read_records(
+    batch: ReadableBuffer,
+    header: BatchHeader | None = None,
+    position: int = 0,
+    max_size: int = MAX_DECOMPRESSED_SIZE,
+) -> list[Record]:
+    """The records of the batch at ``position``; keys and values are copies.
+
+    In a batch with LogAppendTime every record has the batch's max timestamp, as Kafka's consumers see it.
+
+    Raises:
+        InvalidRecordError: the records are not what the header announces.
+        CorruptRecordError: neither header nor compressed data can be read. (The CRC is ``crc_is_valid``'s to check.)
+        RecordTooLargeError: more than ``max_size`` bytes after decompression.
+    """
+    header = header or read_header(batch, position)
+    if header.record_count < 0:
+        raise InvalidRecordError(f"Found invalid record count {header.record_count} in magic v2 batch")
+    body = memoryview(batch)[position + HEADER_SIZE : position + header.size]
+    if header.compression:
+        body = decompress(header.compression, body, max_size)
+    place = 0
+    records = []
+    for _ in range(header.record_count):
+        record, place = _read_record(body, place, header)
+        records.append(record)
+    if place != len(body):
+        raise InvalidRecordError("Incorrect declared batch size, records still remaining in file")
+    return records
+
+
+def _read_record(body: memoryview, place: int, header: BatchHeader) -> tuple[Record, int]:
+    length, start = read_varint(body, place)
+    end = start + length
+    if not start < end <= len(body):
+        raise InvalidRecordError("Incorrect declared batch size, premature EOF reached")
+    content = body[:end]
+    timestamp_delta, place = read_varlong(content, start + 1)
+    offset_delta, place = read_varint(content, place)
+    key, place = _read_bytes(content, place)
+    value, place = _read_bytes(content, place)
+    headers, place = _read_headers(content, place)
+    if place != end:
+        raise InvalidRecordError(
+            f"Invalid record size: expected to read {length} bytes in record payload, but instead read {place - start}"
+        )
+    timestamp = header.base_timestamp + timestamp_delta
+    if header.timestamp_type == LOG_APPEND_TIME:
+        timestamp = header.max_timestamp
+    return Record(key, value, timestamp, headers, header.base_offset + offset_delta), end
+
+
+def _read_bytes(content: memoryview, place: int) -> tuple[bytes | None, int]:
+    length, place = read_varint(content, place)
+    if length < 0:
+        return None, place
+    end = place + length
+    if end > len(content):
+        raise InvalidRecordError("Found invalid record structure")
+    return bytes(content[place:end]), end
+
+
+def _read_headers(content: memoryview, place: int) -> tuple[Headers, int]:
+    count, place = read_varint(content, place)
+    if not 0 <= count <= len(content) - place:
+        raise InvalidRecordError(f"Found invalid number of record headers {count}")
+    headers = []
+    for _ in range(count):
+        key, place = _read_bytes(content, place)
+        if key is None:
+            raise InvalidRecordError("Invalid negative header key size")
+        value, place = _read_bytes(content, place)
+        headers.append((key.decode("utf-8", "surrogateescape"), value))
+    return tuple(headers), place
