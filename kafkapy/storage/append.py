@@ -1,0 +1,169 @@
+"""The produce path below the partition: validate, check the producer, roll, write once, take note.
+
+Nothing is noted before the write, and what a failed write left behind is cut off: a refused or failed append leaves
+the log as it was.
+"""
+
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from kafkapy.records.batch import (
+    CONTROL_BIT,
+    TIMESTAMP_TYPE_BIT,
+    BatchHeader,
+    assign,
+    crc_is_valid,
+    iterate_headers,
+)
+from kafkapy.records.control import read_control
+from kafkapy.records.errors import CorruptRecordError, RecordBatchTooLargeError
+from kafkapy.records.validate import validate_produced
+from kafkapy.storage.errors import KafkaStorageError, UnexpectedAppendOffsetError
+from kafkapy.storage.producer_entry import ProducedBatch
+from kafkapy.storage.segment import MAX_RELATIVE_OFFSET, AppendedRange, Segment
+
+if TYPE_CHECKING:
+    from kafkapy.storage.log import Log
+
+TAIL_BATCHES: Final = 128
+NO_APPEND_TIME: Final = -1
+
+
+class AppendResult(NamedTuple):
+    """Where a batch is; ``log_append_time_ms`` is -1 unless the topic stamps records itself."""
+
+    first_offset: int
+    last_offset: int
+    max_timestamp: int
+    log_append_time_ms: int
+    log_start_offset: int
+    duplicate: bool
+    size: int
+
+
+def append_as_leader(
+    log: "Log", records: memoryview | bytearray, leader_epoch: int, *, from_client: bool
+) -> AppendResult:
+    """See ``Log.append_as_leader``."""
+    valid = validate_produced(records, log.policy, log.storage.clock.now_ms(), from_client=from_client)
+    batch, header, max_timestamp, max_timestamp_delta = valid
+    marker = None
+    state = log.producer_state
+    if header.producer_id >= 0:
+        if header.attributes & CONTROL_BIT:
+            marker = read_control(batch, header)
+            state.check_marker(header, marker)
+        else:
+            duplicate = state.check(header, from_client=from_client)
+            if duplicate is not None:
+                return _answer_again(log, duplicate, header)
+    first_offset = log.log_end_offset
+    last_offset = first_offset + header.last_offset_delta
+    assign(batch, 0, first_offset, leader_epoch)
+    added = AppendedRange(first_offset, last_offset, max_timestamp, first_offset + max_timestamp_delta, header.size)
+    segment = _write(log, batch, added)
+    if leader_epoch != log.leader_epochs.latest:
+        log.leader_epochs.assign(leader_epoch, first_offset)
+    if marker is not None:
+        aborted = state.apply_marker(header, marker, first_offset)
+        if aborted is not None:
+            segment.transaction_index.append(aborted)
+    elif header.producer_id >= 0:
+        state.apply(header, first_offset)
+    _flush_if_due(log)
+    append_time = max_timestamp if header.attributes & TIMESTAMP_TYPE_BIT else NO_APPEND_TIME
+    return AppendResult(first_offset, last_offset, max_timestamp, append_time, log.log_start_offset, False, header.size)
+
+
+def _answer_again(log: "Log", batch: ProducedBatch, header: BatchHeader) -> AppendResult:
+    """Answer a repeated batch as it was answered first; 2.7 gives its timestamp as the append time."""
+    return AppendResult(
+        batch.first_offset, batch.last_offset, batch.timestamp, batch.timestamp, log.log_start_offset, True, header.size
+    )
+
+
+def append_as_follower(log: "Log", records: bytes | bytearray | memoryview) -> AppendResult:
+    """See ``Log.append_as_follower``."""
+    batches = list(iterate_headers(records))
+    if not batches:
+        raise UnexpectedAppendOffsetError(f"No whole batch came for {log.topic_partition}")
+    size = batches[-1][0] + batches[-1][1].size
+    first_offset = batches[0][1].base_offset
+    next_offset = log.log_end_offset
+    max_timestamp = max_timestamp_offset = -1
+    for position, header in batches:
+        if header.base_offset < next_offset or header.last_offset_delta < 0:
+            raise UnexpectedAppendOffsetError(
+                f"{log.topic_partition} expected offset {next_offset}, a batch begins at {header.base_offset}"
+            )
+        if not crc_is_valid(records, position, header):
+            raise CorruptRecordError(f"The batch at offset {header.base_offset} of {log.topic_partition} is corrupt")
+        next_offset = header.next_offset
+        if header.max_timestamp > max_timestamp:
+            max_timestamp, max_timestamp_offset = header.max_timestamp, header.last_offset
+    content = memoryview(records)[:size]
+    added = AppendedRange(first_offset, next_offset - 1, max_timestamp, max_timestamp_offset, size)
+    segment = _write(log, content, added)
+    for position, header in batches:
+        if header.partition_leader_epoch > log.leader_epochs.latest:
+            log.leader_epochs.assign(header.partition_leader_epoch, header.base_offset)
+        aborted = log.producer_state.replay(header, content[position : position + header.size])
+        if aborted is not None:
+            segment.transaction_index.append(aborted)
+    _flush_if_due(log)
+    return AppendResult(first_offset, next_offset - 1, max_timestamp, NO_APPEND_TIME, log.log_start_offset, False, size)
+
+
+def _write(log: "Log", content: bytes | bytearray | memoryview, added: AppendedRange) -> Segment:
+    segment = log.segments.active
+    if _must_roll(log, segment, added):
+        segment = roll(log, added.first_offset)
+    try:
+        position = segment.append(content, added, log.config.index_interval_bytes)
+    except OSError as error:
+        with suppress(OSError):
+            log.storage.files.truncate(segment.log.path, segment.size)
+        raise KafkaStorageError(f"{segment.log.path} can't be written: {error}") from error
+    log.log_end_offset = added.last_offset + 1
+    tail = log.tail
+    if len(tail) >= TAIL_BATCHES:
+        for offset in list(tail)[: TAIL_BATCHES // 2]:
+            del tail[offset]
+    tail[added.first_offset] = position
+    return segment
+
+
+def _must_roll(log: "Log", segment: Segment, added: AppendedRange) -> bool:
+    config = log.config
+    if segment.size + added.size > config.segment_bytes:
+        if added.size > config.segment_bytes:
+            raise RecordBatchTooLargeError(
+                f"The batch of {added.size} bytes is larger than segment.bytes, {config.segment_bytes}"
+            )
+        return True
+    if added.last_offset - segment.base_offset > MAX_RELATIVE_OFFSET or segment.indexes_are_full:
+        return True
+    if segment.size == 0:
+        return False
+    return segment.waited_ms(log.storage.clock, added.max_timestamp) > config.segment_ms - segment.roll_jitter_ms
+
+
+def roll(log: "Log", base_offset: int) -> Segment:
+    """See ``Log.roll``."""
+    active = log.segments.active
+    if base_offset == active.base_offset:
+        return active
+    active.become_inactive()
+    log.producer_state.map_end_offset = base_offset
+    snapshot = log.producer_state.take_snapshot()
+    segment = log.new_segment(base_offset)
+    segment.create()
+    log.segments.add(segment)
+    log.tail.clear()
+    log.flush_later(base_offset, snapshot)
+    return segment
+
+
+def _flush_if_due(log: "Log") -> None:
+    if log.log_end_offset - log.recovery_point >= log.config.flush_messages:
+        log.flush()

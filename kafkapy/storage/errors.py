@@ -1,0 +1,89 @@
+"""What can go wrong with a log, each with the code that Apache Kafka 2.7 answers."""
+
+from kafkapy.errors import BrokerError
+
+
+class OffsetOutOfRangeError(BrokerError):
+    """The offset is below the log's start or above its end."""
+
+    error_code = 1
+
+
+class OutOfOrderSequenceError(BrokerError):
+    """An idempotent producer's batch doesn't follow its last one (KIP-98)."""
+
+    error_code = 45
+
+
+class InvalidProducerEpochError(BrokerError):
+    """A newer instance of the producer has written to this partition."""
+
+    error_code = 47
+
+
+class InvalidTxnStateError(BrokerError):
+    """A producer wrote outside the transaction that it has open here."""
+
+    error_code = 48
+
+
+class TransactionCoordinatorFencedError(BrokerError):
+    """A marker comes from a coordinator that has been replaced."""
+
+    error_code = 52
+
+
+class KafkaStorageError(BrokerError):
+    """The disk, or what is on it, is not usable."""
+
+    error_code = 56
+
+
+class UnknownProducerIdError(BrokerError):
+    """The log knows nothing of this producer; 2.7 accepts such batches, older brokers answered this."""
+
+    error_code = 59
+
+
+class UnexpectedAppendOffsetError(BrokerError):
+    """A follower was given batches that don't continue its log."""
+
+
+class CorruptIndexError(KafkaStorageError):
+    """An index can't be what its name says; it is rebuilt from the segment."""
+
+
+class CorruptSnapshotError(KafkaStorageError):
+    """A producer snapshot fails its checks; an older one is used and the log replayed."""
+
+
+class MalformedCheckpointError(KafkaStorageError):
+    """A checkpoint file's text doesn't follow its format."""
+
+
+class UnsupportedLogFormatError(KafkaStorageError):
+    """A segment holds message sets of format 0 or 1; nothing is touched."""
+
+
+class LogDirectoryError(Exception):
+    """The broker can't start on this data directory; the sentence says what to do."""
+
+
+class LogDirectoryLockedError(LogDirectoryError):
+    """Another process has the data directory."""
+
+
+class IdentityMismatchError(LogDirectoryError):
+    """The data directory belongs to another cluster or broker."""
+
+
+class ClusterIdMismatchError(IdentityMismatchError):
+    """``meta.properties`` names another cluster."""
+
+
+class BrokerIdMismatchError(IdentityMismatchError):
+    """``meta.properties`` names another broker."""
+
+
+class ForeignDirectoryError(LogDirectoryError):
+    """A folder of the data directory is not a partition's."""

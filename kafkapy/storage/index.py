@@ -1,0 +1,134 @@
+"""What the offset and the time index share: an append-only array of fixed-size entries, written late.
+
+Entries are collected in memory and go to the file by the page, at a roll, a flush or a clean close. Losing them in a
+crash costs nothing: recovery rebuilds the indexes of every segment that reaches beyond the recovery point, and the
+recovery point moves only after the entries below it were written. Entries that are in the file are read back when a
+lookup needs them and kept as long as ``IndexCache`` has room.
+"""
+
+from struct import Struct
+from typing import ClassVar, Final
+
+from kafkapy.storage.errors import CorruptIndexError
+from kafkapy.storage.files import Files
+
+PAGE_BYTES: Final = 4096
+DEFAULT_CACHE_BYTES: Final = 8 * 1024 * 1024
+
+
+class IndexCache:
+    """The index files that are in memory, oldest out first when they exceed ``max_bytes`` together."""
+
+    def __init__(self, max_bytes: int = DEFAULT_CACHE_BYTES) -> None:
+        self.max_bytes = max_bytes
+        self.bytes = 0
+        self._content: dict[str, bytes] = {}
+
+    def get(self, files: Files, path: str, size: int) -> bytes:
+        """Return the first ``size`` bytes of ``path``."""
+        content = self._content.get(path)
+        if content is not None and len(content) == size:
+            return content
+        self.drop(path)
+        content = files.read(path, size)
+        self._content[path] = content
+        self.bytes += size
+        while self.bytes > self.max_bytes:
+            self.drop(next(iter(self._content)))
+        return content
+
+    def drop(self, path: str) -> None:
+        """Forget ``path``; the file has changed or is gone."""
+        content = self._content.pop(path, None)
+        if content is not None:
+            self.bytes -= len(content)
+
+
+class Index:
+    """Entries in ascending order; ``size`` bytes of them are in the file and the rest in memory."""
+
+    ENTRY: ClassVar[Struct]
+
+    __slots__ = ("path", "base_offset", "max_entries", "entries", "_files", "_cache", "_size", "_pending")
+
+    def __init__(self, files: Files, cache: IndexCache, path: str, base_offset: int, max_bytes: int) -> None:
+        self.path = path
+        self.base_offset = base_offset
+        self.max_entries = max_bytes // self.ENTRY.size
+        self.entries = 0
+        self._files = files
+        self._cache = cache
+        self._size = 0
+        self._pending = bytearray()
+
+    def load(self, size: int) -> None:
+        """Take over a file of ``size`` bytes.
+
+        Raises ``CorruptIndexError`` when the size is not whole entries; the subclass checks the content.
+        """
+        if size % self.ENTRY.size:
+            raise CorruptIndexError(f"{self.path} has {size} bytes, which is not a multiple of {self.ENTRY.size}")
+        self._size = size
+        self.entries = size // self.ENTRY.size
+
+    def entry(self, slot: int) -> tuple[int, int]:
+        """Return the entry number ``slot`` as it is stored."""
+        position = slot * self.ENTRY.size
+        if position >= self._size:
+            first, second = self.ENTRY.unpack_from(self._pending, position - self._size)
+        else:
+            first, second = self.ENTRY.unpack_from(self._cache.get(self._files, self.path, self._size), position)
+        return first, second
+
+    def stored_entry(self, slot: int) -> tuple[int, int]:
+        """Return an entry of the file, reading no more than it."""
+        first, second = self.ENTRY.unpack(self._files.read(self.path, self.ENTRY.size, slot * self.ENTRY.size))
+        return first, second
+
+    def floor_slot(self, target: int, field: int) -> int:
+        """Return the last slot whose ``field`` (0 or 1) is not above ``target``, or -1."""
+        low, high = 0, self.entries
+        stored = self._size // self.ENTRY.size
+        if stored < high and self.entry(stored)[field] <= target:
+            low = stored
+        while low < high:
+            middle = (low + high) // 2
+            if self.entry(middle)[field] <= target:
+                low = middle + 1
+            else:
+                high = middle
+        return low - 1
+
+    def _append(self, first: int, second: int) -> None:
+        self._pending += self.ENTRY.pack(first, second)
+        self.entries += 1
+        if len(self._pending) >= PAGE_BYTES:
+            self.write()
+
+    def write(self) -> None:
+        """Put the entries that are only in memory into the file."""
+        if self._pending:
+            self._files.write(self.path, self._pending, self._size)
+            self._size += len(self._pending)
+            self._pending = bytearray()
+            self._cache.drop(self.path)
+
+    def keep(self, entries: int) -> None:
+        """Cut the index to its first ``entries``."""
+        if entries < self.entries:
+            self.write()
+            self._size = entries * self.ENTRY.size
+            self.entries = entries
+            self._files.truncate(self.path, self._size)
+            self._cache.drop(self.path)
+
+    def reset(self) -> None:
+        """Empty the file, whatever it holds, and forget the entries."""
+        self._pending = bytearray()
+        self._size = self.entries = 0
+        self._files.create(self.path)
+        self._cache.drop(self.path)
+
+    def forget(self) -> None:
+        """The file goes away or gets another name: nothing of it stays in memory."""
+        self._cache.drop(self.path)

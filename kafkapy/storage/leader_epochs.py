@@ -1,0 +1,101 @@
+"""``leader-epoch-checkpoint``: at which offset each leader's term began (KIP-101).
+
+Text as in ``checkpoints``: ``epoch startoffset``, both growing. Replaced at every change.
+"""
+
+from bisect import bisect_right
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+from kafkapy.storage.checkpoints import decode, encode
+from kafkapy.storage.errors import MalformedCheckpointError
+from kafkapy.storage.files import Files
+
+UNDEFINED_EPOCH: Final = -1
+UNDEFINED_OFFSET: Final = -1
+
+
+class EpochEntry(NamedTuple):
+    """Batches of leader epoch ``epoch`` begin at ``start_offset``."""
+
+    epoch: int
+    start_offset: int
+
+
+class LeaderEpochs:
+    """The terms, oldest first; a new one drops those that it contradicts."""
+
+    __slots__ = ("path", "entries", "_files", "_log_end_offset")
+
+    def __init__(self, files: Files, path: str, log_end_offset: Callable[[], int]) -> None:
+        self.path = path
+        self.entries: list[EpochEntry] = []
+        self._files = files
+        self._log_end_offset = log_end_offset
+
+    def load(self) -> None:
+        """Read the file; a missing one holds no epochs, an unreadable one is rebuilt from batches as they come."""
+        self.entries = []
+        if self._files.exists(self.path):
+            try:
+                self.entries = [EpochEntry(int(e), int(s)) for e, s in decode(self._files.read(self.path), 2)]
+            except (ValueError, MalformedCheckpointError) as error:
+                raise MalformedCheckpointError(f"{self.path} is not a leader epoch checkpoint: {error}") from error
+
+    def _write(self) -> None:
+        # A partition without records has nothing to lose, and ten thousand of them are created at once.
+        self._files.replace(self.path, encode(f"{e} {s}" for e, s in self.entries), sync=self._log_end_offset() > 0)
+
+    @property
+    def latest(self) -> int:
+        """The newest epoch, or -1."""
+        return self.entries[-1].epoch if self.entries else UNDEFINED_EPOCH
+
+    @property
+    def latest_start_offset(self) -> int:
+        """Where the newest epoch began, or -1."""
+        return self.entries[-1].start_offset if self.entries else UNDEFINED_OFFSET
+
+    def assign(self, epoch: int, start_offset: int) -> None:
+        """A leader's term began, or a batch of it came at ``start_offset``."""
+        entries = self.entries
+        if entries and entries[-1].epoch == epoch and start_offset >= entries[-1].start_offset:
+            return
+        while entries and (entries[-1].epoch >= epoch or entries[-1].start_offset >= start_offset):
+            entries.pop()
+        entries.append(EpochEntry(epoch, start_offset))
+        self._write()
+
+    def epoch_for(self, offset: int) -> int:
+        """Return the epoch of the batch at ``offset``, or -1."""
+        at = bisect_right(self.entries, offset, key=lambda entry: entry.start_offset)
+        return self.entries[at - 1].epoch if at else UNDEFINED_EPOCH
+
+    def end_offset_for(self, epoch: int) -> tuple[int, int]:
+        """Answer OffsetForLeaderEpoch: (largest epoch not above ``epoch``, where the next one begins) or (-1, -1)."""
+        if epoch == UNDEFINED_EPOCH or epoch > self.latest:
+            return UNDEFINED_EPOCH, UNDEFINED_OFFSET
+        if epoch == self.latest:
+            return epoch, self._log_end_offset()
+        at = bisect_right(self.entries, epoch, key=lambda entry: entry.epoch)
+        return (self.entries[at - 1].epoch if at else epoch), self.entries[at].start_offset
+
+    def truncate_from_end(self, end_offset: int) -> None:
+        """The log now ends at ``end_offset``: drop the epochs that began there or later."""
+        if self.latest_start_offset >= end_offset:
+            self.entries = [entry for entry in self.entries if entry.start_offset < end_offset]
+            self._write()
+
+    def truncate_from_start(self, start_offset: int) -> None:
+        """The log now begins at ``start_offset``: the epoch that it falls into begins there."""
+        at = bisect_right(self.entries, start_offset, key=lambda entry: entry.start_offset)
+        if at:
+            kept = [EpochEntry(self.entries[at - 1].epoch, start_offset), *self.entries[at:]]
+            if kept != self.entries:
+                self.entries = kept
+                self._write()
+
+    def clear(self) -> None:
+        """Forget every epoch."""
+        self.entries = []
+        self._write()

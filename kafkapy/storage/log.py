@@ -1,0 +1,271 @@
+"""A partition's log: its state, and the operations on it.
+
+``log_start_offset ≤ high_watermark ≤ log_end_offset`` holds whenever a method returns. Appending is in ``append``,
+reading in ``read``, truncation in ``truncate``, start-up in ``recovery``.
+"""
+
+from dataclasses import dataclass, field
+from random import Random
+from typing import Final
+
+from kafkapy.clock import Clock
+from kafkapy.config.log_config import LogConfig
+from kafkapy.records.batch import CREATE_TIME, LOG_APPEND_TIME
+from kafkapy.records.validate import PRODUCER, ProducePolicy
+from kafkapy.storage import append, read, truncate
+from kafkapy.storage.append import AppendResult
+from kafkapy.storage.errors import OffsetOutOfRangeError
+from kafkapy.storage.files import Files
+from kafkapy.storage.flusher import Flusher, InlineFlusher, sync_all
+from kafkapy.storage.index import IndexCache
+from kafkapy.storage.leader_epochs import LeaderEpochs
+from kafkapy.storage.producer_state import ProducerState
+from kafkapy.storage.read import LogRead
+from kafkapy.storage.segment import Segment, TimestampOffset
+from kafkapy.storage.segments import Segments
+from kafkapy.types import TopicPartition
+
+DEFAULT_PRODUCER_EXPIRATION_MS: Final = 604_800_000
+COMPRESSION_TYPES: Final = ("uncompressed", "gzip", "snappy", "lz4", "zstd")
+LEADER_EPOCHS_NAME: Final = "leader-epoch-checkpoint"
+
+
+@dataclass(slots=True)
+class Storage:
+    """What all logs of a broker share."""
+
+    clock: Clock
+    files: Files = field(default_factory=Files)
+    flusher: Flusher = field(default_factory=InlineFlusher)
+    index_cache: IndexCache = field(default_factory=IndexCache)
+    producer_expiration_ms: int = DEFAULT_PRODUCER_EXPIRATION_MS
+    random: Random = field(default_factory=Random)
+
+    def remove_later(self, delay_ms: int, paths: list[str]) -> None:
+        """Remove files once readers have had ``delay_ms`` to finish with them; a start removes what is left."""
+        self.clock.call_later(delay_ms, self._remove, paths)
+
+    def _remove(self, paths: list[str]) -> None:
+        for path in paths:
+            self.files.remove(path)
+
+
+def produce_policy(topic_partition: TopicPartition, config: LogConfig) -> ProducePolicy:
+    """Return what ``config`` asks of produced batches."""
+    compression = config.compression_type
+    return ProducePolicy(
+        topic_partition,
+        compression=PRODUCER if compression == "producer" else COMPRESSION_TYPES.index(compression),
+        timestamp_type=LOG_APPEND_TIME if config.message_timestamp_type == "LogAppendTime" else CREATE_TIME,
+        timestamp_difference_max_ms=config.message_timestamp_difference_max_ms,
+        key_required=config.compact,
+        max_batch_size=config.max_message_bytes,
+    )
+
+
+class Log:
+    """One partition on disk. Everything runs on one thread; ``recovery.open_log`` makes it."""
+
+    __slots__ = (
+        "topic_partition",
+        "directory",
+        "config",
+        "policy",
+        "storage",
+        "segments",
+        "producer_state",
+        "leader_epochs",
+        "log_start_offset",
+        "log_end_offset",
+        "high_watermark",
+        "recovery_point",
+        "truncations",
+        "last_flush_ms",
+        "tail",
+    )
+
+    def __init__(self, topic_partition: TopicPartition, directory: str, config: LogConfig, storage: Storage) -> None:
+        self.topic_partition = topic_partition
+        self.directory = directory
+        self.storage = storage
+        self.segments = Segments()
+        self.producer_state = ProducerState(storage.files, directory, storage.producer_expiration_ms)
+        self.leader_epochs = LeaderEpochs(
+            storage.files, f"{directory}/{LEADER_EPOCHS_NAME}", lambda: self.log_end_offset
+        )
+        self.log_start_offset = 0
+        self.log_end_offset = 0
+        self.high_watermark = 0
+        self.recovery_point = 0
+        self.truncations = 0
+        self.last_flush_ms = storage.clock.now_ms()
+        self.tail: dict[int, int] = {}
+        """Base offset → position of the last batches in the active segment: reads at the end don't search."""
+        self.update_config(config)
+
+    def __repr__(self) -> str:
+        return f"<Log {self.topic_partition} {self.log_start_offset}..{self.high_watermark}..{self.log_end_offset}>"
+
+    def update_config(self, config: LogConfig) -> None:
+        """Take over a changed configuration; what is written stays as it is."""
+        self.config = config
+        self.policy = produce_policy(self.topic_partition, config)
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of all record batches."""
+        return sum(segment.size for segment in self.segments)
+
+    @property
+    def last_stable_offset(self) -> int:
+        """The offset below which every transaction has ended; read_committed consumers see no further."""
+        unstable = self.producer_state.first_unstable_offset
+        if unstable is None or unstable >= self.high_watermark:
+            return self.high_watermark
+        return max(unstable, self.log_start_offset)
+
+    # writing
+
+    def append_as_leader(
+        self, records: memoryview | bytearray, leader_epoch: int, *, from_client: bool = True
+    ) -> AppendResult:
+        """Validate one batch, give it its offsets in place, and write it.
+
+        Raises the errors of ``records.validate`` and ``storage.errors``; nothing is written then.
+        """
+        return append.append_as_leader(self, records, leader_epoch, from_client=from_client)
+
+    def append_as_follower(self, records: bytes | bytearray | memoryview) -> AppendResult:
+        """Write batches as the leader sent them; an incomplete last one is left out.
+
+        Raises ``UnexpectedAppendOffsetError`` and ``CorruptRecordError``; nothing is written then.
+        """
+        return append.append_as_follower(self, records)
+
+    def roll(self, base_offset: int | None = None) -> Segment:
+        """Close the active segment and begin one at the log's end (or ``base_offset``, if that is higher)."""
+        return append.roll(self, max(base_offset or 0, self.log_end_offset))
+
+    def new_segment(self, base_offset: int) -> Segment:
+        """Return a segment of this log that has no files yet."""
+        storage, config = self.storage, self.config
+        segment = Segment(
+            storage.files,
+            storage.index_cache,
+            self.directory,
+            base_offset,
+            config.segment_index_bytes,
+            storage.clock.now_ms(),
+        )
+        if config.segment_jitter_ms:
+            segment.roll_jitter_ms = storage.random.randrange(min(config.segment_jitter_ms, config.segment_ms))
+        return segment
+
+    # reading
+
+    def read(
+        self, offset: int, max_bytes: int, *, up_to_offset: int | None = None, min_one_batch: bool = True
+    ) -> LogRead:
+        """Find the batches from ``offset`` on that lie below ``up_to_offset`` (None: the log's end).
+
+        At most ``max_bytes``, the last batch perhaps cut; the first one is whole with ``min_one_batch``, and without
+        it nothing is returned when it doesn't fit. Raises ``OffsetOutOfRangeError``.
+        """
+        return read.read(self, offset, max_bytes, up_to_offset, min_one_batch=min_one_batch)
+
+    def aborted_transactions(self, start: int, end: int) -> list[tuple[int, int]]:
+        """Return (producer id, first offset) of the aborted transactions among the records of ``start`` to ``end``."""
+        return read.aborted_transactions(self, start, end)
+
+    def lookup_timestamp(self, timestamp_ms: int) -> TimestampOffset | None:
+        """Return the (offset, timestamp) of the first record at least as late as ``timestamp_ms``."""
+        return read.lookup_timestamp(self, timestamp_ms)
+
+    def max_timestamp_offset(self) -> TimestampOffset | None:
+        """Return the (offset, timestamp) of the largest timestamp (KIP-734); None without records."""
+        return read.max_timestamp_offset(self)
+
+    # offsets
+
+    def update_high_watermark(self, offset: int) -> int:
+        """Move the high watermark, kept between the log's start and end; return it."""
+        self.high_watermark = high_watermark = min(max(offset, self.log_start_offset), self.log_end_offset)
+        if self.producer_state.unreplicated:
+            self.producer_state.high_watermark_moved(high_watermark)
+        return high_watermark
+
+    def advance_log_start_offset(self, offset: int) -> None:
+        """Hide the records below ``offset``; lower than now does nothing.
+
+        Raises ``OffsetOutOfRangeError`` above the high watermark.
+        """
+        if offset > self.high_watermark:
+            raise OffsetOutOfRangeError(
+                f"{self.topic_partition} can't begin at {offset}, above its high watermark {self.high_watermark}"
+            )
+        if offset > self.log_start_offset:
+            self.log_start_offset = offset
+            self.leader_epochs.truncate_from_start(offset)
+            self.producer_state.log_start_moved(offset)
+
+    def truncate_to(self, offset: int) -> bool:
+        """Drop the records from ``offset`` on; return whether there were any."""
+        return truncate.truncate_to(self, offset)
+
+    def truncate_fully_and_start_at(self, offset: int) -> None:
+        """Drop everything; the next record gets ``offset``."""
+        truncate.truncate_fully_and_start_at(self, offset)
+
+    # durability
+
+    def flush(self) -> None:
+        """Wait until everything appended is on the disk, and move the recovery point there."""
+        if self.log_end_offset > self.recovery_point:
+            sync_all(self.storage.files, self._paths_to_sync(self.log_end_offset))
+            self._flushed_up_to(self.log_end_offset, self.truncations)
+
+    def flush_later(self, end_offset: int, snapshot: str | None) -> None:
+        """Begin to make everything below ``end_offset`` durable; the recovery point moves when it is."""
+        truncations = self.truncations
+        paths = self._paths_to_sync(end_offset)
+        self.storage.flusher.flush(
+            self.storage.files,
+            [*paths, snapshot] if snapshot else paths,
+            lambda: self._flushed_up_to(end_offset, truncations),
+        )
+
+    def _paths_to_sync(self, end_offset: int) -> list[str]:
+        paths: list[str] = []
+        for segment in self.segments.between(self.recovery_point, end_offset):
+            segment.write_indexes()
+            paths += segment.paths_to_sync()
+        return [*paths, self.directory]
+
+    def _flushed_up_to(self, end_offset: int, truncations: int) -> None:
+        if truncations == self.truncations and end_offset > self.recovery_point:
+            self.recovery_point = end_offset
+            self.last_flush_ms = self.storage.clock.now_ms()
+
+    def delete_old_snapshots(self) -> None:
+        """Remove the producer snapshots that neither a recovery nor a likely truncation needs."""
+        segments = self.segments
+        kept = segments.starting_at(len(segments) - 2)[0].base_offset
+        at_recovery_point = segments.floor(self.recovery_point - 1)
+        if at_recovery_point >= 0:
+            kept = min(kept, segments.starting_at(at_recovery_point)[0].base_offset)
+        self.producer_state.delete_snapshots(below=kept)
+
+    def close(self) -> None:
+        """Write a producer snapshot and the final index entries, make everything durable, let go of descriptors."""
+        self.producer_state.map_end_offset = self.log_end_offset
+        snapshot = self.producer_state.take_snapshot()
+        if snapshot is not None:
+            sync_all(self.storage.files, [snapshot])
+        self.segments.active.become_inactive()
+        self.flush()
+        self.release()
+
+    def release(self) -> None:
+        """Let go of descriptors and cached indexes; nothing is written."""
+        for segment in self.segments:
+            segment.close()

@@ -1,0 +1,94 @@
+"""Finding batches: by offset, by timestamp, and the aborted transactions among them."""
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from kafkapy.storage.errors import OffsetOutOfRangeError
+from kafkapy.storage.files import FileSlice
+from kafkapy.storage.segment import Segment, TimestampOffset
+
+if TYPE_CHECKING:
+    from kafkapy.storage.log import Log
+
+
+class LogRead(NamedTuple):
+    """Batches found for ``start_offset``; the first one may begin below it and the last one be cut short."""
+
+    records: FileSlice | bytes
+    start_offset: int
+
+
+def read(log: "Log", offset: int, max_bytes: int, up_to_offset: int | None, *, min_one_batch: bool) -> LogRead:
+    """See ``Log.read``."""
+    end_offset = log.log_end_offset
+    if not log.log_start_offset <= offset <= end_offset:
+        raise OffsetOutOfRangeError(
+            f"Offset {offset} of {log.topic_partition} is not within {log.log_start_offset} and {end_offset}"
+        )
+    limit = end_offset if up_to_offset is None else min(up_to_offset, end_offset)
+    if offset >= limit:
+        return LogRead(b"", offset)
+    segments = log.segments
+    active = segments.active
+    candidates = [active] if offset >= active.base_offset else segments.starting_at(segments.floor(offset))
+    for segment in candidates:
+        start = position_of(log, segment, offset)
+        if start is not None:
+            end = _limit_position(log, segment, limit)
+            size = _fitting(segment, start, end, max_bytes, min_one_batch=min_one_batch)
+            return LogRead(segment.log.slice(start, size) if size else b"", offset)
+    return LogRead(b"", offset)
+
+
+def position_of(log: "Log", segment: Segment, offset: int) -> int | None:
+    """Return where in ``segment`` the batch with ``offset`` begins; None if the segment ends below it."""
+    if segment is log.segments.active:
+        position = log.tail.get(offset)
+        if position is not None:
+            return position
+        if offset == log.log_end_offset:
+            return None
+    found = segment.translate(offset)
+    return None if found is None else found[0]
+
+
+def _limit_position(log: "Log", segment: Segment, limit: int) -> int:
+    if limit == log.log_end_offset:
+        return segment.size
+    position = position_of(log, segment, limit)
+    return segment.size if position is None else position
+
+
+def _fitting(segment: Segment, start: int, end: int, max_bytes: int, *, min_one_batch: bool) -> int:
+    available = end - start
+    if available <= max_bytes:
+        return max(available, 0)
+    first = segment.batch_size(start)
+    if first <= max_bytes:
+        return max_bytes
+    return first if min_one_batch and first <= available else 0
+
+
+def aborted_transactions(log: "Log", start: int, end: int) -> list[tuple[int, int]]:
+    """See ``Log.aborted_transactions``."""
+    found = []
+    for segment in log.segments.starting_at(log.segments.floor(start)):
+        for entry in segment.transaction_index:
+            if entry.last_offset >= start and entry.first_offset < end:
+                found.append((entry.producer_id, entry.first_offset))
+            if entry.last_stable_offset >= end:
+                return found
+    return found
+
+
+def lookup_timestamp(log: "Log", timestamp_ms: int) -> TimestampOffset | None:
+    """See ``Log.lookup_timestamp``."""
+    for segment in log.segments:
+        if segment.max_timestamp >= timestamp_ms and segment.size:
+            return segment.find_timestamp(timestamp_ms, log.log_start_offset)
+    return None
+
+
+def max_timestamp_offset(log: "Log") -> TimestampOffset | None:
+    """See ``Log.max_timestamp_offset``."""
+    latest = max(log.segments, key=lambda segment: segment.max_timestamp)
+    return TimestampOffset(latest.max_timestamp_offset, latest.max_timestamp) if latest.size else None

@@ -1,0 +1,190 @@
+"""Opening a partition's directory: after a clean stop it is trusted, after anything else checked and mended.
+
+After an unclean stop every segment that reaches beyond the recovery point is read: the first batch that is incomplete,
+fails its CRC or goes back in offsets ends the log; indexes, aborted transactions, leader epochs and producers are
+rebuilt from what is left. A segment whose index can't be right is rebuilt after a clean stop too.
+"""
+
+import logging
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from kafkapy.records.batch import BatchHeader, crc_is_valid
+from kafkapy.records.errors import CorruptRecordError
+from kafkapy.storage.errors import CorruptIndexError, KafkaStorageError
+from kafkapy.storage.producer_state import SUFFIX as SNAPSHOT_SUFFIX
+from kafkapy.storage.segment import (
+    DELETED_SUFFIX,
+    LOG_SUFFIX,
+    OFFSET_INDEX_SUFFIX,
+    TIME_INDEX_SUFFIX,
+    TRANSACTION_INDEX_SUFFIX,
+    Segment,
+)
+
+if TYPE_CHECKING:
+    from kafkapy.storage.log import Log
+
+logger = logging.getLogger(__name__)
+
+SEGMENT_SUFFIXES: Final = (LOG_SUFFIX, OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX)
+LEFTOVER_SUFFIXES: Final = (DELETED_SUFFIX, ".cleaned", ".tmp")
+SWAP_SUFFIX: Final = ".swap"
+BASE_DIGITS: Final = 20
+
+
+class Checkpointed(NamedTuple):
+    """What the data directory's checkpoints say of one log; a new one begins with zeros."""
+
+    clean: bool = True
+    recovery_point: int = 0
+    log_start_offset: int = 0
+    high_watermark: int = 0
+
+
+def load(log: "Log", checkpointed: Checkpointed) -> None:
+    """Bring ``log``, fresh from its constructor, to the state of its directory, which is made if it is missing.
+
+    Raises ``KafkaStorageError`` when the directory holds what must not be touched, ``OSError`` as the disk does.
+    """
+    log.storage.files.make_directory(log.directory)
+    log.leader_epochs.load()
+    doubtful = _load_segments(log)
+    start_offset = checkpointed.log_start_offset
+    if log.segments:
+        log.log_start_offset = max(start_offset, log.segments.first.base_offset)
+    end_offset = _recover(log, doubtful, checkpointed)
+    if not log.segments or end_offset < start_offset:
+        for segment in log.segments.cut(0):
+            segment.remove()
+        _begin(log, start_offset)
+        end_offset = start_offset
+    log.log_start_offset = max(start_offset, log.segments.first.base_offset)
+    log.log_end_offset = end_offset
+    log.recovery_point = end_offset if checkpointed.clean else min(checkpointed.recovery_point, end_offset)
+    log.leader_epochs.truncate_from_end(end_offset)
+    log.leader_epochs.truncate_from_start(log.log_start_offset)
+    if checkpointed.clean and not log.producer_state.snapshot_offsets:
+        log.producer_state.clear(end_offset)
+    else:
+        rebuild_producer_state(log, end_offset)
+    log.producer_state.take_snapshot()
+    log.update_high_watermark(checkpointed.high_watermark)
+
+
+def _begin(log: "Log", offset: int) -> None:
+    segment = log.new_segment(offset)
+    segment.create()
+    log.segments.add(segment)
+
+
+def _load_segments(log: "Log") -> list[Segment]:
+    """Open the segments and return those whose indexes must be rebuilt."""
+    doubtful = []
+    for base_offset, sizes in sorted(_files_by_segment(log).items()):
+        segment = log.new_segment(base_offset)
+        log.segments.add(segment)
+        try:
+            segment.load(sizes)
+        except (CorruptIndexError, KeyError) as error:
+            logger.warning("Rebuilding the indexes of %s: %s", segment.log.path, error)
+            doubtful.append(segment)
+    return doubtful
+
+
+def _files_by_segment(log: "Log") -> dict[int, dict[str, int]]:
+    files = log.storage.files
+    sizes: dict[int, dict[str, int]] = {}
+    for name, size in files.list_directory(log.directory):
+        base, suffix = name[:BASE_DIGITS], name[BASE_DIGITS:]
+        if name.endswith(LEFTOVER_SUFFIXES):
+            files.remove(f"{log.directory}/{name}")
+        elif name.endswith(SWAP_SUFFIX):
+            raise KafkaStorageError(
+                f"{log.directory}/{name} is an unfinished compaction; let Apache Kafka start on this directory once"
+            )
+        elif base.isdecimal() and suffix == SNAPSHOT_SUFFIX:
+            log.producer_state.snapshot_offsets.append(int(base))
+        elif base.isdecimal() and suffix in SEGMENT_SUFFIXES:
+            sizes.setdefault(int(base), {})[suffix] = size
+    for base_offset in [base for base, found in sizes.items() if LOG_SUFFIX not in found]:
+        for suffix in sizes.pop(base_offset):
+            files.remove(f"{log.directory}/{base_offset:020d}{suffix}")
+    return sizes
+
+
+def _recover(log: "Log", doubtful: list[Segment], checkpointed: Checkpointed) -> int:
+    """Rebuild what must be; return the log's end offset."""
+    segments = log.segments
+    if not checkpointed.clean:
+        beyond = segments.starting_at(segments.floor(checkpointed.recovery_point))
+        doubtful = [segment for segment in doubtful if segment not in beyond] + beyond
+    for segment in doubtful:
+        if recover_segment(log, segment):
+            _drop_after(log, segment)
+            break
+    if not segments:
+        return checkpointed.log_start_offset
+    try:
+        return segments.active.next_offset()
+    except CorruptRecordError as error:
+        logger.warning("Recovering %s although it was closed: %s", segments.active.log.path, error)
+        recover_segment(log, segments.active)
+        return segments.active.next_offset()
+
+
+def _drop_after(log: "Log", segment: Segment) -> None:
+    for later in log.segments.cut(log.segments.floor(segment.base_offset) + 1):
+        logger.warning("Dropping %s, which follows a corrupt segment", later.log.path)
+        later.remove()
+
+
+def recover_segment(log: "Log", segment: Segment) -> int:
+    """Check ``segment`` batch by batch, rebuild what derives from it, cut off what is no batch; return bytes cut."""
+    state = log.producer_state
+    rebuild_producer_state(log, segment.base_offset)
+    segment.reset_indexes()
+    end_offset = segment.base_offset
+    valid_bytes = 0
+    try:
+        for position, header, content in segment.batches(0, segment.size):
+            _check(header, content, end_offset)
+            segment.index_again(position, header, log.config.index_interval_bytes)
+            if header.partition_leader_epoch > log.leader_epochs.latest:
+                log.leader_epochs.assign(header.partition_leader_epoch, header.base_offset)
+            aborted = state.replay(header, content)
+            if aborted is not None:
+                segment.transaction_index.append(aborted)
+            end_offset = header.next_offset
+            valid_bytes = position + header.size
+    except CorruptRecordError as error:
+        logger.warning("Cutting %s at %d of %d bytes: %s", segment.log.path, valid_bytes, segment.size, error)
+    cut = segment.size - valid_bytes
+    if cut:
+        log.storage.files.truncate(segment.log.path, valid_bytes)
+        segment.size = valid_bytes
+    segment.become_inactive()
+    state.map_end_offset = end_offset
+    state.take_snapshot()
+    return cut
+
+
+def _check(header: BatchHeader, content: memoryview, expected_offset: int) -> None:
+    if header.base_offset < expected_offset or header.last_offset_delta < 0:
+        raise CorruptRecordError(f"offset {header.base_offset} where {expected_offset} was expected")
+    if not crc_is_valid(content, 0, header):
+        raise CorruptRecordError(f"the CRC of the batch at offset {header.base_offset} is wrong")
+
+
+def rebuild_producer_state(log: "Log", end_offset: int) -> None:
+    """Bring the producers to ``end_offset``: from a snapshot and the batches after it."""
+    state = log.producer_state
+    if state.map_end_offset == end_offset:
+        return
+    state.reload(log.log_start_offset, end_offset, log.storage.clock.now_ms())
+    for segment in log.segments.between(state.map_end_offset, end_offset):
+        found = segment.translate(max(state.map_end_offset, segment.base_offset))
+        for _, header, content in segment.batches(found[0] if found else segment.size, segment.size):
+            if header.base_offset >= end_offset:
+                break
+            state.replay(header, content)
+    state.map_end_offset = end_offset

@@ -1,0 +1,333 @@
+"""One segment: a ``.log`` with its offset, time and transaction index, from a base offset on.
+
+The index policy is Apache Kafka's to the byte: an append gets an entry only if more than ``index.interval.bytes``
+were appended since the last one, and the entry names that append's last offset and first byte.
+"""
+
+from collections.abc import Iterator
+from struct import Struct
+from typing import Final, NamedTuple
+from zlib import crc32
+
+from kafkapy.clock import Clock
+from kafkapy.records.batch import (
+    HEADER_SIZE,
+    LENGTH_OFFSET,
+    LOG_OVERHEAD,
+    MAGIC,
+    MAGIC_OFFSET,
+    BatchHeader,
+    read_header,
+)
+from kafkapy.records.errors import CorruptRecordError
+from kafkapy.records.record import read_records
+from kafkapy.storage.errors import KafkaStorageError, UnsupportedLogFormatError
+from kafkapy.storage.files import Files, LogFile
+from kafkapy.storage.index import IndexCache
+from kafkapy.storage.offset_index import OffsetIndex
+from kafkapy.storage.time_index import NO_TIMESTAMP, TimeIndex
+from kafkapy.storage.transaction_index import TransactionIndex
+
+LOG_SUFFIX: Final = ".log"
+OFFSET_INDEX_SUFFIX: Final = ".index"
+TIME_INDEX_SUFFIX: Final = ".timeindex"
+TRANSACTION_INDEX_SUFFIX: Final = ".txnindex"
+DELETED_SUFFIX: Final = ".deleted"
+
+MAX_RELATIVE_OFFSET: Final = 2**31 - 1
+_SCAN_BYTES: Final = 8192
+_READ_BYTES: Final = 256 * 1024
+_SMALLEST_BATCH: Final = 26  # of format 0: nothing shorter can be any batch
+_BOUNDS: Final = Struct(">qi11xi")  # base offset, length, last offset delta
+_LENGTH: Final = Struct(">i")
+_CRC32: Final = Struct(">I")
+
+Batch = tuple[int, BatchHeader, memoryview]
+
+
+class TimestampOffset(NamedTuple):
+    """A record's place, by time."""
+
+    offset: int
+    timestamp: int
+
+
+class AppendedRange(NamedTuple):
+    """What a segment must know of the batches that it is given; ``size`` is theirs in bytes."""
+
+    first_offset: int
+    last_offset: int
+    max_timestamp: int
+    max_timestamp_offset: int
+    size: int
+
+
+class Segment:
+    """Batches from ``base_offset`` on; ``size`` bytes of them."""
+
+    __slots__ = (
+        "base_offset",
+        "created_ms",
+        "size",
+        "path",
+        "log",
+        "offset_index",
+        "time_index",
+        "transaction_index",
+        "max_timestamp",
+        "max_timestamp_offset",
+        "roll_jitter_ms",
+        "_bytes_since_index_entry",
+        "_rolling_timestamp",
+        "_files",
+    )
+
+    def __init__(
+        self, files: Files, cache: IndexCache, directory: str, base_offset: int, index_bytes: int, created_ms: int
+    ) -> None:
+        self.base_offset = base_offset
+        self.created_ms = created_ms
+        self.size = 0
+        self.path = path = f"{directory}/{base_offset:020d}"
+        self.log = LogFile(files, path + LOG_SUFFIX)
+        self.offset_index = OffsetIndex(files, cache, path + OFFSET_INDEX_SUFFIX, base_offset, index_bytes)
+        self.time_index = TimeIndex(files, cache, path + TIME_INDEX_SUFFIX, base_offset, index_bytes)
+        self.transaction_index = TransactionIndex(files, path + TRANSACTION_INDEX_SUFFIX)
+        self.max_timestamp = NO_TIMESTAMP
+        self.max_timestamp_offset = base_offset
+        self.roll_jitter_ms = 0
+        self._bytes_since_index_entry = 0
+        self._rolling_timestamp: int | None = None
+        self._files = files
+
+    def create(self) -> None:
+        """Make the three files, empty."""
+        self._files.remove(self.transaction_index.path)
+        self._files.create(self.log.path)
+        self._files.create(self.offset_index.path)
+        self._files.create(self.time_index.path)
+
+    def load(self, sizes: dict[str, int]) -> None:
+        """Take over existing files; ``sizes`` maps the suffixes of those that are there to bytes.
+
+        Raises ``CorruptIndexError`` (or ``KeyError`` for a missing index): then ``recovery`` rebuilds the indexes.
+        """
+        self.size = sizes[LOG_SUFFIX]
+        self.transaction_index.size = sizes.get(TRANSACTION_INDEX_SUFFIX, 0)
+        self.offset_index.load(sizes[OFFSET_INDEX_SUFFIX])
+        self.time_index.load(sizes[TIME_INDEX_SUFFIX])
+        self.transaction_index.sanity_check(self.base_offset)
+        self.max_timestamp = self.time_index.last_timestamp
+        self.max_timestamp_offset = self.time_index.last_offset
+
+    # writing
+
+    def append(self, batches: bytes | bytearray | memoryview, added: AppendedRange, index_interval_bytes: int) -> int:
+        """Write ``batches`` at the end, index them if an entry is due, and return their position.
+
+        Raises ``OSError``; the segment's own state is unchanged then.
+        """
+        _, last_offset, max_timestamp, max_timestamp_offset, size = added
+        position = self.size
+        self.log.write_at(batches, position)
+        if position == 0:
+            self._rolling_timestamp = max_timestamp
+        if max_timestamp > self.max_timestamp:
+            self.max_timestamp = max_timestamp
+            self.max_timestamp_offset = max_timestamp_offset
+        if self._bytes_since_index_entry > index_interval_bytes:
+            self.offset_index.append(last_offset, position)
+            self.time_index.maybe_append(self.max_timestamp, self.max_timestamp_offset)
+            self._bytes_since_index_entry = 0
+        self._bytes_since_index_entry += size
+        self.size = position + size
+        return position
+
+    def index_again(self, position: int, header: BatchHeader, index_interval_bytes: int) -> None:
+        """Recovery has found a batch at ``position``: index it if an entry is due."""
+        self._note_timestamp(header)
+        if position - self.offset_index.last_position > index_interval_bytes:
+            self.offset_index.append(header.last_offset, position)
+            self.time_index.maybe_append(self.max_timestamp, self.max_timestamp_offset)
+
+    def waited_ms(self, clock: Clock, max_timestamp: int) -> int:
+        """How long this segment has been collecting, by its first batch's timestamp or else by the clock."""
+        since = self._rolling_timestamp
+        if since is None:
+            _, first, _ = next(self.batches(0, self.size))
+            since = self._rolling_timestamp = first.max_timestamp
+        return max_timestamp - since if since >= 0 else clock.now_ms() - self.created_ms
+
+    @property
+    def indexes_are_full(self) -> bool:
+        """Whether one of the indexes has no room for another entry."""
+        return self.offset_index.is_full or self.time_index.is_full
+
+    def become_inactive(self) -> None:
+        """Give the time index its final entry and write what is in memory."""
+        self.time_index.maybe_append(self.max_timestamp, self.max_timestamp_offset)
+        self.write_indexes()
+
+    def write_indexes(self) -> None:
+        """Write the index entries that are in memory."""
+        self.offset_index.write()
+        self.time_index.write()
+
+    def paths_to_sync(self) -> list[str]:
+        """Return the files that a flush must fsync."""
+        paths = [self.log.path, self.offset_index.path, self.time_index.path]
+        return [*paths, self.transaction_index.path] if self.transaction_index.size else paths
+
+    def truncate_to(self, offset: int, now_ms: int) -> None:
+        """Drop everything from the batch on that holds ``offset``."""
+        found = self.translate(offset)
+        self.offset_index.truncate_to(offset)
+        self.time_index.truncate_to(offset)
+        self.transaction_index.truncate_to(offset)
+        if found is not None:
+            self.size = found[0]
+            self._files.truncate(self.log.path, self.size)
+        if self.size == 0:
+            self.created_ms = now_ms
+            self._rolling_timestamp = None
+        self._bytes_since_index_entry = 0
+        self._load_largest_timestamp()
+
+    def _load_largest_timestamp(self) -> None:
+        self.max_timestamp = self.time_index.last_timestamp
+        self.max_timestamp_offset = self.time_index.last_offset
+        for _, header, _ in self.batches(self.offset_index.lookup(self.time_index.last_offset), self.size):
+            self._note_timestamp(header)
+
+    def _note_timestamp(self, header: BatchHeader) -> None:
+        if header.max_timestamp > self.max_timestamp:
+            self.max_timestamp = header.max_timestamp
+            self.max_timestamp_offset = header.last_offset
+
+    def reset_indexes(self) -> None:
+        """Empty everything that is derived from the log."""
+        self.offset_index.reset()
+        self.time_index.reset()
+        self.transaction_index.reset()
+        self.max_timestamp = NO_TIMESTAMP
+        self.max_timestamp_offset = self.base_offset
+        self._bytes_since_index_entry = 0
+
+    # reading
+
+    def translate(self, offset: int) -> tuple[int, int] | None:
+        """Return (position, size) of the first batch whose last offset is not below ``offset``, or None."""
+        position = self.offset_index.lookup(offset)
+        unpack = _BOUNDS.unpack_from
+        while position < self.size:
+            chunk = self.log.read_at(min(_SCAN_BYTES, self.size - position), position)
+            at, limit = 0, len(chunk) - _BOUNDS.size
+            while at <= limit:
+                base_offset, length, delta = unpack(chunk, at)
+                if length < HEADER_SIZE - LOG_OVERHEAD:
+                    raise KafkaStorageError(f"{self.log.path} holds no batch at position {position + at}")
+                if base_offset + delta >= offset:
+                    return position + at, length + LOG_OVERHEAD
+                at += length + LOG_OVERHEAD
+            if at == 0:
+                raise KafkaStorageError(f"{self.log.path} ends before position {self.size}")
+            position += at
+        return None
+
+    def batch_size(self, position: int) -> int:
+        """Return the size of the batch at ``position``."""
+        length: int = _BOUNDS.unpack(self.log.read_at(_BOUNDS.size, position))[1]
+        return length + LOG_OVERHEAD
+
+    def batches(self, position: int, end: int) -> Iterator[Batch]:
+        """Give (position, header, bytes) of each batch from ``position`` to ``end``; the CRC is not looked at.
+
+        Raises ``CorruptRecordError`` at what is no batch, or not all of one; ``UnsupportedLogFormatError`` at a
+        message set of format 0 or 1.
+        """
+        while position < end:
+            chunk = self._read(min(_READ_BYTES, end - position), position)
+            at = 0
+            while (size := self._whole_size(chunk, at, end - position - at)) is not None:
+                batch = chunk[at : at + size]
+                yield position + at, self._header(batch), batch
+                at += size
+            if at == 0:
+                chunk = self._read(_BOUNDS.unpack_from(chunk)[1] + LOG_OVERHEAD, position)
+                yield position, self._header(chunk), chunk
+                at = len(chunk)
+            position += at
+
+    def _whole_size(self, chunk: memoryview, at: int, available: int) -> int | None:
+        """Return the size of the batch at ``at``, or None if ``chunk`` doesn't hold all of it."""
+        left = len(chunk) - at
+        if left < _SMALLEST_BATCH:
+            if 0 < available < _SMALLEST_BATCH:
+                raise CorruptRecordError(f"{self.log.path} ends within a batch's header")
+            return None
+        size: int = _LENGTH.unpack_from(chunk, at + LENGTH_OFFSET)[0] + LOG_OVERHEAD
+        if not _SMALLEST_BATCH <= size <= available:
+            raise CorruptRecordError(f"{self.log.path} holds a batch of {size} bytes where {available} are left")
+        return size if size <= left else None
+
+    def _header(self, batch: memoryview) -> BatchHeader:
+        if batch[MAGIC_OFFSET] < MAGIC:
+            # Zeros and garbage look like an old message set too; what carries its CRC is one and must not be lost.
+            if _CRC32.unpack_from(batch, LOG_OVERHEAD)[0] == crc32(batch[MAGIC_OFFSET:]):
+                raise UnsupportedLogFormatError(f"{self.log.path} holds message sets of format {batch[MAGIC_OFFSET]}")
+            raise CorruptRecordError(f"{self.log.path} holds what is no batch")
+        return read_header(batch)
+
+    def _read(self, size: int, position: int) -> memoryview:
+        content = self.log.read_at(size, position)
+        if len(content) < size:
+            raise CorruptRecordError(f"{self.log.path} ends before position {position + size}")
+        return memoryview(content)
+
+    def next_offset(self) -> int:
+        """Return the offset after the last batch.
+
+        Raises ``CorruptRecordError`` when the file does not end with a whole batch.
+        """
+        offset = self.base_offset
+        for _, header, _ in self.batches(self.offset_index.last_position, self.size):
+            offset = header.next_offset
+        return offset
+
+    def find_timestamp(self, timestamp: int, start_offset: int) -> TimestampOffset | None:
+        """Return the first record from ``start_offset`` on that is at least as late as ``timestamp`` (ms)."""
+        found = self.translate(max(self.time_index.lookup(timestamp), start_offset))
+        if found is None:
+            return None
+        for _, header, content in self.batches(found[0], self.size):
+            if header.max_timestamp >= timestamp:
+                for record in read_records(content, header):
+                    if record.timestamp >= timestamp and record.offset >= start_offset:
+                        return TimestampOffset(record.offset, record.timestamp)
+        return None
+
+    # the end of its life
+
+    def _paths(self) -> list[str]:
+        paths = (self.log.path, self.offset_index.path, self.time_index.path, self.transaction_index.path)
+        return [path for path in paths if self._files.exists(path)]
+
+    def rename(self, suffix: str) -> list[str]:
+        """Append ``suffix`` to the names of its files; return the new names."""
+        self.close()
+        paths = self._paths()
+        for path in paths:
+            self._files.rename(path, path + suffix)
+        return [path + suffix for path in paths]
+
+    def remove(self) -> None:
+        """Remove its files."""
+        self.close()
+        for path in self._paths():
+            self._files.remove(path)
+
+    def close(self) -> None:
+        """Let go of the descriptor and of what is cached."""
+        self.log.close()
+        self.offset_index.forget()
+        self.time_index.forget()

@@ -1,0 +1,68 @@
+"""``….txnindex``: the aborted transactions of a segment, made when the first one is.
+
+Entry, 34 bytes: version i16 (0), producer id i64, first offset i64, last offset i64 (of the abort marker), last
+stable offset at that time i64. In the order of last offsets.
+"""
+
+from collections.abc import Iterator
+from struct import Struct
+from typing import Final, NamedTuple
+
+from kafkapy.storage.errors import CorruptIndexError
+from kafkapy.storage.files import Files
+
+VERSION: Final = 0
+ENTRY: Final = Struct(">hqqqq")
+
+
+class AbortedTransaction(NamedTuple):
+    """A transaction that read_committed consumers must skip."""
+
+    producer_id: int
+    first_offset: int
+    last_offset: int
+    last_stable_offset: int
+
+
+class TransactionIndex:
+    """Few entries, seldom read: straight from the file."""
+
+    __slots__ = ("path", "size", "_files")
+
+    def __init__(self, files: Files, path: str, size: int = 0) -> None:
+        self.path = path
+        self.size = size
+        self._files = files
+
+    def __iter__(self) -> Iterator[AbortedTransaction]:
+        content = self._files.read(self.path, self.size) if self.size else b""
+        for version, *fields in ENTRY.iter_unpack(content):
+            if version > VERSION:
+                raise CorruptIndexError(f"{self.path} has an entry of unknown version {version}")
+            yield AbortedTransaction._make(fields)
+
+    def sanity_check(self, base_offset: int) -> None:
+        """Raise ``CorruptIndexError`` unless the file can be what its name says."""
+        if self.size % ENTRY.size:
+            raise CorruptIndexError(f"{self.path} has {self.size} bytes, which is not a multiple of {ENTRY.size}")
+        for entry in self:
+            if entry.last_offset < base_offset:
+                raise CorruptIndexError(f"{self.path} has {entry}, below the segment's base offset {base_offset}")
+
+    def append(self, entry: AbortedTransaction) -> None:
+        """Add a transaction that ended after all the others."""
+        self._files.write(self.path, ENTRY.pack(VERSION, *entry), self.size)
+        self.size += ENTRY.size
+
+    def truncate_to(self, offset: int) -> None:
+        """Drop the transactions whose marker is at ``offset`` or later."""
+        kept = sum(1 for entry in self if entry.last_offset < offset)
+        if kept * ENTRY.size < self.size:
+            self.size = kept * ENTRY.size
+            self._files.truncate(self.path, self.size)
+
+    def reset(self) -> None:
+        """Drop everything."""
+        if self.size:
+            self.size = 0
+            self._files.truncate(self.path, 0)

@@ -1,0 +1,55 @@
+"""Dropping the end of a log, or all of it: a follower does that to agree with its leader."""
+
+from typing import TYPE_CHECKING
+
+from kafkapy.storage import recovery
+from kafkapy.storage.segment import DELETED_SUFFIX, Segment
+
+if TYPE_CHECKING:
+    from kafkapy.storage.log import Log
+
+
+def truncate_to(log: "Log", offset: int) -> bool:
+    """See ``Log.truncate_to``."""
+    assert offset >= 0, offset
+    if offset >= log.log_end_offset:
+        log.leader_epochs.truncate_from_end(offset)
+        return False
+    if offset < log.segments.first.base_offset:
+        truncate_fully_and_start_at(log, offset)
+        return True
+    delete_segments(log, log.segments.cut(log.segments.floor(offset) + 1))
+    log.segments.active.truncate_to(offset, log.storage.clock.now_ms())
+    _finish(log, min(log.log_start_offset, offset), offset)
+    log.leader_epochs.truncate_from_end(offset)
+    return True
+
+
+def truncate_fully_and_start_at(log: "Log", offset: int) -> None:
+    """See ``Log.truncate_fully_and_start_at``."""
+    delete_segments(log, log.segments.cut(0))
+    segment = log.new_segment(offset)
+    segment.create()
+    log.segments.add(segment)
+    log.producer_state.delete_snapshots(above=-1)
+    _finish(log, offset, offset)
+    log.leader_epochs.clear()
+
+
+def _finish(log: "Log", start_offset: int, end_offset: int) -> None:
+    log.truncations += 1
+    log.tail.clear()
+    log.log_start_offset = start_offset
+    log.log_end_offset = end_offset
+    log.recovery_point = min(log.recovery_point, end_offset)
+    log.high_watermark = min(max(log.high_watermark, start_offset), end_offset)
+    log.producer_state.map_end_offset = -1  # whatever it reflects, it is not this log any more
+    recovery.rebuild_producer_state(log, end_offset)
+    log.producer_state.high_watermark_moved(log.high_watermark)
+
+
+def delete_segments(log: "Log", segments: list[Segment]) -> None:
+    """Rename the files of ``segments`` to ``.deleted`` and remove them after ``file.delete.delay.ms``."""
+    for segment in segments:
+        paths = segment.rename(DELETED_SUFFIX)
+        log.storage.remove_later(log.config.file_delete_delay_ms, paths)
