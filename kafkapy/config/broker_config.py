@@ -7,13 +7,14 @@ of 3 that Apache Kafka starts with could never be met.
 """
 
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from enum import IntEnum
+from itertools import dropwhile
 from typing import Final, NamedTuple, Self
 
-from kafkapy.config.broker_keys import BROKER_KEYS, DYNAMIC_ONLY_KEYS, synonyms
-from kafkapy.config.errors import InvalidConfigError
-from kafkapy.config.keys import ConfigKey, Dynamic, Value
+from kafkapy.config.broker_keys import BROKER_KEYS, broker_key, synonyms
+from kafkapy.config.dynamic import DynamicLayers, layers
+from kafkapy.config.keys import Value, format_value
 from kafkapy.config.listeners import EndPoint, parse_listeners, parse_protocol_map
 from kafkapy.config.rules import check_broker_values
 
@@ -26,6 +27,7 @@ KAFKAPY_DEFAULTS: Final[dict[str, Value]] = {
 }
 """kafkapy's own defaults on the embedded store; with ``zookeeper.connect`` set, Apache Kafka's hold."""
 
+NO_LAYERS: Final = layers({}, {})
 Listener = Callable[[frozenset[str]], None]
 
 
@@ -39,10 +41,10 @@ class Source(IntEnum):
 
 
 class Setting(NamedTuple):
-    """A key's value in one of the places that can set it."""
+    """What one of the places that can set a key says, as it was written there."""
 
     name: str
-    value: Value
+    text: str
     source: Source
 
 
@@ -55,15 +57,13 @@ def default_data_directory(environ: Mapping[str, str] = os.environ) -> str:
 class BrokerConfig:
     """Typed values by key, ``config["log.segment.bytes"]``; a broker's overrides beat the cluster's, these the file."""
 
-    def __init__(self, originals: Mapping[str, str]) -> None:
+    def __init__(self, originals: Mapping[str, str], dynamic: DynamicLayers = NO_LAYERS) -> None:
         self.originals: Final = dict(originals)
         """Everything that was configured when the broker started, unknown keys too, as text."""
         self.unknown: Final = tuple(name for name in originals if name not in BROKER_KEYS)
         """Names that no key has, for a warning (or, on the command line, for a refusal)."""
         self._static = {name: BROKER_KEYS[name].parse(text) for name, text in originals.items() if name in BROKER_KEYS}
-        self._cluster: dict[str, Value] = {}
-        self._broker: dict[str, Value] = {}
-        self._dynamic: dict[str, Value] = {}
+        self._dynamic = dynamic
         self._listeners: list[Listener] = []
         check_broker_values(self)
 
@@ -73,9 +73,10 @@ class BrokerConfig:
         return cls(properties or {})
 
     def __getitem__(self, name: str) -> Value:
-        if name in self._dynamic:
-            return self._dynamic[name]
-        if name in self._static:
+        dynamic = self._dynamic
+        if name in dynamic.values:
+            return dynamic.values[name]
+        if name in self._static and name not in dynamic.hidden:
             return self._static[name]
         return self.default(name)
 
@@ -83,7 +84,10 @@ class BrokerConfig:
         """The value of ``name`` when nobody sets it; KeyError for a name that no key has."""
         if name in KAFKAPY_DEFAULTS and self.embedded_store:
             return KAFKAPY_DEFAULTS[name]
-        return _key(name).default
+        key = broker_key(name)
+        if key is None:
+            raise KeyError(name)
+        return key.default
 
     def integer(self, name: str) -> int:
         """The value of a key of whole numbers that has one."""
@@ -100,23 +104,28 @@ class BrokerConfig:
         value = self[name]
         return value if isinstance(value, str) else ""
 
-    def settings(self, name: str) -> Iterator[Setting]:
-        """Every place that sets ``name`` or a synonym of it, the winning one first (KIP-226)."""
-        for synonym in synonyms(name):
-            yield from self._places(synonym)
+    def settings(self, name: str) -> list[Setting]:
+        """Every place that sets ``name`` or a synonym of it, the winning one first (KIP-226).
 
-    def _places(self, name: str) -> Iterator[Setting]:
-        layers = (
-            (Source.DYNAMIC_BROKER, self._broker),
-            (Source.DYNAMIC_DEFAULT_BROKER, self._cluster),
-            (Source.STATIC_BROKER, self._static),
+        As in Apache Kafka what stands before the first setting of ``name`` itself is left out.
+        """
+        names = synonyms(name)
+        places = (
+            (Source.DYNAMIC_BROKER, self._dynamic.broker_texts),
+            (Source.DYNAMIC_DEFAULT_BROKER, self._dynamic.cluster_texts),
+            (Source.STATIC_BROKER, self.originals),
+            (Source.DEFAULT, {synonym: text for synonym in names if (text := self._default_text(synonym)) is not None}),
         )
-        for source, layer in layers:
-            if name in layer:
-                yield Setting(name, layer[name], source)
-        default = self.default(name)
-        if default is not None:
-            yield Setting(name, default, Source.DEFAULT)
+        found = [Setting(each, layer[each], source) for source, layer in places for each in names if each in layer]
+        return list(dropwhile(lambda setting: setting.name != name, found))
+
+    def _default_text(self, name: str) -> str | None:
+        return format_value(self.default(name)) if name in BROKER_KEYS else None
+
+    @property
+    def dynamic(self) -> DynamicLayers:
+        """The dynamic overrides that are in force."""
+        return self._dynamic
 
     def update_dynamic(
         self, *, cluster_default: Mapping[str, str] | None = None, per_broker: Mapping[str, str] | None = None
@@ -126,23 +135,21 @@ class BrokerConfig:
         Keys that can't change at that level are passed over, as Apache Kafka does with what it finds in ZooKeeper;
         raises InvalidConfigError, and changes nothing, when the values don't go together.
         """
-        before = self._cluster, self._broker, self._dynamic
-        if cluster_default is not None:
-            self._cluster = _dynamic_layer(cluster_default, Dynamic.CLUSTER_WIDE)
-        if per_broker is not None:
-            self._broker = _dynamic_layer(per_broker, Dynamic.PER_BROKER)
-        self._dynamic = {**self._cluster, **self._broker}
-        try:
-            check_broker_values(self)
-        except InvalidConfigError:
-            self._cluster, self._broker, self._dynamic = before
-            raise
-        old = before[2]
-        names = old.keys() | self._dynamic.keys()
-        changed = frozenset(name for name in names if old.get(name, _ABSENT) != self._dynamic.get(name, _ABSENT))
-        if changed:
+        old = self._dynamic
+        self._dynamic = self.with_dynamic(cluster_default=cluster_default, per_broker=per_broker).dynamic
+        names = old.changed_names(self._dynamic)
+        if names:
             for listener in tuple(self._listeners):
-                listener(changed)
+                listener(names)
+
+    def with_dynamic(
+        self, *, cluster_default: Mapping[str, str] | None = None, per_broker: Mapping[str, str] | None = None
+    ) -> "BrokerConfig":
+        """Return what ``update_dynamic`` would lead to, as a configuration of its own."""
+        now = self._dynamic
+        cluster = now.cluster_texts if cluster_default is None else cluster_default
+        broker = now.broker_texts if per_broker is None else per_broker
+        return BrokerConfig(self.originals, layers(cluster, broker))
 
     def add_listener(self, listener: Listener) -> None:
         """Call ``listener`` with the names of keys whose dynamic value changed, after the change."""
@@ -167,7 +174,7 @@ class BrokerConfig:
     @property
     def listeners(self) -> tuple[EndPoint, ...]:
         """The addresses to bind: ``listeners``, else ``host.name`` and ``port``, else loopback on 9092."""
-        text = self.text("listeners") if "listeners" in self._static or "listeners" in self._dynamic else ""
+        text = self.text("listeners") if "listeners" in self._static or "listeners" in self._dynamic.values else ""
         if not text:
             text = f"PLAINTEXT://{self.text('host.name') or '127.0.0.1'}:{self.integer('port')}"
         return parse_listeners("listeners", text, self.listener_protocols)
@@ -210,16 +217,3 @@ class BrokerConfig:
             if isinstance(value, int):
                 return value * factor
         raise AssertionError("the last choice has a default")
-
-
-_ABSENT: Final = object()
-
-
-def _key(name: str) -> ConfigKey:
-    return BROKER_KEYS.get(name) or DYNAMIC_ONLY_KEYS[name]
-
-
-def _dynamic_layer(texts: Mapping[str, str], level: Dynamic) -> dict[str, Value]:
-    known = {name: key for name in texts if (key := BROKER_KEYS.get(name) or DYNAMIC_ONLY_KEYS.get(name))}
-    allowed = (Dynamic.CLUSTER_WIDE,) if level is Dynamic.CLUSTER_WIDE else (Dynamic.CLUSTER_WIDE, Dynamic.PER_BROKER)
-    return {name: key.parse(texts[name]) for name, key in known.items() if key.dynamic in allowed}

@@ -275,6 +275,48 @@ _ALTERNATIVES_OF: Final = {name: names for names in _ALTERNATIVES for name in na
 }
 
 
+LISTENER_PREFIX: Final = "listener.name."
+LISTENER_LIMITS: Final = frozenset({"max.connections", "max.connection.creation.rate"})
+"""The keys that, with a listener's prefix, may also be set for all brokers at once."""
+PER_LISTENER_SECURITY: Final = frozenset(
+    {
+        "ssl.key.password",
+        "ssl.keystore.certificate.chain",
+        "ssl.keystore.key",
+        "ssl.keystore.location",
+        "ssl.keystore.password",
+        "ssl.keystore.type",
+        "ssl.truststore.certificates",
+        "ssl.truststore.location",
+        "ssl.truststore.password",
+        "ssl.truststore.type",
+    }
+)
+"""The keys of key and trust stores: while the broker runs they change for one listener at a time."""
+_MECHANISM_KEYS: Final = (
+    *("connections.max.reauth.ms", "sasl.jaas.config", "sasl.login.callback.handler.class", "sasl.login.class"),
+    "sasl.server.callback.handler.class",
+)
+
+
 def synonyms(name: str) -> tuple[str, ...]:
     """The broker keys that say the same as ``name``, itself among them, the one that wins first."""
+    if name.startswith(LISTENER_PREFIX):
+        return (name, base_name(name))
     return _ALTERNATIVES_OF.get(name, (name,))
+
+
+def base_name(name: str) -> str:
+    """``name`` without ``listener.name.<listener>.``, and without a SASL mechanism behind it."""
+    if not name.startswith(LISTENER_PREFIX):
+        return name
+    base = name[len(LISTENER_PREFIX) :].partition(".")[2]
+    return next((key for key in _MECHANISM_KEYS if base.endswith(key)), base)
+
+
+def broker_key(name: str) -> ConfigKey | None:
+    """The key called ``name``, also if it stands there for one listener; None if there is none."""
+    key = BROKER_KEYS.get(name) or DYNAMIC_ONLY_KEYS.get(name)
+    if key is None and name.startswith(LISTENER_PREFIX):
+        key = BROKER_KEYS.get(base_name(name))
+    return key

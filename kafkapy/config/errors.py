@@ -11,6 +11,16 @@ class InvalidConfigError(BrokerError):
     error_code: ClassVar[int] = 40
 
 
-def invalid_value(name: str, value: object, allowed: str) -> InvalidConfigError:
+class InvalidValueError(InvalidConfigError):
+    """A value that its key does not allow; AlterConfigs answers it otherwise than the rest (42, not 40)."""
+
+
+class InvalidAlterationError(BrokerError):
+    """A change of configuration that can't be made as it was asked for (INVALID_REQUEST)."""
+
+    error_code: ClassVar[int] = 42
+
+
+def invalid_value(name: str, value: object, allowed: str) -> InvalidValueError:
     """An error that says which key, what it was given and what it takes; ``allowed`` follows a colon."""
-    return InvalidConfigError(f"Invalid value {value} for configuration {name}: {allowed}")
+    return InvalidValueError(f"Invalid value {value} for configuration {name}: {allowed}")

@@ -86,10 +86,10 @@ def test_layers_of_dynamic_overrides() -> None:
     config.update_dynamic(cluster_default={"log.retention.ms": "200"}, per_broker={"log.retention.ms": "300"})
     assert config["log.retention.ms"] == 300
     assert list(config.settings("log.retention.ms")) == [
-        Setting("log.retention.ms", 300, Source.DYNAMIC_BROKER),
-        Setting("log.retention.ms", 200, Source.DYNAMIC_DEFAULT_BROKER),
-        Setting("log.retention.ms", 100, Source.STATIC_BROKER),
-        Setting("log.retention.hours", 168, Source.DEFAULT),
+        Setting("log.retention.ms", "300", Source.DYNAMIC_BROKER),
+        Setting("log.retention.ms", "200", Source.DYNAMIC_DEFAULT_BROKER),
+        Setting("log.retention.ms", "100", Source.STATIC_BROKER),
+        Setting("log.retention.hours", "168", Source.DEFAULT),
     ]
     config.update_dynamic(per_broker={})
     assert config["log.retention.ms"] == 200

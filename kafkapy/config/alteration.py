@@ -1,0 +1,210 @@
+"""What AlterConfigs and IncrementalAlterConfigs make of overrides, and what they refuse, as Apache Kafka 2.7.2 does.
+
+A value that its key does not allow is INVALID_REQUEST (42) here, an unknown topic key INVALID_CONFIG (40). Where
+2.7.2 trips over a request and answers UNKNOWN_SERVER_ERROR (a null value, APPEND to a key that it does not know),
+kafkapy says what is wrong with one of these two. (KIP-133, KIP-226, KIP-339)
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from enum import IntEnum
+from typing import Final, NamedTuple
+
+from kafkapy.config.broker_config import BrokerConfig
+from kafkapy.config.broker_keys import (
+    BROKER_KEYS,
+    LISTENER_LIMITS,
+    LISTENER_PREFIX,
+    PER_LISTENER_SECURITY,
+    base_name,
+    broker_key,
+)
+from kafkapy.config.errors import InvalidAlterationError, InvalidConfigError, InvalidValueError
+from kafkapy.config.keys import ConfigKey, ConfigType, Dynamic, format_value
+from kafkapy.config.log_config import validate_topic_overrides
+from kafkapy.config.topic_keys import TOPIC_KEYS
+
+
+class Operation(IntEnum):
+    """What IncrementalAlterConfigs does to a key; the numbers are the wire's."""
+
+    SET = 0
+    DELETE = 1
+    APPEND = 2
+    SUBTRACT = 3
+
+
+class Change(NamedTuple):
+    """One key's change."""
+
+    name: str
+    operation: int
+    value: str | None
+
+
+def replaced(changes: Iterable[tuple[str, str | None]]) -> dict[str, str]:
+    """The overrides after AlterConfigs, which replaces them all; of equal keys the last wins."""
+    overrides = {}
+    for name, value in changes:
+        if value is None:
+            raise InvalidAlterationError(f"Null value not supported for : {name}")
+        overrides[name] = value
+    return overrides
+
+
+def changed_topic(overrides: Mapping[str, str], changes: Iterable[Change]) -> dict[str, str]:
+    """A topic's overrides after IncrementalAlterConfigs."""
+    return _changed(overrides, list(changes), TOPIC_KEYS.get)
+
+
+def changed_broker(overrides: Mapping[str, str], changes: Iterable[Change]) -> dict[str, str]:
+    """A broker's, or all brokers', overrides after IncrementalAlterConfigs."""
+    return _changed(overrides, list(changes), broker_key)
+
+
+def _changed(
+    overrides: Mapping[str, str], changes: list[Change], key_of: Callable[[str], ConfigKey | None]
+) -> dict[str, str]:
+    twice = [name for name, count in Counter(change.name for change in changes).items() if count > 1]
+    if twice:
+        raise InvalidAlterationError(f"Error due to duplicate config keys : {','.join(twice)}")
+    result = dict(overrides)
+    for change in changes:
+        _apply(result, change, key_of(change.name))
+    return result
+
+
+def _apply(overrides: dict[str, str], change: Change, key: ConfigKey | None) -> None:
+    name, number, value = change
+    if number not in set(Operation):
+        raise InvalidAlterationError(f"Unknown operation {number} for config key: {name}")
+    operation = Operation(number)
+    if operation is Operation.DELETE:
+        overrides.pop(name, None)
+    elif value is None:
+        raise InvalidAlterationError(f"Null value not supported for : {operation.name}:{name}")
+    elif operation is Operation.SET:
+        overrides[name] = value
+    else:
+        overrides[name] = _list_after(overrides.get(name), operation, value, name, key)
+
+
+def _list_after(current: str | None, operation: Operation, value: str, name: str, key: ConfigKey | None) -> str:
+    if key is None:
+        raise InvalidConfigError(f"Unknown config name: {name}")
+    if key.type is not ConfigType.LIST:
+        raise InvalidAlterationError(f"Config value {operation.name.lower()} is not allowed for config key: {name}")
+    items = _items(format_value(key.default) if current is None else current)
+    if operation is Operation.APPEND:
+        return ",".join(items + _items(value))
+    for item in _items(value):
+        if item in items:
+            items.remove(item)
+    return ",".join(items)
+
+
+def _items(text: str | None) -> list[str]:
+    return text.split(",") if text else []
+
+
+def check_topic(topic: str, overrides: Mapping[str, str]) -> None:
+    """Raise InvalidConfigError or InvalidAlterationError unless ``topic`` may have ``overrides``."""
+    try:
+        validate_topic_overrides(overrides)
+    except InvalidValueError as error:
+        raise _refused("TOPIC", topic, str(error)) from error
+
+
+def check_broker(config: BrokerConfig, name: str, overrides: Mapping[str, str]) -> None:
+    """Raise InvalidAlterationError unless a running broker takes ``overrides``.
+
+    ``name`` is the resource's: the broker's id, or empty for all brokers.
+    """
+    try:
+        for rule in _RULES:
+            rule(config, name, overrides)
+    except InvalidConfigError as error:
+        raise _refused("BROKER", name, str(error)) from error
+
+
+def _refused(kind: str, name: str, reason: str) -> InvalidAlterationError:
+    where = f"ConfigResource(type={kind}, name='{name}')"
+    return InvalidAlterationError(f"Invalid config value for resource {where}: {reason}")
+
+
+def _only_dynamic_keys(_config: BrokerConfig, _name: str, overrides: Mapping[str, str]) -> None:
+    fixed = [name for name in overrides if name in BROKER_KEYS and BROKER_KEYS[name].dynamic is Dynamic.READ_ONLY]
+    if fixed:
+        raise InvalidConfigError(f"Cannot update these configs dynamically: {_names(fixed)}")
+
+
+def _security_by_listener(_config: BrokerConfig, _name: str, overrides: Mapping[str, str]) -> None:
+    bare = [name for name in overrides if name in PER_LISTENER_SECURITY]
+    if bare:
+        raise InvalidConfigError(f"These can be updated only per listener, with the listener's prefix: {_names(bare)}")
+
+
+def _values_are_allowed(_config: BrokerConfig, _name: str, overrides: Mapping[str, str]) -> None:
+    for name, text in overrides.items():
+        key = broker_key(name)
+        if key is not None:
+            key.parse(text)
+
+
+def _one_brokers_keys_name_it(_config: BrokerConfig, name: str, overrides: Mapping[str, str]) -> None:
+    own = [each for each in overrides if not name and _belongs_to_one_broker(each)]
+    if own:
+        raise InvalidConfigError(
+            f"Cannot update these configs at default cluster level, broker id must be specified: {_names(own)}"
+        )
+
+
+def _belongs_to_one_broker(name: str) -> bool:
+    if name.startswith(LISTENER_PREFIX):
+        return base_name(name) not in LISTENER_LIMITS
+    return name in BROKER_KEYS and BROKER_KEYS[name].dynamic is Dynamic.PER_BROKER
+
+
+def _no_passwords(config: BrokerConfig, _name: str, overrides: Mapping[str, str]) -> None:
+    secret = [name for name in overrides if (key := broker_key(name)) and key.sensitive]
+    if secret and not config["password.encoder.secret"]:
+        raise InvalidConfigError("Password encoder secret not configured")
+    if secret:
+        raise InvalidConfigError(f"kafkapy does not store passwords yet: {_names(secret)}")
+
+
+_THREADS: Final = (
+    *("num.network.threads", "num.io.threads", "num.replica.fetchers", "background.threads", "log.cleaner.threads"),
+    "num.recovery.threads.per.data.dir",
+)
+
+
+def _threads_at_most_double(config: BrokerConfig, _name: str, overrides: Mapping[str, str]) -> None:
+    for name in _THREADS:
+        if name not in overrides:
+            continue
+        now, wanted = config.integer(name), int(overrides[name])
+        if not now // 2 <= wanted <= now * 2:
+            raise InvalidConfigError(f"{name}={wanted} must be between half and double of the current value {now}")
+
+
+def _values_go_together(config: BrokerConfig, name: str, overrides: Mapping[str, str]) -> None:
+    if name:
+        config.with_dynamic(per_broker=overrides)
+    else:
+        config.with_dynamic(cluster_default=overrides)
+
+
+def _names(names: Iterable[str]) -> str:
+    return f"Set({', '.join(names)})"
+
+
+_RULES: Final = (
+    _only_dynamic_keys,
+    _security_by_listener,
+    _values_are_allowed,
+    _one_brokers_keys_name_it,
+    _no_passwords,
+    _threads_at_most_double,
+    _values_go_together,
+)

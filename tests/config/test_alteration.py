@@ -1,0 +1,142 @@
+"""Alterations lead to the overrides, and are refused with the codes, that a running 2.7.2 showed."""
+
+import pytest
+
+from kafkapy.config.alteration import Change, changed_broker, changed_topic, check_broker, check_topic, replaced
+from kafkapy.config.broker_config import BrokerConfig
+from kafkapy.config.errors import InvalidAlterationError, InvalidConfigError
+
+SET, DELETE, APPEND, SUBTRACT = range(4)
+
+
+def test_alter_configs_replaces_everything_and_the_last_of_equal_keys_wins() -> None:
+    assert replaced([("retention.ms", "1"), ("segment.ms", "2"), ("retention.ms", "3")]) == {
+        "retention.ms": "3",
+        "segment.ms": "2",
+    }
+
+
+def test_a_null_value_is_refused() -> None:
+    with pytest.raises(InvalidAlterationError, match="Null value not supported for : retention") as refused:
+        replaced([("retention.ms", None)])
+    assert refused.value.error_code == 42
+
+
+@pytest.mark.parametrize(
+    ("before", "change", "after"),
+    [
+        ({}, ("retention.ms", SET, "5"), {"retention.ms": "5"}),
+        ({"segment.ms": "1"}, ("retention.ms", SET, "5"), {"segment.ms": "1", "retention.ms": "5"}),
+        ({"retention.ms": "5"}, ("retention.ms", DELETE, ""), {}),
+        ({}, ("retention.ms", DELETE, None), {}),
+        ({}, ("unknown", DELETE, "5"), {}),
+        ({}, ("cleanup.policy", APPEND, "compact"), {"cleanup.policy": "delete,compact"}),
+        ({"cleanup.policy": "a,b,a"}, ("cleanup.policy", SUBTRACT, "a"), {"cleanup.policy": "b,a"}),
+        ({"cleanup.policy": "compact"}, ("cleanup.policy", SUBTRACT, "no"), {"cleanup.policy": "compact"}),
+        ({"cleanup.policy": "a,b"}, ("cleanup.policy", SUBTRACT, "b,a"), {"cleanup.policy": ""}),
+    ],
+)
+def test_incremental_changes(
+    before: dict[str, str], change: tuple[str, int, str | None], after: dict[str, str]
+) -> None:
+    assert changed_topic(before, [Change(*change)]) == after
+
+
+def test_append_to_an_empty_list_leaves_no_empty_item() -> None:
+    change = Change("leader.replication.throttled.replicas", APPEND, "0:0,1:0")
+    assert changed_topic({}, [change]) == {"leader.replication.throttled.replicas": "0:0,1:0"}
+
+
+@pytest.mark.parametrize(
+    ("change", "code", "message"),
+    [
+        (("retention.ms", SET, None), 42, "Null value not supported for : SET:retention.ms"),
+        (("cleanup.policy", APPEND, None), 42, "Null value not supported for : APPEND:cleanup.policy"),
+        (("retention.ms", APPEND, "5"), 42, "Config value append is not allowed for config key: retention.ms"),
+        (("retention.ms", SUBTRACT, "5"), 42, "Config value subtract is not allowed for config key: retention.ms"),
+        (("retention.ms", 9, "5"), 42, "Unknown operation 9 for config key: retention.ms"),
+        (("nope", APPEND, "5"), 40, "Unknown config name: nope"),
+    ],
+)
+def test_refused_changes(change: tuple[str, int, str | None], code: int, message: str) -> None:
+    with pytest.raises((InvalidAlterationError, InvalidConfigError)) as refused:
+        changed_topic({}, [Change(*change)])
+    assert (refused.value.error_code, str(refused.value)) == (code, message)
+
+
+def test_a_key_may_be_changed_once_in_a_request() -> None:
+    changes = [Change("retention.ms", SET, "5"), Change("retention.ms", DELETE, "")]
+    with pytest.raises(InvalidAlterationError, match="Error due to duplicate config keys : retention"):
+        changed_topic({}, changes)
+
+
+def test_a_brokers_lists_start_from_its_defaults() -> None:
+    change = Change("log.cleanup.policy", APPEND, "compact")
+    assert changed_broker({}, [change]) == {"log.cleanup.policy": "delete,compact"}
+
+
+@pytest.mark.parametrize(
+    ("overrides", "code", "message"),
+    [
+        ({"nope": "5"}, 40, "Unknown topic config name: nope"),
+        ({"min.compaction.lag.ms": "10", "max.compaction.lag.ms": "5"}, 40, "must not be above max.compaction.lag"),
+        ({"retention.ms": "-7"}, 42, "Invalid config value for resource ConfigResource(type=TOPIC, name='t'): Inv"),
+        ({"cleanup.policy": "delete,foo"}, 42, "must be one of: compact, delete"),
+    ],
+)
+def test_refused_overrides_of_a_topic(overrides: dict[str, str], code: int, message: str) -> None:
+    with pytest.raises((InvalidAlterationError, InvalidConfigError)) as refused:
+        check_topic("t", overrides)
+    assert refused.value.error_code == code
+    assert message in str(refused.value)
+
+
+@pytest.mark.parametrize("name", ["0", ""])
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        ({"num.partitions": "5", "log.cleaner.threads": "2"}, "Cannot update these configs dynamically: Set(num.parti"),
+        ({"log.retention.ms": "x"}, "Invalid value x for configuration log.retention.ms"),
+        ({"log.retention.ms": "0"}, "must be -1 (no limit) or at least 1"),
+        ({"num.io.threads": "100"}, "num.io.threads=100 must be between half and double of the current value 8"),
+        ({"num.io.threads": "3"}, "must be between half and double"),
+        ({"num.io.threads": "0"}, "must be at least 1"),
+        ({"ssl.keystore.type": "JKS"}, "per listener, with the listener's prefix: Set(ssl.keystore.type)"),
+    ],
+)
+def test_refused_overrides_of_brokers(name: str, overrides: dict[str, str], message: str) -> None:
+    with pytest.raises(InvalidAlterationError) as refused:
+        check_broker(BrokerConfig.from_properties(), name, overrides)
+    assert str(refused.value).startswith(
+        f"Invalid config value for resource ConfigResource(type=BROKER, name='{name}')"
+    )
+    assert message in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    "overrides", [{"listeners": "PLAINTEXT://:1"}, {"listener.name.external.ssl.keystore.type": "JKS"}]
+)
+def test_one_brokers_keys_are_refused_for_all(overrides: dict[str, str]) -> None:
+    check_broker(BrokerConfig.from_properties(), "0", overrides)
+    with pytest.raises(InvalidAlterationError, match="at default cluster level, broker id must be specified"):
+        check_broker(BrokerConfig.from_properties(), "", overrides)
+
+
+@pytest.mark.parametrize(
+    ("properties", "message"),
+    [
+        ({}, "Password encoder secret not configured"),
+        ({"password.encoder.secret": "s"}, "does not store passwords yet"),
+    ],
+)
+def test_passwords_are_refused(properties: dict[str, str], message: str) -> None:
+    config = BrokerConfig.from_properties(properties)
+    with pytest.raises(InvalidAlterationError, match=message):
+        check_broker(config, "0", {"listener.name.external.scram-sha-256.sasl.jaas.config": "secret"})
+
+
+def test_good_overrides_are_taken_unknown_ones_too() -> None:
+    overrides = {"num.io.threads": "16", "nope": "1", "listener.name.external.max.connections": "5"}
+    config = BrokerConfig.from_properties()
+    check_broker(config, "", overrides)
+    assert config["num.io.threads"] == 8

@@ -1,0 +1,64 @@
+"""Descriptions against the answers of a running Apache Kafka 2.7.2 (``tests/golden``), field by field.
+
+The broker of the golden file had the static and dynamic settings that the file lists; the order of the keys is the
+one thing that is not compared (2.7.2 answers in a hash table's order).
+"""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kafkapy.config.broker_config import BrokerConfig
+from kafkapy.config.describe import Description, describe_broker, describe_cluster_default, describe_topic
+
+GOLDEN = json.loads((Path(__file__).parents[1] / "golden" / "describe-configs-272.json").read_text())
+ANSWERS: dict[str, Any] = {answer["rname"]: answer["configs"] for answer in GOLDEN["answers"]}
+
+
+def golden_config() -> BrokerConfig:
+    config = BrokerConfig.from_properties(GOLDEN["static"])
+    config.update_dynamic(cluster_default=GOLDEN["cluster_overrides"], per_broker=GOLDEN["broker_overrides"])
+    return config
+
+
+def _plain(description: Description) -> dict[str, Any]:
+    fields = description._asdict() | {"synonyms": [list(synonym) for synonym in description.synonyms]}
+    return {name: int(value) if name in {"source", "type"} else value for name, value in fields.items()}
+
+
+def _by_name(descriptions: list[Description]) -> dict[str, Any]:
+    return {description.name: _plain(description) for description in descriptions}
+
+
+def _golden_by_name(resource: str) -> dict[str, Any]:
+    return {entry["name"]: entry for entry in ANSWERS[resource]}
+
+
+def test_a_broker_is_described_as_2_7_2_describes_it() -> None:
+    ours, theirs = _by_name(describe_broker(golden_config())), _golden_by_name("0")
+    assert len(theirs) == 220
+    assert {name: (ours.get(name), entry) for name, entry in theirs.items() if ours.get(name) != entry} == {}
+    assert ours.keys() == theirs.keys()
+
+
+@pytest.mark.parametrize("topic", ["plain", "tuned"])
+def test_a_topic_is_described_as_2_7_2_describes_it(topic: str) -> None:
+    ours = _by_name(describe_topic(golden_config(), GOLDEN["topic_overrides"][topic]))
+    theirs = _golden_by_name(topic)
+    assert len(theirs) == 26
+    assert {name: (ours.get(name), entry) for name, entry in theirs.items() if ours.get(name) != entry} == {}
+    assert ours.keys() == theirs.keys()
+
+
+def test_the_defaults_of_all_brokers_are_described_as_2_7_2_describes_them() -> None:
+    assert _by_name(describe_cluster_default(golden_config())) == _golden_by_name("")
+
+
+def test_kafkapys_own_defaults_show_as_defaults() -> None:
+    ours = _by_name(describe_broker(BrokerConfig.from_properties()))
+    assert len(ours) == 216
+    assert ours["listeners"]["value"] == "PLAINTEXT://127.0.0.1:9092"
+    assert ours["offsets.topic.replication.factor"]["synonyms"] == [["offsets.topic.replication.factor", "1", 5]]
+    assert {entry["source"] for entry in ours.values()} == {5}
