@@ -1,0 +1,1 @@
+"""The records that brokers store in their own topics."""

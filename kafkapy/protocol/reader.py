@@ -1,0 +1,309 @@
+"""Reader: a position in a frame, with one method for each primitive type of the wire grammar (see primitives.py)."""
+
+from struct import Struct
+from typing import Any, Final, TypeVar
+from uuid import UUID
+
+from kafkapy.protocol.message import (
+    MAX_STRING_SIZE,
+    ZERO_UUID,
+    InvalidValue,
+    LimitExceeded,
+    Message,
+    TaggedFields,
+    Truncated,
+)
+
+DEFAULT_BUDGET: Final = 4_000_000
+"""Value slots that one message may decode into (each at most about 100 bytes of memory)."""
+
+_ZERO_UUID_BYTES: Final = bytes(16)
+_INT16: Final = Struct(">h")
+_INT32: Final = Struct(">i")
+_INT64: Final = Struct(">q")
+_FLOAT64: Final = Struct(">d")
+
+M = TypeVar("M", bound=Message)
+
+
+class Reader:
+    """A position in a buffer; each method reads one value and moves on. All of them raise ProtocolError only.
+
+    ``budget`` limits the value slots that arrays may decode into.
+    """
+
+    __slots__ = ("buffer", "position", "end", "budget")
+
+    def __init__(self, buffer: bytes | bytearray | memoryview, budget: int = DEFAULT_BUDGET) -> None:
+        self.buffer = memoryview(buffer)
+        self.position = 0
+        self.end = len(self.buffer)
+        self.budget = budget
+
+    @property
+    def remaining(self) -> int:
+        """Bytes not read yet."""
+        return self.end - self.position
+
+    def expect_end(self) -> None:
+        """Raise InvalidValue when bytes are left over."""
+        if self.position != self.end:
+            raise InvalidValue(f"{self.end - self.position} bytes left over after the message")
+
+    def _take(self, size: int) -> int:
+        """Move over ``size`` bytes and return where they start."""
+        position = self.position
+        if size > self.end - position:
+            raise Truncated(f"{size} bytes wanted at {position}, {self.end - position} left")
+        self.position = position + size
+        return position
+
+    def _spend(self, slots: int) -> None:
+        """Charge the budget."""
+        self.budget -= slots
+        if self.budget < 0:
+            raise LimitExceeded("the message decodes into more values than its budget allows")
+
+    def unpack(self, layout: Struct) -> tuple[Any, ...]:
+        """Several adjacent fixed-size values in one call."""
+        position = self.position
+        end = position + layout.size
+        if end > self.end:
+            raise Truncated(f"{layout.size} bytes wanted at {position}, {self.end - position} left")
+        self.position = end
+        return layout.unpack_from(self.buffer, position)
+
+    def read_bool(self) -> bool:
+        """One byte; anything but 0 is true."""
+        return self.buffer[self._take(1)] != 0
+
+    def read_int8(self) -> int:
+        """Signed."""
+        byte = self.buffer[self._take(1)]
+        return byte - 256 if byte > 127 else byte
+
+    def read_int16(self) -> int:
+        """Signed."""
+        value: int = _INT16.unpack_from(self.buffer, self._take(2))[0]
+        return value
+
+    def read_uint16(self) -> int:
+        """Unsigned: ports."""
+        return self.read_int16() & 0xFFFF
+
+    def read_int32(self) -> int:
+        """Signed."""
+        value: int = _INT32.unpack_from(self.buffer, self._take(4))[0]
+        return value
+
+    def read_int64(self) -> int:
+        """Signed."""
+        value: int = _INT64.unpack_from(self.buffer, self._take(8))[0]
+        return value
+
+    def read_float64(self) -> float:
+        """IEEE 754, big endian."""
+        value: float = _FLOAT64.unpack_from(self.buffer, self._take(8))[0]
+        return value
+
+    def read_uuid(self) -> UUID:
+        """16 bytes; the zero id is one shared object."""
+        start = self._take(16)
+        raw = bytes(self.buffer[start : start + 16])
+        return ZERO_UUID if raw == _ZERO_UUID_BYTES else UUID(bytes=raw)
+
+    def read_unsigned_varint(self) -> int:
+        """At most 5 bytes, 32 bits (KIP-482)."""
+        position = self.position
+        if position < self.end and (byte := self.buffer[position]) < 0x80:
+            self.position = position + 1
+            return byte
+        value = 0
+        for shift in range(0, 35, 7):
+            byte = self.buffer[self._take(1)]
+            value |= (byte & 0x7F) << shift
+            if byte < 0x80:
+                return value & 0xFFFFFFFF
+        raise InvalidValue("a varint of more than 5 bytes")
+
+    # Strings: malformed UTF-8 becomes U+FFFD, as in Java.
+
+    def _string(self, size: int) -> str:
+        position = self.position
+        end = position + size
+        if size > MAX_STRING_SIZE:
+            raise LimitExceeded(f"a string of {size} bytes")
+        if end > self.end:
+            raise Truncated(f"a string of {size} bytes at {position}, {self.end - position} left")
+        self.position = end
+        return str(self.buffer[position:end], "utf-8", "replace")
+
+    def read_string(self) -> str:
+        """A string that may not be null."""
+        size = self.read_int16()
+        if size < 0:
+            raise InvalidValue(f"a string of length {size}")
+        return self._string(size)
+
+    def read_nullable_string(self) -> str | None:
+        """Any negative length is null, as in Java."""
+        size = self.read_int16()
+        return None if size < 0 else self._string(size)
+
+    def read_compact_string(self) -> str:
+        """A string that may not be null."""
+        size = self.read_unsigned_varint() - 1
+        if size < 0:
+            raise InvalidValue("a null string where none may be")
+        return self._string(size)
+
+    def read_compact_nullable_string(self) -> str | None:
+        """Length 0 is null."""
+        size = self.read_unsigned_varint() - 1
+        return None if size < 0 else self._string(size)
+
+    # Bytes and records: views into the frame; ``bytes`` fields are copied out, so that they outlive it.
+
+    def _view(self, size: int) -> memoryview:
+        start = self._take(size)
+        return self.buffer[start : start + size]
+
+    def read_bytes(self) -> bytes:
+        """Bytes that may not be null."""
+        size = self.read_int32()
+        if size < 0:
+            raise InvalidValue(f"bytes of length {size}")
+        return bytes(self._view(size))
+
+    def read_nullable_bytes(self) -> bytes | None:
+        """Any negative length is null, as in Java."""
+        size = self.read_int32()
+        return None if size < 0 else bytes(self._view(size))
+
+    def read_compact_bytes(self) -> bytes:
+        """Bytes that may not be null."""
+        size = self.read_unsigned_varint() - 1
+        if size < 0:
+            raise InvalidValue("null bytes where none may be")
+        return bytes(self._view(size))
+
+    def read_compact_nullable_bytes(self) -> bytes | None:
+        """Length 0 is null."""
+        size = self.read_unsigned_varint() - 1
+        return None if size < 0 else bytes(self._view(size))
+
+    def read_records(self) -> memoryview:
+        """Record batches that may not be null."""
+        size = self.read_int32()
+        if size < 0:
+            raise InvalidValue(f"records of length {size}")
+        return self._view(size)
+
+    def read_nullable_records(self) -> memoryview | None:
+        """Record batches, in place."""
+        size = self.read_int32()
+        return None if size < 0 else self._view(size)
+
+    def read_compact_records(self) -> memoryview:
+        """Record batches that may not be null."""
+        size = self.read_unsigned_varint() - 1
+        if size < 0:
+            raise InvalidValue("null records where none may be")
+        return self._view(size)
+
+    def read_compact_nullable_records(self) -> memoryview | None:
+        """Record batches, in place."""
+        size = self.read_unsigned_varint() - 1
+        return None if size < 0 else self._view(size)
+
+    # Arrays: a count of -1 says null. The count is checked first: each element takes at least one byte.
+
+    def read_count(self) -> int:
+        """The count of an array that may not be null."""
+        count = self.read_int32()
+        if count < 0:
+            raise InvalidValue(f"an array of {count} elements")
+        return count
+
+    def read_nullable_count(self) -> int:
+        """The count of an array; negative: null."""
+        return self.read_int32()
+
+    def read_compact_count(self) -> int:
+        """The count of a compact array that may not be null."""
+        count = self.read_unsigned_varint() - 1
+        if count < 0:
+            raise InvalidValue("a null array where none may be")
+        return count
+
+    def read_compact_nullable_count(self) -> int:
+        """The count of a compact array; -1: null."""
+        return self.read_unsigned_varint() - 1
+
+    def read_structs(self, struct: type[M], count: int, version: int) -> list[M]:
+        """``count`` elements of one class."""
+        if count > self.end - self.position:
+            raise LimitExceeded(f"an array of {count} elements in {self.end - self.position} bytes")
+        self._spend(count * struct.WEIGHT)
+        read = struct.read
+        return [read(self, version) for _ in range(count)]
+
+    def read_numbers(self, letter: str, size: int, count: int) -> list[int]:
+        """``count`` integers of ``size`` bytes, named by struct's letter."""
+        if count * size > self.end - self.position:
+            raise LimitExceeded(f"an array of {count} integers in {self.end - self.position} bytes")
+        self._spend(count)
+        position = self._take(count * size)
+        return list(Struct(f">{count}{letter}").unpack_from(self.buffer, position))
+
+    def read_strings(self, count: int) -> list[str]:
+        """``count`` strings."""
+        self._check_strings(count)
+        return [self.read_string() for _ in range(count)]
+
+    def read_compact_strings(self, count: int) -> list[str]:
+        """``count`` compact strings."""
+        self._check_strings(count)
+        return [self.read_compact_string() for _ in range(count)]
+
+    def _check_strings(self, count: int) -> None:
+        if count > self.end - self.position:
+            raise LimitExceeded(f"an array of {count} strings in {self.end - self.position} bytes")
+        self._spend(count)
+
+    def read_uuids(self, count: int) -> list[UUID]:
+        """``count`` ids."""
+        if count * 16 > self.end - self.position:
+            raise LimitExceeded(f"an array of {count} uuids in {self.end - self.position} bytes")
+        self._spend(count * 4)
+        return [self.read_uuid() for _ in range(count)]
+
+    # Tagged fields (KIP-482)
+
+    def read_tag(self) -> tuple[int, int]:
+        """The tag, and the position where its bytes end."""
+        tag = self.read_unsigned_varint()
+        size = self.read_unsigned_varint()
+        if size > self.end - self.position:
+            raise Truncated(f"tagged field {tag} of {size} bytes, {self.end - self.position} left")
+        return tag, self.position + size
+
+    def read_unknown_tag(self, tag: int, end: int, known: TaggedFields) -> TaggedFields:
+        """Keep a tagged field that the definitions don't know."""
+        self._spend(3)
+        fields = [] if known is None else known
+        fields.append((tag, bytes(self._view(end - self.position))))
+        return fields
+
+    def expect_tag_end(self, tag: int, end: int) -> None:
+        """A known tagged field fills the size that it announced."""
+        if self.position != end:
+            raise InvalidValue(f"tagged field {tag} has another size than it announces")
+
+    def read_unknown_tagged_fields(self) -> TaggedFields:
+        """The tag section of a struct that has no tagged fields of its own."""
+        fields: TaggedFields = None
+        for _ in range(self.read_unsigned_varint()):
+            tag, end = self.read_tag()
+            fields = self.read_unknown_tag(tag, end, fields)
+        return fields

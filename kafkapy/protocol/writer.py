@@ -1,0 +1,202 @@
+"""Writer: one method for each primitive type of the wire grammar (see primitives.py)."""
+
+from collections.abc import Sequence
+from struct import Struct
+from typing import Final
+from uuid import UUID
+
+from kafkapy.protocol.message import (
+    MAX_STRING_SIZE,
+    InvalidValue,
+    Message,
+    OpaqueBody,
+    Records,
+    TaggedFields,
+)
+
+Part = bytes | bytearray | memoryview | OpaqueBody
+
+_INT16: Final = Struct(">h")
+_INT32: Final = Struct(">i")
+
+COPIED_BODY_SIZE: Final = 4096
+"""Bodies of bytes up to this size are copied into the buffer: a part of its own costs a system call's vector entry."""
+
+
+class Writer:
+    """Collects a message in ``buffer``; opaque bodies stay parts of their own, in order."""
+
+    __slots__ = ("buffer", "_parts")
+
+    def __init__(self) -> None:
+        self.buffer = bytearray()
+        self._parts: list[Part] = []
+
+    def parts(self) -> list[Part]:
+        """Everything written, in order; bodies are the objects that were handed in."""
+        return [*self._parts, self.buffer] if self.buffer or not self._parts else list(self._parts)
+
+    def size(self) -> int:
+        """Bytes written, bodies included."""
+        return sum(len(part) for part in self._parts) + len(self.buffer)
+
+    def getvalue(self) -> bytes:
+        """All bytes in one piece; raises InvalidValue when a body is not made of bytes."""
+        pieces: list[bytes | bytearray | memoryview] = []
+        for part in self.parts():
+            if not isinstance(part, bytes | bytearray | memoryview):
+                raise InvalidValue(f"a body of type {type(part).__name__} has no bytes in memory")
+            pieces.append(part)
+        return b"".join(pieces)
+
+    def write_unsigned_varint(self, value: int) -> None:
+        """7 bits a byte, low bits first."""
+        while value > 0x7F:
+            self.buffer.append(value & 0x7F | 0x80)
+            value >>= 7
+        self.buffer.append(value)
+
+    def write_uuid(self, value: UUID) -> None:
+        """16 bytes."""
+        self.buffer += value.bytes
+
+    # Strings
+
+    def _string(self, value: str) -> bytes:
+        try:
+            encoded = value.encode()
+        except UnicodeEncodeError as error:
+            raise InvalidValue(f"{value!r} can't be encoded as UTF-8") from error
+        if len(encoded) > MAX_STRING_SIZE:
+            raise InvalidValue(f"a string of {len(encoded)} bytes")
+        return encoded
+
+    def write_string(self, value: str) -> None:
+        """int16 length, UTF-8."""
+        encoded = self._string(value)
+        self.buffer += _INT16.pack(len(encoded)) + encoded
+
+    def write_nullable_string(self, value: str | None) -> None:
+        """Length -1 is null."""
+        if value is None:
+            self.buffer += b"\xff\xff"
+        else:
+            self.write_string(value)
+
+    def write_compact_string(self, value: str) -> None:
+        """Varint of length + 1, UTF-8."""
+        encoded = self._string(value)
+        self.write_unsigned_varint(len(encoded) + 1)
+        self.buffer += encoded
+
+    def write_compact_nullable_string(self, value: str | None) -> None:
+        """0 is null."""
+        if value is None:
+            self.buffer.append(0)
+        else:
+            self.write_compact_string(value)
+
+    # Bytes and records
+
+    def write_bytes(self, value: bytes) -> None:
+        """int32 length, bytes."""
+        self.buffer += _INT32.pack(len(value))
+        self.buffer += value
+
+    def write_nullable_bytes(self, value: bytes | None) -> None:
+        """Length -1 is null."""
+        if value is None:
+            self.buffer += b"\xff\xff\xff\xff"
+        else:
+            self.write_bytes(value)
+
+    def write_compact_bytes(self, value: bytes) -> None:
+        """Varint of length + 1, bytes."""
+        self.write_unsigned_varint(len(value) + 1)
+        self.buffer += value
+
+    def write_compact_nullable_bytes(self, value: bytes | None) -> None:
+        """0 is null."""
+        if value is None:
+            self.buffer.append(0)
+        else:
+            self.write_compact_bytes(value)
+
+    def _body(self, body: Records) -> None:
+        """Copy a small body of bytes; any other becomes a part of its own."""
+        if isinstance(body, bytes | bytearray | memoryview) and len(body) <= COPIED_BODY_SIZE:
+            self.buffer += body
+        else:
+            self._parts.append(self.buffer)
+            self._parts.append(body)
+            self.buffer = bytearray()
+
+    def write_records(self, body: Records | None) -> None:
+        """int32 length (-1: null), the body untouched."""
+        if body is None:
+            self.buffer += b"\xff\xff\xff\xff"
+        else:
+            self.buffer += _INT32.pack(len(body))
+            self._body(body)
+
+    def write_compact_records(self, body: Records | None) -> None:
+        """Varint of length + 1 (0: null), the body untouched."""
+        if body is None:
+            self.buffer.append(0)
+        else:
+            self.write_unsigned_varint(len(body) + 1)
+            self._body(body)
+
+    # Arrays: the count, then the elements
+
+    def write_count(self, count: int) -> None:
+        """int32."""
+        self.buffer += _INT32.pack(count)
+
+    def write_compact_count(self, count: int) -> None:
+        """Varint of count + 1."""
+        self.write_unsigned_varint(count + 1)
+
+    def write_structs(self, structs: Sequence[Message], version: int) -> None:
+        """The elements of an array of structs."""
+        for struct in structs:
+            struct.write(self, version)
+
+    def write_numbers(self, letter: str, numbers: Sequence[int]) -> None:
+        """The elements of an array of integers, named by struct's letter."""
+        self.buffer += Struct(f">{len(numbers)}{letter}").pack(*numbers)
+
+    def write_strings(self, strings: Sequence[str]) -> None:
+        """The elements of an array of strings."""
+        for string in strings:
+            self.write_string(string)
+
+    def write_compact_strings(self, strings: Sequence[str]) -> None:
+        """The elements of a compact array of strings."""
+        for string in strings:
+            self.write_compact_string(string)
+
+    def write_uuids(self, uuids: Sequence[UUID]) -> None:
+        """The elements of an array of ids."""
+        for uuid in uuids:
+            self.buffer += uuid.bytes
+
+    # Tagged fields (KIP-482)
+
+    def write_tagged_fields(self, known: list[tuple[int, bytes]], unknown: TaggedFields) -> None:
+        """Known and unknown fields in one ascending order; raises InvalidValue when a tag comes twice."""
+        fields = sorted(known + unknown) if unknown else known
+        if unknown and len({tag for tag, _ in fields}) != len(fields):
+            raise InvalidValue("a tagged field is there twice")
+        self.write_unsigned_varint(len(fields))
+        for tag, content in fields:
+            self.write_unsigned_varint(tag)
+            self.write_unsigned_varint(len(content))
+            self.buffer += content
+
+    def write_unknown_tagged_fields(self, unknown: TaggedFields) -> None:
+        """The tag section of a struct that has no tagged fields of its own."""
+        if unknown:
+            self.write_tagged_fields([], unknown)
+        else:
+            self.buffer.append(0)
