@@ -1,0 +1,82 @@
+"""What the tests of the log share: batches, and a log on a clock that stands still."""
+
+from pathlib import Path
+
+from kafkapy.config.log_config import LogConfig
+from kafkapy.records.control import ControlType, Marker, encode_marker
+from kafkapy.records.record import Record, encode_batch
+from kafkapy.storage.log import Log, Storage
+from kafkapy.storage.recovery import Checkpointed, load
+from kafkapy.testing.clock import ManualClock
+from kafkapy.types import TopicPartition
+
+START_MS = 1_700_000_000_000
+PARTITION = TopicPartition("orders", 0)
+GOLDEN = Path(__file__).parent.parent / "golden" / "datadir-272"
+
+
+def batch(count: int = 1, *, timestamp: int = START_MS, value: bytes = b"v", **fields: int) -> bytearray:
+    """Records one ms apart, in one batch; producer fields as in ``encode_batch``."""
+    records = [Record(b"k", value, timestamp + place) for place in range(count)]
+    return bytearray(encode_batch(records, **fields))  # type: ignore[arg-type]  # ints only
+
+
+def produced(sequence: int, count: int = 1, *, producer_id: int = 7, epoch: int = 0, transactional: bool = False,
+             value: bytes = b"v") -> bytearray:  # fmt: skip
+    """A batch of an idempotent or transactional producer."""
+    records = [Record(None, value, START_MS)] * count
+    return bytearray(
+        encode_batch(
+            records,
+            producer_id=producer_id,
+            producer_epoch=epoch,
+            base_sequence=sequence,
+            is_transactional=transactional,
+        )
+    )
+
+
+def marker(*, commit: bool, producer_id: int = 7, epoch: int = 0, coordinator_epoch: int = 0) -> bytearray:
+    """A transaction's end."""
+    control = ControlType.COMMIT if commit else ControlType.ABORT
+    return bytearray(encode_marker(control, Marker(producer_id, epoch, coordinator_epoch), START_MS))
+
+
+def open_log(
+    directory: Path,
+    config: LogConfig | None = None,
+    checkpointed: Checkpointed | None = None,
+    *,
+    storage: Storage | None = None,
+    start: int = 0,
+) -> Log:
+    """A log in ``directory``, new or of an earlier test step."""
+    storage = storage or Storage(ManualClock(START_MS))
+    log = Log(PARTITION, str(directory / "orders-0"), config or LogConfig(), storage)
+    load(log, checkpointed or Checkpointed(log_start_offset=start))
+    return log
+
+
+def reopen(log: Log, *, clean: bool = True, config: LogConfig | None = None) -> Log:
+    """The log after a clean stop and start, or after a crash in which the process lost its memory."""
+    if clean:
+        log.close()
+    else:
+        log.release()
+    again = Log(log.topic_partition, log.directory, config or log.config, Storage(log.storage.clock))
+    load(again, Checkpointed(clean, log.recovery_point, log.log_start_offset, log.high_watermark))
+    return again
+
+
+def fill(log: Log, batches: int, count: int = 1, *, value: bytes = b"v" * 100) -> None:
+    """Append and commit batches whose timestamps grow by 10 ms."""
+    for place in range(batches):
+        log.append_as_leader(batch(count, timestamp=START_MS + 10 * place, value=value), 0)
+    log.update_high_watermark(log.log_end_offset)
+
+
+def contents(directory: Path) -> dict[str, bytes]:
+    """Every file below ``directory``, by its relative name."""
+    return {
+        str(path.relative_to(directory)): path.read_bytes() for path in sorted(directory.rglob("*")) if path.is_file()
+    }

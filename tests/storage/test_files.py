@@ -1,0 +1,138 @@
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from kafkapy.storage.errors import LogDirectoryLockedError
+from kafkapy.storage.files import Descriptor, Files, FileSlice, LogFile
+
+
+def _open_descriptors() -> int:
+    return len(os.listdir("/proc/self/fd"))
+
+
+class ShortWrites(Files):
+    """Hands the system at most three bytes at a time."""
+
+    def write_at(self, descriptor: Descriptor, data: bytes | bytearray | memoryview, position: int) -> None:
+        for start in range(0, len(data), 3):
+            super().write_at(descriptor, memoryview(data)[start : start + 3], position + start)
+
+
+def test_a_slice_survives_the_descriptor_cache_and_the_file(tmp_path: Path) -> None:
+    files = Files(max_open_files=1)
+    paths = [str(tmp_path / name) for name in "ab"]
+    for path in paths:
+        files.write(path, path[-1:].encode() * 10)
+    first, second = (LogFile(files, path) for path in paths)
+    part = first.slice(2, 5)
+    second.read_at(1, 0)
+    os.unlink(paths[0])
+    assert len(part) == part.size == 5
+    assert part.read() == b"aaaaa"
+    assert os.pread(part.fileno(), 5, part.position) == b"aaaaa"
+
+
+def test_descriptors_go_when_nobody_holds_them(tmp_path: Path) -> None:
+    files = Files(max_open_files=2)
+    before = _open_descriptors()
+    logs = []
+    for number in range(10):
+        path = str(tmp_path / str(number))
+        files.create(path)
+        logs.append(LogFile(files, path))
+        logs[-1].write_at(b"x", 0)
+    assert _open_descriptors() - before == 2
+    part = logs[0].slice(0, 1)
+    part.release()
+    part.release()
+    for log in logs:
+        log.close()
+        log.close()
+    assert _open_descriptors() == before
+    with pytest.raises(AssertionError):
+        part.fileno()
+
+
+def test_a_file_in_use_stays_open_longer(tmp_path: Path) -> None:
+    files = Files(max_open_files=2)
+    logs = [LogFile(files, str(tmp_path / name)) for name in "abc"]
+    for log in logs:
+        files.create(log.path)
+    descriptor = logs[0].descriptor()
+    logs[0].used = False
+    logs[1].read_at(1, 0)
+    logs[2].read_at(1, 0)
+    assert logs[0].descriptor() is not descriptor
+    again = logs[0].descriptor()
+    assert logs[0].descriptor() is again
+
+
+def test_short_writes_are_completed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pwrite = os.pwrite
+    monkeypatch.setattr(os, "pwrite", lambda fd, data, position: pwrite(fd, memoryview(data)[:4], position))
+    Files().write(str(tmp_path / "f"), b"0123456789", 2)
+    assert (tmp_path / "f").read_bytes() == b"\0\x000123456789"
+
+
+def test_a_twin_can_stand_between_the_log_and_the_disk(tmp_path: Path) -> None:
+    files = ShortWrites()
+    log = LogFile(files, str(tmp_path / "f"))
+    files.create(log.path)
+    log.write_at(b"0123456789", 0)
+    assert log.read_at(20, 0) == b"0123456789"
+
+
+@pytest.mark.parametrize("sync", [True, False])
+def test_replace_leaves_the_old_or_the_new_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sync: bool) -> None:
+    path = tmp_path / "f"
+    files = Files()
+    files.replace(str(path), b"old", sync=sync)
+    monkeypatch.setattr(os, "replace", lambda *_: (_ for _ in ()).throw(OSError("power failed")))
+    with pytest.raises(OSError, match="power"):
+        files.replace(str(path), b"new", sync=sync)
+    assert path.read_bytes() == b"old"
+
+
+def test_whole_files(tmp_path: Path) -> None:
+    files = Files()
+    path = str(tmp_path / "f")
+    files.write(path, b"0123456789", sync=True)
+    assert files.read(path) == b"0123456789"
+    assert files.read(path, 3, 2) == b"234"
+    files.truncate(path, 4)
+    assert files.size(path) == 4
+    files.make_directory(str(tmp_path / "d" / "e"))
+    assert files.list_directory(str(tmp_path)) == [("d", -1), ("f", 4)]
+    files.remove(path)
+    files.remove(path)
+    files.remove_directory(str(tmp_path / "d"))
+    assert files.list_directory(str(tmp_path)) == []
+
+
+def test_another_process_cannot_have_the_lock(tmp_path: Path) -> None:
+    path = str(tmp_path / ".lock")
+    script = "import sys; from kafkapy.storage.files import Files; Files().lock(sys.argv[1])"
+    attempt = [sys.executable, "-c", script, path]
+    lock = Files().lock(path)
+    refused = subprocess.run(attempt, capture_output=True, text=True, check=False)
+    assert "is in use by another process" in refused.stderr
+    del lock
+    assert subprocess.run(attempt, check=False).returncode == 0
+
+
+def test_the_refusal_has_a_type_and_a_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def held(*_: object) -> None:
+        raise BlockingIOError
+
+    monkeypatch.setattr("fcntl.lockf", held)
+    with pytest.raises(LogDirectoryLockedError, match="stop it, or choose another directory"):
+        Files().lock(str(tmp_path / ".lock"))
+
+
+def test_slices_are_opaque_bodies(tmp_path: Path) -> None:
+    (tmp_path / "f").write_bytes(b"abc")
+    part = FileSlice(Files().open(str(tmp_path / "f")), 1, 5)
+    assert part.read() == b"bc"

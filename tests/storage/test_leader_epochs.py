@@ -1,0 +1,82 @@
+from pathlib import Path
+
+import pytest
+
+from kafkapy.storage.errors import MalformedCheckpointError
+from kafkapy.storage.files import Files
+from kafkapy.storage.leader_epochs import EpochEntry, LeaderEpochs
+from tests.storage.support import GOLDEN
+
+
+def _epochs(path: Path, *entries: tuple[int, int], end: int = 100) -> LeaderEpochs:
+    epochs = LeaderEpochs(Files(), str(path / "leader-epoch-checkpoint"), lambda: end)
+    for epoch, offset in entries:
+        epochs.assign(epoch, offset)
+    return epochs
+
+
+def _text(epochs: LeaderEpochs) -> str:
+    return Path(epochs.path).read_text()
+
+
+def test_real_kafkas_file_parses_and_encodes_the_same(tmp_path: Path) -> None:
+    real = LeaderEpochs(Files(), str(GOLDEN / "rf3-0" / "leader-epoch-checkpoint"), lambda: 62)
+    real.load()
+    assert real.entries[:3] == [(0, 0), (1, 30), (6, 50)]
+    copy = _epochs(tmp_path, *real.entries)
+    assert _text(copy) == Path(real.path).read_text()
+
+
+def test_a_missing_file_holds_nothing(tmp_path: Path) -> None:
+    epochs = _epochs(tmp_path)
+    epochs.load()
+    assert (epochs.latest, epochs.latest_start_offset, epochs.entries) == (-1, -1, [])
+    assert epochs.end_offset_for(0) == (-1, -1)
+
+
+def test_garbage_is_named(tmp_path: Path) -> None:
+    (tmp_path / "leader-epoch-checkpoint").write_text("0\n1\na b\n")
+    with pytest.raises(MalformedCheckpointError, match="leader epoch checkpoint"):
+        _epochs(tmp_path).load()
+
+
+def test_an_epoch_without_records_leaves_no_trace(tmp_path: Path) -> None:
+    epochs = _epochs(tmp_path, (0, 0), (2, 18), (4, 18), (7, 25), (7, 30))
+    assert epochs.entries == [(0, 0), (4, 18), (7, 25)]
+    assert _text(epochs) == "0\n3\n0 0\n4 18\n7 25\n"
+    epochs.assign(7, 20)
+    assert epochs.entries == [(0, 0), (4, 18), (7, 20)]
+
+
+def test_end_offsets_follow_kip_101(tmp_path: Path) -> None:
+    epochs = _epochs(tmp_path, (2, 10), (4, 18), (7, 25))
+    asked = {-1: (-1, -1), 1: (1, 10), 2: (2, 18), 3: (2, 18), 4: (4, 25), 6: (4, 25), 7: (7, 100), 8: (-1, -1)}
+    assert {epoch: epochs.end_offset_for(epoch) for epoch in asked} == asked
+
+
+def test_the_epoch_of_an_offset(tmp_path: Path) -> None:
+    epochs = _epochs(tmp_path, (2, 10), (4, 18))
+    assert [epochs.epoch_for(offset) for offset in (9, 10, 17, 18, 99)] == [-1, 2, 2, 4, 4]
+
+
+def test_truncation_at_both_ends(tmp_path: Path) -> None:
+    epochs = _epochs(tmp_path, (2, 10), (4, 18), (7, 25))
+    epochs.truncate_from_end(26)
+    epochs.truncate_from_end(25)
+    assert epochs.entries == [(2, 10), (4, 18)]
+    epochs.truncate_from_start(5)
+    epochs.truncate_from_start(10)
+    assert epochs.entries == [(2, 10), (4, 18)]
+    epochs.truncate_from_start(20)
+    assert epochs.entries == [EpochEntry(4, 20)]
+    epochs.clear()
+    assert _text(epochs) == "0\n0\n"
+
+
+def test_an_empty_partition_does_not_wait_for_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    waits: list[str] = []
+    monkeypatch.setattr(Files, "sync", lambda *_: waits.append("fsync"))
+    _epochs(tmp_path, (0, 0), end=0)
+    assert not waits
+    _epochs(tmp_path, (0, 0), end=1)
+    assert waits

@@ -1,0 +1,45 @@
+from pathlib import Path
+
+import pytest
+
+from kafkapy.storage.errors import CorruptIndexError
+from kafkapy.storage.files import Files
+from kafkapy.storage.transaction_index import ENTRY, AbortedTransaction, TransactionIndex
+from tests.storage.support import GOLDEN
+
+
+def test_real_kafkas_index_parses_and_encodes_the_same(tmp_path: Path) -> None:
+    path = GOLDEN / "seg-0" / "00000000000000000075.txnindex"
+    index = TransactionIndex(Files(), str(path), 34)
+    assert list(index) == [AbortedTransaction(4001, 0x3F, 0x53, 0x54)]
+    copy = TransactionIndex(Files(), str(tmp_path / "t"))
+    for entry in index:
+        copy.append(entry)
+    assert (tmp_path / "t").read_bytes() == path.read_bytes()
+
+
+def test_truncation_goes_by_marker(tmp_path: Path) -> None:
+    index = TransactionIndex(Files(), str(tmp_path / "t"))
+    index.reset()
+    for last in (10, 20, 30):
+        index.append(AbortedTransaction(1, last - 5, last, last + 1))
+    index.truncate_to(100)
+    index.truncate_to(20)
+    assert [entry.last_offset for entry in index] == [10]
+    index.reset()
+    assert list(index) == []
+    assert index.size == 0
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (b"x" * 33, "multiple of 34"),
+        (ENTRY.pack(1, 1, 60, 70, 71), "unknown version 1"),
+        (ENTRY.pack(0, 1, 60, 70, 71), "below the segment's base offset"),
+    ],
+)
+def test_what_can_not_be_right_is_corrupt(tmp_path: Path, content: bytes, reason: str) -> None:
+    (tmp_path / "t").write_bytes(content)
+    with pytest.raises(CorruptIndexError, match=reason):
+        TransactionIndex(Files(), str(tmp_path / "t"), len(content)).sanity_check(75)
