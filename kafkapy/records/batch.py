@@ -138,12 +138,12 @@ def read_header(buffer: ReadableBuffer, position: int = 0) -> BatchHeader:
     """
     available = len(buffer) - position
     if available < HEADER_SIZE:
-        _check_prefix(buffer, position, available)
+        whole_batch_size(buffer, position)
         raise CorruptRecordError(f"A record batch needs {HEADER_SIZE} bytes, {available} are there")
     base_offset, length, *rest = _unpack_header(buffer, position)
     size = length + LOG_OVERHEAD
     if rest[1] != MAGIC or not HEADER_SIZE <= size <= available:
-        _check_prefix(buffer, position, available)
+        whole_batch_size(buffer, position)
         raise CorruptRecordError(f"A record batch of {size} bytes, {available} are there")
     return BatchHeader(base_offset, size, *rest)
 
@@ -163,18 +163,20 @@ def whole_batch_size(buffer: ReadableBuffer, position: int = 0) -> int | None:
     """The size of the batch at ``position``, or None if the buffer ends before it does.
 
     Raises:
-        CorruptRecordError: the length is below 14 or the magic is unknown (Kafka's ``ByteBufferLogInputStream``).
+        CorruptRecordError: the length is below 14 or the magic is unknown.
         UnsupportedForMessageFormatError: a message set of magic 0 or 1.
     """
+    size = measure(buffer, position)
+    _refuse_legacy(buffer, position)
+    return size
+
+
+def measure(buffer: ReadableBuffer, position: int = 0) -> int | None:
+    """As ``whole_batch_size``, for a batch or message set of any magic that Kafka has had (0 to 2).
+
+    The rules are those of Kafka's ``ByteBufferLogInputStream``.
+    """
     available = len(buffer) - position
-    length = _check_prefix(buffer, position, available)
-    if length is None or length + LOG_OVERHEAD > available:
-        return None
-    return length + LOG_OVERHEAD
-
-
-def _check_prefix(buffer: ReadableBuffer, position: int, available: int) -> int | None:
-    """Check length and magic, as far as they are there; the length, or None if they are not."""
     if available < LOG_OVERHEAD:
         return None
     (length,) = _INT32.unpack_from(buffer, position + LENGTH_OFFSET)
@@ -183,11 +185,15 @@ def _check_prefix(buffer: ReadableBuffer, position: int, available: int) -> int 
     if available <= MAGIC_OFFSET:
         return None
     magic = buffer[position + MAGIC_OFFSET]
-    if magic < MAGIC:
-        raise UnsupportedForMessageFormatError(f"Message format {magic} is not supported, only {MAGIC} is")
     if magic > MAGIC:
         raise CorruptRecordError(f"Invalid magic found in record: {magic - 256 if magic > 127 else magic}")
-    return int(length)
+    size = int(length) + LOG_OVERHEAD
+    return size if size <= available else None
+
+
+def _refuse_legacy(buffer: ReadableBuffer, position: int) -> None:
+    if len(buffer) > position + MAGIC_OFFSET and (magic := buffer[position + MAGIC_OFFSET]) < MAGIC:
+        raise UnsupportedForMessageFormatError(f"Message format {magic} is not supported, only {MAGIC} is")
 
 
 def crc_of(buffer: ReadableBuffer, position: int, size: int) -> int:

@@ -1,0 +1,26 @@
+# C types for scan.py, read by Cython alone. 64-bit numbers wrap in C where scan.py masks them.
+cimport cython
+
+@cython.locals(
+    end=Py_ssize_t, position=Py_ssize_t, smallest=cython.longlong, largest=cython.longlong, largest_place=Py_ssize_t,
+    null_keys=Py_ssize_t, in_order=bint, place=Py_ssize_t, delta=cython.longlong, offset_delta=cython.longlong,
+    key_length=cython.longlong,
+)
+cpdef tuple scan(const unsigned char[::1] data, Py_ssize_t count)
+
+@cython.locals(length=cython.longlong, delta=cython.longlong, offset_delta=cython.longlong, key_length=cython.longlong,
+               count=cython.longlong, _=cython.longlong)
+cdef (Py_ssize_t, long long, long long, long long) _record(
+    const unsigned char[::1] data, Py_ssize_t position, Py_ssize_t end) noexcept
+
+@cython.locals(length=cython.longlong)
+cdef (long long, Py_ssize_t) _field(
+    const unsigned char[::1] data, Py_ssize_t position, Py_ssize_t end) noexcept
+
+@cython.locals(bits=cython.ulonglong, raw=cython.ulonglong, shift=cython.int)
+cdef (long long, Py_ssize_t) _number32(
+    const unsigned char[::1] data, Py_ssize_t position, Py_ssize_t end) noexcept
+
+@cython.locals(bits=cython.ulonglong, raw=cython.ulonglong, shift=cython.int)
+cdef (long long, Py_ssize_t) _number64(
+    const unsigned char[::1] data, Py_ssize_t position, Py_ssize_t end) noexcept

@@ -1,0 +1,120 @@
+"""The loop over the records of a produced batch: the one loop here that Python can't afford.
+
+This file runs as it stands, or compiled by Cython with the C types of ``scan.pxd``; so it imports nothing, keeps to
+whole numbers and takes no shortcuts that only one of the two knows. ``scanner.py`` picks which one runs. ``record.py``
+describes the layout that is checked; the rules are those of Kafka's ``DefaultRecord``.
+
+A position below zero stands for a fault: -1 to -4, as ``FAULTS`` names them.
+"""
+
+FAULTS = (
+    "Incorrect declared batch size, premature EOF reached",
+    "Incorrect declared batch size, records still remaining in file",
+    "Found invalid record structure",
+    "Found invalid number of record headers",
+)
+"""What position -1, -2, -3 and -4 mean."""
+
+
+def scan(data: memoryview, count: int) -> tuple[int, int, int, int, int, bool]:
+    """Check that ``data`` holds ``count`` whole records and nothing else.
+
+    Returns ``(position, smallest and largest timestamp delta, place of the first record with the largest, number of
+    null keys, whether the offset deltas are 0, 1, 2, …)``; ``position`` is the end of ``data``, or below zero.
+    """
+    end = len(data)
+    position = 0
+    smallest = 0
+    largest = 0
+    largest_place = -1
+    null_keys = 0
+    in_order = True
+    for place in range(count):
+        position, delta, offset_delta, key_length = _record(data, position, end)
+        if position < 0:
+            break
+        if place == 0 or delta > largest:
+            largest = delta
+            largest_place = place
+        if place == 0 or delta < smallest:
+            smallest = delta
+        if key_length < 0:
+            null_keys += 1
+        if offset_delta != place:
+            in_order = False
+    if 0 <= position < end:
+        position = -2
+    return position, smallest, largest, largest_place, null_keys, in_order
+
+
+def _record(data: memoryview, position: int, end: int) -> tuple[int, int, int, int]:
+    """One record: ``(next position or fault, timestamp delta, offset delta, key length)``."""
+    length, position = _number32(data, position, end)
+    if position < 0 or length < 1 or length > end - position:
+        return -1, 0, 0, 0
+    end = position + length
+    delta, position = _number64(data, position + 1, end)
+    if position < 0:
+        return -3, 0, 0, 0
+    offset_delta, position = _number32(data, position, end)
+    key_length, position = _field(data, position, end)
+    _, position = _field(data, position, end)
+    count, position = _number32(data, position, end)
+    if position < 0:
+        return -3, 0, 0, 0
+    if count < 0 or count > end - position:
+        return -4, 0, 0, 0
+    for _ in range(count):
+        length, position = _field(data, position, end)
+        if length < 0:
+            return -3, 0, 0, 0
+        _, position = _field(data, position, end)
+    if position != end:
+        return -3, 0, 0, 0
+    return position, delta, offset_delta, key_length
+
+
+def _field(data: memoryview, position: int, end: int) -> tuple[int, int]:
+    """A length and as many bytes: ``(length, next position or -3)``; a negative length stands for null."""
+    length, position = _number32(data, position, end)
+    if position < 0 or length > end - position:
+        return -1, -3
+    if length > 0:
+        position += length
+    return length, position
+
+
+def _number32(data: memoryview, position: int, end: int) -> tuple[int, int]:
+    """A zigzag number of at most 5 bytes: ``(value, next position or -3)``; a fault before it stays one."""
+    if position < 0 or position >= end:
+        return 0, -3
+    bits = data[position]
+    position += 1
+    raw = bits & 0x7F
+    shift = 7
+    while bits > 0x7F:
+        if shift > 28 or position >= end:
+            return 0, -3
+        bits = data[position]
+        position += 1
+        raw |= (bits & (0x0F if shift == 28 else 0x7F)) << shift  # the fifth byte has 4 bits of the 32
+        shift += 7
+    return (raw >> 1) ^ -(raw & 1), position
+
+
+def _number64(data: memoryview, position: int, end: int) -> tuple[int, int]:
+    """A zigzag number of at most 10 bytes, else as ``_number32``."""
+    if position >= end:
+        return 0, -3
+    bits = data[position]
+    position += 1
+    raw = bits & 0x7F
+    shift = 7
+    while bits > 0x7F:
+        if shift > 63 or position >= end:
+            return 0, -3
+        bits = data[position]
+        position += 1
+        raw |= (bits & (0x01 if shift == 63 else 0x7F)) << shift  # the tenth byte has 1 bit of the 64
+        shift += 7
+    return (raw >> 1) ^ -(raw & 1), position

@@ -1,0 +1,57 @@
+"""Which ``scan`` runs: compiled where the installation has one, else interpreted from the same file.
+
+``KAFKAPY_INTERPRETED_SCAN=1`` in the environment takes the interpreted one even so (tests run both ways).
+"""
+
+import os
+from collections.abc import Callable
+from importlib.machinery import SourceFileLoader
+from importlib.util import module_from_spec, spec_from_loader
+from pathlib import Path
+from types import ModuleType
+from typing import cast
+
+from kafkapy.records import scan as _installed
+
+SOURCE = Path(__file__).with_name("scan.py")
+INTERPRETED_VARIABLE = "KAFKAPY_INTERPRETED_SCAN"
+
+ScanResult = tuple[int, int, int, int, int, bool]
+"""Position or fault, smallest and largest timestamp delta, place of the largest, null keys, offsets in order."""
+
+Scan = Callable[[memoryview, int], ScanResult]
+
+
+def interpreted_module() -> ModuleType:
+    """``scan.py`` as a module of its own, interpreted even where a compiled one is installed."""
+    loader = SourceFileLoader("kafkapy.records.scan", str(SOURCE))
+    spec = spec_from_loader(loader.name, loader)
+    assert spec is not None
+    module = module_from_spec(spec)
+    loader.exec_module(module)
+    return module
+
+
+def is_compiled(module: ModuleType) -> bool:
+    """Whether the module runs as machine code."""
+    return not str(module.__file__).endswith(".py")
+
+
+def choose() -> ModuleType:
+    """The module that this process scans with."""
+    return interpreted_module() if os.environ.get(INTERPRETED_VARIABLE) == "1" else _installed
+
+
+_chosen = choose()
+scan = cast(Scan, _chosen.scan)
+FAULTS = cast(tuple[str, ...], _chosen.FAULTS)
+
+
+def fault_message(position: int) -> str:
+    """The sentence for a ``position`` below zero."""
+    return FAULTS[-position - 1]
+
+
+def scan_is_compiled() -> bool:
+    """Whether the per-record scan of this process is compiled (about 15 ns per record against 2 µs)."""
+    return is_compiled(_chosen)

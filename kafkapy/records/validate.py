@@ -1,0 +1,296 @@
+"""What a leader checks and changes in a produced batch before it is written, as Apache Kafka 2.7.2 does.
+
+The order of the rules, their error codes and messages are those of ``ProduceRequest.validateRecords``,
+``Log.analyzeAndValidateRecords`` and ``LogValidator`` there. What differs, on purpose:
+
+- a batch whose records' offsets are not 0, 1, 2, … is re-encoded with offsets that are; Kafka does so for compressed
+  batches only, and stores plain ones with their wrong offsets;
+- decompressed size is bounded (MESSAGE_TOO_LARGE);
+- where Kafka fails with UNKNOWN_SERVER_ERROR (an unknown codec, bytes that don't decompress, a number that does not
+  end), the answer names the fault: UNSUPPORTED_COMPRESSION_TYPE, CORRUPT_MESSAGE, INVALID_RECORD.
+
+The good case makes no object per record.
+"""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from kafkapy.records.batch import (
+    ATTRIBUTES_OFFSET,
+    COMPRESSION_MASK,
+    CREATE_TIME,
+    HEADER_SIZE,
+    LOG_APPEND_TIME,
+    MAGIC,
+    MAGIC_OFFSET,
+    NO_TIMESTAMP,
+    BatchHeader,
+    WritableBuffer,
+    crc_of,
+    measure,
+    read_header,
+    set_max_timestamp,
+    whole_batch_size,
+    write_batch,
+)
+from kafkapy.records.compression import CODEC_NAMES, ZSTD, compress, decompress
+from kafkapy.records.errors import (
+    CorruptRecordError,
+    InvalidRecordError,
+    InvalidTimestampError,
+    RecordTooLargeError,
+    UnsupportedCompressionTypeError,
+    UnsupportedForMessageFormatError,
+)
+from kafkapy.records.record import MAX_DECOMPRESSED_SIZE, Record, encode_batch, read_records
+from kafkapy.records.scanner import fault_message, scan
+from kafkapy.types import TopicPartition
+
+PRODUCER = -1
+"""``compression.type=producer``: keep the codec that the producer chose."""
+
+MAX_INT64 = 2**63 - 1
+MIN_INT64 = -(2**63)
+FIRST_VERSION_OF_BATCHES = 3
+FIRST_VERSION_OF_ZSTD = 7
+
+
+@dataclass(frozen=True, slots=True)
+class ProducePolicy:
+    """What a partition's configuration asks of produced batches. Build it once, not per request.
+
+    ``compression`` is a codec's number or ``PRODUCER``; ``key_required`` holds for compacted topics; sizes in bytes.
+    """
+
+    topic_partition: TopicPartition
+    compression: int = PRODUCER
+    timestamp_type: int = CREATE_TIME
+    timestamp_difference_max_ms: int = MAX_INT64
+    key_required: bool = False
+    max_batch_size: int = 1_048_588
+    max_decompressed_size: int = MAX_DECOMPRESSED_SIZE
+
+
+class ValidatedBatch(NamedTuple):
+    """A batch that can be written once ``batch.assign`` has given it its offset.
+
+    ``buffer`` is what was handed in, less trailing bytes, or new bytes if the batch had to be encoded again.
+    ``header`` is that of ``buffer``. ``max_timestamp_offset`` counts from the base offset (-1: no timestamp).
+    """
+
+    buffer: WritableBuffer
+    header: BatchHeader
+    max_timestamp: int
+    max_timestamp_offset: int
+
+
+class _Scanned(NamedTuple):
+    body: memoryview
+    min_timestamp: int
+    max_timestamp: int
+    max_timestamp_place: int
+    null_keys: int
+    in_order: bool
+
+
+def check_produce_version(records: WritableBuffer, version: int) -> None:
+    """The rules that hang on the version of the produce request: exactly one batch of magic 2, zstd from version 7.
+
+    Raises:
+        UnsupportedForMessageFormatError: versions 0 to 2, whose message sets are not supported.
+        InvalidRecordError: no whole batch, another magic, more than one batch.
+        UnsupportedCompressionTypeError: zstd before version 7.
+        CorruptRecordError: what can be no batch.
+    """
+    if version < FIRST_VERSION_OF_BATCHES:
+        raise UnsupportedForMessageFormatError(f"Produce requests with version {version} are not supported")
+    size = measure(records)
+    prefix = f"Produce requests with version {version}"
+    if size is None:
+        raise InvalidRecordError(f"{prefix} must have at least one record batch")
+    if records[MAGIC_OFFSET] != MAGIC:
+        raise InvalidRecordError(f"{prefix} are only allowed to contain record batches with magic version 2")
+    if version < FIRST_VERSION_OF_ZSTD and size > HEADER_SIZE and _codec_at(records) == ZSTD:
+        raise UnsupportedCompressionTypeError(f"{prefix} are not allowed to use ZStandard compression")
+    if size < len(records) and measure(records, size) is not None:
+        raise InvalidRecordError(f"{prefix} are only allowed to contain exactly one record batch")
+
+
+def _codec_at(records: WritableBuffer) -> int:
+    return records[ATTRIBUTES_OFFSET + 1] & COMPRESSION_MASK
+
+
+def validate_produced(
+    records: WritableBuffer, policy: ProducePolicy, now_ms: int, *, from_client: bool = True
+) -> ValidatedBatch:
+    """Check one produced batch, set its timestamp type and max timestamp, encode it again where that must be.
+
+    ``records`` is changed in place. ``from_client`` false is for the broker's own coordinators, which may write
+    control batches.
+
+    Raises:
+        CorruptRecordError, InvalidRecordError, InvalidTimestampError, RecordTooLargeError,
+        UnsupportedCompressionTypeError, UnsupportedForMessageFormatError: see the module; those about single records
+            carry ``record_errors``.
+    """
+    records, header = _the_one_batch(records, policy, from_client)
+    if from_client:
+        _check_client_batch(header, policy.topic_partition)
+    scanned = _scan(records, header, policy)
+    if _may_hold_bad_records(header, scanned, policy, now_ms):
+        _check_each_record(records, header, policy, now_ms)
+    codec = header.compression
+    target = codec if policy.compression == PRODUCER or (header.is_control and codec == 0) else policy.compression
+    timestamp_type = policy.timestamp_type
+    max_timestamp = now_ms if timestamp_type == LOG_APPEND_TIME else scanned.max_timestamp
+    if target != codec or not scanned.in_order:
+        stamped = header._replace(
+            attributes=header.attributes & 0x30 | timestamp_type << 3 | target, max_timestamp=max_timestamp
+        )
+        records = _encode_again(header, stamped, scanned)
+        if len(records) > policy.max_batch_size:
+            raise _too_large(len(records), policy)
+        header = read_header(records)
+    elif header.max_timestamp != max_timestamp or header.timestamp_type != timestamp_type:
+        set_max_timestamp(records, 0, header, timestamp_type, max_timestamp)
+        header = read_header(records)
+    place = scanned.max_timestamp_place
+    if codec or target or timestamp_type == LOG_APPEND_TIME:
+        place = header.last_offset_delta
+    return ValidatedBatch(records, header, max_timestamp, place)
+
+
+def _the_one_batch(
+    records: WritableBuffer, policy: ProducePolicy, from_client: bool
+) -> tuple[WritableBuffer, BatchHeader]:
+    """The only batch, without a piece of another that may trail it, and its header; size and CRC are checked."""
+    size = whole_batch_size(records)
+    if size is None:
+        raise InvalidRecordError("Record batch has no batches at all")
+    if size < len(records):
+        if measure(records, size) is not None:
+            raise InvalidRecordError("Compressed outer record has more than one batch")
+        records = memoryview(records)[:size]
+    header = read_header(records)
+    if from_client and header.base_offset != 0:
+        raise InvalidRecordError(
+            f"The baseOffset of the record batch in the append to {policy.topic_partition} should be 0, "
+            f"but it is {header.base_offset}"
+        )
+    if size > policy.max_batch_size:
+        raise _too_large(size, policy)
+    if header.crc != (computed := crc_of(records, 0, size)):
+        raise CorruptRecordError(
+            f"Record is corrupt (stored crc = {header.crc}, computed crc = {computed}) "
+            f"in topic partition {policy.topic_partition}."
+        )
+    if header.compression >= len(CODEC_NAMES):
+        raise UnsupportedCompressionTypeError(f"Unknown compression type id: {header.compression}")
+    return records, header
+
+
+def _too_large(size: int, policy: ProducePolicy) -> RecordTooLargeError:
+    return RecordTooLargeError(
+        f"The record batch size in the append to {policy.topic_partition} is {size} bytes "
+        f"which exceeds the maximum configured value of {policy.max_batch_size}."
+    )
+
+
+def _check_client_batch(header: BatchHeader, partition: TopicPartition) -> None:
+    count = header.record_count
+    offsets = f"[{header.base_offset}, {header.last_offset}]"
+    if header.last_offset_delta < 0:
+        raise InvalidRecordError(f"Batch has an invalid offset range: {offsets} in topic partition {partition}.")
+    if count <= 0:
+        raise InvalidRecordError(f"Invalid reported count for record batch: {count} in topic partition {partition}.")
+    if header.last_offset_delta + 1 != count:
+        raise InvalidRecordError(
+            f"Inconsistent batch offset range {offsets} and count of records {count} in topic partition {partition}."
+        )
+    if header.is_control:
+        raise InvalidRecordError(f"Clients are not allowed to write control records in topic partition {partition}.")
+    if header.has_producer_id and header.base_sequence < 0:
+        raise InvalidRecordError(
+            f"Invalid sequence number {header.base_sequence} in record batch with producerId {header.producer_id} "
+            f"in topic partition {partition}."
+        )
+
+
+def _scan(records: WritableBuffer, header: BatchHeader, policy: ProducePolicy) -> _Scanned:
+    body = memoryview(records)[HEADER_SIZE:]
+    if header.compression:
+        body = decompress(header.compression, body, policy.max_decompressed_size)
+    if header.record_count < 0:
+        raise InvalidRecordError(f"Found invalid record count {header.record_count} in magic v2 batch")
+    position, smallest, largest, place, null_keys, in_order = scan(body, header.record_count)
+    if position < 0:
+        raise InvalidRecordError(fault_message(position))
+    minimum = header.base_timestamp + smallest
+    maximum = header.base_timestamp + largest
+    if minimum < MIN_INT64 or maximum > MAX_INT64:
+        raise InvalidRecordError("Found invalid record structure: a timestamp is over 64 bits")
+    if place < 0 or maximum <= NO_TIMESTAMP:
+        maximum = place = NO_TIMESTAMP
+    return _Scanned(body, minimum, maximum, place, null_keys, in_order)
+
+
+def _may_hold_bad_records(header: BatchHeader, scanned: _Scanned, policy: ProducePolicy, now_ms: int) -> bool:
+    """Whether each record has to be looked at; the scan's extremes say so without one object per record."""
+    if header.timestamp_type == LOG_APPEND_TIME or (scanned.null_keys and policy.key_required):
+        return True
+    allowed = policy.timestamp_difference_max_ms
+    return policy.timestamp_type == CREATE_TIME and (
+        now_ms - scanned.min_timestamp > allowed or scanned.max_timestamp - now_ms > allowed
+    )
+
+
+def _check_each_record(records: WritableBuffer, header: BatchHeader, policy: ProducePolicy, now_ms: int) -> None:
+    errors: list[tuple[int, str | None]] = []
+    timestamps_at_fault = False
+    for place, record in enumerate(read_records(records, header, max_size=policy.max_decompressed_size)):
+        if policy.key_required and record.key is None:
+            partition = policy.topic_partition
+            errors.append((place, f"Compacted topic cannot accept message without key in topic partition {partition}."))
+        elif (message := _timestamp_fault(record, header, policy, now_ms)) is not None:
+            errors.append((place, message))
+            timestamps_at_fault = True
+    if timestamps_at_fault:
+        raise InvalidTimestampError("One or more records have been rejected due to invalid timestamp", errors)
+    if errors:
+        raise InvalidRecordError("One or more records have been rejected", errors)
+
+
+def _timestamp_fault(record: Record, header: BatchHeader, policy: ProducePolicy, now_ms: int) -> str | None:
+    allowed = policy.timestamp_difference_max_ms
+    timestamp = record.timestamp
+    if policy.timestamp_type == CREATE_TIME and timestamp != NO_TIMESTAMP and abs(timestamp - now_ms) > allowed:
+        return (
+            f"Timestamp {timestamp} of message with offset {record.offset} is out of range. "
+            f"The timestamp should be within [{now_ms - allowed}, {now_ms + allowed}]"
+        )
+    if header.timestamp_type == LOG_APPEND_TIME:
+        key_size = -1 if record.key is None else len(record.key)
+        value_size = -1 if record.value is None else len(record.value)
+        return (
+            f"Invalid timestamp type in message DefaultRecord(offset={record.offset}, timestamp={timestamp}, "
+            f"key={key_size} bytes, value={value_size} bytes). Producer should not set timestamp type to LogAppendTime."
+        )
+    return None
+
+
+def _encode_again(header: BatchHeader, stamped: BatchHeader, scanned: _Scanned) -> bytearray:
+    if scanned.in_order:
+        return bytearray(write_batch(stamped, compress(stamped.compression, scanned.body)))
+    listed = read_records(write_batch(header._replace(attributes=0), scanned.body))
+    encoded = encode_batch(
+        listed,
+        producer_id=header.producer_id,
+        producer_epoch=header.producer_epoch,
+        base_sequence=header.base_sequence,
+        compression=stamped.compression,
+        timestamp_type=stamped.timestamp_type,
+        max_timestamp=stamped.max_timestamp,
+        is_transactional=header.is_transactional,
+        is_control=header.is_control,
+    )
+    return bytearray(encoded)

@@ -1,0 +1,31 @@
+"""Compiles the one loop that Python can't afford; everything else about the package stands in pyproject.toml.
+
+Without Cython or a C compiler the package installs all the same, and ``kafkapy/records/scan.py`` runs interpreted.
+"""
+
+from setuptools import Extension, setup
+
+
+def compiled_modules() -> list[Extension]:
+    """The extensions to build, none without Cython; a failing compiler is no error (``optional``)."""
+    try:
+        from Cython.Build import cythonize
+    except ImportError:
+        return []
+    extensions = cythonize(
+        ["kafkapy/records/scan.py"],
+        build_dir="build",  # keeps the C file out of the wheel
+        compiler_directives={
+            "language_level": 3,
+            "annotation_typing": False,
+            "boundscheck": False,
+            "wraparound": False,
+            "initializedcheck": False,
+        },
+    )
+    for extension in extensions:
+        extension.optional = True  # cythonize drops the flag of the extensions that it is given
+    return list(extensions)
+
+
+setup(ext_modules=compiled_modules())

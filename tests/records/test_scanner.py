@@ -1,0 +1,41 @@
+import os
+import subprocess
+import sys
+
+import pytest
+
+from kafkapy import records
+from kafkapy.records import scanner
+
+from .conftest import assert_fresh
+
+SAY = "from kafkapy.records import scan_is_compiled; print(scan_is_compiled())"
+
+
+def test_the_environment_can_ask_for_the_interpreted_scan(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(scanner.INTERPRETED_VARIABLE, "1")
+    assert not scanner.is_compiled(scanner.choose())
+    monkeypatch.setenv(scanner.INTERPRETED_VARIABLE, "0")
+    assert scanner.choose() is scanner._installed
+
+
+def test_a_process_says_which_it_runs() -> None:
+    environment = {**os.environ, scanner.INTERPRETED_VARIABLE: "1"}
+    said = subprocess.run([sys.executable, "-c", SAY], env=environment, capture_output=True, text=True, check=True)
+    assert said.stdout == "False\n"
+    assert records.scan_is_compiled() == scanner.is_compiled(scanner._chosen)
+
+
+def test_a_stale_binary_is_noticed(tmp_path: os.PathLike[str]) -> None:
+    binary = os.path.join(tmp_path, "scan.so")
+    with open(binary, "wb"):
+        pass
+    path = scanner.Path(binary)
+    assert_fresh(path)
+    os.utime(path, (0, 0))
+    with pytest.raises(AssertionError, match="stale"):
+        assert_fresh(path)
+
+
+def test_each_fault_has_its_sentence() -> None:
+    assert [scanner.fault_message(fault) for fault in (-1, -2, -3, -4)] == list(scanner.FAULTS)

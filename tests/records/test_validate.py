@@ -1,0 +1,253 @@
+import struct
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kafkapy.records import errors, scanner
+from kafkapy.records.batch import BatchHeader, assign, crc_is_valid, crc_of, read_header, write_batch
+from kafkapy.records.record import Record, encode_batch, read_records
+from kafkapy.records.scanner import Scan
+from kafkapy.records.validate import ProducePolicy, ValidatedBatch, check_produce_version, validate_produced
+from kafkapy.types import TopicPartition
+
+from .test_record import records as any_records
+
+NOW = 1_000_000
+POLICY = ProducePolicy(TopicPartition("orders", 3))
+TWO = [Record(b"k", b"v", NOW - 5), Record(b"l", b"w", NOW)]
+
+
+def policy(**changes: object) -> ProducePolicy:
+    return ProducePolicy(POLICY.topic_partition, **changes)  # type: ignore[arg-type]
+
+
+def patched(data: bytes, layout: str, offset: int, value: int) -> bytearray:
+    """``data`` with one field changed and the CRC that goes with it."""
+    output = bytearray(data)
+    struct.pack_into(layout, output, offset, value)
+    struct.pack_into(">I", output, 17, crc_of(output, 0, len(output)))
+    return output
+
+
+def validate(data: bytes | bytearray, given_policy: ProducePolicy = POLICY) -> ValidatedBatch:
+    return validate_produced(memoryview(bytearray(data)), given_policy, NOW)
+
+
+@pytest.fixture(autouse=True)
+def scan_of_both_kinds(either_scan: Scan, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kafkapy.records.validate.scan", either_scan)
+    assert scanner.FAULTS
+
+
+@pytest.mark.parametrize("codec", range(5))
+def test_a_good_batch_passes_untouched(codec: int) -> None:
+    data = bytearray(encode_batch(TWO, compression=codec, producer_id=7, producer_epoch=0, base_sequence=0))
+    before = bytes(data)
+    found = validate_produced(data, POLICY, NOW)
+    assert found.buffer is data
+    assert data == before
+    assert found.header == read_header(before)
+    assert (found.max_timestamp, found.max_timestamp_offset) == (NOW, 1)
+
+
+def test_the_first_of_the_largest_timestamps_is_told_for_plain_batches() -> None:
+    listed = [Record(b"", b"", NOW), Record(b"", b"", NOW + 9), Record(b"", b"", NOW + 9), Record(b"", b"", NOW)]
+    assert validate(encode_batch(listed)).max_timestamp_offset == 1
+    assert validate(encode_batch(listed, compression=1)).max_timestamp_offset == 3
+
+
+def test_records_without_a_timestamp() -> None:
+    found = validate(encode_batch([Record(b"", b"")]), policy(timestamp_difference_max_ms=10))
+    assert (found.max_timestamp, found.max_timestamp_offset) == (-1, -1)
+
+
+def test_a_wrong_max_timestamp_is_corrected() -> None:
+    found = validate(encode_batch(TWO, max_timestamp=5))
+    assert (found.header.max_timestamp, found.max_timestamp) == (NOW, NOW)
+    assert crc_is_valid(found.buffer, 0, found.header)
+
+
+@pytest.mark.parametrize("codec", [0, 4])
+def test_log_append_time_stamps_the_batch(codec: int) -> None:
+    found = validate(encode_batch(TWO, compression=codec), policy(timestamp_type=1, timestamp_difference_max_ms=0))
+    assert (found.header.timestamp_type, found.header.max_timestamp) == (1, NOW)
+    assert found.header.base_timestamp == NOW - 5
+    assert found.max_timestamp_offset == 1
+    assert crc_is_valid(found.buffer, 0, found.header)
+    assert [record.timestamp for record in read_records(found.buffer)] == [NOW, NOW]
+
+
+@pytest.mark.parametrize("source", range(5))
+@pytest.mark.parametrize("target", range(5))
+@pytest.mark.parametrize("timestamp_type", [0, 1])
+def test_the_topic_can_ask_for_a_codec(source: int, target: int, timestamp_type: int) -> None:
+    data = encode_batch(
+        TWO, compression=source, producer_id=9, producer_epoch=1, base_sequence=4, is_transactional=True
+    )
+    found = validate(data, policy(compression=target, timestamp_type=timestamp_type))
+    header = read_header(data)
+    stored = found.header
+    assert (stored.compression, stored.timestamp_type) == (target, timestamp_type)
+    assert stored[8:] == (NOW, *header[9:])
+    assert stored.is_transactional
+    assert crc_is_valid(found.buffer, 0, stored)
+    assign(found.buffer, 0, 50, 2)
+    assert [record.offset for record in read_records(found.buffer)] == [50, 51]
+    assert [record.value for record in read_records(found.buffer)] == [b"v", b"w"]
+
+
+@pytest.mark.parametrize("codec", [0, 1, 4])
+def test_wrong_offsets_are_set_right(codec: int) -> None:
+    listed = [Record(b"a", b"1", NOW, (), 0), Record(b"b", b"2", NOW, (), 0), Record(b"c", b"3", NOW, (), 2)]
+    data = encode_batch(listed, compression=codec, keep_offsets=True, producer_id=3, producer_epoch=2, base_sequence=1)
+    found = validate(data)
+    assert [(record.offset, record.key) for record in read_records(found.buffer)] == [(0, b"a"), (1, b"b"), (2, b"c")]
+    assert found.header[9:] == read_header(data)[9:]
+    assert found.header.compression == codec
+    assert crc_is_valid(found.buffer, 0, found.header)
+
+
+def test_a_piece_of_another_batch_behind_is_cut_off() -> None:
+    data = encode_batch(TWO)
+    found = validate(data + data[:-1])
+    assert found.buffer == data
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "message"),
+    [
+        (lambda data: data[:-1], errors.InvalidRecordError, "no batches at all"),
+        (lambda data: b"", errors.InvalidRecordError, "no batches at all"),
+        (lambda data: data + data, errors.InvalidRecordError, "more than one batch"),
+        (lambda data: data[:-1] + b"x", errors.CorruptRecordError, "Record is corrupt"),
+        (lambda data: patched(data, ">q", 0, 5), errors.InvalidRecordError, "to orders-3 should be 0, but it is 5"),
+        (lambda data: patched(data, ">b", 16, 1), errors.UnsupportedForMessageFormatError, "format 1"),
+        (lambda data: patched(data, ">b", 16, 3), errors.CorruptRecordError, "Invalid magic"),
+        (lambda data: patched(data, ">i", 8, 40)[:52], errors.CorruptRecordError, "needs 61 bytes, 52 are there"),
+        (lambda data: patched(data, ">i", 8, 13), errors.CorruptRecordError, "minimum record overhead"),
+        (lambda data: patched(data, ">h", 21, 5), errors.UnsupportedCompressionTypeError, "type id: 5"),
+        (lambda data: patched(data, ">h", 21, 1), errors.CorruptRecordError, "corrupt"),
+        (lambda data: patched(data, ">h", 21, 32), errors.InvalidRecordError, "not allowed to write control records"),
+        (lambda data: patched(data, ">i", 23, -1), errors.InvalidRecordError, r"invalid offset range: \[0, -1\]"),
+        (lambda data: patched(data, ">i", 57, 0), errors.InvalidRecordError, "Invalid reported count"),
+        (lambda data: patched(data, ">i", 57, -1), errors.InvalidRecordError, "Invalid reported count"),
+        (lambda data: patched(data, ">i", 57, 3), errors.InvalidRecordError, "and count of records 3"),
+        (lambda data: patched(data, ">q", 43, 6), errors.InvalidRecordError, "sequence number -1 .* producerId 6"),
+        (lambda data: patched(data, ">q", 27, 2**63 - 1), errors.InvalidRecordError, "over 64 bits"),
+        (lambda data: patched(data, ">b", 61, 120), errors.InvalidRecordError, "premature EOF"),
+    ],
+)  # fmt: skip
+def test_what_breaks_a_rule_is_refused(
+    change: Callable[[bytes], bytes], error: type[errors.RecordsError], message: str
+) -> None:
+    data = change(encode_batch(TWO))
+    with pytest.raises(error, match=message):
+        validate(data)
+
+
+def test_a_size_beyond_the_limit_is_refused_before_the_crc_is_computed() -> None:
+    data = encode_batch(TWO)
+    assert validate(data, policy(max_batch_size=len(data))).buffer == data
+    with pytest.raises(errors.RecordTooLargeError):
+        validate(data[:-1] + b"x", policy(max_batch_size=len(data) - 1))
+
+
+def test_a_batch_that_grows_beyond_the_limit_is_refused() -> None:
+    data = encode_batch([Record(b"", bytes(1000))], compression=1)
+    with pytest.raises(errors.RecordTooLargeError):
+        validate(data, policy(compression=0, max_batch_size=200))
+
+
+def test_a_decompression_bomb_is_refused() -> None:
+    data = encode_batch([Record(b"", bytes(100_000))], compression=4)
+    with pytest.raises(errors.RecordTooLargeError):
+        validate(data, policy(max_decompressed_size=50_000))
+
+
+@pytest.mark.parametrize("codec", [0, 2])
+def test_a_compacted_topic_wants_keys(codec: int) -> None:
+    data = encode_batch([Record(b"k", b"", NOW), Record(None, b"", NOW), Record(None, b"", 0)], compression=codec)
+    with pytest.raises(errors.InvalidRecordError) as caught:
+        validate(data, policy(key_required=True, timestamp_difference_max_ms=NOW))
+    said = "Compacted topic cannot accept message without key in topic partition orders-3."
+    assert caught.value.record_errors == [(1, said), (2, said)]
+    assert validate(data).header.record_count == 3
+    assert validate(encode_batch(TWO), policy(key_required=True)).header.record_count == 2
+
+
+def test_timestamps_out_of_range_are_named() -> None:
+    listed = [Record(b"", b"", at) for at in (NOW, NOW - 11, NOW + 10, NOW + 11, -1)] + [Record(None, b"", NOW)]
+    with pytest.raises(errors.InvalidTimestampError) as caught:
+        validate(encode_batch(listed), policy(timestamp_difference_max_ms=10, key_required=True))
+    assert [place for place, _ in caught.value.record_errors] == [1, 3, 5]
+    assert caught.value.record_errors[1][1] == (
+        "Timestamp 1000011 of message with offset 3 is out of range. The timestamp should be within [999990, 1000010]"
+    )
+
+
+def test_producers_do_not_set_the_append_time() -> None:
+    listed = [Record(None, b"abc", NOW), Record(b"k", None, NOW)]
+    with pytest.raises(errors.InvalidTimestampError) as caught:
+        validate(encode_batch(listed, timestamp_type=1))
+    assert caught.value.record_errors[0][1] == (
+        "Invalid timestamp type in message DefaultRecord(offset=0, timestamp=1000000, key=-1 bytes, value=3 bytes). "
+        "Producer should not set timestamp type to LogAppendTime."
+    )
+    assert "key=1 bytes, value=-1 bytes" in str(caught.value.record_errors[1][1])
+
+
+def test_coordinators_write_control_batches_and_any_base_offset() -> None:
+    data = bytearray(encode_batch([Record(b"\0\0\0\1", b"")], base_offset=9, is_control=True))
+    found = validate_produced(data, policy(compression=1), NOW, from_client=False)
+    assert found.header.is_control
+    assert found.header.compression == 0
+
+
+def test_a_negative_count_of_a_coordinator_is_refused_too() -> None:
+    data = patched(encode_batch(TWO), ">i", 57, -1)
+    with pytest.raises(errors.InvalidRecordError, match="record count -1"):
+        validate_produced(data, POLICY, NOW, from_client=False)
+
+
+@pytest.mark.parametrize(
+    ("change", "version", "error"),
+    [
+        (bytes, 2, errors.UnsupportedForMessageFormatError),
+        (lambda data: data[:-1], 8, errors.InvalidRecordError),
+        (lambda data: patched(data, ">b", 16, 1), 8, errors.InvalidRecordError),
+        (lambda data: patched(data, ">b", 16, 3), 8, errors.CorruptRecordError),
+        (lambda data: patched(data, ">b", 22, 4), 6, errors.UnsupportedCompressionTypeError),
+        (lambda data: data + data, 8, errors.InvalidRecordError),
+    ],
+)
+def test_rules_of_the_requests_version(
+    change: Callable[[bytes], bytes], version: int, error: type[errors.RecordsError]
+) -> None:
+    with pytest.raises(error):
+        check_produce_version(memoryview(bytearray(change(encode_batch(TWO)))), version)
+
+
+@pytest.mark.parametrize(("codec", "version"), [(0, 3), (3, 6), (4, 7)])
+def test_good_requests_pass(codec: int, version: int) -> None:
+    data = bytearray(encode_batch(TWO, compression=codec))
+    check_produce_version(data, version)
+    check_produce_version(data + b"tail", version)
+
+
+@given(any_records.filter(bool), st.integers(0, 4))
+def test_whatever_is_encoded_is_valid(listed: list[Record], codec: int) -> None:
+    data = bytearray(encode_batch(listed, compression=codec))
+    found = validate_produced(data, POLICY, NOW)
+    assert read_records(found.buffer) == read_records(data)
+
+
+@given(st.binary(max_size=50), st.integers(0, 8), st.integers(1, 3))
+def test_garbage_records_give_documented_errors_only(body: bytes, attributes: int, count: int) -> None:
+    data = write_batch(BatchHeader(0, 0, -1, 2, 0, attributes, count - 1, 0, 0, -1, -1, -1, count), body)
+    try:
+        found = validate(data)
+    except errors.RecordsError:
+        return
+    assert len(read_records(found.buffer)) == count
