@@ -32,7 +32,7 @@ class RequestHeader(NamedTuple):
     """What stands before a request's body."""
 
     api_key: int
-    version: int
+    api_version: int
     correlation_id: int
     client_id: str | None = None
     unknown_tagged_fields: TaggedFields = None
@@ -44,7 +44,7 @@ class UnknownApi(ProtocolError):  # noqa: N818  # the wire's nouns read better a
     def __init__(self, api_key: int, version: int, correlation_id: int) -> None:
         super().__init__(f"unknown API key {api_key}")
         self.api_key = api_key
-        self.version = version
+        self.api_version = version
         self.correlation_id = correlation_id
 
 
@@ -134,8 +134,8 @@ def _unsupported(api_key: int, version: int, correlation_id: int) -> UnknownApi:
 
 def write_request_header(writer: Writer, header: RequestHeader) -> None:
     """The client's side, and what a broker sends to other brokers."""
-    header_version = request_header_version(header.api_key, header.version)
-    writer.buffer += _FIXED.pack(header.api_key, header.version, header.correlation_id)
+    header_version = request_header_version(header.api_key, header.api_version)
+    writer.buffer += _FIXED.pack(header.api_key, header.api_version, header.correlation_id)
     if header_version >= 1:
         if header.client_id is not None and len(header.client_id) > MAX_STRING_SIZE:
             raise LimitExceeded(f"a client id of {len(header.client_id)} characters")

@@ -1,0 +1,126 @@
+"""A stream of bytes cut into frames: int32 size, then that many bytes. No I/O; made for asyncio.BufferedProtocol.
+
+One frame is out at a time. While it is, what arrives is kept behind it but not looked at. The buffer is never resized,
+since views into it may be alive: it is replaced, and grows with the bytes that arrive, never with the announced size.
+"""
+
+from typing import Final
+
+from kafkapy.protocol.message import ProtocolError
+
+INITIAL_SIZE: Final = 4096
+"""Bytes of a fresh buffer: small, for there may be thousands of idle connections."""
+
+KEPT_SIZE: Final = 1 << 20
+"""Bytes of a buffer that outlives its frame; a larger one is dropped."""
+
+_PREFIX_SIZE: Final = 4
+
+
+class FrameTooLarge(ProtocolError):  # noqa: N818  # the wire's nouns read better at the raise
+    """A frame announces more bytes than the limit."""
+
+
+class InvalidFrameLength(ProtocolError):  # noqa: N818
+    """A frame announces a negative size."""
+
+
+class FrameDecoder:
+    """Collects bytes and gives out frames of at most ``max_frame_size`` bytes."""
+
+    __slots__ = ("max_frame_size", "pending_size", "_view", "_start", "_end", "_frame_end")
+
+    def __init__(self, max_frame_size: int) -> None:
+        self.max_frame_size = max_frame_size
+        self.pending_size = 0
+        """Announced size of the frame that isn't complete yet; 0 while its size isn't known."""
+        self._view = memoryview(bytearray())
+        self._start = 0  # of the bytes not given out yet, or of the frame that is out
+        self._end = 0
+        self._frame_end = -1  # -1: no frame is out
+
+    @property
+    def full(self) -> bool:
+        """No room is left behind the frame that is out: stop reading until it is released."""
+        return self._frame_end >= 0 and self._end == len(self._view)
+
+    @property
+    def buffered_size(self) -> int:
+        """Bytes held, a frame that is out included."""
+        return self._end - self._start
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        """Where the next bytes go; never empty."""
+        del sizehint
+        size = len(self._view)
+        if self._frame_end >= 0:
+            if self._end == size:
+                self._replace(max(INITIAL_SIZE, 2 * size))
+        elif size - self._end < max(size // 4, 1):
+            self._make_room(size)
+        return self._view[self._end :]
+
+    def _make_room(self, size: int) -> None:
+        """Move what is there to the front, or take a larger buffer when it is the frame that fills this one."""
+        held = self._end - self._start
+        if self._start and held <= size // 2:
+            self._view[:held] = self._view[self._start : self._end]
+            self._start, self._end = 0, held
+        elif self._end == size:
+            wanted = self.pending_size + _PREFIX_SIZE
+            self._replace(max(INITIAL_SIZE, min(2 * size, wanted) if wanted > size else 2 * size))
+
+    def _replace(self, size: int) -> None:
+        """Take a new buffer; views of the old one stay valid."""
+        held = self._end - self._start
+        view = memoryview(bytearray(max(size, held + 1)))
+        view[:held] = self._view[self._start : self._end]
+        if self._frame_end >= 0:
+            self._frame_end -= self._start
+        self._view = view
+        self._start, self._end = 0, held
+
+    def buffer_updated(self, size: int) -> None:
+        """``size`` bytes were put into the buffer."""
+        self._end += size
+
+    def next_frame(self) -> memoryview | None:
+        """The next whole frame without its size prefix, valid until `release`; None when there is none yet.
+
+        Raises FrameTooLarge or InvalidFrameLength; the stream is of no use afterwards.
+        """
+        if self._frame_end >= 0:
+            raise RuntimeError("release the frame that is out first")
+        start = self._start + _PREFIX_SIZE
+        if self._end < start:
+            return None
+        size = int.from_bytes(self._view[self._start : start], signed=True)
+        if size < 0:
+            raise InvalidFrameLength(f"a frame of {size} bytes")
+        if size > self.max_frame_size:
+            raise FrameTooLarge(f"a frame of {size} bytes, at most {self.max_frame_size} are allowed")
+        if self._end - start < size:
+            self.pending_size = size
+            return None
+        self.pending_size = 0
+        self._frame_end = start + size
+        return self._view[start : self._frame_end]
+
+    def release(self) -> None:
+        """The frame that is out isn't needed any more; its bytes may be overwritten."""
+        if self._frame_end < 0:
+            raise RuntimeError("no frame is out")
+        frame_size = self._frame_end - self._start
+        self._start = self._frame_end
+        self._frame_end = -1
+        if self._start == self._end:
+            self._start = self._end = 0
+            self._shrink(frame_size)
+
+    def _shrink(self, frame_size: int) -> None:
+        """Halve an empty buffer that is far too large for the last frame."""
+        size = len(self._view)
+        if size > KEPT_SIZE:
+            self._view = memoryview(bytearray(KEPT_SIZE))
+        elif size > INITIAL_SIZE and size > 8 * frame_size:
+            self._view = memoryview(bytearray(max(INITIAL_SIZE, size // 2)))

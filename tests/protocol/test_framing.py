@@ -1,0 +1,125 @@
+"""Frames come out the same however their bytes arrive."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kafkapy.protocol.framing import INITIAL_SIZE, KEPT_SIZE, FrameDecoder, FrameTooLarge, InvalidFrameLength
+
+
+def frame(body: bytes) -> bytes:
+    return len(body).to_bytes(4, "big") + body
+
+
+def feed(decoder: FrameDecoder, data: bytes) -> int:
+    """Put in as much as fits in one go; returns how much."""
+    buffer = decoder.get_buffer(-1)
+    assert len(buffer) > 0
+    size = min(len(buffer), len(data))
+    buffer[:size] = data[:size]
+    decoder.buffer_updated(size)
+    return size
+
+
+def frames_of(decoder: FrameDecoder, data: bytes, chunk: int) -> list[bytes]:
+    found = []
+    while data:
+        taken = feed(decoder, data[:chunk])
+        data = data[taken:]
+        while (view := decoder.next_frame()) is not None:
+            found.append(bytes(view))
+            decoder.release()
+    return found
+
+
+@given(
+    bodies=st.lists(st.integers(0, 20_000).map(lambda size: bytes(range(256)) * (size // 256) + bytes(size % 256))),
+    chunk=st.sampled_from([1, 2, 3, 5, 7, 1000, 4096, 100_000]),
+)
+def test_frames_come_out_whole_however_they_arrive(bodies: list[bytes], chunk: int) -> None:
+    if chunk < 1000:
+        bodies = [body[:50] for body in bodies]
+    assert frames_of(FrameDecoder(1 << 20), b"".join(map(frame, bodies)), chunk) == bodies
+
+
+def test_bytes_behind_a_frame_wait_for_its_release() -> None:
+    decoder = FrameDecoder(100)
+    feed(decoder, frame(b"one") + frame(b"two") + b"\x00")
+    first = decoder.next_frame()
+    assert first == b"one"
+    with pytest.raises(RuntimeError):
+        decoder.next_frame()
+    decoder.release()
+    assert decoder.next_frame() == b"two"
+    decoder.release()
+    assert decoder.next_frame() is None
+    assert decoder.buffered_size == 1
+    with pytest.raises(RuntimeError):
+        decoder.release()
+
+
+def test_full_behind_a_frame_and_still_never_empty() -> None:
+    decoder = FrameDecoder(1 << 20)
+    feed(decoder, frame(b"held"))
+    held = decoder.next_frame()
+    assert held is not None
+    assert not decoder.full
+    while not decoder.full:
+        feed(decoder, frame(b"12") * 1000)
+    before = decoder.buffered_size
+    assert len(decoder.get_buffer(-1)) > 0
+    assert decoder.buffered_size == before
+    assert held == b"held"
+    assert not decoder.full
+    decoder.release()
+    assert decoder.next_frame() == b"12"
+
+
+@pytest.mark.parametrize("size", [-1, -(2**31)])
+def test_negative_size(size: int) -> None:
+    decoder = FrameDecoder(100)
+    feed(decoder, size.to_bytes(4, "big", signed=True))
+    with pytest.raises(InvalidFrameLength):
+        decoder.next_frame()
+
+
+def test_size_above_the_limit_is_refused_before_its_bytes_come() -> None:
+    decoder = FrameDecoder(100)
+    feed(decoder, frame(bytes(100)))
+    assert decoder.next_frame() == bytes(100)
+    decoder.release()
+    feed(decoder, (101).to_bytes(4, "big"))
+    with pytest.raises(FrameTooLarge):
+        decoder.next_frame()
+
+
+def test_memory_follows_arriving_bytes_not_the_announced_size() -> None:
+    decoder = FrameDecoder(2**31 - 1)
+    feed(decoder, (2**31 - 1).to_bytes(4, "big") + b"x")
+    assert decoder.next_frame() is None
+    assert decoder.pending_size == 2**31 - 1
+    assert len(decoder.get_buffer(-1)) < INITIAL_SIZE
+    for _ in range(10):
+        feed(decoder, bytes(1000))
+        decoder.next_frame()
+    assert len(decoder.get_buffer(-1)) < 4 * 10_000
+
+
+def test_large_buffers_are_given_back() -> None:
+    decoder = FrameDecoder(1 << 24)
+    assert frames_of(decoder, frame(bytes(3 * KEPT_SIZE)), 1 << 16) == [bytes(3 * KEPT_SIZE)]
+    assert len(decoder.get_buffer(-1)) == KEPT_SIZE
+    frames_of(decoder, frame(b"small") * 20, 9)
+    assert len(decoder.get_buffer(-1)) == INITIAL_SIZE
+
+
+def test_views_of_a_frame_survive_a_replaced_buffer() -> None:
+    decoder = FrameDecoder(1 << 24)
+    feed(decoder, frame(b"abc"))
+    view = decoder.next_frame()
+    assert view is not None
+    while not decoder.full:
+        feed(decoder, bytes(1000))
+    decoder.get_buffer(-1)
+    decoder.release()
+    assert bytes(view) == b"abc"
