@@ -1,0 +1,127 @@
+from pathlib import Path
+
+import pytest
+
+from kafkapy.records.batch import BatchHeader, read_header
+from kafkapy.records.control import ControlRecord, read_control
+from kafkapy.records.record import encode_batch
+from kafkapy.storage.errors import InvalidProducerEpochError, OutOfOrderSequenceError, TransactionCoordinatorFencedError
+from kafkapy.storage.files import Files
+from kafkapy.storage.producer_state import ProducerState
+from tests.storage.support import START_MS, marker, produced
+
+
+@pytest.fixture
+def state(tmp_path: Path) -> ProducerState:
+    return ProducerState(Files(), str(tmp_path), 1000)
+
+
+def _header(sequence: int, **fields: int) -> BatchHeader:
+    return read_header(produced(sequence, **fields))
+
+
+def _marker(*, commit: bool, epoch: int = 0, coordinator_epoch: int = 0) -> tuple[BatchHeader, ControlRecord]:
+    content = marker(commit=commit, epoch=epoch, coordinator_epoch=coordinator_epoch)
+    return read_header(content), read_control(content)
+
+
+def test_clients_are_held_to_their_sequence_and_coordinators_are_not(state: ProducerState) -> None:
+    assert state.check(_header(5), from_client=True) is None
+    state.apply(_header(5), 0)
+    duplicate = state.check(_header(5), from_client=True)
+    assert duplicate is not None
+    assert duplicate.first_offset == 0
+    with pytest.raises(OutOfOrderSequenceError):
+        state.check(_header(9), from_client=True)
+    assert state.check(_header(6), from_client=True) is None
+    assert state.check(_header(9), from_client=False) is None
+    state.apply(_header(0, epoch=2), 1)
+    with pytest.raises(InvalidProducerEpochError):
+        state.check(_header(7, epoch=1), from_client=False)
+
+
+def test_a_transaction_holds_the_last_stable_offset_until_its_marker_is_replicated(state: ProducerState) -> None:
+    assert state.first_unstable_offset is None
+    state.apply(_header(0, transactional=True), 10)
+    state.apply(_header(1, transactional=True), 11)
+    assert state.first_unstable_offset == 10
+    assert state.apply_marker(*_marker(commit=True), 12) is None
+    assert state.first_unstable_offset == 10
+    state.high_watermark_moved(12)
+    assert state.first_unstable_offset == 10
+    state.high_watermark_moved(13)
+    assert state.first_unstable_offset is None
+    assert state.producers[7].current_txn_first_offset == -1
+
+
+def test_an_abort_is_for_the_transaction_index(state: ProducerState) -> None:
+    state.apply(_header(0, transactional=True), 10)
+    state.apply(_header(0, transactional=True, producer_id=8), 11)
+    assert state.apply_marker(*_marker(commit=False), 12) == (7, 10, 12, 11)
+    assert state.apply_marker(*_marker(commit=False), 13) == (7, 13, 13, 11)
+
+
+def test_stale_markers_are_refused(state: ProducerState) -> None:
+    state.check_marker(*_marker(commit=True))
+    state.apply_marker(*_marker(commit=True, epoch=3, coordinator_epoch=5), 0)
+    state.check_marker(*_marker(commit=True, epoch=3, coordinator_epoch=5))
+    with pytest.raises(InvalidProducerEpochError):
+        state.check_marker(*_marker(commit=True, epoch=2, coordinator_epoch=5))
+    with pytest.raises(TransactionCoordinatorFencedError):
+        state.check_marker(*_marker(commit=True, epoch=3, coordinator_epoch=4))
+
+
+def test_replay_takes_data_and_markers_and_leaves_the_rest(state: ProducerState) -> None:
+    plain = encode_batch([])
+    emptied = encode_batch([], producer_id=7, producer_epoch=0, is_control=True)
+    data, abort = produced(0, transactional=True), marker(commit=False)
+    for content in (plain, emptied):
+        assert state.replay(read_header(content), memoryview(content)) is None
+    assert state.producers == {}
+    assert state.replay(read_header(data), memoryview(data)) is None
+    assert state.replay(read_header(abort), memoryview(abort)) is not None
+
+
+def test_snapshots_restore_producers_and_open_transactions(state: ProducerState) -> None:
+    state.apply(_header(0, transactional=True), 3)
+    assert state.take_snapshot() is None
+    state.map_end_offset = 4
+    assert state.take_snapshot() == f"{state.directory}/00000000000000000004.snapshot"
+    assert state.take_snapshot() is None
+    again = ProducerState(Files(), state.directory, 1000)
+    again.snapshot_offsets = [4]
+    again.reload(0, 10, START_MS + 10_000)
+    assert (again.map_end_offset, again.first_unstable_offset, again.producers[7].last_sequence) == (4, 3, 0)
+
+
+def test_reload_falls_back_on_an_older_snapshot(state: ProducerState) -> None:
+    for offset in (4, 8, 12):
+        state.map_end_offset = offset
+        state.take_snapshot()
+    state.apply(_header(0), 13)
+    Path(state.snapshot_path(8)).write_bytes(b"damaged")
+    state.reload(0, 11, START_MS)
+    assert (state.map_end_offset, state.snapshot_offsets, state.producers) == (4, [4], {})
+    assert [path.name for path in Path(state.directory).iterdir()] == ["00000000000000000004.snapshot"]
+    state.reload(4, 11, START_MS)
+    assert (state.map_end_offset, state.snapshot_offsets) == (4, [])
+
+
+def test_silent_producers_expire_unless_a_transaction_is_open(state: ProducerState) -> None:
+    state.apply(_header(0), 0)
+    state.apply(_header(0, transactional=True, producer_id=8), 1)
+    state.remove_expired(START_MS + 999)
+    assert set(state.producers) == {7, 8}
+    state.map_end_offset = 2
+    state.take_snapshot()
+    state.remove_expired(START_MS + 1000)
+    assert set(state.producers) == {8}
+    state.reload(0, 2, START_MS + 1000)
+    assert set(state.producers) == {8}
+
+
+def test_the_log_start_moves_past_finished_transactions(state: ProducerState) -> None:
+    state.apply(_header(0, transactional=True), 3)
+    state.apply_marker(*_marker(commit=True), 4)
+    state.log_start_moved(5)
+    assert (state.first_unstable_offset, state.map_end_offset) == (None, 5)

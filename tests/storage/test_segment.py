@@ -1,0 +1,159 @@
+import zlib
+from pathlib import Path
+
+import pytest
+
+from kafkapy.records.batch import read_header
+from kafkapy.records.errors import CorruptRecordError
+from kafkapy.storage.errors import KafkaStorageError, UnsupportedLogFormatError
+from kafkapy.storage.files import Files
+from kafkapy.storage.index import IndexCache
+from kafkapy.storage.segment import AppendedRange, Segment
+from kafkapy.testing.clock import ManualClock
+from tests.storage.support import GOLDEN, START_MS, batch
+
+
+def _segment(path: Path, base_offset: int = 0) -> Segment:
+    return Segment(Files(), IndexCache(), str(path), base_offset, 10_485_760, START_MS)
+
+
+def _filled(path: Path, batches: int, *, value: bytes = b"v" * 1000, interval: int = 4096) -> Segment:
+    segment = _segment(path)
+    segment.create()
+    for offset in range(batches):
+        content = batch(timestamp=START_MS + offset, value=value, base_offset=offset)
+        segment.append(content, AppendedRange(offset, offset, START_MS + offset, offset, len(content)), interval)
+    return segment
+
+
+def _golden(base_offset: int = 75) -> Segment:
+    segment = _segment(GOLDEN / "seg-0", base_offset)
+    stem = f"{base_offset:020d}"
+    segment.load({path.name.removeprefix(stem): path.stat().st_size for path in (GOLDEN / "seg-0").glob(f"{stem}.*")})
+    return segment
+
+
+def test_real_kafkas_segment_reads() -> None:
+    segment = _golden()
+    headers = [header for _, header, _ in segment.batches(0, segment.size)]
+    assert (headers[0].base_offset, segment.next_offset()) == (75, 183)
+    for header in headers:
+        found = segment.translate(header.last_offset)
+        assert found is not None
+        assert found[1] == header.size == segment.batch_size(found[0])
+    assert segment.translate(183) is None
+
+
+def test_an_entry_only_after_more_than_the_interval(tmp_path: Path) -> None:
+    size = len(batch(value=b"v" * 1000))
+    segment = _filled(tmp_path, 10, interval=4 * size - 1)
+    assert [segment.offset_index.entry(slot) for slot in range(2)] == [(4, 4 * size), (8, 8 * size)]
+    exact = tmp_path / "exact"
+    exact.mkdir()
+    assert _filled(exact, 10, interval=4 * size).offset_index.entry(0) == (5, 5 * size)
+
+
+def test_large_batches_and_many_small_ones_are_found(tmp_path: Path) -> None:
+    large = _filled(tmp_path, 4, value=b"x" * 300_000)
+    assert [position for position, _, _ in large.batches(0, large.size)] == [n * large.size // 4 for n in range(4)]
+    small = tmp_path / "small"
+    small.mkdir()
+    segment = _filled(small, 3000, value=b"", interval=10**9)
+    assert segment.next_offset() == 3000
+    found = segment.translate(2500)
+    assert found is not None
+    assert next(segment.batches(found[0], segment.size))[1].base_offset == 2500
+
+
+@pytest.mark.parametrize("cut", [1, 30, 61, 100])
+def test_a_torn_end_is_no_batch(tmp_path: Path, cut: int) -> None:
+    segment = _filled(tmp_path, 2)
+    segment.size -= segment.size // 2 - cut
+    with pytest.raises(CorruptRecordError):
+        segment.next_offset()
+
+
+def test_a_file_shorter_than_it_should_be(tmp_path: Path) -> None:
+    segment = _filled(tmp_path, 2)
+    Files().truncate(segment.log.path, 10)
+    with pytest.raises(CorruptRecordError, match="ends before"):
+        segment.next_offset()
+    with pytest.raises(KafkaStorageError, match="ends before"):
+        segment.translate(1)
+    Files().write(segment.log.path, bytes(segment.size))
+    with pytest.raises(KafkaStorageError, match="holds no batch"):
+        segment.translate(1)
+
+
+def test_old_message_sets_are_not_taken_for_garbage(tmp_path: Path) -> None:
+    segment = _filled(tmp_path, 1)
+    body = b"\1\0" + bytes(8) + b"\xff\xff\xff\xff" + b"\0\0\0\1v"
+    message = bytes(8) + (len(body) + 4).to_bytes(4) + zlib.crc32(body).to_bytes(4) + body
+    segment.log.write_at(message, segment.size)
+    segment.size += len(message)
+    with pytest.raises(UnsupportedLogFormatError, match="format 1"):
+        segment.next_offset()
+    segment.log.write_at(b"X", segment.size - 1)
+    with pytest.raises(CorruptRecordError, match="what is no batch"):
+        segment.next_offset()
+
+
+def test_truncation_cuts_indexes_and_largest_timestamp(tmp_path: Path) -> None:
+    segment = _filled(tmp_path, 20)
+    segment.truncate_to(50, START_MS)
+    assert segment.size == 20 * len(batch(value=b"v" * 1000))
+    segment.truncate_to(10, START_MS)
+    assert (segment.next_offset(), segment.max_timestamp, segment.max_timestamp_offset) == (10, START_MS + 9, 9)
+    segment.truncate_to(0, START_MS + 5)
+    assert (segment.size, segment.created_ms, segment.max_timestamp) == (0, START_MS + 5, -1)
+
+
+def test_waiting_counts_from_the_first_batch_or_the_clock(tmp_path: Path) -> None:
+    clock = ManualClock(START_MS + 700)
+    segment = _filled(tmp_path, 2)
+    assert segment.waited_ms(clock, START_MS + 300) == 300
+    again = _segment(tmp_path)
+    again.size = segment.size
+    assert again.waited_ms(clock, START_MS + 300) == 300
+    untimed = tmp_path / "untimed"
+    untimed.mkdir()
+    other = _segment(untimed)
+    other.create()
+    content = batch()
+    other.append(content, AppendedRange(0, 0, -1, -1, len(content)), 4096)
+    assert other.waited_ms(clock, -1) == 700
+    assert other.max_timestamp == -1
+
+
+def test_timestamps_are_found_to_the_record(tmp_path: Path) -> None:
+    segment = _segment(tmp_path)
+    segment.create()
+    for first in range(0, 40, 4):
+        content = batch(4, timestamp=START_MS + first, value=b"v" * 500, base_offset=first)
+        segment.append(content, AppendedRange(first, first + 3, START_MS + first + 3, first + 3, len(content)), 4096)
+    for wanted in (0, 1, 17, 39):
+        assert segment.find_timestamp(START_MS + wanted, 0) == (wanted, START_MS + wanted)
+    assert segment.find_timestamp(START_MS + 2, 10) == (10, START_MS + 10)
+    assert segment.find_timestamp(START_MS + 40, 0) is None
+    assert segment.find_timestamp(START_MS + 2, 40) is None
+
+
+def test_its_files_can_be_renamed_and_removed(tmp_path: Path) -> None:
+    segment = _filled(tmp_path, 1)
+    assert len(segment.rename(".deleted")) == 3
+    assert sorted(path.suffix for path in tmp_path.iterdir()) == [".deleted"] * 3
+    other = _filled(tmp_path, 1)
+    other.remove()
+    assert len(list(tmp_path.iterdir())) == 3
+
+
+def test_recovery_indexes_like_the_append(tmp_path: Path) -> None:
+    segment = _filled(tmp_path, 50)
+    segment.become_inactive()
+    indexes = [Path(path).read_bytes() for path in segment.paths_to_sync()[1:]]
+    segment.reset_indexes()
+    for position, header, _ in segment.batches(0, segment.size):
+        segment.index_again(position, header, 4096)
+    segment.become_inactive()
+    assert [Path(path).read_bytes() for path in segment.paths_to_sync()[1:]] == indexes
+    assert read_header(batch()).base_offset == 0
