@@ -1,0 +1,251 @@
+"""The controller's work while a broker holds that office: what it loads when elected and does at each event."""
+
+import logging
+from collections.abc import Callable, Iterable, Sequence
+
+from kafkapy.cluster.controller_context import ControllerContext, LiveBroker, Replica
+from kafkapy.cluster.controller_writer import ControllerWriter
+from kafkapy.cluster.partition_machine import PartitionMachine
+from kafkapy.cluster.peer import PeerQueues
+from kafkapy.cluster.replica_machine import ReplicaMachine
+from kafkapy.cluster.requests import Outgoing, RequestBatch
+from kafkapy.cluster.states import PartitionState
+from kafkapy.cluster.store import Delete, MetadataStore, Watch, WatchEvent
+from kafkapy.cluster.topic_deletion import TopicDeletion
+from kafkapy.cluster.topic_znodes import (
+    DeleteTopicsZNode,
+    DeleteTopicZNode,
+    PartitionStateZNode,
+    ReplicaAssignment,
+    TopicsZNode,
+    TopicZNode,
+)
+from kafkapy.cluster.znodes import (
+    BrokerIdsZNode,
+    BrokerIdZNode,
+    IsrChangeNotificationZNode,
+    LogDirEventNotificationZNode,
+)
+from kafkapy.config.broker_config import BrokerConfig
+from kafkapy.protocol.message import Message
+from kafkapy.protocol.messages.stop_replica import StopReplicaRequest, StopReplicaResponse
+from kafkapy.types import TopicPartition
+
+logger = logging.getLogger(__name__)
+
+
+class Watchers:
+    """What the controller wants to be told; each callable puts an event in its queue."""
+
+    def __init__(self, enqueue: Callable[[str, str], None]) -> None:
+        def watcher(kind: str) -> Watch:
+            def watch(event: WatchEvent) -> None:
+                enqueue(kind, event.path)
+
+            return watch
+
+        self.brokers = watcher("brokers")
+        self.topics = watcher("topics")
+        self.partitions = watcher("partitions")
+        self.deletions = watcher("deletions")
+
+
+class ActiveController:
+    """Made at election, dropped at resignation. One event at a time calls one of its methods.
+
+    All of them raise ControllerMovedError when another broker has taken over.
+    """
+
+    def __init__(
+        self,
+        context: ControllerContext,
+        store: MetadataStore,
+        peers: PeerQueues,
+        watchers: Watchers,
+        config: BrokerConfig,
+    ) -> None:
+        self.context = context
+        self._store = store
+        self._peers = peers
+        self._watchers = watchers
+        self._config = config
+        writer = self._writer = ControllerWriter(store, context)
+        batch = self._batch = RequestBatch(context, inter_broker_listener(config))
+        unclean = config.flag("unclean.leader.election.enable")
+        self._partitions = PartitionMachine(context, writer, batch, unclean_default=unclean)
+        self._replicas = ReplicaMachine(context, self._partitions, batch)
+        self._deletion = TopicDeletion(context, writer, self._replicas, batch, self._flush)
+
+    async def take_office(self) -> None:
+        """Load everything, tell everybody, bring online what can be, go on with what the last controller left."""
+        await self._delete_notifications()
+        self.context.brokers = await self._read_brokers()
+        await self._load_topics(await self._store.children(TopicsZNode.PATH, self._watchers.topics))
+        deletions = await self._store.children(DeleteTopicsZNode.PATH, self._watchers.deletions)
+        self.context.topics_to_delete.update(topic for topic in deletions if topic in self.context.assignments)
+        self._send_metadata(self.context.brokers, ())
+        online, offline = self._replicas.start_up()
+        self._partitions.start_up()
+        self._replicas.bring_online(online)
+        self._flush()
+        await self._replicas.take_offline([found for found in offline if not self._is_going(found)])
+        self._flush()
+        await self._partitions.trigger_online()
+        self._flush()
+        await self.deletions_changed()
+
+    async def brokers_changed(self) -> None:
+        """Brokers have registered, disappeared, or come back under a new epoch."""
+        before, now = self.context.brokers, await self._read_brokers()
+        joined = [broker for broker in now if broker not in before]
+        gone = [broker for broker in before if broker not in now]
+        bounced = [broker for broker in now if broker in before and now[broker].epoch != before[broker].epoch]
+        moved = [
+            broker
+            for broker in now
+            if broker in before
+            and broker not in bounced
+            and now[broker].registration.endpoints != before[broker].registration.endpoints
+        ]
+        for broker in gone + bounced:
+            self._peers.remove(broker)
+        self.context.brokers = {**before, **{broker: now[broker] for broker in joined + moved}}
+        if joined:
+            await self._brokers_started(joined)
+        if bounced:
+            await self._brokers_failed(bounced)
+            self.context.brokers |= {broker: now[broker] for broker in bounced}
+            await self._brokers_started(bounced)
+        if gone:
+            await self._brokers_failed(gone)
+        if moved:
+            self._send_metadata(self.context.brokers, ())
+
+    async def topics_changed(self) -> None:
+        """Topics have been created, or are gone."""
+        names = await self._store.children(TopicsZNode.PATH, self._watchers.topics)
+        for topic in self.context.assignments.keys() - set(names):
+            self.context.forget_topic(topic)
+        created = await self._read_topics([name for name in names if name not in self.context.assignments])
+        for topic, partitions in created.items():
+            self.context.assign(topic, partitions)
+            await self._start_partitions([TopicPartition(topic, index) for index in partitions])
+
+    async def partitions_changed(self, topic: str) -> None:
+        """A topic has more partitions."""
+        known = self.context.assignments.get(topic)
+        read = await self._read_topics([topic])
+        if known is None or topic not in read or topic in self.context.topics_to_delete:
+            return
+        added = {index: found for index, found in read[topic].items() if index not in known}
+        self.context.assign(topic, {**known, **added})
+        await self._start_partitions([TopicPartition(topic, index) for index in added])
+
+    async def deletions_changed(self) -> None:
+        """Somebody wants topics deleted."""
+        topics = await self._store.children(DeleteTopicsZNode.PATH, self._watchers.deletions)
+        unknown = [topic for topic in topics if topic not in self.context.assignments]
+        if not self._config.flag("delete.topic.enable"):
+            unknown = topics
+        await self._writer.write([Delete(DeleteTopicZNode.path(topic)) for topic in unknown])
+        await self._deletion.enqueue(topic for topic in topics if topic not in unknown)
+
+    async def answered(self, outgoing: Outgoing, response: Message) -> None:
+        """A broker has answered a StopReplica that deletes."""
+        assert isinstance(outgoing.request, StopReplicaRequest), "only deletions are waited for"
+        assert isinstance(response, StopReplicaResponse), "a StopReplica is answered with its response"
+        errors = {(found.topic_name, found.partition_index): found.error_code for found in response.partition_errors}
+        done: list[Replica] = []
+        failed: list[Replica] = []
+        for topic in outgoing.request.topic_states:
+            for state in topic.partition_states:
+                replica = Replica(TopicPartition(topic.topic_name, state.partition_index), outgoing.broker)
+                code = response.error_code or errors.get(replica.partition, 0)
+                (failed if code else done).append(replica)
+        if failed:
+            await self._deletion.failed(failed)
+        await self._deletion.deleted(done)
+
+    async def _brokers_started(self, brokers: Sequence[int]) -> None:
+        self._send_metadata([broker for broker in self.context.brokers if broker not in brokers], ())
+        self._send_metadata(brokers, self.context.partitions())
+        self._replicas.bring_online([found for found in self.context.replicas_on(brokers) if not self._is_going(found)])
+        self._flush()
+        await self._partitions.trigger_online()
+        self._flush()
+        await self._deletion.broker_is_back(brokers)
+
+    async def _brokers_failed(self, brokers: Sequence[int]) -> None:
+        self.context.brokers = {id_: found for id_, found in self.context.brokers.items() if id_ not in brokers}
+        self.context.stopping.difference_update(brokers)
+        leaderless = [
+            partition
+            for partition, state in self.context.leadership.items()
+            if state.leader in brokers and partition.topic not in self.context.topics_to_delete
+        ]
+        self.context.move_partitions(leaderless, PartitionState.OFFLINE)
+        await self._partitions.trigger_online()
+        self._flush()
+        replicas = self.context.replicas_on(brokers)
+        await self._replicas.take_offline([found for found in replicas if not self._is_going(found)])
+        self._flush()
+        if not leaderless:
+            self._send_metadata(self.context.brokers, ())
+        await self._deletion.broker_is_gone(found for found in replicas if self._is_going(found))
+
+    async def _start_partitions(self, partitions: Sequence[TopicPartition]) -> None:
+        replicas = self.context.replicas(partitions)
+        self.context.move_partitions(partitions, PartitionState.NEW)
+        self._replicas.start_new(replicas)
+        await self._partitions.bring_online(partitions)
+        self._replicas.bring_online(replicas)
+        self._flush()
+
+    async def _load_topics(self, topics: Sequence[str]) -> None:
+        for topic, partitions in (await self._read_topics(topics)).items():
+            self.context.assign(topic, partitions)
+        partitions_ = list(self.context.partitions())
+        nodes = await self._store.get_many([PartitionStateZNode.path(found) for found in partitions_])
+        for partition, node in zip(partitions_, nodes, strict=True):
+            if node is not None:
+                self.context.leadership[partition] = PartitionStateZNode.decode(node.data, node.stat.version)
+
+    async def _read_topics(self, topics: Sequence[str]) -> dict[str, dict[int, ReplicaAssignment]]:
+        nodes = await self._store.get_many([TopicZNode.path(topic) for topic in topics], self._watchers.partitions)
+        return {
+            topic: dict(TopicZNode.decode(node.data).partitions)
+            for topic, node in zip(topics, nodes, strict=True)
+            if node is not None
+        }
+
+    async def _read_brokers(self) -> dict[int, LiveBroker]:
+        ids = sorted(int(name) for name in await self._store.children(BrokerIdsZNode.PATH, self._watchers.brokers))
+        nodes = await self._store.get_many([BrokerIdZNode.path(id_) for id_ in ids], self._watchers.brokers)
+        return {
+            id_: LiveBroker(BrokerIdZNode.decode(id_, node.data), node.stat.czxid)
+            for id_, node in zip(ids, nodes, strict=True)
+            if node is not None
+        }
+
+    async def _delete_notifications(self) -> None:
+        paths = []
+        for parent in (LogDirEventNotificationZNode.PATH, IsrChangeNotificationZNode.PATH):
+            paths += [f"{parent}/{name}" for name in await self._store.children(parent)]
+        await self._writer.write([Delete(path) for path in paths])
+
+    def _is_going(self, replica: Replica) -> bool:
+        return replica.partition.topic in self.context.topics_to_delete
+
+    def _send_metadata(self, brokers: Iterable[int], partitions: Iterable[TopicPartition]) -> None:
+        self._batch.add_update_metadata(brokers, partitions)
+        self._flush()
+
+    def _flush(self) -> None:
+        for outgoing in self._batch.take():
+            self._peers.send(outgoing)
+
+
+def inter_broker_listener(config: BrokerConfig) -> str:
+    """The name of the listener that brokers use among themselves."""
+    named = str(config["inter.broker.listener.name"] or "")
+    return named or str(config["security.inter.broker.protocol"])

@@ -1,0 +1,125 @@
+"""Where the replicas of new partitions go: Kafka's placement, rack-aware or not. Pure; randomness is handed in."""
+
+from collections.abc import Mapping, Sequence
+from random import Random
+from typing import Final, NamedTuple
+
+from kafkapy.cluster.errors import InvalidPartitionsError, InvalidReplicationFactorError
+from kafkapy.cluster.topic_znodes import ReplicaAssignment
+from kafkapy.errors import BrokerError
+
+
+class Placement(NamedTuple):
+    """How many partitions to place, each how often, and where the round begins.
+
+    ``start_index`` is the place of the first partition's leader among the brokers and also the distance to its first
+    follower; None lets chance decide both. Partitions added later go on from ``first_partition``.
+    """
+
+    partitions: int
+    replication_factor: int
+    start_index: int | None = None
+    first_partition: int = 0
+
+
+def assign_replicas(
+    racks: Mapping[int, str | None], placement: Placement, random: Random
+) -> dict[int, ReplicaAssignment]:
+    """Partition → replicas, preferred leader first, spread evenly over brokers and, when they have them, racks.
+
+    ``racks`` maps each live broker to its rack. Raises InvalidPartitionsError, InvalidReplicationFactorError, and as
+    Apache Kafka an unknown error (-1) when only some brokers have a rack.
+    """
+    if placement.partitions <= 0:
+        raise InvalidPartitionsError("Number of partitions must be larger than 0.")
+    if placement.replication_factor <= 0:
+        raise InvalidReplicationFactorError("Replication factor must be larger than 0.")
+    if placement.replication_factor > len(racks):
+        raise InvalidReplicationFactorError(
+            f"Replication factor: {placement.replication_factor} larger than available brokers: {len(racks)}."
+        )
+    known = {rack is not None for rack in racks.values()}
+    if len(known) > 1:
+        raise BrokerError("Some brokers have a rack and others have none: replicas can't be spread over racks.")
+    rounds = _RackAware(racks, random, placement) if known == {True} else _Plain(racks, random, placement)
+    return {
+        index: ReplicaAssignment(rounds.replicas(index, placement.replication_factor))
+        for index in range(placement.first_partition, placement.first_partition + placement.partitions)
+    }
+
+
+def interleave_racks(racks: Mapping[int, str | None]) -> list[int]:
+    """The brokers, ordered so that neighbours are in different racks as long as that is possible."""
+    by_rack: dict[str, list[int]] = {}
+    for broker in sorted(racks):
+        by_rack.setdefault(racks[broker] or "", []).append(broker)
+    queues = [by_rack[rack] for rack in sorted(by_rack)]
+    ordered = []
+    for depth in range(max(map(len, queues))):
+        ordered += [queue[depth] for queue in queues if depth < len(queue)]
+    return ordered
+
+
+class _Plain:
+    """Leaders go round the brokers; after each full round the followers sit one place further from their leader."""
+
+    def __init__(self, racks: Mapping[int, str | None], random: Random, placement: Placement) -> None:
+        self.brokers: Final[Sequence[int]] = self.order(racks)
+        count = len(self.brokers)
+        fixed = placement.start_index
+        self._start = random.randrange(count) if fixed is None else fixed
+        self._shift = random.randrange(count) if fixed is None else fixed
+
+    def order(self, racks: Mapping[int, str | None]) -> Sequence[int]:
+        """The brokers in the order in which leaders go round."""
+        return sorted(racks)
+
+    def replicas(self, partition: int, replication_factor: int) -> tuple[int, ...]:
+        """The replicas of the next partition; ask in ascending order."""
+        count = len(self.brokers)
+        if partition > 0 and partition % count == 0:
+            self._shift += 1
+        first = (partition + self._start) % count
+        return tuple(self.choose(first, self._shift, replication_factor))
+
+    def choose(self, first: int, shift: int, replication_factor: int) -> list[int]:
+        """The leader at place ``first`` and its followers."""
+        count = len(self.brokers)
+        return [self.brokers[first]] + [
+            self.brokers[_place(first, shift, step, count)] for step in range(replication_factor - 1)
+        ]
+
+
+class _RackAware(_Plain):
+    """As plain, over the interleaved brokers; a rack, then a broker, is taken twice only when all have been taken."""
+
+    def __init__(self, racks: Mapping[int, str | None], random: Random, placement: Placement) -> None:
+        super().__init__(racks, random, placement)
+        self._racks = racks
+        self._rack_count = len(set(racks.values()))
+
+    def order(self, racks: Mapping[int, str | None]) -> Sequence[int]:
+        """The brokers of all racks, taking turns."""
+        return interleave_racks(racks)
+
+    def choose(self, first: int, shift: int, replication_factor: int) -> list[int]:
+        """The leader at place ``first`` and its followers."""
+        count = len(self.brokers)
+        chosen = [self.brokers[first]]
+        racks = {self._racks[chosen[0]]}
+        step = 0
+        while len(chosen) < replication_factor:
+            broker = self.brokers[_place(first, shift * self._rack_count, step, count)]
+            step += 1
+            rack_is_fresh = self._racks[broker] not in racks or len(racks) == self._rack_count
+            if broker not in chosen and rack_is_fresh:
+                chosen.append(broker)
+                racks.add(self._racks[broker])
+        return chosen
+
+
+def _place(first: int, shift: int, step: int, count: int) -> int:
+    """Where a follower sits: never on its leader, all places within ``count - 1`` steps."""
+    if count == 1:
+        return first
+    return (first + 1 + (shift + step) % (count - 1)) % count

@@ -1,0 +1,121 @@
+"""What the active controller remembers: brokers, assignments, leadership, and the state of everything.
+
+Read from the store at election, changed by one event at a time; nothing here does I/O.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Final, NamedTuple
+
+from kafkapy.cluster.states import PartitionState, ReplicaState, check_partition_move, check_replica_move
+from kafkapy.cluster.topic_znodes import LeaderIsr, ReplicaAssignment
+from kafkapy.cluster.znodes import BrokerIdZNode
+from kafkapy.types import TopicPartition
+
+
+class Replica(NamedTuple):
+    """The copy of a partition on a broker."""
+
+    partition: TopicPartition
+    broker: int
+
+
+class LiveBroker(NamedTuple):
+    """A registered broker; ``epoch`` is the czxid of its registration."""
+
+    registration: BrokerIdZNode
+    epoch: int
+
+
+class ControllerContext:
+    """One broker's view while it is the controller; made anew at each election."""
+
+    def __init__(self, controller_id: int, epoch: int, epoch_zk_version: int) -> None:
+        self.controller_id: Final = controller_id
+        self.epoch: Final = epoch
+        self.epoch_zk_version: Final = epoch_zk_version
+        self.brokers: dict[int, LiveBroker] = {}
+        self.stopping: set[int] = set()
+        self.assignments: dict[str, dict[int, ReplicaAssignment]] = {}
+        self.leadership: dict[TopicPartition, LeaderIsr] = {}
+        self.topics_to_delete: set[str] = set()
+        self.partition_states: dict[TopicPartition, PartitionState] = {}
+        self.replica_states: dict[Replica, ReplicaState] = {}
+
+    @property
+    def live(self) -> list[int]:
+        """Brokers that may lead and follow: registered and not about to stop."""
+        return [broker for broker in self.brokers if broker not in self.stopping]
+
+    def assign(self, topic: str, partitions: Mapping[int, ReplicaAssignment]) -> None:
+        """Remember (replacing) the assignment of a topic."""
+        self.assignments[topic] = dict(partitions)
+
+    def assignment(self, partition: TopicPartition) -> ReplicaAssignment:
+        """Who holds ``partition``; nobody when it is not known."""
+        return self.assignments.get(partition.topic, {}).get(partition.partition, ReplicaAssignment(()))
+
+    def partitions(self, topics: Iterable[str] | None = None) -> Iterator[TopicPartition]:
+        """Every partition (of some topics)."""
+        for topic in list(self.assignments) if topics is None else topics:
+            for index in self.assignments.get(topic, ()):
+                yield TopicPartition(topic, index)
+
+    def replicas(self, partitions: Iterable[TopicPartition]) -> list[Replica]:
+        """Every replica of these partitions."""
+        return [Replica(found, broker) for found in partitions for broker in self.assignment(found).replicas]
+
+    def replicas_on(self, brokers: Iterable[int]) -> list[Replica]:
+        """Every replica on these brokers."""
+        wanted = set(brokers)
+        return [found for found in self.replicas(self.partitions()) if found.broker in wanted]
+
+    def is_online(self, replica: Replica, *, include_stopping: bool = False) -> bool:
+        """The replica's broker is there."""
+        broker = replica.broker
+        return broker in self.brokers and (include_stopping or broker not in self.stopping)
+
+    def offline_replicas(self, partition: TopicPartition) -> list[int]:
+        """The brokers of ``partition`` that are away."""
+        return [broker for broker in self.assignment(partition).replicas if broker not in self.brokers]
+
+    def move_partitions(self, partitions: Iterable[TopicPartition], target: PartitionState) -> None:
+        """Note a new state; raises IllegalMoveError. NON_EXISTENT forgets the partition."""
+        for partition in partitions:
+            current = self.partition_states.get(partition, PartitionState.NON_EXISTENT)
+            check_partition_move(partition, current, target)
+            if target is PartitionState.NON_EXISTENT:
+                self.partition_states.pop(partition, None)
+            else:
+                self.partition_states[partition] = target
+
+    def move_replicas(self, replicas: Iterable[Replica], target: ReplicaState) -> None:
+        """Note a new state; raises IllegalMoveError. NON_EXISTENT forgets the replica."""
+        for replica in replicas:
+            check_replica_move(replica, self.replica_state(replica), target)
+            if target is ReplicaState.NON_EXISTENT:
+                self.replica_states.pop(replica, None)
+            else:
+                self.replica_states[replica] = target
+
+    def replica_state(self, replica: Replica) -> ReplicaState:
+        """The state of one replica."""
+        return self.replica_states.get(replica, ReplicaState.NON_EXISTENT)
+
+    def partitions_in(self, state: PartitionState) -> list[TopicPartition]:
+        """Every partition in a state, but not those of topics that are being deleted."""
+        return [
+            partition
+            for partition, found in self.partition_states.items()
+            if found is state and partition.topic not in self.topics_to_delete
+        ]
+
+    def forget_topic(self, topic: str) -> None:
+        """The topic is gone."""
+        for partition in list(self.partitions([topic])):
+            self.leadership.pop(partition, None)
+            self.partition_states.pop(partition, None)
+        self.replica_states = {
+            found: state for found, state in self.replica_states.items() if found.partition.topic != topic
+        }
+        self.assignments.pop(topic, None)
+        self.topics_to_delete.discard(topic)

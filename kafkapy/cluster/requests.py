@@ -1,0 +1,207 @@
+"""What the controller tells brokers: gathered during a step, then one request of a kind per broker, in Kafka's order.
+
+LeaderAndIsr goes to the replicas of a partition, UpdateMetadata of the same partitions to every broker, StopReplica
+last. Versions follow inter-broker protocol 2.7: LeaderAndIsr 4, UpdateMetadata 6, StopReplica 3.
+"""
+
+from collections.abc import Iterable
+from typing import Final, NamedTuple
+
+from kafkapy.cluster.controller_context import ControllerContext, Replica
+from kafkapy.cluster.elections import EPOCH_DURING_DELETE, LEADER_DURING_DELETE, NO_EPOCH
+from kafkapy.cluster.image import SECURITY_PROTOCOL_IDS
+from kafkapy.cluster.znodes import BrokerIdZNode
+from kafkapy.protocol.message import Message
+from kafkapy.protocol.messages.leader_and_isr import (
+    LeaderAndIsrLiveLeader,
+    LeaderAndIsrPartitionState,
+    LeaderAndIsrRequest,
+    LeaderAndIsrTopicState,
+)
+from kafkapy.protocol.messages.stop_replica import (
+    StopReplicaPartitionState,
+    StopReplicaRequest,
+    StopReplicaTopicState,
+)
+from kafkapy.protocol.messages.update_metadata import (
+    UpdateMetadataBroker,
+    UpdateMetadataEndpoint,
+    UpdateMetadataPartitionState,
+    UpdateMetadataRequest,
+    UpdateMetadataTopicState,
+)
+from kafkapy.types import TopicPartition
+
+LEADER_AND_ISR_VERSION: Final = 4
+UPDATE_METADATA_VERSION: Final = 6
+STOP_REPLICA_VERSION: Final = 3
+
+
+class Outgoing(NamedTuple):
+    """A request on its way to a broker."""
+
+    broker: int
+    request: Message
+    version: int
+
+
+class RequestBatch:
+    """Gathers one step's orders; ``take`` empties it."""
+
+    def __init__(self, context: ControllerContext, inter_broker_listener: str) -> None:
+        self._context = context
+        self._listener = inter_broker_listener
+        self._leader_and_isr: dict[int, dict[TopicPartition, bool]] = {}
+        self._metadata_partitions: dict[TopicPartition, None] = {}
+        self._metadata_brokers: set[int] = set()
+        self._stop: dict[int, dict[TopicPartition, bool]] = {}
+
+    def add_leader_and_isr(self, brokers: Iterable[int], partition: TopicPartition, *, is_new: bool = False) -> None:
+        """Tell these replicas who leads, and everybody's metadata."""
+        for broker in brokers:
+            if broker in self._context.brokers:
+                known = self._leader_and_isr.setdefault(broker, {})
+                known[partition] = is_new or known.get(partition, False)
+        self.add_update_metadata(self._context.brokers, [partition])
+
+    def add_update_metadata(self, brokers: Iterable[int], partitions: Iterable[TopicPartition]) -> None:
+        """Tell these brokers the live brokers and these partitions."""
+        self._metadata_brokers.update(broker for broker in brokers if broker in self._context.brokers)
+        leadership = self._context.leadership
+        self._metadata_partitions.update((found, None) for found in partitions if found in leadership)
+
+    def add_stop_replica(self, replica: Replica, *, delete: bool) -> None:
+        """Tell a broker to stop fetching, or also to remove its copy."""
+        if replica.broker in self._context.brokers:
+            wanted = self._stop.setdefault(replica.broker, {})
+            wanted[replica.partition] = delete or wanted.get(replica.partition, False)
+
+    def take(self) -> list[Outgoing]:
+        """The requests, in the order in which they must be queued."""
+        requests = [
+            Outgoing(broker, self._leader_and_isr_request(broker, partitions), LEADER_AND_ISR_VERSION)
+            for broker, partitions in self._leader_and_isr.items()
+        ]
+        if self._metadata_brokers:
+            topics, brokers = self._topic_states(), self._live_brokers()
+            requests += [
+                Outgoing(broker, self._update_metadata_request(broker, topics, brokers), UPDATE_METADATA_VERSION)
+                for broker in sorted(self._metadata_brokers)
+            ]
+        requests += [
+            Outgoing(broker, self._stop_replica_request(broker, partitions), STOP_REPLICA_VERSION)
+            for broker, partitions in self._stop.items()
+        ]
+        for gathered in (self._leader_and_isr, self._metadata_partitions, self._metadata_brokers, self._stop):
+            gathered.clear()
+        return requests
+
+    def _leader_and_isr_request(self, broker: int, partitions: dict[TopicPartition, bool]) -> LeaderAndIsrRequest:
+        topics: dict[str, LeaderAndIsrTopicState] = {}
+        leaders: dict[int, None] = {}
+        for partition, is_new in partitions.items():
+            topic = topics.setdefault(partition.topic, LeaderAndIsrTopicState(topic_name=partition.topic))
+            topic.partition_states.append(self._leader_and_isr_state(partition, is_new=is_new))
+            leaders[self._context.leadership[partition].leader] = None
+        return LeaderAndIsrRequest(
+            controller_id=self._context.controller_id,
+            controller_epoch=self._context.epoch,
+            broker_epoch=self._context.brokers[broker].epoch,
+            topic_states=list(topics.values()),
+            live_leaders=[self._live_leader(leader) for leader in leaders if leader in self._context.brokers],
+        )
+
+    def _leader_and_isr_state(self, partition: TopicPartition, *, is_new: bool) -> LeaderAndIsrPartitionState:
+        state, assigned = self._context.leadership[partition], self._context.assignment(partition)
+        return LeaderAndIsrPartitionState(
+            partition_index=partition.partition,
+            controller_epoch=state.controller_epoch,
+            leader=state.leader,
+            leader_epoch=state.leader_epoch,
+            isr=list(state.isr),
+            partition_epoch=state.zk_version,
+            replicas=list(assigned.replicas),
+            adding_replicas=list(assigned.adding),
+            removing_replicas=list(assigned.removing),
+            is_new=is_new,
+        )
+
+    def _live_leader(self, broker: int) -> LeaderAndIsrLiveLeader:
+        endpoints = self._context.brokers[broker].registration.endpoints
+        endpoint = next((found for found in endpoints if found.listener_name == self._listener), endpoints[0])
+        return LeaderAndIsrLiveLeader(broker_id=broker, host_name=endpoint.host, port=endpoint.port)
+
+    def _topic_states(self) -> list[UpdateMetadataTopicState]:
+        topics: dict[str, UpdateMetadataTopicState] = {}
+        for partition in self._metadata_partitions:
+            topic = topics.setdefault(partition.topic, UpdateMetadataTopicState(topic_name=partition.topic))
+            topic.partition_states.append(self._metadata_state(partition))
+        return list(topics.values())
+
+    def _metadata_state(self, partition: TopicPartition) -> UpdateMetadataPartitionState:
+        state = self._context.leadership[partition]
+        deleting = partition.topic in self._context.topics_to_delete
+        return UpdateMetadataPartitionState(
+            partition_index=partition.partition,
+            controller_epoch=state.controller_epoch,
+            leader=LEADER_DURING_DELETE if deleting else state.leader,
+            leader_epoch=state.leader_epoch,
+            isr=list(state.isr),
+            zk_version=state.zk_version,
+            replicas=list(self._context.assignment(partition).replicas),
+            offline_replicas=self._context.offline_replicas(partition),
+        )
+
+    def _live_brokers(self) -> list[UpdateMetadataBroker]:
+        return [_live_broker(broker.registration) for broker in self._context.brokers.values()]
+
+    def _update_metadata_request(
+        self, broker: int, topics: list[UpdateMetadataTopicState], brokers: list[UpdateMetadataBroker]
+    ) -> UpdateMetadataRequest:
+        return UpdateMetadataRequest(
+            controller_id=self._context.controller_id,
+            controller_epoch=self._context.epoch,
+            broker_epoch=self._context.brokers[broker].epoch,
+            topic_states=topics,
+            live_brokers=brokers,
+        )
+
+    def _stop_replica_request(self, broker: int, partitions: dict[TopicPartition, bool]) -> StopReplicaRequest:
+        topics: dict[str, StopReplicaTopicState] = {}
+        for partition, delete in partitions.items():
+            topic = topics.setdefault(partition.topic, StopReplicaTopicState(topic_name=partition.topic))
+            topic.partition_states.append(
+                StopReplicaPartitionState(
+                    partition_index=partition.partition,
+                    leader_epoch=self._stop_epoch(partition),
+                    delete_partition=delete,
+                )
+            )
+        return StopReplicaRequest(
+            controller_id=self._context.controller_id,
+            controller_epoch=self._context.epoch,
+            broker_epoch=self._context.brokers[broker].epoch,
+            topic_states=list(topics.values()),
+        )
+
+    def _stop_epoch(self, partition: TopicPartition) -> int:
+        if partition.topic in self._context.topics_to_delete:
+            return EPOCH_DURING_DELETE
+        state = self._context.leadership.get(partition)
+        return NO_EPOCH if state is None else state.leader_epoch
+
+
+def _live_broker(broker: BrokerIdZNode) -> UpdateMetadataBroker:
+    return UpdateMetadataBroker(
+        id=broker.broker_id,
+        endpoints=[
+            UpdateMetadataEndpoint(
+                port=endpoint.port,
+                host=endpoint.host,
+                listener=endpoint.listener_name,
+                security_protocol=SECURITY_PROTOCOL_IDS[endpoint.security_protocol],
+            )
+            for endpoint in broker.endpoints
+        ],
+        rack=broker.rack,
+    )

@@ -1,0 +1,71 @@
+"""The states of partitions and of replicas as the controller sees them, and every move between them.
+
+    partition   NonExistent → New → Online ⇄ Offline → NonExistent
+    replica     NonExistent → New → Online ⇄ Offline → DeletionStarted → DeletionSuccessful → NonExistent
+                                                    ⇄ DeletionIneligible ←┘ (the broker is away)
+
+The tables say from which states a state may be entered. Moves that do more than remember a state live in
+``partition_machine`` and ``replica_machine``.
+"""
+
+from enum import Enum
+from typing import Final
+
+
+class PartitionState(Enum):
+    """Does a partition exist, has it ever had a leader, has it one now."""
+
+    NON_EXISTENT = "NonExistentPartition"
+    NEW = "NewPartition"
+    ONLINE = "OnlinePartition"
+    OFFLINE = "OfflinePartition"
+
+
+class ReplicaState(Enum):
+    """Does a replica exist, is its broker there, how far is its deletion."""
+
+    NON_EXISTENT = "NonExistentReplica"
+    NEW = "NewReplica"
+    ONLINE = "OnlineReplica"
+    OFFLINE = "OfflineReplica"
+    DELETION_STARTED = "ReplicaDeletionStarted"
+    DELETION_SUCCESSFUL = "ReplicaDeletionSuccessful"
+    DELETION_INELIGIBLE = "ReplicaDeletionIneligible"
+
+
+PARTITION_ENTERED_FROM: Final[dict[PartitionState, frozenset[PartitionState]]] = {
+    PartitionState.NON_EXISTENT: frozenset({PartitionState.OFFLINE}),
+    PartitionState.NEW: frozenset({PartitionState.NON_EXISTENT}),
+    PartitionState.ONLINE: frozenset({PartitionState.NEW, PartitionState.ONLINE, PartitionState.OFFLINE}),
+    PartitionState.OFFLINE: frozenset({PartitionState.NEW, PartitionState.ONLINE, PartitionState.OFFLINE}),
+}
+
+REPLICA_ENTERED_FROM: Final[dict[ReplicaState, frozenset[ReplicaState]]] = {
+    ReplicaState.NON_EXISTENT: frozenset({ReplicaState.DELETION_SUCCESSFUL}),
+    ReplicaState.NEW: frozenset({ReplicaState.NON_EXISTENT}),
+    ReplicaState.ONLINE: frozenset(
+        {ReplicaState.NEW, ReplicaState.ONLINE, ReplicaState.OFFLINE, ReplicaState.DELETION_INELIGIBLE}
+    ),
+    ReplicaState.OFFLINE: frozenset(
+        {ReplicaState.NEW, ReplicaState.ONLINE, ReplicaState.OFFLINE, ReplicaState.DELETION_INELIGIBLE}
+    ),
+    ReplicaState.DELETION_STARTED: frozenset({ReplicaState.OFFLINE}),
+    ReplicaState.DELETION_SUCCESSFUL: frozenset({ReplicaState.DELETION_STARTED}),
+    ReplicaState.DELETION_INELIGIBLE: frozenset({ReplicaState.OFFLINE, ReplicaState.DELETION_STARTED}),
+}
+
+
+class IllegalMoveError(Exception):
+    """A bug in the controller: a partition or replica was sent to a state that it can't enter from where it is."""
+
+
+def check_partition_move(name: object, current: PartitionState, target: PartitionState) -> None:
+    """Raises IllegalMoveError unless the table allows the move of partition ``name``."""
+    if current not in PARTITION_ENTERED_FROM[target]:
+        raise IllegalMoveError(f"{name} can't go from {current.value} to {target.value}")
+
+
+def check_replica_move(name: object, current: ReplicaState, target: ReplicaState) -> None:
+    """Raises IllegalMoveError unless the table allows the move of replica ``name``."""
+    if current not in REPLICA_ENTERED_FROM[target]:
+        raise IllegalMoveError(f"{name} can't go from {current.value} to {target.value}")

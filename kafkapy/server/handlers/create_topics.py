@@ -1,0 +1,77 @@
+"""CreateTopics: new topics, from numbers or from an assignment, with their configuration; or only a check of all that.
+
+Versions 0-6 (answers carry numbers and configuration from 5 on). Only the controller serves it.
+Not done: quotas on topic creation (KIP-599), creation policies.
+Errors: 7 (still going on), 17 (name), 36 (exists), 37, 38, 39 (partitions, replicas, assignment), 40 (configuration),
+41 (not the controller), 42 (contradicts itself).
+"""
+
+from typing import TYPE_CHECKING
+
+from kafkapy.cluster.topics import NewTopic, TopicResult
+from kafkapy.config.keys import format_value
+from kafkapy.config.log_config import FIELD_OF, LogConfig
+from kafkapy.config.topic_keys import BROKER_KEY_OF, TOPIC_KEYS
+from kafkapy.protocol.messages.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfigs,
+    CreatableTopicResult,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+
+if TYPE_CHECKING:
+    from kafkapy.config.broker_config import BrokerConfig
+    from kafkapy.server.context import RequestContext
+
+TOPIC_SOURCE = 1
+"""In ``config_source``: the topic's own value; the broker's sources have their own numbers."""
+
+
+async def handle(context: "RequestContext", request: CreateTopicsRequest) -> CreateTopicsResponse:
+    """Hand the topics to the administration and translate what became of them."""
+    services = context.services
+    topics = [_new_topic(topic) for topic in request.topics]
+    results = await services.topic_admin.create_topics(topics, request.timeout_ms, validate_only=request.validate_only)
+    with_details = context.header.api_version >= 5
+    answers = [_answer(result, services.config if with_details else None) for result in results]
+    return CreateTopicsResponse(topics=answers)
+
+
+def _new_topic(topic: CreatableTopic) -> NewTopic:
+    return NewTopic(
+        topic.name,
+        topic.num_partitions,
+        topic.replication_factor,
+        {assigned.partition_index: assigned.broker_ids for assigned in topic.assignments},
+        [(config.name, config.value) for config in topic.configs],
+    )
+
+
+def _answer(result: TopicResult, config: "BrokerConfig | None") -> CreatableTopicResult:
+    if result.error is not None:
+        code, text = result.error.error_code, str(result.error)
+        return CreatableTopicResult(name=result.name, error_code=code, error_message=text)
+    if config is None:
+        return CreatableTopicResult(name=result.name, error_message=None)
+    return CreatableTopicResult(
+        name=result.name,
+        error_message=None,
+        num_partitions=result.partitions,
+        replication_factor=result.replication_factor,
+        configs=_effective(result, config),
+    )
+
+
+def _effective(result: TopicResult, config: "BrokerConfig") -> list[CreatableTopicConfigs]:
+    values = LogConfig.resolve(config, result.configs)
+    return [
+        CreatableTopicConfigs(
+            name=name,
+            value=format_value(getattr(values, FIELD_OF[name])),
+            read_only=False,
+            config_source=TOPIC_SOURCE if name in result.configs else config.settings(BROKER_KEY_OF[name])[0].source,
+            is_sensitive=False,
+        )
+        for name in TOPIC_KEYS
+    ]

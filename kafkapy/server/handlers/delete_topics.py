@@ -1,0 +1,31 @@
+"""DeleteTopics: topics and everything in them go.
+
+Versions 0-5. Only the controller serves it.
+Errors: 3 (unknown), 7 (still going on), 41 (not the controller), 73 (42 below version 3: deletion is switched off).
+"""
+
+from typing import TYPE_CHECKING
+
+from kafkapy.cluster.errors import InvalidRequestError, TopicDeletionDisabledError
+from kafkapy.cluster.topics import TopicResult
+from kafkapy.protocol.messages.delete_topics import DeletableTopicResult, DeleteTopicsRequest, DeleteTopicsResponse
+
+if TYPE_CHECKING:
+    from kafkapy.server.context import RequestContext
+
+
+async def handle(context: "RequestContext", request: DeleteTopicsRequest) -> DeleteTopicsResponse:
+    """Hand the names to the administration and translate what became of them."""
+    names = list(dict.fromkeys(request.topic_names))
+    results = await context.services.topic_admin.delete_topics(names, request.timeout_ms)
+    version = context.header.api_version
+    return DeleteTopicsResponse(responses=[_answer(result, version) for result in results])
+
+
+def _answer(result: TopicResult, version: int) -> DeletableTopicResult:
+    if result.error is None:
+        return DeletableTopicResult(name=result.name)
+    code = result.error.error_code
+    if version < 3 and isinstance(result.error, TopicDeletionDisabledError):
+        code = InvalidRequestError.error_code
+    return DeletableTopicResult(name=result.name, error_code=code, error_message=str(result.error))

@@ -1,0 +1,135 @@
+"""Metadata: who is in the cluster, and who leads the partitions that the client asks about.
+
+Versions 0-9. Topics that are missing are created when the client and ``auto.create.topics.enable`` allow it; the
+answer for them is LEADER_NOT_AVAILABLE, and the client asks again. This broker's own address is one that the asking
+client can use (see ``RequestContext.own_endpoint``).
+Not done: leaving out what the client may not see (there are no ACLs yet).
+Errors: per topic 3, 5 (being created), 17 (name), 38; per partition 5 (no leader), 9 (version 0: a replica is away),
+72 (5 below version 6: the leader has no such listener).
+"""
+
+from collections.abc import Awaitable, Iterable
+from typing import TYPE_CHECKING
+
+from kafkapy.cluster.elections import NO_LEADER
+from kafkapy.cluster.image import BrokerInfo, MetadataImage, PartitionInfo, TopicImage
+from kafkapy.cluster.topic_rules import INTERNAL_TOPICS
+from kafkapy.errors import BrokerError
+from kafkapy.protocol.errors import ErrorCode
+from kafkapy.protocol.messages.metadata import (
+    MetadataRequest,
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+
+if TYPE_CHECKING:
+    from kafkapy.server.context import RequestContext
+
+NOT_ASKED = -(2**31)
+"""Authorized operations that the client did not ask for."""
+TOPIC_OPERATIONS = sum(1 << code for code in (3, 4, 5, 6, 7, 8, 10, 11))
+"""All that can be done with a topic: read, write, create, delete, alter, describe, and describe and alter configs."""
+CLUSTER_OPERATIONS = sum(1 << code for code in (5, 7, 8, 9, 10, 11, 12))
+"""All that can be done with a cluster: as above without read, write, delete; cluster action, idempotent write."""
+
+
+def handle(context: "RequestContext", request: MetadataRequest) -> MetadataResponse | Awaitable[MetadataResponse]:
+    """Answer from the picture; only creating a topic takes time."""
+    image = context.services.metadata.image
+    names = _asked(request, image, context.header.api_version)
+    missing = [name for name in names if name not in image.topics]
+    allowed = request.allow_auto_topic_creation and context.services.config.flag("auto.create.topics.enable")
+    if missing and allowed:
+        return _create_and_answer(context, request, names, missing)
+    return _answer(context, request, names, dict.fromkeys(missing, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
+
+
+async def _create_and_answer(
+    context: "RequestContext", request: MetadataRequest, names: Iterable[str], missing: list[str]
+) -> MetadataResponse:
+    outcomes = await context.services.topic_admin.create_automatically(missing)
+    return _answer(context, request, names, {name: _outcome_code(error) for name, error in outcomes.items()})
+
+
+def _outcome_code(error: BrokerError | None) -> int:
+    return ErrorCode.LEADER_NOT_AVAILABLE if error is None else error.error_code
+
+
+def _asked(request: MetadataRequest, image: MetadataImage, version: int) -> list[str]:
+    if request.topics is None or (version == 0 and not request.topics):
+        return list(image.topics)
+    return list(dict.fromkeys(topic.name for topic in request.topics if topic.name is not None))
+
+
+def _answer(
+    context: "RequestContext", request: MetadataRequest, names: Iterable[str], refused: dict[str, int]
+) -> MetadataResponse:
+    image = context.services.metadata.image
+    operations = TOPIC_OPERATIONS if request.include_topic_authorized_operations else NOT_ASKED
+    listener, version = context.connection.listener, context.header.api_version
+    topics = [
+        MetadataResponseTopic(error_code=refused[name], name=name, is_internal=name in INTERNAL_TOPICS)
+        if name in refused
+        else _topic(image, image.topics[name], listener, version)
+        for name in names
+        if name in refused or name in image.topics
+    ]
+    for topic in topics:
+        topic.topic_authorized_operations = operations
+    return MetadataResponse(
+        brokers=[broker for info in image.brokers.values() for broker in _broker(context, info)],
+        cluster_id=image.cluster_id,
+        controller_id=image.controller_id if image.controller_id in image.brokers else NO_LEADER,
+        topics=topics,
+        cluster_authorized_operations=CLUSTER_OPERATIONS
+        if request.include_cluster_authorized_operations
+        else NOT_ASKED,
+    )
+
+
+def _broker(context: "RequestContext", info: BrokerInfo) -> list[MetadataResponseBroker]:
+    endpoint = info.endpoints.get(context.connection.listener)
+    if endpoint is None:
+        return []
+    host, port = endpoint.host, endpoint.port
+    if info.id == context.services.config.broker_id:
+        host, port = context.own_endpoint()
+    return [MetadataResponseBroker(node_id=info.id, host=host, port=port, rack=info.rack)]
+
+
+def _topic(image: MetadataImage, topic: TopicImage, listener: str, version: int) -> MetadataResponseTopic:
+    return MetadataResponseTopic(
+        error_code=ErrorCode.NONE,
+        name=topic.name,
+        is_internal=topic.name in INTERNAL_TOPICS,
+        partitions=[_partition(image, index, found, listener, version) for index, found in topic.partitions.items()],
+    )
+
+
+def _partition(
+    image: MetadataImage, index: int, found: PartitionInfo, listener: str, version: int
+) -> MetadataResponsePartition:
+    replicas, isr, leader = list(found.replicas), list(found.isr), found.leader
+    code = ErrorCode.NONE
+    reachable = {id_ for id_ in found.replicas if id_ in image.brokers and listener in image.brokers[id_].endpoints}
+    if leader not in image.brokers:
+        code, leader = ErrorCode.LEADER_NOT_AVAILABLE, NO_LEADER
+    elif listener not in image.brokers[leader].endpoints:
+        code = ErrorCode.LISTENER_NOT_FOUND if version >= 6 else ErrorCode.LEADER_NOT_AVAILABLE
+        leader = NO_LEADER
+    elif version == 0 and not reachable.issuperset(replicas):
+        code = ErrorCode.REPLICA_NOT_AVAILABLE
+    if version == 0:
+        replicas = [id_ for id_ in replicas if id_ in reachable]
+        isr = [id_ for id_ in isr if id_ in reachable]
+    return MetadataResponsePartition(
+        error_code=code,
+        partition_index=index,
+        leader_id=leader,
+        leader_epoch=found.leader_epoch,
+        replica_nodes=replicas,
+        isr_nodes=isr,
+        offline_replicas=[id_ for id_ in found.replicas if id_ not in reachable],
+    )
