@@ -1,0 +1,23 @@
+"""The checks that every request of a member passes, in Kafka's order: dead, fenced, unknown, generation, protocol."""
+
+from kafkapy.coordinator.errors import (
+    CoordinatorNotAvailableError,
+    FencedInstanceIdError,
+    IllegalGenerationError,
+    UnknownMemberIdError,
+)
+from kafkapy.coordinator.group import states
+from kafkapy.coordinator.group.group import Group
+
+
+def member_error(group: Group, member_id: str, instance_id: str | None, generation_id: int) -> int:
+    """The error code for a request of ``member_id`` in ``generation_id``; 0 when it may speak for the group."""
+    if group.state is states.DEAD:
+        return CoordinatorNotAvailableError.error_code
+    if instance_id is not None and group.members.is_fenced(member_id, instance_id):
+        return FencedInstanceIdError.error_code
+    if member_id not in group.members:
+        return UnknownMemberIdError.error_code
+    if generation_id != group.generation_id:
+        return IllegalGenerationError.error_code
+    return 0

@@ -1,0 +1,65 @@
+"""OffsetCommit: may this caller commit, and which of its offsets."""
+
+from kafkapy.coordinator.errors import (
+    CoordinatorNotAvailableError,
+    InvalidCommitOffsetSizeError,
+    NotCoordinatorError,
+    OffsetMetadataTooLargeError,
+)
+from kafkapy.coordinator.group import states
+from kafkapy.coordinator.group.checks import member_error
+from kafkapy.coordinator.group.group import Group
+from kafkapy.coordinator.group.rebalance import Rebalancer
+from kafkapy.coordinator.group.results import CommitCall
+from kafkapy.types import TopicPartition
+
+# The log's error → what the committing client gets: it must look for the coordinator again, wait, or send less.
+_LOG_ERRORS = {
+    3: CoordinatorNotAvailableError.error_code,
+    19: CoordinatorNotAvailableError.error_code,
+    20: CoordinatorNotAvailableError.error_code,
+    6: NotCoordinatorError.error_code,
+    56: NotCoordinatorError.error_code,
+    4: InvalidCommitOffsetSizeError.error_code,
+    10: InvalidCommitOffsetSizeError.error_code,
+    18: InvalidCommitOffsetSizeError.error_code,
+}
+
+
+def log_error(error_code: int) -> int:
+    """The error of a commit whose append failed with ``error_code``."""
+    return _LOG_ERRORS.get(error_code, error_code)
+
+
+def commit_error(group: Group, call: CommitCall) -> int:
+    """The error code for all of the commit; 0 when it may be appended."""
+    error_code = member_error(group, call.member_id, call.instance_id, call.generation_id)
+    is_without_group = call.generation_id < 0 and group.state is states.EMPTY
+    if is_without_group and not group.members.is_fenced(call.member_id, call.instance_id):
+        return 0
+    return error_code or states.COMMIT_BY_MEMBER[group.state]
+
+
+def touch_member(rebalancer: Rebalancer, group: Group, call: CommitCall) -> None:
+    """Who commits lives."""
+    member = group.members.get(call.member_id)
+    if member is not None:
+        rebalancer.touch(member)
+
+
+def too_large(call: CommitCall, max_length: int) -> set[TopicPartition]:
+    """The partitions whose metadata is longer than allowed, in UTF-16 units as Java counts."""
+    return {
+        partition
+        for partition, committed in call.offsets.items()
+        # a string of n characters has at most 2n units: most need no encoding to be counted
+        if len(committed.metadata) * 2 > max_length and utf16_length(committed.metadata) > max_length
+    }
+
+
+def utf16_length(text: str) -> int:
+    """The length of a string as Java sees it."""
+    return len(text.encode("utf-16-be", "surrogatepass")) // 2
+
+
+TOO_LARGE = OffsetMetadataTooLargeError.error_code

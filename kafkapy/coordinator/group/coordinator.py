@@ -1,0 +1,218 @@
+"""The group coordinator: what the server talks to. It finds the group and hands the request to its state machine.
+
+Everything answers at once except JoinGroup, SyncGroup and OffsetCommit, which return an ``Answer``.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Protocol
+
+from kafkapy.clock import Clock, TimerHandle
+from kafkapy.coordinator.answer import Answer
+from kafkapy.coordinator.errors import (
+    CoordinatorError,
+    CoordinatorLoadInProgressError,
+    CoordinatorNotAvailableError,
+    InvalidSessionTimeoutError,
+    NotCoordinatorError,
+    RebalanceInProgressError,
+    UnknownMemberIdError,
+)
+from kafkapy.coordinator.group import heartbeat, join, leave, states, sync
+from kafkapy.coordinator.group.directory import Directory, Metadata
+from kafkapy.coordinator.group.group import Group
+from kafkapy.coordinator.group.offset_requests import OffsetRequests
+from kafkapy.coordinator.group.offsets import FetchedOffset
+from kafkapy.coordinator.group.rebalance import Rebalancer
+from kafkapy.coordinator.group.records import group_record
+from kafkapy.coordinator.group.removal import Removal
+from kafkapy.coordinator.group.results import (
+    CommitCall,
+    GroupDescription,
+    GroupListing,
+    JoinCall,
+    JoinResult,
+    LeavingMember,
+    SyncCall,
+    SyncResult,
+)
+from kafkapy.coordinator.group.settings import Config, GroupSettings
+from kafkapy.coordinator.group.shard import GROUP_TOPIC
+from kafkapy.coordinator.runtime import GroupLog, Runtime
+from kafkapy.types import TopicPartition
+
+# The log's error → what members get when the group could not be written; others pass as they are.
+_STORE_ERRORS = {
+    3: CoordinatorNotAvailableError.error_code,
+    19: CoordinatorNotAvailableError.error_code,
+    20: CoordinatorNotAvailableError.error_code,
+    6: NotCoordinatorError.error_code,
+    56: NotCoordinatorError.error_code,
+    7: RebalanceInProgressError.error_code,
+    4: CoordinatorError.error_code,
+    10: CoordinatorError.error_code,
+    18: CoordinatorError.error_code,
+}
+
+
+class LeadershipSource(GroupLog, Protocol):
+    """``ReplicaManager``: the log, and the news of which partitions this broker leads."""
+
+    def add_leadership_listener(self, listener: Any, /) -> None:
+        """Tell ``listener`` through ``on_leader`` and ``on_follower_or_stopped``."""
+        ...
+
+
+class GroupCoordinator:
+    """Groups and their offsets, on the partitions of ``__consumer_offsets`` that this broker leads."""
+
+    def __init__(
+        self, config: Config | Mapping[str, Any], clock: Clock, replica_manager: LeadershipSource, metadata: Metadata
+    ) -> None:
+        self.settings = GroupSettings.from_config(config)
+        self._clock = clock
+        self._replica_manager = replica_manager
+        self._metadata = metadata
+        self._runtime = Runtime(self.settings, clock, replica_manager)
+        self._rebalancer = Rebalancer(self.settings, clock, self._store_group)
+        self._removal = Removal(self._runtime, self._rebalancer, clock)
+        self._directory = Directory(self._runtime.shards, metadata, self.settings.topic_partitions)
+        self._offsets = OffsetRequests(self._runtime, self._directory, self._rebalancer, clock)
+        self._expiry_timer: TimerHandle | None = None
+
+    # Life
+
+    def startup(self) -> None:
+        """Serve: before the broker learns which partitions it leads."""
+        self._replica_manager.add_leadership_listener(self)
+        self._metadata.add_listener(self.metadata_changed)
+        self._directory.is_running = True
+        self._schedule_expiry()
+
+    def shutdown(self) -> None:
+        """Stop timers and send off who waits; the log has everything that was acknowledged."""
+        self._directory.is_running = False
+        if self._expiry_timer is not None:
+            self._expiry_timer.cancel()
+            self._expiry_timer = None
+        for partition in list(self._runtime.shards):
+            self._runtime.unload(partition, None, self._rebalancer)
+
+    def _schedule_expiry(self) -> None:
+        interval_ms = self.settings.offsets_retention_check_interval_ms
+        self._expiry_timer = self._clock.call_later(interval_ms, self._expire)
+
+    def _expire(self) -> None:
+        self._schedule_expiry()
+        self._removal.expire(self.settings.offsets_retention_ms)
+
+    def on_leader(self, tp: TopicPartition, leader_epoch: int) -> None:
+        """This broker leads ``tp`` now."""
+        if tp.topic == GROUP_TOPIC:
+            self._runtime.load(tp.partition, leader_epoch, self._rebalancer)
+
+    def on_follower_or_stopped(self, tp: TopicPartition, leader_epoch: int | None) -> None:
+        """It does not lead ``tp`` any more."""
+        if tp.topic == GROUP_TOPIC:
+            self._runtime.unload(tp.partition, leader_epoch, self._rebalancer)
+
+    def metadata_changed(self, _image: Any, deleted: Iterable[TopicPartition]) -> None:
+        """Offsets of deleted partitions go."""
+        gone = set(deleted)
+        if gone:
+            self._removal.topics_deleted(gone)
+
+    def partition_for(self, group_id: str) -> int:
+        """The partition of ``__consumer_offsets`` that keeps the group."""
+        return self._directory.partition_for(group_id)
+
+    # Membership
+
+    def join(self, call: JoinCall) -> Answer[JoinResult]:
+        """JoinGroup."""
+        shard = self._directory.named_shard(call.group_id)
+        if isinstance(shard, int):
+            return Answer.of(JoinResult(shard, call.member_id))
+        timeout_ms = call.session_timeout_ms
+        if not self.settings.min_session_timeout_ms <= timeout_ms <= self.settings.max_session_timeout_ms:
+            return Answer.of(JoinResult(InvalidSessionTimeoutError.error_code, call.member_id))
+        if call.group_id not in shard.groups and call.member_id != join.NO_MEMBER_ID:
+            return Answer.of(JoinResult(UnknownMemberIdError.error_code, call.member_id))
+        return join.join(self._rebalancer, shard.get_or_create(call.group_id), call)
+
+    def sync(self, call: SyncCall) -> Answer[SyncResult]:
+        """SyncGroup. While loading: join again (older clients don't expect 14 here)."""
+        group = self._directory.group(call.group_id)
+        if isinstance(group, int):
+            is_loading = group == CoordinatorLoadInProgressError.error_code
+            return Answer.of(SyncResult(RebalanceInProgressError.error_code if is_loading else group))
+        return sync.sync(self._rebalancer, group, call)
+
+    def heartbeat(self, group_id: str, generation_id: int, member_id: str, instance_id: str | None = None) -> int:
+        """Heartbeat: the error code. While loading: all is well, the sessions start when the group is there."""
+        group = self._directory.group(group_id)
+        if isinstance(group, int):
+            return 0 if group == CoordinatorLoadInProgressError.error_code else group
+        return heartbeat.heartbeat(self._rebalancer, group, generation_id, member_id, instance_id)
+
+    def leave(self, group_id: str, leaving: Iterable[LeavingMember]) -> tuple[int, list[int]]:
+        """LeaveGroup: the error code of the request, and (if that is 0) of each member."""
+        group = self._directory.group(group_id)
+        if isinstance(group, int):
+            if group == UnknownMemberIdError.error_code:
+                return 0, [group for _ in leaving]
+            return group, []
+        return 0, [leave.leave(self._rebalancer, group, member) for member in leaving]
+
+    def _store_group(self, group: Group, assignments: Mapping[str, bytes], on_done: Callable[[int], None]) -> None:
+        shard = self._directory.shard(group.group_id)
+        if isinstance(shard, int):
+            on_done(shard)
+            return
+        record = group_record(group, assignments, self._clock.now_ms())
+        self._runtime.append(shard, [record], lambda error_code: on_done(_STORE_ERRORS.get(error_code, error_code)))
+
+    # Offsets
+
+    def commit_offsets(self, call: CommitCall) -> Answer[dict[TopicPartition, int]]:
+        """OffsetCommit: an error code for each partition."""
+        return self._offsets.commit(call)
+
+    def fetch_offsets(
+        self, group_id: str, partitions: Iterable[TopicPartition] | None, *, require_stable: bool = False
+    ) -> tuple[int, dict[TopicPartition, FetchedOffset]]:
+        """OffsetFetch: an error code, and the offsets of ``partitions`` (``None``: of all that have one)."""
+        return self._offsets.fetch(group_id, partitions, require_stable=require_stable)
+
+    # Administration
+
+    def list_groups(self, states_filter: Iterable[str] = ()) -> tuple[int, list[GroupListing]]:
+        """ListGroups: an error code (14 while some are still loading) and the groups in one of the states, or all."""
+        if not self._directory.is_running:
+            return CoordinatorNotAvailableError.error_code, []
+        wanted = set(states_filter)
+        listings = [group.listing() for _, group in self._runtime.groups() if not wanted or group.state.value in wanted]
+        return CoordinatorLoadInProgressError.error_code if self._runtime.is_loading() else 0, listings
+
+    def describe_group(self, group_id: str) -> GroupDescription:
+        """DescribeGroups of one group; one that does not exist is Dead."""
+        shard = self._directory.shard(group_id)
+        if isinstance(shard, int):
+            return GroupDescription(shard, group_id)
+        group = shard.groups.get(group_id)
+        return GroupDescription(0, group_id, states.DEAD.value) if group is None else group.describe()
+
+    def delete_groups(self, group_ids: Iterable[str]) -> dict[str, int]:
+        """DeleteGroups: an error code for each group."""
+        errors = {}
+        for group_id in group_ids:
+            if group_id not in errors:
+                shard = self._directory.shard(group_id)
+                errors[group_id] = shard if isinstance(shard, int) else self._removal.delete_group(shard, group_id)
+        return errors
+
+    def delete_offsets(self, group_id: str, partitions: list[TopicPartition]) -> tuple[int, dict[TopicPartition, int]]:
+        """OffsetDelete: the group's error code, and (if that is 0) one for each partition."""
+        shard = self._directory.named_shard(group_id)
+        if isinstance(shard, int):
+            return shard, {}
+        return self._removal.delete_offsets(shard, group_id, partitions)

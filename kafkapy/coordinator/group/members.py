@@ -1,0 +1,194 @@
+"""The members of a group: who they are, what they support, who leads, who waits."""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+
+from kafkapy.clock import TimerHandle
+from kafkapy.coordinator.answer import Answer
+from kafkapy.coordinator.errors import RebalanceInProgressError
+from kafkapy.coordinator.group.results import JoinCall, JoinedMember, JoinResult, SyncResult
+
+Protocols = tuple[tuple[str, bytes], ...]
+
+
+class Member:
+    """One member. ``session_deadline_ms`` counts on the monotonic clock; the timer may lag behind it."""
+
+    __slots__ = (
+        "member_id", "instance_id", "client_id", "client_host", "rebalance_timeout_ms", "session_timeout_ms",
+        "protocols", "assignment", "joining", "syncing", "is_new", "session_deadline_ms", "session_timer",
+    )  # fmt: skip
+
+    def __init__(self, member_id: str, call: JoinCall) -> None:
+        self.member_id = member_id
+        self.instance_id = call.instance_id
+        self.client_id = call.client_id
+        self.client_host = call.client_host
+        self.rebalance_timeout_ms = call.rebalance_timeout_ms
+        self.session_timeout_ms = call.session_timeout_ms
+        self.protocols: Protocols = call.protocols
+        self.assignment = b""
+        self.joining: Answer[JoinResult] | None = None
+        self.syncing: Answer[SyncResult] | None = None
+        self.is_new = False
+        self.session_deadline_ms = 0.0
+        self.session_timer: TimerHandle | None = None
+
+    @property
+    def is_static(self) -> bool:
+        """Whether it goes by a group instance id (KIP-345)."""
+        return self.instance_id is not None
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether it waits for an answer, so that it can't send heartbeats."""
+        return self.joining is not None or self.syncing is not None
+
+    def protocol_names(self) -> set[str]:
+        """The assignment protocols that it supports."""
+        return {name for name, _ in self.protocols}
+
+    def metadata(self, protocol: str) -> bytes:
+        """What it sent beside ``protocol``."""
+        return next(metadata for name, metadata in self.protocols if name == protocol)
+
+    def answer_join(self, result: JoinResult) -> None:
+        """Answer its JoinGroup, if one waits."""
+        if self.joining is not None:
+            joining, self.joining = self.joining, None
+            joining.set(result)
+
+    def answer_sync(self, result: SyncResult) -> bool:
+        """Answer its SyncGroup; False when none waits."""
+        if self.syncing is None:
+            return False
+        syncing, self.syncing = self.syncing, None
+        syncing.set(result)
+        return True
+
+    def wait_for_join(self) -> Answer[JoinResult]:
+        """Keep a JoinGroup for later; an older one of the same member is sent off, since one answer is enough."""
+        self.answer_join(JoinResult(RebalanceInProgressError.error_code, self.member_id))
+        self.joining = Answer()
+        return self.joining
+
+    def wait_for_sync(self) -> Answer[SyncResult]:
+        """Keep a SyncGroup for later; an older one of the same member is sent off."""
+        self.answer_sync(SyncResult(RebalanceInProgressError.error_code))
+        self.syncing = Answer()
+        return self.syncing
+
+
+class Members(Mapping[str, Member]):
+    """Members by id, in the order in which they joined. Law 4 of ``states.py`` is kept here."""
+
+    __slots__ = ("_by_id", "_supporters", "static_ids", "leader_id")
+
+    def __init__(self) -> None:
+        self._by_id: dict[str, Member] = {}
+        self._supporters: Counter[str] = Counter()
+        self.static_ids: dict[str, str] = {}
+        self.leader_id: str | None = None
+
+    def __getitem__(self, member_id: str) -> Member:
+        return self._by_id[member_id]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._by_id)
+
+    def __len__(self) -> int:
+        return len(self._by_id)
+
+    def __contains__(self, member_id: object) -> bool:
+        return member_id in self._by_id
+
+    def all(self) -> list[Member]:
+        """A list that stays as it is while members come and go."""
+        return list(self._by_id.values())
+
+    def add(self, member: Member) -> None:
+        """Take a member in; the first one leads."""
+        assert member.member_id not in self._by_id
+        self._by_id[member.member_id] = member
+        self._supporters.update(member.protocol_names())
+        if member.instance_id is not None:
+            self.static_ids[member.instance_id] = member.member_id
+        if self.leader_id is None:
+            self.leader_id = member.member_id
+
+    def remove(self, member_id: str) -> None:
+        """Forget a member, if it is one; the next in line leads."""
+        member = self._by_id.pop(member_id, None)
+        if member is None:
+            return
+        self._supporters.subtract(member.protocol_names())
+        if member.session_timer is not None:
+            member.session_timer.cancel()
+            member.session_timer = None
+        if member.instance_id is not None and self.static_ids.get(member.instance_id) == member_id:
+            del self.static_ids[member.instance_id]
+        if self.leader_id == member_id:
+            self.leader_id = next(iter(self._by_id), None)
+
+    def replace_static(self, instance_id: str, new_member_id: str) -> Member:
+        """Hand the place of a static member to its new incarnation; whoever held it loses it."""
+        old_member_id = self.static_ids[instance_id]
+        member = self._by_id[old_member_id]
+        # the order of joining is kept: a restart does not change who comes next as leader
+        self._by_id = {
+            new_member_id if member_id == old_member_id else member_id: each for member_id, each in self._by_id.items()
+        }
+        member.member_id = new_member_id
+        self.static_ids[instance_id] = new_member_id
+        if self.leader_id == old_member_id:
+            self.leader_id = new_member_id
+        return member
+
+    def is_fenced(self, member_id: str, instance_id: str | None) -> bool:
+        """Whether another member id stands behind ``instance_id``."""
+        if instance_id is None:
+            return False
+        known = self.static_ids.get(instance_id)
+        return known is not None and known != member_id
+
+    def waiting_for_join(self) -> int:
+        """How many have joined the coming generation."""
+        return sum(member.joining is not None for member in self._by_id.values())
+
+    def elect_joined_leader(self) -> bool:
+        """Let a member lead that has joined the coming generation; False when none has."""
+        if self.leader_id is None or self._by_id[self.leader_id].joining is not None:
+            return True
+        for member_id, member in self._by_id.items():
+            if member.joining is not None:
+                self.leader_id = member_id
+                return True
+        return False
+
+    def rebalance_timeout_ms(self) -> int:
+        """The longest that any member may take to join again."""
+        return max((member.rebalance_timeout_ms for member in self._by_id.values()), default=0)
+
+    def change_protocols(self, member: Member, protocols: Protocols) -> None:
+        """Take over what a member supports now."""
+        self._supporters.subtract(member.protocol_names())
+        member.protocols = protocols
+        self._supporters.update(member.protocol_names())
+
+    def all_support(self, protocol: str) -> bool:
+        """Whether every member supports ``protocol``."""
+        return self._supporters[protocol] == len(self._by_id)
+
+    def select_protocol(self) -> str:
+        """The common protocol with the most votes; each member votes for the first of its list that is common."""
+        votes = Counter(
+            next(name for name, _ in member.protocols if self.all_support(name)) for member in self._by_id.values()
+        )
+        return max(votes, key=votes.__getitem__)
+
+    def joined(self, protocol: str) -> tuple[JoinedMember, ...]:
+        """What the leader is told."""
+        return tuple(
+            JoinedMember(member.member_id, member.instance_id, member.metadata(protocol))
+            for member in self._by_id.values()
+        )

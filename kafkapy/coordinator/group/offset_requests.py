@@ -1,0 +1,75 @@
+"""OffsetCommit and OffsetFetch: to the log, and out of what was replayed from it."""
+
+from collections.abc import Iterable
+
+from kafkapy.clock import Clock
+from kafkapy.coordinator.answer import Answer
+from kafkapy.coordinator.errors import IllegalGenerationError
+from kafkapy.coordinator.group.commit import TOO_LARGE, commit_error, log_error, too_large, touch_member
+from kafkapy.coordinator.group.directory import Directory
+from kafkapy.coordinator.group.group import Group
+from kafkapy.coordinator.group.offsets import FetchedOffset
+from kafkapy.coordinator.group.rebalance import Rebalancer
+from kafkapy.coordinator.group.records import offset_record
+from kafkapy.coordinator.group.results import CommitCall
+from kafkapy.coordinator.group.shard import Shard
+from kafkapy.coordinator.runtime import Runtime
+from kafkapy.types import TopicPartition
+
+
+class OffsetRequests:
+    """Commits and fetches offsets of groups."""
+
+    def __init__(self, runtime: Runtime, directory: Directory, rebalancer: Rebalancer, clock: Clock) -> None:
+        self._runtime = runtime
+        self._directory = directory
+        self._rebalancer = rebalancer
+        self._clock = clock
+
+    def commit(self, call: CommitCall) -> Answer[dict[TopicPartition, int]]:
+        """OffsetCommit: an error code for each partition. The empty group id is allowed, as old clients use it."""
+        shard = self._directory.shard(call.group_id)
+        if isinstance(shard, int):
+            return Answer.of(dict.fromkeys(call.offsets, shard))
+        group = shard.groups.get(call.group_id)
+        if group is None:
+            if call.generation_id >= 0:
+                return Answer.of(dict.fromkeys(call.offsets, IllegalGenerationError.error_code))
+            group = shard.get_or_create(call.group_id)
+        error_code = commit_error(group, call)
+        if error_code:
+            return Answer.of(dict.fromkeys(call.offsets, error_code))
+        touch_member(self._rebalancer, group, call)
+        return self._append_offsets(shard, group, call)
+
+    def _append_offsets(self, shard: Shard, group: Group, call: CommitCall) -> Answer[dict[TopicPartition, int]]:
+        refused = too_large(call, self._runtime.settings.offset_metadata_max_bytes)
+        partitions = [partition for partition in call.offsets if partition not in refused]
+        if not partitions:
+            return Answer.of(dict.fromkeys(call.offsets, TOO_LARGE))
+        now_ms = self._clock.now_ms()
+        records = [offset_record(call.group_id, each, call.offsets[each], now_ms) for each in partitions]
+        answer: Answer[dict[TopicPartition, int]] = Answer()
+
+        def appended(error_code: int) -> None:
+            group.offsets.append_ended(partitions)
+            code = log_error(error_code)
+            answer.set({each: TOO_LARGE if each in refused else code for each in call.offsets})
+
+        group.offsets.append_started(partitions)
+        # Kafka numbers the records of a commit from 0 though they have no producer
+        self._runtime.append(shard, records, appended, base_sequence=0)
+        return answer
+
+    def fetch(
+        self, group_id: str, partitions: Iterable[TopicPartition] | None, *, require_stable: bool = False
+    ) -> tuple[int, dict[TopicPartition, FetchedOffset]]:
+        """OffsetFetch: an error code, and the offsets of ``partitions`` (``None``: of all that have one)."""
+        shard = self._directory.shard(group_id)
+        if isinstance(shard, int):
+            return shard, {}
+        group = shard.groups.get(group_id)
+        if group is None:
+            return 0, {partition: FetchedOffset() for partition in partitions or ()}
+        wanted = group.offsets.committed if partitions is None else partitions
+        return 0, {each: group.offsets.fetch(each, require_stable=require_stable) for each in wanted}

@@ -1,0 +1,139 @@
+"""The records of ``__consumer_offsets``: what groups and their offsets look like in the log.
+
+Every key starts with an int16 version that says what it is a key of; every value with the version of its layout.
+Written are the layouts of Kafka 2.7:
+
+    key 1   offset of a group's partition   value 3, or 1 when the client asked for a retention of its own
+    key 2   metadata of a group             value 3
+    value null                              tombstone: expired or deleted
+
+Key 0 is an older form of 1 and read like it; keys of later Kafka releases are skipped. Layouts:
+``protocol/messages/stored``.
+"""
+
+from collections.abc import Mapping
+from struct import Struct
+from typing import NamedTuple
+
+from kafkapy.coordinator.group.group import Group
+from kafkapy.coordinator.group.offsets import NO_EXPIRY, CommittedOffset
+from kafkapy.protocol.messages.stored.group_metadata import GroupMetadataKey, GroupMetadataValue, MemberMetadata
+from kafkapy.protocol.messages.stored.offset_commit import OffsetCommitKey, OffsetCommitValue
+from kafkapy.protocol.primitives import Message, Reader, Writer
+from kafkapy.records.record import Record
+from kafkapy.types import TopicPartition
+
+OFFSET_KEY_VERSIONS = (0, 1)
+GROUP_KEY_VERSION = 2
+OFFSET_VALUE_VERSION = 3
+OFFSET_VALUE_WITH_EXPIRY_VERSION = 1
+GROUP_VALUE_VERSION = 3
+
+_VERSION = Struct(">h")
+
+
+class OffsetKey(NamedTuple):
+    """The key of a committed offset."""
+
+    group_id: str
+    partition: TopicPartition
+
+
+class GroupKey(NamedTuple):
+    """The key of a group's metadata."""
+
+    group_id: str
+
+
+def _encode(message: Message, version: int) -> bytes:
+    writer = Writer()
+    message.write(writer, version)
+    return _VERSION.pack(version) + writer.getvalue()
+
+
+def _versioned(data: bytes) -> tuple[int, Reader]:
+    reader = Reader(memoryview(data))
+    return reader.read_int16(), reader
+
+
+def decode_key(key: bytes) -> OffsetKey | GroupKey | None:
+    """What a record is about; ``None`` when only a later Kafka would know. ``ProtocolError`` when it is cut off."""
+    version, reader = _versioned(key)
+    if version in OFFSET_KEY_VERSIONS:
+        offset_key = OffsetCommitKey.read(reader, version)
+        return OffsetKey(offset_key.group, TopicPartition(offset_key.topic, offset_key.partition))
+    if version == GROUP_KEY_VERSION:
+        return GroupKey(GroupMetadataKey.read(reader, version).group)
+    return None
+
+
+def decode_offset(value: bytes) -> CommittedOffset:
+    """A committed offset, of any version."""
+    version, reader = _versioned(value)
+    stored = OffsetCommitValue.read(reader, version)
+    return CommittedOffset(
+        stored.offset, stored.leader_epoch, stored.metadata, stored.commit_timestamp, stored.expire_timestamp
+    )
+
+
+def decode_group(value: bytes) -> GroupMetadataValue:
+    """A group's metadata, of any version; version 0 has no rebalance time-out: the session's serves as one."""
+    version, reader = _versioned(value)
+    stored = GroupMetadataValue.read(reader, version)
+    if version == 0:
+        for member in stored.members:
+            member.rebalance_timeout = member.session_timeout
+    return stored
+
+
+def offset_record(
+    group_id: str, partition: TopicPartition, committed: CommittedOffset | None, timestamp_ms: int
+) -> Record:
+    """The record of a committed offset; ``None`` makes it a tombstone."""
+    key = _encode(OffsetCommitKey(group_id, partition.topic, partition.partition), OFFSET_KEY_VERSIONS[-1])
+    if committed is None:
+        return Record(key, None, timestamp_ms)
+    has_expiry = committed.expire_timestamp_ms != NO_EXPIRY
+    value = OffsetCommitValue(
+        offset=committed.offset,
+        leader_epoch=committed.leader_epoch,
+        metadata=committed.metadata,
+        commit_timestamp=committed.commit_timestamp_ms,
+        expire_timestamp=committed.expire_timestamp_ms,
+    )
+    version = OFFSET_VALUE_WITH_EXPIRY_VERSION if has_expiry else OFFSET_VALUE_VERSION
+    return Record(key, _encode(value, version), timestamp_ms)
+
+
+def group_record(group: Group, assignments: Mapping[str, bytes], timestamp_ms: int) -> Record:
+    """The record of a group as it is now, with these assignments."""
+    value = GroupMetadataValue(
+        protocol_type=group.protocol_type or "",
+        generation=group.generation_id,
+        protocol=group.protocol_name,
+        leader=group.members.leader_id,
+        current_state_timestamp=group.state_timestamp_ms,
+        members=[
+            MemberMetadata(
+                member_id=member.member_id,
+                group_instance_id=member.instance_id,
+                client_id=member.client_id,
+                client_host=member.client_host,
+                rebalance_timeout=member.rebalance_timeout_ms,
+                session_timeout=member.session_timeout_ms,
+                subscription=member.metadata(group.protocol_name or ""),
+                assignment=assignments.get(member.member_id, b""),
+            )
+            for member in group.members.values()
+        ],
+    )
+    return Record(_group_key(group.group_id), _encode(value, GROUP_VALUE_VERSION), timestamp_ms)
+
+
+def group_tombstone(group_id: str, timestamp_ms: int) -> Record:
+    """The record that says: there is no such group any more."""
+    return Record(_group_key(group_id), None, timestamp_ms)
+
+
+def _group_key(group_id: str) -> bytes:
+    return _encode(GroupMetadataKey(group_id), GROUP_KEY_VERSION)

@@ -1,0 +1,121 @@
+"""Records → state: the only code that changes offsets, settles an assignment or brings a group back.
+
+It serves reading a partition from its start and every record that this broker has just appended: what a restart would
+see is what the living see. The one difference: while loading, a group's record makes its members; when living, they
+are there already (they carry waiting requests and timers), and the record settles their assignment.
+"""
+
+import logging
+
+from kafkapy.coordinator.group import states
+from kafkapy.coordinator.group.group import Group
+from kafkapy.coordinator.group.members import Member, Members
+from kafkapy.coordinator.group.records import GroupKey, OffsetKey, decode_group, decode_key, decode_offset
+from kafkapy.coordinator.group.results import JoinCall
+from kafkapy.coordinator.group.shard import Shard
+from kafkapy.protocol.messages.stored.group_metadata import GroupMetadataValue
+from kafkapy.records.batch import BatchHeader, ReadableBuffer
+from kafkapy.records.control import ControlType, read_control
+from kafkapy.records.record import Record, read_records
+
+logger = logging.getLogger(__name__)
+
+NO_PRODUCER_ID = -1
+
+
+def replay_batch(shard: Shard, batch: ReadableBuffer, header: BatchHeader, position: int) -> None:
+    """Take over a batch of the log."""
+    if header.is_control:
+        control = read_control(batch, header, position)
+        if control.type in (ControlType.COMMIT, ControlType.ABORT):
+            end_transaction(shard, header.producer_id, is_commit=control.type == ControlType.COMMIT)
+        return
+    producer_id = header.producer_id if header.is_transactional else NO_PRODUCER_ID
+    for record in read_records(batch, header, position):
+        replay_record(shard, record, producer_id)
+
+
+def replay_record(shard: Shard, record: Record, producer_id: int = NO_PRODUCER_ID) -> None:
+    """Take over one record; ``producer_id`` is that of a transaction that has not ended yet."""
+    key = None if record.key is None else decode_key(record.key)
+    if isinstance(key, OffsetKey):
+        _replay_offset(shard, key, record, producer_id)
+    elif isinstance(key, GroupKey):
+        _replay_group(shard, key.group_id, record.value)
+    else:
+        logger.debug("skipped a record of a kind that is not known at offset %d of %d", record.offset, shard.partition)
+
+
+def end_transaction(shard: Shard, producer_id: int, *, is_commit: bool) -> None:
+    """A marker: the offsets of the producer's transaction count, or are dropped."""
+    for group_id in shard.open_transactions.pop(producer_id, ()):
+        shard.groups[group_id].offsets.end_transaction(producer_id, is_commit=is_commit)
+
+
+def _replay_offset(shard: Shard, key: OffsetKey, record: Record, producer_id: int) -> None:
+    group = shard.get_or_create(key.group_id) if shard.is_loading else shard.groups.get(key.group_id)
+    if group is None:
+        return  # deleted between the append and its acknowledgement
+    committed = None if record.value is None else decode_offset(record.value)
+    if producer_id == NO_PRODUCER_ID:
+        group.offsets.replay(key.partition, record.offset, committed)
+    else:
+        shard.open_transactions.setdefault(producer_id, set()).add(key.group_id)
+        group.offsets.replay_in_transaction(producer_id, key.partition, record.offset, committed)
+
+
+def _replay_group(shard: Shard, group_id: str, value: bytes | None) -> None:
+    if shard.is_loading:
+        group = shard.get_or_create(group_id)
+        if value is None:
+            _restore_nothing(group)
+        else:
+            _restore(group, decode_group(value))
+    elif value is not None and group_id in shard.groups:
+        _settle(shard.groups[group_id], decode_group(value))
+
+
+def _restore_nothing(group: Group) -> None:
+    """The group was deleted; offsets that come later in the log belong to one that only keeps offsets."""
+    group.restore(states.EMPTY, -1)
+    group.generation_id = 0
+    group.protocol_type = group.protocol_name = None
+    group.members = Members()
+    group.subscribed = None
+
+
+def _restore(group: Group, stored: GroupMetadataValue) -> None:
+    group.restore(states.STABLE if stored.members else states.EMPTY, stored.current_state_timestamp)
+    group.generation_id = stored.generation
+    group.protocol_type = stored.protocol_type or None
+    group.protocol_name = stored.protocol
+    group.members = Members()
+    for each in stored.members:
+        call = JoinCall(
+            group_id=group.group_id,
+            member_id=each.member_id,
+            instance_id=each.group_instance_id,
+            client_id=each.client_id,
+            client_host=each.client_host,
+            rebalance_timeout_ms=each.rebalance_timeout,
+            session_timeout_ms=each.session_timeout,
+            protocol_type=stored.protocol_type,
+            protocols=((stored.protocol or "", each.subscription),),
+        )
+        member = Member(each.member_id, call)
+        member.assignment = each.assignment
+        group.members.add(member)
+    if stored.leader in group.members:
+        group.members.leader_id = stored.leader
+    group.update_subscribed()
+
+
+def _settle(group: Group, stored: GroupMetadataValue) -> None:
+    if stored.generation != group.generation_id or group.state not in (states.COMPLETING, states.STABLE):
+        return  # somebody came or went while the log was written: another join phase is on
+    for each in stored.members:
+        member = group.members.get(each.member_id)
+        if member is not None:
+            member.assignment = each.assignment
+    if group.state is states.COMPLETING:
+        group.move_to(states.STABLE)

@@ -1,0 +1,55 @@
+"""One partition of ``__consumer_offsets`` as state: the groups whose ids hash to it."""
+
+from collections.abc import Callable
+from functools import lru_cache
+
+from kafkapy.coordinator.group.group import Group
+
+GROUP_TOPIC = "__consumer_offsets"
+
+
+@lru_cache(maxsize=4096)
+def java_hash(text: str) -> int:
+    """Java's ``String.hashCode`` without its sign bit, as Kafka uses it to find a group's partition."""
+    units = text.encode("utf-16-be", "surrogatepass")
+    value = 0
+    for high, low in zip(units[::2], units[1::2], strict=True):
+        value = (31 * value + (high << 8 | low)) & 0xFFFFFFFF
+    return value & 0x7FFFFFFF
+
+
+def partition_for(group_id: str, partition_count: int) -> int:
+    """The partition of ``__consumer_offsets`` that keeps the group."""
+    return java_hash(group_id) % partition_count
+
+
+class Shard:
+    """The groups of one partition. While ``is_loading`` the log is being read and nobody may ask.
+
+    ``open_transactions`` holds, by producer id, the groups for which it has committed offsets in a transaction.
+    """
+
+    __slots__ = ("partition", "leader_epoch", "groups", "open_transactions", "is_loading", "_now_ms")
+
+    def __init__(self, partition: int, leader_epoch: int, now_ms: Callable[[], int]) -> None:
+        self.partition = partition
+        self.leader_epoch = leader_epoch
+        self.groups: dict[str, Group] = {}
+        self.open_transactions: dict[int, set[str]] = {}
+        self.is_loading = True
+        self._now_ms = now_ms
+
+    def get_or_create(self, group_id: str) -> Group:
+        """The group, made as an empty one if there is none."""
+        group = self.groups.get(group_id)
+        if group is None:
+            group = self.groups[group_id] = Group(group_id, self._now_ms)
+        return group
+
+    def finish_loading(self) -> list[Group]:
+        """All of the log was read: forget the groups of which it only tells that they are gone."""
+        self.is_loading = False
+        for group in list(self.groups.values()):
+            if group.generation_id == 0 and group.offsets.is_empty():
+                del self.groups[group.group_id]
+        return list(self.groups.values())

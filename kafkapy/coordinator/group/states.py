@@ -1,0 +1,100 @@
+"""The states of a group, and what each request gets in each: the one place where they are written down.
+
+Laws
+    1. A group moves only along ``MOVES``; ``check_move`` refuses everything else.
+    2. The generation grows by one each time that a join phase ends (PreparingRebalance is left for
+       CompletingRebalance or Empty), and never otherwise.
+    3. Empty means: no members. Members wait for JoinGroup only in PreparingRebalance, for SyncGroup only in
+       CompletingRebalance.
+    4. A group with members has exactly one leader, who is one of them.
+    5. Dead is final: the object is out of every table, and whoever still holds it is told to look the group up again.
+
+The tables below them say which error a request gets that passed the checks of group, member and generation
+(0: none, the request is served).
+
+The classic group protocol is described in Kafka's protocol guide and in KIP-62, KIP-345, KIP-394, KIP-429.
+"""
+
+from enum import Enum
+
+from kafkapy.coordinator.errors import (
+    CoordinatorNotAvailableError,
+    GroupIdNotFoundError,
+    NonEmptyGroupError,
+    RebalanceInProgressError,
+    UnknownMemberIdError,
+)
+
+
+class GroupState(Enum):
+    """Where a group is; the values are the names that ListGroups and DescribeGroups show."""
+
+    EMPTY = "Empty"
+    PREPARING_REBALANCE = "PreparingRebalance"
+    COMPLETING_REBALANCE = "CompletingRebalance"
+    STABLE = "Stable"
+    DEAD = "Dead"
+
+
+EMPTY = GroupState.EMPTY
+PREPARING = GroupState.PREPARING_REBALANCE
+COMPLETING = GroupState.COMPLETING_REBALANCE
+STABLE = GroupState.STABLE
+DEAD = GroupState.DEAD
+
+MOVES: dict[GroupState, frozenset[GroupState]] = {
+    # no members: the first one starts a join phase
+    EMPTY: frozenset({PREPARING, DEAD}),
+    # the join phase: ends with members (they wait for the leader's assignment) or without
+    PREPARING: frozenset({COMPLETING, EMPTY, DEAD}),
+    # the leader computes the assignment; whoever comes or goes meanwhile starts over
+    COMPLETING: frozenset({STABLE, PREPARING, DEAD}),
+    # every member has its assignment
+    STABLE: frozenset({PREPARING, DEAD}),
+    DEAD: frozenset(),
+}
+
+
+class IllegalMoveError(AssertionError):
+    """The code tried to move a group against law 1: a bug, never a client's fault."""
+
+
+def check_move(source: GroupState, target: GroupState) -> None:
+    """Raise ``IllegalMoveError`` unless a group may go from ``source`` to ``target``."""
+    if target not in MOVES[source]:
+        raise IllegalMoveError(f"a group can't go from {source.value} to {target.value}")
+
+
+HEARTBEAT: dict[GroupState, int] = {
+    EMPTY: UnknownMemberIdError.error_code,
+    PREPARING: RebalanceInProgressError.error_code,
+    COMPLETING: 0,
+    STABLE: 0,
+    DEAD: CoordinatorNotAvailableError.error_code,
+}
+
+# 0 in CompletingRebalance: the member waits for the leader's assignment
+SYNC: dict[GroupState, int] = {
+    EMPTY: UnknownMemberIdError.error_code,
+    PREPARING: RebalanceInProgressError.error_code,
+    COMPLETING: 0,
+    STABLE: 0,
+    DEAD: CoordinatorNotAvailableError.error_code,
+}
+
+# of a member with the group's generation; members still commit while others join, so that nothing is read twice
+COMMIT_BY_MEMBER: dict[GroupState, int] = {
+    EMPTY: UnknownMemberIdError.error_code,
+    PREPARING: 0,
+    COMPLETING: RebalanceInProgressError.error_code,
+    STABLE: 0,
+    DEAD: CoordinatorNotAvailableError.error_code,
+}
+
+DELETE: dict[GroupState, int] = {
+    EMPTY: 0,
+    PREPARING: NonEmptyGroupError.error_code,
+    COMPLETING: NonEmptyGroupError.error_code,
+    STABLE: NonEmptyGroupError.error_code,
+    DEAD: GroupIdNotFoundError.error_code,
+}

@@ -1,0 +1,1 @@
+"""Tools for tests, ours and other people's: in-process brokers, a controllable clock, faults."""

@@ -1,0 +1,90 @@
+"""A clock that stands still until a test moves it."""
+
+import asyncio
+import heapq
+from collections.abc import Callable
+from typing import Any
+
+
+class ManualTimer:
+    """A callback that runs once its time has come, unless it was cancelled before."""
+
+    __slots__ = ("due_ms", "_order", "_callback", "_arguments", "is_cancelled")
+
+    def __init__(self, due_ms: float, order: int, callback: Callable[..., object], arguments: tuple[Any, ...]) -> None:
+        self.due_ms = due_ms
+        self._order = order
+        self._callback = callback
+        self._arguments = arguments
+        self.is_cancelled = False
+
+    def __lt__(self, other: "ManualTimer") -> bool:
+        return (self.due_ms, self._order) < (other.due_ms, other._order)
+
+    def cancel(self) -> None:
+        """Make sure that the callback does not run; calling it twice, or after it ran, does nothing."""
+        self.is_cancelled = True
+
+    def run(self) -> None:
+        """Call the callback."""
+        self._callback(*self._arguments)
+
+
+class ManualClock:
+    """A ``kafkapy.clock.Clock`` whose time only ``advance`` moves; it needs no event loop unless ``sleep`` is used.
+
+    Due timers run in the order of their times, those of one instant in the order in which they were set; a timer that
+    another one sets runs in the same ``advance`` when it falls within it. A delay of 0 or less waits for the next
+    ``advance`` (``advance(0)`` will do), as an event loop's would for its next round.
+    """
+
+    __slots__ = ("_start_ms", "_elapsed_ms", "_timers", "_order")
+
+    def __init__(self, start_ms: int = 1_600_000_000_000) -> None:
+        self._start_ms = start_ms
+        self._elapsed_ms = 0.0
+        self._timers: list[ManualTimer] = []
+        self._order = 0
+
+    def now_ms(self) -> int:
+        """See ``Clock.now_ms``."""
+        return self._start_ms + int(self._elapsed_ms)
+
+    def monotonic_s(self) -> float:
+        """See ``Clock.monotonic_s``."""
+        return self._elapsed_ms / 1000
+
+    def call_later(self, delay_ms: float, callback: Callable[..., object], *args: Any) -> ManualTimer:
+        """Run ``callback(*args)`` in the ``advance`` that passes ``delay_ms`` from now."""
+        self._order += 1
+        timer = ManualTimer(self._elapsed_ms + max(delay_ms, 0), self._order, callback, args)
+        heapq.heappush(self._timers, timer)
+        return timer
+
+    async def sleep(self, delay_ms: float) -> None:
+        """Wait until the clock was advanced by ``delay_ms``; 0 only lets the event loop go round once."""
+        loop = asyncio.get_running_loop()
+        woken = loop.create_future()
+        if delay_ms <= 0:
+            loop.call_soon(woken.set_result, None)
+            await woken
+            return
+        timer = self.call_later(delay_ms, woken.set_result, None)
+        try:
+            await woken
+        finally:
+            timer.cancel()
+
+    def advance(self, duration_ms: float) -> None:
+        """Move the time by ``duration_ms`` and run what falls due on the way, each timer at its own instant."""
+        end_ms = self._elapsed_ms + duration_ms
+        while self._timers and self._timers[0].due_ms <= end_ms:
+            timer = heapq.heappop(self._timers)
+            if not timer.is_cancelled:
+                self._elapsed_ms = max(self._elapsed_ms, timer.due_ms)
+                timer.run()
+        self._elapsed_ms = end_ms
+
+    def pending_timers(self) -> int:
+        """How many timers are set and not cancelled: 0 means that nothing will ever happen by itself."""
+        return sum(not timer.is_cancelled for timer in self._timers)

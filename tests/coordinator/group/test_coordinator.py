@@ -1,0 +1,104 @@
+from kafkapy.coordinator.group.results import GroupDescription, GroupListing, LeavingMember
+from kafkapy.coordinator.group.shard import GROUP_TOPIC
+from kafkapy.types import TopicPartition
+from tests.coordinator.world import TP, World
+
+PARTITION = TopicPartition(GROUP_TOPIC, 0)
+
+
+def test_while_loading_members_are_kept_calm() -> None:
+    world = World()
+    world.coordinator._runtime.shards[0].is_loading = True
+    assert world.join().value.error_code == 14
+    assert world.sync("m", 1).value.error_code == 27
+    assert world.heartbeat("m", 1) == 0
+    assert world.coordinator.leave("g", [LeavingMember("m")]) == (14, [])
+    assert world.commit().value == {TP: 14}
+    assert world.coordinator.describe_group("g") == GroupDescription(14, "g")
+    assert world.coordinator.delete_groups(["g"]) == {"g": 14}
+    assert world.coordinator.delete_offsets("g", [TP]) == (14, {})
+    assert world.coordinator.list_groups() == (14, [])
+
+
+def test_a_broker_that_does_not_lead() -> None:
+    world = World(leads=False)
+    assert world.join().value.error_code == 16
+    assert world.sync("m", 1).value.error_code == 16
+    assert world.heartbeat("m", 1) == 16
+    assert world.coordinator.leave("g", [LeavingMember("m")]) == (16, [])
+    assert world.coordinator.list_groups() == (0, [])
+
+
+def test_a_coordinator_that_was_shut_down() -> None:
+    world = World()
+    world.coordinator.shutdown()
+    assert world.join().value.error_code == 15
+    assert world.coordinator.list_groups() == (15, [])
+    assert world.clock.pending_timers() == 0
+    world.coordinator.shutdown()
+
+
+def test_an_unknown_group() -> None:
+    world = World()
+    assert world.coordinator.leave("g", [LeavingMember("m"), LeavingMember("", "i")]) == (0, [25, 25])
+    assert world.sync("m", 1).value.error_code == 25
+    assert world.heartbeat("m", 1) == 25
+    assert world.coordinator.describe_group("g") == GroupDescription(0, "g", "Dead")
+
+
+def test_an_empty_group_id() -> None:
+    world = World()
+    assert world.coordinator.heartbeat("", 1, "m") == 24
+    assert world.coordinator.leave("", [LeavingMember("m")]) == (24, [])
+
+
+def test_groups_are_listed_by_state() -> None:
+    world = World()
+    world.stable()
+    world.commit(group_id="offsets")
+    settled, plain = GroupListing("g", "consumer", "Stable"), GroupListing("offsets", "", "Empty")
+    assert world.coordinator.list_groups() == (0, [settled, plain])
+    assert world.coordinator.list_groups(["Stable", "Dead"]) == (0, [settled])
+    assert world.coordinator.list_groups(["stable"]) == (0, [])
+    assert world.coordinator.describe_group("g").state == "Stable"
+
+
+def test_only_its_own_topic_concerns_it() -> None:
+    world = World(leads=False)
+    world.coordinator.on_leader(TopicPartition("t", 0), 0)
+    assert world.join().value.error_code == 16
+    world.coordinator.on_leader(PARTITION, 0)
+    world.coordinator.on_follower_or_stopped(TopicPartition("t", 0), 1)
+    assert world.joined().error_code == 0
+
+
+def test_leadership_that_goes_and_comes_back() -> None:
+    world = World()
+    world.commit(5)
+    world.coordinator.on_leader(PARTITION, 3)
+    world.coordinator.on_follower_or_stopped(PARTITION, 2)
+    assert world.fetch() == 5  # news from before that
+    waiting = world.join(), world.join()
+    world.coordinator.on_follower_or_stopped(PARTITION, 4)
+    assert waiting[1].value.error_code == 16
+    assert world.join().value.error_code == 16
+    world.coordinator.on_follower_or_stopped(PARTITION, 4)
+    world.coordinator.on_leader(PARTITION, 5)
+    assert world.fetch() == 5
+    world.coordinator.on_follower_or_stopped(PARTITION, None)
+    assert world.join().value.error_code == 16
+
+
+def test_a_group_that_lost_its_coordinator_between_two_steps_is_not_written() -> None:
+    world = World()
+    world.stable()
+    group = world.group()
+    world.coordinator.on_follower_or_stopped(PARTITION, None)
+    seen: list[int] = []
+    world.coordinator._store_group(group, {}, seen.append)
+    assert seen == [16]
+
+
+def test_the_configured_partitions_create_the_topic() -> None:
+    world = World(leads=False, offsets_topic_num_partitions=4)
+    assert world.coordinator.partition_for("g-dyn") == 3

@@ -1,0 +1,71 @@
+import re
+
+import pytest
+
+from kafkapy.coordinator.group import states
+from kafkapy.coordinator.group.group import Group
+from kafkapy.coordinator.group.results import GroupDescription, GroupListing
+from kafkapy.coordinator.group.states import IllegalMoveError
+from tests.coordinator.world import RANGE, World
+
+
+def test_a_new_group_is_empty() -> None:
+    group = Group("g", lambda: 5)
+    assert repr(group) == "Group('g', Empty, generation 0, 0 members)"
+    assert (group.state_timestamp_ms, group.is_dead, group.is_consumer_group) == (-1, False, False)
+
+
+def test_moves_are_checked_and_stamped() -> None:
+    group = Group("g", lambda: 5)
+    with pytest.raises(IllegalMoveError):
+        group.move_to(states.STABLE)
+    group.move_to(states.PREPARING)
+    assert (group.state, group.state_timestamp_ms) == (states.PREPARING, 5)
+
+
+def test_an_empty_group_takes_any_protocol_that_has_a_name() -> None:
+    group = Group("g", lambda: 5)
+    assert group.supports("consumer", RANGE)
+    assert not group.supports("", RANGE)
+    assert not group.supports("consumer", ())
+
+
+def test_member_ids_have_kafkas_form() -> None:
+    group = Group("g", lambda: 5)
+    uuid = "[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
+    assert re.fullmatch(f"c-{uuid}", group.generate_member_id("c", None))
+    assert re.fullmatch(f"i-{uuid}", group.generate_member_id("c", "i"))
+    assert group.generate_member_id("c", None) != group.generate_member_id("c", None)
+
+
+def test_what_others_see_of_a_settled_group() -> None:
+    world = World()
+    member_id = world.stable(instance_id="i")[0]
+    group = world.group()
+    assert group.listing() == GroupListing("g", "consumer", "Stable")
+    member = (member_id, "i", "client", "/127.0.0.1", RANGE[0][1], b"part-0")
+    assert group.describe() == GroupDescription(0, "g", "Stable", "consumer", "range", (member,))
+
+
+def test_what_others_see_of_a_group_on_the_move() -> None:
+    world = World()
+    member_id = world.joined().member_id
+    member = (member_id, None, "client", "/127.0.0.1", b"", b"")
+    assert world.group().describe() == GroupDescription(0, "g", "CompletingRebalance", "consumer", "", (member,))
+
+
+def test_what_others_see_of_a_group_that_only_keeps_offsets() -> None:
+    world = World()
+    world.commit()
+    assert world.group().describe() == GroupDescription(0, "g", "Empty", "", "", ())
+    assert world.group().listing() == GroupListing("g", "", "Empty")
+
+
+def test_whose_subscription_is_unknown_may_consume_anything() -> None:
+    world = World()
+    world.stable(protocol_type="connect")
+    assert world.group().is_subscribed_to("anything")
+    other = World()
+    other.stable()
+    assert other.group().is_subscribed_to("t")
+    assert not other.group().is_subscribed_to("anything")

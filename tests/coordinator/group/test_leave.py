@@ -1,0 +1,64 @@
+import pytest
+
+from kafkapy.coordinator.group.results import LeavingMember
+from tests.coordinator.world import World, states_world
+
+
+@pytest.mark.parametrize(
+    ("state", "expected"), [("Empty", 25), ("PreparingRebalance", 0), ("CompletingRebalance", 0), ("Stable", 0)]
+)
+def test_leave_by_state(state: str, expected: int) -> None:
+    world, member_id = states_world(state)
+    assert world.coordinator.leave("g", [LeavingMember(member_id)]) == (0, [expected])
+    assert member_id not in world.group().members
+
+
+def test_the_last_member_leaves_an_empty_generation_behind() -> None:
+    world = World()
+    member_id = world.stable()[0]
+    world.coordinator.leave("g", [LeavingMember(member_id)])
+    assert (world.group().state.value, world.group().generation_id, world.group().protocol_name) == ("Empty", 2, None)
+    assert world.group().members.leader_id is None
+
+
+def test_the_others_join_again_at_once() -> None:
+    world = World()
+    leader, follower = world.stable(2)
+    assert world.coordinator.leave("g", [LeavingMember(leader)]) == (0, [0])
+    assert world.heartbeat(follower, 2) == 27
+    assert world.joined(follower).leader_id == follower
+
+
+def test_several_members_each_with_its_own_error() -> None:
+    world = World()
+    static = world.stable(instance_id="i")[0]
+    pending = world.join(requires_known_member_id=True).value.member_id
+    leaving = [
+        LeavingMember("stranger"),
+        LeavingMember("stranger", "i"),
+        LeavingMember(pending, "i2"),
+        LeavingMember(pending),
+        LeavingMember("", "i"),
+        LeavingMember("", "i"),
+        LeavingMember("", "unknown"),
+    ]
+    assert world.coordinator.leave("g", leaving) == (0, [25, 82, -1, 0, 0, 25, 25])
+    assert static not in world.group().members
+
+
+def test_a_member_that_leaves_while_it_waits_is_answered() -> None:
+    world = World()
+    leader = world.stable()[0]
+    waiting = world.join()
+    world.coordinator.leave("g", [LeavingMember(next(m for m in world.group().members if m != leader))])
+    assert (waiting.value.error_code, waiting.value.member_id) == (25, "")
+
+
+def test_a_follower_that_leaves_while_it_waits_for_its_part_is_answered() -> None:
+    world = World()
+    leader = world.joined().member_id
+    follower = world.join()
+    generation = world.joined(leader).generation_id
+    waiting = world.sync(follower.value.member_id, generation)
+    world.coordinator.leave("g", [LeavingMember(follower.value.member_id)])
+    assert waiting.value.error_code == 25

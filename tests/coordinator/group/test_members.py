@@ -1,0 +1,121 @@
+from typing import Any
+
+import pytest
+
+from kafkapy.coordinator.group.members import Member, Members
+from kafkapy.coordinator.group.results import JoinCall, JoinedMember, JoinResult
+
+
+def member(member_id: str, names: str = "a b", **fields: Any) -> Member:
+    protocols = tuple((name, name.encode()) for name in names.split())
+    call = JoinCall("g", member_id, None, "c", "/h", 10, 20, "consumer", protocols)
+    return Member(member_id, call._replace(**fields))
+
+
+def members(*them: Member) -> Members:
+    group = Members()
+    for each in them:
+        group.add(each)
+    return group
+
+
+def test_the_first_leads_and_the_next_in_line_follows() -> None:
+    group = members(member("1"), member("2"), member("3"))
+    assert group.leader_id == "1"
+    group.remove("2")
+    assert group.leader_id == "1"
+    group.remove("1")
+    assert group.leader_id == "3"
+    group.remove("3")
+    assert group.leader_id is None
+    group.remove("stranger")
+    assert (len(group), list(group), group.all()) == (0, [], [])
+
+
+@pytest.mark.parametrize(
+    ("lists", "chosen"),
+    [
+        (["a"], "a"),
+        (["a b", "b a", "b"], "b"),
+        (["a b c", "a b c", "b a c"], "a"),
+        (["x a b", "y b a", "b a"], "b"),
+        (["a b", "b a"], "a"),
+        (["a a b", "b"], "b"),
+    ],
+)
+def test_the_common_protocol_with_the_most_votes(lists: list[str], chosen: str) -> None:
+    assert members(*(member(str(place), each) for place, each in enumerate(lists))).select_protocol() == chosen
+
+
+def test_support_follows_changes() -> None:
+    first, second = member("1", "a b"), member("2", "b")
+    group = members(first, second)
+    assert (group.all_support("a"), group.all_support("b"), group.all_support("c")) == (False, True, False)
+    group.change_protocols(second, (("a", b""),))
+    assert (group.all_support("a"), group.all_support("b")) == (True, False)
+    group.remove("2")
+    assert group.all_support("b")
+
+
+def test_a_leader_that_has_not_joined_gives_way() -> None:
+    first, second = member("1"), member("2")
+    group = members(first, second)
+    assert not group.elect_joined_leader()
+    second.wait_for_join()
+    assert group.elect_joined_leader()
+    assert (group.leader_id, group.waiting_for_join()) == ("2", 1)
+    assert group.elect_joined_leader()
+    assert Members().elect_joined_leader()
+
+
+def test_a_static_member_is_replaced_in_its_place() -> None:
+    group = members(member("1", instance_id="i"), member("2"))
+    replaced = group.replace_static("i", "1b")
+    assert (list(group), group.leader_id, group.static_ids, replaced.member_id) == (
+        ["1b", "2"],
+        "1b",
+        {"i": "1b"},
+        "1b",
+    )
+    assert group.is_fenced("1", "i")
+    assert not group.is_fenced("1b", "i")
+    assert not group.is_fenced("1", None)
+    assert not group.is_fenced("1", "other")
+    group.remove("1b")
+    assert group.static_ids == {}
+
+
+def test_a_static_follower_is_replaced_without_becoming_leader() -> None:
+    group = members(member("1"), member("2", instance_id="i"))
+    group.replace_static("i", "2b")
+    assert group.leader_id == "1"
+
+
+def test_removing_a_member_leaves_anothers_instance_id_alone() -> None:
+    group = members(member("1", instance_id="i"))
+    group.static_ids["i"] = "2"
+    group.remove("1")
+    assert group.static_ids == {"i": "2"}
+
+
+def test_a_second_request_of_a_member_sends_the_first_off() -> None:
+    waiting = member("1")
+    first = waiting.wait_for_join()
+    second = waiting.wait_for_join()
+    assert (first.value.error_code, second.is_set, waiting.is_waiting) == (27, False, True)
+    waiting.answer_join(JoinResult(0, "1"))
+    waiting.answer_join(JoinResult(25, "1"))
+    assert second.value.error_code == 0
+    first_sync, _ = waiting.wait_for_sync(), waiting.wait_for_sync()
+    assert first_sync.value.error_code == 27
+
+
+def test_what_the_leader_learns() -> None:
+    group = members(member("1", instance_id="i"), member("2"))
+    assert group.joined("b") == (JoinedMember("1", "i", b"b"), JoinedMember("2", None, b"b"))
+    assert (group["1"].is_static, group["2"].is_static) == (True, False)
+
+
+def test_the_longest_rebalance_timeout_counts() -> None:
+    assert members(member("1", rebalance_timeout_ms=5), member("2", rebalance_timeout_ms=7)).rebalance_timeout_ms() == 7
+    assert Members().rebalance_timeout_ms() == 0

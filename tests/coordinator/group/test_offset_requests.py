@@ -1,0 +1,86 @@
+import pytest
+
+from kafkapy.coordinator.group.offsets import CommittedOffset, FetchedOffset
+from kafkapy.coordinator.group.results import CommitCall
+from kafkapy.records.batch import read_header
+from kafkapy.storage.errors import KafkaStorageError
+from kafkapy.types import TopicPartition
+from tests.coordinator.world import TP, World
+
+OTHER = TopicPartition("other", 3)
+
+
+def test_a_commit_survives_a_restart() -> None:
+    world = World()
+    world.commit(CommittedOffset(60, 3, "meta", 1_000))
+    world.commit(61, group_id="")
+    world.restart()
+    assert world.coordinator.fetch_offsets("g", [TP, OTHER]) == (
+        0,
+        {TP: FetchedOffset(60, 3, "meta"), OTHER: FetchedOffset()},
+    )
+    assert world.coordinator.fetch_offsets("", None) == (0, {TP: FetchedOffset(61)})
+
+
+def test_a_commit_is_one_batch_numbered_from_0() -> None:
+    world = World()
+    world.coordinator.commit_offsets(CommitCall("g", "", -1, {TP: CommittedOffset(1), OTHER: CommittedOffset(2)}))
+    header = read_header(world.log.batches[0])
+    assert (header.record_count, header.base_sequence, header.producer_id) == (2, 0, -1)
+
+
+def test_a_commit_counts_when_all_replicas_have_it() -> None:
+    world = World()
+    world.broker.is_slow = True
+    answer = world.commit(5)
+    assert not answer.is_set
+    assert world.fetch() == -1
+    world.broker.acknowledge()
+    assert (answer.value, world.fetch()) == ({TP: 0}, 5)
+
+
+def test_a_commit_that_the_log_refuses_changes_nothing() -> None:
+    world = World()
+    world.commit(5)
+    world.broker.error = KafkaStorageError("disk")
+    assert world.commit(6).value == {TP: 16}
+    assert world.fetch() == 5
+    assert not world.group().offsets.is_appending(TP)
+
+
+def test_partitions_with_too_much_metadata_are_refused_alone() -> None:
+    world = World()
+    long = CommittedOffset(1, metadata="x" * 4_097)
+    answer = world.coordinator.commit_offsets(CommitCall("g", "", -1, {TP: long, OTHER: CommittedOffset(2)}))
+    assert answer.value == {TP: 12, OTHER: 0}
+    assert world.commit(long).value == {TP: 12}
+    assert (world.fetch(), world.fetch(tp=OTHER)) == (-1, 2)
+
+
+def test_an_unknown_group_with_a_generation() -> None:
+    world = World()
+    assert world.commit(1, "x", 0).value == {TP: 22}
+    assert not world.has_group()
+
+
+def test_offsets_of_an_unknown_group() -> None:
+    world = World()
+    assert world.coordinator.fetch_offsets("g", [TP]) == (0, {TP: FetchedOffset()})
+    assert world.coordinator.fetch_offsets("g", None) == (0, {})
+
+
+def test_an_offset_that_an_open_transaction_commits() -> None:
+    world = World()
+    world.commit(1)
+    world.group().offsets.replay_in_transaction(5, TP, 9, CommittedOffset(2))
+    assert world.fetch() == 1
+    assert world.coordinator.fetch_offsets("g", [TP], require_stable=True)[1][TP].error_code == 88
+
+
+@pytest.mark.parametrize(("leads", "error_code"), [(False, 16), (True, 15)])
+def test_a_broker_that_does_not_coordinate(leads: bool, error_code: int) -> None:
+    world = World(leads=leads)
+    if leads:
+        world.coordinator.shutdown()
+    assert world.commit().value == {TP: error_code}
+    assert world.coordinator.fetch_offsets("g", [TP]) == (error_code, {})

@@ -1,0 +1,86 @@
+from kafkapy.coordinator.group.offsets import CommittedOffset, FetchedOffset, Offsets
+from kafkapy.types import TopicPartition
+
+A, B = TopicPartition("a", 0), TopicPartition("b", 1)
+
+
+def test_replayed_offsets_are_fetched() -> None:
+    offsets = Offsets()
+    offsets.replay(A, 5, CommittedOffset(10, 2, "m", 100))
+    assert offsets.fetch(A) == FetchedOffset(10, 2, "m", 0)
+    assert offsets.fetch(B) == FetchedOffset(-1, -1, "", 0)
+
+
+def test_an_older_record_changes_nothing() -> None:
+    offsets = Offsets()
+    offsets.replay(A, 5, CommittedOffset(10))
+    offsets.replay(A, 4, CommittedOffset(9))
+    offsets.replay(A, 4, None)
+    assert offsets.fetch(A).offset == 10
+
+
+def test_a_tombstone_removes_and_a_later_commit_brings_back() -> None:
+    offsets = Offsets()
+    offsets.replay(A, 5, CommittedOffset(10))
+    offsets.replay(A, 6, None)
+    assert offsets.is_empty()
+    offsets.replay(A, 7, CommittedOffset(11))
+    assert offsets.fetch(A).offset == 11
+
+
+def test_a_commit_acknowledged_after_a_later_tombstone_stays_gone() -> None:
+    offsets = Offsets()
+    offsets.append_started([A])
+    offsets.replay(A, 6, None)
+    offsets.replay(A, 5, CommittedOffset(10))
+    offsets.append_ended([A])
+    assert offsets.is_empty()
+    assert offsets.fetch(A).offset == -1
+    assert offsets._position == {}
+
+
+def test_commits_on_their_way_are_counted() -> None:
+    offsets = Offsets()
+    offsets.replay(A, 1, CommittedOffset(10))
+    assert offsets.has_only([A])
+    assert not offsets.has_only([B])
+    offsets.append_started([A, B])
+    offsets.append_started([A])
+    assert (offsets.is_appending(A), offsets.is_appending(B), offsets.has_only([A])) == (True, True, False)
+    offsets.append_ended([A, B])
+    assert (offsets.is_appending(A), offsets.is_appending(B)) == (True, False)
+    offsets.append_ended([A])
+    assert not offsets.is_appending(A)
+    assert offsets.fetch(A).offset == 10
+
+
+def test_offsets_of_a_transaction_count_from_its_commit() -> None:
+    offsets = Offsets()
+    offsets.replay_in_transaction(7, A, 1, CommittedOffset(10))
+    assert offsets.is_unstable(A)
+    assert not offsets.is_empty()
+    assert not offsets.has_only([])
+    assert offsets.fetch(A).offset == -1
+    assert offsets.fetch(A, require_stable=True).error_code == 88
+    assert offsets.fetch(B, require_stable=True).error_code == 0
+    offsets.end_transaction(7, is_commit=True)
+    assert offsets.fetch(A, require_stable=True).offset == 10
+
+
+def test_offsets_of_an_aborted_transaction_are_dropped() -> None:
+    offsets = Offsets()
+    offsets.replay_in_transaction(7, A, 1, CommittedOffset(10))
+    offsets.replay_in_transaction(7, B, 2, CommittedOffset(10))
+    offsets.replay_in_transaction(7, B, 3, None)
+    assert not offsets.is_unstable(B)
+    offsets.end_transaction(7, is_commit=False)
+    offsets.end_transaction(8, is_commit=True)
+    assert offsets.is_empty()
+
+
+def test_a_transaction_does_not_overwrite_a_later_commit() -> None:
+    offsets = Offsets()
+    offsets.replay_in_transaction(7, A, 1, CommittedOffset(10))
+    offsets.replay(A, 2, CommittedOffset(20))
+    offsets.end_transaction(7, is_commit=True)
+    assert offsets.fetch(A).offset == 20

@@ -1,0 +1,114 @@
+"""The bytes of a running Kafka 2.7.2 (``kafka_2_7_2_records.txt``), read and written again."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from kafkapy.coordinator.group.group import Group
+from kafkapy.coordinator.group.offsets import CommittedOffset
+from kafkapy.coordinator.group.records import (
+    GroupKey,
+    OffsetKey,
+    decode_group,
+    decode_key,
+    decode_offset,
+    group_record,
+    group_tombstone,
+    offset_record,
+)
+from kafkapy.coordinator.group.replay import replay_record
+from kafkapy.coordinator.group.shard import Shard
+from kafkapy.protocol.messages.stored.group_metadata import GroupMetadataValue, MemberMetadata
+from kafkapy.protocol.messages.stored.offset_commit import OffsetCommitValue
+from kafkapy.protocol.primitives import ProtocolError, Writer
+from kafkapy.records.record import Record
+from kafkapy.types import TopicPartition
+
+PATTERN = re.compile(r"offset=(\d+) attrs=(0x\w+) .*\n  key=(\w+)\n  val=(\w+)")
+
+
+def real_records() -> list[Record]:
+    text = Path(__file__).with_name("kafka_2_7_2_records.txt").read_text()
+    return [
+        Record(bytes.fromhex(key), None if value == "None" else bytes.fromhex(value), 0, (), int(offset))
+        for offset, attributes, key, value in PATTERN.findall(text)
+        if attributes != "0x30"  # a transaction's marker
+    ]
+
+
+@pytest.mark.parametrize("record", real_records(), ids=lambda record: f"{record.key[-14:]!r}@{record.offset}")
+def test_real_records_are_written_as_they_were_read(record: Record) -> None:
+    assert record.key is not None
+    key = decode_key(record.key)
+    if isinstance(key, OffsetKey):
+        committed = None if record.value is None else decode_offset(record.value)
+        written = offset_record(*key, committed, 0)
+    else:
+        assert isinstance(key, GroupKey)
+        assert record.value is not None
+        shard = Shard(0, 0, lambda: 0)
+        replay_record(shard, record)
+        group = shard.groups[key.group_id]
+        written = group_record(group, {each.member_id: each.assignment for each in group.members.values()}, 0)
+    assert (written.key, written.value) == (record.key, record.value)
+
+
+def test_there_are_records_of_every_kind() -> None:
+    assert len(real_records()) == 11
+    assert sum(record.value is None for record in real_records()) == 1
+
+
+def test_a_commit_with_its_own_retention_is_written_in_the_layout_that_has_one() -> None:
+    committed = CommittedOffset(5, -1, "m", 1_000, 2_000)
+    record = offset_record("g", TopicPartition("t", 1), committed, 7)
+    assert record.value is not None
+    assert record.value == bytes.fromhex("0001 0000000000000005 0001 6d 00000000000003e8 00000000000007d0")
+    assert (decode_offset(record.value), record.timestamp) == (committed, 7)
+
+
+@pytest.mark.parametrize("version", [0, 1, 2, 3, 4])
+def test_offsets_of_every_version_are_read(version: int) -> None:
+    writer = Writer()
+    OffsetCommitValue(offset=5, metadata="m", commit_timestamp=9).write(writer, version)
+    value = version.to_bytes(2, "big") + writer.getvalue()
+    assert decode_offset(value) == CommittedOffset(5, -1, "m", 9, -1)
+
+
+@pytest.mark.parametrize("version", [0, 1, 2, 3, 4])
+def test_groups_of_every_version_are_read(version: int) -> None:
+    writer = Writer()
+    member = MemberMetadata(member_id="m", client_id="c", client_host="/h", rebalance_timeout=7, session_timeout=5)
+    GroupMetadataValue("consumer", 3, "range", "m", -1, [member]).write(writer, version)
+    stored = decode_group(version.to_bytes(2, "big") + writer.getvalue())
+    assert (stored.generation, stored.members[0].rebalance_timeout) == (3, 7 if version else 5)
+
+
+@pytest.mark.parametrize("key", [b"\x00\x03", b"\x00\x0f\x00\x00", b"\xff\xff"])
+def test_keys_of_later_releases_are_not_ours(key: bytes) -> None:
+    assert decode_key(key) is None
+
+
+def test_the_oldest_key_is_read_like_its_successor() -> None:
+    record = offset_record("g", TopicPartition("t", 1), None, 0)
+    assert record.key is not None
+    assert decode_key(b"\x00\x00" + record.key[2:]) == decode_key(record.key) == ("g", ("t", 1))
+
+
+@pytest.mark.parametrize("cut", range(4))
+def test_a_key_that_is_cut_off(cut: int) -> None:
+    key = group_tombstone("g", 0).key
+    assert key is not None
+    with pytest.raises(ProtocolError):
+        decode_key(key[:cut])
+
+
+def test_values_of_unknown_versions() -> None:
+    for decode in (decode_offset, decode_group):
+        with pytest.raises(ProtocolError):
+            decode(b"\x00\x63" + bytes(60))
+
+
+def test_an_empty_group_that_was_never_more() -> None:
+    value = group_record(Group("g", lambda: 0), {}, 0).value
+    assert value == bytes.fromhex("0003 0000 00000000 ffff ffff ffffffffffffffff 00000000")

@@ -1,0 +1,141 @@
+import pytest
+
+from kafkapy.coordinator.group.results import LeavingMember
+from kafkapy.storage.errors import KafkaStorageError
+from kafkapy.types import TopicPartition
+from tests.coordinator.world import TP, World, states_world
+
+OTHER = TopicPartition("other", 0)
+
+
+@pytest.mark.parametrize(
+    ("state", "expected"), [("Empty", 0), ("PreparingRebalance", 68), ("CompletingRebalance", 68), ("Stable", 68)]
+)
+def test_delete_group_by_state(state: str, expected: int) -> None:
+    world, _ = states_world(state)
+    assert world.coordinator.delete_groups(["g", "g", "unknown"]) == {"g": expected, "unknown": 69}
+    assert world.has_group() == bool(expected)
+
+
+def test_a_deleted_group_stays_deleted() -> None:
+    world = World()
+    member_id = world.stable()[0]
+    world.commit(5, member_id, 1)
+    world.coordinator.leave("g", [LeavingMember(member_id)])
+    assert world.coordinator.delete_groups(["g"]) == {"g": 0}
+    tombstones = [record for record in world.log.records() if record.value is None]
+    assert [record.key[:2] for record in tombstones if record.key] == [b"\x00\x01", b"\x00\x02"]
+    world.restart()
+    assert not world.has_group()
+    assert world.fetch() == -1
+
+
+def test_a_group_that_only_kept_offsets_has_no_tombstone_of_its_own() -> None:
+    world = World()
+    world.commit()
+    world.coordinator.delete_groups(["g"])
+    assert [record.key[:2] for record in world.log.records() if record.value is None and record.key] == [b"\x00\x01"]
+
+
+def test_a_tombstone_that_the_log_refuses_changes_nothing() -> None:
+    world = World()
+    world.commit(5)
+    world.broker.error = KafkaStorageError("disk")
+    assert world.coordinator.delete_groups(["g"]) == {"g": 16}
+    assert world.coordinator.delete_offsets("g", [TP]) == (0, {TP: 16})
+    world.clock.advance(8 * 86_400_000)
+    assert world.fetch() == 5
+    world.broker.error = None
+    world.clock.advance(600_000)
+    assert not world.has_group()
+
+
+def test_offsets_of_an_empty_group_can_go_and_the_group_with_the_last() -> None:
+    world = World()
+    world.commit(1)
+    world.commit(2, tp=OTHER)
+    assert world.coordinator.delete_offsets("g", [TP, TopicPartition("never", 1)]) == (
+        0,
+        {TP: 0, TopicPartition("never", 1): 0},
+    )
+    assert (world.fetch(), world.fetch(tp=OTHER)) == (-1, 2)
+    world.coordinator.delete_offsets("g", [OTHER])
+    assert not world.has_group()
+
+
+@pytest.mark.parametrize("state", ["PreparingRebalance", "CompletingRebalance", "Stable"])
+def test_offsets_that_members_read_stay(state: str) -> None:
+    world, member_id = states_world(state)
+    world.group().offsets.replay(OTHER, 0, world.committed(1))
+    assert world.coordinator.delete_offsets("g", [TP, OTHER]) == (0, {TP: 86, OTHER: 0})
+    assert world.fetch(tp=OTHER) == -1
+    assert world.coordinator.delete_offsets("g", [TP]) == (0, {TP: 86})
+    assert member_id in world.group().members
+
+
+@pytest.mark.parametrize(("group_id", "expected"), [("", 24), ("unknown", 69)])
+def test_offsets_of_nobody(group_id: str, expected: int) -> None:
+    assert World().coordinator.delete_offsets(group_id, [TP]) == (expected, {})
+
+
+def test_offsets_of_members_that_are_no_consumers_stay() -> None:
+    world = World()
+    world.stable(protocol_type="connect")
+    assert world.coordinator.delete_offsets("g", [TP]) == (68, {})
+
+
+def test_the_retention_is_checked_now_and_then() -> None:
+    world = World()
+    world.commit(1)
+    world.clock.advance(7 * 86_400_000 - 1)
+    assert world.has_group()
+    world.clock.advance(600_000)
+    assert not world.has_group()
+    assert len(list(world.log.records())) == 2
+
+
+def test_an_empty_group_without_offsets_goes_with_the_next_check() -> None:
+    world = World()
+    world.stable()
+    world.clock.advance(10_000)
+    assert world.group().state.value == "Empty"
+    world.clock.advance(600_000)
+    assert not world.has_group()
+
+
+def test_a_settled_group_without_offsets_stays() -> None:
+    world = World(group_max_session_timeout_ms=10**9)
+    world.stable(session_timeout_ms=10**9)
+    world.clock.advance(600_000)
+    assert world.has_group()
+
+
+def test_the_number_of_expired_offsets() -> None:
+    world = World()
+    world.commit(1)
+    world.commit(1, tp=OTHER)
+    assert world.coordinator._removal.expire(1) == 0
+    world.clock.advance(1)
+    assert world.coordinator._removal.expire(1) == 2
+
+
+def test_offsets_of_deleted_topics_go() -> None:
+    world = World()
+    world.commit(1)
+    world.commit(2, tp=OTHER)
+    world.commit(3, group_id="h", tp=OTHER)
+    for listener in world.broker.metadata_listeners:
+        listener(world.broker.image, [])
+        listener(world.broker.image, [TP])
+    assert (world.fetch(), world.fetch(tp=OTHER), world.fetch("h", OTHER)) == (-1, 2, 3)
+
+
+def test_a_commit_that_is_acknowledged_after_its_group_was_deleted_does_not_bring_it_back() -> None:
+    world = World()
+    world.commit(1)
+    world.broker.is_slow = True
+    late = world.commit(2)
+    assert world.coordinator.delete_groups(["g"]) == {"g": 0}
+    world.broker.acknowledge()
+    assert late.value == {TP: 0}
+    assert not world.has_group()

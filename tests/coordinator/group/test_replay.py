@@ -1,0 +1,98 @@
+import pytest
+
+from kafkapy.coordinator.group.offsets import CommittedOffset
+from kafkapy.coordinator.group.records import group_tombstone, offset_record
+from kafkapy.coordinator.group.replay import replay_batch, replay_record
+from kafkapy.coordinator.group.shard import Shard
+from kafkapy.records.batch import read_header
+from kafkapy.records.control import ControlType, Marker, encode_leader_change, encode_marker
+from kafkapy.records.record import Record, encode_batch
+from tests.coordinator.group.test_records import real_records
+from tests.coordinator.world import TP, World
+
+
+def loaded(*batches: bytes) -> Shard:
+    shard = Shard(0, 0, lambda: 0)
+    for batch in batches:
+        replay_batch(shard, batch, read_header(batch), 0)
+    shard.finish_loading()
+    return shard
+
+
+def committed(offset: int, **fields: int | bool) -> bytes:
+    return encode_batch([offset_record("g", TP, CommittedOffset(offset), 0)], **fields)  # type: ignore[arg-type]  # passed on
+
+
+def test_real_records_bring_groups_back() -> None:
+    shard = Shard(0, 0, lambda: 0)
+    records = real_records()
+    for record in records[:3]:
+        replay_record(shard, record)
+    static = shard.groups["g-static"]
+    assert (static.state.value, static.generation_id, static.protocol_name) == ("Stable", 1, "range")
+    assert static.members.static_ids == {"inst-1": static.members.leader_id}
+    assert static.is_subscribed_to("cmp")
+    assert not static.is_subscribed_to("other")
+    assert [each.offset for each in shard.groups["g-simple"].offsets.committed.values()] == [7]
+    for record in records[3:]:
+        replay_record(shard, record)
+    assert (static.state.value, static.generation_id, static.protocol_type) == ("Empty", 2, "consumer")
+    assert {group.group_id for group in shard.finish_loading()} == {"g-static", "g-tx", "g-dyn"}
+
+
+@pytest.mark.parametrize(("marker", "expected"), [(ControlType.COMMIT, 9), (ControlType.ABORT, 5), (None, 5)])
+def test_offsets_in_transactions_wait_for_their_marker(marker: ControlType | None, expected: int) -> None:
+    batches = [committed(5), committed(9, base_offset=1, producer_id=4, producer_epoch=0, is_transactional=True)]
+    if marker is not None:
+        batches.append(encode_marker(marker, Marker(4, 0, 0), 0, base_offset=2))
+    shard = loaded(*batches)
+    assert shard.groups["g"].offsets.fetch(TP).offset == expected
+    assert shard.groups["g"].offsets.is_unstable(TP) == (marker is None)
+    assert bool(shard.open_transactions) == (marker is None)
+
+
+def test_markers_of_others_and_other_control_records_change_nothing() -> None:
+    shard = loaded(committed(5), encode_marker(ControlType.ABORT, Marker(4, 0, 0), 0), encode_leader_change(b"", 0))
+    assert shard.groups["g"].offsets.fetch(TP).offset == 5
+
+
+def test_records_that_are_not_ours_are_skipped() -> None:
+    assert not loaded(encode_batch([Record(None, b"x"), Record(b"\x00\x07", b"x"), Record(b"\x00\x07", None)])).groups
+
+
+def test_a_group_that_was_deleted_and_then_only_keeps_offsets() -> None:
+    world = World()
+    world.stable()
+    batch = encode_batch([group_tombstone("g", 0), offset_record("g", TP, CommittedOffset(1), 0)], base_offset=9)
+    shard = loaded(*world.log.batches, batch)
+    group = shard.groups["g"]
+    assert (group.state.value, group.generation_id, group.protocol_type, len(group.members)) == ("Empty", 0, None, 0)
+
+
+def test_a_leader_that_the_record_does_not_name() -> None:
+    world = World()
+    member_id = world.stable()[0]
+    group = world.group()
+    group.members.leader_id = "somebody"
+    world.coordinator._store_group(group, {}, lambda _: None)
+    world.restart()
+    assert world.group().members.leader_id == member_id
+
+
+def test_a_living_group_is_settled_by_its_record_only_in_the_same_generation() -> None:
+    world = World()
+    world.broker.is_slow = True
+    leader = world.joined().member_id
+    world.sync(leader, 1, assignments={leader: b"x", "gone": b"y"})
+    world.group().members.remove(leader)
+    world.broker.acknowledge()
+    assert world.group().state.value == "Stable"
+
+
+def test_a_tombstone_of_a_living_group_leaves_it_to_who_wrote_it() -> None:
+    world = World()
+    world.stable()
+    replay_record(world.coordinator._runtime.shards[0], group_tombstone("g", 0))
+    replay_record(world.coordinator._runtime.shards[0], real_records()[0])
+    assert world.has_group()
+    assert not world.has_group("g-static")

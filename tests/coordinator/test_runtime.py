@@ -1,0 +1,175 @@
+import asyncio
+import logging
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from kafkapy.coordinator.answer import Answer
+from kafkapy.coordinator.group.shard import GROUP_TOPIC
+from kafkapy.coordinator.runtime import respond
+from kafkapy.records.batch import read_header
+from kafkapy.storage.errors import KafkaStorageError
+from kafkapy.types import TopicPartition
+from tests.coordinator.world import TP, World
+
+PARTITION = TopicPartition(GROUP_TOPIC, 0)
+
+
+def test_an_answer_that_is_there_needs_no_future() -> None:
+    assert respond(Answer.of(2), str) == "2"
+
+
+def test_an_answer_that_comes_later_is_a_future() -> None:
+    async def scenario() -> None:
+        answer: Answer[int] = Answer()
+        waiting = respond(answer, str)
+        assert isinstance(waiting, asyncio.Future)
+        answer.set(3)
+        assert await waiting == "3"
+
+    asyncio.run(scenario())
+
+
+def test_an_answer_for_a_connection_that_is_gone() -> None:
+    async def scenario() -> None:
+        answer: Answer[int] = Answer()
+        waiting = respond(answer, str)
+        assert isinstance(waiting, asyncio.Future)
+        waiting.cancel()
+        answer.set(3)
+        assert waiting.cancelled()
+
+    asyncio.run(scenario())
+
+
+def test_a_large_partition_is_loaded_piece_by_piece_while_others_run() -> None:
+    async def scenario() -> None:
+        world = World()
+        for offset in range(5):
+            world.commit(offset)
+        world.log.one_batch_per_read = True
+        world.restart()
+        assert world.coordinator.list_groups() == (14, [])
+        assert world.commit().value == {TP: 14}
+        await asyncio.gather(*world.coordinator._runtime._loads.values())
+        assert world.fetch() == 4
+        assert not world.coordinator._runtime._loads
+
+    asyncio.run(scenario())
+
+
+def test_leadership_that_goes_while_loading() -> None:
+    async def scenario() -> None:
+        world = World()
+        for offset in range(5):
+            world.commit(offset)
+        world.log.one_batch_per_read = True
+        world.restart()
+        (load,) = world.coordinator._runtime._loads.values()
+        world.coordinator.on_follower_or_stopped(PARTITION, 1)
+        await asyncio.gather(load, return_exceptions=True)
+        assert load.cancelled()
+        assert world.commit().value == {TP: 16}
+
+    asyncio.run(scenario())
+
+
+def test_what_compaction_took_from_the_end_is_not_waited_for() -> None:
+    async def scenario() -> None:
+        world = World()
+        world.commit(5)
+        world.log.log_end_offset = 9
+        world.restart()
+        await asyncio.gather(*world.coordinator._runtime._loads.values())
+        assert world.fetch() == 5
+
+    asyncio.run(scenario())
+
+
+def test_file_slices_are_read_and_let_go() -> None:
+    world = World()
+    world.commit(5)
+    data, released = world.log.batches[0], []
+
+    def read(*_: Any, **__: Any) -> Any:
+        return SimpleNamespace(records=SimpleNamespace(read=lambda: data, release=lambda: released.append(1)))
+
+    world.log.read = read  # type: ignore[method-assign]  # a log on disk gives slices of files
+    world.restart()
+    assert (world.fetch(), released) == (5, [1])
+
+
+def test_a_partition_that_cannot_be_read_is_not_served(caplog: pytest.LogCaptureFixture) -> None:
+    world = World()
+    world.commit(5)
+
+    def read(*_: Any, **__: Any) -> Any:
+        raise KafkaStorageError("disk")
+
+    world.log.read = read  # type: ignore[method-assign]  # a failing disk
+    world.restart()
+    assert world.commit().value == {TP: 16}
+    assert "Could not load groups and offsets from __consumer_offsets-0" in caplog.text
+
+
+def test_loading_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    world = World()
+    world.commit(5)
+    with caplog.at_level(logging.INFO):
+        world.restart()
+    assert "Loaded 1 groups from __consumer_offsets-0" in caplog.text
+
+
+def test_an_append_acknowledged_after_the_partition_moved_on_and_back() -> None:
+    world = World()
+    world.broker.is_slow = True
+    late = world.commit(5)
+    world.coordinator.on_follower_or_stopped(PARTITION, 1)
+    world.coordinator.on_leader(PARTITION, 2)
+    assert world.fetch() == 5  # read from the log
+    world.log.batches.clear()
+    world.broker.acknowledge()
+    assert late.value == {TP: 0}
+
+
+def test_an_append_that_was_cancelled() -> None:
+    world = World()
+    world.broker.is_slow = True
+    answer = world.commit(5)
+    for future, _ in world.broker.unacknowledged:
+        future.cancel()
+        future.set_running_or_notify_cancel()
+    assert answer.value == {TP: 16}
+
+
+def test_an_append_that_fails_for_no_reason_of_kafkas_is_a_bug() -> None:
+    world = World()
+
+    def append_internal(*_: Any) -> Any:
+        future: Any = asyncio.Future(loop=asyncio.new_event_loop())
+        future.set_exception(ZeroDivisionError())
+        future.get_loop().close()
+        return future
+
+    world.broker.append_internal = append_internal  # type: ignore[method-assign]  # a bug somewhere below
+    with pytest.raises(ZeroDivisionError):
+        world.commit(5)
+
+
+@pytest.mark.parametrize("codec", range(5))
+def test_records_are_compressed_as_configured(codec: int) -> None:
+    world = World(offsets_topic_compression_codec=codec)
+    world.commit(5)
+    assert read_header(world.log.batches[0]).compression == codec
+    world.restart()
+    assert world.fetch() == 5
+
+
+def test_only_loaded_partitions_are_asked_for_their_groups() -> None:
+    world = World()
+    world.commit(5)
+    assert [group.group_id for _, group in world.coordinator._runtime.groups()] == ["g"]
+    world.coordinator._runtime.shards[0].is_loading = True
+    assert list(world.coordinator._runtime.groups()) == []
+    assert world.coordinator._runtime.is_loading()

@@ -1,0 +1,239 @@
+"""A group coordinator on a manual clock and a log in memory that keeps real batches."""
+
+from collections.abc import Iterator
+from concurrent.futures import Future
+from types import SimpleNamespace
+from typing import Any
+
+from kafkapy.coordinator.answer import Answer
+from kafkapy.coordinator.group.coordinator import GroupCoordinator
+from kafkapy.coordinator.group.group import Group
+from kafkapy.coordinator.group.offsets import CommittedOffset
+from kafkapy.coordinator.group.results import CommitCall, JoinCall, JoinResult, SyncCall, SyncResult
+from kafkapy.coordinator.group.shard import GROUP_TOPIC
+from kafkapy.errors import BrokerError
+from kafkapy.records.batch import assign, iterate_headers
+from kafkapy.records.record import Record, read_records
+from kafkapy.testing.clock import ManualClock
+from kafkapy.types import TopicPartition
+
+CONFIG: dict[str, Any] = {
+    "group.min.session.timeout.ms": 6_000,
+    "group.max.session.timeout.ms": 1_800_000,
+    "group.initial.rebalance.delay.ms": 0,
+    "group.max.size": 2**31 - 1,
+    "offset.metadata.max.bytes": 4_096,
+    "offsets.retention.minutes": 10_080,
+    "offsets.retention.check.interval.ms": 600_000,
+    "offsets.commit.timeout.ms": 5_000,
+    "offsets.load.buffer.size": 5_242_880,
+    "offsets.topic.num.partitions": 1,
+    "offsets.topic.compression.codec": 0,
+}
+TP = TopicPartition("t", 0)
+CONSUMER = "consumer"
+
+
+def subscription(*topics: str) -> bytes:
+    """ConsumerProtocolSubscription version 0, by hand."""
+    body = b"".join(len(topic).to_bytes(2, "big") + topic.encode() for topic in topics)
+    return b"\x00\x00" + len(topics).to_bytes(4, "big") + body + b"\xff\xff\xff\xff"
+
+
+RANGE = (("range", subscription("t")),)
+
+
+class MemoryLog:
+    """A partition's batches, read in one piece or cut into reads of one batch."""
+
+    def __init__(self) -> None:
+        self.batches: list[bytes] = []
+        self.log_start_offset = 0
+        self.log_end_offset = 0
+        self.one_batch_per_read = False
+
+    def append(self, batch: bytes, leader_epoch: int = 0) -> int:
+        data = bytearray(batch)
+        first = self.log_end_offset
+        assign(data, 0, first, leader_epoch)
+        self.batches.append(bytes(data))
+        self.log_end_offset = next(header.next_offset for _, header in iterate_headers(data))
+        return first
+
+    def read(self, offset: int, max_bytes: int, *, up_to_offset: int | None = None) -> Any:
+        assert max_bytes > 0
+        assert up_to_offset is None
+        wanted = [data for data in self.batches if next(iterate_headers(data))[1].next_offset > offset]
+        return SimpleNamespace(records=b"".join(wanted[: 1 if self.one_batch_per_read else None]))
+
+    def records(self) -> Iterator[Record]:
+        for data in self.batches:
+            yield from read_records(data)
+
+
+class Broker:
+    """What the coordinator sees of the broker: logs, leadership, metadata. Failures and slow replicas on demand."""
+
+    def __init__(self) -> None:
+        self.logs: dict[TopicPartition, MemoryLog] = {}
+        self.error: BrokerError | None = None
+        self.error_comes_late = False
+        self.is_slow = False
+        self.unacknowledged: list[tuple[Future[Any], Any]] = []
+        self.leadership_listeners: list[Any] = []
+        self.metadata_listeners: list[Any] = []
+        self.image = SimpleNamespace(topics={}, brokers={})
+
+    def log(self, tp: TopicPartition) -> MemoryLog:
+        return self.logs.setdefault(tp, MemoryLog())
+
+    def partition(self, tp: TopicPartition) -> Any:
+        return SimpleNamespace(log=self.log(tp))
+
+    def append(self, tp: TopicPartition, records: Any, *, required_acks: int, from_client: bool = True) -> Any:
+        assert isinstance(records, bytearray)
+        assert (required_acks, from_client) == (0, False)
+        if self.error is not None:
+            raise self.error
+        return SimpleNamespace(first_offset=self.log(tp).append(records))
+
+    def append_internal(self, tp: TopicPartition, batch: bytes, timeout_ms: int) -> Any:
+        assert timeout_ms == CONFIG["offsets.commit.timeout.ms"]
+        future: Future[Any] = Future()
+        if self.error is not None:
+            if not self.error_comes_late:
+                raise self.error
+            future.set_exception(self.error)
+            return future
+        result = SimpleNamespace(first_offset=self.log(tp).append(batch))
+        if self.is_slow:
+            self.unacknowledged.append((future, result))
+        else:
+            future.set_result(result)
+        return future
+
+    def acknowledge(self, error: BaseException | None = None) -> None:
+        """The other replicas have it now (or something went wrong)."""
+        waiting, self.unacknowledged = self.unacknowledged, []
+        for future, result in waiting:
+            if error is None:
+                future.set_result(result)
+            else:
+                future.set_exception(error)
+
+    def add_leadership_listener(self, listener: Any) -> None:
+        self.leadership_listeners.append(listener)
+
+    def add_listener(self, listener: Any) -> None:
+        self.metadata_listeners.append(listener)
+
+
+class World:
+    """A coordinator that leads partition 0 of ``__consumer_offsets`` unless told otherwise."""
+
+    def __init__(self, *, leads: bool = True, broker: Broker | None = None, **config: Any) -> None:
+        self.clock = ManualClock()
+        self.config = {**CONFIG, **{key.replace("_", "."): value for key, value in config.items()}}
+        self.broker = broker or Broker()
+        self.start(leads=leads)
+
+    def start(self, *, leads: bool = True) -> None:
+        self.coordinator = GroupCoordinator(self.config, self.clock, self.broker, self.broker)
+        self.coordinator.startup()
+        if leads:
+            self.coordinator.on_leader(TopicPartition(GROUP_TOPIC, 0), 0)
+
+    def restart(self) -> None:
+        self.coordinator.shutdown()
+        self.start()
+
+    @property
+    def log(self) -> MemoryLog:
+        return self.broker.log(TopicPartition(GROUP_TOPIC, 0))
+
+    def group(self, group_id: str = "g") -> Group:
+        return self.coordinator._runtime.shards[0].groups[group_id]
+
+    def has_group(self, group_id: str = "g") -> bool:
+        return group_id in self.coordinator._runtime.shards[0].groups
+
+    def call(self, member_id: str = "", **fields: Any) -> JoinCall:
+        defaults: dict[str, Any] = {
+            "group_id": "g",
+            "member_id": member_id,
+            "instance_id": None,
+            "client_id": "client",
+            "client_host": "/127.0.0.1",
+            "rebalance_timeout_ms": 60_000,
+            "session_timeout_ms": 10_000,
+            "protocol_type": CONSUMER,
+            "protocols": RANGE,
+        }
+        return JoinCall(**(defaults | fields))
+
+    def join(self, member_id: str = "", **fields: Any) -> Answer[JoinResult]:
+        return self.coordinator.join(self.call(member_id, **fields))
+
+    def joined(self, member_id: str = "", **fields: Any) -> JoinResult:
+        """A join that must be answered at once and well."""
+        result = self.join(member_id, **fields).value
+        assert result.error_code == 0
+        return result
+
+    def sync(self, member_id: str, generation_id: int, **fields: Any) -> Answer[SyncResult]:
+        assignments = tuple(fields.pop("assignments", {}).items())
+        return self.coordinator.sync(
+            SyncCall(fields.pop("group_id", "g"), generation_id, member_id, assignments=assignments, **fields)
+        )
+
+    def stable(self, count: int = 1, **fields: Any) -> list[str]:
+        """Bring a group with ``count`` members to Stable; returns their ids, the leader's first."""
+        leader = self.joined(**fields)
+        ids = [leader.member_id]
+        others = [self.join(**fields) for _ in range(count - 1)]
+        if others:
+            leader = self.joined(leader.member_id, **fields)
+            ids += [other.value.member_id for other in others]
+        group_id = fields.get("group_id", "g")
+        waiting = [self.sync(each, leader.generation_id, group_id=group_id) for each in ids[1:]]
+        parts = {each: f"part-{place}".encode() for place, each in enumerate(ids)}
+        answer = self.sync(ids[0], leader.generation_id, group_id=group_id, assignments=parts)
+        assert [each.value.error_code for each in (answer, *waiting)] == [0] * count
+        return ids
+
+    def heartbeat(self, member_id: str, generation_id: int, instance_id: str | None = None) -> int:
+        return self.coordinator.heartbeat("g", generation_id, member_id, instance_id)
+
+    def commit(
+        self, offset: int | CommittedOffset = 1, member_id: str = "", generation_id: int = -1, **fields: Any
+    ) -> Answer[dict[TopicPartition, int]]:
+        committed = offset if isinstance(offset, CommittedOffset) else self.committed(offset)
+        tp = fields.pop("tp", TP)
+        return self.coordinator.commit_offsets(
+            CommitCall(fields.pop("group_id", "g"), member_id, generation_id, {tp: committed}, **fields)
+        )
+
+    def committed(self, offset: int, **fields: Any) -> CommittedOffset:
+        return CommittedOffset(offset, **({"commit_timestamp_ms": self.clock.now_ms()} | fields))
+
+    def fetch(self, group_id: str = "g", tp: TopicPartition = TP) -> int:
+        error_code, offsets = self.coordinator.fetch_offsets(group_id, [tp])
+        assert error_code == 0
+        return offsets[tp].offset
+
+
+def states_world(state: str) -> tuple[World, str]:
+    """A group brought to ``state`` by requests, and the id of a member of it (none in Empty)."""
+    world = World()
+    member_id = "nobody"
+    if state == "Empty":
+        world.commit()
+    elif state == "PreparingRebalance":
+        member_id = world.stable()[0]
+        world.join()
+    elif state == "CompletingRebalance":
+        member_id = world.joined().member_id
+    else:
+        member_id = world.stable()[0]
+    assert world.group().state.value == state
+    return world, member_id
