@@ -1,0 +1,118 @@
+from pathlib import Path
+
+import pytest
+
+from kafkapy.config.log_config import LogConfig
+from kafkapy.records.batch import iterate_headers
+from kafkapy.storage.errors import OffsetOutOfRangeError
+from kafkapy.storage.files import FileSlice
+from kafkapy.storage.log import Log
+from tests.storage.support import START_MS, batch, fill, marker, open_log, produced, reopen
+
+SIZE = len(batch(value=b"v" * 100))
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Log:
+    """Ten batches of one record in segments of four."""
+    log = open_log(tmp_path, LogConfig(segment_bytes=4 * SIZE))
+    fill(log, 10)
+    return log
+
+
+def _offsets(records: FileSlice | bytes) -> list[int]:
+    content = records.read() if isinstance(records, FileSlice) else records
+    return [header.base_offset for _, header in iterate_headers(content)]
+
+
+def test_every_offset_is_found_in_its_segment(log: Log) -> None:
+    for offset in range(10):
+        read = log.read(offset, 10**6)
+        assert read.start_offset == offset
+        assert _offsets(read.records) == list(range(offset, min(offset // 4 * 4 + 4, 10)))
+
+
+def test_the_same_without_the_memory_of_the_tail(log: Log) -> None:
+    again = reopen(log)
+    assert [_offsets(again.read(offset, 1).records) for offset in range(10)] == [[offset] for offset in range(10)]
+
+
+@pytest.mark.parametrize(
+    ("max_bytes", "size"), [(0, SIZE), (1, SIZE), (SIZE, SIZE), (SIZE + 10, SIZE + 10), (2 * SIZE, 2 * SIZE)]
+)
+def test_the_first_batch_is_whole_and_the_last_may_be_cut(log: Log, max_bytes: int, size: int) -> None:
+    assert len(log.read(8, max_bytes).records) == size
+
+
+def test_without_min_one_batch_nothing_larger_comes(log: Log) -> None:
+    assert log.read(8, SIZE - 1, min_one_batch=False).records == b""
+    assert len(log.read(8, SIZE, min_one_batch=False).records) == SIZE
+
+
+def test_the_bound_is_on_a_batchs_edge(log: Log) -> None:
+    assert _offsets(log.read(8, 10**6, up_to_offset=9).records) == [8]
+    assert _offsets(log.read(4, 10**6, up_to_offset=6).records) == [4, 5]
+    assert _offsets(log.read(2, 10**6, up_to_offset=9).records) == [2, 3]
+    assert _offsets(log.read(8, 10**6, up_to_offset=99).records) == [8, 9]
+    assert log.read(6, 10**6, up_to_offset=6).records == b""
+    assert log.read(6, 10**6, up_to_offset=3).records == b""
+
+
+def test_a_bound_within_a_batch_leaves_it_out(tmp_path: Path) -> None:
+    log = open_log(tmp_path)
+    fill(log, 2, 5)
+    assert _offsets(log.read(0, 10**6, up_to_offset=7).records) == [0]
+    assert log.read(6, 10**6, up_to_offset=8).records == b""
+    assert _offsets(log.read(7, 10**6).records) == [5]
+
+
+def test_the_end_is_empty_and_beyond_it_an_error(log: Log) -> None:
+    assert log.read(10, 10**6).records == b""
+    log.advance_log_start_offset(5)
+    for offset in (4, 11, -1):
+        with pytest.raises(OffsetOutOfRangeError, match=f"Offset {offset} of orders-0 is not within 5 and 10"):
+            log.read(offset, 10**6)
+
+
+def test_offsets_that_a_segment_no_longer_holds_are_found_in_the_next(tmp_path: Path) -> None:
+    log = open_log(tmp_path)
+    log.append_as_follower(batch(2))
+    log.roll(10)
+    log.append_as_follower(batch(base_offset=20))
+    assert _offsets(log.read(5, 10**6).records) == [20]
+    log.roll(30)
+    log.log_end_offset = 30
+    assert log.read(25, 10**6).records == b""
+
+
+def test_the_tail_is_read_without_a_search(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kafkapy.storage.segment.Segment.translate", None)
+    assert _offsets(log.read(9, 10**6, up_to_offset=10).records) == [9]
+    assert log.read(10, 10**6).records == b""
+
+
+def test_aborted_transactions_of_a_range(tmp_path: Path) -> None:
+    log = open_log(tmp_path)
+    for sequence in range(3):
+        log.append_as_leader(produced(sequence, transactional=True), 0)
+        log.append_as_leader(marker(commit=False), 0, from_client=False)
+        log.roll()
+    assert log.aborted_transactions(0, 6) == [(7, 0), (7, 2), (7, 4)]
+    assert log.aborted_transactions(2, 4) == [(7, 2)]
+    assert log.aborted_transactions(5, 6) == [(7, 4)]
+    assert log.aborted_transactions(6, 6) == []
+
+
+def test_timestamps(log: Log) -> None:
+    assert log.lookup_timestamp(0) == (0, START_MS)
+    assert log.lookup_timestamp(START_MS + 45) == (5, START_MS + 50)
+    assert log.lookup_timestamp(START_MS + 91) is None
+    assert log.max_timestamp_offset() == (9, START_MS + 90)
+    log.advance_log_start_offset(3)
+    assert log.lookup_timestamp(START_MS) == (3, START_MS + 30)
+
+
+def test_an_empty_log_has_no_timestamps(tmp_path: Path) -> None:
+    log = open_log(tmp_path)
+    assert log.lookup_timestamp(-1) is None
+    assert log.max_timestamp_offset() is None

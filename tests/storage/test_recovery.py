@@ -1,0 +1,211 @@
+import shutil
+from pathlib import Path
+
+import pytest
+
+from kafkapy.config.log_config import LogConfig
+from kafkapy.records.record import encode_batch
+from kafkapy.storage.errors import KafkaStorageError, OutOfOrderSequenceError
+from kafkapy.storage.log import Log
+from kafkapy.storage.recovery import Checkpointed, recover_segment
+from tests.storage.support import (
+    GOLDEN,
+    START_MS,
+    batch,
+    contents,
+    fill,
+    marker,
+    open_log,
+    produced,
+    reopen,
+)
+
+SMALL = LogConfig(segment_bytes=2000)
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Log:
+    log = open_log(tmp_path, SMALL)
+    fill(log, 50)
+    return log
+
+
+def _damage(log: Log, name: str, content: bytes, position: int = -1) -> None:
+    with (Path(log.directory) / name).open("r+b") as file:
+        file.seek(position, 2 if position < 0 else 0)
+        file.write(content)
+
+
+def test_after_a_crash_nothing_that_was_written_is_missing(log: Log) -> None:
+    again = reopen(log, clean=False)
+    assert (again.log_end_offset, again.high_watermark, again.recovery_point) == (50, 50, log.recovery_point)
+    assert again.lookup_timestamp(START_MS + 481) == (49, START_MS + 490)
+    again.close()
+    clean = contents(Path(log.directory))
+    again = reopen(open_log(Path(log.directory).parent, SMALL, Checkpointed(clean=True)), clean=False)
+    again.close()
+    assert contents(Path(log.directory)) == clean
+
+
+@pytest.mark.parametrize("cut", [1, 60, 100, 170])
+def test_a_torn_tail_is_cut(log: Log, cut: int) -> None:
+    active = Path(log.segments.active.log.path)
+    size = active.stat().st_size
+    with active.open("r+b") as file:
+        file.truncate(size - cut)
+    again = reopen(log, clean=False)
+    assert again.log_end_offset == 49
+    assert active.stat().st_size == size - len(batch(value=b"v" * 100))
+    fill(again, 1)
+    assert reopen(again).log_end_offset == 50
+
+
+def test_zeros_after_a_power_failure_are_cut(log: Log) -> None:
+    with Path(log.segments.active.log.path).open("ab") as file:
+        file.write(bytes(5000))
+    assert reopen(log, clean=False).log_end_offset == 50
+
+
+def test_a_torn_tail_after_a_clean_stop_is_cut_too(log: Log) -> None:
+    log.close()
+    with Path(log.segments.active.log.path).open("ab") as file:
+        file.write(b"half a batch")
+    again = open_log(Path(log.directory).parent, SMALL)
+    assert again.log_end_offset == 50
+
+
+def test_damage_ends_the_log_and_later_segments_go(log: Log) -> None:
+    second = list(log.segments)[1]
+    log.recovery_point = 0
+    _damage(log, Path(second.log.path).name, b"X", 300)
+    again = reopen(log, clean=False)
+    assert again.log_end_offset == second.base_offset + 1
+    assert len(list(Path(log.directory).glob("*.log"))) == 2
+
+
+def test_offsets_that_go_back_end_the_log(tmp_path: Path) -> None:
+    log = open_log(tmp_path)
+    fill(log, 3)
+    with Path(log.segments.active.log.path).open("ab") as file:
+        file.write(batch(base_offset=1) + batch(base_offset=3))
+    assert reopen(log, clean=False).log_end_offset == 3
+
+
+def test_segments_below_the_recovery_point_are_trusted(log: Log) -> None:
+    first = log.segments.first
+    _damage(log, Path(first.log.path).name, b"X", 300)
+    assert log.recovery_point > first.base_offset + 10
+    assert reopen(log, clean=False).log_end_offset == 50
+
+
+@pytest.mark.parametrize("suffix", [".index", ".timeindex"])
+@pytest.mark.parametrize("how", ["missing", "odd size"])
+def test_an_index_that_can_not_be_right_is_rebuilt_after_a_clean_stop(tmp_path: Path, suffix: str, how: str) -> None:
+    log = open_log(tmp_path, LogConfig(index_interval_bytes=300))
+    fill(log, 50)
+    log.close()
+    path = Path(log.directory) / f"{0:020d}{suffix}"
+    good = path.read_bytes()
+    path.unlink()
+    if how == "odd size":
+        path.write_bytes(good + b"x")
+    again = open_log(tmp_path, LogConfig(index_interval_bytes=300))
+    assert again.log_end_offset == 50
+    again.close()
+    assert path.read_bytes() == good
+
+
+def test_a_damaged_transaction_index_is_rebuilt(tmp_path: Path) -> None:
+    log = open_log(tmp_path)
+    log.append_as_leader(produced(0, transactional=True), 0)
+    log.append_as_leader(marker(commit=False), 0, from_client=False)
+    log.close()
+    path = Path(log.directory) / f"{0:020d}.txnindex"
+    good = path.read_bytes()
+    path.write_bytes(good[:-1])
+    again = open_log(tmp_path)
+    assert path.read_bytes() == good
+    assert again.aborted_transactions(0, 2) == [(7, 0)]
+
+
+def test_producers_and_open_transactions_come_back(tmp_path: Path) -> None:
+    log = open_log(tmp_path)
+    log.append_as_leader(produced(0), 0)
+    log.roll()
+    log.append_as_leader(produced(1, transactional=True), 0)
+    log.update_high_watermark(2)
+    for clean in (False, True):
+        log = reopen(log, clean=clean)
+        assert log.last_stable_offset == 1
+        assert log.append_as_leader(produced(1, transactional=True), 0).duplicate
+        with pytest.raises(OutOfOrderSequenceError):
+            log.append_as_leader(produced(3, transactional=True), 0)
+
+
+def test_a_clean_stop_without_snapshots_needs_no_replay(tmp_path: Path) -> None:
+    log = open_log(tmp_path)
+    log.append_as_leader(produced(0), 0)
+    log.close()
+    for path in Path(log.directory).glob("*.snapshot"):
+        path.unlink()
+    again = open_log(tmp_path)
+    assert again.producer_state.producers == {}
+    assert again.producer_state.snapshot_offsets == [1]
+
+
+def test_leader_epochs_are_filled_from_batches(tmp_path: Path) -> None:
+    log = open_log(tmp_path)
+    for epoch in (0, 3):
+        log.append_as_leader(batch(), epoch)
+    Path(log.leader_epochs.path).unlink()
+    assert reopen(log, clean=False).leader_epochs.entries == [(0, 0), (3, 1)]
+
+
+def test_leftovers_go_and_strangers_stay(log: Log) -> None:
+    directory = Path(log.directory)
+    for name in (f"{0:020d}.log.deleted", f"{0:020d}.log.cleaned", "leader-epoch-checkpoint.tmp", f"{99:020d}.index"):
+        (directory / name).write_bytes(b"x")
+    (directory / "README").write_bytes(b"mine")
+    (directory / f"{0:020d}.other").write_bytes(b"mine")
+    reopen(log)
+    names = {path.name for path in directory.iterdir()}
+    assert {"README", f"{0:020d}.other"} <= names
+    assert not [
+        name for name in names if name.endswith((".deleted", ".cleaned", ".tmp")) or name.startswith(f"{99:020d}")
+    ]
+
+
+def test_an_unfinished_compaction_is_not_touched(log: Log) -> None:
+    swap = Path(log.directory) / f"{0:020d}.log.swap"
+    swap.write_bytes(b"x")
+    with pytest.raises(KafkaStorageError, match="unfinished compaction"):
+        reopen(log)
+    assert swap.exists()
+
+
+def test_a_log_that_ends_below_its_start_begins_there(log: Log, tmp_path: Path) -> None:
+    log.close()
+    again = open_log(tmp_path, SMALL, Checkpointed(log_start_offset=80, high_watermark=90))
+    assert (again.log_start_offset, again.high_watermark, again.log_end_offset) == (80, 80, 80)
+    assert len(again.segments) == 1
+
+
+def test_a_batch_without_records_ends_nothing(tmp_path: Path) -> None:
+    log = open_log(tmp_path)
+    fill(log, 1)
+    with Path(log.segments.active.log.path).open("ab") as file:
+        file.write(encode_batch([], base_offset=1))
+    assert reopen(log, clean=False).log_end_offset == 1
+
+
+def test_real_kafkas_segments_rebuild_to_the_byte(tmp_path: Path) -> None:
+    """The topic had an index interval of 1,024 bytes."""
+    shutil.copytree(GOLDEN / "seg-0", tmp_path / "orders-0")
+    log = open_log(tmp_path, LogConfig(index_interval_bytes=1024), Checkpointed(clean=True, log_start_offset=80))
+    segment = log.segments.first
+    before = contents(tmp_path)
+    assert recover_segment(log, segment) == 0
+    after = contents(tmp_path)
+    for suffix in ("log", "index", "timeindex"):
+        name = f"orders-0/{75:020d}.{suffix}"
+        assert after[name] == before[name]

@@ -1,0 +1,80 @@
+from pathlib import Path
+
+import pytest
+
+from kafkapy.config.log_config import LogConfig
+from kafkapy.storage.errors import OutOfOrderSequenceError
+from kafkapy.storage.log import Log
+from kafkapy.testing.clock import ManualClock
+from tests.storage.support import batch, fill, open_log, produced, reopen
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Log:
+    log = open_log(tmp_path, LogConfig(segment_bytes=4 * len(batch(value=b"v" * 100))))
+    fill(log, 10)
+    return log
+
+
+def test_the_end_goes_and_segments_follow_later(log: Log) -> None:
+    assert log.truncate_to(5)
+    assert (log.log_end_offset, log.high_watermark, log.recovery_point, len(log.segments)) == (5, 5, 5, 2)
+    doomed = list(Path(log.directory).glob("*.deleted"))
+    assert len(doomed) == 3
+    clock = log.storage.clock
+    assert isinstance(clock, ManualClock)
+    clock.advance(60_000)
+    assert not list(Path(log.directory).glob("*.deleted"))
+    fill(log, 1)
+    assert reopen(log).log_end_offset == 6
+
+
+def test_beyond_the_end_only_epochs_go(log: Log) -> None:
+    log.leader_epochs.assign(3, 10)
+    assert not log.truncate_to(10)
+    assert log.leader_epochs.entries == [(0, 0)]
+
+
+def test_within_a_batch_the_whole_batch_goes(tmp_path: Path) -> None:
+    log = open_log(tmp_path)
+    fill(log, 2, 5)
+    log.truncate_to(7)
+    assert (log.log_end_offset, log.segments.active.next_offset()) == (7, 5)
+
+
+def test_below_the_first_segment_everything_goes(tmp_path: Path) -> None:
+    log = open_log(tmp_path, start=100)
+    fill(log, 3)
+    assert log.truncate_to(50)
+    assert (log.log_start_offset, log.high_watermark, log.log_end_offset) == (50, 50, 50)
+
+
+def test_starting_afresh_above(log: Log) -> None:
+    log.truncate_fully_and_start_at(1000)
+    assert (log.log_start_offset, log.high_watermark, log.log_end_offset) == (1000, 1000, 1000)
+    assert (log.leader_epochs.entries, log.producer_state.snapshot_offsets) == ([], [])
+    fill(log, 1)
+    assert log.read(1000, 1).start_offset == 1000
+
+
+def test_producers_go_back_too(tmp_path: Path) -> None:
+    log = open_log(tmp_path)
+    for sequence in range(4):
+        if sequence == 2:
+            log.roll()
+        log.append_as_leader(produced(sequence), 0)
+    log.truncate_to(3)
+    with pytest.raises(OutOfOrderSequenceError):
+        log.append_as_leader(produced(4), 0)
+    log.append_as_leader(produced(3), 0)
+    log.truncate_to(2)
+    log.append_as_leader(produced(2), 0)
+    assert log.log_end_offset == 3
+
+
+def test_a_flush_that_was_under_way_counts_no_more(log: Log) -> None:
+    before = log.truncations
+    log.truncate_to(5)
+    fill(log, 5)
+    log._flushed_up_to(9, before)
+    assert log.recovery_point < 9
