@@ -1,0 +1,46 @@
+"""DescribeGroups: state, protocol and members of groups.
+
+Versions 0-5; from version 3 with the operations that the caller may do (all: there are no ACLs yet).
+Errors, by group: 14, 15, 16. A group that does not exist is Dead, without an error.
+"""
+
+from typing import TYPE_CHECKING
+
+from kafkapy.coordinator.group.results import GroupDescription
+from kafkapy.protocol.messages.describe_groups import (
+    DescribedGroup,
+    DescribedGroupMember,
+    DescribeGroupsRequest,
+    DescribeGroupsResponse,
+)
+
+if TYPE_CHECKING:
+    from kafkapy.server.context import RequestContext
+
+AUTHORIZED_OPERATIONS_NOT_ASKED = -(2**31)
+# bits by AclOperation: READ 3, DELETE 6, DESCRIBE 8
+ALL_GROUP_OPERATIONS = 1 << 3 | 1 << 6 | 1 << 8
+
+
+def handle(context: "RequestContext", request: DescribeGroupsRequest) -> DescribeGroupsResponse:
+    """Ask the coordinator for each."""
+    coordinator = context.services.group_coordinator
+    return DescribeGroupsResponse(
+        groups=[
+            _build(coordinator.describe_group(group_id), with_operations=request.include_authorized_operations)
+            for group_id in request.groups
+        ]
+    )
+
+
+def _build(group: GroupDescription, *, with_operations: bool) -> DescribedGroup:
+    shows_operations = with_operations and group.error_code == 0
+    return DescribedGroup(
+        error_code=group.error_code,
+        group_id=group.group_id,
+        group_state=group.state,
+        protocol_type=group.protocol_type,
+        protocol_data=group.protocol_name,
+        members=[DescribedGroupMember(*member) for member in group.members],
+        authorized_operations=ALL_GROUP_OPERATIONS if shows_operations else AUTHORIZED_OPERATIONS_NOT_ASKED,
+    )

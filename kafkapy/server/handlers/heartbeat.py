@@ -1,0 +1,21 @@
+"""Heartbeat: a member lives, and learns whether its group rebalances.
+
+Versions 0-4. Answered at once: no future, no task.
+Errors: 15, 16, 22, 24, 25, 27, 82; 0 while the group is loading.
+"""
+
+from typing import TYPE_CHECKING
+
+from kafkapy.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+
+if TYPE_CHECKING:
+    from kafkapy.server.context import RequestContext
+
+
+def handle(context: "RequestContext", request: HeartbeatRequest) -> HeartbeatResponse:
+    """Ask the coordinator."""
+    return HeartbeatResponse(
+        error_code=context.services.group_coordinator.heartbeat(
+            request.group_id, request.generation_id, request.member_id, request.group_instance_id
+        )
+    )

@@ -1,0 +1,51 @@
+"""JoinGroup: a member takes part in the next generation of its group.
+
+Versions 0-7. Waits until all members have joined; a member that needs an id first gets 79 with one from version 4 on.
+Errors: 14, 15, 16, 23, 24, 25, 26, 79, 81, 82 (see ``coordinator/group/join.py``).
+"""
+
+from collections.abc import Awaitable
+from typing import TYPE_CHECKING
+
+from kafkapy.coordinator.group.results import JoinCall, JoinResult
+from kafkapy.coordinator.runtime import respond
+from kafkapy.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse, JoinGroupResponseMember
+
+if TYPE_CHECKING:
+    from kafkapy.server.context import RequestContext
+
+REBALANCE_TIMEOUT_FROM = 1
+MEMBER_ID_REQUIRED_FROM = 4
+NULLABLE_PROTOCOL_FROM = 7
+
+
+def handle(context: "RequestContext", request: JoinGroupRequest) -> JoinGroupResponse | Awaitable[JoinGroupResponse]:
+    """Hand the member to the coordinator."""
+    version = context.header.api_version
+    call = JoinCall(
+        group_id=request.group_id,
+        member_id=request.member_id,
+        instance_id=request.group_instance_id,
+        client_id=context.header.client_id or "",
+        client_host=f"/{context.connection.peer_host}",
+        rebalance_timeout_ms=(
+            request.rebalance_timeout_ms if version >= REBALANCE_TIMEOUT_FROM else request.session_timeout_ms
+        ),
+        session_timeout_ms=request.session_timeout_ms,
+        protocol_type=request.protocol_type,
+        protocols=tuple((protocol.name, protocol.metadata) for protocol in request.protocols),
+        requires_known_member_id=version >= MEMBER_ID_REQUIRED_FROM and request.group_instance_id is None,
+    )
+
+    def build(result: JoinResult) -> JoinGroupResponse:
+        return JoinGroupResponse(
+            error_code=result.error_code,
+            generation_id=result.generation_id,
+            protocol_type=result.protocol_type,
+            protocol_name=result.protocol_name if version >= NULLABLE_PROTOCOL_FROM else result.protocol_name or "",
+            leader=result.leader_id,
+            member_id=result.member_id,
+            members=[JoinGroupResponseMember(*member) for member in result.members],
+        )
+
+    return respond(context.services.group_coordinator.join(call), build)

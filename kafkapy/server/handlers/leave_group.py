@@ -1,0 +1,32 @@
+"""LeaveGroup: members go, so that the others need not wait for their sessions to end.
+
+Versions 0-4; from version 3 several at once, by member id or group instance id, each with its own error code.
+Errors: 14, 15, 16, 24 of the request; 25, 82 of a member.
+"""
+
+from typing import TYPE_CHECKING
+
+from kafkapy.coordinator.group.results import LeavingMember
+from kafkapy.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberResponse
+
+if TYPE_CHECKING:
+    from kafkapy.server.context import RequestContext
+
+SEVERAL_FROM = 3
+
+
+def handle(context: "RequestContext", request: LeaveGroupRequest) -> LeaveGroupResponse:
+    """Let them go; older versions have one error code for all."""
+    has_several = context.header.api_version >= SEVERAL_FROM
+    leaving = (
+        [LeavingMember(member.member_id, member.group_instance_id) for member in request.members]
+        if has_several
+        else [LeavingMember(request.member_id)]
+    )
+    error_code, errors = context.services.group_coordinator.leave(request.group_id, leaving)
+    if not has_several:
+        return LeaveGroupResponse(error_code=error_code or next(filter(None, errors), 0))
+    return LeaveGroupResponse(
+        error_code=error_code,
+        members=[MemberResponse(*member, error) for member, error in zip(leaving, errors, strict=False)],
+    )

@@ -1,0 +1,74 @@
+"""OffsetCommit: keep how far a group has read.
+
+Versions 1-8 (version 0 kept offsets in ZooKeeper: not built). Answered once the log of all in-sync replicas has it.
+Errors, by partition: 3 (no such partition), 12, 14, 15, 16, 22, 25, 27, 28, 82.
+"""
+
+from collections.abc import Awaitable
+from typing import TYPE_CHECKING
+
+from kafkapy.coordinator.group.offsets import NO_EXPIRY, CommittedOffset
+from kafkapy.coordinator.group.results import CommitCall, by_topic
+from kafkapy.coordinator.runtime import respond
+from kafkapy.protocol.errors import ErrorCode
+from kafkapy.protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitResponse,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+)
+from kafkapy.types import TopicPartition
+
+if TYPE_CHECKING:
+    from kafkapy.server.context import RequestContext
+
+DEFAULT_TIMESTAMP = -1
+DEFAULT_RETENTION = -1
+
+
+def handle(
+    context: "RequestContext", request: OffsetCommitRequest
+) -> OffsetCommitResponse | Awaitable[OffsetCommitResponse]:
+    """Commit what belongs to partitions that exist."""
+    now_ms = context.services.clock.now_ms()
+    retention_ms = request.retention_time_ms
+    expire_ms = NO_EXPIRY if retention_ms == DEFAULT_RETENTION else now_ms + retention_ms
+    errors: dict[TopicPartition, int] = {}
+    offsets: dict[TopicPartition, CommittedOffset] = {}
+    for topic in request.topics:
+        for partition in topic.partitions:
+            key = TopicPartition(topic.name, partition.partition_index)
+            errors[key] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            if context.services.metadata.image.partition(*key) is not None:
+                offsets[key] = _committed(partition, now_ms, expire_ms)
+    if not offsets:
+        return _build(errors)
+    call = CommitCall(
+        request.group_id,
+        request.member_id,
+        request.generation_id_or_member_epoch,
+        offsets,
+        request.group_instance_id,
+    )
+    answer = context.services.group_coordinator.commit_offsets(call)
+    return respond(answer, lambda committed: _build({**errors, **committed}))
+
+
+def _committed(partition: OffsetCommitRequestPartition, now_ms: int, expire_ms: int) -> CommittedOffset:
+    return CommittedOffset(
+        partition.committed_offset,
+        partition.committed_leader_epoch,
+        partition.committed_metadata or "",
+        now_ms if partition.commit_timestamp == DEFAULT_TIMESTAMP else partition.commit_timestamp,
+        expire_ms,
+    )
+
+
+def _build(errors: dict[TopicPartition, int]) -> OffsetCommitResponse:
+    return OffsetCommitResponse(
+        topics=[
+            OffsetCommitResponseTopic(name, [OffsetCommitResponsePartition(*each) for each in partitions])
+            for name, partitions in by_topic(errors).items()
+        ]
+    )

@@ -1,0 +1,44 @@
+"""SyncGroup: the leader hands in the assignment, everybody gets their part.
+
+Versions 0-5. Waits until the leader's assignment is in the log of all in-sync replicas.
+Errors: 15, 16, 22, 23, 24, 25, 27 (also while the group is loading), 82.
+"""
+
+from collections.abc import Awaitable
+from typing import TYPE_CHECKING
+
+from kafkapy.coordinator.group.results import SyncCall, SyncResult
+from kafkapy.coordinator.runtime import respond
+from kafkapy.protocol.errors import ErrorCode
+from kafkapy.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+
+if TYPE_CHECKING:
+    from kafkapy.server.context import RequestContext
+
+PROTOCOL_MANDATORY_FROM = 5
+
+
+def handle(context: "RequestContext", request: SyncGroupRequest) -> SyncGroupResponse | Awaitable[SyncGroupResponse]:
+    """Hand the assignment to the coordinator, or wait for it."""
+    lacks_protocol = request.protocol_type is None or request.protocol_name is None
+    if context.header.api_version >= PROTOCOL_MANDATORY_FROM and lacks_protocol:
+        return _build(SyncResult(ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
+    call = SyncCall(
+        group_id=request.group_id,
+        generation_id=request.generation_id,
+        member_id=request.member_id,
+        instance_id=request.group_instance_id,
+        protocol_type=request.protocol_type,
+        protocol_name=request.protocol_name,
+        assignments=tuple((each.member_id, each.assignment) for each in request.assignments),
+    )
+    return respond(context.services.group_coordinator.sync(call), _build)
+
+
+def _build(result: SyncResult) -> SyncGroupResponse:
+    return SyncGroupResponse(
+        error_code=result.error_code,
+        protocol_type=result.protocol_type,
+        protocol_name=result.protocol_name,
+        assignment=result.assignment,
+    )

@@ -1,0 +1,69 @@
+"""Asks a handler as the wire would: request and response go through the codec in the asked version."""
+
+import asyncio
+import inspect
+from types import SimpleNamespace
+from typing import Any, TypeVar
+
+from kafkapy.cluster.image import BrokerInfo, Endpoint, MetadataImage, PartitionInfo, TopicImage
+from kafkapy.coordinator.group.shard import GROUP_TOPIC
+from kafkapy.protocol.messages import response_class
+from kafkapy.protocol.primitives import Message, Reader, Writer
+from tests.coordinator.world import World
+
+M = TypeVar("M", bound=Message)
+HERE, ELSEWHERE = 0, 1
+
+
+def image(*topics: str, leader: int = HERE) -> MetadataImage:
+    partition = PartitionInfo(leader, 0, (leader,), (leader,))
+    endpoints = {"PLAINTEXT": Endpoint("elsewhere", 9093, "PLAINTEXT")}
+    return MetadataImage(
+        "cluster",
+        HERE,
+        {ELSEWHERE: BrokerInfo(ELSEWHERE, endpoints)},
+        {name: TopicImage(name, {0: partition}) for name in topics},
+    )
+
+
+def through(message: M, version: int) -> M:
+    writer = Writer()
+    message.write(writer, version)
+    reader = Reader(memoryview(writer.getvalue()))
+    read = type(message).read(reader, version)
+    reader.expect_end()
+    return read
+
+
+class Asker:
+    """A world with topic ``t``, and the services that handlers see of it."""
+
+    def __init__(self, world: World | None = None) -> None:
+        self.world = world or World()
+        self.world.broker.image = image("t", GROUP_TOPIC)
+        self.services = SimpleNamespace(
+            group_coordinator=self.world.coordinator,
+            clock=self.world.clock,
+            metadata=self.world.broker,
+            config=SimpleNamespace(broker_id=HERE),
+            topic_admin=None,
+        )
+
+    def context(self, version: int, client_id: str | None = "client") -> Any:
+        return SimpleNamespace(
+            services=self.services,
+            header=SimpleNamespace(api_version=version, client_id=client_id),
+            connection=SimpleNamespace(peer_host="127.0.0.1", listener="PLAINTEXT"),
+            own_endpoint=lambda: ("here", 9092),
+        )
+
+    def ask(self, handler: Any, request: Any, version: int, **fields: Any) -> Any:
+        """The response, as the client reads it; one that is not there yet is waited for."""
+
+        async def run() -> Any:
+            answer = handler.handle(self.context(version, **fields), through(request, version))
+            return await answer if inspect.isawaitable(answer) else answer
+
+        response = asyncio.run(run())
+        assert isinstance(response, response_class(request.API_KEY))
+        return through(response, version)

@@ -1,0 +1,33 @@
+import pytest
+
+from kafkapy.protocol.messages.describe_groups import DescribedGroup, DescribedGroupMember, DescribeGroupsRequest
+from kafkapy.server.handlers import describe_groups
+from tests.coordinator.world import RANGE
+from tests.server.handlers.groups_context import Asker
+
+
+@pytest.mark.parametrize("version", range(6))
+def test_every_version(version: int) -> None:
+    asker = Asker()
+    member_id = asker.world.stable(instance_id="i")[0]
+    response = asker.ask(describe_groups, DescribeGroupsRequest(["g", "unknown"]), version)
+    instance_id = "i" if version >= 4 else None
+    member = DescribedGroupMember(member_id, instance_id, "client", "/127.0.0.1", RANGE[0][1], b"part-0")
+    settled, unknown = response.groups
+    assert settled == DescribedGroup(
+        group_id="g", group_state="Stable", protocol_type="consumer", protocol_data="range", members=[member]
+    )
+    assert unknown == DescribedGroup(group_id="unknown", group_state="Dead")
+
+
+@pytest.mark.parametrize(("group_id", "asked", "expected"), [("g", True, 328), ("g", False, -(2**31))])
+def test_authorized_operations(group_id: str, asked: bool, expected: int) -> None:
+    request = DescribeGroupsRequest([group_id], include_authorized_operations=asked)
+    assert Asker().ask(describe_groups, request, 3).groups[0].authorized_operations == expected
+
+
+def test_a_group_that_is_coordinated_elsewhere_tells_no_operations() -> None:
+    asker = Asker()
+    asker.world.coordinator.shutdown()
+    (group,) = asker.ask(describe_groups, DescribeGroupsRequest(["g"], include_authorized_operations=True), 5).groups
+    assert (group.error_code, group.group_state, group.authorized_operations) == (15, "", -(2**31))

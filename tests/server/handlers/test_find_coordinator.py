@@ -1,0 +1,83 @@
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+
+from kafkapy.cluster.errors import InvalidReplicationFactorError
+from kafkapy.coordinator.group.shard import GROUP_TOPIC
+from kafkapy.errors import BrokerError
+from kafkapy.protocol.errors import ErrorCode
+from kafkapy.protocol.messages.find_coordinator import FindCoordinatorRequest
+from kafkapy.server.handlers import find_coordinator
+from tests.server.handlers.groups_context import ELSEWHERE, Asker, image
+
+
+class Admin:
+    """Creates the topic, or says why not; its leader may stay unknown."""
+
+    def __init__(self, asker: Asker, error: BrokerError | None = None, leader: int = 0) -> None:
+        self.asker, self.error, self.leader = asker, error, leader
+
+    async def create_automatically(self, names: Sequence[str]) -> dict[str, BrokerError | None]:
+        if self.error is None:
+            self.asker.world.broker.image = image(*names, leader=self.leader)
+        return dict.fromkeys(names, self.error)
+
+
+def without_topic() -> Asker:
+    asker = Asker()
+    asker.world.broker.image = image("t")
+
+    async def wait_until(predicate: Callable[[Any], bool], _timeout_ms: float, _clock: object) -> bool:
+        return predicate(asker.world.broker.image)
+
+    asker.world.broker.wait_until = wait_until  # type: ignore[attr-defined]  # what MetadataCache has beside a listener
+    return asker
+
+
+@pytest.mark.parametrize("version", range(4))
+def test_this_broker(version: int) -> None:
+    response = Asker().ask(find_coordinator, FindCoordinatorRequest("g"), version)
+    assert (response.error_code, response.node_id, response.host, response.port) == (0, 0, "here", 9092)
+    assert response.error_message == ("NONE" if version else "")
+
+
+def test_another_broker() -> None:
+    asker = Asker()
+    asker.world.broker.image = image(GROUP_TOPIC, leader=ELSEWHERE)
+    response = asker.ask(find_coordinator, FindCoordinatorRequest("g"), 3)
+    assert (response.node_id, response.host, response.port) == (ELSEWHERE, "elsewhere", 9093)
+
+
+@pytest.mark.parametrize("leader", [-1, 7])
+def test_a_leader_that_is_not_there(leader: int) -> None:
+    asker = Asker()
+    asker.world.broker.image = image(GROUP_TOPIC, leader=leader)
+    response = asker.ask(find_coordinator, FindCoordinatorRequest("g"), 3)
+    assert (response.error_code, response.node_id, response.host, response.port) == (15, -1, "", -1)
+    assert response.error_message == ErrorCode.COORDINATOR_NOT_AVAILABLE.message
+
+
+@pytest.mark.parametrize(("key_type", "expected"), [(1, 15), (2, 42), (-1, 42)])
+def test_other_kinds_of_coordinators(key_type: int, expected: int) -> None:
+    assert Asker().ask(find_coordinator, FindCoordinatorRequest("g", key_type), 1).error_code == expected
+
+
+@pytest.mark.parametrize(("leader", "expected"), [(0, 0), (-1, 15)])
+def test_the_topic_is_created_when_it_is_first_needed(leader: int, expected: int) -> None:
+    asker = without_topic()
+    asker.services.topic_admin = Admin(asker, leader=leader)
+    assert asker.ask(find_coordinator, FindCoordinatorRequest("g"), 3).error_code == expected
+
+
+def test_too_few_brokers_for_the_topic(caplog: pytest.LogCaptureFixture) -> None:
+    asker = without_topic()
+    asker.services.topic_admin = Admin(asker, InvalidReplicationFactorError("3 of 1"))
+    assert asker.ask(find_coordinator, FindCoordinatorRequest("g"), 3).error_code == 15
+    assert "Could not create __consumer_offsets: 3 of 1" in caplog.text
+
+
+def test_nothing_changes_while_the_topic_comes_without_its_leader() -> None:
+    asker = without_topic()
+    asker.services.topic_admin = Admin(asker, leader=7)
+    assert asker.ask(find_coordinator, FindCoordinatorRequest("g"), 0).error_code == 15

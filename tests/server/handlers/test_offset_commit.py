@@ -1,0 +1,86 @@
+import asyncio
+from typing import Any
+
+import pytest
+
+from kafkapy.coordinator.group.offsets import CommittedOffset
+from kafkapy.protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from kafkapy.server.handlers import offset_commit
+from tests.coordinator.world import TP
+from tests.server.handlers.groups_context import Asker
+
+
+def request(topic: str = "t", request_fields: dict[str, Any] | None = None, **fields: Any) -> OffsetCommitRequest:
+    partition = OffsetCommitRequestPartition(partition_index=0, committed_offset=60, **fields)
+    return OffsetCommitRequest(
+        group_id="g", topics=[OffsetCommitRequestTopic(topic, [partition])], **(request_fields or {})
+    )
+
+
+def answers(response: Any) -> list[tuple[str, list[tuple[int, int]]]]:
+    return [(topic.name, [(p.partition_index, p.error_code) for p in topic.partitions]) for topic in response.topics]
+
+
+@pytest.mark.parametrize("version", range(1, 9))
+def test_every_version(version: int) -> None:
+    asker = Asker()
+    fields = {"committed_leader_epoch": 3} if version >= 6 else {}
+    response = asker.ask(offset_commit, request(committed_metadata="m", **fields), version)
+    assert answers(response) == [("t", [(0, 0)])]
+    committed = asker.world.group().offsets.committed[TP]
+    assert committed == CommittedOffset(60, 3 if version >= 6 else -1, "m", asker.world.clock.now_ms(), -1)
+
+
+@pytest.mark.parametrize(("version", "expires"), [(2, True), (4, True), (5, False)])
+def test_a_retention_of_its_own(version: int, expires: bool) -> None:
+    asker = Asker()
+    asker.ask(offset_commit, request(request_fields={"retention_time_ms": 500} if expires else {}), version)
+    committed = asker.world.group().offsets.committed[TP]
+    assert committed.expire_timestamp_ms == (asker.world.clock.now_ms() + 500 if expires else -1)
+
+
+@pytest.mark.parametrize(("given", "expected"), [(7, 7), (-1, None)])
+def test_version_1_may_name_the_commits_time(given: int, expected: int | None) -> None:
+    asker = Asker()
+    asker.ask(offset_commit, request(commit_timestamp=given), 1)
+    wanted = asker.world.clock.now_ms() if expected is None else expected
+    assert asker.world.group().offsets.committed[TP].commit_timestamp_ms == wanted
+
+
+def test_metadata_may_be_missing() -> None:
+    asker = Asker()
+    asker.ask(offset_commit, request(committed_metadata=None), 8)
+    assert asker.world.group().offsets.committed[TP].metadata == ""
+
+
+def test_partitions_that_do_not_exist() -> None:
+    asker = Asker()
+    assert answers(asker.ask(offset_commit, request("unknown"), 8)) == [("unknown", [(0, 3)])]
+    assert not asker.world.has_group()
+    mixed = request()
+    mixed.topics.append(OffsetCommitRequestTopic("t", [OffsetCommitRequestPartition(1, 5)]))
+    assert answers(asker.ask(offset_commit, mixed, 8)) == [("t", [(0, 0), (1, 3)])]
+
+
+def test_members_are_checked() -> None:
+    asker = Asker()
+    fields = {"generation_id_or_member_epoch": 1, "member_id": "m", "group_instance_id": "i"}
+    asker.world.stable(instance_id="i")
+    assert answers(asker.ask(offset_commit, request(request_fields=fields), 8)) == [("t", [(0, 82)])]
+
+
+def test_the_answer_waits_for_all_replicas() -> None:
+    async def scenario() -> None:
+        asker = Asker()
+        asker.world.broker.is_slow = True
+        waiting = offset_commit.handle(asker.context(8), request())
+        assert isinstance(waiting, asyncio.Future)
+        assert not waiting.done()
+        asker.world.broker.acknowledge()
+        assert answers(await waiting) == [("t", [(0, 0)])]
+
+    asyncio.run(scenario())

@@ -1,0 +1,39 @@
+from typing import Any
+
+from kafkapy.protocol.messages.offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteRequestPartition,
+    OffsetDeleteRequestTopic,
+)
+from kafkapy.server.handlers import offset_delete
+from tests.server.handlers.groups_context import Asker
+
+
+def request(group_id: str = "g", **topics: int) -> OffsetDeleteRequest:
+    return OffsetDeleteRequest(
+        group_id,
+        [OffsetDeleteRequestTopic(name, [OffsetDeleteRequestPartition(index)]) for name, index in topics.items()],
+    )
+
+
+def answers(response: Any) -> list[tuple[str, int, int]]:
+    return [(topic.name, p.partition_index, p.error_code) for topic in response.topics for p in topic.partitions]
+
+
+def test_what_exists_is_deleted() -> None:
+    asker = Asker()
+    asker.world.commit(5)
+    response = asker.ask(offset_delete, request(t=0, unknown=0), 0)
+    assert (response.error_code, answers(response)) == (0, [("t", 0, 0), ("unknown", 0, 3)])
+    assert asker.world.fetch() == -1
+
+
+def test_what_members_read_stays() -> None:
+    asker = Asker()
+    asker.world.stable()
+    assert answers(asker.ask(offset_delete, request(t=0), 0)) == [("t", 0, 86)]
+
+
+def test_an_unknown_group() -> None:
+    response = Asker().ask(offset_delete, request(t=0), 0)
+    assert (response.error_code, answers(response)) == (69, [])

@@ -1,0 +1,44 @@
+import asyncio
+
+import pytest
+
+from kafkapy.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
+from kafkapy.server.handlers import sync_group
+from tests.server.handlers.groups_context import Asker
+
+
+@pytest.mark.parametrize("version", range(6))
+def test_the_leader_gets_its_part_in_every_version(version: int) -> None:
+    asker = Asker()
+    leader = asker.world.joined().member_id
+    protocol = {"protocol_type": "consumer", "protocol_name": "range"} if version >= 5 else {}
+    request = SyncGroupRequest("g", 1, leader, assignments=[SyncGroupRequestAssignment(leader, b"x")], **protocol)
+    response = asker.ask(sync_group, request, version)
+    assert (response.error_code, response.assignment) == (0, b"x")
+    assert (response.protocol_type, response.protocol_name) == (("consumer", "range") if version >= 5 else (None, None))
+
+
+@pytest.mark.parametrize("fields", [{"protocol_type": "consumer"}, {"protocol_name": "range"}])
+def test_from_version_5_the_protocol_must_be_named(fields: dict[str, str]) -> None:
+    assert Asker().ask(sync_group, SyncGroupRequest("g", 1, "m", **fields), 5).error_code == 23
+
+
+def test_static_members_are_fenced() -> None:
+    asker = Asker()
+    asker.world.stable(instance_id="i")
+    response = asker.ask(sync_group, SyncGroupRequest("g", 1, "m", group_instance_id="i"), 3)
+    assert (response.error_code, response.assignment) == (82, b"")
+
+
+def test_followers_wait() -> None:
+    async def scenario() -> None:
+        asker = Asker()
+        leader = asker.world.joined().member_id
+        follower = asker.world.join()
+        asker.world.joined(leader)
+        waiting = sync_group.handle(asker.context(0), SyncGroupRequest("g", 2, follower.value.member_id))
+        assert isinstance(waiting, asyncio.Future)
+        asker.world.sync(leader, 2, assignments={follower.value.member_id: b"f"})
+        assert (await waiting).assignment == b"f"
+
+    asyncio.run(scenario())
