@@ -1,0 +1,253 @@
+"""aiokafka, each call in an event loop of its own."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
+from contextlib import asynccontextmanager
+from typing import Any, TypeVar
+
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
+from aiokafka.admin import AIOKafkaAdminClient, NewPartitions, NewTopic, RecordsToDelete
+from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
+from aiokafka.errors import KafkaError, for_code
+
+from compat_tests.clients.client import (
+    DEFAULTS,
+    EARLIEST,
+    TIMEOUT_S,
+    GroupState,
+    KafkaCodeError,
+    Member,
+    MemberThread,
+    ProduceOptions,
+    Received,
+    Sent,
+)
+
+Result = TypeVar("Result")
+
+
+def _run(coroutine: Coroutine[Any, Any, Result]) -> Result:
+    try:
+        return asyncio.run(asyncio.wait_for(coroutine, 2 * TIMEOUT_S))
+    except KafkaError as error:
+        raise KafkaCodeError(getattr(error, "errno", -1), f"{type(error).__name__} {error}") from error
+
+
+def _check(code: int, message: str = "") -> None:
+    if code:
+        raise for_code(code)(message)
+
+
+def _received(record: Any) -> Received:
+    return Received(
+        record.value,
+        record.key,
+        tuple(record.headers),
+        record.timestamp,
+        record.partition,
+        record.offset,
+        record.timestamp_type == 1,
+    )
+
+
+class AiokafkaClient:
+    """Fits aiokafka to the scenarios."""
+
+    name = "aiokafka"
+    sends_null_headers = True
+
+    def __init__(self, bootstrap: str) -> None:
+        self.bootstrap = bootstrap
+
+    @asynccontextmanager
+    async def _consumer(self, group: str | None = None, **settings: Any) -> AsyncIterator[AIOKafkaConsumer]:
+        consumer = self._new_consumer(group, **settings)
+        await consumer.start()
+        try:
+            yield consumer
+        finally:
+            await consumer.stop()
+
+    def _new_consumer(self, group: str | None, **settings: Any) -> AIOKafkaConsumer:
+        base = {"bootstrap_servers": self.bootstrap, "group_id": group, "enable_auto_commit": False}
+        return AIOKafkaConsumer(**{**base, "auto_offset_reset": "earliest", "session_timeout_ms": 10000, **settings})
+
+    def produce(self, topic: str, records: Sequence[Sent], options: ProduceOptions = DEFAULTS) -> list[tuple[int, int]]:
+        async def run() -> list[tuple[int, int]]:
+            producer = AIOKafkaProducer(
+                bootstrap_servers=self.bootstrap,
+                compression_type=None if options.codec == "none" else options.codec,
+                enable_idempotence=options.idempotent,
+                acks="all" if options.acks == -1 else options.acks,
+                max_request_size=options.request_limit,
+                linger_ms=5,
+            )
+            await producer.start()
+            try:
+                futures = [
+                    await producer.send(
+                        topic,
+                        record.value,
+                        record.key,
+                        record.partition,
+                        record.timestamp,
+                        list(record.headers),
+                    )
+                    for record in records
+                ]
+                places = [await future for future in futures]
+            finally:
+                await producer.stop()
+            return [(place.partition, place.offset) if place is not None else (0, -1) for place in places]
+
+        return _run(run())
+
+    def consume(
+        self, topic: str, count: int, *, partition: int = 0, offset: int = EARLIEST, committed: bool = False
+    ) -> list[Received]:
+        isolation = "read_committed" if committed else "read_uncommitted"
+        place = TopicPartition(topic, partition)
+
+        async def run() -> list[Received]:
+            found: list[Received] = []
+            async with self._consumer(isolation_level=isolation, auto_offset_reset="none") as consumer:
+                consumer.assign([place])
+                if offset == EARLIEST:
+                    await consumer.seek_to_beginning(place)
+                elif offset < 0:
+                    await consumer.seek_to_end(place)
+                else:
+                    consumer.seek(place, offset)
+                deadline = asyncio.get_running_loop().time() + TIMEOUT_S
+                while len(found) < count and asyncio.get_running_loop().time() < deadline:
+                    batches = await consumer.getmany(timeout_ms=500, max_records=count - len(found))
+                    for batch in batches.values():
+                        found += map(_received, batch)
+            return found
+
+        return _run(run())
+
+    def watermarks(self, topic: str, partition: int = 0) -> tuple[int, int]:
+        place = TopicPartition(topic, partition)
+
+        async def run() -> tuple[int, int]:
+            async with self._consumer() as consumer:
+                first = await consumer.beginning_offsets([place])
+                return first[place], (await consumer.end_offsets([place]))[place]
+
+        return _run(run())
+
+    def offset_for_time(self, topic: str, timestamp: int, partition: int = 0) -> int | None:
+        place = TopicPartition(topic, partition)
+
+        async def run() -> int | None:
+            async with self._consumer() as consumer:
+                found = (await consumer.offsets_for_times({place: timestamp}))[place]
+                return found.offset if found is not None else None
+
+        return _run(run())
+
+    def commit(self, group: str, topic: str, offsets: Mapping[int, int]) -> None:
+        async def run() -> None:
+            async with self._consumer(group) as consumer:
+                places = {TopicPartition(topic, partition): offset for partition, offset in offsets.items()}
+                consumer.assign(list(places))
+                await consumer.commit(places)
+
+        _run(run())
+
+    def committed(self, group: str, topic: str, partition: int = 0) -> int | None:
+        async def run() -> int | None:
+            async with self._consumer(group) as consumer:
+                found: int | None = await consumer.committed(TopicPartition(topic, partition))
+                return found
+
+        return _run(run())
+
+    def join(self, group: str, topic: str) -> Member:
+        loop = asyncio.new_event_loop()
+        consumers: list[AIOKafkaConsumer] = []
+
+        async def start() -> None:
+            consumer = self._new_consumer(group, heartbeat_interval_ms=500)
+            consumer.subscribe([topic])
+            consumers.append(consumer)
+            await consumer.start()
+
+        async def step(member: MemberThread) -> None:
+            if not consumers:
+                await start()
+            (consumer,) = consumers
+            for batch in (await consumer.getmany(timeout_ms=100)).values():
+                member.received += map(_received, batch)
+            member.assignment = {place.partition for place in consumer.assignment()}
+            if member.commits_wanted > member.commits_done:
+                await consumer.commit()
+                member.commits_done += 1
+
+        def end() -> None:
+            for consumer in consumers:
+                loop.run_until_complete(consumer.stop())
+            loop.close()
+
+        return MemberThread(lambda member: loop.run_until_complete(step(member)), end)
+
+    def _ask(self, question: Callable[[AIOKafkaAdminClient], Awaitable[Result]]) -> Result:
+        async def run() -> Result:
+            admin = AIOKafkaAdminClient(bootstrap_servers=self.bootstrap)
+            await admin.start()
+            try:
+                return await question(admin)
+            finally:
+                await admin.close()
+
+        return _run(run())
+
+    def create_topic(self, topic: str, partitions: int = 1, configs: Mapping[str, str] | None = None) -> None:
+        new = NewTopic(topic, partitions, 1, topic_configs=dict(configs or {}))
+        for _, code, *message in self._ask(lambda admin: admin.create_topics([new])).topic_errors:
+            if code:
+                raise KafkaCodeError(code, str(message))
+
+    def delete_topic(self, topic: str) -> None:
+        for _, code in self._ask(lambda admin: admin.delete_topics([topic])).topic_error_codes:
+            if code:
+                raise KafkaCodeError(code)
+
+    def topics(self) -> dict[str, int]:
+        found = self._ask(lambda admin: admin.describe_topics())
+        return {topic["topic"]: len(topic["partitions"]) for topic in found}
+
+    def add_partitions(self, topic: str, total: int) -> None:
+        self._ask(lambda admin: admin.create_partitions({topic: NewPartitions(total)}))
+
+    def configs(self, topic: str) -> dict[str, str]:
+        resource = ConfigResource(ConfigResourceType.TOPIC, topic)
+        (response,) = self._ask(lambda admin: admin.describe_configs([resource]))
+        ((code, message, _, _, entries),) = response.resources
+        if code:
+            raise KafkaCodeError(code, message)
+        return {entry[0]: entry[1] for entry in entries}
+
+    def set_config(self, topic: str, key: str, value: str) -> None:
+        resource = ConfigResource(ConfigResourceType.TOPIC, topic, {key: value})
+        (response,) = self._ask(lambda admin: admin.alter_configs([resource]))
+        for code, message, *_ in response.resources:
+            if code:
+                raise KafkaCodeError(code, message)
+
+    def delete_records(self, topic: str, before: int) -> int:
+        place = TopicPartition(topic, 0)
+        low: int = self._ask(lambda admin: admin.delete_records({place: RecordsToDelete(before)}))[place]
+        return low
+
+    def describe_group(self, group: str) -> GroupState:
+        (response,) = self._ask(lambda admin: admin.describe_consumer_groups([group]))
+        (found,) = response.groups
+        code, _, state, protocol_type, _, members, *_ = found
+        if code:
+            raise KafkaCodeError(code)
+        return GroupState(state, protocol_type, len(members))
+
+    def groups(self) -> set[str]:
+        return {group for group, _ in self._ask(lambda admin: admin.list_consumer_groups())}

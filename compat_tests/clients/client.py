@@ -1,0 +1,172 @@
+"""What the scenarios ask of a client library, in one small vocabulary that each of the three libraries is fitted to."""
+
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+EARLIEST, LATEST = -2, -1
+TIMEOUT_S = 40.0
+CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
+
+
+@dataclass(frozen=True)
+class Sent:
+    """One record as it is handed to a producer."""
+
+    value: bytes | None
+    key: bytes | None = None
+    headers: tuple[tuple[str, bytes | None], ...] = ()
+    timestamp: int | None = None
+    partition: int = 0
+
+
+@dataclass(frozen=True)
+class Received(Sent):
+    """One record as a consumer saw it."""
+
+    offset: int = -1
+    log_append_time: bool = False
+
+
+@dataclass(frozen=True)
+class ProduceOptions:
+    """How records are produced; `request_limit` is the client's own limit on the size of a request."""
+
+    codec: str = "none"
+    idempotent: bool = False
+    acks: int = -1
+    request_limit: int = 1048576
+
+
+DEFAULTS = ProduceOptions()
+
+
+@dataclass(frozen=True)
+class GroupState:
+    """A group as DescribeGroups tells it."""
+
+    state: str
+    protocol_type: str
+    members: int
+
+
+class KafkaCodeError(Exception):
+    """A broker's refusal, with the number of its error code."""
+
+    def __init__(self, code: int, message: str = "") -> None:
+        super().__init__(f"error {code}: {message}")
+        self.code = code
+
+
+class Member(Protocol):
+    """A consumer that joined a group and polls in a thread of its own."""
+
+    @property
+    def assignment(self) -> set[int]: ...
+
+    @property
+    def received(self) -> list[Received]: ...
+
+    def commit(self) -> None: ...
+
+    def close(self) -> None: ...
+
+
+class Client(Protocol):
+    """One client library, blocking, a fresh connection for each call."""
+
+    name: str
+    sends_null_headers: bool
+
+    def produce(self, topic: str, records: Sequence[Sent], options: ProduceOptions = DEFAULTS) -> list[tuple[int, int]]:
+        """Sends the records in order and waits; returns (partition, offset) of each."""
+
+    def consume(
+        self, topic: str, count: int, *, partition: int = 0, offset: int = EARLIEST, committed: bool = False
+    ) -> list[Received]:
+        """Reads `count` records of one partition from an offset on; `committed` reads with read_committed."""
+
+    def watermarks(self, topic: str, partition: int = 0) -> tuple[int, int]:
+        """First offset and the one after the last."""
+
+    def offset_for_time(self, topic: str, timestamp: int, partition: int = 0) -> int | None:
+        """The first offset whose timestamp is at least this one."""
+
+    def commit(self, group: str, topic: str, offsets: Mapping[int, int]) -> None: ...
+
+    def committed(self, group: str, topic: str, partition: int = 0) -> int | None: ...
+
+    def join(self, group: str, topic: str) -> Member: ...
+
+    def create_topic(self, topic: str, partitions: int = 1, configs: Mapping[str, str] | None = None) -> None: ...
+
+    def delete_topic(self, topic: str) -> None: ...
+
+    def topics(self) -> dict[str, int]:
+        """The partition count of every topic."""
+
+    def add_partitions(self, topic: str, total: int) -> None: ...
+
+    def configs(self, topic: str) -> dict[str, str]: ...
+
+    def set_config(self, topic: str, key: str, value: str) -> None: ...
+
+    def delete_records(self, topic: str, before: int) -> int:
+        """Deletes what lies before the offset in partition 0; returns the new first offset."""
+
+    def describe_group(self, group: str) -> GroupState: ...
+
+    def groups(self) -> set[str]: ...
+
+
+def wait_until(condition: Callable[[], bool], what: str, timeout_s: float = TIMEOUT_S) -> None:
+    """Returns when the condition holds; fails with `what` was waited for."""
+    deadline = time.monotonic() + timeout_s
+    while not condition():
+        assert time.monotonic() < deadline, f"waited {timeout_s:.0f} s in vain for {what}"
+        time.sleep(0.02)
+
+
+@dataclass
+class MemberThread:
+    """The shared part of a group member: a thread that polls until it is told to stop.
+
+    `poll(self)` is called again and again; it updates `assignment` and `received`, and performs `pending_commit`.
+    """
+
+    poll: Callable[["MemberThread"], None]
+    end: Callable[[], None]
+    assignment: set[int] = field(default_factory=set)
+    received: list[Received] = field(default_factory=list)
+    error: Exception | None = None
+    commits_wanted: int = 0
+    commits_done: int = 0
+
+    def __post_init__(self) -> None:
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        try:
+            while not self._stopping.is_set():
+                self.poll(self)
+        except Exception as error:  # noqa: BLE001  (handed to the test's thread, which raises it)
+            self.error = error
+        finally:
+            self.end()
+
+    def commit(self) -> None:
+        """Commits the position, from the polling thread, and waits for that."""
+        self.commits_wanted += 1
+        wait_until(lambda: self.error is not None or self.commits_done == self.commits_wanted, "the commit")
+        if self.error is not None:
+            raise self.error
+
+    def close(self) -> None:
+        """Leaves the group."""
+        self._stopping.set()
+        self._thread.join(TIMEOUT_S)
+        assert not self._thread.is_alive(), "the group member did not leave"

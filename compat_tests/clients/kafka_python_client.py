@@ -1,0 +1,182 @@
+"""kafka-python."""
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from typing import Any
+
+from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
+from kafka.admin import ConfigResource, ConfigResourceType
+from kafka.errors import BrokerResponseError, KafkaError
+from kafka.structs import OffsetAndMetadata
+
+from compat_tests.clients.client import (
+    DEFAULTS,
+    EARLIEST,
+    TIMEOUT_S,
+    GroupState,
+    KafkaCodeError,
+    Member,
+    MemberThread,
+    ProduceOptions,
+    Received,
+    Sent,
+)
+
+
+@contextmanager
+def _codes() -> Iterator[None]:
+    """Turns the library's exceptions, one class per error code, into the code."""
+    try:
+        yield
+    except BrokerResponseError as error:
+        raise KafkaCodeError(error.errno, str(error)) from error
+    except KafkaError as error:
+        raise KafkaCodeError(getattr(error, "errno", -1), f"{type(error).__name__} {error}") from error
+
+
+def _received(record: Any) -> Received:
+    return Received(
+        record.value,
+        record.key,
+        tuple((name, value) for name, value in record.headers),
+        record.timestamp,
+        record.partition,
+        record.offset,
+        record.timestamp_type == 1,
+    )
+
+
+class KafkaPythonClient:
+    """Fits kafka-python to the scenarios."""
+
+    name = "kafka-python"
+    sends_null_headers = False
+
+    def __init__(self, bootstrap: str) -> None:
+        self.bootstrap = bootstrap
+
+    def _consumer(self, group: str | None = None, **settings: Any) -> Any:
+        base = {"bootstrap_servers": self.bootstrap, "group_id": group, "enable_auto_commit": False}
+        return KafkaConsumer(**{**base, "auto_offset_reset": "earliest", "session_timeout_ms": 10000, **settings})
+
+    def _admin(self) -> Any:
+        return closing(KafkaAdminClient(bootstrap_servers=self.bootstrap, request_timeout_ms=20000))
+
+    def produce(self, topic: str, records: Sequence[Sent], options: ProduceOptions = DEFAULTS) -> list[tuple[int, int]]:
+        producer = KafkaProducer(
+            bootstrap_servers=self.bootstrap,
+            compression_type=None if options.codec == "none" else options.codec,
+            enable_idempotence=options.idempotent,
+            acks=options.acks,
+            max_request_size=options.request_limit,
+            linger_ms=5,
+            max_block_ms=int(TIMEOUT_S * 1000),
+            request_timeout_ms=10000,
+            delivery_timeout_ms=20000,
+        )
+        with closing(producer), _codes():
+            futures = [
+                producer.send(topic, record.value, record.key, list(record.headers), record.partition, record.timestamp)
+                for record in records
+            ]
+            producer.flush(TIMEOUT_S)
+            places = [future.get(TIMEOUT_S) for future in futures]
+        return [(place.partition, place.offset) for place in places]
+
+    def consume(
+        self, topic: str, count: int, *, partition: int = 0, offset: int = EARLIEST, committed: bool = False
+    ) -> list[Received]:
+        isolation = "read_committed" if committed else "read_uncommitted"
+        place = TopicPartition(topic, partition)
+        with closing(self._consumer(isolation_level=isolation, auto_offset_reset="none")) as consumer, _codes():
+            consumer.assign([place])
+            if offset == EARLIEST:
+                consumer.seek_to_beginning(place)
+            elif offset < 0:
+                consumer.seek_to_end(place)
+            else:
+                consumer.seek(place, offset)
+            found: list[Received] = []
+            deadline = time.monotonic() + TIMEOUT_S
+            while len(found) < count and time.monotonic() < deadline:
+                for batch in consumer.poll(500, max_records=count - len(found)).values():
+                    found += map(_received, batch)
+            return found
+
+    def watermarks(self, topic: str, partition: int = 0) -> tuple[int, int]:
+        place = TopicPartition(topic, partition)
+        with closing(self._consumer()) as consumer, _codes():
+            return consumer.beginning_offsets([place])[place], consumer.end_offsets([place])[place]
+
+    def offset_for_time(self, topic: str, timestamp: int, partition: int = 0) -> int | None:
+        place = TopicPartition(topic, partition)
+        with closing(self._consumer()) as consumer, _codes():
+            found = consumer.offsets_for_times({place: timestamp})[place]
+            return found.offset if found is not None else None
+
+    def commit(self, group: str, topic: str, offsets: Mapping[int, int]) -> None:
+        with closing(self._consumer(group)) as consumer, _codes():
+            consumer.assign([TopicPartition(topic, partition) for partition in offsets])
+            consumer.commit({TopicPartition(topic, p): OffsetAndMetadata(o, "", -1) for p, o in offsets.items()})
+
+    def committed(self, group: str, topic: str, partition: int = 0) -> int | None:
+        with closing(self._consumer(group)) as consumer, _codes():
+            found: int | None = consumer.committed(TopicPartition(topic, partition))
+            return found
+
+    def join(self, group: str, topic: str) -> Member:
+        consumer = self._consumer(group, heartbeat_interval_ms=500)
+        consumer.subscribe([topic])
+
+        def poll(member: MemberThread) -> None:
+            for batch in consumer.poll(100).values():
+                member.received += map(_received, batch)
+            member.assignment = {place.partition for place in consumer.assignment()}
+            if member.commits_wanted > member.commits_done:
+                consumer.commit()
+                member.commits_done += 1
+
+        return MemberThread(poll, consumer.close)
+
+    def create_topic(self, topic: str, partitions: int = 1, configs: Mapping[str, str] | None = None) -> None:
+        settings = {"num_partitions": partitions, "replication_factor": 1, "configs": dict(configs or {})}
+        with self._admin() as admin, _codes():
+            admin.create_topics({topic: settings})
+
+    def delete_topic(self, topic: str) -> None:
+        with self._admin() as admin, _codes():
+            admin.delete_topics([topic])
+
+    def topics(self) -> dict[str, int]:
+        with self._admin() as admin, _codes():
+            return {topic["name"]: len(topic["partitions"]) for topic in admin.describe_topics()}
+
+    def add_partitions(self, topic: str, total: int) -> None:
+        with self._admin() as admin, _codes():
+            admin.create_partitions({topic: total})
+
+    def configs(self, topic: str) -> dict[str, str]:
+        with self._admin() as admin, _codes():
+            resource = ConfigResource(ConfigResourceType.TOPIC, topic, None)
+            found = admin.describe_configs([resource], config_filter="all")
+            return {name: entry["value"] for name, entry in found["topic"][topic].items()}
+
+    def set_config(self, topic: str, key: str, value: str) -> None:
+        with self._admin() as admin, _codes():
+            admin.alter_configs([ConfigResource(ConfigResourceType.TOPIC, topic, {key: value})])
+
+    def delete_records(self, topic: str, before: int) -> int:
+        place = TopicPartition(topic, 0)
+        with self._admin() as admin, _codes():
+            low: int = admin.delete_records({place: before})[place]["low_watermark"]
+            return low
+
+    def describe_group(self, group: str) -> GroupState:
+        with self._admin() as admin, _codes():
+            found = admin.describe_groups([group])[group]
+        return GroupState(found["group_state"], found["protocol_type"], len(found["members"]))
+
+    def groups(self) -> set[str]:
+        with self._admin() as admin, _codes():
+            return {group["group_id"] for group in admin.list_groups()}
