@@ -45,8 +45,6 @@ def position_of(log: "Log", segment: Segment, offset: int) -> int | None:
         position = log.tail.get(offset)
         if position is not None:
             return position
-        if offset == log.log_end_offset:
-            return None
     found = segment.translate(offset)
     return None if found is None else found[0]
 

@@ -184,7 +184,5 @@ def rebuild_producer_state(log: "Log", end_offset: int) -> None:
     for segment in log.segments.between(state.map_end_offset, end_offset):
         found = segment.translate(max(state.map_end_offset, segment.base_offset))
         for _, header, content in segment.batches(found[0] if found else segment.size, segment.size):
-            if header.base_offset >= end_offset:
-                break
             state.replay(header, content)
     state.map_end_offset = end_offset

@@ -81,7 +81,8 @@ def test_offsets_that_a_segment_no_longer_holds_are_found_in_the_next(tmp_path: 
     log.append_as_follower(batch(base_offset=20))
     assert _offsets(log.read(5, 10**6).records) == [20]
     log.roll(30)
-    log.log_end_offset = 30
+    log.append_as_follower(batch(base_offset=31))
+    log.truncate_to(31)
     assert log.read(25, 10**6).records == b""
 
 
@@ -101,6 +102,14 @@ def test_aborted_transactions_of_a_range(tmp_path: Path) -> None:
     assert log.aborted_transactions(2, 4) == [(7, 2)]
     assert log.aborted_transactions(5, 6) == [(7, 4)]
     assert log.aborted_transactions(6, 6) == []
+
+
+def test_transactions_that_ended_earlier_are_left_out(tmp_path: Path) -> None:
+    log = open_log(tmp_path)
+    for sequence in range(3):
+        log.append_as_leader(produced(sequence, transactional=True), 0)
+        log.append_as_leader(marker(commit=False), 0, from_client=False)
+    assert log.aborted_transactions(2, 6) == [(7, 2), (7, 4)]
 
 
 def test_timestamps(log: Log) -> None:

@@ -5,6 +5,7 @@ import pytest
 
 from kafkapy.records.batch import read_header
 from kafkapy.records.errors import CorruptRecordError
+from kafkapy.records.record import Record, encode_batch
 from kafkapy.storage.errors import KafkaStorageError, UnsupportedLogFormatError
 from kafkapy.storage.files import Files
 from kafkapy.storage.index import IndexCache
@@ -136,6 +137,16 @@ def test_timestamps_are_found_to_the_record(tmp_path: Path) -> None:
     assert segment.find_timestamp(START_MS + 2, 10) == (10, START_MS + 10)
     assert segment.find_timestamp(START_MS + 40, 0) is None
     assert segment.find_timestamp(START_MS + 2, 40) is None
+
+
+def test_the_latest_record_may_lie_below_the_start(tmp_path: Path) -> None:
+    segment = _segment(tmp_path)
+    segment.create()
+    records = [Record(None, b"", START_MS + ahead) for ahead in (90, 10)]
+    content = encode_batch(records)
+    segment.append(content, AppendedRange(0, 1, START_MS + 90, 0, len(content)), 4096)
+    assert segment.find_timestamp(START_MS + 50, 0) == (0, START_MS + 90)
+    assert segment.find_timestamp(START_MS + 50, 1) is None
 
 
 def test_its_files_can_be_renamed_and_removed(tmp_path: Path) -> None:

@@ -1,0 +1,86 @@
+"""``kafka-dump-log`` of 2.7.2 over every kind of file that we write, and its counts of a real directory beside ours."""
+
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+
+from compat_tests.java_tools import JavaTools
+from kafkapy.config.log_config import LogConfig
+from kafkapy.records.batch import iterate_headers
+from kafkapy.storage.log_directory import LogManager
+from kafkapy.testing.clock import ManualClock
+from kafkapy.types import TopicPartition
+from tests.storage.support import GOLDEN, PARTITION, START_MS, batch, marker, produced
+
+pytestmark = pytest.mark.java
+
+BROKEN = re.compile(r"Mismatches in|Missing|Invalid|not sorted|Exception|not found|isvalid: false", re.IGNORECASE)
+
+
+def _dump(*paths: Path, options: tuple[str, ...] = ()) -> str:
+    output = JavaTools("2.7.2").run("DumpLogSegments", "--files", ",".join(map(str, paths)), *options)
+    assert not BROKEN.search(output), output[-2000:]
+    return output
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A partition with several segments, producers, transactions and every index."""
+    data = tmp_path_factory.mktemp("written")
+    manager = LogManager([str(data)], LogConfig(segment_bytes=60_000), ManualClock(START_MS))
+    manager.load()
+    log = manager.get_or_create(PARTITION)
+    for number in range(300):
+        log.append_as_leader(batch(1 + number % 3, timestamp=START_MS + number, value=b"v" * 300), number // 200)
+        log.append_as_leader(produced(number, transactional=True), number // 200)
+        if number % 50 == 49:
+            log.append_as_leader(marker(commit=number % 100 == 99), number // 200, from_client=False)
+    log.update_high_watermark(log.log_end_offset)
+    manager.shutdown()
+    return data / "orders-0"
+
+
+@pytest.mark.parametrize(
+    ("pattern", "options"),
+    [
+        ("*.log", ("--deep-iteration",)),
+        ("*.index", ()),
+        ("*.index", ("--index-sanity-check",)),
+        ("*.index", ("--verify-index-only",)),
+        ("*.timeindex", ()),
+        ("*.timeindex", ("--index-sanity-check",)),
+        ("*.timeindex", ("--verify-index-only",)),
+        ("*.snapshot", ()),
+        ("*.txnindex", ()),
+    ],
+)
+def test_dump_log_finds_nothing_wrong(written: Path, pattern: str, options: tuple[str, ...]) -> None:
+    paths = sorted(written.glob(pattern))
+    assert paths
+    output = _dump(*paths, options=options)
+    for path in paths:
+        assert f"Dumping {path}" in output
+    if options == ("--index-sanity-check",):
+        assert output.count("passed sanity check") == len(paths)
+
+
+def test_dump_log_counts_our_records(written: Path) -> None:
+    paths = sorted(written.glob("*.log"))
+    output = _dump(*paths, options=("--deep-iteration",))
+    ours = sum(header.record_count for path in paths for _, header in iterate_headers(path.read_bytes()))
+    assert output.count("| offset: ") == ours
+    assert output.count("endTxnMarker: ABORT") == output.count("endTxnMarker: COMMIT") == 3
+
+
+def test_our_reader_counts_a_real_directory_as_dump_log_does(tmp_path: Path) -> None:
+    shutil.copytree(GOLDEN, tmp_path / "data")
+    manager = LogManager([str(tmp_path / "data")], LogConfig(), ManualClock(START_MS))
+    manager.load()
+    for name in ("seg-0", "segc-0", "rf3-0"):
+        log = manager.get(TopicPartition(name[:-2], 0))
+        assert log is not None
+        counted = sum(header.record_count for each in log.segments for _, header, _ in each.batches(0, each.size))
+        paths = sorted((tmp_path / "data" / name).glob("*.log"))
+        assert _dump(*paths, options=("--deep-iteration",)).count("| offset: ") == counted

@@ -1,0 +1,104 @@
+from pathlib import Path
+
+import pytest
+
+from kafkapy.storage.data_directory import DataDirectory, MetaProperties, parse_partition
+from kafkapy.storage.errors import BrokerIdMismatchError, ClusterIdMismatchError, ForeignDirectoryError
+from kafkapy.storage.files import Files
+from kafkapy.types import TopicPartition
+from tests.storage.support import GOLDEN
+
+OURS = MetaProperties(1, "o2tiW_b9QVyBj9RJPsfm6Q")
+
+
+def _directory(path: Path) -> DataDirectory:
+    return DataDirectory(Files(), str(path))
+
+
+@pytest.mark.parametrize(
+    ("name", "partition"),
+    [
+        ("orders-0", TopicPartition("orders", 0)),
+        ("a-b.c_d-12", TopicPartition("a-b.c_d", 12)),
+        ("orders", None),
+        ("-1", None),
+        ("orders-x", None),
+        ("a b-0", None),
+    ],
+)
+def test_folder_names(name: str, partition: TopicPartition | None) -> None:
+    assert parse_partition(name) == partition
+
+
+def test_real_kafkas_identity_is_read() -> None:
+    assert _directory(GOLDEN).read_identity() == OURS
+
+
+def test_identity_is_written_in_kafkas_form_and_only_when_it_changes(tmp_path: Path) -> None:
+    directory = _directory(tmp_path)
+    assert directory.read_identity() is None
+    directory.check_identity(OURS)
+    directory.write_identity(OURS, (GOLDEN / "meta.properties").read_text().splitlines()[1][1:])
+    assert (tmp_path / "meta.properties").read_bytes() == (GOLDEN / "meta.properties").read_bytes()
+    directory.write_identity(OURS, "later")
+    assert b"later" not in (tmp_path / "meta.properties").read_bytes()
+    directory.check_identity(OURS)
+
+
+def test_anothers_directory_is_refused(tmp_path: Path) -> None:
+    directory = _directory(tmp_path)
+    directory.write_identity(OURS, "")
+    with pytest.raises(ClusterIdMismatchError, match="choose another directory"):
+        directory.check_identity(MetaProperties(1, "another"))
+    with pytest.raises(BrokerIdMismatchError, match="set broker"):
+        directory.check_identity(MetaProperties(2, OURS.cluster_id))
+    (tmp_path / "meta.properties").write_text("version=0\nbroker.id=x\n")
+    assert directory.read_identity() == (None, None)
+    directory.check_identity(OURS)
+
+
+def test_the_clean_marker_counts_once(tmp_path: Path) -> None:
+    directory = _directory(tmp_path)
+    assert not directory.take_clean_marker()
+    directory.mark_clean()
+    assert (tmp_path / ".kafka_cleanshutdown").read_bytes() == b""
+    assert directory.take_clean_marker()
+    assert not directory.take_clean_marker()
+
+
+def test_checkpoints_meet_in_one_record_for_each_partition() -> None:
+    checkpoints = _directory(GOLDEN).read_checkpoints(clean=True)
+    assert checkpoints[TopicPartition("seg", 0)] == (True, 204, 80, 204)
+
+
+def test_an_unchanged_checkpoint_is_not_written_again(tmp_path: Path) -> None:
+    directory = _directory(tmp_path)
+    path = tmp_path / "replication-offset-checkpoint"
+    offsets = {TopicPartition("a", 0): 5}
+    directory.write_checkpoint(path.name, offsets)
+    assert path.read_text() == "0\n1\na 0 5\n"
+    path.unlink()
+    directory.write_checkpoint(path.name, offsets)
+    assert not path.exists()
+    offsets[TopicPartition("a", 0)] = 6
+    directory.write_checkpoint(path.name, offsets)
+    assert path.exists()
+
+
+def test_partitions_and_leftovers(tmp_path: Path) -> None:
+    doomed = f"gone-0.{'0' * 32}-delete"
+    for name in ("a-0", doomed, f"b-0.{'0' * 32}-future"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "kafkapy-metadata.sqlite").touch()
+    assert _directory(tmp_path).list_partitions() == ([TopicPartition("a", 0)], [f"{tmp_path}/{doomed}"])
+    (tmp_path / "lost+found").mkdir()
+    with pytest.raises(ForeignDirectoryError, match=r"lost\+found is not a partition's folder"):
+        _directory(tmp_path).list_partitions()
+
+
+def test_a_doomed_folders_name_is_short_enough(tmp_path: Path) -> None:
+    directory = _directory(tmp_path)
+    name = Path(directory.doomed_path(TopicPartition("t" * 249, 12))).name
+    assert len(name) == 255
+    assert name.endswith("-delete")
+    assert Path(directory.doomed_path(TopicPartition("t", 1))).name.startswith("t-1.")

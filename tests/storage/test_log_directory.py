@@ -1,0 +1,165 @@
+import shutil
+from pathlib import Path
+
+import pytest
+
+from kafkapy.config.log_config import LogConfig
+from kafkapy.records.batch import read_header
+from kafkapy.storage.errors import BrokerIdMismatchError, ClusterIdMismatchError, LogDirectoryError
+from kafkapy.storage.log_directory import LogManager
+from kafkapy.testing.clock import ManualClock
+from kafkapy.types import TopicPartition
+from tests.storage.support import GOLDEN, PARTITION, START_MS, batch, contents, fill, produced
+
+
+def _manager(*paths: Path, clock: ManualClock | None = None, config: LogConfig | None = None) -> LogManager:
+    manager = LogManager([str(path) for path in paths], config or LogConfig(), clock or ManualClock(START_MS))
+    manager.load()
+    return manager
+
+
+def test_records_outlive_a_clean_stop_and_a_crash(tmp_path: Path) -> None:
+    manager = _manager(tmp_path)
+    fill(manager.get_or_create(PARTITION), 10)
+    manager.shutdown()
+    assert (tmp_path / ".kafka_cleanshutdown").exists()
+    manager = _manager(tmp_path)
+    log = manager.get(PARTITION)
+    assert log is not None
+    assert (log.high_watermark, log.log_end_offset) == (10, 10)
+    fill(log, 5)
+    manager.checkpoint_high_watermarks()
+    fill(log, 1)
+    log.release()
+    log = _manager(tmp_path).get(PARTITION)
+    assert log is not None
+    assert (log.high_watermark, log.log_end_offset) == (15, 16)
+
+
+def test_a_real_data_directory_opens_and_closes_unchanged(tmp_path: Path) -> None:
+    shutil.copytree(GOLDEN, tmp_path / "data")
+    before = contents(tmp_path / "data")
+    manager = LogManager([f"{tmp_path}/data/"], LogConfig(), ManualClock(1_795_249_600_000))
+    assert manager.lock() == (1, "o2tiW_b9QVyBj9RJPsfm6Q")
+    manager.load()
+    ends = {str(log.topic_partition): (log.log_start_offset, log.log_end_offset) for log in manager.all_logs()}
+    assert (ends["seg-0"], ends["segc-0"], ends["rf3-0"]) == ((80, 204), (0, 300), (0, 62))
+    manager.shutdown()
+    after = contents(tmp_path / "data")
+    rewritten = {name for name in before if after.get(name) != before[name]}
+    assert all(name.endswith(("-checkpoint", ".lock")) for name in rewritten)
+    for name in ("recovery-point-offset-checkpoint", "replication-offset-checkpoint"):
+        assert sorted(after[name].splitlines()) == sorted(before[name].splitlines())
+    assert set(after) - set(before) <= {".lock"}
+
+
+def test_every_batch_of_a_real_directory_is_read(tmp_path: Path) -> None:
+    shutil.copytree(GOLDEN, tmp_path / "data")
+    manager = _manager(tmp_path / "data", clock=ManualClock(1_795_249_600_000))
+    for log in manager.all_logs():
+        offset = log.log_start_offset
+        while offset < log.log_end_offset:
+            content = log.read(offset, 1).records
+            assert not isinstance(content, bytes)
+            header = read_header(content.read())
+            assert header.base_offset <= header.last_offset
+            assert header.last_offset >= offset
+            offset = header.next_offset
+
+
+def test_identity(tmp_path: Path) -> None:
+    manager = LogManager([str(tmp_path / "a"), str(tmp_path / "b")], LogConfig(), ManualClock(START_MS))
+    assert manager.lock() is None
+    manager.write_meta_properties(1, "cluster")
+    assert (tmp_path / "a" / "meta.properties").read_text().startswith("#\n#Tue Nov 14 22:13:20 UTC 2023\n")
+    with pytest.raises(ClusterIdMismatchError):
+        manager.check_identity(1, "other")
+    with pytest.raises(BrokerIdMismatchError):
+        manager.write_meta_properties(2, "cluster")
+    (tmp_path / "b" / "meta.properties").write_text("broker.id=2\ncluster.id=cluster\n")
+    with pytest.raises(LogDirectoryError, match="different brokers"):
+        manager.lock()
+
+
+def test_new_logs_go_where_there_are_fewest(tmp_path: Path) -> None:
+    manager = _manager(tmp_path / "a", tmp_path / "b")
+    partitions = [TopicPartition("t", number) for number in range(4)]
+    for partition in partitions:
+        manager.get_or_create(partition)
+    assert manager.get_or_create(partitions[0]) is manager.get(partitions[0])
+    assert [manager.directory_of(each) for each in partitions] == [f"{tmp_path}/{name}" for name in "abab"]
+    assert manager.directory_of(PARTITION) is None
+    fill(manager.get_or_create(partitions[0]), 1)
+    size = len(batch(value=b"v" * 100))
+    assert manager.directory_sizes() == {
+        f"{tmp_path}/a": {partitions[0]: size, partitions[2]: 0},
+        f"{tmp_path}/b": {partitions[1]: 0, partitions[3]: 0},
+    }
+
+
+def test_the_same_partition_twice_is_refused(tmp_path: Path) -> None:
+    for name in "ab":
+        (tmp_path / name / "t-0").mkdir(parents=True)
+    with pytest.raises(LogDirectoryError, match="two data directories"):
+        _manager(tmp_path / "a", tmp_path / "b")
+
+
+def test_deletion_renames_now_and_removes_later(tmp_path: Path) -> None:
+    clock = ManualClock(START_MS)
+    manager = _manager(tmp_path, clock=clock)
+    fill(manager.get_or_create(PARTITION), 1)
+    assert manager.delete(PARTITION)
+    assert not manager.delete(PARTITION)
+    (doomed,) = tmp_path.glob("orders-0.*-delete")
+    assert manager.get_or_create(PARTITION).log_end_offset == 0
+    manager.shutdown()
+    clock = ManualClock(START_MS)
+    manager = _manager(tmp_path, clock=clock)
+    assert doomed.exists()
+    clock.advance(60_000)
+    assert not doomed.exists()
+
+
+def test_topics_have_their_own_configuration(tmp_path: Path) -> None:
+    manager = _manager(tmp_path)
+    manager.get_or_create(PARTITION, LogConfig(segment_ms=5))
+    manager.shutdown()
+    manager.load(lambda topic: LogConfig(segment_ms=len(topic)))
+    log = manager.get(PARTITION)
+    assert log is not None
+    assert log.config.segment_ms == 6
+
+
+def test_checkpoints_say_where_each_log_is(tmp_path: Path) -> None:
+    manager = _manager(tmp_path)
+    log = manager.get_or_create(PARTITION)
+    fill(log, 4)
+    log.roll()
+    fill(log, 4)
+    log.advance_log_start_offset(2)
+    manager.checkpoint_recovery_points()
+    manager.checkpoint_high_watermarks()
+    manager.checkpoint_log_start_offsets()
+    texts = [
+        (tmp_path / f"{name}-offset-checkpoint").read_text() for name in ("recovery-point", "replication", "log-start")
+    ]
+    assert texts == ["0\n1\norders 0 4\n", "0\n1\norders 0 8\n", "0\n1\norders 0 2\n"]
+    log.release()
+    again = _manager(tmp_path).get(PARTITION)
+    assert again is not None
+    assert (again.log_start_offset, again.high_watermark) == (2, 8)
+
+
+def test_upkeep_flushes_and_forgets(tmp_path: Path) -> None:
+    clock = ManualClock(START_MS)
+    manager = _manager(tmp_path, clock=clock, config=LogConfig(flush_ms=1000))
+    log = manager.get_or_create(PARTITION)
+    log.append_as_leader(produced(0), 0)
+    manager.flush_due_logs()
+    assert log.recovery_point == 0
+    clock.advance(1000)
+    manager.flush_due_logs()
+    assert log.recovery_point == 1
+    clock.advance(604_800_000)
+    manager.remove_expired_producers()
+    assert log.producer_state.producers == {}
