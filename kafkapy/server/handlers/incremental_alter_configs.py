@@ -1,0 +1,57 @@
+"""IncrementalAlterConfigs v0-1: single overrides set, deleted, or appended to and subtracted from lists (KIP-339).
+
+Done: topics, this broker, all brokers (an empty name); validation and codes of 2.7.2; validate-only.
+Not done: broker loggers, passwords, alteration policies.
+Errors: 3 (no such topic), 40 (unknown topic key, contradicting values), 42 (as AlterConfigs, and: the same key twice,
+APPEND or SUBTRACT on a key that is no list).
+"""
+
+from functools import partial
+
+from kafkapy.config.alteration import Change, changed_broker, changed_topic
+from kafkapy.errors import BrokerError
+from kafkapy.protocol.messages.incremental_alter_configs import (
+    AlterConfigsResource,
+    AlterConfigsResourceResponse,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
+from kafkapy.server.config_resources import Derive, ResourceType, alter, check_types
+from kafkapy.server.context import RequestContext, Services
+
+
+async def handle(context: RequestContext, request: IncrementalAlterConfigsRequest) -> IncrementalAlterConfigsResponse:
+    """See the card."""
+    try:
+        check_types([resource.resource_type for resource in request.resources])
+    except BrokerError as error:
+        return IncrementalAlterConfigsResponse(responses=[_response(each, error) for each in request.resources])
+    responses = [await _alter(context.services, each, request.validate_only) for each in request.resources]
+    return IncrementalAlterConfigsResponse(responses=responses)
+
+
+async def _alter(
+    services: Services, resource: AlterConfigsResource, validate_only: bool
+) -> AlterConfigsResourceResponse:
+    try:
+        await alter(
+            services,
+            resource.resource_type,
+            resource.resource_name,
+            _derivation(resource),
+            validate_only=validate_only,
+        )
+    except BrokerError as error:
+        return _response(resource, error)
+    return _response(resource, None)
+
+
+def _derivation(resource: AlterConfigsResource) -> Derive:
+    changes = [Change(config.name, config.config_operation, config.value) for config in resource.configs]
+    changed = changed_topic if resource.resource_type == ResourceType.TOPIC else changed_broker
+    return partial(changed, changes=changes)
+
+
+def _response(resource: AlterConfigsResource, error: BrokerError | None) -> AlterConfigsResourceResponse:
+    code, message = (0, None) if error is None else (error.error_code, str(error))
+    return AlterConfigsResourceResponse(code, message, resource.resource_type, resource.resource_name)

@@ -1,0 +1,60 @@
+"""The few services that the configuration handlers use, with the overrides in dictionaries."""
+
+import asyncio
+from collections.abc import Mapping
+from types import SimpleNamespace
+from typing import Any
+
+from kafkapy.config.broker_config import BrokerConfig
+from kafkapy.protocol.message import Message
+from kafkapy.protocol.primitives import decode, encode
+from kafkapy.server.handlers import alter_configs, describe_configs, incremental_alter_configs
+
+HANDLERS: dict[int, Any] = {32: describe_configs, 33: alter_configs, 44: incremental_alter_configs}
+
+
+class DictionaryConfigAdmin:
+    """ConfigAdmin's reading and writing, applied to the broker's configuration at once."""
+
+    def __init__(self, config: BrokerConfig) -> None:
+        self.config = config
+        self.topics: dict[str, dict[str, str]] = {}
+        self.brokers: dict[int | None, dict[str, str]] = {}
+
+    async def topic_overrides(self, topic: str) -> dict[str, str]:
+        return self.topics.get(topic, {})
+
+    async def broker_overrides(self, broker_id: int | None) -> dict[str, str]:
+        return self.brokers.get(broker_id, {})
+
+    async def set_topic_overrides(self, topic: str, overrides: Mapping[str, str]) -> None:
+        self.topics[topic] = dict(overrides)
+
+    async def set_broker_overrides(self, broker_id: int | None, overrides: Mapping[str, str]) -> None:
+        self.brokers[broker_id] = dict(overrides)
+        if broker_id is None:
+            self.config.update_dynamic(cluster_default=overrides)
+        else:
+            self.config.update_dynamic(per_broker=overrides)
+
+
+class Broker:
+    """Handlers, called with requests that went over the wire and answering what comes off it."""
+
+    def __init__(
+        self, config: BrokerConfig | None = None, topics: Mapping[str, Mapping[str, str]] | None = None
+    ) -> None:
+        self.config = config or BrokerConfig.from_properties({"broker.id": "0"})
+        self.admin = DictionaryConfigAdmin(self.config)
+        self.admin.topics = {name: dict(overrides) for name, overrides in (topics or {"plain": {}}).items()}
+        image = SimpleNamespace(topics=self.admin.topics)
+        self.services = SimpleNamespace(
+            config=self.config, config_admin=self.admin, metadata=SimpleNamespace(image=image)
+        )
+
+    def send(self, request: Any, version: int) -> Any:
+        message: type[Message] = type(request)
+        arrived = decode(message, encode(request, version), version)
+        context = SimpleNamespace(services=self.services, header=SimpleNamespace(api_version=version))
+        response = asyncio.run(HANDLERS[request.API_KEY].handle(context, arrived))
+        return decode(type(response), encode(response, version), version)

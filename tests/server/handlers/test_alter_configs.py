@@ -1,0 +1,83 @@
+"""AlterConfigs replaces overrides, or answers the code that a running 2.7.2 answered."""
+
+from typing import Any
+
+import pytest
+
+from kafkapy.protocol.messages.alter_configs import AlterableConfig, AlterConfigsRequest, AlterConfigsResource
+from tests.server.handlers.config_services import Broker
+
+TOPIC, BROKER, BROKER_LOGGER = 2, 4, 8
+
+
+def _alter(
+    broker: Broker, *resources: tuple[int, str, dict[str, str | None]], version: int = 1, validate_only: bool = False
+) -> Any:
+    asked = [
+        AlterConfigsResource(kind, name, [AlterableConfig(*pair) for pair in configs.items()])
+        for kind, name, configs in resources
+    ]
+    return broker.send(AlterConfigsRequest(asked, validate_only), version).responses
+
+
+@pytest.mark.parametrize("version", [0, 1])
+def test_a_topics_overrides_are_replaced(version: int) -> None:
+    broker = Broker(topics={"t": {"segment.ms": "5"}})
+    (response,) = _alter(broker, (TOPIC, "t", {"retention.ms": "7"}), version=version)
+    assert (response.error_code, response.error_message) == (0, None)
+    assert (response.resource_type, response.resource_name) == (TOPIC, "t")
+    assert broker.admin.topics["t"] == {"retention.ms": "7"}
+
+
+def test_a_brokers_overrides_and_those_of_all() -> None:
+    broker = Broker()
+    responses = _alter(
+        broker,
+        (BROKER, "0", {"log.retention.ms": "1"}),
+        (BROKER, "", {"log.retention.ms": "2", "background.threads": "5"}),
+    )
+    assert [response.error_code for response in responses] == [0, 0]
+    assert broker.config["log.retention.ms"] == 1
+    assert broker.config["background.threads"] == 5
+
+
+def test_validate_only_changes_nothing() -> None:
+    broker = Broker()
+    responses = _alter(
+        broker, (TOPIC, "plain", {"retention.ms": "7"}), (BROKER, "0", {"log.retention.ms": "1"}), validate_only=True
+    )
+    assert [response.error_code for response in responses] == [0, 0]
+    assert (broker.admin.topics, broker.admin.brokers) == ({"plain": {}}, {})
+
+
+@pytest.mark.parametrize(
+    ("resource", "code", "message"),
+    [
+        ((TOPIC, "gone", {}), 3, "The topic 'gone' does not exist."),
+        ((TOPIC, "plain", {"nope": "5"}), 40, "Unknown topic config name: nope"),
+        ((TOPIC, "plain", {"retention.ms": "x"}), 42, "Invalid config value for resource"),
+        ((TOPIC, "plain", {"retention.ms": None}), 42, "Null value not supported"),
+        ((BROKER, "0", {"num.partitions": "5"}), 42, "Cannot update these configs dynamically: Set(num.partitions)"),
+        ((BROKER, "1", {}), 42, "Unexpected broker id, expected 0, but received 1"),
+        ((BROKER, "abc", {}), 42, "Broker id must be an integer, but it is: abc"),
+        ((BROKER_LOGGER, "0", {"kafka": "INFO"}), 42, "--log-level"),
+    ],
+)
+def test_a_refused_resource_leaves_the_others_alone(
+    resource: tuple[int, str, dict[str, str | None]], code: int, message: str
+) -> None:
+    broker = Broker(topics={"plain": {}, "other": {}})
+    failed, fine = _alter(broker, resource, (TOPIC, "other", {"retention.ms": "7"}))
+    assert (failed.error_code, failed.resource_name) == (code, resource[1])
+    assert message in failed.error_message
+    assert fine.error_code == 0
+    assert broker.admin.topics == {"plain": {}, "other": {"retention.ms": "7"}}
+
+
+def test_a_type_that_nobody_knows_fails_the_whole_request() -> None:
+    broker = Broker()
+    responses = _alter(broker, (99, "x", {}), (TOPIC, "plain", {"retention.ms": "7"}))
+    assert [(response.error_code, response.error_message) for response in responses] == [
+        (42, "Unexpected resource type 99")
+    ] * 2
+    assert broker.admin.topics == {"plain": {}}

@@ -1,0 +1,85 @@
+"""IncrementalAlterConfigs changes single overrides, or answers the code that a running 2.7.2 answered."""
+
+from typing import Any
+
+import pytest
+
+from kafkapy.protocol.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
+from tests.server.handlers.config_services import Broker
+
+TOPIC, BROKER, BROKER_LOGGER = 2, 4, 8
+SET, DELETE, APPEND, SUBTRACT = range(4)
+
+
+def _alter(
+    broker: Broker,
+    *resources: tuple[int, str, list[tuple[str, int, str | None]]],
+    version: int = 1,
+    check: bool = False,
+) -> Any:
+    asked = [
+        AlterConfigsResource(kind, name, [AlterableConfig(*c) for c in changes]) for kind, name, changes in resources
+    ]
+    return broker.send(IncrementalAlterConfigsRequest(asked, check), version).responses
+
+
+@pytest.mark.parametrize("version", [0, 1])
+def test_single_keys_change_and_the_others_stay(version: int) -> None:
+    broker = Broker(topics={"t": {"segment.ms": "5", "flush.ms": "6"}})
+    changes = [("retention.ms", SET, "7"), ("flush.ms", DELETE, None), ("cleanup.policy", APPEND, "compact")]
+    (response,) = _alter(broker, (TOPIC, "t", changes), version=version)
+    assert (response.error_code, response.error_message, response.resource_name) == (0, None, "t")
+    assert broker.admin.topics["t"] == {"segment.ms": "5", "retention.ms": "7", "cleanup.policy": "delete,compact"}
+
+
+def test_brokers_keep_what_is_not_named() -> None:
+    broker = Broker()
+    _alter(broker, (BROKER, "0", [("log.retention.ms", SET, "1"), ("background.threads", SET, "5")]))
+    _alter(broker, (BROKER, "0", [("log.retention.ms", DELETE, None)]), (BROKER, "", [("flush", SET, "1")]))
+    assert broker.admin.brokers == {0: {"background.threads": "5"}, None: {"flush": "1"}}
+    assert broker.config["background.threads"] == 5
+
+
+def test_the_same_topic_twice_is_changed_twice() -> None:
+    broker = Broker()
+    _alter(broker, (TOPIC, "plain", [("retention.ms", SET, "1")]), (TOPIC, "plain", [("segment.ms", SET, "2")]))
+    assert broker.admin.topics["plain"] == {"retention.ms": "1", "segment.ms": "2"}
+
+
+def test_validate_only_changes_nothing() -> None:
+    broker = Broker()
+    (response,) = _alter(broker, (TOPIC, "plain", [("retention.ms", SET, "1")]), check=True)
+    assert (response.error_code, broker.admin.topics) == (0, {"plain": {}})
+
+
+@pytest.mark.parametrize(
+    ("resource", "code", "message"),
+    [
+        ((TOPIC, "gone", []), 3, "The topic 'gone' does not exist."),
+        ((TOPIC, "plain", [("nope", SET, "5")]), 40, "Unknown topic config name: nope"),
+        ((TOPIC, "plain", [("retention.ms", SET, "x")]), 42, "Invalid config value for resource"),
+        ((TOPIC, "plain", [("retention.ms", APPEND, "1")]), 42, "append is not allowed"),
+        ((TOPIC, "plain", [("flush.ms", SET, "1"), ("flush.ms", DELETE, "")]), 42, "duplicate config keys : flush.ms"),
+        ((BROKER, "0", [("num.partitions", SET, "5")]), 42, "Cannot update these configs dynamically"),
+        ((BROKER, "1", []), 42, "Unexpected broker id, expected 0, but received 1"),
+        ((BROKER_LOGGER, "0", []), 42, "--log-level"),
+    ],
+)
+def test_a_refused_resource_leaves_the_others_alone(
+    resource: tuple[int, str, list[tuple[str, int, str | None]]], code: int, message: str
+) -> None:
+    broker = Broker(topics={"plain": {}, "other": {}})
+    failed, fine = _alter(broker, resource, (TOPIC, "other", [("retention.ms", SET, "7")]))
+    assert (failed.error_code, failed.resource_name) == (code, resource[1])
+    assert message in failed.error_message
+    assert fine.error_code == 0
+    assert broker.admin.topics == {"plain": {}, "other": {"retention.ms": "7"}}
+
+
+def test_a_type_that_nobody_knows_fails_the_whole_request() -> None:
+    responses = _alter(Broker(), (99, "x", []), (TOPIC, "plain", []))
+    assert [response.error_code for response in responses] == [42, 42]
