@@ -165,6 +165,10 @@ class BrokerConfig:
         """``broker.id``; -1 means that one is to be generated."""
         return self.integer("broker.id")
 
+    def assign_broker_id(self, broker_id: int) -> None:
+        """Take the id that was generated, or found in the data directory; it may lie above the reserved ones."""
+        self._static["broker.id"] = broker_id
+
     @property
     def log_dirs(self) -> tuple[str, ...]:
         """``log.dirs``, else ``log.dir``, else the user's data directory."""

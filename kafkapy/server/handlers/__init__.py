@@ -1,1 +1,57 @@
-"""One file per API; REGISTRY is the feature list."""
+"""The APIs that this broker serves, one line each: the only place that says so.
+
+ApiVersions and ``docs/compatibility.md`` derive from ``REGISTRY``. An API's module is imported when its first request
+comes; it has ``handle(context, request)``, which returns the response, an awaitable of it, or None for no answer.
+"""
+
+from typing import Final, NamedTuple
+
+from kafkapy.protocol.api_keys import ApiKey
+
+
+class Api(NamedTuple):
+    """An API and the versions that this broker understands: those of Apache Kafka 2.7.2 unless a card says more."""
+
+    key: ApiKey
+    min_version: int
+    max_version: int
+    module: str
+    """Name of the handler's module in this package."""
+    advertised: bool = True
+    """Whether ApiVersions lists it; what isn't listed is served inside the process only."""
+
+
+REGISTRY: Final = {
+    api.key: api
+    for api in (
+        Api(ApiKey.PRODUCE, 0, 8, "produce"),
+        Api(ApiKey.FETCH, 4, 12, "fetch"),
+        Api(ApiKey.LIST_OFFSETS, 0, 5, "list_offsets"),
+        Api(ApiKey.METADATA, 0, 9, "metadata"),
+        Api(ApiKey.LEADER_AND_ISR, 0, 4, "leader_and_isr", advertised=False),
+        Api(ApiKey.STOP_REPLICA, 0, 3, "stop_replica", advertised=False),
+        Api(ApiKey.UPDATE_METADATA, 0, 6, "update_metadata", advertised=False),
+        Api(ApiKey.OFFSET_COMMIT, 1, 8, "offset_commit"),
+        Api(ApiKey.OFFSET_FETCH, 1, 7, "offset_fetch"),
+        Api(ApiKey.FIND_COORDINATOR, 0, 3, "find_coordinator"),
+        Api(ApiKey.JOIN_GROUP, 0, 7, "join_group"),
+        Api(ApiKey.HEARTBEAT, 0, 4, "heartbeat"),
+        Api(ApiKey.LEAVE_GROUP, 0, 4, "leave_group"),
+        Api(ApiKey.SYNC_GROUP, 0, 5, "sync_group"),
+        Api(ApiKey.DESCRIBE_GROUPS, 0, 5, "describe_groups"),
+        Api(ApiKey.LIST_GROUPS, 0, 4, "list_groups"),
+        Api(ApiKey.API_VERSIONS, 0, 3, "api_versions"),
+        Api(ApiKey.CREATE_TOPICS, 0, 6, "create_topics"),
+        Api(ApiKey.DELETE_TOPICS, 0, 5, "delete_topics"),
+        Api(ApiKey.DELETE_RECORDS, 0, 2, "delete_records"),
+        Api(ApiKey.INIT_PRODUCER_ID, 0, 4, "init_producer_id"),
+        Api(ApiKey.OFFSET_FOR_LEADER_EPOCH, 0, 3, "offset_for_leader_epoch"),
+        Api(ApiKey.DESCRIBE_CONFIGS, 0, 3, "describe_configs"),
+        Api(ApiKey.ALTER_CONFIGS, 0, 1, "alter_configs"),
+        Api(ApiKey.DESCRIBE_LOG_DIRS, 0, 2, "describe_log_dirs"),
+        Api(ApiKey.CREATE_PARTITIONS, 0, 3, "create_partitions"),
+        Api(ApiKey.DELETE_GROUPS, 0, 2, "delete_groups"),
+        Api(ApiKey.INCREMENTAL_ALTER_CONFIGS, 0, 1, "incremental_alter_configs"),
+        Api(ApiKey.OFFSET_DELETE, 0, 0, "offset_delete"),
+    )
+}

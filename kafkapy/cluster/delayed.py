@@ -1,0 +1,98 @@
+"""Requests that wait: for acknowledgements, for bytes, for a high watermark (what Kafka calls purgatories).
+
+An operation waits under one or more keys (topic partitions). Whoever changes the state of a key calls ``check(key)``;
+the operation then looks whether it can finish. When its time is over it must finish with what there is. Waiting costs
+one timer on the ``Clock`` and no task; ``check`` on a key that nobody waits for is one dictionary lookup.
+"""
+
+import asyncio
+from collections.abc import Callable, Hashable, Iterable
+from typing import Any, Generic, TypeVar
+
+from kafkapy.clock import Clock, TimerHandle
+
+T = TypeVar("T")
+Key = TypeVar("Key", bound=Hashable)
+
+
+class _Waiting:
+    """One operation that is not finished."""
+
+    __slots__ = ("keys", "attempt", "future", "timer")
+
+    def __init__(
+        self, keys: tuple[Hashable, ...], attempt: Callable[[Any], Any], future: "asyncio.Future[Any]"
+    ) -> None:
+        self.keys = keys
+        self.attempt = attempt
+        self.future = future
+        self.timer: TimerHandle | None = None
+
+
+class Purgatory(Generic[Key]):
+    """The operations that wait for a change of some keys."""
+
+    __slots__ = ("_clock", "_waiting")
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._waiting: dict[Hashable, dict[_Waiting, None]] = {}
+
+    def __len__(self) -> int:
+        return len({operation for operations in self._waiting.values() for operation in operations})
+
+    def wait(
+        self, keys: Iterable[Key], attempt: Callable[[Key | None], T | None], timeout_ms: float
+    ) -> "asyncio.Future[T]":
+        """Return a future of what ``attempt`` gives once it gives something other than None.
+
+        ``attempt(key)`` is called at each ``check(key)``; ``attempt(None)`` when ``timeout_ms`` have passed or the
+        broker stops, and it must then return a result. Cancelling the future ends the waiting.
+        """
+        future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+        operation = _Waiting(tuple(keys), attempt, future)
+        for key in operation.keys:
+            self._waiting.setdefault(key, {})[operation] = None
+        operation.timer = self._clock.call_later(timeout_ms, self._expire, operation)
+        future.add_done_callback(lambda _: self._forget(operation))
+        return future
+
+    def check(self, key: Key) -> None:
+        """Give the operations that wait for ``key`` a chance to finish."""
+        operations = self._waiting.get(key)
+        if operations is None:
+            return
+        for operation in tuple(operations):
+            if operation.future.done():
+                continue
+            result = operation.attempt(key)
+            if result is not None:
+                self._finish(operation, result)
+
+    def expire_all(self) -> None:
+        """Finish everything now, as if its time were over: the broker stops."""
+        for operations in tuple(self._waiting.values()):
+            for operation in tuple(operations):
+                self._expire(operation)
+
+    def _expire(self, operation: _Waiting) -> None:
+        if operation.future.done():
+            return
+        result = operation.attempt(None)
+        assert result is not None, "an operation whose time is over must give a result"
+        self._finish(operation, result)
+
+    def _finish(self, operation: _Waiting, result: object) -> None:
+        operation.future.set_result(result)
+        self._forget(operation)
+
+    def _forget(self, operation: _Waiting) -> None:
+        if operation.timer is not None:
+            operation.timer.cancel()
+            operation.timer = None
+        for key in operation.keys:
+            operations = self._waiting.get(key)
+            if operations is not None:
+                operations.pop(operation, None)
+                if not operations:
+                    del self._waiting[key]

@@ -1,0 +1,200 @@
+"""One partition on this broker: its log, and what the controller and the other replicas say about it.
+
+Leadership comes from LeaderAndIsr alone. Only the leader appends for clients and answers fetches; it moves the high
+watermark by the rules of ``isr``. Everything is synchronous; who waits for a high watermark waits in ``delayed``.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from kafkapy.clock import Clock
+from kafkapy.cluster.errors import (
+    FencedLeaderEpochError,
+    NotEnoughReplicasAfterAppendError,
+    NotEnoughReplicasError,
+    NotLeaderOrFollowerError,
+    UnknownLeaderEpochError,
+)
+from kafkapy.cluster.isr import InSyncReplicas, RemoteReplica, high_watermark, may_join
+from kafkapy.storage.append import AppendResult
+from kafkapy.storage.log import Log
+from kafkapy.storage.read import LogRead
+from kafkapy.types import TopicPartition
+
+NO_EPOCH = -1
+ALL_IN_SYNC = -1
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionState:
+    """What LeaderAndIsr says about a partition."""
+
+    controller_epoch: int
+    leader: int
+    leader_epoch: int
+    isr: tuple[int, ...]
+    zk_version: int
+    replicas: tuple[int, ...]
+    adding_replicas: tuple[int, ...] = ()
+    removing_replicas: tuple[int, ...] = ()
+
+
+class Partition:
+    """A replica that this broker holds (``log``), as leader or as follower."""
+
+    __slots__ = (
+        "topic_partition",
+        "log",
+        "state",
+        "isr",
+        "is_leader",
+        "leader_epoch",
+        "epoch_start_offset",
+        "remotes",
+        "_broker_id",
+        "_clock",
+        "_lag_max_ms",
+    )
+
+    def __init__(
+        self, topic_partition: TopicPartition, log: Log, *, broker_id: int, clock: Clock, lag_max_ms: int
+    ) -> None:
+        self.topic_partition = topic_partition
+        self.log = log
+        self.state: PartitionState | None = None
+        self.isr = InSyncReplicas(())
+        self.is_leader = False
+        self.leader_epoch = NO_EPOCH
+        self.epoch_start_offset = 0
+        self.remotes: dict[int, RemoteReplica] = {}
+        self._broker_id = broker_id
+        self._clock = clock
+        self._lag_max_ms = lag_max_ms
+
+    # leadership
+
+    def make_leader(self, state: PartitionState) -> None:
+        """Lead from now on; the epoch begins at the log's end.
+
+        In-sync followers count as caught up now; where they are is unknown until they fetch.
+        """
+        new_epoch = state.leader_epoch > self.leader_epoch
+        self._take(state)
+        self.is_leader = True
+        if new_epoch:
+            self.epoch_start_offset = self.log.log_end_offset
+            self.log.leader_epochs.assign(state.leader_epoch, self.log.log_end_offset)
+            now_ms = self._clock.now_ms()
+            self.remotes = {
+                broker_id: RemoteReplica(broker_id, now_ms if broker_id in state.isr else 0)
+                for broker_id in state.replicas
+                if broker_id != self._broker_id
+            }
+        self.advance_high_watermark()
+
+    def make_follower(self, state: PartitionState) -> None:
+        """Follow ``state.leader`` (-1: nobody leads, keep the log and wait)."""
+        self._take(state)
+        self.is_leader = False
+        self.remotes = {}
+
+    def _take(self, state: PartitionState) -> None:
+        self.state = state
+        self.leader_epoch = state.leader_epoch
+        self.isr = InSyncReplicas(state.isr)
+
+    def check_leader(self, current_leader_epoch: int = NO_EPOCH) -> None:
+        """Refuse a request that is not for this leader.
+
+        Raises ``FencedLeaderEpochError`` or ``UnknownLeaderEpochError`` when the client names another epoch (KIP-320),
+        ``NotLeaderOrFollowerError`` when this broker doesn't lead.
+        """
+        self.check_epoch(current_leader_epoch)
+        if not self.is_leader:
+            raise NotLeaderOrFollowerError(f"this broker does not lead {self.topic_partition}")
+
+    def check_epoch(self, current_leader_epoch: int) -> None:
+        """Compare the epoch that a client knows (-1: none) with the partition's."""
+        if current_leader_epoch in (NO_EPOCH, self.leader_epoch):
+            return
+        text = f"{self.topic_partition} has leader epoch {self.leader_epoch}, the request {current_leader_epoch}"
+        if current_leader_epoch < self.leader_epoch:
+            raise FencedLeaderEpochError(text)
+        raise UnknownLeaderEpochError(text)
+
+    # the leader's work
+
+    def append(
+        self, records: memoryview | bytearray, *, required_acks: int = 1, from_client: bool = True
+    ) -> AppendResult:
+        """Append one batch and move the high watermark as far as the other replicas allow.
+
+        Raises ``NotLeaderOrFollowerError``, ``NotEnoughReplicasError``, and what ``Log.append_as_leader`` raises.
+        """
+        if not self.is_leader:
+            raise NotLeaderOrFollowerError(f"this broker does not lead {self.topic_partition}")
+        log = self.log
+        if required_acks == ALL_IN_SYNC and len(self.isr.committed) < log.config.min_insync_replicas:
+            raise NotEnoughReplicasError(
+                f"{self.topic_partition} has {len(self.isr.committed)} in-sync replicas,"
+                f" min.insync.replicas is {log.config.min_insync_replicas}"
+            )
+        result = log.append_as_leader(records, self.leader_epoch, from_client=from_client)
+        if self.remotes:
+            self.advance_high_watermark()
+        else:
+            log.update_high_watermark(log.log_end_offset)
+        return result
+
+    def read(
+        self, offset: int, max_bytes: int, *, up_to_offset: int | None, current_leader_epoch: int = NO_EPOCH
+    ) -> LogRead:
+        """Read as the leader; ``up_to_offset`` as for ``Log.read``. Raises what ``check_leader`` and it raise."""
+        self.check_leader(current_leader_epoch)
+        return self.log.read(offset, max_bytes, up_to_offset=up_to_offset)
+
+    def advance_high_watermark(self) -> bool:
+        """Recompute the high watermark; tell whether it moved. On a leader it never goes back."""
+        log = self.log
+        now_ms = self._clock.now_ms()
+        reached = high_watermark(
+            log.log_end_offset, self.remotes.values(), self.isr.maximal, now_ms=now_ms, lag_max_ms=self._lag_max_ms
+        )
+        before = log.high_watermark
+        return reached > before and log.update_high_watermark(reached) > before
+
+    def follower_fetched(self, broker_id: int, fetch_offset: int, log_start_offset: int) -> bool:
+        """A replica asks for ``fetch_offset``: it has all before it. Tell whether the high watermark moved.
+
+        Raises ``NotLeaderOrFollowerError`` when ``broker_id`` is no replica of this partition.
+        """
+        replica = self.remotes.get(broker_id)
+        if replica is None:
+            raise NotLeaderOrFollowerError(f"broker {broker_id} is not a replica of {self.topic_partition}")
+        replica.fetched(fetch_offset, log_start_offset, self.log.log_end_offset, self._clock.now_ms())
+        return self.advance_high_watermark()
+
+    def replicas_that_may_join(self) -> Sequence[int]:
+        """Return the followers that have caught up and are not in the in-sync set."""
+        log = self.log
+        return [
+            replica.broker_id
+            for replica in self.remotes.values()
+            if may_join(
+                self.isr, replica,
+                leader_high_watermark=log.high_watermark, epoch_start_offset=self.epoch_start_offset,
+            )
+        ]  # fmt: skip
+
+    def is_acknowledged(self, next_offset: int) -> bool:
+        """Tell whether all in-sync replicas hold every record below ``next_offset``.
+
+        Raises ``NotLeaderOrFollowerError``, and ``NotEnoughReplicasAfterAppendError`` when the set became too small.
+        """
+        if not self.is_leader:
+            raise NotLeaderOrFollowerError(f"this broker no longer leads {self.topic_partition}")
+        if self.log.high_watermark < next_offset:
+            return False
+        if len(self.isr.maximal) < self.log.config.min_insync_replicas:
+            raise NotEnoughReplicasAfterAppendError(f"too few in-sync replicas of {self.topic_partition}")
+        return True

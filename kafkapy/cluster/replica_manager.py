@@ -1,0 +1,228 @@
+"""The partitions that this broker holds, and who waits for them.
+
+LeaderAndIsr and StopReplica change them (``become_leader_or_follower``, ``stop_replica``); Produce, Fetch and the
+coordinators use them. Appending is synchronous: when ``append`` returns, the batch is in the file. Whoever needs more
+than that (every in-sync replica, more bytes) waits in ``purgatory`` under the partition.
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, Protocol
+
+from kafkapy.clock import Clock
+from kafkapy.cluster.delayed import Purgatory
+from kafkapy.cluster.errors import (
+    NotLeaderOrFollowerError,
+    RequestTimedOutError,
+    StaleControllerEpochError,
+    UnknownTopicOrPartitionError,
+)
+from kafkapy.cluster.partition import ALL_IN_SYNC, NO_EPOCH, Partition, PartitionState
+from kafkapy.config.log_config import LogConfig
+from kafkapy.errors import BrokerError
+from kafkapy.storage.append import AppendResult
+from kafkapy.storage.log import Log
+from kafkapy.types import TopicPartition
+
+EPOCH_DURING_DELETE = -2
+
+
+class LogStore(Protocol):
+    """What is needed of ``storage.log_directory.LogManager``."""
+
+    def get_or_create(self, partition: TopicPartition, config: LogConfig | None = None, /) -> Log:
+        """Return the partition's log, made if it is missing."""
+        ...
+
+    def delete(self, partition: TopicPartition, /) -> object:
+        """Put the partition's log out of the way and remove it later."""
+        ...
+
+
+class LeadershipListener(Protocol):
+    """Learns which partitions this broker leads: the coordinators, for their internal topics."""
+
+    def on_leader(self, topic_partition: TopicPartition, leader_epoch: int) -> None:
+        """This broker leads the partition in a new epoch."""
+        ...
+
+    def on_follower_or_stopped(self, topic_partition: TopicPartition, leader_epoch: int | None) -> None:
+        """Another broker leads it now, or (epoch None) the replica is no longer here."""
+        ...
+
+
+class Awaited(NamedTuple):
+    """An append that all in-sync replicas must have: everything below ``next_offset``."""
+
+    topic_partition: TopicPartition
+    next_offset: int
+
+
+class ReplicaManager:
+    """Holds the partitions of one broker."""
+
+    def __init__(
+        self,
+        *,
+        broker_id: int,
+        clock: Clock,
+        logs: LogStore,
+        is_known: Callable[[str, int], bool],
+        log_config_of: Callable[[str], LogConfig],
+        lag_max_ms: int = 30_000,
+    ) -> None:
+        self.broker_id = broker_id
+        self.purgatory: Purgatory[TopicPartition] = Purgatory(clock)
+        self.partitions: dict[TopicPartition, Partition] = {}
+        self._clock = clock
+        self._logs = logs
+        self._is_known = is_known
+        self._log_config_of = log_config_of
+        self._lag_max_ms = lag_max_ms
+        self._listeners: list[LeadershipListener] = []
+
+    # what the controller says
+
+    def add_leadership_listener(self, listener: LeadershipListener) -> None:
+        """Tell ``listener`` of every change of leadership from now on."""
+        self._listeners.append(listener)
+
+    def become_leader_or_follower(self, topic_partition: TopicPartition, state: PartitionState) -> None:
+        """Apply one partition of a LeaderAndIsr request; a new replica's log is made.
+
+        Raises ``StaleControllerEpochError`` for a leader epoch that is not newer (as 2.7 does; the controller ignores
+        it), ``UnknownTopicOrPartitionError`` when this broker is none of the replicas, and what making a log raises.
+        """
+        partition = self.partitions.get(topic_partition)
+        if partition is not None and state.leader_epoch <= partition.leader_epoch:
+            raise StaleControllerEpochError(
+                f"{topic_partition} is at leader epoch {partition.leader_epoch}, the request has {state.leader_epoch}"
+            )
+        if self.broker_id not in state.replicas:
+            raise UnknownTopicOrPartitionError(f"broker {self.broker_id} is no replica of {topic_partition}")
+        if partition is None:
+            log = self._logs.get_or_create(topic_partition, self._log_config_of(topic_partition.topic))
+            partition = Partition(
+                topic_partition, log, broker_id=self.broker_id, clock=self._clock, lag_max_ms=self._lag_max_ms
+            )
+            self.partitions[topic_partition] = partition
+        if state.leader == self.broker_id:
+            partition.make_leader(state)
+            for listener in self._listeners:
+                listener.on_leader(topic_partition, state.leader_epoch)
+        else:
+            partition.make_follower(state)
+            for listener in self._listeners:
+                listener.on_follower_or_stopped(topic_partition, state.leader_epoch)
+        self.purgatory.check(topic_partition)
+
+    def stop_replica(self, topic_partition: TopicPartition, leader_epoch: int, *, delete: bool) -> None:
+        """Let go of a replica, and of its data with ``delete``; one that is not here is no error.
+
+        An epoch older than the partition's raises ``StaleControllerEpochError``; the caller answers 74 for it.
+        """
+        partition = self.partitions.get(topic_partition)
+        if partition is not None:
+            fenced = leader_epoch not in (NO_EPOCH, EPOCH_DURING_DELETE) and leader_epoch < partition.leader_epoch
+            if fenced:
+                raise StaleControllerEpochError(f"{topic_partition} is at leader epoch {partition.leader_epoch}")
+            del self.partitions[topic_partition]
+            partition.is_leader = False
+            for listener in self._listeners:
+                listener.on_follower_or_stopped(topic_partition, None)
+            self.purgatory.check(topic_partition)
+        if delete:
+            self._logs.delete(topic_partition)
+
+    # lookups
+
+    def partition(self, topic_partition: TopicPartition) -> Partition:
+        """Return a partition that this broker holds.
+
+        Raises ``NotLeaderOrFollowerError`` when the cluster has it but not this broker, else
+        ``UnknownTopicOrPartitionError``.
+        """
+        partition = self.partitions.get(topic_partition)
+        if partition is not None:
+            return partition
+        if self._is_known(topic_partition.topic, topic_partition.partition):
+            raise NotLeaderOrFollowerError(f"this broker has no replica of {topic_partition}")
+        raise UnknownTopicOrPartitionError(f"there is no {topic_partition}")
+
+    # appending
+
+    def append(
+        self,
+        topic_partition: TopicPartition,
+        records: memoryview | bytearray,
+        *,
+        required_acks: int = 1,
+        from_client: bool = True,
+    ) -> AppendResult:
+        """Append one batch as the leader and wake who waits for it. Raises what ``Partition.append`` raises."""
+        partition = self.partitions.get(topic_partition)
+        if partition is None:
+            partition = self.partition(topic_partition)
+        result = partition.append(records, required_acks=required_acks, from_client=from_client)
+        self.purgatory.check(topic_partition)
+        return result
+
+    def append_internal(
+        self, topic_partition: TopicPartition, batch: bytes | bytearray, timeout_ms: int
+    ) -> "asyncio.Future[AppendResult]":
+        """Append a broker's own batch (a coordinator's); the future is done when all in-sync replicas have it.
+
+        It fails with the error of the append, ``RequestTimedOutError``, or what ``is_acknowledged`` raises.
+        """
+        future: asyncio.Future[AppendResult] = asyncio.get_running_loop().create_future()
+        try:
+            result = self.append(
+                topic_partition, bytearray(batch), required_acks=ALL_IN_SYNC, from_client=False
+            )  # fmt: skip
+        except BrokerError as error:
+            future.set_exception(error)
+            return future
+        awaited = Awaited(topic_partition, result.last_offset + 1)
+
+        def answer(errors: "asyncio.Future[list[BrokerError | None]]") -> None:
+            if future.cancelled():
+                return
+            error = errors.result()[0]
+            if error is None:
+                future.set_result(result)
+            else:
+                future.set_exception(error)
+
+        if self.is_acknowledged(awaited):
+            future.set_result(result)
+        else:
+            self.wait_for_acks([awaited], timeout_ms).add_done_callback(answer)
+        return future
+
+    def is_acknowledged(self, awaited: Awaited) -> bool:
+        """Tell, without waiting, whether all in-sync replicas have the append already and nothing is amiss."""
+        return self._acknowledgement(awaited) is True
+
+    def wait_for_acks(
+        self, appends: Sequence[Awaited], timeout_ms: int
+    ) -> "asyncio.Future[list[BrokerError | None]]":  # fmt: skip
+        """Wait until every append is on all in-sync replicas; the result has an error or None for each, in order."""
+
+        def attempt(changed: TopicPartition | None) -> list[BrokerError | None] | None:
+            answers: list[BrokerError | None] = []
+            for awaited in appends:
+                answer = self._acknowledgement(awaited)
+                if answer is False and changed is not None:
+                    return None
+                if answer is False:
+                    answer = RequestTimedOutError("the in-sync replicas did not take the records in time")
+                answers.append(answer if isinstance(answer, BrokerError) else None)
+            return answers
+
+        return self.purgatory.wait([awaited.topic_partition for awaited in appends], attempt, timeout_ms)
+
+    def _acknowledgement(self, awaited: Awaited) -> BrokerError | bool:
+        try:
+            return self.partition(awaited.topic_partition).is_acknowledged(awaited.next_offset)
+        except BrokerError as error:
+            return error

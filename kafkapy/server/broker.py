@@ -1,0 +1,214 @@
+"""A whole broker: composes the parts, starts them in order, stops them in the reverse order.
+
+Start (facts of Apache Kafka's own order): lock the data directories, open the metadata store, learn the cluster's id,
+load the logs, bind the sockets, take part in the cluster, then serve. Stop: serve no more, let the waiting ones go,
+leave the cluster, close the logs. Everything that was acknowledged is in the files' pages before its acknowledgement
+went out, so stopping loses nothing.
+"""
+
+import asyncio
+import logging
+import os
+import socket
+from contextlib import AsyncExitStack
+from types import TracebackType
+from typing import Final, Self
+
+from kafkapy.clock import Clock, SystemClock
+from kafkapy.cluster.embedded import FILE_NAME, EmbeddedSession, EmbeddedStore
+from kafkapy.cluster.node import MetadataNode
+from kafkapy.cluster.peer import LocalChannel
+from kafkapy.cluster.replica_manager import ReplicaManager
+from kafkapy.config.broker_config import BrokerConfig
+from kafkapy.config.listeners import EndPoint
+from kafkapy.config.log_config import LogConfig
+from kafkapy.coordinator.group.coordinator import GroupCoordinator
+from kafkapy.server.budget import DEFAULT_LIMIT, FrameBudget
+from kafkapy.server.context import WILDCARD_HOSTS, LocalConnection, Services
+from kafkapy.server.dispatch import Dispatcher, LocalRequests
+from kafkapy.server.fetch_sessions import FetchSessionCache
+from kafkapy.server.limits import Limits, Shared
+from kafkapy.server.listener import Listener, bind
+from kafkapy.server.log_configs import LogConfigs
+from kafkapy.server.metrics import Metrics
+from kafkapy.server.upkeep import Upkeep, keep_logs
+from kafkapy.storage.flusher import ThreadFlusher
+from kafkapy.storage.log import Storage
+from kafkapy.storage.log_directory import LogManager
+
+_log: Final = logging.getLogger(__name__)
+
+NO_BROKER_ID: Final = -1
+
+
+class BrokerServer:
+    """One broker in this process and on the running event loop.
+
+    ``store`` may be shared by several brokers and outlives them; without one the broker opens its own, in its first
+    log directory, or in memory with ``in_memory_metadata``. Use it as ``async with``, or ``start`` and ``stop``.
+    """
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        clock: Clock | None = None,
+        *,
+        store: EmbeddedStore | None = None,
+        in_memory_metadata: bool = False,
+    ) -> None:
+        self.config = config
+        self.clock: Clock = clock or SystemClock()
+        self.listeners: list[Listener] = []
+        self._shared_store = store
+        self._in_memory_metadata = in_memory_metadata
+        self._services: Services | None = None
+        self._cleanup = AsyncExitStack()
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.stop()
+
+    @property
+    def services(self) -> Services:
+        """The parts of the running broker."""
+        assert self._services is not None, "the broker has not been started"
+        return self._services
+
+    @property
+    def port(self) -> int:
+        """The port of the first listener."""
+        return self.listeners[0].endpoint.port
+
+    @property
+    def bootstrap(self) -> str:
+        """``host:port`` for a client on this machine."""
+        host = self.listeners[0].endpoint.host
+        return f"{'127.0.0.1' if host in WILDCARD_HOSTS else host}:{self.port}"
+
+    async def start(self) -> None:
+        """Start; when this returns, clients are served.
+
+        Raises ``LogDirectoryError`` (locked, another cluster's, unreadable), ``ListenError``, ``BrokerIdTakenError``
+        and ``StoreFileError``, each with a sentence for whoever starts the broker. Nothing is left open then.
+        """
+        try:
+            await self._start()
+        except BaseException:
+            await self._cleanup.aclose()
+            raise
+
+    async def stop(self) -> None:
+        """Stop cleanly: the data directory is marked so, and the next start trusts it."""
+        await self._cleanup.aclose()
+
+    async def _start(self) -> None:
+        logs = self._open_directories()
+        store = await self._open_store()
+        requests = LocalRequests()
+        node = MetadataNode(self.config, self.clock, store, LocalChannel({self.config.broker_id: requests.handle}))
+        self._cleanup.push_async_callback(node.stop)
+        await node.prepare()
+        logs.check_identity(self.config.broker_id, node.cluster_id)
+        configs = LogConfigs(self.config, logs, node.config_admin.cached_topic_overrides)
+        logs.load(configs.of)
+        self._cleanup.callback(logs.shutdown)
+        node.config_admin.add_listener(configs)
+        replicas = ReplicaManager(
+            broker_id=self.config.broker_id,
+            clock=self.clock,
+            logs=logs,
+            is_known=lambda topic, index: node.cache.image.partition(topic, index) is not None,
+            log_config_of=configs.of,
+            lag_max_ms=self.config.integer("replica.lag.time.max.ms"),
+        )
+        groups = GroupCoordinator(self.config, self.clock, replicas, node.cache)
+        metrics = Metrics()
+        services = self._services = Services(
+            config=self.config,
+            clock=self.clock,
+            metadata=node.cache,
+            fence=node.fence,
+            store=store,
+            controller=node.controller,
+            topic_admin=node.topic_admin,
+            config_admin=node.config_admin,
+            producer_ids=node.producer_ids,
+            replica_manager=replicas,
+            log_manager=logs,
+            group_coordinator=groups,
+            fetch_sessions=FetchSessionCache(
+                self.clock, self.config.integer("max.incremental.fetch.session.cache.slots")
+            ),
+            metrics=metrics,
+        )
+        self._bind(metrics)
+        requests.serve(services, LocalConnection(self.listeners[0].name))
+        groups.startup()
+        self._cleanup.callback(groups.shutdown)
+        await node.start(self._advertised())
+        logs.write_meta_properties(self.config.broker_id, node.cluster_id)
+        self._serve(services)
+
+    def _open_directories(self) -> LogManager:
+        config = self.config
+        storage = Storage(
+            self.clock,
+            flusher=ThreadFlusher(asyncio.get_running_loop()),
+            producer_expiration_ms=config.integer("transactional.id.expiration.ms"),
+        )
+        logs = LogManager(config.log_dirs, LogConfig.resolve(config), self.clock, storage=storage)
+        identity = logs.lock()
+        if config.broker_id == NO_BROKER_ID:
+            # As Apache Kafka: what the directory says, else the first id above the reserved ones.
+            broker_id = identity.broker_id if identity else config.integer("reserved.broker.max.id") + 1
+            config.assign_broker_id(broker_id)
+        return logs
+
+    async def _open_store(self) -> EmbeddedSession:
+        store = self._shared_store
+        if store is None:
+            path = None if self._in_memory_metadata else os.path.join(self.config.log_dirs[0], FILE_NAME)
+            store = EmbeddedStore(path, self.clock)
+            await store.open()
+            self._cleanup.push_async_callback(store.close)
+        return store.session()
+
+    def _bind(self, metrics: Metrics) -> None:
+        config = self.config
+        limit = config.integer("queued.max.request.bytes")
+        budget = FrameBudget(limit if limit > 0 else DEFAULT_LIMIT)
+        shared = Shared(Limits.of(config), metrics, budget)
+        for endpoint in config.listeners:
+            listener = Listener(endpoint, bind(endpoint), self.clock, shared)
+            self.listeners.append(listener)
+            self._cleanup.push_async_callback(listener.stop)
+
+    def _advertised(self) -> list[EndPoint]:
+        """What to register: the configured end points, else the bound ones; a wildcard gets this machine's name."""
+        if self.config.advertised_listeners:
+            return list(self.config.advertised_listeners)
+        endpoints = [listener.endpoint for listener in self.listeners]
+        return [
+            endpoint._replace(host=socket.gethostname()) if endpoint.host in WILDCARD_HOSTS else endpoint
+            for endpoint in endpoints
+        ]
+
+    def _serve(self, services: Services) -> None:
+        dispatcher = Dispatcher(services)
+        for listener in self.listeners:
+            listener.start(dispatcher)
+            _log.info("Listening on %s", listener.endpoint)
+        upkeep = Upkeep(self.clock)
+        keep_logs(upkeep, services.log_manager, self.config)
+        self._cleanup.callback(upkeep.stop)
+        self._cleanup.push_async_callback(self._let_go, services)
+
+    async def _let_go(self, services: Services) -> None:
+        """Answer whoever waits, while the connections are still there."""
+        services.replica_manager.purgatory.expire_all()
+        await self.clock.sleep(0)

@@ -1,0 +1,263 @@
+"""One client connection: bytes in, one request at a time, bytes out.
+
+Laws:
+
+- a request is not decoded before the one before it is answered *and* its answer is in the kernel's hands; what arrives
+  meanwhile fills the receive buffer, and when that is full the socket is not read;
+- a produced batch is a view into the receive buffer and is used up before its handler returns; a handler that is a
+  coroutine keeps its frame until it is done;
+- the peer closing its side ends the connection once the requests that it had sent are answered; a fetch that waits
+  for data is dropped then;
+- whatever the peer sends, nothing but its own connection ends, with one line in the log that says who and why. So
+  does an exception that a handler did not expect: it goes to the loop's exception handler, with its traceback.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+from kafkapy.protocol.framing import FrameDecoder
+from kafkapy.protocol.message import Message, ProtocolError
+from kafkapy.protocol.writer import Part
+from kafkapy.server.budget import SMALL_FRAME_SIZE
+from kafkapy.server.dispatch import Dispatcher, Waiting
+from kafkapy.server.errors import RefusedError
+from kafkapy.server.sender import BodySender, FileCutError
+
+if TYPE_CHECKING:
+    from kafkapy.server.listener import Listener
+
+_log: Final = logging.getLogger(__name__)
+_ANONYMOUS: Final = "User:ANONYMOUS"
+
+
+class Connection(asyncio.BufferedProtocol):
+    """The protocol object of one accepted socket; also the ``ConnectionInfo`` that handlers see."""
+
+    __slots__ = (
+        "peer_host",
+        "peer_port",
+        "listener",
+        "local_address",
+        "principal",
+        "requests",
+        "_owner",
+        "_dispatcher",
+        "_decoder",
+        "_transport",
+        "_sender",
+        "_waiting",
+        "_write_blocked",
+        "_reading_paused",
+        "_peer_closed",
+        "_reserved",
+    )
+
+    def __init__(
+        self, owner: "Listener", dispatcher: Dispatcher, peer: tuple[str, int], local: tuple[str, int]
+    ) -> None:
+        self.peer_host, self.peer_port = peer
+        self.listener = owner.name
+        self.local_address = local
+        self.principal = _ANONYMOUS
+        self.requests = 0
+        self._owner = owner
+        self._dispatcher = dispatcher
+        self._decoder = FrameDecoder(owner.limits.max_frame_size)
+        self._transport: asyncio.Transport | None = None
+        self._sender: BodySender | None = None
+        self._waiting: Waiting | None = None
+        self._write_blocked = False
+        self._reading_paused = False
+        self._peer_closed = False
+        self._reserved = 0
+
+    def __repr__(self) -> str:
+        return f"<Connection {self.peer_host}:{self.peer_port} on {self.listener}>"
+
+    # what the event loop calls
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """See ``asyncio.BaseProtocol``."""
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        # With no tolerance, "paused" means that something is unsent: the next request waits for it.
+        transport.set_write_buffer_limits(high=0)
+        self._owner.opened(self)
+
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002  # the loop has logged what matters
+        """See ``asyncio.BaseProtocol``. A waiting fetch ends here; a request that changes something runs on."""
+        self._transport = None
+        waiting, self._waiting = self._waiting, None
+        if waiting is not None:
+            if isinstance(waiting.future, asyncio.Task):
+                self._owner.keep_until_done(waiting.future)
+            else:
+                waiting.future.cancel()
+        if self._sender is not None:
+            self._sender.close()
+        self._give_back()
+        self._owner.closed(self)
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        """See ``asyncio.BufferedProtocol``."""
+        return self._decoder.get_buffer(sizehint)
+
+    def buffer_updated(self, nbytes: int) -> None:
+        """See ``asyncio.BufferedProtocol``."""
+        self._decoder.buffer_updated(nbytes)
+        self._serve()
+
+    def eof_received(self) -> bool:
+        """See ``asyncio.Protocol``: keep the transport while an answer is on its way, not while one is waited for."""
+        self._peer_closed = True
+        if self._waiting is not None and not isinstance(self._waiting.future, asyncio.Task):
+            return False
+        return self._is_busy()
+
+    def pause_writing(self) -> None:
+        """See ``asyncio.BaseProtocol``: the socket did not take everything."""
+        self._write_blocked = True
+
+    def resume_writing(self) -> None:
+        """See ``asyncio.BaseProtocol``: everything was taken."""
+        self._write_blocked = False
+        if self._sender is not None:
+            self._guarded(self._sender.unblocked)
+        else:
+            self._continue()
+
+    # serving
+
+    def progress(self) -> tuple[int, int, int, bool]:
+        """Return what changes while anything moves: who finds it unchanged for too long closes the connection."""
+        unsent = self._transport.get_write_buffer_size() if self._transport is not None else 0
+        sent = self._sender.bytes_sent if self._sender is not None else 0
+        return self.requests, unsent, sent, self._waiting is not None
+
+    def close(self, reason: str, level: int = logging.INFO) -> None:
+        """End the connection, dropping what is unsent, with one line in the log."""
+        if self._transport is not None and not self._transport.is_closing():
+            _log.log(level, "Closed the connection of %s:%d on %s: %s",
+                     self.peer_host, self.peer_port, self.listener, reason)  # fmt: skip
+            self._transport.abort()
+
+    def _is_busy(self) -> bool:
+        return (
+            self._waiting is not None or self._write_blocked or (self._sender is not None and self._sender.is_sending)
+        )
+
+    def _serve(self) -> None:
+        """Answer what has arrived, as far as one request at a time allows; steer the reading of more."""
+        transport = self._transport
+        if transport is None or transport.is_closing():
+            return
+        try:
+            while not self._is_busy():
+                frame = self._decoder.next_frame()
+                if frame is None:
+                    if self._peer_closed:
+                        transport.close()
+                        return
+                    break
+                self.requests += 1
+                self._answer(frame)
+        except (ProtocolError, RefusedError) as error:
+            self._owner.metrics.connections_failed += 1
+            self.close(f"{error}", logging.WARNING)
+            return
+        except (OSError, FileCutError) as error:
+            self.close(f"sending failed: {error}", logging.WARNING)
+            return
+        self._steer_reading(transport)
+
+    def _answer(self, frame: memoryview) -> None:
+        reply = self._dispatcher.dispatch(frame, self)
+        if isinstance(reply, Waiting):
+            self._waiting = reply
+            if not isinstance(reply.future, asyncio.Task):
+                self._release_frame()
+            reply.future.add_done_callback(self._on_response)
+            return
+        self._release_frame()
+        if reply is not None:
+            self._send(reply)
+
+    def _send(self, parts: list[Part]) -> None:
+        transport = self._transport
+        assert transport is not None
+        if len(parts) == 1 and isinstance(parts[0], bytearray):
+            transport.write(parts[0])
+            return
+        if self._sender is None:
+            self._sender = BodySender(
+                transport, is_blocked=lambda: self._write_blocked, on_done=lambda: self._guarded(self._serve)
+            )
+        self._sender.send(parts)
+
+    def _on_response(self, future: "asyncio.Future[Message | None]") -> None:
+        """A response that was waited for has come."""
+        waiting, self._waiting = self._waiting, None
+        if waiting is None or future.cancelled():
+            return
+        if isinstance(future, asyncio.Task):
+            self._release_frame()
+        self._guarded(lambda: self._send_later(waiting))
+
+    def _send_later(self, waiting: Waiting) -> None:
+        try:
+            parts = self._dispatcher.answer(waiting)
+            if parts is not None and self._transport is not None:
+                self._send(parts)
+        except RefusedError as error:
+            self.close(f"{error}", logging.WARNING)
+            return
+        except (OSError, FileCutError) as error:
+            self.close(f"sending failed: {error}", logging.WARNING)
+            return
+        self._serve()
+
+    def _continue(self) -> None:
+        self._guarded(self._serve)
+
+    def _guarded(self, step: Callable[[], None]) -> None:
+        """Run a step outside ``buffer_updated``: if it fails unexpectedly, the connection must not hang.
+
+        This is the one place where a handler's bug is met; the exception goes on to the loop's exception handler,
+        which logs it. (In ``buffer_updated`` the transport itself does both.)
+        """
+        done = False
+        try:
+            step()
+            done = True
+        finally:
+            if not done:
+                self._owner.metrics.connections_failed += 1
+                self.close("a handler failed unexpectedly, see the traceback", logging.ERROR)
+
+    # reading
+
+    def _release_frame(self) -> None:
+        self._decoder.release()
+        self._give_back()
+
+    def _give_back(self) -> None:
+        if self._reserved:
+            reserved, self._reserved = self._reserved, 0
+            self._owner.budget.give_back(reserved)
+
+    def _steer_reading(self, transport: asyncio.Transport) -> None:
+        """Read on unless the buffer is full or a large frame has to wait for its share of the memory."""
+        pause = self._decoder.full
+        if not pause and not self._reserved:
+            announced = self._decoder.pending_size
+            if announced > SMALL_FRAME_SIZE and not self._is_busy():
+                pause = not self._owner.budget.take(announced, self._continue)
+                self._reserved = 0 if pause else announced
+        if pause != self._reading_paused:
+            self._reading_paused = pause
+            if pause:
+                transport.pause_reading()
+            else:
+                transport.resume_reading()

@@ -1,0 +1,96 @@
+"""What a handler is given: the broker's parts, and the request that it answers."""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from kafkapy.clock import Clock
+from kafkapy.config.broker_config import BrokerConfig
+
+if TYPE_CHECKING:
+    from kafkapy.cluster.configs import ConfigAdmin
+    from kafkapy.cluster.controller import Controller
+    from kafkapy.cluster.fencing import ControllerFence
+    from kafkapy.cluster.image import MetadataCache
+    from kafkapy.cluster.producer_ids import ProducerIds
+    from kafkapy.cluster.replica_manager import ReplicaManager
+    from kafkapy.cluster.store import MetadataStore
+    from kafkapy.cluster.topics import TopicAdmin
+    from kafkapy.coordinator.group.coordinator import GroupCoordinator
+    from kafkapy.protocol.headers import RequestHeader
+    from kafkapy.server.fetch_sessions import FetchSessionCache
+    from kafkapy.server.metrics import Metrics
+    from kafkapy.storage.log_directory import LogManager
+
+WILDCARD_HOSTS = frozenset({"", "0.0.0.0", "::", "0:0:0:0:0:0:0:0"})  # noqa: S104  # compared with, not bound
+
+
+@dataclass(slots=True)
+class Services:
+    """The parts of one running broker."""
+
+    config: BrokerConfig
+    clock: Clock
+    metadata: "MetadataCache"
+    fence: "ControllerFence"
+    store: "MetadataStore"
+    controller: "Controller"
+    topic_admin: "TopicAdmin"
+    config_admin: "ConfigAdmin"
+    producer_ids: "ProducerIds"
+    replica_manager: "ReplicaManager"
+    log_manager: "LogManager"
+    group_coordinator: "GroupCoordinator"
+    fetch_sessions: "FetchSessionCache"
+    metrics: "Metrics"
+
+
+class ConnectionInfo(Protocol):
+    """What a handler may know of the connection that a request came in on."""
+
+    peer_host: str
+    """Numeric address of the client."""
+    listener: str
+    """Name of the listener that accepted it."""
+    local_address: tuple[str, int]
+    """(host, port) at which the client reached this broker."""
+    principal: str
+    """Who the client is, ``User:ANONYMOUS`` before authentication exists."""
+
+
+class LocalConnection:
+    """The broker's own requests to itself: they take no socket."""
+
+    __slots__ = ("peer_host", "listener", "local_address", "principal")
+
+    def __init__(self, listener: str) -> None:
+        self.peer_host = "local"
+        self.listener = listener
+        self.local_address = ("localhost", 0)
+        self.principal = "User:ANONYMOUS"
+
+
+class RequestContext:
+    """One request's surroundings; made for each request, so it stays small."""
+
+    __slots__ = ("services", "header", "connection")
+
+    def __init__(self, services: Services, header: "RequestHeader", connection: ConnectionInfo) -> None:
+        self.services = services
+        self.header = header
+        self.connection = connection
+
+    def own_endpoint(self) -> tuple[str, int]:
+        """Return the (host, port) of this broker that this client can use.
+
+        The advertised address if one is configured for the listener; else the address that it listens on, and for a
+        listener on every interface the very address that the client has reached.
+        """
+        name = self.connection.listener
+        for endpoint in self.services.config.advertised_listeners:
+            if endpoint.listener_name == name:
+                return endpoint.host, endpoint.port
+        host, port = self.connection.local_address
+        for endpoint in self.services.config.listeners:
+            if endpoint.listener_name == name and endpoint.host not in WILDCARD_HOSTS:
+                return endpoint.host, port
+        return host, port

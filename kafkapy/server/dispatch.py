@@ -1,0 +1,156 @@
+"""From a frame to its handler, and from the response to the bytes of the answer.
+
+For each API and version that is asked for, a ``Route`` is made once: the message class, the handler, the form of the
+response header. ApiVersions in a version that we don't know is answered in version 0 with UNSUPPORTED_VERSION and the
+list of what we serve (KIP-511); any other unknown key or version ends the connection.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from functools import cache
+from importlib import import_module
+from struct import Struct
+from typing import Any, Final, NamedTuple
+
+from kafkapy.protocol.api_keys import ApiKey
+from kafkapy.protocol.headers import (
+    RequestHeader,
+    UnknownApi,
+    UnsupportedRequestVersion,
+    read_request_header,
+    response_header_version,
+)
+from kafkapy.protocol.message import Message
+from kafkapy.protocol.messages import request_class
+from kafkapy.protocol.reader import Reader
+from kafkapy.protocol.writer import Part, Writer
+from kafkapy.server.context import ConnectionInfo, RequestContext, Services
+from kafkapy.server.errors import UnservedRequestError
+from kafkapy.server.handlers import REGISTRY
+
+Result = Message | Awaitable[Message | None] | None
+
+_SIZE: Final = Struct(">i")
+_SIZE_AND_CORRELATION_ID: Final = Struct(">ii")
+
+
+class Route(NamedTuple):
+    """How requests of one API in one version are served."""
+
+    name: str
+    read: Callable[[Reader, int], Any]
+    handle: Callable[[RequestContext, Any], Result]
+    flexible_response_header: bool
+
+
+class Waiting(NamedTuple):
+    """A request whose response comes later."""
+
+    route: Route
+    header: RequestHeader
+    future: "asyncio.Future[Message | None]"
+
+
+@cache
+def route(api_key: int, version: int) -> Route:
+    """Import what serves the request; the caller has checked that we serve it."""
+    api = REGISTRY[ApiKey(api_key)]
+    handler = import_module(f"kafkapy.server.handlers.{api.module}")
+    return Route(
+        name=api.module,
+        read=request_class(api_key).read,
+        handle=handler.handle,
+        flexible_response_header=response_header_version(api_key, version) > 0,
+    )
+
+
+def encode(header: RequestHeader, flexible_response_header: bool, response: Message) -> list[Part]:
+    """Return the response's frame, size prefix included, bodies untouched."""
+    writer = Writer()
+    writer.buffer += _SIZE_AND_CORRELATION_ID.pack(0, header.correlation_id)
+    if flexible_response_header:
+        writer.buffer.append(0)
+    response.write(writer, header.api_version)
+    parts = writer.parts()
+    size = len(parts[0]) if len(parts) == 1 else sum(map(len, parts))
+    first = parts[0]
+    assert isinstance(first, bytearray)
+    _SIZE.pack_into(first, 0, size - 4)
+    return parts
+
+
+class Dispatcher:
+    """Serves the frames of all connections of a broker."""
+
+    __slots__ = ("services", "_counts")
+
+    def __init__(self, services: Services) -> None:
+        self.services = services
+        self._counts = services.metrics.requests
+
+    def dispatch(self, frame: memoryview, connection: ConnectionInfo) -> list[Part] | Waiting | None:
+        """Serve one request: its answer, or what to wait for, or None when there is no answer.
+
+        Raises ``ProtocolError`` for bytes that are no request and ``RefusedError`` for one that can't be answered.
+        Anything else that comes out is a bug of a handler.
+        """
+        reader = Reader(frame)
+        try:
+            header = read_request_header(reader)
+        except (UnknownApi, UnsupportedRequestVersion) as error:
+            return self._unserved(error.api_key, error.api_version, error.correlation_id, connection)
+        key, version = header.api_key, header.api_version
+        api = REGISTRY.get(key)  # type: ignore[call-overload]  # an IntEnum's member is found by its number
+        if api is None or not api.advertised or not api.min_version <= version <= api.max_version:
+            return self._unserved(key, version, header.correlation_id, connection)
+        way = route(key, version)
+        self._counts[way.name] += 1
+        response = way.handle(RequestContext(self.services, header, connection), way.read(reader, version))
+        if isinstance(response, Message):
+            return encode(header, way.flexible_response_header, response)
+        if response is None:
+            return None
+        future = asyncio.ensure_future(response)
+        if not future.done():
+            return Waiting(way, header, future)
+        return self.answer(Waiting(way, header, future))
+
+    def answer(self, waiting: Waiting) -> list[Part] | None:
+        """Return the bytes of a response that has come; raises what the handler raised."""
+        response = waiting.future.result()
+        if response is None:
+            return None
+        return encode(waiting.header, waiting.route.flexible_response_header, response)
+
+    def _unserved(self, key: int, version: int, correlation_id: int, connection: ConnectionInfo) -> list[Part]:
+        if key != ApiKey.API_VERSIONS:
+            raise UnservedRequestError(f"API key {key} version {version} is not served")
+        way = route(ApiKey.API_VERSIONS, 0)
+        header = RequestHeader(key, version, correlation_id, None)
+        response = way.handle(RequestContext(self.services, header, connection), None)
+        assert isinstance(response, Message)
+        return encode(header._replace(api_version=0), False, response)
+
+
+class LocalRequests:
+    """The controller's way to its own broker: the same handlers, called without a socket."""
+
+    __slots__ = ("_services", "_connection")
+
+    def __init__(self) -> None:
+        self._services: Services | None = None
+        self._connection: ConnectionInfo | None = None
+
+    def serve(self, services: Services, connection: ConnectionInfo) -> None:
+        """From now on requests are handled."""
+        self._services = services
+        self._connection = connection
+
+    def handle(self, request: Message, version: int) -> Message | Awaitable[Message]:
+        """Answer a request as if it had come over the network; the handler must have an answer."""
+        assert self._services is not None, "the broker is not composed yet"
+        assert self._connection is not None, "set together with the services"
+        key: int = request.API_KEY  # type: ignore[attr-defined]  # requests have it, Message is the base of all
+        header = RequestHeader(key, version, 0, "controller")
+        response: Any = route(key, version).handle(RequestContext(self._services, header, self._connection), request)
+        return response  # type: ignore[no-any-return]  # a response or an awaitable of one, by the handlers' contract

@@ -1,0 +1,39 @@
+"""ApiVersions v0-3: what this broker serves, derived from ``REGISTRY``.
+
+Done: the list; a version that we don't know is answered in v0 with the list and UNSUPPORTED_VERSION (the dispatcher
+calls ``handle`` without a request then); client software names are checked as in KIP-511.
+Not done: features (none exist here, so none are finalized).
+Errors: UNSUPPORTED_VERSION 35, INVALID_REQUEST 42.
+"""
+
+import re
+from functools import cache
+from typing import Final
+
+from kafkapy.protocol.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
+from kafkapy.server.context import RequestContext
+from kafkapy.server.handlers import REGISTRY
+
+_UNSUPPORTED_VERSION: Final = 35
+_INVALID_REQUEST: Final = 42
+_SOFTWARE_NAME: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?", re.ASCII)
+
+
+@cache
+def _served() -> list[ApiVersion]:
+    return [
+        ApiVersion(int(api.key), api.min_version, api.max_version)
+        for api in sorted(REGISTRY.values(), key=lambda api: api.key)
+        if api.advertised
+    ]
+
+
+def handle(context: RequestContext, request: ApiVersionsRequest | None) -> ApiVersionsResponse:
+    """See the card."""
+    if request is None:
+        return ApiVersionsResponse(error_code=_UNSUPPORTED_VERSION, api_keys=_served())
+    if context.header.api_version >= 3:
+        names = (request.client_software_name, request.client_software_version)
+        if not all(_SOFTWARE_NAME.fullmatch(name) for name in names):
+            return ApiVersionsResponse(error_code=_INVALID_REQUEST)
+    return ApiVersionsResponse(api_keys=_served(), finalized_features_epoch=0)

@@ -1,0 +1,46 @@
+"""DescribeLogDirs v0-2: what each data directory holds, in bytes.
+
+Done: all partitions, or those that are asked for.
+Not done: future replicas (moving a partition between directories), so ``offset_lag`` is how far the high watermark
+is behind the log's end.
+Errors: none of its own.
+"""
+
+from kafkapy.protocol.messages.describe_log_dirs import (
+    DescribeLogDirsPartition,
+    DescribeLogDirsRequest,
+    DescribeLogDirsResponse,
+    DescribeLogDirsResult,
+    DescribeLogDirsTopic,
+)
+from kafkapy.server.context import RequestContext
+from kafkapy.storage.log_directory import LogManager
+from kafkapy.types import TopicPartition
+
+
+def handle(context: RequestContext, request: DescribeLogDirsRequest) -> DescribeLogDirsResponse:
+    """See the card."""
+    logs = context.services.log_manager
+    wanted = None
+    if request.topics is not None:
+        wanted = {TopicPartition(topic.topic, index) for topic in request.topics for index in topic.partitions}
+    return DescribeLogDirsResponse(
+        results=[
+            DescribeLogDirsResult(log_dir=directory, topics=_topics(logs, sizes, wanted))
+            for directory, sizes in logs.directory_sizes().items()
+        ]
+    )
+
+
+def _topics(
+    logs: LogManager, sizes: dict[TopicPartition, int], wanted: set[TopicPartition] | None
+) -> list[DescribeLogDirsTopic]:
+    topics: dict[str, DescribeLogDirsTopic] = {}
+    for topic_partition, size in sorted(sizes.items()):
+        log = logs.get(topic_partition)
+        if log is None or (wanted is not None and topic_partition not in wanted):
+            continue
+        topic = topics.setdefault(topic_partition.topic, DescribeLogDirsTopic(topic_partition.topic, []))
+        lag = max(log.log_end_offset - log.high_watermark, 0)
+        topic.partitions.append(DescribeLogDirsPartition(topic_partition.partition, size, lag))
+    return list(topics.values())

@@ -1,0 +1,147 @@
+"""Fetch v4-12.
+
+Done: min and max bytes, max wait, partition limits; incremental sessions (KIP-227); isolation level with the aborted
+transactions; the epoch that the client knows (KIP-320); followers' fetches with diverging epochs (KIP-595). Records
+leave as they lie in the file.
+Not done: v0-3 (message sets of formats 0 and 1); rack-aware reading (the preferred read replica is always -1).
+Errors: OFFSET_OUT_OF_RANGE 1, UNKNOWN_TOPIC_OR_PARTITION 3, NOT_LEADER_OR_FOLLOWER 6, KAFKA_STORAGE_ERROR 56,
+FETCH_SESSION_ID_NOT_FOUND 70, INVALID_FETCH_SESSION_EPOCH 71, FENCED_LEADER_EPOCH 74, UNKNOWN_LEADER_EPOCH 75.
+"""
+
+import asyncio
+from typing import Final
+
+from kafkapy.cluster.fetching import FetchLimits, FetchWish, PartitionRead, Reads, fetch
+from kafkapy.protocol.messages.fetch import (
+    AbortedTransaction,
+    EpochEndOffset,
+    FetchableTopicResponse,
+    FetchRequest,
+    FetchResponse,
+    PartitionData,
+)
+from kafkapy.server.context import RequestContext
+from kafkapy.server.fetch_sessions import FINAL_EPOCH, INITIAL_EPOCH, NO_SESSION, FetchSession, FetchSessionCache
+from kafkapy.server.fetch_sessions import next_epoch as epoch_after
+from kafkapy.types import TopicPartition
+
+READ_COMMITTED: Final = 1
+_SESSION_NOT_FOUND: Final = 70
+_INVALID_SESSION_EPOCH: Final = 71
+
+
+def handle(context: RequestContext, request: FetchRequest) -> "FetchResponse | asyncio.Future[FetchResponse]":
+    """See the card."""
+    services = context.services
+    max_bytes = min(request.max_bytes, services.config.integer("fetch.max.bytes"))
+    limits = FetchLimits(
+        request.max_wait_ms,
+        min(request.min_bytes, max_bytes),
+        max_bytes,
+        request.isolation_level == READ_COMMITTED,
+        request.replica_id,
+    )
+    replicas = services.replica_manager
+    sessions = services.fetch_sessions
+    if request.session_epoch in (INITIAL_EPOCH, FINAL_EPOCH):
+        if request.session_id != NO_SESSION:
+            sessions.remove(request.session_id)
+        wishes = _wishes(request)
+
+        def build_full(reads: Reads) -> FetchResponse:
+            if request.session_epoch == FINAL_EPOCH or not wishes:
+                return _response(reads)
+            return _open_session(sessions, wishes, reads, is_follower=limits.is_follower)
+
+        return fetch(replicas, tuple(wishes.items()), limits, build_full)
+    session = sessions.get(request.session_id)
+    if session is None:
+        return FetchResponse(error_code=_SESSION_NOT_FOUND)
+    if session.epoch != request.session_epoch:
+        return FetchResponse(error_code=_INVALID_SESSION_EPOCH, session_id=session.session_id)
+    session.update(_wishes(request), _forgotten(request))
+    if not session.partitions:
+        sessions.remove(session.session_id)
+        return _response([])
+    session.epoch = epoch_after(session.epoch)
+    sessions.touch(session)
+    known = [(topic_partition, partition.wish) for topic_partition, partition in session.partitions.items()]
+    return fetch(replicas, known, limits, lambda reads: _continue_session(session, reads))
+
+
+def _wishes(request: FetchRequest) -> dict[TopicPartition, FetchWish]:
+    return {
+        TopicPartition(topic.topic, partition.partition): FetchWish(
+            partition.fetch_offset,
+            partition.partition_max_bytes,
+            partition.current_leader_epoch,
+            partition.log_start_offset,
+            partition.last_fetched_epoch,
+        )
+        for topic in request.topics
+        for partition in topic.partitions
+    }
+
+
+def _forgotten(request: FetchRequest) -> list[TopicPartition]:
+    return [
+        TopicPartition(topic.topic, partition)
+        for topic in request.forgotten_topics_data
+        for partition in topic.partitions
+    ]
+
+
+def _open_session(
+    sessions: FetchSessionCache, wishes: dict[TopicPartition, FetchWish], reads: Reads, *, is_follower: bool
+) -> FetchResponse:
+    session = sessions.create(wishes, is_follower=is_follower)
+    if session is None:
+        return _response(reads)
+    for read in reads:
+        _is_news(session, read)
+    return _response(reads, session.session_id)
+
+
+def _continue_session(session: FetchSession, reads: Reads) -> FetchResponse:
+    news = [read for read in reads if _is_news(session, read)]
+    for read in news:
+        if read.records:
+            session.served(read.topic_partition)
+    return _response(news, session.session_id)
+
+
+def _is_news(session: FetchSession, read: PartitionRead) -> bool:
+    partition = session.partitions.get(read.topic_partition)
+    if partition is None:
+        return False  # forgotten by another request of the session while this one waited
+    news = partition.is_news(
+        size=len(read.records),
+        error_code=read.error_code,
+        high_watermark=read.high_watermark,
+        log_start_offset=read.log_start_offset,
+    )
+    return news or read.diverging is not None
+
+
+def _response(reads: Reads, session_id: int = NO_SESSION) -> FetchResponse:
+    """Lay the reads out by topic, in their order."""
+    topics: list[FetchableTopicResponse] = []
+    for read in reads:
+        name, index = read.topic_partition
+        if not topics or topics[-1].topic != name:
+            topics.append(FetchableTopicResponse(name, partitions=[]))
+        topics[-1].partitions.append(
+            PartitionData(
+                index,
+                read.error_code,
+                read.high_watermark,
+                read.last_stable_offset,
+                read.log_start_offset,
+                None if read.diverging is None else EpochEndOffset(*read.diverging),
+                aborted_transactions=(
+                    None if read.aborted is None else [AbortedTransaction(*aborted) for aborted in read.aborted]
+                ),
+                records=read.records,
+            )
+        )
+    return FetchResponse(responses=topics, session_id=session_id)

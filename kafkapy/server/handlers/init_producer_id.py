@@ -1,0 +1,28 @@
+"""InitProducerId v0-4.
+
+Done: an idempotent producer (no transactional id) gets an id of this broker's block.
+Not done: transactional ids; their coordinator does not exist here yet.
+Errors: COORDINATOR_NOT_AVAILABLE 15, INVALID_REQUEST 42.
+"""
+
+from typing import Final
+
+from kafkapy.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from kafkapy.server.context import RequestContext
+
+_COORDINATOR_NOT_AVAILABLE: Final = 15
+_INVALID_REQUEST: Final = 42
+
+
+async def _next_id(context: RequestContext) -> InitProducerIdResponse:
+    producer_id = await context.services.producer_ids.next_producer_id()
+    return InitProducerIdResponse(producer_id=producer_id, producer_epoch=0)
+
+
+def handle(context: RequestContext, request: InitProducerIdRequest) -> object:
+    """See the card."""
+    if request.transactional_id is None:
+        return _next_id(context)
+    if not request.transactional_id:
+        return InitProducerIdResponse(error_code=_INVALID_REQUEST, producer_epoch=-1)
+    return InitProducerIdResponse(error_code=_COORDINATOR_NOT_AVAILABLE, producer_epoch=-1)

@@ -1,0 +1,63 @@
+"""LeaderAndIsr v0-4, from the controller; in-process only until several brokers exist.
+
+Done: fencing by controller and broker epoch; each partition's leader epoch; making logs.
+Errors: STALE_CONTROLLER_EPOCH 11 (whole request, or a partition whose leader epoch is not newer), STALE_BROKER_EPOCH
+77, UNKNOWN_TOPIC_OR_PARTITION 3 (not a replica), KAFKA_STORAGE_ERROR 56.
+"""
+
+from collections.abc import Iterator
+
+from kafkapy.cluster.partition import PartitionState
+from kafkapy.errors import BrokerError
+from kafkapy.protocol.messages.leader_and_isr import (
+    LeaderAndIsrPartitionError,
+    LeaderAndIsrPartitionState,
+    LeaderAndIsrRequest,
+    LeaderAndIsrResponse,
+)
+from kafkapy.server.context import RequestContext
+from kafkapy.types import TopicPartition
+
+
+def handle(context: RequestContext, request: LeaderAndIsrRequest) -> LeaderAndIsrResponse:
+    """See the card."""
+    try:
+        context.services.fence.check(request.controller_epoch, request.broker_epoch)
+    except BrokerError as error:
+        errors = [_answer(topic, state, error.error_code) for topic, state in _states(request)]
+        return LeaderAndIsrResponse(error_code=error.error_code, partition_errors=errors)
+    return LeaderAndIsrResponse(
+        partition_errors=[_answer(topic, state, _apply(context, topic, state)) for topic, state in _states(request)]
+    )
+
+
+def _states(request: LeaderAndIsrRequest) -> Iterator[tuple[str, LeaderAndIsrPartitionState]]:
+    for state in request.ungrouped_partition_states:
+        yield state.topic_name, state
+    for topic in request.topic_states:
+        for state in topic.partition_states:
+            yield topic.topic_name, state
+
+
+def _apply(context: RequestContext, topic: str, state: LeaderAndIsrPartitionState) -> int:
+    try:
+        context.services.replica_manager.become_leader_or_follower(
+            TopicPartition(topic, state.partition_index),
+            PartitionState(
+                controller_epoch=state.controller_epoch,
+                leader=state.leader,
+                leader_epoch=state.leader_epoch,
+                isr=tuple(state.isr),
+                zk_version=state.partition_epoch,
+                replicas=tuple(state.replicas),
+                adding_replicas=tuple(state.adding_replicas),
+                removing_replicas=tuple(state.removing_replicas),
+            ),
+        )
+    except BrokerError as error:
+        return error.error_code
+    return 0
+
+
+def _answer(topic: str, state: LeaderAndIsrPartitionState, error_code: int) -> LeaderAndIsrPartitionError:
+    return LeaderAndIsrPartitionError(topic, state.partition_index, error_code)

@@ -1,0 +1,116 @@
+"""ListOffsets v0-5: the earliest, the latest, or the first offset of a time.
+
+Done: earliest and latest without touching the disk; by timestamp through the time index; isolation level (latest for
+read_committed is the last stable offset); the epoch that the client knows; v0's lists of segment starts.
+Not done: nothing of these versions.
+Errors: UNKNOWN_TOPIC_OR_PARTITION 3, LEADER_NOT_AVAILABLE 5 (below v5) or OFFSET_NOT_AVAILABLE 78 on a new leader,
+NOT_LEADER_OR_FOLLOWER 6, FENCED_LEADER_EPOCH 74, UNKNOWN_LEADER_EPOCH 75.
+"""
+
+from typing import Final, NamedTuple
+
+from kafkapy.cluster.errors import LeaderNotAvailableError, OffsetNotAvailableError
+from kafkapy.cluster.partition import Partition
+from kafkapy.errors import BrokerError
+from kafkapy.protocol.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+)
+from kafkapy.server.context import RequestContext
+from kafkapy.storage.log import Log
+from kafkapy.types import TopicPartition
+
+LATEST: Final = -1
+EARLIEST: Final = -2
+READ_COMMITTED: Final = 1
+CONSUMER: Final = -1
+_FIRST_VERSION_OF_OFFSET_NOT_AVAILABLE: Final = 5
+_NONE: Final = -1
+
+
+class _Asker(NamedTuple):
+    version: int
+    is_consumer: bool
+    read_committed: bool
+
+
+def handle(context: RequestContext, request: ListOffsetsRequest) -> ListOffsetsResponse:
+    """See the card."""
+    asker = _Asker(
+        context.header.api_version, request.replica_id == CONSUMER, request.isolation_level == READ_COMMITTED
+    )
+    return ListOffsetsResponse(
+        topics=[
+            ListOffsetsTopicResponse(
+                topic.name, [_answer(context, asker, topic.name, partition) for partition in topic.partitions]
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+def _answer(
+    context: RequestContext, asker: _Asker, topic: str, wanted: ListOffsetsPartition
+) -> ListOffsetsPartitionResponse:
+    try:
+        partition = context.services.replica_manager.partition(TopicPartition(topic, wanted.partition_index))
+        partition.check_leader(wanted.current_leader_epoch)
+        bound = _bound(partition, asker)
+        if asker.version == 0:
+            offsets = _segment_starts(partition.log, bound, wanted)
+            return ListOffsetsPartitionResponse(wanted.partition_index, old_style_offsets=offsets)
+        offset, timestamp = _find(partition, asker, wanted.timestamp, bound)
+    except BrokerError as error:
+        return ListOffsetsPartitionResponse(wanted.partition_index, error.error_code)
+    epoch = _epoch(partition, wanted.timestamp, offset)
+    return ListOffsetsPartitionResponse(
+        wanted.partition_index, 0, timestamp=timestamp, offset=offset, leader_epoch=epoch
+    )
+
+
+def _bound(partition: Partition, asker: _Asker) -> int:
+    """Where the log ends for whoever asks."""
+    if not asker.is_consumer:
+        return partition.log.log_end_offset
+    return partition.log.last_stable_offset if asker.read_committed else partition.log.high_watermark
+
+
+def _find(partition: Partition, asker: _Asker, timestamp: int, bound: int) -> tuple[int, int]:
+    log = partition.log
+    if timestamp == EARLIEST:
+        return log.log_start_offset, _NONE
+    if asker.is_consumer and log.high_watermark < partition.epoch_start_offset:
+        # What this leader would say may lie below what the one before has shown (KIP-207).
+        text = f"the high watermark of {partition.topic_partition} has not reached this leader's epoch"
+        if asker.version >= _FIRST_VERSION_OF_OFFSET_NOT_AVAILABLE:
+            raise OffsetNotAvailableError(text)
+        raise LeaderNotAvailableError(text)
+    if timestamp == LATEST:
+        return bound, _NONE
+    found = log.lookup_timestamp(timestamp)
+    if found is None or found.offset >= bound:
+        return _NONE, _NONE
+    return found.offset, found.timestamp
+
+
+def _epoch(partition: Partition, timestamp: int, offset: int) -> int:
+    if timestamp == LATEST:
+        return partition.leader_epoch
+    return partition.log.leader_epochs.epoch_for(offset) if offset >= 0 else _NONE
+
+
+def _segment_starts(log: Log, bound: int, wanted: ListOffsetsPartition) -> list[int]:
+    """Version 0: segments' first offsets, newest first, that are no later than the time asked for."""
+    if wanted.timestamp == EARLIEST:
+        return [log.log_start_offset][: wanted.max_num_offsets]
+    starts = [
+        max(segment.base_offset, log.log_start_offset)
+        for segment in log.segments
+        if wanted.timestamp == LATEST or segment.max_timestamp <= wanted.timestamp
+    ]
+    if wanted.timestamp == LATEST:
+        starts.append(bound)
+    return sorted({start for start in starts if start <= bound}, reverse=True)[: wanted.max_num_offsets]

@@ -1,0 +1,38 @@
+"""OffsetForLeaderEpoch v0-3: where a leader's term ended (KIP-101, KIP-320).
+
+Done: clients and followers alike; the epoch that the asker knows is checked.
+Errors: UNKNOWN_TOPIC_OR_PARTITION 3, NOT_LEADER_OR_FOLLOWER 6, FENCED_LEADER_EPOCH 74, UNKNOWN_LEADER_EPOCH 75.
+"""
+
+from kafkapy.errors import BrokerError
+from kafkapy.protocol.messages.offset_for_leader_epoch import (
+    EpochEndOffset,
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopicResult,
+)
+from kafkapy.server.context import RequestContext
+from kafkapy.types import TopicPartition
+
+
+def handle(context: RequestContext, request: OffsetForLeaderEpochRequest) -> OffsetForLeaderEpochResponse:
+    """See the card."""
+    return OffsetForLeaderEpochResponse(
+        topics=[
+            OffsetForLeaderTopicResult(
+                topic.topic, [_end_offset(context, topic.topic, partition) for partition in topic.partitions]
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+def _end_offset(context: RequestContext, topic: str, wanted: OffsetForLeaderPartition) -> EpochEndOffset:
+    try:
+        partition = context.services.replica_manager.partition(TopicPartition(topic, wanted.partition))
+        partition.check_leader(wanted.current_leader_epoch)
+        epoch, end_offset = partition.log.leader_epochs.end_offset_for(wanted.leader_epoch)
+    except BrokerError as error:
+        return EpochEndOffset(error.error_code, wanted.partition)
+    return EpochEndOffset(0, wanted.partition, epoch, end_offset)

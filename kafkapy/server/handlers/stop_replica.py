@@ -1,0 +1,52 @@
+"""StopReplica v0-3, from the controller; in-process only until several brokers exist.
+
+Done: fencing by controller and broker epoch; leader epochs (v3): an older one is refused, an equal one accepted (2.7.2
+refuses it too, later releases do not); a replica that is not here is no error.
+Errors: STALE_CONTROLLER_EPOCH 11, STALE_BROKER_EPOCH 77 (both with no partitions), FENCED_LEADER_EPOCH 74,
+KAFKA_STORAGE_ERROR 56.
+"""
+
+from collections.abc import Iterator
+
+from kafkapy.cluster.partition import NO_EPOCH
+from kafkapy.errors import BrokerError
+from kafkapy.protocol.messages.stop_replica import StopReplicaPartitionError, StopReplicaRequest, StopReplicaResponse
+from kafkapy.server.context import RequestContext
+from kafkapy.types import TopicPartition
+
+Stop = tuple[TopicPartition, int, bool]
+
+
+def handle(context: RequestContext, request: StopReplicaRequest) -> StopReplicaResponse:
+    """See the card."""
+    try:
+        context.services.fence.check(request.controller_epoch, request.broker_epoch)
+    except BrokerError as error:
+        return StopReplicaResponse(error_code=error.error_code)
+    return StopReplicaResponse(
+        partition_errors=[
+            StopReplicaPartitionError(stop[0].topic, stop[0].partition, _apply(context, stop))
+            for stop in _stops(request)
+        ]
+    )
+
+
+def _stops(request: StopReplicaRequest) -> Iterator[Stop]:
+    for old in request.ungrouped_partitions:
+        yield TopicPartition(old.topic_name, old.partition_index), NO_EPOCH, request.delete_partitions
+    for topic in request.topics:
+        for index in topic.partition_indexes:
+            yield TopicPartition(topic.name, index), NO_EPOCH, request.delete_partitions
+    for states in request.topic_states:
+        for state in states.partition_states:
+            topic_partition = TopicPartition(states.topic_name, state.partition_index)
+            yield topic_partition, state.leader_epoch, state.delete_partition
+
+
+def _apply(context: RequestContext, stop: Stop) -> int:
+    topic_partition, leader_epoch, delete = stop
+    try:
+        context.services.replica_manager.stop_replica(topic_partition, leader_epoch, delete=delete)
+    except BrokerError as error:
+        return error.error_code
+    return 0

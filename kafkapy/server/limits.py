@@ -1,0 +1,71 @@
+"""How many connections a broker takes, and from whom."""
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Self
+
+from kafkapy.config.broker_config import BrokerConfig
+from kafkapy.server.budget import FrameBudget
+from kafkapy.server.metrics import Metrics
+
+
+@dataclass(slots=True)
+class Limits:
+    """The limits of one listener's connections, in Kafka's units."""
+
+    max_frame_size: int
+    max_connections: int
+    max_connections_per_ip: int
+    per_ip_overrides: dict[str, int]
+    max_idle_ms: int
+
+    @classmethod
+    def of(cls, config: BrokerConfig) -> Self:
+        """Read them from the broker's configuration."""
+        overrides = {}
+        for item in filter(None, (part.strip() for part in config.text("max.connections.per.ip.overrides").split(","))):
+            host, _, count = item.rpartition(":")
+            overrides[host] = int(count)
+        return cls(
+            max_frame_size=config.integer("socket.request.max.bytes"),
+            max_connections=config.integer("max.connections"),
+            max_connections_per_ip=config.integer("max.connections.per.ip"),
+            per_ip_overrides=overrides,
+            max_idle_ms=config.integer("connections.max.idle.ms"),
+        )
+
+
+class ConnectionCounts:
+    """The open connections of a broker, over all listeners."""
+
+    __slots__ = ("total", "_by_host")
+
+    def __init__(self) -> None:
+        self.total = 0
+        self._by_host: Counter[str] = Counter()
+
+    def admits(self, host: str, limits: Limits) -> bool:
+        """Tell whether one more connection of ``host`` is within its limit."""
+        return self._by_host[host] < limits.per_ip_overrides.get(host, limits.max_connections_per_ip)
+
+    def add(self, host: str) -> None:
+        """A connection was accepted."""
+        self.total += 1
+        self._by_host[host] += 1
+
+    def remove(self, host: str) -> None:
+        """It is gone."""
+        self.total -= 1
+        self._by_host[host] -= 1
+        if not self._by_host[host]:
+            del self._by_host[host]
+
+
+@dataclass(slots=True)
+class Shared:
+    """What all listeners of a broker have in common."""
+
+    limits: Limits
+    metrics: Metrics = field(default_factory=Metrics)
+    budget: FrameBudget = field(default_factory=FrameBudget)
+    counts: ConnectionCounts = field(default_factory=ConnectionCounts)

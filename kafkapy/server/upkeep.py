@@ -1,0 +1,53 @@
+"""What a running broker does by the clock: checkpoints, flushes, forgetting silent producers."""
+
+from collections.abc import Callable
+from typing import Final
+
+from kafkapy.clock import Clock, TimerHandle
+from kafkapy.config.broker_config import BrokerConfig
+from kafkapy.storage.log_directory import LogManager
+
+EXPIRED_PRODUCERS_MS: Final = 600_000
+NEVER_MS: Final = 2**53
+
+
+class Upkeep:
+    """Jobs that are repeated until ``stop``."""
+
+    __slots__ = ("_clock", "_timers", "_stopped")
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._timers: dict[str, TimerHandle] = {}
+        self._stopped = False
+
+    def every(self, interval_ms: int, name: str, job: Callable[[], object]) -> None:
+        """Run ``job`` each ``interval_ms`` from now; a job that fails is tried again at its next turn."""
+        if interval_ms >= NEVER_MS:
+            return
+
+        def run() -> None:
+            if self._stopped:
+                return
+            self._timers[name] = self._clock.call_later(interval_ms, run)
+            job()
+
+        self._timers[name] = self._clock.call_later(interval_ms, run)
+
+    def stop(self) -> None:
+        """Run nothing more."""
+        self._stopped = True
+        for timer in self._timers.values():
+            timer.cancel()
+
+
+def keep_logs(upkeep: Upkeep, logs: LogManager, config: BrokerConfig) -> None:
+    """Repeat what ``LogManager`` wants to be told, at the intervals of the broker's keys."""
+    for key, job in (
+        ("replica.high.watermark.checkpoint.interval.ms", logs.checkpoint_high_watermarks),
+        ("log.flush.offset.checkpoint.interval.ms", logs.checkpoint_recovery_points),
+        ("log.flush.start.offset.checkpoint.interval.ms", logs.checkpoint_log_start_offsets),
+        ("log.flush.scheduler.interval.ms", logs.flush_due_logs),
+    ):
+        upkeep.every(config.integer(key), key, job)
+    upkeep.every(EXPIRED_PRODUCERS_MS, "expired producers", logs.remove_expired_producers)
