@@ -39,7 +39,7 @@ class LogMachine(RuleBasedStateMachine):
 
     @rule(count=st.integers(1, 4), value=st.binary(max_size=400), epoch=st.integers(0, 1))
     def append(self, count: int, value: bytes, epoch: int) -> None:
-        self.clock += 1
+        self.clock += 10
         epoch = max(self.log.leader_epochs.latest, 0) + epoch
         result = self.log.append_as_leader(batch(count, timestamp=self.clock, value=value), epoch)
         assert result.first_offset == self.end - count
@@ -64,7 +64,7 @@ class LogMachine(RuleBasedStateMachine):
         offset = max(sum(kept[-1][:2]) if kept else self.log.log_start_offset, self.log.log_start_offset)
         self.log.truncate_to(offset)
         assert self.end == offset
-        self.batches = [each for each in self.batches if each[0] < offset]
+        self.batches = [each for each in self.batches if each[0] + each[1] <= offset]
 
     @precondition(lambda self: self.log.high_watermark > self.log.log_start_offset)
     @rule(share=st.floats(0, 1))
@@ -85,7 +85,7 @@ class LogMachine(RuleBasedStateMachine):
         with path.open("r+b") as file:
             file.truncate(max(size - cut, 0))
         self.log = reopen(self.log, clean=False, config=CONFIG)
-        self.batches = [each for each in self.batches if each[0] < self.end]
+        self.batches = [each for each in self.batches if each[0] + each[1] <= self.end]
 
     @invariant()
     def offsets_are_in_order(self) -> None:
