@@ -127,3 +127,11 @@ def test_overrides_that_do_not_go_together_change_nothing() -> None:
         config.update_dynamic(cluster_default={"log.retention.ms": "0"})
     assert config["log.retention.ms"] is None
     assert heard == []
+
+
+def test_a_generated_id_is_assigned_later() -> None:
+    config = _config()
+    config.assign_broker_id(1001)
+    assert config.broker_id == 1001
+    assert config["broker.id"] == 1001
+    assert "broker.id" not in config.originals

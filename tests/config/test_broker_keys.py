@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from kafkapy.config.broker_keys import BROKER_KEYS, DYNAMIC_ONLY_KEYS, synonyms
+from kafkapy.config.broker_keys import BROKER_KEYS, DYNAMIC_ONLY_KEYS, base_name, broker_key, synonyms
 
 GOLDEN = json.loads((Path(__file__).parents[1] / "golden" / "config-keys-272.json").read_text())
 
@@ -38,3 +38,22 @@ def test_the_keys_that_are_only_dynamic() -> None:
     for name, golden in GOLDEN["dynamic_only"].items():
         key = DYNAMIC_ONLY_KEYS[name]
         assert (key.type.name, key.format(key.default)) == (golden["type"], golden["default"])
+
+
+@pytest.mark.parametrize(
+    ("name", "base"),
+    [
+        ("listener.name.inside.ssl.keystore.type", "ssl.keystore.type"),
+        ("listener.name.inside.scram-sha-256.sasl.jaas.config", "sasl.jaas.config"),
+        ("ssl.keystore.type", "ssl.keystore.type"),
+    ],
+)
+def test_a_key_may_stand_there_for_one_listener(name: str, base: str) -> None:
+    assert base_name(name) == base
+    assert broker_key(name) is BROKER_KEYS[base]
+
+
+def test_names_that_no_key_has() -> None:
+    assert broker_key("no.such.key") is None
+    assert broker_key("listener.name.inside.no.such.key") is None
+    assert synonyms("listener.name.inside.no.such.key") == ("listener.name.inside.no.such.key", "no.such.key")
