@@ -35,11 +35,6 @@ class Member:
         self.session_timer: TimerHandle | None = None
 
     @property
-    def is_static(self) -> bool:
-        """Whether it goes by a group instance id (KIP-345)."""
-        return self.instance_id is not None
-
-    @property
     def is_waiting(self) -> bool:
         """Whether it waits for an answer, so that it can't send heartbeats."""
         return self.joining is not None or self.syncing is not None

@@ -140,7 +140,7 @@ class Rebalancer:
             return
         self._stop_join_timer(group)
         for member in group.members.all():
-            if member.joining is None and not member.is_static:
+            if member.joining is None and member.instance_id is None:
                 group.members.remove(member.member_id)
         if group.members and not group.members.elect_joined_leader():
             # only static members, none of them back: their sessions will end, or they come

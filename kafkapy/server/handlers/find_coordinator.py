@@ -2,7 +2,7 @@
 
 Versions 0-3. Creates ``__consumer_offsets`` when it does not exist yet, and answers with its leader as soon as that is
 known. Coordinators of transactions: not built, 15.
-Errors: 15 COORDINATOR_NOT_AVAILABLE (topic or leader not there yet), 42 INVALID_REQUEST (unknown kind of key).
+Errors: 15 COORDINATOR_NOT_AVAILABLE (topic or leader not there yet), -1 UNKNOWN_SERVER_ERROR (unknown kind of key).
 """
 
 import logging
@@ -30,7 +30,7 @@ def handle(
     if request.key_type == TRANSACTION:
         return _error(ErrorCode.COORDINATOR_NOT_AVAILABLE)
     if request.key_type != GROUP:
-        return _error(ErrorCode.INVALID_REQUEST)
+        return _error(ErrorCode.UNKNOWN_SERVER_ERROR)
     if GROUP_TOPIC in context.services.metadata.image.topics:
         return _locate(context, request.key)
     return _create_and_locate(context, request.key)

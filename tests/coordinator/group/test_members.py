@@ -113,7 +113,6 @@ def test_a_second_request_of_a_member_sends_the_first_off() -> None:
 def test_what_the_leader_learns() -> None:
     group = members(member("1", instance_id="i"), member("2"))
     assert group.joined("b") == (JoinedMember("1", "i", b"b"), JoinedMember("2", None, b"b"))
-    assert (group["1"].is_static, group["2"].is_static) == (True, False)
 
 
 def test_the_longest_rebalance_timeout_counts() -> None:
