@@ -18,9 +18,25 @@ from kafkapy.cluster.topics import TopicAdmin
 from kafkapy.cluster.znodes import BrokerEndpoint
 from kafkapy.config.broker_config import BrokerConfig
 from kafkapy.config.listeners import EndPoint
+from kafkapy.protocol.message import Message
+from kafkapy.protocol.messages.leader_and_isr import LeaderAndIsrRequest
 from kafkapy.types import TopicPartition
 
 FIRST_METADATA_MS: Final = 30_000
+
+
+class ConfiguredChannel:
+    """A channel that makes sure that the configuration of new topics is read before their LeaderAndIsr arrives."""
+
+    def __init__(self, channel: BrokerChannel, configs: ConfigAdmin) -> None:
+        self._channel = channel
+        self._configs = configs
+
+    async def send(self, broker_id: int, request: Message, version: int) -> Message:
+        """See ``BrokerChannel.send``."""
+        if isinstance(request, LeaderAndIsrRequest):
+            await self._configs.load_missing(topic.topic_name for topic in request.topic_states)
+        return await self._channel.send(broker_id, request, version)
 
 
 class MetadataNode:
@@ -45,7 +61,8 @@ class MetadataNode:
         self.fence: Final = ControllerFence()
         self.config_admin: Final = ConfigAdmin(config, clock, store)
         self.producer_ids: Final = ProducerIds(broker_id, store)
-        self.controller: Final = Controller(broker_id, config, clock, store, channel)
+        configured = ConfiguredChannel(channel, self.config_admin)
+        self.controller: Final = Controller(broker_id, config, clock, store, configured)
         self.topic_admin: Final = TopicAdmin(
             config,
             clock,

@@ -142,7 +142,7 @@ class TopicAdmin:
             left_ms = timeout_ms - (self._clock.monotonic_s() - started) * 1000
             gone = await self._metadata.wait_until(_absent(name), left_ms, self._clock)
             if not gone:
-                results[name] = TopicResult(name, RequestTimedOutError("The deletion goes on."))
+                results[name] = TopicResult(name, RequestTimedOutError())
         return list(results.values())
 
     async def create_partitions(
@@ -201,7 +201,7 @@ class TopicAdmin:
         if not self._controller.is_active:
             raise NotControllerError("This is not the correct controller for this cluster.")
         if name in twice:
-            raise InvalidRequestError("Found multiple entries for this topic.")
+            raise InvalidRequestError("The topic stands more than once in this request.")
 
     def _check_not_going(self, name: str) -> None:
         if self._controller.is_deleting(name):
@@ -262,7 +262,7 @@ class TopicAdmin:
             left_ms = timeout_ms - (self._clock.monotonic_s() - started) * 1000
             ready = _all_led(name, results[name].partitions)
             if not await self._metadata.wait_until(ready, left_ms, self._clock):
-                results[name] = TopicResult(name, RequestTimedOutError("The creation goes on."))
+                results[name] = TopicResult(name, RequestTimedOutError())
 
     def _why_not_deleted(self, name: str) -> BrokerError | None:
         if not self._controller.is_active:
@@ -270,7 +270,7 @@ class TopicAdmin:
         if not self._config.flag("delete.topic.enable"):
             return TopicDeletionDisabledError("Topic deletion is disabled (delete.topic.enable).")
         if name not in self._metadata.image.topics:
-            return UnknownTopicOrPartitionError("This server does not host this topic-partition.")
+            return UnknownTopicOrPartitionError()
         return None
 
     async def _extended(self, topic: MorePartitions) -> TopicZNode:

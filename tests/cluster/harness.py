@@ -1,7 +1,7 @@
 """Brokers' metadata sides in one process, over one embedded store, with a record of writes and requests."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from random import Random
 
@@ -41,10 +41,10 @@ class RecordingSession(EmbeddedSession):
 class FakeBroker:
     """A broker without logs: it keeps its metadata, and agrees to everything else."""
 
-    def __init__(self, cluster: "Cluster", broker_id: int, **settings: str) -> None:
+    def __init__(self, cluster: "Cluster", broker_id: int, settings: Mapping[str, str]) -> None:
         self.id = broker_id
         self.cluster = cluster
-        self.config = BrokerConfig.from_properties({"broker.id": str(broker_id), **settings})
+        self.config = BrokerConfig.from_properties({**settings, "broker.id": str(broker_id)})
         self.session = RecordingSession(cluster.store, cluster.store.session().session_id)
         cluster.store._sessions[self.session.session_id] = self.session
         self.session.writes = cluster.writes
@@ -95,7 +95,7 @@ class Cluster:
         self.requests: list[tuple[int, int, Message]] = []
 
     async def start(self, broker_id: int, **settings: str) -> FakeBroker:
-        return await FakeBroker(self, broker_id, **settings).start()
+        return await FakeBroker(self, broker_id, settings).start()
 
     @property
     def controller(self) -> FakeBroker:

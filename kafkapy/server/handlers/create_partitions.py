@@ -36,7 +36,7 @@ async def handle(context: "RequestContext", request: CreatePartitionsRequest) ->
             CreatePartitionsTopicResult(
                 name=result.name,
                 error_code=0 if result.error is None else result.error.error_code,
-                error_message=None if result.error is None else str(result.error),
+                error_message=str(result.error or "") or None,
             )
             for result in results
         ]

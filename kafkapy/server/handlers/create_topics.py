@@ -9,9 +9,7 @@ Errors: 7 (still going on), 17 (name), 36 (exists), 37, 38, 39 (partitions, repl
 from typing import TYPE_CHECKING
 
 from kafkapy.cluster.topics import NewTopic, TopicResult
-from kafkapy.config.keys import format_value
-from kafkapy.config.log_config import FIELD_OF, LogConfig
-from kafkapy.config.topic_keys import BROKER_KEY_OF, TOPIC_KEYS
+from kafkapy.config.describe import describe_topic
 from kafkapy.protocol.messages.create_topics import (
     CreatableTopic,
     CreatableTopicConfigs,
@@ -24,9 +22,6 @@ if TYPE_CHECKING:
     from kafkapy.config.broker_config import BrokerConfig
     from kafkapy.server.context import RequestContext
 
-TOPIC_SOURCE = 1
-"""In ``config_source``: the topic's own value; the broker's sources have their own numbers."""
-
 
 async def handle(context: "RequestContext", request: CreateTopicsRequest) -> CreateTopicsResponse:
     """Hand the topics to the administration and translate what became of them."""
@@ -34,8 +29,8 @@ async def handle(context: "RequestContext", request: CreateTopicsRequest) -> Cre
     topics = [_new_topic(topic) for topic in request.topics]
     results = await services.topic_admin.create_topics(topics, request.timeout_ms, validate_only=request.validate_only)
     with_details = context.header.api_version >= 5
-    answers = [_answer(result, services.config if with_details else None) for result in results]
-    return CreateTopicsResponse(topics=answers)
+    answers = {result.name: _answer(result, services.config if with_details else None) for result in results}
+    return CreateTopicsResponse(topics=[answers[topic.name] for topic in topics])
 
 
 def _new_topic(topic: CreatableTopic) -> NewTopic:
@@ -50,8 +45,8 @@ def _new_topic(topic: CreatableTopic) -> NewTopic:
 
 def _answer(result: TopicResult, config: "BrokerConfig | None") -> CreatableTopicResult:
     if result.error is not None:
-        code, text = result.error.error_code, str(result.error)
-        return CreatableTopicResult(name=result.name, error_code=code, error_message=text)
+        code, text = result.error.error_code, str(result.error) or None
+        return CreatableTopicResult(name=result.name, error_code=code, error_message=text, configs=[])
     if config is None:
         return CreatableTopicResult(name=result.name, error_message=None)
     return CreatableTopicResult(
@@ -64,14 +59,13 @@ def _answer(result: TopicResult, config: "BrokerConfig | None") -> CreatableTopi
 
 
 def _effective(result: TopicResult, config: "BrokerConfig") -> list[CreatableTopicConfigs]:
-    values = LogConfig.resolve(config, result.configs)
     return [
         CreatableTopicConfigs(
-            name=name,
-            value=format_value(getattr(values, FIELD_OF[name])),
-            read_only=False,
-            config_source=TOPIC_SOURCE if name in result.configs else config.settings(BROKER_KEY_OF[name])[0].source,
-            is_sensitive=False,
+            name=entry.name,
+            value=entry.value,
+            read_only=entry.read_only,
+            config_source=entry.source,
+            is_sensitive=entry.sensitive,
         )
-        for name in TOPIC_KEYS
+        for entry in describe_topic(config, result.configs)
     ]

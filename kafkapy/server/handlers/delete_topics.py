@@ -19,7 +19,8 @@ async def handle(context: "RequestContext", request: DeleteTopicsRequest) -> Del
     names = list(dict.fromkeys(request.topic_names))
     results = await context.services.topic_admin.delete_topics(names, request.timeout_ms)
     version = context.header.api_version
-    return DeleteTopicsResponse(responses=[_answer(result, version) for result in results])
+    answers = {result.name: _answer(result, version) for result in results}
+    return DeleteTopicsResponse(responses=[answers[name] for name in request.topic_names])
 
 
 def _answer(result: TopicResult, version: int) -> DeletableTopicResult:
@@ -28,4 +29,4 @@ def _answer(result: TopicResult, version: int) -> DeletableTopicResult:
     code = result.error.error_code
     if version < 3 and isinstance(result.error, TopicDeletionDisabledError):
         code = InvalidRequestError.error_code
-    return DeletableTopicResult(name=result.name, error_code=code, error_message=str(result.error))
+    return DeletableTopicResult(name=result.name, error_code=code, error_message=str(result.error) or None)

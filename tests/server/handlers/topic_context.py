@@ -1,0 +1,32 @@
+"""A handler's surroundings over one fake broker of ``tests.cluster.harness``."""
+
+from types import SimpleNamespace
+from typing import Any, cast
+
+from kafkapy.protocol.message import Message
+from kafkapy.server.context import RequestContext
+from tests.cluster.harness import FakeBroker
+
+
+def context_of(broker: FakeBroker, version: int, listener: str = "PLAINTEXT") -> RequestContext:
+    node = broker.node
+    services = SimpleNamespace(
+        config=broker.config,
+        clock=broker.cluster.clock,
+        metadata=node.cache,
+        fence=node.fence,
+        controller=node.controller,
+        topic_admin=node.topic_admin,
+        config_admin=node.config_admin,
+    )
+    connection = SimpleNamespace(
+        peer_host="127.0.0.1", listener=listener, local_address=("127.0.0.1", 9092), principal="User:ANONYMOUS"
+    )
+    header = SimpleNamespace(api_key=0, api_version=version, correlation_id=1, client_id="test")
+    return RequestContext(cast(Any, services), cast(Any, header), connection)
+
+
+async def ask(module: Any, broker: FakeBroker, request: Message, version: int) -> Any:
+    """The handler's response, whichever way it gives it."""
+    response = module.handle(context_of(broker, version), request)
+    return response if isinstance(response, Message) else await response
