@@ -18,7 +18,7 @@ _VERSION = 0
 
 
 class ControlType(IntEnum):
-    """The types of 2.7; later releases added 3 to 6 (snapshots and voters of raft logs)."""
+    """The types that a broker meets. 3 to 6 are of raft logs only; 2.7, which had none, still gave LEADER_CHANGE 3."""
 
     ABORT = 0
     COMMIT = 1

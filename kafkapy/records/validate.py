@@ -3,11 +3,15 @@
 The order of the rules, their error codes and messages are those of ``ProduceRequest.validateRecords``,
 ``Log.analyzeAndValidateRecords`` and ``LogValidator`` there. What differs, on purpose:
 
-- a batch whose records' offsets are not 0, 1, 2, … is re-encoded with offsets that are; Kafka does so for compressed
-  batches only, and stores plain ones with their wrong offsets;
+- records whose offsets are not 0, 1, 2, … are INVALID_RECORD; Kafka stores such a plain batch with its wrong offsets,
+  and fails with UNKNOWN_SERVER_ERROR on a compressed one;
 - decompressed size is bounded (MESSAGE_TOO_LARGE);
-- where Kafka fails with UNKNOWN_SERVER_ERROR (an unknown codec, bytes that don't decompress, a number that does not
-  end), the answer names the fault: UNSUPPORTED_COMPRESSION_TYPE, CORRUPT_MESSAGE, INVALID_RECORD.
+- where Kafka fails with UNKNOWN_SERVER_ERROR (an unknown codec, bytes that don't decompress, a record longer than its
+  batch, a number that does not end), the answer names the fault: UNSUPPORTED_COMPRESSION_TYPE, CORRUPT_MESSAGE,
+  INVALID_RECORD;
+- base timestamp and delta may not add up to more than 64 bits (INVALID_RECORD); Kafka lets the sum wrap.
+
+Messages are Kafka's but for faults in a record's structure, where fewer are told apart.
 
 The good case makes no object per record.
 """
@@ -42,7 +46,7 @@ from kafkapy.records.errors import (
     UnsupportedCompressionTypeError,
     UnsupportedForMessageFormatError,
 )
-from kafkapy.records.record import MAX_DECOMPRESSED_SIZE, Record, encode_batch, read_records
+from kafkapy.records.record import MAX_DECOMPRESSED_SIZE, Record, read_records
 from kafkapy.records.scanner import fault_message, scan
 from kafkapy.types import TopicPartition
 
@@ -143,11 +147,11 @@ def validate_produced(
     target = codec if policy.compression == PRODUCER or (header.is_control and codec == 0) else policy.compression
     timestamp_type = policy.timestamp_type
     max_timestamp = now_ms if timestamp_type == LOG_APPEND_TIME else scanned.max_timestamp
-    if target != codec or not scanned.in_order:
+    if target != codec:
         stamped = header._replace(
             attributes=header.attributes & 0x30 | timestamp_type << 3 | target, max_timestamp=max_timestamp
         )
-        records = _encode_again(header, stamped, scanned)
+        records = bytearray(write_batch(stamped, compress(target, scanned.body)))
         if len(records) > policy.max_batch_size:
             raise _too_large(len(records), policy)
         header = read_header(records)
@@ -236,7 +240,7 @@ def _scan(records: WritableBuffer, header: BatchHeader, policy: ProducePolicy) -
 
 def _may_hold_bad_records(header: BatchHeader, scanned: _Scanned, policy: ProducePolicy, now_ms: int) -> bool:
     """Whether each record has to be looked at; the scan's extremes say so without one object per record."""
-    if header.timestamp_type == LOG_APPEND_TIME or (scanned.null_keys and policy.key_required):
+    if header.timestamp_type == LOG_APPEND_TIME or not scanned.in_order or (scanned.null_keys and policy.key_required):
         return True
     allowed = policy.timestamp_difference_max_ms
     return policy.timestamp_type == CREATE_TIME and (
@@ -254,6 +258,10 @@ def _check_each_record(records: WritableBuffer, header: BatchHeader, policy: Pro
         elif (message := _timestamp_fault(record, header, policy, now_ms)) is not None:
             errors.append((place, message))
             timestamps_at_fault = True
+        elif record.offset != header.base_offset + place:
+            errors.append(
+                (place, f"Record has offset {record.offset}, expected offset is {header.base_offset + place}.")
+            )
     if timestamps_at_fault:
         raise InvalidTimestampError("One or more records have been rejected due to invalid timestamp", errors)
     if errors:
@@ -276,21 +284,3 @@ def _timestamp_fault(record: Record, header: BatchHeader, policy: ProducePolicy,
             f"key={key_size} bytes, value={value_size} bytes). Producer should not set timestamp type to LogAppendTime."
         )
     return None
-
-
-def _encode_again(header: BatchHeader, stamped: BatchHeader, scanned: _Scanned) -> bytearray:
-    if scanned.in_order:
-        return bytearray(write_batch(stamped, compress(stamped.compression, scanned.body)))
-    listed = read_records(write_batch(header._replace(attributes=0), scanned.body))
-    encoded = encode_batch(
-        listed,
-        producer_id=header.producer_id,
-        producer_epoch=header.producer_epoch,
-        base_sequence=header.base_sequence,
-        compression=stamped.compression,
-        timestamp_type=stamped.timestamp_type,
-        max_timestamp=stamped.max_timestamp,
-        is_transactional=header.is_transactional,
-        is_control=header.is_control,
-    )
-    return bytearray(encoded)
