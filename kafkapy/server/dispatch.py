@@ -20,12 +20,13 @@ from kafkapy.protocol.headers import (
     read_request_header,
     response_header_version,
 )
-from kafkapy.protocol.message import Message
+from kafkapy.protocol.message import Message, ProtocolError
 from kafkapy.protocol.messages import request_class
+from kafkapy.protocol.primitives import write_message
 from kafkapy.protocol.reader import Reader
 from kafkapy.protocol.writer import Part, Writer
 from kafkapy.server.context import ConnectionInfo, RequestContext, Services
-from kafkapy.server.errors import UnservedRequestError
+from kafkapy.server.errors import UnencodableResponseError, UnservedRequestError
 from kafkapy.server.handlers import REGISTRY
 
 Result = Message | Awaitable[Message | None] | None
@@ -70,7 +71,10 @@ def encode(header: RequestHeader, flexible_response_header: bool, response: Mess
     writer.buffer += _SIZE_AND_CORRELATION_ID.pack(0, header.correlation_id)
     if flexible_response_header:
         writer.buffer.append(0)
-    response.write(writer, header.api_version)
+    try:
+        write_message(response, writer, header.api_version)
+    except ProtocolError as error:
+        raise UnencodableResponseError(f"{type(response).__name__}: {error}") from error
     parts = writer.parts()
     size = len(parts[0]) if len(parts) == 1 else sum(map(len, parts))
     first = parts[0]

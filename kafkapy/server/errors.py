@@ -11,3 +11,7 @@ class UnservedRequestError(RefusedError):
 
 class UnansweredFailureError(RefusedError):
     """A Produce with acks=0 failed: closing the connection is the only way to say so, and Kafka's."""
+
+
+class UnencodableResponseError(Exception):
+    """A handler's response has no form in the request's version: a bug of ours, not of the peer."""

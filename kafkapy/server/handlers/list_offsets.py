@@ -28,6 +28,7 @@ EARLIEST: Final = -2
 READ_COMMITTED: Final = 1
 CONSUMER: Final = -1
 _FIRST_VERSION_OF_OFFSET_NOT_AVAILABLE: Final = 5
+_FIRST_VERSION_WITH_EPOCH: Final = 4
 _NONE: Final = -1
 
 
@@ -65,7 +66,9 @@ def _answer(
         offset, timestamp = _find(partition, asker, wanted.timestamp, bound)
     except BrokerError as error:
         return ListOffsetsPartitionResponse(wanted.partition_index, error.error_code)
-    epoch = _epoch(partition, wanted.timestamp, offset)
+    epoch = _NONE
+    if asker.version >= _FIRST_VERSION_WITH_EPOCH:
+        epoch = _epoch(partition, wanted.timestamp, offset)
     return ListOffsetsPartitionResponse(
         wanted.partition_index, 0, timestamp=timestamp, offset=offset, leader_epoch=epoch
     )
