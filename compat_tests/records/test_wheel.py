@@ -22,7 +22,18 @@ def build_wheel(directory: Path, environment: dict[str, str]) -> list[str]:
     for name in ("setup.py", "pyproject.toml", "README.md", "LICENSE"):
         if (ROOT / name).exists():
             shutil.copy(ROOT / name, tree / name)
-    command = [sys.executable, "-m", "pip", "wheel", "--no-build-isolation", "--no-deps", "-q", "-w", directory, tree]
+    command = [
+        sys.executable,
+        "-m",
+        "pip",
+        "wheel",
+        "--no-build-isolation",
+        "--no-deps",
+        "-q",
+        "-w",
+        str(directory),
+        str(tree),
+    ]
     subprocess.run(command, check=True, capture_output=True, env={**os.environ, **environment})
     (wheel,) = directory.glob("*.whl")
     return zipfile.ZipFile(wheel).namelist()
