@@ -7,8 +7,11 @@ the log as it was.
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from kafkapy.config.log_config import LogConfig
 from kafkapy.records.batch import (
     CONTROL_BIT,
+    CREATE_TIME,
+    LOG_APPEND_TIME,
     TIMESTAMP_TYPE_BIT,
     BatchHeader,
     assign,
@@ -17,16 +20,20 @@ from kafkapy.records.batch import (
 )
 from kafkapy.records.control import read_control
 from kafkapy.records.errors import CorruptRecordError, RecordBatchTooLargeError
-from kafkapy.records.validate import validate_produced
+from kafkapy.records.validate import PRODUCER, ProducePolicy, validate_produced
 from kafkapy.storage.errors import KafkaStorageError, UnexpectedAppendOffsetError
 from kafkapy.storage.producer_entry import ProducedBatch
 from kafkapy.storage.segment import MAX_RELATIVE_OFFSET, AppendedRange, Segment
+from kafkapy.types import TopicPartition
 
 if TYPE_CHECKING:
     from kafkapy.storage.log import Log
 
 TAIL_BATCHES: Final = 128
 NO_APPEND_TIME: Final = -1
+
+
+COMPRESSION_TYPES: Final = ("uncompressed", "gzip", "snappy", "lz4", "zstd")
 
 
 class AppendResult(NamedTuple):
@@ -39,6 +46,19 @@ class AppendResult(NamedTuple):
     log_start_offset: int
     duplicate: bool
     size: int
+
+
+def produce_policy(topic_partition: TopicPartition, config: LogConfig) -> ProducePolicy:
+    """Return what ``config`` asks of produced batches."""
+    compression = config.compression_type
+    return ProducePolicy(
+        topic_partition,
+        compression=PRODUCER if compression == "producer" else COMPRESSION_TYPES.index(compression),
+        timestamp_type=LOG_APPEND_TIME if config.message_timestamp_type == "LogAppendTime" else CREATE_TIME,
+        timestamp_difference_max_ms=config.message_timestamp_difference_max_ms,
+        key_required=config.compact,
+        max_batch_size=config.max_message_bytes,
+    )
 
 
 def append_as_leader(

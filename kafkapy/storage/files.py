@@ -1,67 +1,24 @@
 """The one door to the disk.
 
 Nothing else in kafkapy opens, writes, renames or removes a data file. ``Files`` is a plain class whose methods are
-the system calls that matter, so that a twin that fails on purpose can take its place. Descriptors are few: a
-``LogFile`` opens itself when used and is closed when too many others have been used since; a ``FileSlice`` keeps the
-descriptor that it points into alive on its own.
+the system calls that matter, so that a twin that fails on purpose can take its place.
 """
 
 import fcntl
 import os
 import shutil
-from collections import deque
-from typing import Final
 
+from kafkapy.storage.descriptors import DEFAULT_MAX_OPEN_FILES, Descriptor, FileSlice, OpenFiles
 from kafkapy.storage.errors import LogDirectoryLockedError
 
-DEFAULT_MAX_OPEN_FILES: Final = 512
-
-
-class Descriptor:
-    """An open file's number; closed with the last object that refers to it."""
-
-    __slots__ = ("number",)
-
-    def __init__(self, number: int) -> None:
-        self.number = number
-
-    def __del__(self) -> None:
-        os.close(self.number)
-
-
-class FileSlice:
-    """``size`` bytes of a log from ``position``: a body that ``sendfile`` can send without reading it."""
-
-    __slots__ = ("_descriptor", "position", "size")
-
-    def __init__(self, descriptor: Descriptor, position: int, size: int) -> None:
-        self._descriptor: Descriptor | None = descriptor
-        self.position = position
-        self.size = size
-
-    def __len__(self) -> int:
-        return self.size
-
-    def fileno(self) -> int:
-        """Return the descriptor, valid until ``release``."""
-        assert self._descriptor is not None, "the slice was released"
-        return self._descriptor.number
-
-    def read(self) -> bytes:
-        """Read the bytes; fewer than ``size`` if the file was cut since."""
-        return os.pread(self.fileno(), self.size, self.position)
-
-    def release(self) -> None:
-        """Let go of the descriptor; twice does nothing."""
-        self._descriptor = None
+__all__ = ["Descriptor", "FileSlice", "Files"]
 
 
 class Files:
     """The file system as the log uses it. Paths are strings; every method raises ``OSError`` as the system does."""
 
     def __init__(self, max_open_files: int = DEFAULT_MAX_OPEN_FILES) -> None:
-        self.max_open_files = max_open_files
-        self._open: deque[LogFile] = deque()
+        self.open_files = OpenFiles(max_open_files)
 
     # descriptors
 
@@ -83,21 +40,6 @@ class Files:
     def sync(self, descriptor: Descriptor) -> None:
         """Wait until the file's bytes are on the disk."""
         os.fsync(descriptor.number)
-
-    def keep_open(self, file: "LogFile") -> None:
-        """Count ``file`` among the open ones and close one that has not been used for a while."""
-        self._open.append(file)
-        while len(self._open) > self.max_open_files:
-            oldest = self._open.popleft()
-            if oldest.used and oldest is not file:
-                oldest.used = False
-                self._open.append(oldest)
-            else:
-                oldest.drop()
-
-    def forget(self, file: "LogFile") -> None:
-        """``file`` was closed by its owner."""
-        self._open.remove(file)
 
     # whole files
 
@@ -151,6 +93,11 @@ class Files:
         if os.path.exists(path):
             os.unlink(path)
 
+    def remove_all(self, paths: list[str]) -> None:
+        """Remove those of ``paths`` that are there."""
+        for path in paths:
+            self.remove(path)
+
     # directories
 
     def make_directory(self, path: str) -> None:
@@ -184,50 +131,3 @@ class Files:
                 f"{directory} is in use by another process (lock file {path}); stop it, or choose another directory"
             ) from error
         return descriptor
-
-
-class LogFile:
-    """A segment's ``.log``: opened at first use, closed under pressure, opened again."""
-
-    __slots__ = ("path", "used", "_files", "_descriptor")
-
-    def __init__(self, files: Files, path: str) -> None:
-        self.path = path
-        self.used = False
-        self._files = files
-        self._descriptor: Descriptor | None = None
-
-    def _opened(self) -> Descriptor:
-        self._descriptor = descriptor = self._files.open(self.path)
-        self._files.keep_open(self)
-        return descriptor
-
-    def write_at(self, data: bytes | bytearray | memoryview, position: int) -> None:
-        """Write all of ``data`` at ``position``."""
-        self.used = True
-        self._files.write_at(self._descriptor or self._opened(), data, position)
-
-    def read_at(self, size: int, position: int) -> bytes:
-        """Read up to ``size`` bytes from ``position``."""
-        self.used = True
-        return self._files.read_at(self._descriptor or self._opened(), size, position)
-
-    def slice(self, position: int, size: int) -> FileSlice:
-        """Return ``size`` bytes from ``position``, unread."""
-        self.used = True
-        return FileSlice(self._descriptor or self._opened(), position, size)
-
-    def descriptor(self) -> Descriptor:
-        """Return the open descriptor, which stays valid while the caller holds it."""
-        return self._descriptor or self._opened()
-
-    def drop(self) -> None:
-        """Give up the descriptor; the next use opens the file again."""
-        self.used = False
-        self._descriptor = None
-
-    def close(self) -> None:
-        """Give up the descriptor and the place among the open files."""
-        if self._descriptor is not None:
-            self._files.forget(self)
-            self.drop()

@@ -10,8 +10,6 @@ from typing import Final
 
 from kafkapy.clock import Clock
 from kafkapy.config.log_config import LogConfig
-from kafkapy.records.batch import CREATE_TIME, LOG_APPEND_TIME
-from kafkapy.records.validate import PRODUCER, ProducePolicy
 from kafkapy.storage import append, read, truncate
 from kafkapy.storage.append import AppendResult
 from kafkapy.storage.errors import OffsetOutOfRangeError
@@ -26,7 +24,6 @@ from kafkapy.storage.segments import Segments
 from kafkapy.types import TopicPartition
 
 DEFAULT_PRODUCER_EXPIRATION_MS: Final = 604_800_000
-COMPRESSION_TYPES: Final = ("uncompressed", "gzip", "snappy", "lz4", "zstd")
 LEADER_EPOCHS_NAME: Final = "leader-epoch-checkpoint"
 
 
@@ -43,24 +40,7 @@ class Storage:
 
     def remove_later(self, delay_ms: int, paths: list[str]) -> None:
         """Remove files once readers have had ``delay_ms`` to finish with them; a start removes what is left."""
-        self.clock.call_later(delay_ms, self._remove, paths)
-
-    def _remove(self, paths: list[str]) -> None:
-        for path in paths:
-            self.files.remove(path)
-
-
-def produce_policy(topic_partition: TopicPartition, config: LogConfig) -> ProducePolicy:
-    """Return what ``config`` asks of produced batches."""
-    compression = config.compression_type
-    return ProducePolicy(
-        topic_partition,
-        compression=PRODUCER if compression == "producer" else COMPRESSION_TYPES.index(compression),
-        timestamp_type=LOG_APPEND_TIME if config.message_timestamp_type == "LogAppendTime" else CREATE_TIME,
-        timestamp_difference_max_ms=config.message_timestamp_difference_max_ms,
-        key_required=config.compact,
-        max_batch_size=config.max_message_bytes,
-    )
+        self.clock.call_later(delay_ms, self.files.remove_all, paths)
 
 
 class Log:
@@ -109,7 +89,7 @@ class Log:
     def update_config(self, config: LogConfig) -> None:
         """Take over a changed configuration; what is written stays as it is."""
         self.config = config
-        self.policy = produce_policy(self.topic_partition, config)
+        self.policy = append.produce_policy(self.topic_partition, config)
 
     @property
     def size_bytes(self) -> int:

@@ -22,8 +22,9 @@ from kafkapy.records.batch import (
 from kafkapy.records.errors import CorruptRecordError
 from kafkapy.records.record import read_records
 from kafkapy.storage.errors import KafkaStorageError, UnsupportedLogFormatError
-from kafkapy.storage.files import Files, LogFile
+from kafkapy.storage.files import Files
 from kafkapy.storage.index import IndexCache
+from kafkapy.storage.log_file import LogFile
 from kafkapy.storage.offset_index import OffsetIndex
 from kafkapy.storage.time_index import NO_TIMESTAMP, TimeIndex
 from kafkapy.storage.transaction_index import TransactionIndex
@@ -191,9 +192,6 @@ class Segment:
             self.created_ms = now_ms
             self._rolling_timestamp = None
         self._bytes_since_index_entry = 0
-        self._load_largest_timestamp()
-
-    def _load_largest_timestamp(self) -> None:
         self.max_timestamp = self.time_index.last_timestamp
         self.max_timestamp_offset = self.time_index.last_offset
         for _, header, _ in self.batches(self.offset_index.lookup(self.time_index.last_offset), self.size):

@@ -6,11 +6,8 @@ from pathlib import Path
 import pytest
 
 from kafkapy.storage.errors import LogDirectoryLockedError
-from kafkapy.storage.files import Descriptor, Files, FileSlice, LogFile
-
-
-def _open_descriptors() -> int:
-    return len(os.listdir("/proc/self/fd"))
+from kafkapy.storage.files import Descriptor, Files
+from kafkapy.storage.log_file import LogFile
 
 
 class ShortWrites(Files):
@@ -19,55 +16,6 @@ class ShortWrites(Files):
     def write_at(self, descriptor: Descriptor, data: bytes | bytearray | memoryview, position: int) -> None:
         for start in range(0, len(data), 3):
             super().write_at(descriptor, memoryview(data)[start : start + 3], position + start)
-
-
-def test_a_slice_survives_the_descriptor_cache_and_the_file(tmp_path: Path) -> None:
-    files = Files(max_open_files=1)
-    paths = [str(tmp_path / name) for name in "ab"]
-    for path in paths:
-        files.write(path, path[-1:].encode() * 10)
-    first, second = (LogFile(files, path) for path in paths)
-    part = first.slice(2, 5)
-    second.read_at(1, 0)
-    os.unlink(paths[0])
-    assert len(part) == part.size == 5
-    assert part.read() == b"aaaaa"
-    assert os.pread(part.fileno(), 5, part.position) == b"aaaaa"
-
-
-def test_descriptors_go_when_nobody_holds_them(tmp_path: Path) -> None:
-    files = Files(max_open_files=2)
-    before = _open_descriptors()
-    logs = []
-    for number in range(10):
-        path = str(tmp_path / str(number))
-        files.create(path)
-        logs.append(LogFile(files, path))
-        logs[-1].write_at(b"x", 0)
-    assert _open_descriptors() - before == 2
-    part = logs[0].slice(0, 1)
-    part.release()
-    part.release()
-    for log in logs:
-        log.close()
-        log.close()
-    assert _open_descriptors() == before
-    with pytest.raises(AssertionError):
-        part.fileno()
-
-
-def test_a_file_in_use_stays_open_longer(tmp_path: Path) -> None:
-    files = Files(max_open_files=2)
-    logs = [LogFile(files, str(tmp_path / name)) for name in "abc"]
-    for log in logs:
-        files.create(log.path)
-    descriptor = logs[0].descriptor()
-    logs[0].used = False
-    logs[1].read_at(1, 0)
-    logs[2].read_at(1, 0)
-    assert logs[0].descriptor() is not descriptor
-    again = logs[0].descriptor()
-    assert logs[0].descriptor() is again
 
 
 def test_short_writes_are_completed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -130,9 +78,3 @@ def test_the_refusal_has_a_type_and_a_sentence(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setattr("fcntl.lockf", held)
     with pytest.raises(LogDirectoryLockedError, match="stop it, or choose another directory"):
         Files().lock(str(tmp_path / ".lock"))
-
-
-def test_slices_are_opaque_bodies(tmp_path: Path) -> None:
-    (tmp_path / "f").write_bytes(b"abc")
-    part = FileSlice(Files().open(str(tmp_path / "f")), 1, 5)
-    assert part.read() == b"bc"

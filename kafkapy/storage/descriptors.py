@@ -1,0 +1,81 @@
+"""Open files, and pieces of them that can be sent without being read."""
+
+import os
+from collections import deque
+from typing import Final, Protocol
+
+DEFAULT_MAX_OPEN_FILES: Final = 512
+
+
+class Descriptor:
+    """An open file's number; closed with the last object that refers to it."""
+
+    __slots__ = ("number",)
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+
+    def __del__(self) -> None:
+        os.close(self.number)
+
+
+class FileSlice:
+    """``size`` bytes of a log from ``position``: a body that ``sendfile`` can send without reading it."""
+
+    __slots__ = ("_descriptor", "position", "size")
+
+    def __init__(self, descriptor: Descriptor, position: int, size: int) -> None:
+        self._descriptor: Descriptor | None = descriptor
+        self.position = position
+        self.size = size
+
+    def __len__(self) -> int:
+        return self.size
+
+    def fileno(self) -> int:
+        """Return the descriptor, valid until ``release``."""
+        assert self._descriptor is not None, "the slice was released"
+        return self._descriptor.number
+
+    def read(self) -> bytes:
+        """Read the bytes; fewer than ``size`` if the file was cut since."""
+        return os.pread(self.fileno(), self.size, self.position)
+
+    def release(self) -> None:
+        """Let go of the descriptor; twice does nothing."""
+        self._descriptor = None
+
+
+class Droppable(Protocol):
+    """What can give up its descriptor and open it again; ``used`` says that it was used since the last look."""
+
+    used: bool
+
+    def drop(self) -> None:
+        """Give up the descriptor."""
+        ...
+
+
+class OpenFiles:
+    """At most ``maximum`` open logs; who was not used since the last look is closed first."""
+
+    __slots__ = ("maximum", "_files")
+
+    def __init__(self, maximum: int = DEFAULT_MAX_OPEN_FILES) -> None:
+        self.maximum = maximum
+        self._files: deque[Droppable] = deque()
+
+    def add(self, file: Droppable) -> None:
+        """Count ``file`` among the open ones and close one if they are too many."""
+        self._files.append(file)
+        while len(self._files) > self.maximum:
+            oldest = self._files.popleft()
+            if oldest.used and oldest is not file:
+                oldest.used = False
+                self._files.append(oldest)
+            else:
+                oldest.drop()
+
+    def forget(self, file: Droppable) -> None:
+        """``file`` was closed by its owner."""
+        self._files.remove(file)

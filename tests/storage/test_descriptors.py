@@ -1,0 +1,30 @@
+from pathlib import Path
+
+from kafkapy.storage.descriptors import OpenFiles
+from kafkapy.storage.files import Files, FileSlice
+
+
+def test_slices_are_opaque_bodies(tmp_path: Path) -> None:
+    (tmp_path / "f").write_bytes(b"abc")
+    part = FileSlice(Files().open(str(tmp_path / "f")), 1, 5)
+    assert part.read() == b"bc"
+
+
+class Opened:
+    used = False
+    dropped = False
+
+    def drop(self) -> None:
+        self.dropped = True
+
+
+def test_the_idle_are_closed_before_the_busy() -> None:
+    opened = OpenFiles(2)
+    busy, idle, new = Opened(), Opened(), Opened()
+    busy.used = True
+    for file in (busy, idle, new):
+        opened.add(file)
+    assert [file.dropped for file in (busy, idle, new)] == [False, True, False]
+    opened.forget(busy)
+    opened.add(Opened())
+    assert not new.dropped
