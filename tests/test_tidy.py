@@ -10,7 +10,10 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 
 # A file or function over its limit, with the reason why splitting it would hurt the reader.
-LONG_FILES: dict[str, str] = {}
+LONG_FILES: dict[str, str] = {
+    "kafkapy/protocol/reader.py": "one short method for each primitive of the wire grammar; split, the grammar has no page",
+    "kafkapy/protocol/writer.py": "one short method for each primitive of the wire grammar; split, the grammar has no page",
+}
 LONG_FUNCTIONS: dict[str, str] = {}
 WIDE_FUNCTIONS: dict[str, str] = {}
 # A source file whose tests live elsewhere, with the reason.

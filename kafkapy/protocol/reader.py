@@ -14,7 +14,7 @@ from kafkapy.protocol.message import (
     Truncated,
 )
 
-DEFAULT_BUDGET: Final = 4_000_000
+DEFAULT_BUDGET: Final = 1_000_000
 """Value slots that one message may decode into (each at most about 100 bytes of memory)."""
 
 _ZERO_UUID_BYTES: Final = bytes(16)

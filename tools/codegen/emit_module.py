@@ -26,7 +26,7 @@ _IMPORTS = {
 
 def module_source(messages: list[Message]) -> str:
     """The module's text, to be formatted."""
-    names = _class_names(messages)
+    names = class_names(messages)
     layouts: set[str] = set()
     unused: set[str] = set()
     classes: list[Lines] = []
@@ -46,7 +46,7 @@ def module_source(messages: list[Message]) -> str:
     return "\n".join([_preamble(messages, body, layouts, unused), body, ""])
 
 
-def _class_names(messages: list[Message]) -> dict[str, dict[str, str]]:
+def class_names(messages: list[Message]) -> dict[str, dict[str, str]]:
     """For each message, its structs' class names; a name with two layouts gets the prefix Request or Response."""
     layouts: dict[str, set[str]] = {}
     for message in messages:

@@ -185,7 +185,7 @@ class StructCode:
                 return section
             return [f"unknown = reader.read_unknown_tagged_fields() if version >= {self.flexible.low} else None"]
         lines = [
-            f"{local(code.attribute)}: {code.annotation} = {code.default}"
+            f"{local(code.attribute)}: {code.annotation} = {code.unread}"
             for code in self.tagged
             if not self._body_versions(code)
         ]
@@ -305,8 +305,8 @@ class StructCode:
     def _write_tag(self, code: FieldCode) -> Lines:
         field = code.field
         value = f"self.{code.attribute}"
-        conditions = [code.is_set(value)]
-        if code.absent_is_none and not field.nullable:
+        conditions = [code.is_set(value)] if not code.sends_null else []
+        if code.absent_is_none and (code.sends_null or not field.nullable):
             conditions.append(f"{value} != {code.class_name}()")
         if field.tagged.low > self.flexible.low:
             conditions.insert(0, f"version >= {field.tagged.low}")
@@ -315,6 +315,8 @@ class StructCode:
             self.layouts.add(field.type.upper())
         if code.absent_is_none and field.nullable:
             statements.insert(0, "field.buffer.append(1)")
+        if code.sends_null:
+            statements = [f"if {value} is None:", "    field.buffer.append(0)", "else:", *indent(statements)]
         if field.is_array and field.nullable and code.default != "None":
             null = [f"if {value} is None:", "    field.write_compact_count(-1)", "else:"]
             statements = [*null, *indent(statements)]

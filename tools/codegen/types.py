@@ -31,6 +31,17 @@ class FieldCode:
         return not field.is_array and field.is_struct and bool(field.nullable or field.tagged)
 
     @property
+    def sends_null(self) -> bool:
+        """A tagged struct that may be null but isn't by default: null is sent, a default instance isn't."""
+        field = self.field
+        return self.absent_is_none and bool(field.nullable and field.tagged) and field.default != "null"
+
+    @property
+    def unread(self) -> str:
+        """What a tagged field that wasn't sent stands for."""
+        return f"{self.class_name}()" if self.sends_null else self.default
+
+    @property
     def optional(self) -> bool:
         """Whether None is a value of the attribute."""
         return bool(self.field.nullable) or self.field.type == "records" or self.absent_is_none
@@ -104,7 +115,8 @@ class FieldCode:
         if field.is_array:
             return self._read_array(f"reader.read_{prefix}{null}count()", flexible=flexible)
         if field.is_struct and nullable:
-            return f"None if reader.read_int8() < 0 else {self.class_name}.read(reader, version)"
+            is_null = "<= 0" if self.sends_null else "< 0"
+            return f"None if reader.read_int8() {is_null} else {self.class_name}.read(reader, version)"
         if field.is_struct:
             return f"{self.class_name}.read(reader, version)"
         if field.type in ("string", "bytes", "records"):

@@ -259,13 +259,13 @@ class ConsumerGroupMemberMetadataValue(Message):
         subscribed_topic_regex = reader.read_compact_nullable_string()
         rebalance_timeout_ms = reader.read_int32()
         server_assignor = reader.read_compact_nullable_string()
-        classic_member_metadata: ClassicMemberMetadata | None = None
+        classic_member_metadata: ClassicMemberMetadata | None = ClassicMemberMetadata()
         unknown: TaggedFields = None
         for _ in range(reader.read_unsigned_varint()):
             tag, end = reader.read_tag()
             if tag == 0:
                 classic_member_metadata = (
-                    None if reader.read_int8() < 0 else ClassicMemberMetadata.read(reader, version)
+                    None if reader.read_int8() <= 0 else ClassicMemberMetadata.read(reader, version)
                 )
             else:
                 unknown = reader.read_unknown_tag(tag, end, unknown)
@@ -296,10 +296,13 @@ class ConsumerGroupMemberMetadataValue(Message):
         writer.buffer += INT32.pack(self.rebalance_timeout_ms)
         writer.write_compact_nullable_string(self.server_assignor)
         tagged: list[tuple[int, bytes]] = []
-        if self.classic_member_metadata is not None:
+        if self.classic_member_metadata != ClassicMemberMetadata():
             field = Writer()
-            field.buffer.append(1)
-            self.classic_member_metadata.write(field, version)
+            if self.classic_member_metadata is None:
+                field.buffer.append(0)
+            else:
+                field.buffer.append(1)
+                self.classic_member_metadata.write(field, version)
             tagged.append((0, field.getvalue()))
         writer.write_tagged_fields(tagged, self.unknown_tagged_fields)
 

@@ -1,0 +1,1 @@
+"""The codec against others: Kafka's own generated classes, kafka-python and kio."""

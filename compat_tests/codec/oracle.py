@@ -1,0 +1,98 @@
+"""Kafka's own generated classes, in a JVM that answers line by line (compat_tests/java/CodecOracle.java)."""
+
+import base64
+import subprocess
+import tempfile
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from tools.codegen import jars
+from tools.codegen.model import Message
+from tools.jars import class_path, jars_directory
+from tools.java import find_java
+
+SOURCE = Path(__file__).resolve().parent.parent / "java" / "CodecOracle.java"
+
+
+class OracleError(Exception):
+    """Kafka refused the question."""
+
+
+def definitions(release: str) -> dict[tuple[str, object], Message]:
+    """The release's own definitions, unstable versions included, by kind and API key (or name)."""
+    home = jars_directory(release)
+    messages: dict[str, Message] = {}
+    for part in ("clients", "group-coordinator", "transaction-coordinator"):
+        jar = home / f"kafka-{part}-{release}.jar"
+        if jar.is_file() and (part == "clients" or release == "3.9.1"):
+            messages |= jars.read_definitions(jar, keep_unstable=True)
+    return {identity(message): message for message in messages.values()}
+
+
+def identity(message: Message) -> tuple[str, object]:
+    """What stays the same between releases."""
+    return message.kind, message.name if message.api_key is None else message.api_key
+
+
+def java_class(message: Message) -> str:
+    """The full name of the class that Kafka generates."""
+    if message.name.startswith("TransactionLog"):
+        return f"org.apache.kafka.coordinator.transaction.generated.{message.name}"
+    if message.kind in ("request", "response", "header"):
+        return f"org.apache.kafka.common.message.{message.name}Data"
+    if message.name.endswith(("Key", "Value")):
+        return f"org.apache.kafka.coordinator.group.generated.{message.name}"
+    return f"org.apache.kafka.common.message.{message.name}"
+
+
+class Oracle:
+    """One JVM with the classes of one release."""
+
+    def __init__(self, release: str) -> None:
+        self.release = release
+        self._classes = tempfile.TemporaryDirectory()
+        java = find_java()
+        compiler = str(java.home / "bin" / "javac")
+        path = class_path(release)
+        subprocess.run([compiler, "-cp", path, "-d", self._classes.name, str(SOURCE)], check=True)
+        command = [*java.command, "-Xmx256m", "-XX:+UseSerialGC", "-cp", f"{self._classes.name}:{path}", "CodecOracle"]
+        self._process = subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+            encoding="utf-8",
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        self._process.wait(10)
+        self._classes.cleanup()
+
+    def _ask(self, question: str) -> str:
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(question + "\n")
+        self._process.stdin.flush()
+        verdict, _, answer = self._process.stdout.readline().rstrip("\n").partition(" ")
+        if verdict != "ok":
+            raise OracleError(f"{answer} ({question[:2000]})")
+        return answer
+
+    def encode(self, message: Message, version: int, json: str) -> bytes:
+        """The bytes of a message given as JSON."""
+        return base64.b64decode(self._ask(f"encode {java_class(message)} {version} {json}"))
+
+    def decode(self, message: Message, version: int, data: bytes) -> str:
+        """The JSON of a message's bytes."""
+        return self._ask(f"decode {java_class(message)} {version} {base64.b64encode(data).decode()}")
+
+    def again(self, message: Message, version: int, data: bytes) -> bytes:
+        """Decoded and encoded again."""
+        return base64.b64decode(self._ask(f"again {java_class(message)} {version} {base64.b64encode(data).decode()}"))

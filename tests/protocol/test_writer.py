@@ -1,0 +1,88 @@
+"""Writing primitives: the reverse of reading; bodies pass untouched."""
+
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from kafkapy.protocol.primitives import InvalidValue, Writer
+
+
+class Slice:
+    """A body without bytes in memory, as a slice of a file is."""
+
+    def __len__(self) -> int:
+        return 300
+
+
+@pytest.mark.parametrize(
+    ("method", "arguments", "data"),
+    [
+        ("write_unsigned_varint", (127,), "7f"),
+        ("write_unsigned_varint", (2**32 - 1,), "ffffffff0f"),
+        ("write_uuid", (UUID(int=1),), "00" * 15 + "01"),
+        ("write_string", ("ü",), "0002c3bc"),
+        ("write_nullable_string", (None,), "ffff"),
+        ("write_nullable_string", ("a",), "000161"),
+        ("write_compact_string", ("ü",), "03c3bc"),
+        ("write_compact_nullable_string", (None,), "00"),
+        ("write_compact_nullable_string", ("a",), "0261"),
+        ("write_bytes", (b"ab",), "000000026162"),
+        ("write_nullable_bytes", (None,), "ffffffff"),
+        ("write_nullable_bytes", (b"ab",), "000000026162"),
+        ("write_compact_bytes", (b"ab",), "036162"),
+        ("write_compact_nullable_bytes", (None,), "00"),
+        ("write_compact_nullable_bytes", (b"ab",), "036162"),
+        ("write_records", (None,), "ffffffff"),
+        ("write_records", (memoryview(b"ab"),), "000000026162"),
+        ("write_compact_records", (None,), "00"),
+        ("write_compact_records", (b"ab",), "036162"),
+        ("write_count", (-1,), "ffffffff"),
+        ("write_compact_count", (-1,), "00"),
+        ("write_numbers", ("h", [1, -1]), "0001ffff"),
+        ("write_strings", (["a", ""],), "0001610000"),
+        ("write_compact_strings", (["a", ""],), "026101"),
+        ("write_uuids", ([UUID(int=0)],), "00" * 16),
+        ("write_unknown_tagged_fields", (None,), "00"),
+        ("write_unknown_tagged_fields", ([(9, b"x"), (5, b"")],), "02050009" + "0178"),
+        ("write_tagged_fields", ([(1, b"b")], [(0, b"a")]), "02000161010162"),
+    ],
+)
+def test_values(method: str, arguments: tuple[Any, ...], data: str) -> None:
+    writer = Writer()
+    getattr(writer, method)(*arguments)
+    assert writer.getvalue() == bytes.fromhex(data)
+    assert writer.size() == len(data) // 2
+
+
+def test_bodies_are_parts_of_their_own_in_order() -> None:
+    body, large = Slice(), bytes(10_000)
+    writer = Writer()
+    writer.write_records(body)
+    writer.write_records(b"small")
+    writer.write_compact_records(large)
+    parts = writer.parts()
+    assert parts[1] is body
+    assert parts[3] is large
+    assert [parts[0], parts[2]] == [bytes.fromhex("0000012c"), b"\x00\x00\x00\x05small\x91\x4e"]
+    assert len(parts) == 4
+    assert writer.size() == 4 + 300 + 11 + 10_000
+    with pytest.raises(InvalidValue):
+        writer.getvalue()
+
+
+def test_nothing_written_is_one_empty_part() -> None:
+    assert Writer().parts() == [b""]
+
+
+@pytest.mark.parametrize("text", ["\ud800", "x" * 32768])
+def test_strings_that_have_no_bytes(text: str) -> None:
+    with pytest.raises(InvalidValue):
+        Writer().write_string(text)
+    with pytest.raises(InvalidValue):
+        Writer().write_compact_string(text)
+
+
+def test_a_tag_twice() -> None:
+    with pytest.raises(InvalidValue):
+        Writer().write_tagged_fields([(1, b"")], [(1, b"")])
