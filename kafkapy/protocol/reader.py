@@ -53,10 +53,15 @@ class Reader:
     def _take(self, size: int) -> int:
         """Move over ``size`` bytes and return where they start."""
         position = self.position
-        if size > self.end - position:
-            raise Truncated(f"{size} bytes wanted at {position}, {self.end - position} left")
-        self.position = position + size
+        self.position = end = position + size
+        if end > self.end:
+            raise self._truncated(size, position)
         return position
+
+    def _truncated(self, size: int, position: int) -> Truncated:
+        """The error for ``size`` bytes that aren't there; the position stays before them."""
+        self.position = position
+        return Truncated(f"{size} bytes wanted at {position}, {self.end - position} left")
 
     def _spend(self, slots: int) -> None:
         """Charge the budget."""
@@ -67,10 +72,9 @@ class Reader:
     def unpack(self, layout: Struct) -> tuple[Any, ...]:
         """Several adjacent fixed-size values in one call."""
         position = self.position
-        end = position + layout.size
+        self.position = end = position + layout.size
         if end > self.end:
-            raise Truncated(f"{layout.size} bytes wanted at {position}, {self.end - position} left")
-        self.position = end
+            raise self._truncated(layout.size, position)
         return layout.unpack_from(self.buffer, position)
 
     def read_bool(self) -> bool:
@@ -84,7 +88,11 @@ class Reader:
 
     def read_int16(self) -> int:
         """Signed."""
-        value: int = _INT16.unpack_from(self.buffer, self._take(2))[0]
+        position = self.position
+        self.position = end = position + 2
+        if end > self.end:
+            raise self._truncated(2, position)
+        value: int = _INT16.unpack_from(self.buffer, position)[0]
         return value
 
     def read_uint16(self) -> int:
@@ -93,7 +101,11 @@ class Reader:
 
     def read_int32(self) -> int:
         """Signed."""
-        value: int = _INT32.unpack_from(self.buffer, self._take(4))[0]
+        position = self.position
+        self.position = end = position + 4
+        if end > self.end:
+            raise self._truncated(4, position)
+        value: int = _INT32.unpack_from(self.buffer, position)[0]
         return value
 
     def read_int64(self) -> int:
@@ -129,13 +141,12 @@ class Reader:
     # Strings: malformed UTF-8 becomes U+FFFD, as in Java.
 
     def _string(self, size: int) -> str:
-        position = self.position
-        end = position + size
         if size > MAX_STRING_SIZE:
             raise LimitExceeded(f"a string of {size} bytes")
+        position = self.position
+        self.position = end = position + size
         if end > self.end:
-            raise Truncated(f"a string of {size} bytes at {position}, {self.end - position} left")
-        self.position = end
+            raise self._truncated(size, position)
         return str(self.buffer[position:end], "utf-8", "replace")
 
     def read_string(self) -> str:
@@ -165,8 +176,11 @@ class Reader:
     # Bytes and records: views into the frame; ``bytes`` fields are copied out, so that they outlive it.
 
     def _view(self, size: int) -> memoryview:
-        start = self._take(size)
-        return self.buffer[start : start + size]
+        position = self.position
+        self.position = end = position + size
+        if end > self.end:
+            raise self._truncated(size, position)
+        return self.buffer[position:end]
 
     def read_bytes(self) -> bytes:
         """Bytes that may not be null."""
@@ -244,8 +258,12 @@ class Reader:
         """``count`` elements of one class."""
         if count > self.end - self.position:
             raise LimitExceeded(f"an array of {count} elements in {self.end - self.position} bytes")
-        self._spend(count * struct.WEIGHT)
+        self.budget -= count * struct.WEIGHT
+        if self.budget < 0:
+            raise LimitExceeded("the message decodes into more values than its budget allows")
         read = struct.read
+        if count == 1:  # the usual count of topics and partitions, cheaper without the comprehension's frame
+            return [read(self, version)]
         return [read(self, version) for _ in range(count)]
 
     def read_numbers(self, letter: str, size: int, count: int) -> list[int]:
