@@ -69,6 +69,26 @@ class GroupLife(RuleBasedStateMachine):
             assert group is not None
             assert group.state is states.STABLE
 
+    @rule()
+    def all_join_again(self) -> None:
+        group = self.group()
+        for member in [] if group is None else group.members.all():
+            if member.joining is None:
+                self.keep(self.world.join(member.member_id, protocols=member.protocols))
+
+    @rule(with_leader=st.booleans())
+    def all_sync(self, with_leader: bool) -> None:
+        group = self.group()
+        for member_id in [] if group is None else list(group.members):
+            if with_leader or member_id != group.members.leader_id:
+                self.syncs.append(self.world.sync(member_id, group.generation_id))
+
+    @rule()
+    def all_live(self) -> None:
+        group = self.group()
+        for member_id in [] if group is None else list(group.members):
+            self.heartbeat(member_id)
+
     @rule(member_id=ids)
     def heartbeat(self, member_id: str) -> None:
         group = self.group()
@@ -85,7 +105,7 @@ class GroupLife(RuleBasedStateMachine):
     def leave_as_static(self, instance_id: str) -> None:
         self.world.coordinator.leave("g", [LeavingMember("", instance_id)])
 
-    @rule(duration_ms=st.sampled_from([1, 2_999, 9_000, 10_000, 60_000, 300_000]))
+    @rule(duration_ms=st.sampled_from([1, 2_999, 9_000, 10_000, 60_000, 600_000]))
     def time_passes(self, duration_ms: int) -> None:
         self.world.clock.advance(duration_ms)
 
@@ -167,5 +187,5 @@ class GroupLife(RuleBasedStateMachine):
 
 TestGroupLife = GroupLife.TestCase
 TestGroupLife.settings = settings(
-    max_examples=40, stateful_step_count=30, deadline=None, suppress_health_check=list(HealthCheck)
+    max_examples=60, stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck)
 )
