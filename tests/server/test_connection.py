@@ -1,0 +1,334 @@
+"""Order, back-pressure, slow readers, limits and the end of connections."""
+
+import asyncio
+import gc
+import logging
+import os
+import resource
+import shutil
+import socket
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kafkapy.protocol.messages.api_versions import ApiVersionsRequest
+from kafkapy.protocol.messages.init_producer_id import InitProducerIdRequest
+from kafkapy.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from kafkapy.server.handlers import list_offsets
+from kafkapy.testing.clock import ManualClock
+from kafkapy.types import TopicPartition
+from tests.server.harness import (
+    Client,
+    batch,
+    fetch_request,
+    frame,
+    produce_request,
+    run,
+    running_broker,
+    small_receive_buffer,
+    until,
+    values_of,
+)
+
+
+def test_requests_that_came_together_are_answered_in_order(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with running_broker(tmp_path) as broker:
+            client = await Client.connect(broker)
+            await client.create_topic("t")
+            waiting = frame(fetch_request("t", max_wait_ms=50), 11, correlation_id=7)
+            client.send(waiting + b"".join(frame(ApiVersionsRequest(), 0, correlation_id=at) for at in range(100)))
+            order = [int.from_bytes((await client.receive())[:4]) for _ in range(101)]
+            assert order == [7, *range(100)]
+
+    run(scenario())
+
+
+def test_a_request_byte_by_byte(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with running_broker(tmp_path) as broker:
+            client = await Client.connect(broker)
+            for byte in frame(ApiVersionsRequest(), 0):
+                client.send(bytes([byte]))
+                await client.writer.drain()
+                await asyncio.sleep(0)
+            assert client.decode(18, 0, await client.receive()).error_code == 0
+
+    run(scenario())
+
+
+def test_unanswered_requests_sent_before_the_peer_closed_are_still_done(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with running_broker(tmp_path) as broker:
+            client = await Client.connect(broker)
+            await client.create_topic("t")
+            client.send(b"".join(frame(produce_request("t", batch(b"v"), acks=0), 8) for _ in range(50)))
+            await client.close()
+            log = broker.services.replica_manager.partitions[TopicPartition("t", 0)].log
+            await until(lambda: log.log_end_offset == 50)
+
+    run(scenario())
+
+
+def test_a_waiting_fetch_ends_with_its_client(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with running_broker(tmp_path) as broker:
+            client = await Client.connect(broker)
+            await client.create_topic("t")
+            client.send(frame(fetch_request("t", max_wait_ms=1_000_000), 11))
+            purgatory = broker.services.replica_manager.purgatory
+            await until(lambda: len(purgatory) == 1)
+            await client.close()
+            await until(lambda: len(purgatory) == 0 and not broker.listeners[0].connections)
+
+    run(scenario())
+
+
+def test_a_reader_that_takes_nothing_stops_its_own_requests_only(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with running_broker(tmp_path) as broker:
+            client = await Client.connect(broker)
+            await client.create_topic("t")
+            for _ in range(8):
+                assert (await client.produce("t", batch(b"x" * 1_000_000))).error_code == 0
+            slow = small_receive_buffer(broker.port)
+            asked = frame(fetch_request("t", partition_max_bytes=8_000_000), 11)
+            slow.sendall(asked * 200)
+            await until(lambda: len(broker.listeners[0].connections) == 2)
+            port = slow.getsockname()[1]
+            (connection,) = [found for found in broker.listeners[0].connections if found.peer_port == port]
+            await until(lambda: connection.requests == 1)
+            for _ in range(20):
+                assert (await client.ask(ApiVersionsRequest(), 0)).error_code == 0
+            assert connection.requests == 1
+            assert sum(connection.progress()[1:2]) < 100_000
+            slow.close()
+            await until(lambda: connection not in broker.listeners[0].connections)
+
+    run(scenario())
+
+
+def test_a_slow_reader_gets_every_byte(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with running_broker(tmp_path) as broker:
+            client = await Client.connect(broker)
+            await client.create_topic("t")
+            for at in range(6):
+                await client.produce("t", batch(bytes([at]) * 900_000))
+            slow = small_receive_buffer(broker.port)
+            slow.setblocking(False)
+            loop = asyncio.get_running_loop()
+            for _ in range(3):
+                slow.send(frame(fetch_request("t", partition_max_bytes=8_000_000), 11))
+                data = b""
+                while len(data) < 4 or len(data) < 4 + int.from_bytes(data[:4]):
+                    data += await loop.sock_recv(slow, 200_000)
+                response = client.decode(1, 11, data[4:])
+                values = values_of(response.responses[0].partitions[0].records)
+                assert values == [bytes([at]) * 900_000 for at in range(6)]
+            slow.close()
+
+    run(scenario())
+
+
+def test_small_and_large_slices_of_many_partitions_arrive_in_order(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with running_broker(tmp_path) as broker:
+            client = await Client.connect(broker)
+            await client.create_topic("t", partitions=6)
+            sizes = [10, 100_000, 20, 50_000, 200_000, 30]
+            for index, size in enumerate(sizes):
+                await client.produce("t", batch(bytes([index]) * size), partition=index)
+            request = fetch_request("t")
+            request.topics[0].partitions = [
+                fetch_request("t", partition=index).topics[0].partitions[0] for index in range(len(sizes))
+            ]
+            response = await client.ask(request, 11)
+            found = [values_of(partition.records) for partition in response.responses[0].partitions]
+            assert found == [[bytes([index]) * size] for index, size in enumerate(sizes)]
+
+    run(scenario())
+
+
+def test_a_file_that_was_cut_ends_the_connection(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with running_broker(tmp_path) as broker:
+            client = await Client.connect(broker)
+            await client.create_topic("t")
+            await client.produce("t", batch(b"x" * 100_000))
+            os.truncate(tmp_path / "data" / "t-0" / f"{0:020d}.log", 50_000)
+            client.send(frame(fetch_request("t"), 11))
+            with pytest.raises(asyncio.IncompleteReadError):
+                await client.receive()
+            other = await Client.connect(broker)
+            assert (await other.ask(ApiVersionsRequest(), 0)).error_code == 0
+
+    run(scenario())
+
+
+def test_a_handlers_bug_ends_the_connection_and_nothing_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario() -> None:
+        async with running_broker(tmp_path) as broker:
+            failures: list[dict[str, Any]] = []
+            asyncio.get_running_loop().set_exception_handler(lambda _, context: failures.append(context))
+            client = await Client.connect(broker)
+            await client.create_topic("t")
+            other = await Client.connect(broker)
+            monkeypatch.setattr(list_offsets, "_find", None)
+            client.send(frame(ListOffsetsRequest(-1, 0, [ListOffsetsTopic("t", [ListOffsetsPartition(0)])]), 4))
+            assert await client.is_closed()
+            assert isinstance(failures[0]["exception"], TypeError)
+            assert (await other.ask(ApiVersionsRequest(), 0)).error_code == 0
+
+    run(scenario())
+
+
+def test_a_bug_in_a_handler_that_waited_ends_the_connection(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario() -> None:
+        async with running_broker(tmp_path) as broker:
+            failures: list[dict[str, Any]] = []
+            asyncio.get_running_loop().set_exception_handler(lambda _, context: failures.append(context))
+
+            async def fail() -> int:
+                await asyncio.sleep(0)
+                raise KeyError("a bug")
+
+            monkeypatch.setattr(broker.services.producer_ids, "next_producer_id", fail)
+            client = await Client.connect(broker)
+            client.send(frame(InitProducerIdRequest(None), 1))
+            assert await client.is_closed()
+            assert isinstance(failures[0]["exception"], KeyError)
+
+    run(scenario())
+
+
+def test_silent_connections_are_closed_waiting_ones_are_not(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+
+    async def scenario() -> None:
+        clock = ManualClock()
+        async with running_broker(tmp_path, clock=clock, connections__max__idle__ms="8000") as broker:
+            silent, waiting, stuck = [await Client.connect(broker) for _ in range(3)]
+            await waiting.create_topic("t")
+            waiting.send(frame(fetch_request("t", max_wait_ms=1_000_000), 11))
+            stuck.send(frame(ApiVersionsRequest(), 0)[:-1])
+            await until(lambda: len(broker.services.replica_manager.purgatory) == 1)
+            for _ in range(10):
+                clock.advance(1000)
+                await asyncio.sleep(0)
+            assert await silent.is_closed()
+            assert await stuck.is_closed()
+            assert len(broker.listeners[0].connections) == 1
+            assert broker.services.metrics.idle_closed == 2
+            assert "nothing moved for connections.max.idle.ms" in caplog.text
+
+    run(scenario())
+
+
+def test_a_reader_that_takes_nothing_for_long_is_closed(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        clock = ManualClock()
+        async with running_broker(tmp_path, clock=clock, connections__max__idle__ms="8000") as broker:
+            client = await Client.connect(broker)
+            await client.create_topic("t")
+            for _ in range(8):
+                await client.produce("t", batch(b"x" * 1_000_000))
+            slow = small_receive_buffer(broker.port)
+            slow.sendall(frame(fetch_request("t", partition_max_bytes=8_000_000), 11))
+            await until(lambda: broker.services.metrics.requests["fetch"] == 1)
+            for _ in range(12):
+                clock.advance(1000)
+                await client.ask(ApiVersionsRequest(), 0)
+            assert len(broker.listeners[0].connections) == 1
+            slow.close()
+
+    run(scenario())
+
+
+def test_large_requests_wait_for_their_share_of_the_memory(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with running_broker(tmp_path, queued__max__request__bytes="100000") as broker:
+            first, second = await Client.connect(broker), await Client.connect(broker)
+            await first.create_topic("t")
+            large = frame(produce_request("t", batch(b"x" * 200_000)), 8)
+            first.send(large[:-10])
+            budget = broker.listeners[0].budget
+            await until(lambda: budget.available < 0)
+            second.send(large)
+            other = await Client.connect(broker)
+            for _ in range(20):
+                await other.ask(ApiVersionsRequest(), 0)
+            assert broker.services.metrics.requests["produce"] == 0
+            first.send(large[-10:])
+            assert first.decode(0, 8, await first.receive()).responses[0].partition_responses[0].error_code == 0
+            assert second.decode(0, 8, await second.receive()).responses[0].partition_responses[0].error_code == 0
+            assert budget.available == 100_000
+
+    run(scenario())
+
+
+@pytest.mark.slow
+def test_sendfile_sends_large_slices(tmp_path: Path) -> None:
+    strace = shutil.which("strace")
+    if strace is None:
+        pytest.skip("strace is not installed: it shows the system calls")
+    program = f"""
+import asyncio, pathlib
+from tests.server.harness import Client, batch, running_broker
+async def main():
+    async with running_broker(pathlib.Path({str(tmp_path)!r})) as broker:
+        client = await Client.connect(broker)
+        await client.create_topic("t")
+        await client.produce("t", batch(b"x" * 100_000))
+        response = await client.fetch("t")
+        assert len(response.responses[0].partitions[0].records) > 100_000
+asyncio.run(main())
+"""
+    traced = subprocess.run(
+        [strace, "-f", "-e", "trace=sendfile,sendfile64", sys.executable, "-c", program],
+        capture_output=True, text=True, check=False, cwd=Path(__file__).parent.parent.parent,
+    )  # fmt: skip
+    assert traced.returncode == 0, traced.stderr
+    assert any("sendfile" in line and "= 100" in line for line in traced.stderr.splitlines()), traced.stderr
+
+
+@pytest.mark.slow
+def test_5000_idle_connections_cost_little(tmp_path: Path) -> None:
+    count = 5000
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = 2 * count + 500
+    if hard != resource.RLIM_INFINITY and hard < wanted:
+        pytest.skip(f"needs {wanted} descriptors, this system allows {hard}")
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, wanted), hard))
+
+    async def scenario() -> None:
+        async with running_broker(tmp_path) as broker:
+            before = memory_bytes()
+            sockets = []
+            for _ in range(count):
+                sock = socket.socket()
+                sock.setblocking(False)
+                await asyncio.get_running_loop().sock_connect(sock, ("127.0.0.1", broker.port))
+                sockets.append(sock)
+            await until(lambda: len(broker.listeners[0].connections) == count)
+            client = await Client.connect(broker)
+            await client.create_topic("t")
+            assert (await client.produce("t", batch(b"v"))).error_code == 0
+            gc.collect()
+            # both ends are in this process
+            assert (memory_bytes() - before) / count < 12_000
+            for sock in sockets:
+                sock.close()
+            await until(lambda: len(broker.listeners[0].connections) == 1)
+
+    try:
+        asyncio.run(scenario())
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def memory_bytes() -> int:
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
