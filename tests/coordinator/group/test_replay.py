@@ -1,14 +1,19 @@
+from pathlib import Path
+
 import pytest
 
 from kafkapy.coordinator.group.offsets import CommittedOffset
 from kafkapy.coordinator.group.records import group_tombstone, offset_record
 from kafkapy.coordinator.group.replay import replay_batch, replay_record
 from kafkapy.coordinator.group.shard import Shard
-from kafkapy.records.batch import read_header
+from kafkapy.records.batch import iterate_headers, read_header
 from kafkapy.records.control import ControlType, Marker, encode_leader_change, encode_marker
 from kafkapy.records.record import Record, encode_batch
+from kafkapy.types import TopicPartition
 from tests.coordinator.group.test_records import real_records
 from tests.coordinator.world import TP, World
+
+GOLDEN = Path(__file__).parents[2] / "golden"
 
 
 def loaded(*batches: bytes) -> Shard:
@@ -38,6 +43,16 @@ def test_real_records_bring_groups_back() -> None:
         replay_record(shard, record)
     assert (static.state.value, static.generation_id, static.protocol_type) == ("Empty", 2, "consumer")
     assert {group.group_id for group in shard.finish_loading()} == {"g-static", "g-tx", "g-dyn"}
+
+
+def test_a_real_partition_with_a_transaction_is_read() -> None:
+    data = (GOLDEN / "datadir-272/__consumer_offsets-2/00000000000000000000.log").read_bytes()
+    shard = Shard(2, 0, lambda: 0)
+    for position, header in iterate_headers(data):
+        replay_batch(shard, data, header, position)
+    (group,) = shard.finish_loading()
+    assert (group.group_id, group.state.value, group.generation_id) == ("g-tx", "Empty", 2)
+    assert group.offsets.fetch(TopicPartition("rf3", 0), require_stable=True).offset == 11
 
 
 @pytest.mark.parametrize(("marker", "expected"), [(ControlType.COMMIT, 9), (ControlType.ABORT, 5), (None, 5)])
