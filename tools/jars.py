@@ -99,7 +99,7 @@ def fetch_with_maven(version: str, target: Path, work: Path) -> None:
 
 
 def fetch_with_ivy(version: str, target: Path, work: Path) -> None:
-    """Copies the jars into `target` with PySpark's Ivy, its downloads kept under `.cache/ivy`."""
+    """Copies the jars into `target` with PySpark's Ivy, its downloads kept under `.cache/ivy-kafka`."""
     (work / "ivy.xml").write_text(ivy_module(version))
     (work / "ivysettings.xml").write_text(IVY_SETTINGS)
     command = [*find_java().command, "-cp", str(_ivy_jar()), "org.apache.ivy.Main", "-warn"]
@@ -109,7 +109,7 @@ def fetch_with_ivy(version: str, target: Path, work: Path) -> None:
         "-ivy",
         str(work / "ivy.xml"),
         "-cache",
-        str(CACHE / "ivy" / "jars"),
+        str(CACHE / "ivy-kafka"),
     ]
     command += [
         "-types",

@@ -1,0 +1,1 @@
+"""Spark, batch and streaming."""

@@ -1,0 +1,80 @@
+"""The main job's result is exact: held against one computed without Kafka and without Spark."""
+
+import json
+import subprocess
+import sys
+from collections import defaultdict
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from compat_tests.process import Broker
+from spark_examples import flights
+
+ROOT = Path(__file__).resolve().parents[2]
+HOUR_MS = 3_600_000
+parquet: Any = pytest.importorskip("pyarrow.parquet", reason="comes with the spark extra")
+PNG_MAGIC = b"\x89PNG"
+
+
+def _expected_hours() -> dict[tuple[str, int], dict[str, Any]]:
+    """Every (airport, hour), in plain Python."""
+    windows: dict[tuple[str, int], list[flights.Flight]] = defaultdict(list)
+    for flight in flights.load():
+        windows[flight.origin, flight.scheduled_ms // HOUR_MS].append(flight)
+    hours = {}
+    for place, rows in windows.items():
+        left = [row.dep_delay for row in rows if row.dep_delay is not None]
+        arrived = [row.arr_delay for row in rows if row.arr_delay is not None]
+        hours[place] = {
+            "flights": len(rows),
+            "departed": len(left),
+            "dep_delay_sum": sum(left) if left else None,
+            "dep_delay_max": max(left) if left else None,
+            "arrived": len(arrived),
+            "arr_delay_sum": sum(arrived) if arrived else None,
+            "mean_delay": sum(left) / len(left) if left else None,
+            "cancelled": (len(rows) - len(left)) / len(rows),
+        }
+    return hours
+
+
+def _expected_reason(row: dict[str, Any]) -> str | None:
+    if row["flights"] >= 10 and row["cancelled"] >= 0.5:
+        return "cancellations"
+    if row["departed"] >= 10 and row["mean_delay"] >= 60:
+        return "delays"
+    return None
+
+
+def _hour_of(text: str) -> int:
+    return int(datetime.fromisoformat(text).timestamp() * 1000) // HOUR_MS
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_the_main_job_finds_exactly_what_plain_python_finds(broker: Broker, tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "spark_examples.main_job", "--bootstrap", broker.bootstrap, "--out", str(tmp_path)]
+    run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=500, check=False)
+    assert run.returncode == 0, run.stdout + run.stderr
+    assert "336,776 acknowledged" in run.stdout
+
+    expected = _expected_hours()
+    assert sum(row["flights"] for row in expected.values()) == 336_776
+    found = {}
+    rows = parquet.read_table(tmp_path / "history").to_pylist()
+    for row in rows:
+        hour = row.pop("hour").replace(tzinfo=UTC)
+        found[row.pop("origin"), int(hour.timestamp() * 1000) // HOUR_MS] = row
+    assert len(rows) == len(found) == 19_486
+    assert found == expected
+
+    alerts = json.loads((tmp_path / "alerts.json").read_text())
+    assert len(alerts) == 816
+    assert {(alert["origin"], _hour_of(alert["hour"])): alert["reason"] for alert in alerts} == {
+        place: reason for place, row in expected.items() if (reason := _expected_reason(row))
+    }
+    assert (tmp_path / "delays.png").read_bytes().startswith(PNG_MAGIC)

