@@ -4,6 +4,7 @@ A request is answered when this broker's metadata shows the result, or with REQU
 over; what was written stays and goes on.
 """
 
+import asyncio
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from random import Random
@@ -42,6 +43,9 @@ from kafkapy.errors import BrokerError
 
 UNSET = -1
 """A number of partitions or replicas that is left to the broker's defaults, or given by an assignment."""
+
+REMOVAL_MS = 500
+"""How long the answer to a deletion waits for the last files; brokers that are away can make it take any time."""
 
 Assignment = Mapping[int, ReplicaAssignment]
 
@@ -141,7 +145,9 @@ class TopicAdmin:
         for name in wanted:
             left_ms = timeout_ms - (self._clock.monotonic_s() - started) * 1000
             gone = await self._metadata.wait_until(_absent(name), left_ms, self._clock)
-            if not gone:
+            if gone:
+                await self._wait_removed(name, min(left_ms, REMOVAL_MS))
+            else:
                 results[name] = TopicResult(name, RequestTimedOutError())
         return list(results.values())
 
@@ -263,6 +269,19 @@ class TopicAdmin:
             ready = _all_led(name, results[name].partitions)
             if not await self._metadata.wait_until(ready, left_ms, self._clock):
                 results[name] = TopicResult(name, RequestTimedOutError())
+
+    async def _wait_removed(self, name: str, timeout_ms: float) -> None:
+        """Until the name is free again: Kafka answers earlier, and a topic of that name made at once is refused."""
+        removed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+        def finish(*_: object) -> None:
+            if not removed.done():
+                removed.set_result(None)
+
+        if await self._store.exists(DeleteTopicZNode.path(name), finish):
+            timer = self._clock.call_later(timeout_ms, finish)
+            await removed
+            timer.cancel()
 
     def _why_not_deleted(self, name: str) -> BrokerError | None:
         if not self._controller.is_active:

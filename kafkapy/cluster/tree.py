@@ -35,7 +35,7 @@ class TreeNode:
         self.data = data
         self.czxid, self.mzxid, self.version, self.created_ms, self.owner = stat
         self.sequence = sequence
-        self.children: set[str] | None = None
+        self.children: dict[str, None] | None = None
 
     @property
     def stat(self) -> NodeStat:
@@ -184,29 +184,29 @@ class Tree:
     def _adopt(self, path: str) -> None:
         parent = self.nodes[parent_of(path)]
         if parent.children is None:
-            parent.children = set()
-        parent.children.add(path.rpartition("/")[2])
+            parent.children = {}
+        parent.children[path.rpartition("/")[2]] = None
 
     def _disown(self, path: str) -> None:
         siblings = self.nodes[parent_of(path)].children
         assert siblings is not None, "a node's parent knows it"
-        siblings.discard(path.rpartition("/")[2])
+        del siblings[path.rpartition("/")[2]]
 
 
 class Watches:
     """Who wants to know what, once. The same callable on the same node is told once, however often it asked."""
 
     def __init__(self) -> None:
-        self._data: Final[dict[str, set[Watch]]] = {}
-        self._children: Final[dict[str, set[Watch]]] = {}
+        self._data: Final[dict[str, dict[Watch, None]]] = {}
+        self._children: Final[dict[str, dict[Watch, None]]] = {}
 
     def add_data(self, path: str, watch: Watch) -> None:
         """Tell ``watch`` about the creation, a change or the deletion of ``path``."""
-        self._data.setdefault(path, set()).add(watch)
+        self._data.setdefault(path, {})[watch] = None
 
     def add_children(self, path: str, watch: Watch) -> None:
         """Tell ``watch`` about a change of the names below ``path``, or its deletion."""
-        self._children.setdefault(path, set()).add(watch)
+        self._children.setdefault(path, {})[watch] = None
 
     def fire(self, events: Iterable[WatchEvent]) -> None:
         """Tell those who asked about these events."""
@@ -218,7 +218,7 @@ class Watches:
         if event.kind is EventKind.CHILDREN:
             yield from self._children.pop(event.path, ())
             return
-        told = self._data.pop(event.path, set())
+        told = self._data.pop(event.path, {})
         if event.kind is EventKind.DELETED:
-            told |= self._children.pop(event.path, set())
+            told |= self._children.pop(event.path, {})
         yield from told

@@ -1,0 +1,45 @@
+import asyncio
+
+from kafkapy.clock import SystemClock
+from kafkapy.cluster.embedded import EmbeddedSession, EmbeddedStore
+from kafkapy.cluster.producer_ids import BLOCK_SIZE, ProducerIds
+from kafkapy.cluster.store import ANY_VERSION, NodeStat
+from kafkapy.cluster.znodes import ProducerIdBlockZNode
+
+
+class Rival(EmbeddedSession):
+    """Somebody else claims a block just before the first attempt."""
+
+    rivals = 1
+
+    async def set(self, path: str, data: bytes | None, version: int = ANY_VERSION) -> NodeStat:
+        if self.rivals:
+            self.rivals -= 1
+            await super().set(path, ProducerIdBlockZNode(9, 5000, 5999).encode())
+        return await super().set(path, data, version)
+
+
+def test_each_broker_has_blocks_of_its_own() -> None:
+    async def main() -> None:
+        store = EmbeddedStore(None, SystemClock())
+        first, second = ProducerIds(1, store.session()), ProducerIds(2, store.session())
+        await store.session().create(ProducerIdBlockZNode.PATH)
+        await first.start()
+        await second.start()
+        assert [await first.next_producer_id() for _ in range(3)] == [0, 1, 2]
+        assert await second.next_producer_id() == BLOCK_SIZE
+        rest = await asyncio.gather(*(first.next_producer_id() for _ in range(BLOCK_SIZE)))
+        assert rest == [*range(3, BLOCK_SIZE), *range(2 * BLOCK_SIZE, 2 * BLOCK_SIZE + 3)]
+
+    asyncio.run(main())
+
+
+def test_a_lost_race_is_run_again() -> None:
+    async def main() -> None:
+        store = EmbeddedStore(None, SystemClock())
+        session = Rival(store, store.session().session_id)
+        await session.create(ProducerIdBlockZNode.PATH)
+        ids = ProducerIds(1, session)
+        assert await ids.next_producer_id() == 6000
+
+    asyncio.run(main())

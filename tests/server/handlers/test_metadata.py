@@ -1,0 +1,92 @@
+"""Addresses, listeners and replicas that are away; the rest is held against a real broker in test_topic_answers."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from kafkapy.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from kafkapy.protocol.messages.update_metadata import (
+    UpdateMetadataBroker,
+    UpdateMetadataEndpoint,
+    UpdateMetadataPartitionState,
+    UpdateMetadataRequest,
+    UpdateMetadataTopicState,
+)
+from kafkapy.protocol.primitives import decode, encode
+from kafkapy.server.handlers import metadata
+from tests.cluster.harness import FakeBroker, cluster
+from tests.server.handlers.topic_context import context_of
+
+
+def _broker(broker_id: int, *listeners: str) -> UpdateMetadataBroker:
+    return UpdateMetadataBroker(
+        id=broker_id,
+        endpoints=[UpdateMetadataEndpoint(port=broker_id, host="h", listener=name) for name in listeners],
+        rack="r",
+    )
+
+
+def _state(index: int, leader: int) -> UpdateMetadataPartitionState:
+    return UpdateMetadataPartitionState(
+        partition_index=index, leader=leader, leader_epoch=3, isr=[1, 3], replicas=[1, 2, 3]
+    )
+
+
+def _picture(broker: FakeBroker) -> None:
+    """1 is here, 2 has no PLAINTEXT listener, 3 is away."""
+    states = [_state(0, 1), _state(1, 2), _state(2, 3), _state(3, -1)]
+    broker.node.cache.apply(
+        UpdateMetadataRequest(
+            controller_id=3,
+            topic_states=[UpdateMetadataTopicState(topic_name="t", partition_states=states)],
+            live_brokers=[_broker(1, "PLAINTEXT", "INSIDE"), _broker(2, "INSIDE")],
+        )
+    )
+
+
+@pytest.mark.parametrize("version", range(10))
+def test_what_is_out_of_reach(version: int) -> None:
+    async def main() -> None:
+        async with cluster(1) as started:
+            broker = started.controller
+            _picture(broker)
+            request = MetadataRequest(topics=[MetadataRequestTopic(name="t")])
+            answer: Any = metadata.handle(context_of(broker, version), request)
+            answer = decode(type(answer), encode(answer, version), version)
+            assert [found.node_id for found in answer.brokers] == [1]
+            assert answer.controller_id == -1
+            (topic,) = answer.topics
+            codes = [partition.error_code for partition in topic.partitions]
+            assert codes == [9 if version == 0 else 0, 72 if version >= 6 else 5, 5, 5]
+            assert [partition.leader_id for partition in topic.partitions] == [1, -1, -1, -1]
+            assert topic.partitions[0].replica_nodes == ([1] if version == 0 else [1, 2, 3])
+            assert topic.partitions[0].isr_nodes == ([1] if version == 0 else [1, 3])
+            assert topic.partitions[0].offline_replicas == ([2, 3] if version >= 5 else [])
+
+    asyncio.run(main())
+
+
+def test_each_listener_has_its_addresses() -> None:
+    async def main() -> None:
+        async with cluster(1) as started:
+            broker = started.controller
+            _picture(broker)
+            answer: Any = metadata.handle(context_of(broker, 9, "INSIDE"), MetadataRequest(topics=[]))
+            assert [(found.node_id, found.host, found.port) for found in answer.brokers] == [
+                (1, "127.0.0.1", 9092),
+                (2, "h", 2),
+            ]
+            assert answer.topics == []
+
+    asyncio.run(main())
+
+
+def test_without_permission_nothing_is_created() -> None:
+    async def main() -> None:
+        async with cluster(1, **{"auto.create.topics.enable": "false"}) as started:
+            request = MetadataRequest(topics=[MetadataRequestTopic(name="t"), MetadataRequestTopic(name=None)])
+            answer: Any = metadata.handle(context_of(started.controller, 9), request)
+            assert [(topic.name, topic.error_code) for topic in answer.topics] == [("t", 3)]
+
+    asyncio.run(main())
