@@ -5,7 +5,16 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from kafkapy.clock import Clock
-from kafkapy.cluster.store import Create, MetadataStore, NodeExistsError, NodeStat, NoNodeError, SetData, ensure_path
+from kafkapy.cluster.store import (
+    Create,
+    MetadataStore,
+    NodeExistsError,
+    NodeStat,
+    NoNodeError,
+    SetData,
+    StoreError,
+    ensure_path,
+)
 from kafkapy.cluster.znodes import PERSISTENT_PATHS, BrokerEndpoint, BrokerIdZNode, ClusterIdZNode
 from kafkapy.errors import BrokerError
 
@@ -17,9 +26,16 @@ class BrokerIdTakenError(BrokerError):
 
 
 async def ensure_persistent_paths(store: MetadataStore) -> None:
-    """What every broker makes sure of first."""
-    for path in PERSISTENT_PATHS:
-        await ensure_path(store, path)
+    """What every broker makes sure of first, all in one go."""
+    wanted = dict.fromkeys(found for path in PERSISTENT_PATHS for found in _with_parents(path))
+    for outcome in await store.transactions([Create(path)] for path in wanted):
+        if isinstance(outcome, StoreError) and not isinstance(outcome, NodeExistsError):
+            raise outcome
+
+
+def _with_parents(path: str) -> list[str]:
+    names = path.split("/")
+    return ["/".join(names[:depth]) for depth in range(2, len(names) + 1)]
 
 
 async def cluster_id(store: MetadataStore, random_bytes: Callable[[int], bytes]) -> str:

@@ -4,6 +4,7 @@ import pytest
 
 from kafkapy.cluster.embedded import EmbeddedStore
 from kafkapy.cluster.registration import BrokerIdTakenError, cluster_id, ensure_persistent_paths, register
+from kafkapy.cluster.store import NoChildrenForEphemeralsError
 from kafkapy.cluster.znodes import PERSISTENT_PATHS, BrokerEndpoint, BrokerIdZNode
 from kafkapy.testing.clock import ManualClock
 

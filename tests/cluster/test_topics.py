@@ -146,7 +146,7 @@ def test_a_store_that_fails_is_no_answer_about_topics(action: str) -> None:
         async def failing(multis: object) -> list[object]:
             return [StoreClosedError("/") for _ in multis]  # type: ignore[attr-defined]
 
-        session.transactions = failing  # type: ignore[method-assign]
+        session.transactions = failing  # type: ignore[method-assign,assignment]
         admin = node.topic_admin
         attempts: dict[str, Awaitable[object]] = {
             "create": admin.create_topics([NewTopic("u", 1, 1)], 1000),
