@@ -1,0 +1,149 @@
+"""A whole cluster, as a client sees it: bootstrap addresses, brokers by id, the controller, coordinators, leaders."""
+
+import threading
+from collections.abc import Callable, Iterable
+from types import TracebackType
+from typing import Final, Self, TypeVar
+
+from kafkapy.clients.connection import Connection, R, Request
+from kafkapy.clients.errors import ClientError, NoBrokerError, RequestFailedError, check
+from kafkapy.protocol.errors import ErrorCode
+from kafkapy.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from kafkapy.protocol.messages.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+    MetadataResponseTopic,
+)
+
+DEFAULT_BOOTSTRAP: Final = "127.0.0.1:9092"
+RETRY_PAUSE_S: Final = 0.05
+RETRIES: Final = 200
+_SOON: Final = frozenset(
+    {
+        ErrorCode.LEADER_NOT_AVAILABLE,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.NOT_COORDINATOR,
+        ErrorCode.NOT_CONTROLLER,
+    }
+)
+T = TypeVar("T")
+
+
+def parse_bootstrap(text: str) -> list[tuple[str, int]]:
+    """``host:port,host:port``; raises ClientError for another form. An IPv6 address stands in brackets."""
+    addresses = []
+    for item in filter(None, (part.strip() for part in text.split(","))):
+        host, _, port = item.rpartition(":")
+        if not host or not port.isdecimal():
+            raise ClientError(f"{item!r} is no address of a broker: write host:port")
+        addresses.append((host.strip("[]"), int(port)))
+    if not addresses:
+        raise ClientError("no address of a broker is given: write host:port")
+    return addresses
+
+
+class ClusterClient:
+    """Blocking requests to a cluster; connections are opened when they are first needed."""
+
+    def __init__(self, bootstrap: str = DEFAULT_BOOTSTRAP, timeout_s: float = 10.0) -> None:
+        self._bootstrap = parse_bootstrap(bootstrap)
+        self._timeout_s = timeout_s
+        self._any: Connection | None = None
+        self._nodes: dict[int, Connection] = {}
+        self._addresses: dict[int, tuple[str, int]] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close every connection."""
+        for connection in (self._any, *self._nodes.values()):
+            if connection is not None:
+                connection.close()
+        self._any, self._nodes = None, {}
+
+    def call(self, request: Request, response_class: type[R]) -> R:
+        """Ask any broker."""
+        return self._bootstrapped().call(request, response_class)
+
+    def node(self, node_id: int) -> Connection:
+        """The connection to one broker."""
+        if node_id not in self._addresses:
+            self.metadata([])
+        if node_id not in self._addresses:
+            raise NoBrokerError(f"broker {node_id} is not in the cluster")
+        connection = self._nodes.get(node_id)
+        if connection is None:
+            connection = self._nodes[node_id] = Connection(*self._addresses[node_id], self._timeout_s)
+        return connection
+
+    def node_ids(self) -> list[int]:
+        """All brokers that are alive."""
+        self.metadata([])
+        return sorted(self._addresses)
+
+    def controller(self) -> Connection:
+        """The connection to the controller."""
+        return self.node(self.metadata([]).controller_id)
+
+    def coordinator(self, group_id: str) -> Connection:
+        """The connection to a group's coordinator; waits while there is none yet."""
+
+        def find() -> int:
+            answer = self.call(FindCoordinatorRequest(group_id), FindCoordinatorResponse)
+            check(answer.error_code, answer.error_message, what=f"group {group_id}")
+            self._addresses[answer.node_id] = (answer.host, answer.port)
+            return answer.node_id
+
+        return self.node(self.retrying(find))
+
+    def metadata(self, topics: Iterable[str] | None = None, *, create: bool = False) -> MetadataResponse:
+        """The brokers and these topics (None: all); with ``create`` a broker may create what is missing."""
+        asked = None if topics is None else [MetadataRequestTopic(name=name) for name in topics]
+        answer = self.call(MetadataRequest(asked, create), MetadataResponse)
+        self._addresses.update({broker.node_id: (broker.host, broker.port) for broker in answer.brokers})
+        return answer
+
+    def topic(self, name: str, *, create: bool = False) -> MetadataResponseTopic:
+        """One topic, once all of its partitions have leaders; raises RequestFailedError."""
+
+        def find() -> MetadataResponseTopic:
+            (topic,) = self.metadata([name], create=create).topics
+            check(topic.error_code, what=f"topic {name}")
+            for partition in topic.partitions:
+                check(partition.error_code, what=f"partition {name}-{partition.partition_index}")
+            topic.partitions.sort(key=lambda partition: partition.partition_index)
+            return topic
+
+        return self.retrying(find)
+
+    def retrying(self, attempt: Callable[[], T], *, also: frozenset[int] = frozenset()) -> T:
+        """What ``attempt`` returns, tried again (10 s) while it fails with what passes by itself, or with ``also``."""
+        for _ in range(RETRIES):
+            try:
+                return attempt()
+            except RequestFailedError as error:
+                if error.code not in _SOON | also:
+                    raise
+            threading.Event().wait(RETRY_PAUSE_S)
+        return attempt()
+
+    def _bootstrapped(self) -> Connection:
+        problems = []
+        for host, port in self._bootstrap if self._any is None else ():
+            try:
+                self._any = Connection(host, port, self._timeout_s)
+                break
+            except NoBrokerError as error:
+                problems.append(str(error))
+        if self._any is None:
+            raise NoBrokerError("; ".join(problems))
+        return self._any

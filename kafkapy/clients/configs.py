@@ -1,0 +1,50 @@
+"""Configuration of topics and brokers: describe it, and alter single keys."""
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from kafkapy.clients.cluster import ClusterClient
+from kafkapy.clients.connection import Connection
+from kafkapy.clients.errors import check
+from kafkapy.protocol.messages.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResourceResult,
+    DescribeConfigsResponse,
+)
+from kafkapy.protocol.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
+
+RESOURCE_TYPES: Final = {"topic": 2, "broker": 4}
+SOURCES: Final = {1: "topic", 2: "broker, dynamic", 3: "all brokers, dynamic", 4: "server.properties", 5: "default"}
+SET: Final = 0
+DELETE: Final = 1
+
+
+def _serving(client: ClusterClient, kind: str, name: str) -> Connection:
+    """A broker answers for itself only; the rest any broker knows."""
+    return client.node(int(name)) if kind == "broker" and name.isdecimal() else client.node(client.node_ids()[0])
+
+
+def describe(client: ClusterClient, kind: str, name: str) -> list[DescribeConfigsResourceResult]:
+    """All keys of a topic or broker (an empty name: of all brokers), by name; raises RequestFailedError."""
+    resource = DescribeConfigsResource(RESOURCE_TYPES[kind], name, None)
+    answer = _serving(client, kind, name).call(DescribeConfigsRequest([resource]), DescribeConfigsResponse)
+    (result,) = answer.results
+    check(result.error_code, result.error_message, what=f"{kind} {name}".strip())
+    return sorted(result.configs, key=lambda config: config.name)
+
+
+def alter(client: ClusterClient, kind: str, name: str, values: Mapping[str, str], deleted: Iterable[str] = ()) -> None:
+    """Set and delete single keys; raises RequestFailedError."""
+    changes = [AlterableConfig(key, SET, value) for key, value in values.items()]
+    changes += [AlterableConfig(key, DELETE, None) for key in deleted]
+    resource = AlterConfigsResource(RESOURCE_TYPES[kind], name, changes)
+    request = IncrementalAlterConfigsRequest([resource])
+    answer = _serving(client, kind, name).call(request, IncrementalAlterConfigsResponse)
+    (result,) = answer.responses
+    check(result.error_code, result.error_message, what=f"{kind} {name}".strip())

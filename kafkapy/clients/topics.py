@@ -1,0 +1,89 @@
+"""Topics: list, create, delete, more partitions, and the offsets at their ends."""
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from kafkapy.clients.cluster import ClusterClient
+from kafkapy.clients.errors import check
+from kafkapy.protocol.messages.create_partitions import (
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
+    CreatePartitionsTopic,
+)
+from kafkapy.protocol.messages.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+from kafkapy.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
+from kafkapy.protocol.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopic,
+)
+from kafkapy.protocol.messages.metadata import MetadataResponseTopic
+
+LATEST: Final = -1
+EARLIEST: Final = -2
+TIMEOUT_MS: Final = 10_000
+
+
+def list_topics(client: ClusterClient) -> list[MetadataResponseTopic]:
+    """All topics by name."""
+    return sorted(client.metadata().topics, key=lambda topic: topic.name or "")
+
+
+def create_topic(
+    client: ClusterClient, name: str, *, partitions: int = -1, replicas: int = -1, configs: Mapping[str, str]
+) -> None:
+    """Create a topic (-1: the broker's default number); raises RequestFailedError."""
+    topic = CreatableTopic(name, partitions, replicas, [], [CreatableTopicConfig(*pair) for pair in configs.items()])
+
+    def attempt() -> None:
+        answer = client.controller().call(CreateTopicsRequest([topic], TIMEOUT_MS), CreateTopicsResponse)
+        check(answer.topics[0].error_code, answer.topics[0].error_message, what=f"topic {name}")
+
+    client.retrying(attempt)
+
+
+def delete_topic(client: ClusterClient, name: str) -> None:
+    """Delete a topic and all that is in it; raises RequestFailedError."""
+
+    def attempt() -> None:
+        request = DeleteTopicsRequest(topic_names=[name], timeout_ms=TIMEOUT_MS)
+        answer = client.controller().call(request, DeleteTopicsResponse)
+        check(answer.responses[0].error_code, answer.responses[0].error_message, what=f"topic {name}")
+
+    client.retrying(attempt)
+
+
+def grow_topic(client: ClusterClient, name: str, partitions: int) -> None:
+    """Give a topic more partitions; raises RequestFailedError."""
+
+    def attempt() -> None:
+        request = CreatePartitionsRequest([CreatePartitionsTopic(name, partitions, None)], TIMEOUT_MS)
+        answer = client.controller().call(request, CreatePartitionsResponse)
+        check(answer.results[0].error_code, answer.results[0].error_message, what=f"topic {name}")
+
+    client.retrying(attempt)
+
+
+def offsets(client: ClusterClient, topic: MetadataResponseTopic, partitions: Iterable[int], at: int) -> dict[int, int]:
+    """Partition → its offset at a time (ms since the epoch, or LATEST, EARLIEST); -1 where nothing is that new."""
+    wanted = set(partitions)
+    by_leader: dict[int, list[ListOffsetsPartition]] = {}
+    for partition in topic.partitions:
+        if partition.partition_index in wanted:
+            asked = ListOffsetsPartition(partition.partition_index, timestamp=at)
+            by_leader.setdefault(partition.leader_id, []).append(asked)
+    found = {}
+    for leader, asked_of_it in by_leader.items():
+        request = ListOffsetsRequest(-1, 0, [ListOffsetsTopic(topic.name or "", asked_of_it)])
+        answer = client.node(leader).call(request, ListOffsetsResponse)
+        for partition_answer in answer.topics[0].partitions:
+            index = partition_answer.partition_index
+            check(partition_answer.error_code, what=f"partition {topic.name}-{index}")
+            found[index] = partition_answer.offset
+    return found

@@ -1,0 +1,69 @@
+"""A cluster by its bootstrap addresses; what passes by itself is tried again."""
+
+import socket
+
+import pytest
+
+from kafkapy.clients import cluster
+from kafkapy.clients.cluster import ClusterClient, parse_bootstrap
+from kafkapy.clients.errors import ClientError, NoBrokerError, RequestFailedError
+
+
+def test_bootstrap_addresses() -> None:
+    assert parse_bootstrap("a:1, [::1]:2,") == [("a", 1), ("::1", 2)]
+    for text in ("", "a", "a:b", ":1", "a:"):
+        with pytest.raises(ClientError, match="write host:port"):
+            parse_bootstrap(text)
+
+
+def test_the_first_address_that_answers_is_taken(bootstrap: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        dead = server.getsockname()[1]
+    with ClusterClient(f"127.0.0.1:{dead},{bootstrap}") as client:
+        assert client.node_ids() == [0]
+        assert client.controller() is client.node(0)
+
+
+def test_no_address_answers_says_so_for_each() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        dead = server.getsockname()[1]
+    with ClusterClient(f"127.0.0.1:{dead}") as client, pytest.raises(NoBrokerError, match=f"no broker answers.*{dead}"):
+        client.metadata()
+
+
+def test_a_broker_that_is_not_there(client: ClusterClient) -> None:
+    with pytest.raises(NoBrokerError, match="broker 7 is not in the cluster"):
+        client.node(7)
+
+
+def test_a_topic_is_waited_for_when_it_is_created(client: ClusterClient) -> None:
+    topic = client.topic("made-by-metadata", create=True)
+    assert [partition.leader_id for partition in topic.partitions] == [0]
+    with pytest.raises(RequestFailedError, match=r"topic nobody-made-it: .*UNKNOWN_TOPIC_OR_PARTITION"):
+        client.topic("nobody-made-it")
+
+
+def test_a_coordinator_is_waited_for(client: ClusterClient) -> None:
+    assert client.coordinator("some-group") is client.node(0)
+
+
+def test_only_what_passes_by_itself_is_tried_again(client: ClusterClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cluster, "RETRY_PAUSE_S", 0.0)
+    codes = [15, 14, 6, 0]
+
+    def attempt() -> str:
+        code = codes.pop(0)
+        if code:
+            raise RequestFailedError(code)
+        return "done"
+
+    assert client.retrying(attempt) == "done"
+    codes[:] = [36, 0]
+    with pytest.raises(RequestFailedError, match="TOPIC_ALREADY_EXISTS"):
+        client.retrying(attempt)
+    codes[:] = [36, 0]
+    assert client.retrying(attempt, also=frozenset({36})) == "done"
+    monkeypatch.setattr(cluster, "RETRIES", 2)
+    codes[:] = [15, 15, 15]
+    with pytest.raises(RequestFailedError, match="COORDINATOR_NOT_AVAILABLE"):
+        client.retrying(attempt)

@@ -1,0 +1,26 @@
+"""A client's errors are sentences for the person who asked."""
+
+import pytest
+
+from kafkapy.clients.errors import RequestFailedError, check
+
+
+def test_zero_is_no_error() -> None:
+    check(0, "whatever")
+
+
+@pytest.mark.parametrize(
+    ("code", "message", "what", "text"),
+    [
+        (36, "Topic 'a' already exists.", "topic a", "topic a: Topic 'a' already exists. (TOPIC_ALREADY_EXISTS)"),
+        (40, None, "", "Invalid config. (INVALID_CONFIG)"),
+        (9999, None, "topic a", "topic a: error 9999"),
+        (9999, "odd", "", "odd (error 9999)"),
+    ],
+)
+def test_an_error_says_what_why_and_its_name(code: int, message: str | None, what: str, text: str) -> None:
+    with pytest.raises(RequestFailedError) as failed:
+        check(code, message, what=what)
+    assert failed.value.code == code
+    assert str(failed.value).endswith(text.partition(" (")[2])
+    assert str(failed.value) == text or message is None

@@ -1,0 +1,46 @@
+"""Produce and fetch, on a running broker; keys go where Java's producer puts them."""
+
+import pytest
+
+from kafkapy.clients import topics
+from kafkapy.clients.cluster import ClusterClient
+from kafkapy.clients.errors import RequestFailedError
+from kafkapy.clients.records import fetch, partition_of, produce
+from kafkapy.records.record import Record, encode_batch, read_records
+
+
+@pytest.mark.parametrize(
+    ("key", "hash_"),
+    [
+        # org.apache.kafka.common.utils.Utils.murmur2, computed by the released jars
+        (b"21", -973932308),
+        (b"foobar", -790332482),
+        (b"a-little-bit-long-string", -985981536),
+        (b"a-little-bit-longer-string", -1486304829),
+        (b"lkjh234lh9fiuh90y23oiuhsafujhadof229phr9h19h89h8", -58897971),
+        (b"abc", 479470107),
+    ],
+)
+def test_a_key_goes_where_java_puts_it(key: bytes, hash_: int) -> None:
+    assert partition_of(key, 2**31) == hash_ & 0x7FFFFFFF
+    assert partition_of(key, 7) == (hash_ & 0x7FFFFFFF) % 7
+
+
+def test_what_is_produced_is_fetched(client: ClusterClient) -> None:
+    topics.create_topic(client, "there-and-back", partitions=2, configs={})
+    batch = bytes(encode_batch([Record(b"k", b"v", timestamp=100)]))
+    assert produce(client, "there-and-back", 0, batch, acks=-1, leader=0) == 0
+    assert produce(client, "there-and-back", 0, batch, acks=0, leader=0) == -1
+    assert produce(client, "there-and-back", 0, batch, acks=1, leader=0) == 2
+    found = fetch(client, "there-and-back", {0: 1, 1: 0}, leader=0, max_wait_ms=1000)
+    assert found[0].high_watermark == 3
+    assert [(record.offset, record.key, record.value) for record in read_records(found[0].records)] == [(1, b"k", b"v")]
+    assert found[1].records == b""
+
+
+def test_refused(client: ClusterClient) -> None:
+    topics.create_topic(client, "refused", configs={})
+    with pytest.raises(RequestFailedError, match=r"partition refused-0: .*CORRUPT_MESSAGE"):
+        produce(client, "refused", 0, bytes(100), acks=1, leader=0)
+    with pytest.raises(RequestFailedError, match=r"partition refused-0: .*OFFSET_OUT_OF_RANGE"):
+        fetch(client, "refused", {0: 5}, leader=0, max_wait_ms=0)
