@@ -1,0 +1,8 @@
+"""``python -m kafkapy`` is the ``kafkapy`` command."""
+
+import sys
+
+from kafkapy.server.cli import main
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,81 @@
+"""The command line for people. Each group of commands is loaded when one of them runs, or for its help."""
+
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+from typing import Annotated, Final
+
+import typer
+
+from kafkapy.server.commands.output import examples
+
+_GROUPS: Final = {
+    "topics": "Create, list, describe, change and delete topics.",
+    "groups": "Look at consumer groups, delete them, and move their offsets.",
+    "configs": "Look at and change the configuration of topics and brokers.",
+}
+_COMMANDS: Final = {
+    "produce": "Write records from lines of text to a topic.",
+    "consume": "Read the records of a topic and print them.",
+}
+_WIDTH: Final = {"help_option_names": ["--help", "-h"]}
+
+
+def build(words: Sequence[str]) -> typer.Typer:
+    """The application with the commands that ``words`` may run: one group alone, or all for help and completion."""
+    app = typer.Typer(
+        help="A Kafka broker in Python, and commands for any Kafka broker.",
+        epilog=examples(
+            "kafkapy start --data ./data",
+            "kafkapy topics create flights --partitions 4",
+            "kafkapy produce flights < flights.csv",
+            "kafkapy consume flights --from-beginning --max-records 5",
+        ),
+        no_args_is_help=True,
+        context_settings=_WIDTH,
+        pretty_exceptions_enable=False,
+    )
+    app.callback()(_root)
+    app.command(
+        "start",
+        help="Start a broker and keep it running until SIGTERM or Ctrl-C.",
+        add_help_option=False,
+        context_settings={"ignore_unknown_options": True, "allow_extra_args": True},
+    )(_start)
+    known = {*_GROUPS, *_COMMANDS}
+    wanted = set(words[:1]) & known or known
+    for name, text in _COMMANDS.items():
+        if name in wanted:
+            module = import_module(f"kafkapy.server.commands.{name}")
+            app.command(name, help=text, epilog=module.EXAMPLES)(module.run)
+    for name, text in _GROUPS.items():
+        if name in wanted:
+            app.add_typer(import_module(f"kafkapy.server.commands.{name}").app, name=name, help=text)
+    return app
+
+
+def _root(
+    version: Annotated[bool, typer.Option("--version", help="Show the version and which record scan runs.")] = False,
+) -> None:
+    if version:
+        from kafkapy.server.cli import main
+
+        raise typer.Exit(main(["--version"]))
+
+
+def _start(context: typer.Context) -> None:
+    from kafkapy.server.commands import start
+
+    raise typer.Exit(start.run(context.args))
+
+
+def run(words: Sequence[str]) -> int:
+    """Run one command line; the exit code."""
+    app = build(words)
+    try:
+        app(args=list(words), prog_name="kafkapy", standalone_mode=True)
+    except SystemExit as stopped:
+        return stopped.code if isinstance(stopped.code, int) else int(stopped.code is not None)
+    except BrokenPipeError:
+        sys.stderr.close()  # whoever read our output has had enough
+    return 0

@@ -1,0 +1,97 @@
+"""What the commands print: rich tables for people, JSON for machines; rich is loaded when a table is."""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import typer
+
+from kafkapy.clients.errors import ClientError
+
+if TYPE_CHECKING:
+    from rich.progress import Progress
+
+Row = Mapping[str, Any]
+
+
+def show(rows: Sequence[Row], *, as_json: bool, title: str = "") -> None:
+    """Print rows of equal columns; the first row's keys are the columns' names."""
+    if as_json:
+        typer.echo(json.dumps(list(rows), ensure_ascii=False, indent=2))
+    elif not rows:
+        typer.echo(f"{title}: none" if title else "none")
+    else:
+        _show_table(rows, title)
+
+
+def _show_table(rows: Sequence[Row], title: str) -> None:
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(title=title or None, title_justify="left", box=box.SIMPLE_HEAD, title_style="bold")
+    for name, value in rows[0].items():
+        table.add_column(name.replace("_", " "), justify="right" if isinstance(value, int) else "left", overflow="fold")
+    for row in rows:
+        table.add_row(*(Text(_cell(value)) for value in row.values()))
+    console = Console()
+    if not console.is_terminal:
+        console.width = 200  # a pipe has no width: don't fold what somebody greps
+    console.print(table)
+
+
+def _cell(value: object) -> str:
+    if value is None:
+        return "-"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, list | tuple):
+        return ", ".join(str(item) for item in value) or "-"
+    return str(value)
+
+
+def done(message: str, *, as_json: bool, **facts: Any) -> None:
+    """Say that something was done; with JSON only the facts."""
+    typer.echo(json.dumps(facts, ensure_ascii=False) if as_json else message)
+
+
+def fail(message: str) -> NoReturn:
+    """End the command with one line on standard error and exit code 1."""
+    typer.echo(f"kafkapy: {message}", err=True)
+    raise typer.Exit(1)
+
+
+@contextmanager
+def failures_in_one_line() -> Iterator[None]:
+    """A client's error ends the command with one line and exit code 1."""
+    try:
+        yield
+    except ClientError as error:
+        fail(str(error))
+
+
+def progress() -> "Progress":
+    """A progress bar of records on standard error."""
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    return Progress(*columns, console=Console(stderr=True), transient=True)
+
+
+def examples(*lines: str) -> str:
+    """The end of a command's help: each example on a line of its own."""
+    return "\n\n".join(("Examples:", *(f"  {line}" for line in lines)))
+
+
+def parse_pairs(pairs: Sequence[str]) -> dict[str, str]:
+    """``key=value`` arguments; ends the command if one has no equals sign."""
+    values = {}
+    for pair in pairs:
+        name, equals, value = pair.partition("=")
+        if not equals or not name:
+            fail(f"{pair!r} is no setting: write key=value")
+        values[name] = value
+    return values

@@ -1,0 +1,136 @@
+"""``kafkapy start``: one broker in the foreground until SIGTERM or Ctrl-C.
+
+Nothing here imports what only the other commands need: the time from the command to the first acknowledged record is
+a promise.
+"""
+
+import argparse
+import asyncio
+import logging
+import signal
+import sys
+from collections.abc import Sequence
+from typing import Final
+
+import kafkapy
+from kafkapy.clock import SystemClock
+from kafkapy.cluster.registration import BrokerIdTakenError
+from kafkapy.cluster.sqlite_file import StoreFileError
+from kafkapy.config.broker_config import BrokerConfig
+from kafkapy.config.errors import InvalidConfigError
+from kafkapy.records.scanner import scan_is_compiled
+from kafkapy.server import logs
+from kafkapy.server.broker import BrokerServer
+from kafkapy.server.commands.settings import UsageError, build_config, nearest
+from kafkapy.server.listener import ListenError
+from kafkapy.storage.errors import KafkaStorageError, LogDirectoryError
+
+_log: Final = logging.getLogger("kafkapy")
+
+START_FAILURES: Final = (
+    UsageError,
+    InvalidConfigError,
+    LogDirectoryError,
+    KafkaStorageError,
+    ListenError,
+    BrokerIdTakenError,
+    StoreFileError,
+)
+"""What may stop a broker from starting, each with a sentence for whoever starts it."""
+
+_EXAMPLES: Final = """\
+examples:
+  kafkapy start
+  kafkapy start --data ./data --port 9192 num.partitions=4
+  kafkapy start --config server.properties --log-json
+  kafkapy start --ephemeral --port 0
+
+Settings win over --data and --port, these over the file. Without a file
+group.initial.rebalance.delay.ms is 0 (Apache Kafka's sample file says so too).
+Without zookeeper.connect the broker is alone and keeps the cluster's metadata itself.
+"""
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command line of ``kafkapy start``."""
+    description = "Start a broker and keep it running until SIGTERM or Ctrl-C."
+    result = argparse.ArgumentParser(
+        "kafkapy start", description=description, epilog=_EXAMPLES, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    result.add_argument("--data", metavar="DIR", help="data directory (default: the user's own, under ~/.local/share)")
+    result.add_argument(
+        "--port", type=_port, help="listen on 127.0.0.1 at this port; 0 takes a free one (default: 9092)"
+    )
+    result.add_argument("--config", metavar="FILE", help="a server.properties")
+    result.add_argument(
+        "--ephemeral", action="store_true", help="keep data in a directory that goes when the broker does"
+    )
+    result.add_argument("--log-level", choices=logs.LEVELS, default="info", help="how much to log (default: info)")
+    result.add_argument("--log-json", action="store_true", help="log one JSON object a line")
+    result.add_argument("settings", nargs="*", metavar="key=value", help="configuration keys as in server.properties")
+    return result
+
+
+def _port(text: str) -> int:
+    port = int(text)
+    if not 0 <= port < 65536:
+        raise ValueError(text)
+    return port
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Start with these arguments and serve; the exit code."""
+    options = parser().parse_intermixed_args(arguments)
+    logs.configure(options.log_level, as_json=options.log_json)
+    try:
+        if options.ephemeral:
+            return _run_ephemeral(options)
+        return _serve(options, options.data, in_memory_metadata=False)
+    except START_FAILURES as error:
+        print(f"kafkapy: {error}", file=sys.stderr)  # noqa: T201  the command's answer, log level or not
+        return 1
+
+
+def _run_ephemeral(options: argparse.Namespace) -> int:
+    import tempfile
+
+    if options.data:
+        raise UsageError("--ephemeral keeps nothing: it does not go with --data")
+    with tempfile.TemporaryDirectory(prefix="kafkapy-") as directory:
+        return _serve(options, directory, in_memory_metadata=True)
+
+
+def _serve(options: argparse.Namespace, data: str | None, *, in_memory_metadata: bool) -> int:
+    config = build_config(file=options.config, data=data, port=options.port, settings=options.settings)
+    for name in config.unknown:
+        _log.warning("%s: there is no configuration key %r%s; it is ignored", options.config, name, nearest(name))
+    asyncio.run(_run_broker(BrokerServer(config, SystemClock(), in_memory_metadata=in_memory_metadata)))
+    return 0
+
+
+async def _run_broker(broker: BrokerServer) -> None:
+    stopped = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, _stop, stopped, number)
+    async with broker:
+        _announce(broker.config, broker.bootstrap)
+        await stopped.wait()
+    _log.info("Stopped")
+
+
+def _stop(stopped: asyncio.Event, number: int) -> None:
+    _log.info("Stopping: %s", signal.Signals(number).name)
+    stopped.set()
+
+
+def _announce(config: BrokerConfig, bootstrap: str) -> None:
+    scan = "compiled" if scan_is_compiled() else "interpreted (slow for large loads: install with a C compiler)"
+    _log.info(
+        "kafkapy %s is ready at %s. Data directory: %s; data is kept for ever (retention is not built yet). "
+        "Record scan: %s",
+        kafkapy.__version__,
+        bootstrap,
+        ", ".join(config.log_dirs),
+        scan,
+    )
