@@ -24,6 +24,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """kafka-python loads its schemas through a deprecated function, once for each message."""
+    config.addinivalue_line("filterwarnings", "ignore:(read|open)_text is deprecated:DeprecationWarning")
+
+
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Runs every test that takes `broker` on each target."""
     if "broker" in metafunc.fixturenames:
