@@ -12,6 +12,7 @@ from typing import NamedTuple, Protocol
 from kafkapy.clock import Clock
 from kafkapy.cluster.delayed import Purgatory
 from kafkapy.cluster.errors import (
+    FencedLeaderEpochError,
     NotLeaderOrFollowerError,
     RequestTimedOutError,
     StaleControllerEpochError,
@@ -119,13 +120,13 @@ class ReplicaManager:
     def stop_replica(self, topic_partition: TopicPartition, leader_epoch: int, *, delete: bool) -> None:
         """Let go of a replica, and of its data with ``delete``; one that is not here is no error.
 
-        An epoch older than the partition's raises ``StaleControllerEpochError``; the caller answers 74 for it.
+        An epoch older than the partition's raises ``FencedLeaderEpochError``.
         """
         partition = self.partitions.get(topic_partition)
         if partition is not None:
             fenced = leader_epoch not in (NO_EPOCH, EPOCH_DURING_DELETE) and leader_epoch < partition.leader_epoch
             if fenced:
-                raise StaleControllerEpochError(f"{topic_partition} is at leader epoch {partition.leader_epoch}")
+                raise FencedLeaderEpochError(f"{topic_partition} is at leader epoch {partition.leader_epoch}")
             del self.partitions[topic_partition]
             partition.is_leader = False
             for listener in self._listeners:

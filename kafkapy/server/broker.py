@@ -165,7 +165,8 @@ class BrokerServer:
         identity = logs.lock()
         if config.broker_id == NO_BROKER_ID:
             # As Apache Kafka: what the directory says, else the first id above the reserved ones.
-            broker_id = identity.broker_id if identity and identity.broker_id is not None else config.integer("reserved.broker.max.id") + 1
+            found = identity.broker_id if identity else None
+            broker_id = config.integer("reserved.broker.max.id") + 1 if found is None else found
             config.assign_broker_id(broker_id)
         return logs
 

@@ -1,0 +1,116 @@
+"""The partitions of a broker, and waiting for their replicas."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from kafkapy.cluster.errors import (
+    FencedLeaderEpochError,
+    NotLeaderOrFollowerError,
+    RequestTimedOutError,
+    StaleControllerEpochError,
+    UnknownTopicOrPartitionError,
+)
+from kafkapy.cluster.replica_manager import Awaited
+from kafkapy.records.errors import CorruptRecordError
+from kafkapy.types import TopicPartition
+from tests.cluster.logs import ME, TP, Node, batch, state
+
+
+class Listener:
+    def __init__(self) -> None:
+        self.heard: list[tuple[str, int | None]] = []
+
+    def on_leader(self, topic_partition: TopicPartition, leader_epoch: int) -> None:
+        self.heard.append(("leader", leader_epoch))
+
+    def on_follower_or_stopped(self, topic_partition: TopicPartition, leader_epoch: int | None) -> None:
+        self.heard.append(("not", leader_epoch))
+
+
+def test_leadership_is_told(tmp_path: Path) -> None:
+    node, listener = Node(tmp_path), Listener()
+    node.replicas.add_leadership_listener(listener)
+    node.partition()
+    node.partition(leader=2, epoch=1, replicas=(ME, 2))
+    node.partition(leader=-1, epoch=2)
+    node.replicas.stop_replica(TP, 2, delete=True)
+    node.replicas.stop_replica(TP, -2, delete=True)
+    assert listener.heard == [("leader", 0), ("not", 1), ("not", 2), ("not", None)]
+    assert node.logs.get(TP) is None
+
+
+def test_what_leader_and_isr_refuses(tmp_path: Path) -> None:
+    node = Node(tmp_path)
+    node.partition(epoch=3)
+    for epoch in (2, 3):
+        with pytest.raises(StaleControllerEpochError):
+            node.partition(epoch=epoch)
+    with pytest.raises(UnknownTopicOrPartitionError):
+        node.replicas.become_leader_or_follower(TopicPartition("t", 1), state(replicas=(5,)))
+    assert node.logs.get(TopicPartition("t", 1)) is None
+    with pytest.raises(FencedLeaderEpochError):
+        node.replicas.stop_replica(TP, 2, delete=False)
+
+
+def test_lookups(tmp_path: Path) -> None:
+    node = Node(tmp_path)
+    assert node.partition() is node.replicas.partition(TP)
+    node.known.add(("elsewhere", 0))
+    with pytest.raises(NotLeaderOrFollowerError):
+        node.replicas.partition(TopicPartition("elsewhere", 0))
+    with pytest.raises(UnknownTopicOrPartitionError):
+        node.replicas.append(TopicPartition("nowhere", 0), batch())
+
+
+def test_waiting_for_acknowledgements(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        node = Node(tmp_path)
+        replicas, partition = node.replicas, node.partition(isr=(ME, 2), replicas=(ME, 2))
+        first = Awaited(TP, replicas.append(TP, batch(2)).last_offset + 1)
+        assert not replicas.is_acknowledged(first)
+        future = replicas.wait_for_acks([first], 1000)
+        partition.follower_fetched(2, 1, 0)
+        replicas.purgatory.check(TP)
+        assert not future.done()
+        partition.follower_fetched(2, 2, 0)
+        replicas.purgatory.check(TP)
+        assert future.result() == [None]
+        assert replicas.is_acknowledged(first)
+
+        late = replicas.wait_for_acks([first, Awaited(TP, 9), Awaited(TopicPartition("gone", 0), 1)], 1000)
+        node.clock.advance(1000)
+        errors = late.result()
+        assert [type(error) for error in errors] == [type(None), RequestTimedOutError, UnknownTopicOrPartitionError]
+
+        deposed = replicas.wait_for_acks([Awaited(TP, 9)], 1000)
+        node.partition(leader=2, epoch=1, replicas=(ME, 2))
+        (error,) = deposed.result()
+        assert isinstance(error, NotLeaderOrFollowerError)
+
+    asyncio.run(scenario())
+
+
+def test_a_brokers_own_batches(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        node = Node(tmp_path)
+        replicas, partition = node.replicas, node.partition(isr=(ME, 2), replicas=(ME, 2))
+        waiting = replicas.append_internal(TP, bytes(batch()), 1000)
+        cancelled = replicas.append_internal(TP, bytes(batch()), 1000)
+        cancelled.cancel()
+        late = replicas.append_internal(TP, bytes(batch(2)), 1000)
+        partition.follower_fetched(2, 2, 0)
+        replicas.purgatory.check(TP)
+        assert (await waiting).first_offset == 0
+        node.clock.advance(1000)
+        with pytest.raises(RequestTimedOutError):
+            await late
+        node.partition(epoch=1)
+        assert replicas.append_internal(TP, bytes(batch()), 1000).result().first_offset == 4
+        broken = batch()
+        broken[17] ^= 1
+        with pytest.raises(CorruptRecordError):
+            await replicas.append_internal(TP, bytes(broken), 1000)
+
+    asyncio.run(scenario())

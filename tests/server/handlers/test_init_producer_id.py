@@ -1,0 +1,32 @@
+"""InitProducerId: ids for idempotent producers, and what transactional ones hear."""
+
+from pathlib import Path
+
+import pytest
+
+from kafkapy.protocol.messages.init_producer_id import InitProducerIdRequest
+from tests.server.harness import Client, run, running_broker
+
+
+@pytest.mark.parametrize("version", range(5))
+def test_every_producer_gets_its_own_id(version: int, tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with running_broker(tmp_path) as broker:
+            client = await Client.connect(broker)
+            answers = [await client.ask(InitProducerIdRequest(None, 60_000), version) for _ in range(3)]
+            assert [(answer.error_code, answer.producer_epoch) for answer in answers] == [(0, 0)] * 3
+            first = answers[0].producer_id
+            assert [answer.producer_id for answer in answers] == [first, first + 1, first + 2]
+
+    run(scenario())
+
+
+@pytest.mark.parametrize(("transactional_id", "code"), [("t", 15), ("", 42)])
+def test_transactional_ids_have_no_coordinator(transactional_id: str, code: int, tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with running_broker(tmp_path) as broker:
+            client = await Client.connect(broker)
+            answer = await client.ask(InitProducerIdRequest(transactional_id, 60_000), 4)
+            assert (answer.error_code, answer.producer_id, answer.producer_epoch) == (code, -1, -1)
+
+    run(scenario())

@@ -1,0 +1,65 @@
+"""LeaderAndIsr as a broker receives it: fences and partitions."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kafkapy.protocol.messages.leader_and_isr import (
+    LeaderAndIsrPartitionState,
+    LeaderAndIsrRequest,
+    LeaderAndIsrTopicState,
+)
+from kafkapy.types import TopicPartition
+from tests.server.harness import Client, call, run, running_broker
+
+ME = 0
+
+
+def request(
+    controller_epoch: int = 1, broker_epoch: int = -1, *, grouped: bool = True, **fields: Any
+) -> LeaderAndIsrRequest:
+    state = LeaderAndIsrPartitionState("new", 0, 1, ME, 0, [ME], 0, [ME], is_new=True)
+    for name, value in fields.items():
+        setattr(state, name, value)
+    request = LeaderAndIsrRequest(0, controller_epoch=controller_epoch, broker_epoch=broker_epoch)
+    if grouped:
+        request.topic_states = [LeaderAndIsrTopicState("new", partition_states=[state])]
+    else:
+        request.ungrouped_partition_states = [state]
+    return request
+
+
+@pytest.mark.parametrize("grouped", [True, False])
+def test_a_new_partition_is_led_or_followed(grouped: bool, tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with running_broker(tmp_path) as broker:
+            await Client.connect(broker)
+            version = 4 if grouped else 1
+            partitions = broker.services.replica_manager.partitions
+
+            def codes(**fields: Any) -> list[tuple[str, int, int]]:
+                response = call(broker, request(grouped=grouped, **fields), version)
+                assert response.error_code == 0
+                return [(one.topic_name, one.partition_index, one.error_code) for one in response.partition_errors]
+
+            assert codes() == [("new", 0, 0)]
+            assert partitions[TopicPartition("new", 0)].is_leader
+            assert codes() == [("new", 0, 11)]
+            assert codes(leader=5, leader_epoch=1, replicas=[5, ME], isr=[5, ME]) == [("new", 0, 0)]
+            assert not partitions[TopicPartition("new", 0)].is_leader
+            assert codes(partition_index=1, replicas=[5]) == [("new", 1, 3)]
+
+    run(scenario())
+
+
+def test_stale_senders_are_fenced(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with running_broker(tmp_path) as broker:
+            await Client.connect(broker)
+            assert call(broker, request(controller_epoch=7), 4).error_code == 0
+            stale = call(broker, request(controller_epoch=6), 4)
+            assert (stale.error_code, [one.error_code for one in stale.partition_errors]) == (11, [11])
+            assert call(broker, request(controller_epoch=7, broker_epoch=0), 4).error_code == 77
+
+    run(scenario())

@@ -1,0 +1,104 @@
+"""ListOffsets: earliest, latest, by time; what epochs and isolation change."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kafkapy.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from kafkapy.types import TopicPartition
+from tests.server.harness import EPOCH_MS, Client, batch, run, running_broker
+
+LATEST, EARLIEST = -1, -2
+
+
+async def ask(client: Client, timestamp: int, version: int = 5, **fields: Any) -> Any:
+    isolation_level = fields.pop("isolation_level", 0)
+    replica_id = fields.pop("replica_id", -1)
+    topic = fields.pop("topic", "t")
+    partition = ListOffsetsPartition(0, timestamp=timestamp, **fields)
+    request = ListOffsetsRequest(replica_id, isolation_level, [ListOffsetsTopic(topic, [partition])])
+    return (await client.ask(request, version)).topics[0].partitions[0]
+
+
+@pytest.mark.parametrize("version", range(1, 6))
+def test_every_version_finds_both_ends_and_times(version: int, tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with running_broker(tmp_path) as broker:
+            client = await Client.connect(broker)
+            await client.create_topic("t")
+            epoch = 0 if version >= 4 else -1
+            assert (await ask(client, LATEST, version)).offset == 0
+            await client.produce("t", batch(b"a", b"b", b"c"))
+            latest = await ask(client, LATEST, version)
+            assert (latest.error_code, latest.offset, latest.timestamp, latest.leader_epoch) == (0, 3, -1, epoch)
+            earliest = await ask(client, EARLIEST, version)
+            assert (earliest.offset, earliest.timestamp, earliest.leader_epoch) == (0, -1, epoch)
+            found = await ask(client, EPOCH_MS + 1, version)
+            assert (found.offset, found.timestamp, found.leader_epoch) == (1, EPOCH_MS + 1, epoch)
+            none = await ask(client, EPOCH_MS + 100, version)
+            assert (none.error_code, none.offset, none.timestamp, none.leader_epoch) == (0, -1, -1, -1)
+
+    run(scenario())
+
+
+def test_version_0_lists_segments(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with running_broker(tmp_path) as broker:
+            client = await Client.connect(broker)
+            await client.create_topic("t", segment__bytes="300")
+            for _ in range(3):
+                await client.produce("t", batch(b"x" * 200))
+            assert (await ask(client, LATEST, 0, max_num_offsets=10)).old_style_offsets == [3, 2, 1, 0]
+            assert (await ask(client, LATEST, 0, max_num_offsets=1)).old_style_offsets == [3]
+            assert (await ask(client, EARLIEST, 0, max_num_offsets=5)).old_style_offsets == [0]
+            assert (await ask(client, EPOCH_MS, 0, max_num_offsets=5)).old_style_offsets == [2, 1, 0]
+            assert (await ask(client, EPOCH_MS - 1, 0, max_num_offsets=5)).old_style_offsets == []
+
+    run(scenario())
+
+
+def test_the_end_depends_on_who_asks(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with running_broker(tmp_path) as broker:
+            client = await Client.connect(broker)
+            await client.create_topic("t")
+            await client.produce("t", batch(b"a"))
+            partition = broker.services.replica_manager.partitions[TopicPartition("t", 0)]
+            transaction = batch(b"open", producer_id=7, producer_epoch=0, base_sequence=0, is_transactional=True)
+            broker.services.replica_manager.append(partition.topic_partition, bytearray(transaction), from_client=False)
+            await client.produce("t", batch(b"b"))
+            partition.log.high_watermark = 2
+            assert (await ask(client, LATEST)).offset == 2
+            assert (await ask(client, LATEST, isolation_level=1)).offset == 1
+            assert (await ask(client, LATEST, replica_id=9)).offset == 3
+
+    run(scenario())
+
+
+def test_a_new_leader_does_not_answer_before_its_epoch_is_replicated(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with running_broker(tmp_path) as broker:
+            client = await Client.connect(broker)
+            await client.create_topic("t")
+            await client.produce("t", batch(b"a"))
+            broker.services.replica_manager.partitions[TopicPartition("t", 0)].epoch_start_offset = 5
+            assert (await ask(client, LATEST, 5)).error_code == 78
+            assert (await ask(client, LATEST, 4)).error_code == 5
+            assert (await ask(client, EARLIEST, 4)).error_code == 0
+
+    run(scenario())
+
+
+def test_errors(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with running_broker(tmp_path) as broker:
+            client = await Client.connect(broker)
+            await client.create_topic("t")
+            assert (await ask(client, LATEST, topic="nowhere")).error_code == 3
+            assert (await ask(client, LATEST, current_leader_epoch=0)).error_code == 0
+            assert (await ask(client, LATEST, current_leader_epoch=1)).error_code == 75
+            broker.services.replica_manager.partitions[TopicPartition("t", 0)].is_leader = False
+            assert (await ask(client, LATEST)).error_code == 6
+
+    run(scenario())

@@ -1,0 +1,212 @@
+"""Produce: acks, errors per partition, sizes, timestamps, idempotence."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kafkapy.cluster.isr import RemoteReplica
+from kafkapy.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from kafkapy.records.record import Record, encode_batch
+from kafkapy.types import TopicPartition
+from tests.server.harness import EPOCH_MS, Client, batch, frame, produce_request, run, running_broker, until, values_of
+
+
+@pytest.mark.parametrize("version", range(3, 9))
+def test_every_version_appends(version: int, tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with running_broker(tmp_path) as broker:
+            client = await Client.connect(broker)
+            await client.create_topic("t")
+            for offset in range(2):
+                answer = await client.produce("t", batch(b"v"), version=version)
+                assert (answer.error_code, answer.base_offset, answer.log_append_time_ms) == (0, offset, -1)
+                assert answer.log_start_offset == (0 if version >= 5 else -1)
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("version", range(3))
+def test_versions_before_batches_get_their_error(version: int, tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with running_broker(tmp_path) as broker:
+            client = await Client.connect(broker)
+            await client.create_topic("t")
+            assert (await client.produce("t", b"anything", version=version)).error_code == 43
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("acks", [1, -1])
+def test_many_topics_and_partitions_each_with_its_own_error(acks: int, tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with running_broker(tmp_path) as broker:
+            client = await Client.connect(broker)
+            await client.create_topic("a", partitions=2)
+            await client.create_topic("b")
+            wanted: list[tuple[str, int, bytes]] = [
+                ("a", 0, batch(b"1")), ("a", 7, batch(b"1")), ("a", 1, batch(b"1")[:-1]),
+                ("b", 0, batch(b"1", b"2")), ("none", 0, batch(b"1")),
+            ]  # fmt: skip
+            topics = [
+                TopicProduceData(
+                    name, partition_data=[PartitionProduceData(at, data) for t, at, data in wanted if t == name]
+                )
+                for name in ("a", "b", "none")
+            ]
+            response = await client.ask(ProduceRequest(None, acks, 1000, topics), 8)
+            codes = [
+                (topic.name, partition.index, partition.error_code, partition.base_offset)
+                for topic in response.responses
+                for partition in topic.partition_responses
+            ]
+            assert codes == [("a", 0, 0, 0), ("a", 7, 3, -1), ("a", 1, 87, -1), ("b", 0, 0, 0), ("none", 0, 3, -1)]
+
+    run(scenario())
+
+
+def test_acks_0_is_not_answered(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with running_broker(tmp_path) as broker:
+            client = await Client.connect(broker)
+            await client.create_topic("t")
+            client.send(frame(produce_request("t", batch(b"quiet"), acks=0), 8))
+            assert (await client.produce("t", batch(b"loud"))).base_offset == 1
+            fetched = await client.fetch("t")
+            assert values_of(fetched.responses[0].partitions[0].records) == [b"quiet", b"loud"]
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("acks", [2, -2, 32767])
+def test_other_acks_are_refused(acks: int, tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with running_broker(tmp_path) as broker:
+            client = await Client.connect(broker)
+            await client.create_topic("t")
+            assert (await client.produce("t", batch(b"v"), acks=acks)).error_code == 21
+
+    run(scenario())
+
+
+def test_transactions_are_refused(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with running_broker(tmp_path) as broker:
+            client = await Client.connect(broker)
+            await client.create_topic("t")
+            response = await client.ask(produce_request("t", batch(b"v"), transactional_id="x"), 8)
+            assert response.responses[0].partition_responses[0].error_code == 48
+
+    run(scenario())
+
+
+def test_internal_topics_are_for_the_admin_client_only(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with running_broker(tmp_path) as broker:
+            client = await Client.connect(broker)
+            await client.create_topic("__consumer_offsets")
+            records = batch(b"v", compression=0)
+            assert (await client.produce("__consumer_offsets", records)).error_code == 17
+            client.send(frame(produce_request("__consumer_offsets", records), 8, client_id="__admin_client"))
+            response = client.decode(0, 8, await client.receive())
+            # let through, and then refused for what it is: a record without a key in a compacted topic
+            assert response.responses[0].partition_responses[0].error_code in (0, 87)
+
+    run(scenario())
+
+
+def test_too_large_batches_are_refused(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with running_broker(tmp_path, message__max__bytes="2000") as broker:
+            client = await Client.connect(broker)
+            await client.create_topic("t")
+            await client.create_topic("larger", max__message__bytes="5000")
+            await client.create_topic("segment", max__message__bytes="50000", segment__bytes="3000")
+            assert (await client.produce("t", batch(b"x" * 3000))).error_code == 10
+            assert (await client.produce("larger", batch(b"x" * 3000))).error_code == 0
+            assert (await client.produce("segment", batch(b"x" * 4000))).error_code == 18
+
+    run(scenario())
+
+
+def test_log_append_time_is_answered_and_stored(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with running_broker(tmp_path) as broker:
+            client = await Client.connect(broker)
+            await client.create_topic("t", message__timestamp__type="LogAppendTime")
+            before = broker.clock.now_ms()
+            answer = await client.produce("t", batch(b"v"))
+            assert before <= answer.log_append_time_ms <= broker.clock.now_ms()
+
+    run(scenario())
+
+
+def test_rejected_records_are_named(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with running_broker(tmp_path) as broker:
+            client = await Client.connect(broker)
+            await client.create_topic("t", cleanup__policy="compact")
+            records = [Record(offset=at, timestamp=EPOCH_MS, key=key, value=b"v", headers=()) for at, key in
+                       enumerate([b"k", None, b"k", None])]  # fmt: skip
+            answer = await client.produce("t", bytes(encode_batch(records)))
+            assert answer.error_code == 87
+            assert [error.batch_index for error in answer.record_errors] == [1, 3]
+            assert answer.error_message
+
+    run(scenario())
+
+
+def test_an_idempotent_producers_duplicate_gets_its_first_offset(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with running_broker(tmp_path) as broker:
+            client = await Client.connect(broker)
+            await client.create_topic("t")
+
+            async def send(sequence: int) -> tuple[int, int]:
+                records = batch(b"v", b"w", producer_id=5, producer_epoch=0, base_sequence=sequence)
+                answer = await client.produce("t", records, acks=-1)
+                return answer.error_code, answer.base_offset
+
+            assert await send(0) == (0, 0)
+            assert await send(2) == (0, 2)
+            assert await send(0) == (0, 0)
+            assert await send(2) == (0, 2)
+            assert await send(9) == (45, -1)
+            assert await send(4) == (0, 4)
+
+    run(scenario())
+
+
+@pytest.mark.parametrize(("outcome", "code"), [("caught up", 0), ("time-out", 7), ("not leader", 6)])
+def test_acks_all_waits_for_the_in_sync_replicas(outcome: str, code: int, tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with running_broker(tmp_path) as broker:
+            client = await Client.connect(broker)
+            await client.create_topic("t")
+            replicas = broker.services.replica_manager
+            partition = replicas.partitions[TopicPartition("t", 0)]
+            partition.remotes[9] = RemoteReplica(9, broker.clock.now_ms())
+            request: Any = produce_request("t", batch(b"v"), acks=-1)
+            request.timeout_ms = 50 if outcome == "time-out" else 10_000
+            client.send(frame(request, 8))
+            await until(lambda: len(replicas.purgatory) == 1)
+            if outcome == "caught up":
+                partition.follower_fetched(9, 1, 0)
+                replicas.purgatory.check(partition.topic_partition)
+            elif outcome == "not leader":
+                replicas.stop_replica(partition.topic_partition, -1, delete=False)
+            answer = client.decode(0, 8, await client.receive()).responses[0].partition_responses[0]
+            assert (answer.error_code, answer.base_offset) == (code, 0)
+
+    run(scenario())
+
+
+def test_too_few_in_sync_replicas(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with running_broker(tmp_path) as broker:
+            client = await Client.connect(broker)
+            await client.create_topic("t", min__insync__replicas="2")
+            assert (await client.produce("t", batch(b"v"), acks=-1)).error_code == 19
+            assert (await client.produce("t", batch(b"v"), acks=1)).error_code == 0
+
+    run(scenario())
