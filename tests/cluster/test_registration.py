@@ -33,6 +33,16 @@ def test_the_broker_epoch_is_the_registrations_czxid() -> None:
     asyncio.run(main())
 
 
+def test_a_store_that_fails_is_told() -> None:
+    async def main() -> None:
+        session = EmbeddedStore(None, ManualClock()).session()
+        await session.create("/brokers", b"", ephemeral=True)
+        with pytest.raises(NoChildrenForEphemeralsError):
+            await ensure_persistent_paths(session)
+
+    asyncio.run(main())
+
+
 @pytest.mark.parametrize(("random", "expected"), [(b"\x00" * 16, "A" * 22), (b"\xfb" * 16, "A_v7-_v7-_v7-_v7-_v7-w")])
 def test_the_cluster_id_is_made_once(random: bytes, expected: str) -> None:
     async def main() -> None:
