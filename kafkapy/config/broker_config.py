@@ -63,7 +63,8 @@ class BrokerConfig:
         self.unknown: Final = tuple(name for name in originals if name not in BROKER_KEYS)
         """Names that no key has, for a warning (or, on the command line, for a refusal)."""
         self._static = {name: BROKER_KEYS[name].parse(text) for name, text in originals.items() if name in BROKER_KEYS}
-        self._dynamic = dynamic
+        self.dynamic = dynamic
+        """The dynamic overrides that are in force; ``update_dynamic`` changes them."""
         self._listeners: list[Listener] = []
         check_broker_values(self)
 
@@ -73,7 +74,7 @@ class BrokerConfig:
         return cls(properties or {})
 
     def __getitem__(self, name: str) -> Value:
-        dynamic = self._dynamic
+        dynamic = self.dynamic
         if name in dynamic.values:
             return dynamic.values[name]
         if name in self._static and name not in dynamic.hidden:
@@ -111,8 +112,8 @@ class BrokerConfig:
         """
         names = synonyms(name)
         places = (
-            (Source.DYNAMIC_BROKER, self._dynamic.broker_texts),
-            (Source.DYNAMIC_DEFAULT_BROKER, self._dynamic.cluster_texts),
+            (Source.DYNAMIC_BROKER, self.dynamic.broker_texts),
+            (Source.DYNAMIC_DEFAULT_BROKER, self.dynamic.cluster_texts),
             (Source.STATIC_BROKER, self.originals),
             (Source.DEFAULT, {synonym: text for synonym in names if (text := self._default_text(synonym)) is not None}),
         )
@@ -122,11 +123,6 @@ class BrokerConfig:
     def _default_text(self, name: str) -> str | None:
         return format_value(self.default(name)) if name in BROKER_KEYS else None
 
-    @property
-    def dynamic(self) -> DynamicLayers:
-        """The dynamic overrides that are in force."""
-        return self._dynamic
-
     def update_dynamic(
         self, *, cluster_default: Mapping[str, str] | None = None, per_broker: Mapping[str, str] | None = None
     ) -> None:
@@ -135,9 +131,9 @@ class BrokerConfig:
         Keys that can't change at that level are passed over, as Apache Kafka does with what it finds in ZooKeeper;
         raises InvalidConfigError, and changes nothing, when the values don't go together.
         """
-        old = self._dynamic
-        self._dynamic = self.with_dynamic(cluster_default=cluster_default, per_broker=per_broker).dynamic
-        names = old.changed_names(self._dynamic)
+        old = self.dynamic
+        self.dynamic = self.with_dynamic(cluster_default=cluster_default, per_broker=per_broker).dynamic
+        names = old.changed_names(self.dynamic)
         if names:
             for listener in tuple(self._listeners):
                 listener(names)
@@ -146,7 +142,7 @@ class BrokerConfig:
         self, *, cluster_default: Mapping[str, str] | None = None, per_broker: Mapping[str, str] | None = None
     ) -> "BrokerConfig":
         """Return what ``update_dynamic`` would lead to, as a configuration of its own."""
-        now = self._dynamic
+        now = self.dynamic
         cluster = now.cluster_texts if cluster_default is None else cluster_default
         broker = now.broker_texts if per_broker is None else per_broker
         return BrokerConfig(self.originals, layers(cluster, broker))
@@ -178,7 +174,7 @@ class BrokerConfig:
     @property
     def listeners(self) -> tuple[EndPoint, ...]:
         """The addresses to bind: ``listeners``, else ``host.name`` and ``port``, else loopback on 9092."""
-        text = self.text("listeners") if "listeners" in self._static or "listeners" in self._dynamic.values else ""
+        text = self.text("listeners") if "listeners" in self._static or "listeners" in self.dynamic.values else ""
         if not text:
             text = f"PLAINTEXT://{self.text('host.name') or '127.0.0.1'}:{self.integer('port')}"
         return parse_listeners("listeners", text, self.listener_protocols)

@@ -11,11 +11,11 @@ import typer
 
 from kafkapy.clients import topics as client_topics
 from kafkapy.clients.cluster import ClusterClient
-from kafkapy.clients.records import Fetched, fetch
+from kafkapy.clients.records import fetch
 from kafkapy.records.batch import iterate_headers
 from kafkapy.records.record import Record, read_records
 from kafkapy.server.commands.options import DEFAULT_BOOTSTRAP, Bootstrap
-from kafkapy.server.commands.output import examples, fail, failures_in_one_line, progress
+from kafkapy.server.commands.output import examples, fail, failures_in_one_line, progress, shows_progress
 
 EXAMPLES: Final = examples(
     "kafkapy consume flights",
@@ -56,7 +56,7 @@ class Consumer:
         return client_topics.offsets(self._client, self._found, self._leaders, at)
 
     def seek(self, offset: int | None, *, from_beginning: bool) -> None:
-        """Stand at the end, at the beginning, at an offset, or (negative) that many records before the end."""
+        """Stand at the end, the beginning, an offset or the nearest there is, or (negative) so many before the end."""
         if from_beginning:
             self.positions = self._offsets(client_topics.EARLIEST)
         elif offset is None:
@@ -64,7 +64,7 @@ class Consumer:
         else:
             first = self._offsets(client_topics.EARLIEST)
             wanted = {index: end + offset if offset < 0 else offset for index, end in self.ends.items()}
-            self.positions = {index: max(at, first[index]) for index, at in wanted.items()}
+            self.positions = {index: min(max(at, first[index]), self.ends[index]) for index, at in wanted.items()}
 
     @property
     def remaining(self) -> int:
@@ -77,11 +77,12 @@ class Consumer:
             asked = {index: at for index, at in self.positions.items() if self._leaders[index] == leader}
             answer = fetch(self._client, self.topic, asked, leader=leader, max_wait_ms=wait_ms)
             for index, fetched in answer.items():
-                yield from self._records(index, fetched)
+                yield from self.records(index, fetched.records)
 
-    def _records(self, partition: int, fetched: Fetched) -> Iterator[Consumed]:
-        for position, header in iterate_headers(fetched.records):
-            for record in () if header.is_control else read_records(fetched.records, header, position):
+    def records(self, partition: int, batches: bytes) -> Iterator[Consumed]:
+        """The records in what was fetched, from where the partition stands; it moves on with each."""
+        for position, header in iterate_headers(batches):
+            for record in () if header.is_control else read_records(batches, header, position):
                 if record.offset >= self.positions[partition]:
                     self.positions[partition] = record.offset + 1
                     yield Consumed(self.topic, partition, record)
@@ -115,7 +116,7 @@ def _consume(consumer: Consumer, limit: int | None, *, stop_at_end: bool) -> Ite
     count = 0
     with ExitStack() as stack:
         bar = task = None
-        if stop_at_end and sys.stderr.isatty() and not sys.stdout.isatty():
+        if stop_at_end and shows_progress() and not sys.stdout.isatty():
             bar = stack.enter_context(progress())
             task = bar.add_task("consuming", total=consumer.remaining)
         while not (stop_at_end and consumer.remaining == 0):

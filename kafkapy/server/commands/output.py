@@ -1,6 +1,7 @@
 """What the commands print: rich tables for people, JSON for machines; rich is loaded when a table is."""
 
 import json
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -70,6 +71,11 @@ def failures_in_one_line() -> Iterator[None]:
         yield
     except ClientError as error:
         fail(str(error))
+
+
+def shows_progress() -> bool:
+    """Whether standard error is a terminal, where a progress bar is of use."""
+    return sys.stderr.isatty()
 
 
 def progress() -> "Progress":

@@ -13,7 +13,7 @@ from kafkapy.clients.records import partition_of, produce
 from kafkapy.clock import SystemClock
 from kafkapy.records.record import Record, encode_batch
 from kafkapy.server.commands.options import DEFAULT_BOOTSTRAP, Bootstrap, Json
-from kafkapy.server.commands.output import done, examples, fail, failures_in_one_line, progress
+from kafkapy.server.commands.output import done, examples, fail, failures_in_one_line, progress, shows_progress
 
 EXAMPLES: Final = examples(
     "echo hello | kafkapy produce greetings",
@@ -110,7 +110,7 @@ def run(  # noqa: PLR0913, PLR0917  # typer reads a command's options from its p
 def _send_all(sender: Sender, records: Iterable[Record]) -> None:
     with ExitStack() as stack:
         advance = None
-        if sys.stderr.isatty():
+        if shows_progress():
             bar = stack.enter_context(progress())
             advance = (bar, bar.add_task("producing", total=None))
         for record in records:

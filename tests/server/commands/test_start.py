@@ -1,6 +1,7 @@
 """``kafkapy start`` as a process: its lines, its exit codes, what it imports."""
 
 import json
+import logging
 import os
 import re
 import signal
@@ -12,6 +13,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+
+from kafkapy.server.commands import start
 
 START = [sys.executable, "-m", "kafkapy", "start"]
 FORBIDDEN = ("typer", "click", "rich", "kazoo", "kafka", "prometheus_client")
@@ -44,6 +47,46 @@ def test_it_says_that_it_is_ready_and_stops_cleanly(tmp_path: Path, number: sign
         assert "Traceback" not in rest
     assert process.returncode == 0
     assert (tmp_path / ".kafka_cleanshutdown").exists()
+
+
+class StopWhenReady(logging.Filter):
+    """Sends this process the signal as soon as the broker says that it is ready."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        if "is ready at" in record.getMessage():
+            os.kill(os.getpid(), signal.SIGTERM)
+        return True
+
+
+@pytest.mark.usefixtures("restored_root_logger")
+def test_the_same_in_this_process(capsys: pytest.CaptureFixture[str]) -> None:
+    stop = StopWhenReady()
+    logging.getLogger("kafkapy").addFilter(stop)
+    try:
+        assert start.run(["--ephemeral", "--port", "0"]) == 0
+    finally:
+        logging.getLogger("kafkapy").removeFilter(stop)
+    assert "Stopping: SIGTERM" in capsys.readouterr().err
+
+
+@pytest.fixture
+def restored_root_logger() -> Iterator[None]:
+    root = logging.getLogger()
+    handlers, level = list(root.handlers), root.level
+    yield
+    root.handlers[:], root.level = handlers, level
+
+
+@pytest.mark.usefixtures("restored_root_logger")
+def test_refusals_in_this_process(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    assert start.run(["num.partition=3"]) == 1
+    assert start.run(["--ephemeral", "--data", str(tmp_path)]) == 1
+    file = tmp_path / "server.properties"
+    file.write_text("num.partition=3\nbroker.id=-5\n")
+    assert start.run(["--config", str(file)]) == 1
+    with pytest.raises(SystemExit):
+        start.run(["--port", "-1"])
+    assert len(capsys.readouterr().err.splitlines()) >= 4
 
 
 def test_ephemeral_leaves_nothing() -> None:

@@ -1,0 +1,54 @@
+"""``kafkapy configs`` on a running broker."""
+
+import json
+
+import pytest
+
+from tests.server.commands.conftest import Run
+
+
+def test_describe_shows_what_is_set_or_everything(run: Run) -> None:
+    run("topics", "create", "c-one", "-c", "segment.ms=7")
+    assert json.loads(run("configs", "describe", "topic", "c-one", "--json").out) == [
+        {"key": "segment.ms", "value": "7", "source": "topic", "read_only": False}
+    ]
+    assert len(json.loads(run("configs", "describe", "topic", "c-one", "--all", "--json").out)) == 26
+    broker = {row["key"]: row for row in json.loads(run("configs", "describe", "broker", "0", "-a", "--json").out)}
+    assert len(broker) == 216
+    assert broker["ssl.key.password"]["value"] == "[hidden]"
+    assert broker["listeners"]["source"] == "server.properties"
+
+
+def test_alter_a_topic(run: Run) -> None:
+    run("topics", "create", "c-two", "-c", "segment.ms=7")
+    altered = run("configs", "alter", "topic", "c-two", "retention.ms=5", "--delete", "segment.ms")
+    assert altered.out == "altered: retention.ms, segment.ms\n"
+    described = json.loads(run("configs", "describe", "topic", "c-two", "--json").out)
+    assert [(row["key"], row["value"]) for row in described] == [("retention.ms", "5")]
+
+
+def test_alter_brokers(run: Run) -> None:
+    assert run("configs", "alter", "brokers", "background.threads=12").code == 0
+    assert run("configs", "alter", "broker", "0", "background.threads=14").code == 0
+    assert run("configs", "alter", "brokers", "-d", "background.threads").code == 0
+    assert run("configs", "alter", "broker", "0", "-d", "background.threads").code == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["describe", "topic"], "which topic? give its name"),
+        (["describe", "broker"], "which broker? give its id"),
+        (["describe", "brokers", "0"], "brokers means all of them: it takes no name"),
+        (["describe", "broker", "7"], "broker 7 is not in the cluster"),
+        (["describe", "topic", "c-none"], "topic c-none: "),
+        (["alter", "topic", "c-none"], "nothing to alter: give key=value or --delete key"),
+        (["alter", "broker", "0", "num.partitions=3"], "Cannot update these configs dynamically"),
+        (["alter", "broker", "0", "=3"], "'=3' is no setting"),
+    ],
+)
+def test_refusals_are_one_line(run: Run, words: list[str], message: str) -> None:
+    refused = run("configs", *words)
+    assert refused.code == 1
+    assert refused.err.count("\n") == 1
+    assert message in refused.err

@@ -1,0 +1,88 @@
+"""``kafkapy topics`` on a running broker."""
+
+import json
+
+import pytest
+
+from tests.server.commands.conftest import Run
+
+
+def test_create_and_list(run: Run) -> None:
+    created = run("topics", "create", "t-one", "t-two", "--partitions", "2", "-c", "retention.ms=5")
+    assert (created.code, created.out) == (0, "created: t-one, t-two\n")
+    listed = json.loads(run("topics", "list", "--json").out)
+    assert {"topic": "t-two", "partitions": 2, "replicas": 1} in listed
+    table = run("topics", "list").out
+    assert "partitions" in table
+    assert any(line.split() == ["t-one", "2", "1"] for line in table.splitlines())
+
+
+def test_a_topic_that_exists_is_an_error_unless_told_otherwise(run: Run) -> None:
+    run("topics", "create", "t-there")
+    refused = run("topics", "create", "t-there")
+    assert refused.code == 1
+    assert refused.err == "kafkapy: topic t-there: Topic 't-there' already exists. (TOPIC_ALREADY_EXISTS)\n"
+    again = run("topics", "create", "t-there", "t-not-yet", "--if-not-exists", "--json")
+    assert json.loads(again.out) == {"created": ["t-not-yet"]}
+    assert run("topics", "create", "bad name", "--if-not-exists").code == 1
+
+
+def test_internal_topics_show_on_request(run: Run) -> None:
+    run("topics", "create", "t-plain")
+    run("groups", "reset-offsets", "t-group", "--topic", "t-plain", "--to", "latest")
+    assert "__consumer_offsets" not in run("topics", "list").out
+    assert "__consumer_offsets" in run("topics", "list", "--internal").out
+
+
+def test_describe(run: Run) -> None:
+    run("topics", "create", "t-shown", "-p", "2", "-c", "segment.ms=7")
+    run("produce", "t-shown", stdin=b"a\nb\n")
+    described = json.loads(run("topics", "describe", "t-shown", "--json").out)
+    assert described["configs"] == {"segment.ms": "7"}
+    assert [partition["end_offset"] for partition in described["partitions"]] == [2, 0]
+    assert described["partitions"][0]["in_sync"] == [0]
+    table = run("topics", "describe", "t-shown").out
+    assert any(line.split() == ["0", "0", "0", "0", "0", "2"] for line in table.splitlines())
+    assert any(line.split() == ["segment.ms", "7"] for line in table.splitlines())
+
+
+def test_describe_without_settings_of_its_own(run: Run) -> None:
+    run("topics", "create", "t-bare")
+    assert "its own settings" not in run("topics", "describe", "t-bare").out
+
+
+def test_alter(run: Run) -> None:
+    run("topics", "create", "t-changed", "-c", "segment.ms=7")
+    altered = run(
+        "topics", "alter", "t-changed", "-p", "3", "-c", "cleanup.policy=compact", "--delete-config", "segment.ms"
+    )
+    assert (altered.code, altered.out) == (0, "altered: t-changed\n")
+    described = json.loads(run("topics", "describe", "t-changed", "--json").out)
+    assert (len(described["partitions"]), described["configs"]) == (3, {"cleanup.policy": "compact"})
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["alter", "t"], "nothing to alter: give --partitions, --config or --delete-config"),
+        (["alter", "t", "-c", "retention.ms"], "'retention.ms' is no setting: write key=value"),
+        (["alter", "t-none", "-c", "retention.ms=1"], "topic t-none: The topic 't-none' does not exist."),
+        (["create", "t-x", "-c", "nope=1"], "topic t-x: Unknown topic config name: nope (INVALID_CONFIG)"),
+        (["describe", "t-none"], "UNKNOWN_TOPIC_OR_PARTITION"),
+        (["delete", "t-none", "--yes"], "UNKNOWN_TOPIC_OR_PARTITION"),
+    ],
+)
+def test_refusals_are_one_line(run: Run, words: list[str], message: str) -> None:
+    refused = run("topics", *words)
+    assert refused.code == 1
+    assert refused.err.startswith("kafkapy: ")
+    assert refused.err.count("\n") == 1
+    assert message in refused.err
+
+
+def test_delete_asks_first(run: Run) -> None:
+    run("topics", "create", "t-goes")
+    assert run("topics", "delete", "t-goes", stdin=b"n\n").code == 1
+    assert "t-goes" in run("topics", "list").out
+    assert run("topics", "delete", "t-goes", stdin=b"y\n").out.strip() == "deleted: t-goes"
+    assert "t-goes" not in run("topics", "list").out
