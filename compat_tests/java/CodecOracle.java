@@ -9,12 +9,14 @@ import java.io.PrintStream;
 import java.lang.reflect.InvocationTargetException;
 import java.nio.ByteBuffer;
 import java.nio.charset.StandardCharsets;
+import java.util.Arrays;
 import java.util.Base64;
 import java.util.Iterator;
 import java.util.Map;
 import org.apache.kafka.common.protocol.ByteBufferAccessor;
 import org.apache.kafka.common.protocol.Message;
 import org.apache.kafka.common.protocol.ObjectSerializationCache;
+import org.apache.kafka.common.protocol.Readable;
 
 /**
  * Answers line by line, so that one JVM serves thousands of cases. A question is four words:
@@ -100,17 +102,43 @@ public final class CodecOracle {
     private static Message decode(Class<?> type, String text, short version) throws Exception {
         ByteBuffer buffer = ByteBuffer.wrap(Base64.getDecoder().decode(text));
         Message message = (Message) type.getConstructor().newInstance();
-        message.read(new ByteBufferAccessor(buffer), version);
+        message.read(reader(buffer), version);
         if (buffer.hasRemaining()) {
             throw new IllegalStateException(buffer.remaining() + " bytes left over");
         }
         return message;
     }
 
-    private static ByteBuffer encode(Message message, short version) {
+    /** Up to Kafka 2.7 fields of records have a reader of their own. */
+    private static Readable reader(ByteBuffer buffer) throws Exception {
+        try {
+            Class<?> type = Class.forName("org.apache.kafka.common.protocol.RecordsReadable");
+            return (Readable) type.getConstructor(ByteBuffer.class).newInstance(buffer);
+        } catch (ClassNotFoundException e) {
+            return new ByteBufferAccessor(buffer);
+        }
+    }
+
+    private static ByteBuffer encode(Message message, short version) throws Exception {
+        if (message.getClass().getSimpleName().equals("FetchResponseData") && hasStructs(message)) {
+            return encodeStruct(message, version);
+        }
         ObjectSerializationCache cache = new ObjectSerializationCache();
         ByteBuffer buffer = ByteBuffer.allocate(message.size(cache, version));
         message.write(new ByteBufferAccessor(buffer), cache, version);
+        buffer.flip();
+        return buffer;
+    }
+
+    private static boolean hasStructs(Message message) {
+        return Arrays.stream(message.getClass().getMethods()).anyMatch(method -> method.getName().equals("toStruct"));
+    }
+
+    /** Up to Kafka 2.7 a fetch response writes its records to a socket only; its struct form goes to memory. */
+    private static ByteBuffer encodeStruct(Message message, short version) throws Exception {
+        Object struct = message.getClass().getMethod("toStruct", short.class).invoke(message, version);
+        ByteBuffer buffer = ByteBuffer.allocate((int) struct.getClass().getMethod("sizeOf").invoke(struct));
+        struct.getClass().getMethod("writeTo", ByteBuffer.class).invoke(struct, buffer);
         buffer.flip();
         return buffer;
     }

@@ -83,7 +83,11 @@ class Reader:
 
     def read_int8(self) -> int:
         """Signed."""
-        byte = self.buffer[self._take(1)]
+        position = self.position
+        if position >= self.end:
+            raise self._truncated(1, position)
+        self.position = position + 1
+        byte = self.buffer[position]
         return byte - 256 if byte > 127 else byte
 
     def read_int16(self) -> int:
@@ -110,7 +114,11 @@ class Reader:
 
     def read_int64(self) -> int:
         """Signed."""
-        value: int = _INT64.unpack_from(self.buffer, self._take(8))[0]
+        position = self.position
+        self.position = end = position + 8
+        if end > self.end:
+            raise self._truncated(8, position)
+        value: int = _INT64.unpack_from(self.buffer, position)[0]
         return value
 
     def read_float64(self) -> float:
@@ -151,10 +159,16 @@ class Reader:
 
     def read_string(self) -> str:
         """A string that may not be null."""
-        size = self.read_int16()
+        start = self.position + 2  # written out, since requests are made of strings and each call costs
+        if start > self.end:
+            raise self._truncated(2, start - 2)
+        size = _INT16.unpack_from(self.buffer, start - 2)[0]
         if size < 0:
             raise InvalidValue(f"a string of length {size}")
-        return self._string(size)
+        self.position = end = start + size
+        if end > self.end:
+            raise self._truncated(size, start)
+        return str(self.buffer[start:end], "utf-8", "replace")
 
     def read_nullable_string(self) -> str | None:
         """Any negative length is null, as in Java."""

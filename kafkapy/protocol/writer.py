@@ -74,7 +74,8 @@ class Writer:
     def write_string(self, value: str) -> None:
         """int16 length, UTF-8."""
         encoded = self._string(value)
-        self.buffer += _INT16.pack(len(encoded)) + encoded
+        self.buffer += _INT16.pack(len(encoded))
+        self.buffer += encoded
 
     def write_nullable_string(self, value: str | None) -> None:
         """Length -1 is null."""
@@ -86,7 +87,11 @@ class Writer:
     def write_compact_string(self, value: str) -> None:
         """Varint of length + 1, UTF-8."""
         encoded = self._string(value)
-        self.write_unsigned_varint(len(encoded) + 1)
+        size = len(encoded)
+        if size < 0x7F:
+            self.buffer.append(size + 1)
+        else:
+            self.write_unsigned_varint(size + 1)
         self.buffer += encoded
 
     def write_compact_nullable_string(self, value: str | None) -> None:
@@ -155,7 +160,10 @@ class Writer:
 
     def write_compact_count(self, count: int) -> None:
         """Varint of count + 1."""
-        self.write_unsigned_varint(count + 1)
+        if count < 0x7F:
+            self.buffer.append(count + 1)
+        else:
+            self.write_unsigned_varint(count + 1)
 
     def write_structs(self, structs: Sequence[Message], version: int) -> None:
         """The elements of an array of structs."""
