@@ -51,7 +51,7 @@ class BodySender:
         return bool(self._parts)
 
     def send(self, parts: list[Part]) -> bool:
-        """Begin to send; tell whether everything is on its way. Raises ``OSError`` and ``FileCutError``."""
+        """Begin to send; tell whether the socket took everything. Raises ``OSError`` and ``FileCutError``."""
         self._parts.extend(parts)
         return self._advance()
 
@@ -77,7 +77,7 @@ class BodySender:
             if piece:
                 self._transport.write(piece)
             if self._is_blocked():
-                return not self._parts
+                return False
             if self._parts and not self._send_file():
                 return False
         return True
@@ -140,5 +140,5 @@ class BodySender:
         except (OSError, FileCutError):
             self._transport.abort()
             return
-        if done and not self._is_blocked():
+        if done:
             self._on_done()

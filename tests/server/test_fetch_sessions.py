@@ -1,0 +1,111 @@
+"""The cache of fetch sessions: who gets a place, who loses it, what counts as news."""
+
+import random
+
+from kafkapy.cluster.fetching import FetchWish
+from kafkapy.server.fetch_sessions import EVICTION_MS, FetchSession, FetchSessionCache, SessionPartition, next_epoch
+from kafkapy.testing.clock import ManualClock
+from kafkapy.types import TopicPartition
+
+
+def wishes(count: int) -> dict[TopicPartition, FetchWish]:
+    return {TopicPartition("t", at): FetchWish(0, 100) for at in range(count)}
+
+
+def make(slots: int) -> tuple[FetchSessionCache, ManualClock]:
+    clock = ManualClock()
+    return FetchSessionCache(clock, slots, random.Random(1)), clock
+
+
+def opened(cache: FetchSessionCache, count: int, *, is_follower: bool = False) -> FetchSession:
+    session = cache.create(wishes(count), is_follower=is_follower)
+    assert session is not None
+    return session
+
+
+def test_sessions_are_found_until_removed() -> None:
+    cache, _ = make(10)
+    session = opened(cache, 2)
+    assert session.session_id > 0
+    assert cache.get(session.session_id) is session
+    assert (session.epoch, len(session.partitions)) == (1, 2)
+    cache.remove(session.session_id)
+    cache.remove(session.session_id)
+    assert cache.get(session.session_id) is None
+    assert len(cache) == 0
+
+
+def test_epochs_wrap_to_1() -> None:
+    assert (next_epoch(1), next_epoch(0x7FFFFFFE), next_epoch(0x7FFFFFFF)) == (2, 0x7FFFFFFF, 1)
+
+
+def test_a_session_that_idled_for_long_makes_room() -> None:
+    cache, clock = make(2)
+    old, used = opened(cache, 50), opened(cache, 50)
+    clock.advance(EVICTION_MS)
+    cache.touch(used)
+    cache.touch(old)
+    clock.advance(1)
+    assert cache.create(wishes(1), is_follower=False) is None
+    clock.advance(EVICTION_MS)
+    opened(cache, 1)
+    assert cache.get(used.session_id) is None
+    assert cache.get(old.session_id) is old
+
+
+def test_a_consumer_displaces_only_smaller_consumers_that_lived_long_enough() -> None:
+    cache, clock = make(2)
+    small, follower = opened(cache, 2), opened(cache, 1, is_follower=True)
+    assert cache.create(wishes(9), is_follower=False) is None
+    clock.advance(EVICTION_MS)
+    cache.touch(small)
+    cache.touch(follower)
+    clock.advance(1)
+    assert cache.create(wishes(1), is_follower=False) is None
+    opened(cache, 2)
+    assert cache.get(small.session_id) is None
+    assert cache.get(follower.session_id) is follower
+
+
+def test_a_follower_displaces_any_consumer_and_smaller_old_followers() -> None:
+    cache, clock = make(2)
+    consumer, follower = opened(cache, 99), opened(cache, 5, is_follower=True)
+    second = opened(cache, 1, is_follower=True)
+    assert cache.get(consumer.session_id) is None
+    assert cache.create(wishes(9), is_follower=True) is None
+    clock.advance(EVICTION_MS)
+    cache.touch(follower)
+    cache.touch(second)
+    clock.advance(1)
+    opened(cache, 1, is_follower=True)
+    assert cache.get(second.session_id) is None
+    assert cache.get(follower.session_id) is follower
+
+
+def test_what_is_news() -> None:
+    partition = SessionPartition(FetchWish(0, 100))
+
+    def is_news(size: int = 0, error_code: int = 0, high_watermark: int = 5, log_start_offset: int = 0) -> bool:
+        return partition.is_news(
+            size=size, error_code=error_code, high_watermark=high_watermark, log_start_offset=log_start_offset
+        )
+
+    assert is_news()
+    assert not is_news()
+    assert is_news(size=1)
+    assert is_news(high_watermark=6)
+    assert is_news(high_watermark=6, log_start_offset=2)
+    assert is_news(error_code=6, high_watermark=-1, log_start_offset=-1)
+    assert is_news(error_code=6, high_watermark=-1, log_start_offset=-1)
+    assert is_news(high_watermark=6, log_start_offset=2)
+    assert not is_news(high_watermark=6, log_start_offset=2)
+
+
+def test_updates_of_a_session() -> None:
+    cache, _ = make(1)
+    session = opened(cache, 3)
+    first, second, third = session.partitions
+    session.update({second: FetchWish(7, 100), TopicPartition("u", 0): FetchWish(1, 1)}, [third])
+    session.served(first)
+    assert list(session.partitions) == [second, TopicPartition("u", 0), first]
+    assert session.partitions[second].wish.offset == 7

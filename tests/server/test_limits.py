@@ -1,0 +1,35 @@
+"""Connection limits as they are configured and counted."""
+
+from kafkapy.config.broker_config import BrokerConfig
+from kafkapy.server.limits import ConnectionCounts, Limits
+
+
+def test_limits_come_from_the_configuration() -> None:
+    limits = Limits.of(
+        BrokerConfig.from_properties(
+            {
+                "max.connections": "9",
+                "max.connections.per.ip": "3",
+                "max.connections.per.ip.overrides": "127.0.0.1:5, ::1:2",
+                "connections.max.idle.ms": "1000",
+                "socket.request.max.bytes": "5000",
+            }
+        )
+    )
+    assert (limits.max_connections, limits.max_connections_per_ip, limits.max_idle_ms) == (9, 3, 1000)
+    assert (limits.max_frame_size, limits.per_ip_overrides) == (5000, {"127.0.0.1": 5, "::1": 2})
+
+
+def test_counting_by_host() -> None:
+    limits = Limits(1, 100, 2, {"special": 1}, 1)
+    counts = ConnectionCounts()
+    for _ in range(2):
+        assert counts.admits("a", limits)
+        counts.add("a")
+    assert not counts.admits("a", limits)
+    assert counts.admits("special", limits)
+    counts.add("special")
+    assert not counts.admits("special", limits)
+    counts.remove("a")
+    assert counts.admits("a", limits)
+    assert counts.total == 2

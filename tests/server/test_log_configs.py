@@ -1,0 +1,30 @@
+"""Configuration changes reach the open logs."""
+
+from pathlib import Path
+
+from kafkapy.types import TopicPartition
+from tests.server.harness import Client, batch, run, running_broker, until
+
+
+def test_topics_and_brokers_changes_reach_the_logs(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with running_broker(tmp_path) as broker:
+            client = await Client.connect(broker)
+            await client.create_topic("own", max__message__bytes="3000")
+            await client.create_topic("plain")
+            own, plain = (broker.services.log_manager.get(TopicPartition(name, 0)) for name in ("own", "plain"))
+            assert own is not None
+            assert plain is not None
+            assert (await client.produce("own", batch(b"x" * 4000))).error_code == 10
+            admin = broker.services.config_admin
+            await admin.set_topic_overrides("own", {"max.message.bytes": "5000"})
+            await until(lambda: own.config.max_message_bytes == 5000)
+            assert (await client.produce("own", batch(b"x" * 4000))).error_code == 0
+            await admin.set_broker_overrides(None, {"message.max.bytes": "2000"})
+            await until(lambda: plain.config.max_message_bytes == 2000)
+            assert own.config.max_message_bytes == 5000
+            assert (await client.produce("plain", batch(b"x" * 4000))).error_code == 10
+            await admin.set_broker_overrides(None, {"log.cleaner.threads": "2"})
+            await until(lambda: plain.config.max_message_bytes == 1048588)
+
+    run(scenario())

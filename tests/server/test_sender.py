@@ -1,0 +1,130 @@
+"""Parts and slices on a socket that takes little at a time. (test_connection holds it within a broker.)"""
+
+import asyncio
+import os
+import socket
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+
+from kafkapy.server.sender import BodySender, FileCutError
+from kafkapy.storage.files import Files, FileSlice
+from tests.server.harness import until
+
+
+class Peer(asyncio.Protocol):
+    """The sending side's protocol: knows whether the transport's buffer is blocked."""
+
+    def __init__(self) -> None:
+        self.blocked = False
+        self.sender: BodySender | None = None
+        self.done = 0
+        self.lost = False
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        transport.set_write_buffer_limits(high=0)
+        self.transport = transport
+        self.sender = BodySender(transport, is_blocked=lambda: self.blocked, on_done=self._on_done)
+
+    def _on_done(self) -> None:
+        self.done += 1
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.lost = True
+
+    def pause_writing(self) -> None:
+        self.blocked = True
+
+    def resume_writing(self) -> None:
+        self.blocked = False
+        assert self.sender is not None
+        self.sender.unblocked()
+
+
+def on_a_socket(test: Callable[[BodySender, Peer, socket.socket], Awaitable[None]]) -> None:
+    async def scenario() -> None:
+        ours, theirs = socket.socketpair()
+        ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 8192)
+        ours.setblocking(False)
+        theirs.setblocking(False)
+        _, peer = await asyncio.get_running_loop().connect_accepted_socket(Peer, ours)
+        assert peer.sender is not None
+        try:
+            await test(peer.sender, peer, theirs)
+        finally:
+            peer.sender.close()
+            peer.transport.abort()
+            theirs.close()
+            await until(lambda: peer.lost)
+
+    asyncio.run(scenario())
+
+
+def file_slice(path: Path, data: bytes, size: int | None = None) -> FileSlice:
+    path.write_bytes(data)
+    return FileSlice(Files().open(str(path), os.O_RDONLY), 0, len(data) if size is None else size)
+
+
+async def receive(sock: socket.socket, size: int) -> bytes:
+    data = b""
+    while len(data) < size:
+        data += await asyncio.get_running_loop().sock_recv(sock, size - len(data))
+    return data
+
+
+def test_everything_arrives_in_order_through_a_narrow_socket(tmp_path: Path) -> None:
+    async def test(sender: BodySender, peer: Peer, theirs: socket.socket) -> None:
+        pieces = [b"head", os.urandom(100_000), b"mid", os.urandom(500), os.urandom(70_000), b"x" * 50_000, b"tail"]
+        parts = [
+            piece if index % 2 == 0 else file_slice(tmp_path / str(index), piece) for index, piece in enumerate(pieces)
+        ]
+        whole = b"".join(pieces)
+        assert not sender.send(list(parts))
+        assert sender.is_sending
+        assert await receive(theirs, len(whole)) == whole
+        await until(lambda: peer.done > 0)
+        assert (peer.done, sender.is_sending) == (1, False)
+        assert sender.bytes_sent > 100_000
+        assert sender.send([b"next"])
+        assert await receive(theirs, 4) == b"next"
+
+    on_a_socket(test)
+
+
+def test_a_slice_longer_than_its_file_is_an_error(tmp_path: Path) -> None:
+    async def test(sender: BodySender, peer: Peer, theirs: socket.socket) -> None:
+        with pytest.raises(FileCutError, match="600 bytes announced, the file holds 500"):
+            sender.send([file_slice(tmp_path / "small", b"x" * 500, 600)])
+        sender.close()
+        with pytest.raises(FileCutError, match="announced are not in the file"):
+            sender.send([file_slice(tmp_path / "empty", b"", 60_000)])
+
+    on_a_socket(test)
+
+
+def test_a_file_cut_while_the_socket_is_full_aborts(tmp_path: Path) -> None:
+    async def test(sender: BodySender, peer: Peer, theirs: socket.socket) -> None:
+        sender.send([file_slice(tmp_path / "large", b"x" * 5_000_000)])
+        os.truncate(tmp_path / "large", 0)
+        while not peer.lost:
+            try:
+                await asyncio.wait_for(asyncio.get_running_loop().sock_recv(theirs, 1 << 20), 5)
+            except ConnectionError:
+                break
+
+    on_a_socket(test)
+
+
+def test_closing_drops_what_is_unsent(tmp_path: Path) -> None:
+    async def test(sender: BodySender, peer: Peer, theirs: socket.socket) -> None:
+        body = file_slice(tmp_path / "large", b"x" * 5_000_000)
+        sender.send([body, b"after"])
+        sender.close()
+        assert not sender.is_sending
+        with pytest.raises(AssertionError, match="released"):
+            body.fileno()
+        assert peer.done == 0
+
+    on_a_socket(test)

@@ -1,0 +1,74 @@
+"""Jobs by the clock."""
+
+from typing import Any
+
+import pytest
+
+from kafkapy.config.broker_config import BrokerConfig
+from kafkapy.server.upkeep import NEVER_MS, Upkeep, keep_logs
+from kafkapy.testing.clock import ManualClock
+
+
+def test_jobs_repeat_until_stopped() -> None:
+    clock = ManualClock()
+    upkeep = Upkeep(clock)
+    done: list[int] = []
+    upkeep.every(100, "job", lambda: done.append(clock.now_ms()))
+    upkeep.every(NEVER_MS, "never", lambda: done.append(0))
+    clock.advance(350)
+    assert len(done) == 3
+    upkeep.stop()
+    clock.advance(1000)
+    assert len(done) == 3
+    assert not clock.pending_timers()
+
+
+def test_a_job_that_fails_is_tried_again() -> None:
+    clock = ManualClock()
+    upkeep = Upkeep(clock)
+    tries: list[int] = []
+
+    def fail() -> None:
+        tries.append(1)
+        raise OSError("disk full")
+
+    upkeep.every(100, "job", fail)
+    for _ in range(2):
+        with pytest.raises(OSError, match="disk full"):
+            clock.advance(100)
+    assert len(tries) == 2
+
+
+def test_a_job_that_stops_the_upkeep_is_the_last() -> None:
+    clock = ManualClock()
+    upkeep = Upkeep(clock)
+    done: list[int] = []
+    upkeep.every(100, "a", upkeep.stop)
+    upkeep.every(100, "b", lambda: done.append(1))
+    clock.advance(500)
+    assert done == []
+
+
+class Jobs:
+    def __init__(self) -> None:
+        self.done: list[str] = []
+
+    def __getattr__(self, name: str) -> Any:
+        return lambda: self.done.append(name)
+
+
+def test_logs_are_kept_at_their_intervals() -> None:
+    clock, jobs = ManualClock(), Jobs()
+    upkeep = Upkeep(clock)
+    config = BrokerConfig.from_properties({"log.flush.scheduler.interval.ms": "20000"})
+    keep_logs(upkeep, jobs, config)  # type: ignore[arg-type]  # stands in for LogManager
+    clock.advance(60_000)
+    counts = {name: jobs.done.count(name) for name in set(jobs.done)}
+    assert counts == {
+        "checkpoint_high_watermarks": 12,
+        "checkpoint_recovery_points": 1,
+        "checkpoint_log_start_offsets": 1,
+        "flush_due_logs": 3,
+    }
+    clock.advance(540_000)
+    assert "remove_expired_producers" in jobs.done
