@@ -1,0 +1,86 @@
+"""The people's commands as processes, on whatever broker is under test, and how fast they answer."""
+
+import json
+import resource
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+from compat_tests.process import Broker
+
+ANSWER_CPU_S = 0.30
+
+
+def _run(broker: Broker, *words: str, stdin: str = "", code: int = 0) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "kafkapy", *words, "--bootstrap", broker.bootstrap]
+    result = subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=60, check=False)
+    assert result.returncode == code, result.stderr
+    assert "Traceback" not in result.stderr
+    return result
+
+
+def _json(broker: Broker, *words: str) -> Any:
+    return json.loads(_run(broker, *words, "--json").stdout)
+
+
+def test_a_topics_whole_life(broker: Broker, topic_name: str) -> None:
+    _run(broker, "topics", "create", topic_name, "--partitions", "3", "--config", "retention.ms=1000000")
+    assert _run(broker, "topics", "create", topic_name, code=1).stderr.count("\n") == 1
+    assert {"topic": topic_name, "partitions": 3, "replicas": 1} in _json(broker, "topics", "list")
+    _run(
+        broker,
+        "topics",
+        "alter",
+        topic_name,
+        "--partitions",
+        "4",
+        "-c",
+        "cleanup.policy=compact",
+        "--delete-config",
+        "retention.ms",
+    )
+    described = _json(broker, "topics", "describe", topic_name)
+    assert (len(described["partitions"]), described["configs"]) == (4, {"cleanup.policy": "compact"})
+    _run(broker, "topics", "delete", topic_name, "--yes")
+
+
+@pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
+def test_what_is_produced_is_consumed(broker: Broker, topic_name: str, codec: str) -> None:
+    _run(broker, "topics", "create", topic_name, "-p", "3")
+    lines = "".join(f"key-{number}:{number}\n" for number in range(1000))
+    _run(broker, "produce", topic_name, "-k", ":", "-z", codec, stdin=lines)
+    consumed = _run(broker, "consume", topic_name, "--from-beginning", "--exit").stdout
+    assert sorted(map(int, consumed.split())) == list(range(1000))
+    _run(broker, "topics", "delete", topic_name, "-y")
+
+
+def test_a_groups_offsets_move(broker: Broker, topic_name: str) -> None:
+    _run(broker, "produce", topic_name, stdin="a\nb\nc\n")
+    _run(broker, "groups", "reset-offsets", topic_name, "--topic", topic_name, "--to", "1")
+    described = _json(broker, "groups", "describe", topic_name)
+    assert [(row["committed"], row["lag"]) for row in described["offsets"]] == [(1, 2)]
+    assert topic_name in [row["group"] for row in _json(broker, "groups", "list")]
+    _run(broker, "groups", "delete", topic_name, "-y")
+    assert "there is no group" in _run(broker, "groups", "describe", topic_name, code=1).stderr
+
+
+def test_configurations(broker: Broker, topic_name: str) -> None:
+    _run(broker, "topics", "create", topic_name)
+    _run(broker, "configs", "alter", "topic", topic_name, "segment.ms=5000")
+    assert _json(broker, "configs", "describe", "topic", topic_name)[-1]["key"] == "segment.ms"
+    refused = _run(broker, "configs", "alter", "topic", topic_name, "segment.ms=soon", code=1)
+    assert "Invalid value soon for configuration segment.ms" in refused.stderr
+
+
+@pytest.mark.parametrize(
+    "words", [["topics", "list"], ["groups", "list"], ["configs", "describe", "brokers"], ["topics", "list", "--json"]]
+)
+def test_a_command_costs_less_than_it_may_take(broker: Broker, words: list[str]) -> None:
+    """Processor time of the whole process: it answers within 300 ms on a machine that does nothing else."""
+    _run(broker, *words)
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    _run(broker, *words)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    assert after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime < ANSWER_CPU_S
