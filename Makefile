@@ -59,6 +59,7 @@ lint: setup
 	$(BIN)/mypy --strict tools compat_tests bench spark_examples
 	$(BIN)/lint-imports
 	$(BIN)/python -m tools.codegen --check
+	$(BIN)/python -m tools.compatibility --check
 
 fast: setup
 	$(BIN)/pytest -n $(WORKERS) -m "not java and not spark and not slow" tests
