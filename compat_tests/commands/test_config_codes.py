@@ -1,0 +1,113 @@
+"""The configuration APIs answer each request with the code that Apache Kafka 2.7.2 answers; run it there too."""
+
+import pytest
+
+from compat_tests.process import Broker
+from kafkapy.clients.cluster import ClusterClient
+from kafkapy.clients.topics import create_topic
+from kafkapy.protocol.messages import alter_configs, incremental_alter_configs
+from kafkapy.protocol.messages.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResponse,
+)
+
+TOPIC, BROKER = 2, 4
+SET, DELETE, APPEND, SUBTRACT = range(4)
+
+
+@pytest.fixture
+def topic(broker: Broker, topic_name: str) -> str:
+    with ClusterClient(broker.bootstrap) as client:
+        create_topic(client, topic_name, partitions=1, configs={})
+        client.topic(topic_name)
+    return topic_name
+
+
+def _name(client: ClusterClient, name: str, topic: str) -> str:
+    return {"<topic>": topic, "<own>": str(client.node_ids()[0])}.get(name, name)
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "code"),
+    [
+        (TOPIC, "<topic>", 0),
+        (TOPIC, "nobody-made-it", 3),
+        (TOPIC, "bad name", 17),
+        (TOPIC, "", 17),
+        (BROKER, "<own>", 0),
+        (BROKER, "", 0),
+        (BROKER, "77", 42),
+        (BROKER, "abc", 42),
+        (3, "x", 42),
+    ],
+)
+def test_describe(broker: Broker, topic: str, kind: int, name: str, code: int) -> None:
+    with ClusterClient(broker.bootstrap) as client:
+        request = DescribeConfigsRequest([DescribeConfigsResource(kind, _name(client, name, topic), None)])
+        (result,) = client.call(request, DescribeConfigsResponse).results
+    assert result.error_code == code
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "configs", "code"),
+    [
+        (TOPIC, "<topic>", {"retention.ms": "5"}, 0),
+        (TOPIC, "<topic>", {"nope": "5"}, 40),
+        (TOPIC, "<topic>", {"retention.ms": "-7"}, 42),
+        (TOPIC, "<topic>", {"min.compaction.lag.ms": "10", "max.compaction.lag.ms": "5"}, 40),
+        (TOPIC, "nobody-made-it", {"retention.ms": "5"}, 3),
+        (BROKER, "<own>", {"num.partitions": "5"}, 42),
+        (BROKER, "<own>", {"log.retention.ms": "x"}, 42),
+        (BROKER, "<own>", {"num.io.threads": "1000"}, 42),
+        (BROKER, "<own>", {"ssl.keystore.type": "JKS"}, 42),
+        (BROKER, "<own>", {"nobody.knows": "1"}, 0),
+        (BROKER, "<own>", {}, 0),
+        (BROKER, "", {"listeners": "PLAINTEXT://127.0.0.1:9"}, 42),
+        (BROKER, "", {}, 0),
+        (BROKER, "77", {}, 42),
+        (8, "<own>", {"kafka": "INFO"}, 42),
+        (3, "x", {}, 42),
+    ],
+)
+def test_alter(broker: Broker, topic: str, kind: int, name: str, configs: dict[str, str], code: int) -> None:
+    pairs = [alter_configs.AlterableConfig(*pair) for pair in configs.items()]
+    with ClusterClient(broker.bootstrap) as client:
+        resource = alter_configs.AlterConfigsResource(kind, _name(client, name, topic), pairs)
+        request = alter_configs.AlterConfigsRequest([resource])
+        (response,) = client.call(request, alter_configs.AlterConfigsResponse).responses
+    assert response.error_code == code
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "changes", "code"),
+    [
+        (TOPIC, "<topic>", [("retention.ms", SET, "5"), ("segment.ms", DELETE, None)], 0),
+        (TOPIC, "<topic>", [("cleanup.policy", APPEND, "compact")], 0),
+        (TOPIC, "<topic>", [("cleanup.policy", SUBTRACT, "compact")], 0),
+        (TOPIC, "<topic>", [("nope", SET, "5")], 40),
+        (TOPIC, "<topic>", [("nope", DELETE, None)], 0),
+        (TOPIC, "<topic>", [("retention.ms", SET, None)], 42),
+        (TOPIC, "<topic>", [("retention.ms", APPEND, "5")], 42),
+        (TOPIC, "<topic>", [("cleanup.policy", APPEND, "forget")], 42),
+        (TOPIC, "<topic>", [("flush.ms", SET, "5"), ("flush.ms", DELETE, None)], 42),
+        (TOPIC, "nobody-made-it", [], 3),
+        (BROKER, "<own>", [("num.partitions", SET, "5")], 42),
+        (BROKER, "<own>", [("num.partitions", DELETE, None)], 0),
+        (BROKER, "<own>", [("log.retention.ms", SET, "0")], 42),
+        (BROKER, "<own>", [("listener.name.external.ssl.keystore.password", SET, "secret")], 42),
+        (BROKER, "", [("background.threads", SET, "11")], 0),
+        (BROKER, "", [("background.threads", DELETE, None)], 0),
+        (BROKER, "77", [], 42),
+        (3, "x", [], 42),
+    ],
+)
+def test_incremental_alter(
+    broker: Broker, topic: str, kind: int, name: str, changes: list[tuple[str, int, str | None]], code: int
+) -> None:
+    configs = [incremental_alter_configs.AlterableConfig(*change) for change in changes]
+    with ClusterClient(broker.bootstrap) as client:
+        resource = incremental_alter_configs.AlterConfigsResource(kind, _name(client, name, topic), configs)
+        request = incremental_alter_configs.IncrementalAlterConfigsRequest([resource])
+        (response,) = client.call(request, incremental_alter_configs.IncrementalAlterConfigsResponse).responses
+    assert response.error_code == code
