@@ -1,0 +1,123 @@
+"""`python -m bench`: kafkapy, Kafka 2.7.2 and Kafka 4.1.0 side by side on this machine, as one table.
+
+About 25 minutes; --quick takes a few. A missed limit is a line of the table; the exit code is 1 only when a load
+failed or the comparison could not run.
+"""
+
+import argparse
+import datetime
+import sys
+from pathlib import Path
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from bench import machine, report
+from bench.brokers import NAMES, Arena, LoadError
+from bench.measure import BrokerGoneError
+from bench.rows import Row, all_rows, chosen, warm_up_loads
+from bench.runner import Runner, Runs, loads_of, runs_of
+from compat_tests.process import BrokerError
+from tools.jars import JarsError, class_path
+from tools.java import NoJavaError, find_java
+
+RESULTS = Path(__file__).resolve().parent / "results"
+ROUNDS, QUICK_ROUNDS = 3, 2
+
+
+def parse() -> argparse.Namespace:
+    """The command line."""
+    parser = argparse.ArgumentParser(
+        "python -m bench", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--quick", action="store_true", help="a fifth of the work, fewer rounds: a few minutes")
+    parser.add_argument("--only", metavar="ROW", action="append", default=[], help="this row (or fetch-*); repeatable")
+    parser.add_argument("--broker", choices=NAMES, action="append", default=[], help="only these; repeatable")
+    parser.add_argument("--rounds", type=int, help=f"measured rounds (default: {ROUNDS}, quick {QUICK_ROUNDS})")
+    parser.add_argument("--name", help="the results' name; without it a choice of rows or brokers isn't stored")
+    parser.add_argument("--list", action="store_true", help="name the rows and end")
+    return parser.parse_args()
+
+
+def list_rows(rows: list[Row]) -> None:
+    """Prints what --only takes."""
+    width = max(len(row.id) for row in rows)
+    for row in rows:
+        print(f"{row.id:{width}}  {row.title} ({row.unit})")
+
+
+def compare(rows: list[Row], brokers: list[str], arguments: argparse.Namespace, console: Console) -> dict[str, Runs]:
+    """Runs every load under a progress bar; the runs by load."""
+    loads = loads_of(rows)
+    rounds = arguments.rounds or (QUICK_ROUNDS if arguments.quick else ROUNDS)
+    warming = warm_up_loads(quick=arguments.quick)
+    columns = [TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()]
+    with Progress(*columns, console=console) as progress, Arena() as arena:
+        total = len(brokers) * (1 + len(warming)) + sum(runs_of(load, brokers, rounds) for load in loads)
+        task = progress.add_task("", total=total)
+
+        def step(what: str) -> None:
+            progress.update(task, description=what)
+            progress.advance(task)
+            if not console.is_terminal:
+                console.print(what)
+
+        runner = Runner(arena, brokers, rounds, step)
+        runner.warm_up(warming)
+        done = {}
+        for place, load in enumerate(loads):
+            label = next(row.id for row in rows if row.load == load)
+            done[repr(load)] = runner.measure(load, label)
+            following = loads[place + 1] if place + 1 < len(loads) else None
+            # A fetch row reads what the produce row before it wrote.
+            if getattr(following, "workload", None) != getattr(load, "workload", None):
+                runner.drop_topics()
+    return done
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """The whole comparison; the exit code."""
+    rows = chosen(all_rows(quick=arguments.quick), arguments.only)
+    if arguments.list:
+        list_rows(rows)
+        return 0
+    brokers = [name for name in NAMES if not arguments.broker or name in arguments.broker]
+    find_java()
+    for version in ("2.7.2", "3.9.1", "4.1.0"):
+        class_path(version)
+    about = machine.describe()
+    console = Console(stderr=True)
+    runs = compare(rows, brokers, arguments, console)
+    results = [report.Result.of(row, runs[repr(row.load)]) for row in rows]
+    Console(width=None if sys.stdout.isatty() else 170).print(report.table(results))
+    for failure in dict.fromkeys(f"{name}: {why}" for result in results for name, why in result.failures.items()):
+        print(f"failed: {failure}")
+    complete = not arguments.only and not arguments.broker
+    if complete or arguments.name:
+        _store(arguments.name or ("quick" if arguments.quick else "full"), about, results, runs)
+    return 1 if any(result.failures for result in results) else 0
+
+
+def _store(name: str, about: dict[str, str], results: list[report.Result], runs: dict[str, Runs]) -> None:
+    date = datetime.datetime.now(datetime.UTC).date().isoformat()
+    title = f"kafkapy beside Apache Kafka, {date}, {name}"
+    texts = report.page(title, about, results), report.document(title, about, results, runs)
+    for path in report.write(RESULTS, f"{date}-{name}", *texts):
+        print(path)
+
+
+def main() -> int:
+    """Runs the comparison and turns what can go wrong into one line."""
+    try:
+        return run(parse())
+    except (NoJavaError, JarsError, BrokerGoneError, LoadError, BrokerError, ValueError, OSError) as error:
+        lines = [line for line in str(error).splitlines() if line.strip()]
+        print(f"bench: {' … '.join(dict.fromkeys([lines[0], lines[-1]]))}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("bench: stopped", file=sys.stderr)
+        return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,130 @@
+"""A process that produces, consumes or times with librdkafka; its last line of output is a JSON object.
+
+`python -m bench.librdkafka_client produce|fetch|latency '{"bootstrap": …}'`, one process a run, so that nothing of
+one run is left in the next.
+"""
+
+import json
+import random
+import string
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
+
+from bench.measure import percentile
+
+FLUSH_S = 60.0
+IDLE_S = 10.0
+FETCH_BATCH = 5000
+VALUES = 1000
+
+
+def produce(options: dict[str, Any]) -> dict[str, float]:
+    """Produces `records` values; fails unless every one is acknowledged."""
+    failed: list[str] = []
+
+    def delivered(error: KafkaError | None, message: Message) -> None:
+        if error is not None:
+            failed.append(error.str())
+
+    producer = Producer(
+        {
+            "bootstrap.servers": options["bootstrap"],
+            "acks": 1,
+            "batch.size": options["batch_size"],
+            "batch.num.messages": 100_000,
+            "linger.ms": options["linger_ms"],
+            "compression.type": options["codec"],
+            "queue.buffering.max.messages": 200_000,
+            "on_delivery": delivered,
+        }
+    )
+    topic, values = options["topic"], _values(options)
+    for number in range(options["records"]):
+        _send(producer, topic, values[number % len(values)])
+    _finish(producer, failed)
+    return {"records": options["records"]}
+
+
+def _values(options: dict[str, Any]) -> list[bytes]:
+    if options.get("payload"):
+        return [line.encode() for line in Path(options["payload"]).read_text().splitlines()]
+    source = random.Random(1)
+    size = options["record_size"]
+    return ["".join(source.choices(string.ascii_uppercase, k=size)).encode() for _ in range(VALUES)]
+
+
+def _send(producer: Producer, topic: str, value: bytes) -> None:
+    while True:
+        try:
+            producer.produce(topic, value, partition=0)
+        except BufferError:
+            producer.poll(0.05)
+        else:
+            return
+
+
+def _finish(producer: Producer, failed: list[str]) -> None:
+    left = producer.flush(FLUSH_S)
+    if left or failed:
+        raise SystemExit(f"{left} records unacknowledged, {len(failed)} failed: {failed[:1]}")
+
+
+def fetch(options: dict[str, Any]) -> dict[str, float]:
+    """Reads the first `records` records of the topic; fails when nothing comes for ten seconds."""
+    consumer = Consumer({"bootstrap.servers": options["bootstrap"], "group.id": "bench", "enable.auto.commit": False})
+    consumer.assign([TopicPartition(options["topic"], 0, 0)])
+    read = 0
+    while read < options["records"]:
+        messages = consumer.consume(FETCH_BATCH, timeout=IDLE_S)
+        errors = [message.error() for message in messages if message.error() is not None]
+        if errors or not messages:
+            raise SystemExit(f"read {read} of {options['records']} records: {errors[:1] or 'nothing more came'}")
+        read += len(messages)
+    consumer.close()
+    return {"records": read}
+
+
+def latency(options: dict[str, Any]) -> dict[str, float]:
+    """Sends one record every 1/`rate` s for `seconds`, acks=all; from produce() to its acknowledgement, in ms."""
+    failed: list[str] = []
+    waited: list[float] = []
+
+    def delivered(error: KafkaError | None, message: Message) -> None:
+        if error is not None:
+            failed.append(error.str())
+        else:
+            waited.append(1000 * (message.latency() or 0.0))
+
+    producer = Producer(
+        {"bootstrap.servers": options["bootstrap"], "acks": "all", "linger.ms": 0, "on_delivery": delivered}
+    )
+    value = _values(options)[0]
+    count = options["rate"] * options["seconds"]
+    # The first second fills caches and opens connections.
+    for measured, records in ((False, options["rate"]), (True, count)):
+        start = time.monotonic()
+        waited.clear()
+        for number in range(records):
+            while (ahead := start + number / options["rate"] - time.monotonic()) > 0:
+                producer.poll(ahead)
+            producer.produce(options["topic"], value, partition=0)
+        _finish(producer, failed)
+        assert not measured or len(waited) == count
+    return {f"p{100 * share:g}": percentile(waited, share) for share in (0.5, 0.99, 0.999)} | {
+        "records": count + options["rate"]
+    }
+
+
+MODES: dict[str, Callable[[dict[str, Any]], dict[str, float]]] = {
+    "produce": produce,
+    "fetch": fetch,
+    "latency": latency,
+}
+
+if __name__ == "__main__":
+    print(json.dumps(MODES[sys.argv[1]](json.loads(sys.argv[2]))))

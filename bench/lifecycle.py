@@ -1,0 +1,62 @@
+"""Loads that start a broker of their own: how long until it serves, and what memory it takes."""
+
+import time
+from dataclasses import dataclass
+
+from bench.brokers import Arena, Contestant, LoadError
+from bench.loads import Fetch, Metrics, Produce
+from bench.measure import processor_s, resident_mib
+from bench.raw_client import first_acknowledged_s
+from bench.workloads import Workload
+
+START_TIMEOUT_S = 60.0
+SETTLE_S = 3.0
+
+
+@dataclass(frozen=True)
+class StartUp:
+    """From the start of the broker's process, on an empty data directory, to the first acknowledged record.
+
+    ZooKeeper runs already and a KRaft node's storage is formatted; the topic is created by asking for it.
+    """
+
+    single = False
+
+    def run(self, contestant: Contestant, arena: Arena) -> Metrics:
+        process = arena.prepared(contestant.name)
+        try:
+            process.start(wait=False)
+            acknowledged_s = _until_acknowledged(process.port, contestant.name)
+            used_s = processor_s(process.pid) if process.pid is not None else 0.0
+            return {"start_s": acknowledged_s - process.started_s, "processor_s": used_s}
+        finally:
+            process.close()
+
+
+@dataclass(frozen=True)
+class Memory:
+    """Resident memory of a new broker: idle, then after `records` of the workload were produced and fetched."""
+
+    workload: Workload
+    single = True
+
+    def run(self, contestant: Contestant, arena: Arena) -> Metrics:
+        process = arena.prepared(contestant.name)
+        try:
+            process.start()
+            fresh = Contestant(contestant.name, process, arena.scratch)
+            _until_acknowledged(process.port, contestant.name)
+            time.sleep(SETTLE_S)
+            idle = resident_mib(fresh.pid)
+            Produce("java", self.workload).run(fresh, arena)
+            Fetch("java", self.workload, self.workload.records).run(fresh, arena)
+            return {"idle_mib": idle, "loaded_mib": resident_mib(fresh.pid)}
+        finally:
+            process.close()
+
+
+def _until_acknowledged(port: int, name: str) -> float:
+    try:
+        return first_acknowledged_s(port, "first", time.monotonic() + START_TIMEOUT_S)
+    except TimeoutError:
+        raise LoadError(f"{name} acknowledged nothing within {START_TIMEOUT_S:.0f} s of its start") from None

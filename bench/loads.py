@@ -1,0 +1,199 @@
+"""What is done to a broker, one small class each: `run` does it once and returns what it cost, by the metric's name."""
+
+import json
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from bench.brokers import Arena, Contestant, LoadError
+from bench.measure import Meter
+from bench.workloads import Workload, write_payload
+from compat_tests.java_tools import JavaTools
+
+ROOT = Path(__file__).resolve().parent.parent
+TOOLS = "3.9.1"
+TIMEOUT_S = 240.0
+CLIENT_HEAP = "512M"
+
+Metrics = dict[str, float]
+
+
+class Load(Protocol):
+    """Something that costs a broker time."""
+
+    @property
+    def single(self) -> bool:
+        """Whether one run is all: it starts brokers of its own and takes long, or has nothing to warm."""
+        ...
+
+    def run(self, contestant: Contestant, arena: Arena) -> Metrics:
+        """Does it once; raises LoadError when it didn't work and BrokerGoneError when the broker died of it."""
+        ...
+
+
+def run_child(command: list[str], what: str) -> str:
+    """Runs a client to its end, bounded in time; its output. Raises LoadError with the last line it wrote."""
+    try:
+        run = subprocess.run(
+            command, capture_output=True, text=True, timeout=TIMEOUT_S, check=False, stdin=subprocess.DEVNULL, cwd=ROOT
+        )
+    except subprocess.TimeoutExpired:
+        raise LoadError(f"{what} took more than {TIMEOUT_S:.0f} s") from None
+    if run.returncode != 0:
+        lines = (run.stderr or run.stdout).strip().splitlines() or ["without a word"]
+        raise LoadError(f"{what} failed: {lines[-1]}")
+    return run.stdout
+
+
+def python_client(module: str, *arguments: str) -> Metrics:
+    """Runs one of the client modules in a process of its own."""
+    output = run_child([sys.executable, "-m", module, *arguments], " ".join([module, *arguments[:-1]]))
+    answer: Metrics = json.loads(output.splitlines()[-1])
+    return answer
+
+
+def _measured(meter: Meter, gigabytes: float) -> Metrics:
+    return {
+        "s_per_gb": meter.processor_s / gigabytes,
+        "mb_per_s": 1000 * gigabytes / meter.wall_s,
+        "wall_s": meter.wall_s,
+        "processor_s": meter.processor_s,
+    }
+
+
+def _payload(contestant: Contestant, workload: Workload) -> Path | None:
+    if workload.codec == "none":
+        return None
+    size = workload.record_size
+    return write_payload(contestant.scratch / f"payload-{size}.txt", size)
+
+
+@dataclass(frozen=True)
+class Produce:
+    """Produces a workload, acks=1, to the one partition of its topic."""
+
+    client: str
+    workload: Workload
+    single = False
+
+    @property
+    def topic(self) -> str:
+        return f"{self.client}-{self.workload.name}"
+
+    def run(self, contestant: Contestant, arena: Arena) -> Metrics:
+        return self.produce(contestant, self.workload.records)
+
+    def produce(self, contestant: Contestant, records: int) -> Metrics:
+        """Produces so many records and holds the log's end against what was acknowledged."""
+        contestant.ensure_topic(self.topic)
+        payload = _payload(contestant, self.workload)
+        with Meter(contestant.pid) as meter:
+            if self.client == "java":
+                self._java(contestant, records, payload)
+            else:
+                self._librdkafka(contestant, records, payload)
+        contestant.check_records(self.topic, records)
+        return _measured(meter, self.workload.gigabytes(records))
+
+    def _java(self, contestant: Contestant, records: int, payload: Path | None) -> None:
+        size = ["--record-size", str(self.workload.record_size)]
+        options = ["--topic", self.topic, "--num-records", str(records), "--throughput", "-1"]
+        options += ["--payload-file", str(payload)] if payload else size
+        properties = [
+            f"bootstrap.servers={contestant.bootstrap}",
+            "acks=1",
+            f"batch.size={self.workload.batch_size}",
+            f"linger.ms={self.workload.linger_ms}",
+            f"compression.type={self.workload.codec}",
+        ]
+        tool = JavaTools(TOOLS).command(
+            "ProducerPerformance", *options, "--producer-props", *properties, heap=CLIENT_HEAP
+        )
+        run_child(tool, "ProducerPerformance")
+
+    def _librdkafka(self, contestant: Contestant, records: int, payload: Path | None) -> None:
+        options = {
+            "bootstrap": contestant.bootstrap,
+            "topic": self.topic,
+            "records": records,
+            "record_size": self.workload.record_size,
+            "batch_size": self.workload.batch_size,
+            "linger_ms": self.workload.linger_ms,
+            "codec": self.workload.codec,
+            "payload": str(payload) if payload else None,
+        }
+        python_client("bench.librdkafka_client", "produce", json.dumps(options))
+
+
+@dataclass(frozen=True)
+class Fetch:
+    """Reads `records` records of what the same client produced, from the start; produces what is missing first."""
+
+    client: str
+    workload: Workload
+    records: int
+    single = False
+
+    def run(self, contestant: Contestant, arena: Arena) -> Metrics:
+        produce = Produce(self.client, self.workload)
+        contestant.ensure_topic(produce.topic)
+        missing = self.records - contestant.records[produce.topic]
+        if missing > 0:
+            produce.produce(contestant, missing)
+        with Meter(contestant.pid) as meter:
+            if self.client == "java":
+                self._java(contestant, produce.topic)
+            else:
+                options = {"bootstrap": contestant.bootstrap, "topic": produce.topic, "records": self.records}
+                python_client("bench.librdkafka_client", "fetch", json.dumps(options))
+        return _measured(meter, self.workload.gigabytes(self.records))
+
+    def _java(self, contestant: Contestant, topic: str) -> None:
+        where = ["--bootstrap-server", contestant.bootstrap, "--topic", topic]
+        options = [*where, "--messages", str(self.records), "--timeout", "20000", "--hide-header"]
+        output = run_child(
+            JavaTools(TOOLS).command("ConsumerPerformance", *options, heap=CLIENT_HEAP), "ConsumerPerformance"
+        )
+        read = int(output.strip().splitlines()[-1].split(",")[4])
+        if read < self.records:
+            raise LoadError(f"ConsumerPerformance read {read} of {self.records} records")
+
+
+@dataclass(frozen=True)
+class SingleRecords:
+    """Produce requests of one record each, one in flight on each connection, ready-made frames."""
+
+    connections: int
+    requests: int
+    single = False
+    topic = "single"
+
+    def run(self, contestant: Contestant, arena: Arena) -> Metrics:
+        contestant.ensure_topic(self.topic)
+        options = {"port": contestant.port, "topic": self.topic}
+        options |= {"connections": self.connections, "requests": self.requests}
+        with Meter(contestant.pid) as meter:
+            metrics = python_client("bench.raw_client", json.dumps(options))
+        contestant.check_records(self.topic, self.requests)
+        return {**metrics, "us_per_request": 1e6 * meter.processor_s / self.requests, "wall_s": meter.wall_s}
+
+
+@dataclass(frozen=True)
+class Latency:
+    """Records of 1 kB at a fixed rate, acks=all, as librdkafka saw them acknowledged."""
+
+    rate: int
+    seconds: int
+    single = False
+    topic = "latency"
+
+    def run(self, contestant: Contestant, arena: Arena) -> Metrics:
+        contestant.ensure_topic(self.topic)
+        options = {"bootstrap": contestant.bootstrap, "topic": self.topic, "record_size": 1000}
+        options |= {"rate": self.rate, "seconds": self.seconds}
+        with Meter(contestant.pid) as meter:
+            metrics = python_client("bench.librdkafka_client", "latency", json.dumps(options))
+        contestant.check_records(self.topic, int(metrics["records"]))
+        return {**metrics, "us_per_request": 1e6 * meter.processor_s / metrics["records"]}

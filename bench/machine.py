@@ -1,0 +1,54 @@
+"""What the numbers were measured on; nothing that tells whose machine it is."""
+
+import os
+import platform
+import subprocess
+from pathlib import Path
+
+import confluent_kafka
+
+from kafkapy import __version__
+from kafkapy.records.scanner import scan_is_compiled
+from tools.java import find_java
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def describe() -> dict[str, str]:
+    """Processor, memory and versions, each a line for people."""
+    return {
+        "processor": f"{os.cpu_count()} × {_processor()}",
+        "memory": f"{_memory_gib():.0f} GiB",
+        "system": f"{platform.system()} {platform.release()}",
+        "python": f"{platform.python_implementation()} {platform.python_version()}",
+        "java": _java(),
+        "librdkafka": confluent_kafka.libversion()[0],
+        "kafkapy": f"{__version__}, {_commit()}, record scan {'compiled' if scan_is_compiled() else 'interpreted'}",
+        "load average before": " ".join(f"{load:.1f}" for load in os.getloadavg()),
+    }
+
+
+def _processor() -> str:
+    for line in Path("/proc/cpuinfo").read_text().splitlines():
+        if line.startswith("model name"):
+            return line.partition(":")[2].strip()
+    return platform.machine()
+
+
+def _memory_gib() -> float:
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
+
+
+def _java() -> str:
+    run = subprocess.run([*find_java().command, "-version"], capture_output=True, text=True, check=True)
+    return next(line for line in run.stderr.splitlines() if "version" in line).replace('"', "")
+
+
+def _commit() -> str:
+    try:
+        run = subprocess.run(
+            ["git", "describe", "--always", "--dirty"], capture_output=True, text=True, check=True, cwd=ROOT
+        )
+    except (OSError, subprocess.CalledProcessError):
+        return "no commit known"
+    return f"commit {run.stdout.strip()}"

@@ -1,0 +1,133 @@
+"""Produce requests as ready-made frames over plain sockets: a load that costs the client next to nothing.
+
+`python -m bench.raw_client '{"port": …, "topic": …, "connections": …, "requests": …}'` keeps one request in flight on
+each connection; its last line of output is a JSON object.
+"""
+
+import json
+import select
+import socket
+import struct
+import sys
+import time
+
+from bench.measure import percentile
+from kafkapy.protocol.api_keys import ApiKey
+from kafkapy.protocol.headers import RequestHeader, write_request_header
+from kafkapy.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from kafkapy.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from kafkapy.protocol.primitives import Message, Writer
+from kafkapy.records.record import Record, encode_batch
+
+HOST = "127.0.0.1"
+PRODUCE_VERSION = 7
+METADATA_VERSION = 4
+ANSWER_TIMEOUT_S = 30.0
+RETRY_S = 0.002
+VALUE = bytes(100)
+
+
+def frame(key: ApiKey, request: Message, version: int) -> bytes:
+    """The request's bytes with header and size."""
+    writer = Writer()
+    write_request_header(writer, RequestHeader(key, version, 1, "bench"))
+    request.write(writer, version)
+    body = writer.getvalue()
+    return struct.pack(">i", len(body)) + body
+
+
+def produce_frame(topic: str) -> bytes:
+    """One record for partition 0, acks=1."""
+    batch = encode_batch([Record(None, VALUE, timestamp=int(1000 * time.time()))])
+    partition = PartitionProduceData(0, batch)
+    data = TopicProduceData(name=topic, partition_data=[partition])
+    request = ProduceRequest(acks=1, timeout_ms=5000, topic_data=[data])
+    return frame(ApiKey.PRODUCE, request, PRODUCE_VERSION)
+
+
+def metadata_frame(topic: str) -> bytes:
+    """Asks for the topic in a way that creates it."""
+    request = MetadataRequest(topics=[MetadataRequestTopic(name=topic)], allow_auto_topic_creation=True)
+    return frame(ApiKey.METADATA, request, METADATA_VERSION)
+
+
+def receive(connection: socket.socket) -> bytes:
+    """One response without its size."""
+    (size,) = struct.unpack(">i", _exactly(connection, 4))
+    return _exactly(connection, size)
+
+
+def _exactly(connection: socket.socket, size: int) -> bytes:
+    data = connection.recv(size, socket.MSG_WAITALL)
+    if len(data) != size:
+        raise ConnectionError("the broker closed the connection")
+    return data
+
+
+def error_of(answer: bytes, topic: str) -> int:
+    """The error code of a produce response for one partition: after correlation id, counts, name and index."""
+    (error,) = struct.unpack_from(">h", answer, 4 + 4 + 2 + len(topic) + 4 + 4)
+    return int(error)
+
+
+def first_acknowledged_s(port: int, topic: str, deadline_s: float) -> float:
+    """When (monotonic seconds) a broker that is starting first acknowledged a record; raises TimeoutError."""
+    while time.monotonic() < deadline_s:
+        try:
+            with socket.create_connection((HOST, port), timeout=ANSWER_TIMEOUT_S) as connection:
+                if _produced(connection, topic, deadline_s):
+                    return time.monotonic()
+        except OSError:
+            time.sleep(RETRY_S)
+    raise TimeoutError("nothing was acknowledged in time")
+
+
+def _produced(connection: socket.socket, topic: str, deadline_s: float) -> bool:
+    while time.monotonic() < deadline_s:
+        connection.sendall(metadata_frame(topic))
+        receive(connection)
+        connection.sendall(produce_frame(topic))
+        if error_of(receive(connection), topic) == 0:
+            return True
+        time.sleep(RETRY_S)
+    return False
+
+
+def run(port: int, topic: str, connections: int, requests: int) -> dict[str, float]:
+    """Sends the requests and waits for every answer; round trips in µs."""
+    request = produce_frame(topic)
+    sockets = {}
+    poll = select.epoll()
+    for _ in range(connections):
+        connection = socket.create_connection((HOST, port), timeout=ANSWER_TIMEOUT_S)
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        sockets[connection.fileno()] = connection
+        poll.register(connection, select.EPOLLIN)
+    sent_s = {}
+    for number, connection in sockets.items():
+        sent_s[number] = time.perf_counter()
+        connection.sendall(request)
+    waited: list[float] = []
+    left = requests - connections
+    while len(waited) < requests:
+        ready = poll.poll(ANSWER_TIMEOUT_S)
+        if not ready:
+            raise SystemExit(f"no answer for {ANSWER_TIMEOUT_S:.0f} s after {len(waited)} requests")
+        for number, _ in ready:
+            connection = sockets[number]
+            error = error_of(receive(connection), topic)
+            now = time.perf_counter()
+            waited.append(1e6 * (now - sent_s[number]))
+            if error:
+                raise SystemExit(f"a produce request was answered with error {error}")
+            if left > 0:
+                left -= 1
+                sent_s[number] = time.perf_counter()
+                connection.sendall(request)
+    for connection in sockets.values():
+        connection.close()
+    return {"records": requests, "p50_us": percentile(waited, 0.5), "p99_us": percentile(waited, 0.99)}
+
+
+if __name__ == "__main__":
+    print(json.dumps(run(**json.loads(sys.argv[1]))))

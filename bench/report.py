@@ -1,0 +1,143 @@
+"""The comparison as a table on the terminal, as JSON with every sample, and as a page."""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.table import Table
+
+from bench.brokers import HEAP, KAFKAPY, KAFKAS
+from bench.measure import median
+from bench.rows import Row
+from bench.runner import Runs
+
+NOTE = (
+    f"Medians of alternating runs after a warm-up; processor-seconds are user and system time of the broker's process. "
+    f"Apache Kafka runs with a heap of {HEAP}; the ZooKeeper of 2.7.2 is not counted. "
+    f"A limit given as × Kafka holds against the cheaper of the two. "
+    f"Resident memory is measured once, on a new broker."
+)
+COLOURS = {"pass": "green", "miss": "red", "failed": "red"}
+
+
+@dataclass(frozen=True)
+class Result:
+    """One row's outcome: the samples of each broker and why some have none."""
+
+    row: Row
+    samples: Mapping[str, Sequence[float]]
+    failures: Mapping[str, str]
+
+    @classmethod
+    def of(cls, row: Row, runs: Runs) -> "Result":
+        """The row's part of what its load cost."""
+        brokers = dict.fromkeys([*runs.measured, *runs.failures])
+        return cls(row, {name: runs.samples(name, row.metric) for name in brokers}, runs.failures)
+
+    def median(self, broker: str) -> float | None:
+        """The middle of the broker's samples; None when it has none."""
+        return median(self.samples.get(broker, []))
+
+    def ratio(self, other: str) -> float | None:
+        """kafkapy's median by the other broker's; None when one of them is missing or 0."""
+        ours, theirs = self.median(KAFKAPY), self.median(other)
+        return ours / theirs if ours is not None and theirs else None
+
+    @property
+    def limit(self) -> str:
+        """What kafkapy may cost at most, for people."""
+        if self.row.ratio is not None:
+            return f"{self.row.ratio:.2f} × Kafka"
+        return f"{self.row.ceiling:g} {self.row.unit}" if self.row.ceiling is not None else "–"
+
+    @property
+    def verdict(self) -> str:
+        """`pass`, `miss`, `failed`, or – where no limit is set or nothing to compare with was measured."""
+        if KAFKAPY in self.failures:
+            return "failed"
+        ours = self.median(KAFKAPY)
+        if ours is not None and self.row.ceiling is not None:
+            return "pass" if ours <= self.row.ceiling else "miss"
+        ratios = [ratio for name in KAFKAS if (ratio := self.ratio(name)) is not None]
+        if self.row.ratio is None or not ratios:
+            return "–"
+        return "pass" if max(ratios) <= self.row.ratio else "miss"
+
+    def cells(self) -> list[str]:
+        """The row of the table, without its verdict."""
+        medians = [self._value(name) for name in (KAFKAPY, *KAFKAS)]
+        ratios = [number(self.ratio(name)) for name in KAFKAS]
+        return [self.row.title, self.row.unit, *medians, *ratios, self.limit]
+
+    def _value(self, broker: str) -> str:
+        return "failed" if broker in self.failures else number(self.median(broker))
+
+
+HEADINGS = [
+    "work",
+    "unit",
+    KAFKAPY,
+    *KAFKAS,
+    *(f"ratio to {name.removeprefix('kafka-')}" for name in KAFKAS),
+    "at most",
+]
+
+
+def number(value: float | None) -> str:
+    """Three significant digits, whole from 100 on; – for None."""
+    if value is None:
+        return "–"
+    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:#.3g}".rstrip(".")
+
+
+def table(results: Iterable[Result]) -> Table:
+    """For the terminal."""
+    drawn = Table(title="kafkapy beside Apache Kafka")
+    for place, heading in enumerate([*HEADINGS, ""]):
+        drawn.add_column(heading, justify="left" if place < 2 else "right", overflow="fold")
+    for result in results:
+        colour = COLOURS.get(result.verdict)
+        drawn.add_row(*result.cells(), f"[{colour}]{result.verdict}[/]" if colour else result.verdict)
+    return drawn
+
+
+def page(title: str, machine: Mapping[str, str], results: Sequence[Result]) -> str:
+    """The same in Markdown."""
+    lines = [f"# {title}", "", NOTE, ""]
+    lines += [f"- {name}: {value}" for name, value in machine.items()]
+    lines += ["", f"| {' | '.join([*HEADINGS, 'limit kept'])} |", f"|{'---|' * 2}{'--:|' * (len(HEADINGS) - 1)}"]
+    lines += [f"| {' | '.join([*result.cells(), result.verdict])} |" for result in results]
+    failures = dict.fromkeys(f"- {name}: {why}" for result in results for name, why in result.failures.items())
+    if failures:
+        lines += ["", "Failed:", "", *failures]
+    return "\n".join(lines) + "\n"
+
+
+def document(title: str, machine: Mapping[str, str], results: Sequence[Result], runs: Mapping[str, Runs]) -> str:
+    """Everything as JSON: each row's medians and verdict, and all metrics of every run by the load they belong to."""
+    rows = [
+        {
+            "id": result.row.id,
+            "title": result.row.title,
+            "unit": result.row.unit,
+            "load": repr(result.row.load),
+            "metric": result.row.metric,
+            "limit": result.limit,
+            "verdict": result.verdict,
+            "medians": {name: result.median(name) for name in result.samples},
+            "ratios": {name: result.ratio(name) for name in KAFKAS},
+        }
+        for result in results
+    ]
+    loads = {load: {"runs": run.measured, "failures": run.failures} for load, run in runs.items()}
+    return json.dumps({"title": title, "note": NOTE, "machine": machine, "rows": rows, "loads": loads}, indent=1) + "\n"
+
+
+def write(directory: Path, stem: str, page_text: str, document_text: str) -> list[Path]:
+    """Writes `<stem>.md` and `<stem>.json`; returns their paths."""
+    directory.mkdir(parents=True, exist_ok=True)
+    paths = [directory / f"{stem}.md", directory / f"{stem}.json"]
+    for path, text in zip(paths, (page_text, document_text), strict=True):
+        path.write_text(text)
+    return paths

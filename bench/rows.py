@@ -1,0 +1,108 @@
+"""The table's rows, declared: which load, which of its numbers, and what kafkapy may cost at most."""
+
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+
+from bench.lifecycle import Memory, StartUp
+from bench.loads import Fetch, Latency, Load, Produce, SingleRecords
+from bench.workloads import Workload
+
+CODECS = ("gzip", "snappy", "lz4", "zstd")
+QUICK_SHARE = 5
+FETCHED = 4
+"""A fetch row reads what so many produce runs wrote."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """One number of one load. `ratio` bounds kafkapy's by Apache Kafka's, `ceiling` by itself."""
+
+    id: str
+    title: str
+    unit: str
+    load: Load
+    metric: str
+    ratio: float | None = None
+    ceiling: float | None = None
+
+
+def all_rows(*, quick: bool) -> list[Row]:
+    """Every row, in the table's order; rows that share a load share its runs. Quick ones are a fifth the size."""
+    share = QUICK_SHARE if quick else 1
+    large = Workload(250_000 // share, 1000, 65536, 5)
+    small = Workload(1_000_000 // share, 100, 16384, 0)
+    compressed = [Workload(100_000 // share, 1000, 65536, 5, codec) for codec in CODECS]
+    return [
+        *_throughput("java", large, 0.30),
+        *_throughput("java", small, 0.50),
+        *_throughput("librdkafka", large, 0.30),
+        *_throughput("librdkafka", small, 0.50),
+        *[row for workload in compressed for row in _throughput("java", workload, None)],
+        *_requests(share),
+        *_latency(3 if quick else 10),
+        Row("start", "start to first acknowledged produce", "s", StartUp(), "start_s", ratio=0.12),
+        Row("start-cost", "the same, what it costs", "processor-s", StartUp(), "processor_s"),
+        *_memory(2_000_000 // share),
+    ]
+
+
+def warm_up_loads(*, quick: bool) -> list[Load]:
+    """What every broker does before anything is measured: a cold JVM costs several times what it costs later."""
+    share = 2 if quick else 1
+    large = Workload(600_000 // share, 1000, 65536, 5)
+    small = Workload(1_000_000 // share, 100, 16384, 0)
+    fetches = [Fetch("java", workload, workload.records) for workload in (large, small)]
+    return [*fetches, SingleRecords(16, 80_000 // share), SingleRecords(1, 20_000 // share)]
+
+
+def _throughput(client: str, workload: Workload, produce_ratio: float | None) -> list[Row]:
+    batches = f"{workload.batch_size // 1024} kB batches"
+    codec = "" if workload.codec == "none" else f", {workload.codec}"
+    size = "1 kB" if workload.record_size == 1000 else f"{workload.record_size} B"
+    what = f"{size} records, {batches}{codec}, {client}"
+    unit = "processor-s per GB"
+    fetch = Fetch(client, workload, FETCHED * workload.records)
+    name = f"{workload.name}-{client}"
+    return [
+        Row(f"produce-{name}", f"produce {what}", unit, Produce(client, workload), "s_per_gb", ratio=produce_ratio),
+        Row(f"fetch-{name}", f"fetch {what}", unit, fetch, "s_per_gb", ratio=0.60 if produce_ratio else None),
+    ]
+
+
+def _requests(share: int) -> list[Row]:
+    unit = "processor-µs per request"
+    many = SingleRecords(16, 50_000 // share)
+    one = SingleRecords(1, 25_000 // share)
+    return [
+        Row("single-16", "one-record produce requests, 16 connections", unit, many, "us_per_request", ratio=1.0),
+        Row("single-1", "one-record produce requests, 1 connection", unit, one, "us_per_request", ratio=0.8),
+        Row("single-1-wait", "the same, its round trip, median", "µs", one, "p50_us"),
+    ]
+
+
+def _latency(seconds: int) -> list[Row]:
+    load = Latency(1000, seconds)
+    names = {"p50": "median", "p99": "99 %", "p99.9": "99.9 %"}
+    rows = [
+        Row(f"latency-{metric}", f"latency at 1,000 records/s, acks=all, {name}", "ms", load, metric)
+        for metric, name in names.items()
+    ]
+    cost = Row("latency-cost", "the same, what a record costs", "processor-µs per record", load, "us_per_request")
+    return [*rows, cost]
+
+
+def _memory(records: int) -> list[Row]:
+    load = Memory(Workload(records, 1000, 65536, 5))
+    after = f"resident memory after {records / 1e6:g} GB"
+    return [
+        Row("memory-idle", "resident memory, idle", "MiB", load, "idle_mib", ceiling=45),
+        Row("memory-loaded", after, "MiB", load, "loaded_mib", ceiling=90),
+    ]
+
+
+def chosen(rows: list[Row], patterns: list[str]) -> list[Row]:
+    """The rows whose ids match any pattern (`fetch-*`), all without patterns; raises ValueError if one fits none."""
+    for pattern in patterns:
+        if not any(fnmatchcase(row.id, pattern) for row in rows):
+            raise ValueError(f"no row is called {pattern}; --list names them")
+    return [row for row in rows if not patterns or any(fnmatchcase(row.id, pattern) for pattern in patterns)]

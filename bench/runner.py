@@ -1,0 +1,91 @@
+"""Runs the loads: a warm-up, then rounds in which the brokers take turns."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from bench.brokers import Arena, Contestant, LoadError
+from bench.loads import Load, Metrics
+from bench.rows import Row
+
+Progress = Callable[[str], None]
+
+
+@dataclass
+class Runs:
+    """What one load cost each broker: a set of metrics a run, or the reason why there is none."""
+
+    measured: dict[str, list[Metrics]] = field(default_factory=dict)
+    failures: dict[str, str] = field(default_factory=dict)
+
+    def samples(self, broker: str, metric: str) -> list[float]:
+        """One metric of all runs on one broker."""
+        return [metrics[metric] for metrics in self.measured.get(broker, [])]
+
+
+def loads_of(rows: Sequence[Row]) -> list[Load]:
+    """The loads that the rows need, each once, in the rows' order."""
+    return list(dict.fromkeys(row.load for row in rows))
+
+
+def turns(brokers: Sequence[str], rounds: int) -> Iterator[tuple[int, str]]:
+    """Round and broker; round 0 warms up, and each round begins with another broker."""
+    for number in range(rounds + 1):
+        first = number % len(brokers)
+        yield from ((number, name) for name in [*brokers[first:], *brokers[:first]])
+
+
+def runs_of(load: Load, brokers: Sequence[str], rounds: int) -> int:
+    """How many single runs the load takes, warm-up included."""
+    return len(brokers) if load.single else len(brokers) * (rounds + 1)
+
+
+class Runner:
+    """Holds the running brokers while the loads pass over them."""
+
+    def __init__(self, arena: Arena, brokers: Sequence[str], rounds: int, progress: Progress) -> None:
+        self._arena = arena
+        self._rounds = rounds
+        self._progress = progress
+        self.contestants: dict[str, Contestant] = {}
+        for name in brokers:
+            progress(f"start {name}")
+            self.contestants[name] = arena.running(name)
+
+    def warm_up(self, loads: Sequence[Load]) -> None:
+        """Runs loads that nobody looks at; raises LoadError or BrokerGoneError when one doesn't work."""
+        for name, contestant in self.contestants.items():
+            for load in loads:
+                self._progress(f"warm up {name}")
+                load.run(contestant, self._arena)
+        self.drop_topics()
+
+    def measure(self, load: Load, label: str) -> Runs:
+        """Runs one load on every broker; a broker that fails it is left out of its further rounds.
+
+        Raises BrokerGoneError when a broker died.
+        """
+        runs = Runs()
+        names = list(self.contestants)
+        plan = [(1, name) for name in names] if load.single else turns(names, self._rounds)
+        for number, name in plan:
+            self._progress(f"{label}, {name}, {f'run {number}' if number else 'warm-up'}")
+            if name not in runs.failures:
+                self._once(load, name, runs, measured=number > 0)
+        return runs
+
+    def _once(self, load: Load, name: str, runs: Runs, *, measured: bool) -> None:
+        contestant = self.contestants[name]
+        try:
+            metrics = load.run(contestant, self._arena)
+        except LoadError as error:
+            runs.failures[name] = str(error)
+            return
+        finally:
+            contestant.check_alive()
+        if measured:
+            runs.measured.setdefault(name, []).append(metrics)
+
+    def drop_topics(self) -> None:
+        """Frees the disk of what the loads wrote."""
+        for contestant in self.contestants.values():
+            contestant.drop_topics()

@@ -1,0 +1,92 @@
+"""Verdicts and what people read."""
+
+import dataclasses
+import io
+import json
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from bench.report import Result, document, number, page, table, write
+from bench.rows import Row, all_rows, chosen
+from bench.runner import Runs
+
+
+def row(*, ratio: float | None = None, ceiling: float | None = None) -> Row:
+    (latency,) = chosen(all_rows(quick=True), ["latency-p50"])
+    return dataclasses.replace(latency, id="x", title="work", unit="s", metric="m", ratio=ratio, ceiling=ceiling)
+
+
+def verdict(chosen_row: Row, ours: float, kafka: float | None = None, newer: float | None = None) -> str:
+    values = {"kafkapy": ours, "kafka-2.7.2": kafka, "kafka-4.1.0": newer}
+    measured = {name: [{"m": value}] for name, value in values.items() if value is not None}
+    return Result.of(chosen_row, Runs(measured)).verdict
+
+
+@pytest.mark.parametrize(
+    ("ours", "kafka", "newer", "expected"),
+    [
+        (0.5, 1.0, 1.0, "pass"),
+        (0.5, 2.0, 0.9, "miss"),
+        (0.6, 1.0, None, "miss"),
+        (0.4, None, 1.0, "pass"),
+        (0.4, None, None, "–"),
+        (0.4, 0.0, None, "–"),
+    ],
+)
+def test_a_ratio_holds_against_the_cheaper_kafka(
+    ours: float, kafka: float | None, newer: float | None, expected: str
+) -> None:
+    assert verdict(row(ratio=0.5), ours, kafka, newer) == expected
+
+
+def test_a_ceiling_needs_no_kafka() -> None:
+    assert verdict(row(ceiling=45), 45) == "pass"
+    assert verdict(row(ceiling=45), 45.1) == "miss"
+    assert verdict(row(), 1, 2, 3) == "–"
+
+
+def test_a_failure_of_ours_is_told_and_another_s_is_not_held_against_us() -> None:
+    ours = Result.of(row(ratio=0.5), Runs({"kafka-2.7.2": [{"m": 1.0}]}, {"kafkapy": "read 0 of 9 records"}))
+    assert ours.verdict == "failed"
+    assert "failed" in ours.cells()
+    assert "- kafkapy: read 0 of 9 records" in page("t", {}, [ours])
+    other = Result.of(
+        row(ratio=0.5), Runs({"kafkapy": [{"m": 1.0}], "kafka-2.7.2": [{"m": 4.0}]}, {"kafka-4.1.0": "x"})
+    )
+    assert other.verdict == "pass"
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (None, "–"),
+        (0.0, "0.00"),
+        (0.12345, "0.123"),
+        (4.0, "4.00"),
+        (42.04, "42.0"),
+        (99.99, "100"),
+        (12345.6, "12,346"),
+    ],
+)
+def test_numbers_have_three_digits(value: float | None, text: str) -> None:
+    assert number(value) == text
+
+
+def test_terminal_page_and_document_tell_the_same(tmp_path: Path) -> None:
+    passed = Result.of(row(ratio=0.5), Runs({"kafkapy": [{"m": 0.25}], "kafka-2.7.2": [{"m": 1.0}]}))
+    terminal = io.StringIO()
+    Console(file=terminal, width=200).print(table([passed]))
+    text = page("title", {"memory": "24 GiB"}, [passed])
+    for shown in (terminal.getvalue(), text):
+        assert "0.250" in shown
+        assert "0.50 × Kafka" in shown
+        assert "pass" in shown
+    assert "- memory: 24 GiB" in text
+    stored = document("title", {}, [passed], {"load": Runs({"kafkapy": [{"m": 0.25}]})})
+    paths = write(tmp_path / "results", "2026-01-01-x", text, stored)
+    assert [path.name for path in paths] == ["2026-01-01-x.md", "2026-01-01-x.json"]
+    read = json.loads(paths[1].read_text())
+    assert read["rows"][0]["ratios"]["kafka-2.7.2"] == 0.25
+    assert read["loads"]["load"]["runs"]["kafkapy"] == [{"m": 0.25}]
