@@ -25,7 +25,7 @@ def _integers(size: int, *, signed: bool) -> st.SearchStrategy[int]:
 _PRIMITIVES: dict[str, st.SearchStrategy[Any]] = {
     **{name: _integers(size, signed=signed) for name, (size, signed) in _INTEGERS.items()},
     "bool": st.booleans(),
-    "float64": st.floats(allow_nan=False),
+    "float64": st.floats(allow_nan=False, allow_infinity=False),
     "string": _TEXT | st.sampled_from(["", "a" * 127, "b" * 128, "ü" * 70]),
     "bytes": st.binary(max_size=16) | st.just(bytes(130)),
     "records": st.binary(max_size=16) | st.just(bytes(5000)),
