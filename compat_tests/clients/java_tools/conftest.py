@@ -1,0 +1,79 @@
+"""The tools of each Kafka release, one JVM a release, and what the tests ask of them."""
+
+import re
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+
+import pytest
+
+from compat_tests.clients.java_tools.tools import Said, Tools
+from compat_tests.process import Broker
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Everything here needs Java."""
+    for item in items:
+        if item.path.parent.name == "java_tools":
+            item.add_marker("java")
+
+
+class BrokerTools:
+    """One release's tools, pointed at the broker under test."""
+
+    def __init__(self, tools: Tools, bootstrap: str) -> None:
+        self.tools = tools
+        self.bootstrap = bootstrap
+        self.version = tools.version
+
+    def attempt(self, tool: str, *arguments: str, text: str = "") -> Said:
+        """Runs the tool against the broker, whatever its exit code."""
+        return self.tools.attempt(tool, "--bootstrap-server", self.bootstrap, *arguments, text=text)
+
+    def run(self, tool: str, *arguments: str, text: str = "") -> str:
+        """Runs the tool against the broker; returns its output."""
+        return self.tools.run(tool, "--bootstrap-server", self.bootstrap, *arguments, text=text)
+
+    def by_older_name(self, tool: str, *arguments: str) -> str:
+        """The same for tools whose 2.7 knows the broker only as --broker-list."""
+        option = "--broker-list" if self.version.startswith("2.") else "--bootstrap-server"
+        return self.tools.run(tool, option, self.bootstrap, *arguments)
+
+    def create(self, topic: str, partitions: int = 1, *arguments: str) -> None:
+        """Creates a topic."""
+        out = self.run("TopicCommand", "--create", "--topic", topic, "--partitions", f"{partitions}", *arguments)
+        assert f"Created topic {topic}." in out
+
+    def fill(self, topic: str, values: list[str]) -> None:
+        """Produces the values with the console producer."""
+        self.run("ConsoleProducer", "--topic", topic, text="".join(f"{value}\n" for value in values))
+
+    def consume(self, topic: str, count: int, *arguments: str) -> list[str]:
+        """The lines that the console consumer prints."""
+        limits = ["--max-messages", f"{count}", "--timeout-ms", "20000"]
+        return self.run("ConsoleConsumer", "--topic", topic, *limits, *arguments).splitlines()
+
+    def broker_id(self) -> str:
+        """The id of the (first) broker."""
+        found = re.search(r"\(id: (\d+) rack", self.run("BrokerApiVersionsCommand"))
+        assert found is not None
+        return found[1]
+
+
+@pytest.fixture(scope="session")
+def tools_of() -> Iterator[Callable[[str], Tools]]:
+    """Hands out one running JVM for each release, whatever the order of the tests."""
+    running: dict[str, Tools] = {}
+    with ExitStack() as stack:
+
+        def get(version: str) -> Tools:
+            if version not in running:
+                running[version] = stack.enter_context(Tools(version))
+            return running[version]
+
+        yield get
+
+
+@pytest.fixture
+def tools(tools_version: str, tools_of: Callable[[str], Tools], broker: Broker) -> BrokerTools:
+    """The tools of one release."""
+    return BrokerTools(tools_of(tools_version), broker.bootstrap)

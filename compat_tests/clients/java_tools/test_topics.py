@@ -1,0 +1,122 @@
+"""kafka-topics, kafka-log-dirs, kafka-get-offsets, kafka-delete-records and kafka-broker-api-versions."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from compat_tests.clients.client import wait_until
+from compat_tests.clients.java_tools.conftest import BrokerTools
+
+PARTITION = re.compile(r"Partition: (\d+)\tLeader: (\d+)\tReplicas: (\S+)\tIsr: (\S+)")
+SERVED_WHOLE = {
+    "Produce": "0 to 8", "ListOffsets": "0 to 5", "Metadata": "0 to 9", "FindCoordinator": "0 to 3",
+    "JoinGroup": "0 to 7", "Heartbeat": "0 to 4", "LeaveGroup": "0 to 4", "SyncGroup": "0 to 5",
+    "DescribeGroups": "0 to 5", "ListGroups": "0 to 4", "ApiVersions": "0 to 3", "CreateTopics": "0 to 6",
+    "DeleteTopics": "0 to 5", "DeleteRecords": "0 to 2", "InitProducerId": "0 to 4",
+    "OffsetForLeaderEpoch": "0 to 3", "DescribeConfigs": "0 to 3", "AlterConfigs": "0 to 1",
+    "DescribeLogDirs": "0 to 2", "CreatePartitions": "0 to 3", "DeleteGroups": "0 to 2",
+    "IncrementalAlterConfigs": "0 to 1", "OffsetDelete": "0",
+}  # fmt: skip
+
+
+def _describe(tools: BrokerTools, topic: str) -> str:
+    return tools.run("TopicCommand", "--describe", "--topic", topic)
+
+
+def _offsets(tools: BrokerTools, topic: str, *arguments: str) -> dict[int, int]:
+    """Each partition's offset; one that has none for the asked time is missing or -1, by the release."""
+    lines = tools.by_older_name("GetOffsetShell", "--topic", topic, *arguments).splitlines()
+    places = [line.rsplit(":", 2) for line in lines if line.startswith(topic)]
+    return {int(partition): int(offset) for _, partition, offset in places if offset not in ("", "-1")}
+
+
+def test_a_topics_life(tools: BrokerTools, topic_name: str) -> None:
+    tools.create(topic_name, 3, "--config", "retention.ms=1000000")
+    assert topic_name in tools.run("TopicCommand", "--list").splitlines()
+    text = _describe(tools, topic_name)
+    assert re.search(r"PartitionCount: 3\s+ReplicationFactor: 1\s+Configs: retention.ms=1000000", text)
+    assert [int(number) for number, *_ in PARTITION.findall(text)] == [0, 1, 2]
+    assert all(leader == replicas == isr for _, leader, replicas, isr in PARTITION.findall(text))
+    tools.run("TopicCommand", "--alter", "--topic", topic_name, "--partitions", "5")
+    wait_until(lambda: len(PARTITION.findall(_describe(tools, topic_name))) == 5, "five partitions")
+    tools.run("TopicCommand", "--delete", "--topic", topic_name)
+    wait_until(lambda: topic_name not in tools.run("TopicCommand", "--list").splitlines(), "the topic's end")
+
+
+def test_replicas_are_placed_by_hand(tools: BrokerTools, topic_name: str) -> None:
+    broker = tools.broker_id()
+    tools.run("TopicCommand", "--create", "--topic", topic_name, "--replica-assignment", f"{broker},{broker}")
+    assert PARTITION.findall(_describe(tools, topic_name)) == [("0", *[broker] * 3), ("1", *[broker] * 3)]
+
+
+@pytest.mark.parametrize("kind", ["under-replicated", "unavailable", "under-min-isr", "at-min-isr"])
+def test_healthy_partitions_are_not_reported(tools: BrokerTools, topic_name: str, kind: str) -> None:
+    tools.create(topic_name)
+    reported = tools.run("TopicCommand", "--describe", "--topic", topic_name, f"--{kind}-partitions")
+    assert len(PARTITION.findall(reported)) == (1 if kind == "at-min-isr" else 0)
+
+
+def test_topics_are_refused_by_name(tools: BrokerTools, topic_name: str) -> None:
+    tools.create(topic_name, 3)
+    known, unknown = ["--topic", topic_name], ["--topic", f"{topic_name}-other"]
+    refusals = {
+        f"Topic '{topic_name}' already exists": ["--create", *known],
+        "Topic currently has 3 partitions, which is higher than the requested 2": [
+            "--alter", *known, "--partitions", "2",
+        ],
+        "does not exist as expected": ["--describe", *unknown],
+        "Replication factor: 3 larger than available brokers: 1": ["--create", *unknown, "--replication-factor", "3"],
+        "Unknown topic config name: no.such.key": ["--create", *unknown, "--config", "no.such.key=1"],
+    }  # fmt: skip
+    for message, arguments in refusals.items():
+        said = tools.attempt("TopicCommand", *arguments)
+        assert said.code == 1
+        assert message in said.all
+    assert tools.attempt("TopicCommand", "--create", "--if-not-exists", *known).code == 0
+    assert tools.attempt("TopicCommand", "--describe", "--if-exists", *unknown).code == 0
+
+
+def test_offsets_are_shown_by_time(tools: BrokerTools, topic_name: str) -> None:
+    tools.create(topic_name, 2)
+    tools.fill(topic_name, [f"{i}" for i in range(30)])
+    latest = _offsets(tools, topic_name, "--time", "-1")
+    assert set(latest) == {0, 1}
+    assert sum(latest.values()) == 30
+    assert _offsets(tools, topic_name, "--time", "-2") == {0: 0, 1: 0}
+    in_the_past = _offsets(tools, topic_name, "--time", "1000")
+    assert in_the_past == {partition: 0 for partition, end in latest.items() if end}
+    assert _offsets(tools, topic_name, "--time", "99999999999999") == {}
+
+
+def test_records_are_deleted_and_the_logs_size_is_told(tools: BrokerTools, topic_name: str, tmp_path: Path) -> None:
+    tools.create(topic_name)
+    tools.fill(topic_name, [f"{i}" for i in range(10)])
+    wish = tmp_path / "delete.json"
+    place = {"topic": topic_name, "partition": 0, "offset": 4}
+    wish.write_text(json.dumps({"version": 1, "partitions": [place]}))
+    out = tools.run("DeleteRecordsCommand", "--offset-json-file", str(wish))
+    assert re.search(rf"partition: {topic_name}-0\s+low_watermark: 4", out)
+    assert _offsets(tools, topic_name, "--time", "-2") == {0: 4}
+    assert tools.consume(topic_name, 6, "--from-beginning") == ["4", "5", "6", "7", "8", "9"]
+    wish.write_text(json.dumps({"version": 1, "partitions": [{**place, "offset": 11}]}))
+    out = tools.attempt("DeleteRecordsCommand", "--offset-json-file", str(wish)).all
+    assert "OffsetOutOfRangeException" in out
+    report = tools.run("LogDirsCommand", "--describe", "--topic-list", topic_name)
+    (broker,) = json.loads(report[report.index("{") :])["brokers"]
+    (directory,) = broker["logDirs"]
+    assert directory["error"] is None
+    (log,) = directory["partitions"]
+    assert (log["partition"], log["offsetLag"], log["isFuture"]) == (f"{topic_name}-0", 0, False)
+    assert log["size"] > 61
+
+
+def test_every_served_api_is_told(tools: BrokerTools) -> None:
+    told = dict(
+        re.findall(r"^\t(\w+)\(\d+\): ([\d to]+?) \[usable: \d+\]", tools.run("BrokerApiVersionsCommand"), re.M)
+    )
+    assert {name: told.get(name) for name in SERVED_WHOLE} == SERVED_WHOLE
+    assert {name: told[name].rpartition(" ")[2] for name in ("Fetch", "OffsetCommit", "OffsetFetch")} == {
+        "Fetch": "12", "OffsetCommit": "8", "OffsetFetch": "7",
+    }  # fmt: skip
