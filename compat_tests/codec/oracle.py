@@ -7,10 +7,12 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+import pytest
+
 from tools.codegen import jars
 from tools.codegen.model import Message
-from tools.jars import class_path, jars_directory
-from tools.java import find_java
+from tools.jars import JarsError, class_path, jars_directory
+from tools.java import NoJavaError, find_java
 
 SOURCE = Path(__file__).resolve().parent.parent / "java" / "CodecOracle.java"
 
@@ -46,17 +48,26 @@ def java_class(message: Message) -> str:
     return f"org.apache.kafka.common.message.{message.name}"
 
 
+def compile_java(source: Path, release: str, into: str) -> list[str]:
+    """Compile one of compat_tests/java against a release; the command that runs it. Skips where that can't be."""
+    try:
+        path = class_path(release)
+        java = find_java()
+    except (JarsError, NoJavaError) as error:
+        pytest.skip(str(error))
+    if not java.has_compiler:
+        pytest.skip("this Java has no compiler: install a JDK")
+    subprocess.run([str(java.home / "bin" / "javac"), "-cp", path, "-d", into, str(source)], check=True)
+    return [*java.command, "-Xmx256m", "-XX:+UseSerialGC", "-cp", f"{into}:{path}", source.stem]
+
+
 class Oracle:
     """One JVM with the classes of one release."""
 
     def __init__(self, release: str) -> None:
         self.release = release
         self._classes = tempfile.TemporaryDirectory()
-        java = find_java()
-        compiler = str(java.home / "bin" / "javac")
-        path = class_path(release)
-        subprocess.run([compiler, "-cp", path, "-d", self._classes.name, str(SOURCE)], check=True)
-        command = [*java.command, "-Xmx256m", "-XX:+UseSerialGC", "-cp", f"{self._classes.name}:{path}", "CodecOracle"]
+        command = compile_java(SOURCE, release, self._classes.name)
         self._process = subprocess.Popen(
             command,
             stdin=subprocess.PIPE,
