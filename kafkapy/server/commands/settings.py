@@ -9,6 +9,7 @@ from kafkapy.config.broker_config import BrokerConfig
 from kafkapy.config.broker_keys import BROKER_KEYS, broker_key
 from kafkapy.config.errors import InvalidConfigError
 from kafkapy.config.properties import parse
+from kafkapy.config.unbuilt import check_built
 
 START_DEFAULTS: Final[Mapping[str, str]] = {"group.initial.rebalance.delay.ms": "0"}
 """What ``kafkapy start`` sets when no file is given, as the sample file that comes with Apache Kafka does."""
@@ -56,4 +57,6 @@ def build_config(*, file: str | None, data: str | None, port: int | None, settin
     if port is not None:
         properties["listeners"] = f"PLAINTEXT://127.0.0.1:{port}"
     properties.update(parse_settings(settings))
-    return BrokerConfig.from_properties(properties)
+    config = BrokerConfig.from_properties(properties)
+    check_built(config)
+    return config

@@ -136,6 +136,12 @@ def test_a_data_directory_of_another_cluster_is_one_line(tmp_path: Path) -> None
             "kafkapy: there is no configuration key 'num.partition'; did you mean 'num.partitions'?",
         ),
         (["num.partitions=0"], 1, "kafkapy: Invalid value 0 for configuration num.partitions: must be at least 1"),
+        (
+            ["listeners=SSL://127.0.0.1:0"],
+            1,
+            "kafkapy: the listener SSL://127.0.0.1:0 wants SSL: kafkapy has only PLAINTEXT",
+        ),
+        (["zookeeper.connect=localhost:2181"], 1, "kafkapy: zookeeper.connect is set: kafkapy can't join"),
         (["--ephemeral", "--data", "x"], 1, "kafkapy: --ephemeral keeps nothing: it does not go with --data"),
         (["--config", "/no/such/file"], 1, "kafkapy: can't read the configuration /no/such/file: No such file"),
         (["--port", "70000"], 2, "argument --port: invalid"),

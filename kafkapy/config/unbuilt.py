@@ -1,0 +1,29 @@
+"""What a configuration may ask for in Apache Kafka and kafkapy does not have yet: refused, never quietly left out.
+
+Serving plaintext where TLS was asked for, or everybody where an authorizer was, would be worse than not starting.
+"""
+
+from typing import Final
+
+from kafkapy.config.broker_config import BrokerConfig
+from kafkapy.config.errors import InvalidConfigError
+
+_REFUSED_KEYS: Final = {
+    "zookeeper.connect": "kafkapy can't join a ZooKeeper cluster yet; without this key it keeps the metadata itself",
+    "authorizer.class.name": "kafkapy has no access control yet",
+    "client.quota.callback.class": "kafkapy has no quotas yet",
+    "create.topic.policy.class.name": "kafkapy can't load Java classes",
+    "alter.config.policy.class.name": "kafkapy can't load Java classes",
+}
+
+
+def check_built(config: BrokerConfig) -> None:
+    """Raise InvalidConfigError if ``config`` needs what is not there yet."""
+    for name, reason in _REFUSED_KEYS.items():
+        if config[name]:
+            raise InvalidConfigError(f"{name} is set: {reason}")
+    for endpoint in config.listeners:
+        if endpoint.security_protocol != "PLAINTEXT":
+            raise InvalidConfigError(
+                f"the listener {endpoint} wants {endpoint.security_protocol}: kafkapy has only PLAINTEXT yet"
+            )
