@@ -3,7 +3,7 @@
 Laws:
 
 - a request is not decoded before the one before it is answered *and* its answer is in the kernel's hands; what arrives
-  meanwhile fills the receive buffer, and when that is full the socket is not read;
+  meanwhile is kept up to ``READ_AHEAD_SIZE``, then the socket is not read;
 - a produced batch is a view into the receive buffer and is used up before its handler returns; a handler that is a
   coroutine keeps its frame until it is done;
 - the peer closing its side ends the connection once the requests that it had sent are answered; a fetch that waits
@@ -30,6 +30,9 @@ if TYPE_CHECKING:
 
 _log: Final = logging.getLogger(__name__)
 _ANONYMOUS: Final = "User:ANONYMOUS"
+
+READ_AHEAD_SIZE: Final = 65_536
+"""Bytes that are kept of later requests while one is being served."""
 
 
 class Connection(asyncio.BufferedProtocol):
@@ -144,18 +147,19 @@ class Connection(asyncio.BufferedProtocol):
             self._transport.abort()
 
     def _is_busy(self) -> bool:
-        return (
-            self._waiting is not None or self._write_blocked or (self._sender is not None and self._sender.is_sending)
-        )
+        if self._waiting is not None or self._write_blocked:
+            return True
+        return self._sender is not None and self._sender.is_sending
 
     def _serve(self) -> None:
         """Answer what has arrived, as far as one request at a time allows; steer the reading of more."""
         transport = self._transport
         if transport is None or transport.is_closing():
             return
+        decoder = self._decoder
         try:
             while not self._is_busy():
-                frame = self._decoder.next_frame()
+                frame = decoder.next_frame()
                 if frame is None:
                     if self._peer_closed:
                         transport.close()
@@ -170,7 +174,8 @@ class Connection(asyncio.BufferedProtocol):
         except (OSError, FileCutError) as error:
             self.close(f"sending failed: {error}", logging.WARNING)
             return
-        self._steer_reading(transport)
+        if decoder.buffered_size or self._reading_paused:
+            self._steer_reading(transport)
 
     def _answer(self, frame: memoryview) -> None:
         reply = self._dispatcher.dispatch(frame, self)
@@ -248,11 +253,12 @@ class Connection(asyncio.BufferedProtocol):
             self._owner.budget.give_back(reserved)
 
     def _steer_reading(self, transport: asyncio.Transport) -> None:
-        """Read on unless the buffer is full or a large frame has to wait for its share of the memory."""
-        pause = self._decoder.full
-        if not pause and not self._reserved:
+        """Read on unless enough is read ahead, or a large frame has to wait for its share of the memory."""
+        busy = self._is_busy()
+        pause = busy and (self._decoder.full or self._decoder.buffered_size >= READ_AHEAD_SIZE)
+        if not busy and not self._reserved:
             announced = self._decoder.pending_size
-            if announced > SMALL_FRAME_SIZE and not self._is_busy():
+            if announced > SMALL_FRAME_SIZE:
                 pause = not self._owner.budget.take(announced, self._continue)
                 self._reserved = 0 if pause else announced
         if pause != self._reading_paused:

@@ -65,6 +65,11 @@ def route(api_key: int, version: int) -> Route:
     )
 
 
+def _is_served(key: int, version: int) -> bool:
+    api = REGISTRY.get(key)  # type: ignore[call-overload]  # an IntEnum's member is found by its number
+    return api is not None and api.advertised and api.min_version <= version <= api.max_version
+
+
 def encode(header: RequestHeader, flexible_response_header: bool, response: Message) -> list[Part]:
     """Return the response's frame, size prefix included, bodies untouched."""
     writer = Writer()
@@ -76,8 +81,8 @@ def encode(header: RequestHeader, flexible_response_header: bool, response: Mess
     except ProtocolError as error:
         raise UnencodableResponseError(f"{type(response).__name__}: {error}") from error
     parts = writer.parts()
-    size = len(parts[0]) if len(parts) == 1 else sum(map(len, parts))
     first = parts[0]
+    size = len(first) if len(parts) == 1 else sum(map(len, parts))
     assert isinstance(first, bytearray)
     _SIZE.pack_into(first, 0, size - 4)
     return parts
@@ -86,11 +91,12 @@ def encode(header: RequestHeader, flexible_response_header: bool, response: Mess
 class Dispatcher:
     """Serves the frames of all connections of a broker."""
 
-    __slots__ = ("services", "_counts")
+    __slots__ = ("services", "_counts", "_routes")
 
     def __init__(self, services: Services) -> None:
         self.services = services
         self._counts = services.metrics.requests
+        self._routes: dict[tuple[int, int], Route] = {}
 
     def dispatch(self, frame: memoryview, connection: ConnectionInfo) -> list[Part] | Waiting | None:
         """Serve one request: its answer, or what to wait for, or None when there is no answer.
@@ -104,10 +110,11 @@ class Dispatcher:
         except (UnknownApi, UnsupportedRequestVersion) as error:
             return self._unserved(error.api_key, error.api_version, error.correlation_id, connection)
         key, version = header.api_key, header.api_version
-        api = REGISTRY.get(key)  # type: ignore[call-overload]  # an IntEnum's member is found by its number
-        if api is None or not api.advertised or not api.min_version <= version <= api.max_version:
-            return self._unserved(key, version, header.correlation_id, connection)
-        way = route(key, version)
+        way = self._routes.get((key, version))
+        if way is None:
+            if not _is_served(key, version):
+                return self._unserved(key, version, header.correlation_id, connection)
+            way = self._routes[key, version] = route(key, version)
         self._counts[way.name] += 1
         response = way.handle(RequestContext(self.services, header, connection), way.read(reader, version))
         if isinstance(response, Message):

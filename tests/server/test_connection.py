@@ -17,6 +17,7 @@ import pytest
 from kafkapy.protocol.messages.api_versions import ApiVersionsRequest
 from kafkapy.protocol.messages.init_producer_id import InitProducerIdRequest
 from kafkapy.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from kafkapy.server.connection import READ_AHEAD_SIZE
 from kafkapy.server.handlers import list_offsets
 from kafkapy.testing.clock import ManualClock
 from kafkapy.types import TopicPartition
@@ -107,6 +108,28 @@ def test_a_reader_that_takes_nothing_stops_its_own_requests_only(tmp_path: Path)
             assert sum(connection.progress()[1:2]) < 100_000
             slow.close()
             await until(lambda: connection not in broker.listeners[0].connections)
+
+    run(scenario())
+
+
+def test_what_is_read_ahead_is_bounded(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with running_broker(tmp_path) as broker:
+            client = await Client.connect(broker)
+            await client.create_topic("t")
+            client.send(frame(fetch_request("t", max_wait_ms=1_000_000), 11))
+            await until(lambda: len(broker.services.replica_manager.purgatory) == 1)
+            (connection,) = broker.listeners[0].connections
+            more = frame(produce_request("t", batch(b"x" * 10_000)), 8)
+            client.send(more * 3000)
+            other = await Client.connect(broker)
+            for _ in range(100):
+                await other.ask(ApiVersionsRequest(), 0)
+            assert READ_AHEAD_SIZE <= connection._decoder.buffered_size < 4 * READ_AHEAD_SIZE
+            await other.produce("t", batch(b"wakes the fetch"))
+            await client.receive()
+            for _ in range(3000):
+                assert client.decode(0, 8, await client.receive()).responses[0].partition_responses[0].error_code == 0
 
     run(scenario())
 
