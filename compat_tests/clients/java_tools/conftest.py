@@ -9,12 +9,22 @@ import pytest
 from compat_tests.clients.java_tools.tools import Said, Tools
 from compat_tests.process import Broker
 
+AFTERWARDS = "test_afterwards.py"
 
+
+@pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Everything here needs Java."""
+    """Everything here needs Java; what looks at a broker's whole data directory comes last of that broker's tests."""
     for item in items:
         if item.path.parent.name == "java_tools":
             item.add_marker("java")
+    targets = list(dict.fromkeys(_target(item) for item in items))
+    items.sort(key=lambda item: (targets.index(_target(item)), item.path.name == AFTERWARDS))
+
+
+def _target(item: pytest.Item) -> object:
+    call = getattr(item, "callspec", None)
+    return call.params.get("broker") if call is not None else None
 
 
 class BrokerTools:

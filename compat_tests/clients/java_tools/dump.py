@@ -1,0 +1,27 @@
+"""kafka-dump-log over files, and what in its output means trouble."""
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+from compat_tests.clients.java_tools.tools import Tools
+
+TROUBLE = re.compile(
+    r"Mismatches in|Missing|not sorted|Exception|not found|isvalid: false|Found invalid messages"
+    r"|Found timestamp mismatch|Found out of order|Non-consecutive offsets|Error",
+    re.IGNORECASE,
+)
+CHUNK = 200
+
+
+def dump(tools: Tools, paths: Sequence[Path], *options: str) -> str:
+    """What the tool says about the files, after making sure that it found nothing wrong and left none out."""
+    said = ""
+    for first in range(0, len(paths), CHUNK):
+        files = ",".join(map(str, paths[first : first + CHUNK]))
+        out = tools.run("DumpLogSegments", "--files", files, *options, timeout_s=100)
+        trouble = [line for line in out.splitlines() if TROUBLE.search(line)]
+        assert not trouble, trouble[:5]
+        said += out
+    assert said.count("Dumping /") == len(paths)
+    return said

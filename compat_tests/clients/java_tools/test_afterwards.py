@@ -1,0 +1,42 @@
+"""kafka-dump-log over the data directory that all the tests before have filled, on real Kafka as on kafkapy."""
+
+from collections.abc import Callable
+
+import pytest
+
+from compat_tests.clients.client import Sent
+from compat_tests.clients.confluent_client import ConfluentClient
+from compat_tests.clients.java_tools.dump import dump
+from compat_tests.clients.java_tools.tools import Tools
+from compat_tests.process import Broker
+
+READERS = ("2.7.2", "4.1.0")
+
+
+@pytest.mark.parametrize("version", READERS)
+def test_every_log_of_the_run_is_sound(
+    broker: Broker, tools_of: Callable[[str], Tools], version: str, topic_name: str
+) -> None:
+    if broker.data is None:
+        pytest.skip("a remote broker's files are out of reach")
+    client = ConfluentClient(broker.bootstrap)
+    client.create_topic(topic_name)
+    client.produce(topic_name, [Sent(b"the last one")])
+    logs = sorted(path for path in broker.data.glob("*/*.log") if not path.parent.name.endswith("-delete"))
+    said = dump(tools_of(version), logs, "--deep-iteration")
+    assert f"{topic_name}-0/00000000000000000000.log" in said
+
+
+@pytest.mark.parametrize("version", READERS)
+def test_the_offsets_of_the_run_are_decoded(
+    broker: Broker, tools_of: Callable[[str], Tools], version: str, topic_name: str
+) -> None:
+    if broker.data is None:
+        pytest.skip("a remote broker's files are out of reach")
+    client = ConfluentClient(broker.bootstrap)
+    client.create_topic(topic_name)
+    client.commit(f"group-of-{topic_name}", topic_name, {0: 0})
+    logs = sorted(broker.data.glob("__consumer_offsets-*/*.log"))
+    said = dump(tools_of(version), logs, "--deep-iteration", "--offsets-decoder")
+    assert f"group-of-{topic_name}" in said
+    assert topic_name in said
