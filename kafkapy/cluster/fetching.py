@@ -9,7 +9,6 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple, TypeVar
 
-from kafkapy.cluster.errors import UnknownTopicOrPartitionError
 from kafkapy.cluster.partition import Partition
 from kafkapy.cluster.replica_manager import ReplicaManager
 from kafkapy.errors import BrokerError
@@ -155,17 +154,15 @@ def _read_as_follower(
     """Read for another replica, up to the log's end; the fetch says how far it is."""
     log = partition.log
     topic_partition = partition.topic_partition
-    if replica_id not in partition.remotes:
-        raise UnknownTopicOrPartitionError(f"broker {replica_id} is no replica of {topic_partition}")
     diverging = _divergence(partition, wish)
-    if diverging is not None:
-        records: FileSlice | bytes = EMPTY
-    else:
+    records: FileSlice | bytes = EMPTY
+    # To a broker that is no replica Kafka answers without records and without an error.
+    if diverging is None and replica_id in partition.remotes:
         records = log.read(wish.offset, max_bytes, min_one_batch=min_one_batch).records
         if partition.follower_fetched(replica_id, wish.offset, wish.log_start_offset):
             replicas.purgatory.check(topic_partition)
     return PartitionRead(
-        topic_partition, records, 0, log.high_watermark, UNKNOWN, log.log_start_offset, None, diverging
+        topic_partition, records, 0, log.high_watermark, log.last_stable_offset, log.log_start_offset, None, diverging
     )  # fmt: skip
 
 

@@ -161,11 +161,21 @@ class ReplicaManager:
         from_client: bool = True,
     ) -> AppendResult:
         """Append one batch as the leader and wake who waits for it. Raises what ``Partition.append`` raises."""
-        partition = self.partitions.get(topic_partition)
-        if partition is None:
-            partition = self.partition(topic_partition)
+        return self.append_to(
+            self.partition(topic_partition), records, required_acks=required_acks, from_client=from_client
+        )
+
+    def append_to(
+        self,
+        partition: Partition,
+        records: memoryview | bytearray,
+        *,
+        required_acks: int = 1,
+        from_client: bool = True,
+    ) -> AppendResult:
+        """Do what ``append`` does, the partition being at hand."""
         result = partition.append(records, required_acks=required_acks, from_client=from_client)
-        self.purgatory.check(topic_partition)
+        self.purgatory.check(partition.topic_partition)
         return result
 
     def append_internal(

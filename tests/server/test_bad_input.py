@@ -9,6 +9,7 @@ import pytest
 
 from kafkapy.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from kafkapy.protocol.messages.metadata import MetadataRequest
+from kafkapy.protocol.messages.produce import PartitionProduceData
 from kafkapy.protocol.reader import Reader
 from kafkapy.records.batch import MAGIC_OFFSET, crc_of
 from kafkapy.types import TopicPartition
@@ -96,12 +97,33 @@ BATCHES = {
     "wrong crc": (changed(THREE, 17, b"\0\0\0\0"), 2),
     "a flipped bit in a record": (changed(THREE, len(THREE) - 2, b"\x55"), 2),
     "magic 1": (changed(THREE, MAGIC_OFFSET, b"\x01"), 87),
-    "magic 9": (changed(THREE, MAGIC_OFFSET, b"\x09"), 2),
-    "half a batch": (THREE[:40], 87),
     "two batches": (THREE + THREE, 87),
-    "no batch": (b"", 87),
-    "null": (None, 87),
+    "a transactional batch without an id": (changed(THREE, 22, b"\x10"), 53),
 }
+NO_BATCH = {
+    "magic 9": changed(THREE, MAGIC_OFFSET, b"\x09"),
+    "a negative size": changed(THREE, 8, b"\xff\xff\xff\xff"),
+    "half a batch": THREE[:40],
+    "nothing": b"",
+    "null": None,
+}
+
+
+@pytest.mark.parametrize("name", NO_BATCH)
+def test_records_without_a_whole_batch_close_the_connection_before_anything_is_appended(
+    name: str, tmp_path: Path
+) -> None:
+    async def scenario() -> None:
+        async with running_broker(tmp_path) as broker:
+            client = await Client.connect(broker)
+            await client.create_topic("t", partitions=2)
+            request = produce_request("t", batch(b"good"))
+            request.topic_data[0].partition_data.append(PartitionProduceData(1, NO_BATCH[name]))
+            client.send(frame(request, 8))
+            assert await client.is_closed()
+            assert broker.services.replica_manager.partitions[TopicPartition("t", 0)].log.log_end_offset == 0
+
+    run(scenario())
 
 
 @pytest.mark.parametrize("name", BATCHES)

@@ -1,6 +1,6 @@
 """DescribeLogDirs v0-2: what each data directory holds, in bytes.
 
-Done: all partitions, or those that are asked for.
+Done: all partitions, or those that are asked for (the other topics are named without partitions, as Kafka does).
 Not done: future replicas (moving a partition between directories), so ``offset_lag`` is how far the high watermark
 is behind the log's end.
 Errors: none of its own.
@@ -38,9 +38,9 @@ def _topics(
     topics: dict[str, DescribeLogDirsTopic] = {}
     for topic_partition, size in sorted(sizes.items()):
         log = logs.get(topic_partition)
+        topic = topics.setdefault(topic_partition.topic, DescribeLogDirsTopic(topic_partition.topic, []))
         if log is None or (wanted is not None and topic_partition not in wanted):
             continue
-        topic = topics.setdefault(topic_partition.topic, DescribeLogDirsTopic(topic_partition.topic, []))
         lag = max(log.log_end_offset - log.high_watermark, 0)
         topic.partitions.append(DescribeLogDirsPartition(topic_partition.partition, size, lag))
     return list(topics.values())

@@ -49,7 +49,7 @@ def handle(context: RequestContext, request: FetchRequest) -> "FetchResponse | a
         wishes = _wishes(request)
 
         def build_full(reads: Reads) -> FetchResponse:
-            if request.session_epoch == FINAL_EPOCH or not wishes:
+            if request.session_epoch == FINAL_EPOCH:
                 return _response(reads)
             return _open_session(sessions, wishes, reads, is_follower=limits.is_follower)
 
@@ -58,7 +58,7 @@ def handle(context: RequestContext, request: FetchRequest) -> "FetchResponse | a
     if session is None:
         return FetchResponse(error_code=_SESSION_NOT_FOUND)
     if session.epoch != request.session_epoch:
-        return FetchResponse(error_code=_INVALID_SESSION_EPOCH, session_id=session.session_id)
+        return FetchResponse(error_code=_INVALID_SESSION_EPOCH)
     session.update(_wishes(request), _forgotten(request))
     if not session.partitions:
         sessions.remove(session.session_id)

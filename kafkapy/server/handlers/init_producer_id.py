@@ -12,6 +12,7 @@ from kafkapy.server.context import RequestContext
 
 _COORDINATOR_NOT_AVAILABLE: Final = 15
 _INVALID_REQUEST: Final = 42
+_NONE: Final = -1
 
 
 async def _next_id(context: RequestContext) -> InitProducerIdResponse:
@@ -21,6 +22,8 @@ async def _next_id(context: RequestContext) -> InitProducerIdResponse:
 
 def handle(context: RequestContext, request: InitProducerIdRequest) -> object:
     """See the card."""
+    if (request.producer_id == _NONE) != (request.producer_epoch == _NONE):
+        return InitProducerIdResponse(error_code=_INVALID_REQUEST, producer_epoch=-1)
     if request.transactional_id is None:
         return _next_id(context)
     if not request.transactional_id:

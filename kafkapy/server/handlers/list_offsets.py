@@ -2,14 +2,15 @@
 
 Done: earliest and latest without touching the disk; by timestamp through the time index; isolation level (latest for
 read_committed is the last stable offset); the epoch that the client knows; v0's lists of segment starts.
-Not done: nothing of these versions.
+Not done: v0 by time goes by the newest record of a segment, Kafka by its file's time of change.
 Errors: UNKNOWN_TOPIC_OR_PARTITION 3, LEADER_NOT_AVAILABLE 5 (below v5) or OFFSET_NOT_AVAILABLE 78 on a new leader,
-NOT_LEADER_OR_FOLLOWER 6, FENCED_LEADER_EPOCH 74, UNKNOWN_LEADER_EPOCH 75.
+NOT_LEADER_OR_FOLLOWER 6, INVALID_REQUEST 42 (a partition twice), FENCED_LEADER_EPOCH 74, UNKNOWN_LEADER_EPOCH 75.
 """
 
+from collections import Counter
 from typing import Final, NamedTuple
 
-from kafkapy.cluster.errors import LeaderNotAvailableError, OffsetNotAvailableError
+from kafkapy.cluster.errors import InvalidRequestError, LeaderNotAvailableError, OffsetNotAvailableError
 from kafkapy.cluster.partition import Partition
 from kafkapy.errors import BrokerError
 from kafkapy.protocol.messages.list_offsets import (
@@ -33,6 +34,7 @@ _NONE: Final = -1
 
 
 class _Asker(NamedTuple):
+    repeated: frozenset[TopicPartition]
     version: int
     is_consumer: bool
     read_committed: bool
@@ -41,7 +43,10 @@ class _Asker(NamedTuple):
 def handle(context: RequestContext, request: ListOffsetsRequest) -> ListOffsetsResponse:
     """See the card."""
     asker = _Asker(
-        context.header.api_version, request.replica_id == CONSUMER, request.isolation_level == READ_COMMITTED
+        _repeated(request),
+        context.header.api_version,
+        request.replica_id == CONSUMER,
+        request.isolation_level == READ_COMMITTED,
     )
     return ListOffsetsResponse(
         topics=[
@@ -56,8 +61,11 @@ def handle(context: RequestContext, request: ListOffsetsRequest) -> ListOffsetsR
 def _answer(
     context: RequestContext, asker: _Asker, topic: str, wanted: ListOffsetsPartition
 ) -> ListOffsetsPartitionResponse:
+    topic_partition = TopicPartition(topic, wanted.partition_index)
     try:
-        partition = context.services.replica_manager.partition(TopicPartition(topic, wanted.partition_index))
+        if asker.repeated and asker.version > 0 and topic_partition in asker.repeated:
+            raise InvalidRequestError(f"{topic_partition} is asked for more than once")
+        partition = context.services.replica_manager.partition(topic_partition)
         partition.check_leader(wanted.current_leader_epoch)
         bound = _bound(partition, asker)
         if asker.version == 0:
@@ -72,6 +80,17 @@ def _answer(
     return ListOffsetsPartitionResponse(
         wanted.partition_index, 0, timestamp=timestamp, offset=offset, leader_epoch=epoch
     )
+
+
+def _repeated(request: ListOffsetsRequest) -> frozenset[TopicPartition]:
+    asked = [
+        TopicPartition(topic.name, partition.partition_index)
+        for topic in request.topics
+        for partition in topic.partitions
+    ]
+    if len(asked) == len(set(asked)):
+        return frozenset()
+    return frozenset(topic_partition for topic_partition, count in Counter(asked).items() if count > 1)
 
 
 def _bound(partition: Partition, asker: _Asker) -> int:

@@ -3,9 +3,11 @@
 Done: acks 0, 1 and -1; many topics and partitions, each with its own error; idempotent producers; batches of format 2
 with every codec; both timestamp types.
 Not done: v0-2 are advertised (librdkafka looks for them, KAFKA-18659) but their message sets answer
-UNSUPPORTED_FOR_MESSAGE_FORMAT; transactional producers answer INVALID_TXN_STATE 48, as nobody can have begun one.
-With acks=0 there is no answer; after an error the connection is closed, as in Kafka.
-Errors: 2, 3, 6, 7, 10, 17, 18, 19, 20, 21, 32, 43, 45, 47, 48, 56, 76, 87.
+UNSUPPORTED_FOR_MESSAGE_FORMAT; transactional batches answer INVALID_TXN_STATE 48, as nobody can have begun a
+transaction, and TRANSACTIONAL_ID_AUTHORIZATION_FAILED 53 (as in Kafka) when the request names no transactional id.
+With acks=0 there is no answer; after an error the connection is closed, as in Kafka; so it is, before anything is
+appended, when a partition's records don't begin with a whole batch.
+Errors: 2, 3, 6, 7, 10, 17, 18, 19, 20, 21, 32, 43, 45, 47, 48, 53, 56, 76, 87.
 """
 
 import asyncio
@@ -22,10 +24,11 @@ from kafkapy.protocol.messages.produce import (
     ProduceResponse,
     TopicProduceResponse,
 )
-from kafkapy.records.errors import InvalidRecordError, InvalidTimestampError
-from kafkapy.records.validate import check_produce_version
+from kafkapy.records.batch import ATTRIBUTES_OFFSET, HEADER_SIZE, TRANSACTIONAL_BIT, measure
+from kafkapy.records.errors import CorruptRecordError, InvalidRecordError, InvalidTimestampError
+from kafkapy.records.validate import FIRST_VERSION_OF_BATCHES, check_produce_version
 from kafkapy.server.context import RequestContext
-from kafkapy.server.errors import UnansweredFailureError
+from kafkapy.server.errors import RefusedError, UnansweredFailureError
 from kafkapy.storage.errors import InvalidTxnStateError
 from kafkapy.types import TopicPartition
 
@@ -34,9 +37,17 @@ VALID_ACKS: Final = (-1, 0, 1)
 INTERNAL_TOPICS: Final = frozenset({"__consumer_offsets", "__transaction_state"})
 ADMIN_CLIENT: Final = "__admin_client"
 """The client id that may write to internal topics, as in Kafka."""
+WITHOUT_LOG_START: Final = frozenset({2, 3, 6, 10, 17, 18, 21, 48, 53, 56})
+"""Errors that Kafka answers without the partition's log start offset."""
 _NO_OFFSET: Final = -1
 
 Answer = ProduceResponse | asyncio.Future[ProduceResponse] | None
+
+
+class TransactionalIdAuthorizationFailedError(BrokerError):
+    """The request's transactional id is not the client's to use."""
+
+    error_code = 53
 
 
 class _Append:
@@ -50,30 +61,29 @@ class _Append:
         self.acks = request.acks
         self.may_write_internal = context.header.client_id == ADMIN_CLIENT
         self.refusal: BrokerError | None = None
-        if request.acks not in VALID_ACKS:
+        if self.version >= FIRST_VERSION_OF_BATCHES and _has_transactional_batches(request):
+            self.refusal = _transaction_refusal(request)
+        elif request.acks not in VALID_ACKS:
             self.refusal = InvalidRequiredAcksError(f"acks {request.acks} is none of -1, 0, 1")
-        elif request.transactional_id is not None:
-            self.refusal = InvalidTxnStateError("transactions are not served by this broker")
         self.waiting: list[Awaited] = []
         self.answers: list[PartitionProduceResponse] = []
         self.failures = 0
 
     def append(self, topic: str, index: int, records: memoryview | None) -> PartitionProduceResponse:
         """Append one partition's batch."""
+        topic_partition = TopicPartition(topic, index)
         try:
+            partition = self.replicas.partition(topic_partition)
             if self.refusal is not None:
                 raise self.refusal
-            topic_partition = TopicPartition(topic, index)
-            self.replicas.partition(topic_partition)
             if topic in INTERNAL_TOPICS and not self.may_write_internal:
                 raise InvalidTopicError(f"clients can't write to {topic}")
-            if records is None:
-                records = memoryview(b"")
-            check_produce_version(records, self.version)
-            result = self.replicas.append(topic_partition, records, required_acks=self.acks)
+            check_produce_version(records or b"", self.version)
+            result = self.replicas.append_to(partition, records, required_acks=self.acks)
         except BrokerError as error:
             self.failures += 1
-            return failed(index, error)
+            known = self.replicas.partitions.get(topic_partition)
+            return failed(index, error, known.log.log_start_offset if known else _NO_OFFSET)
         response = PartitionProduceResponse(
             index, 0, result.first_offset, result.log_append_time_ms, result.log_start_offset
         )
@@ -127,17 +137,37 @@ def _when_acknowledged(
     return future
 
 
-def failed(index: int, error: BrokerError) -> PartitionProduceResponse:
+def _has_transactional_batches(request: ProduceRequest) -> bool:
+    """Tell so, and refuse records that don't begin with a whole batch: Kafka fails to parse such a request."""
+    found = False
+    for topic in request.topic_data:
+        for partition in topic.partition_data:
+            records: memoryview | None = partition.records  # type: ignore[assignment]  # as it was read
+            try:
+                size = measure(records) if records is not None else None
+            except CorruptRecordError as error:
+                raise RefusedError(f"records of {topic.name}-{partition.index} are no batch: {error}") from error
+            if records is None or size is None:
+                raise RefusedError(f"records of {topic.name}-{partition.index} hold no whole batch")
+            found = found or bool(size >= HEADER_SIZE and records[ATTRIBUTES_OFFSET + 1] & TRANSACTIONAL_BIT)
+    return found
+
+
+def _transaction_refusal(request: ProduceRequest) -> BrokerError:
+    if request.transactional_id is None:
+        return TransactionalIdAuthorizationFailedError("transactional records without a transactional id")
+    return InvalidTxnStateError("transactions are not served by this broker")
+
+
+def failed(index: int, error: BrokerError, log_start_offset: int) -> PartitionProduceResponse:
     """Return the answer for a partition whose batch was refused; rejected records are named (KIP-467)."""
-    if isinstance(error, InvalidRecordError | InvalidTimestampError):
-        return PartitionProduceResponse(
-            index,
-            error.error_code,
-            _NO_OFFSET,
-            record_errors=[BatchIndexAndErrorMessage(at, message) for at, message in error.record_errors],
-            error_message=str(error),
-        )
-    return PartitionProduceResponse(index, error.error_code, _NO_OFFSET)
+    response = PartitionProduceResponse(index, error.error_code, _NO_OFFSET)
+    if error.error_code not in WITHOUT_LOG_START:
+        response.log_start_offset = log_start_offset
+    if isinstance(error, InvalidRecordError | InvalidTimestampError) and error.record_errors:
+        response.error_message = str(error)
+        response.record_errors = [BatchIndexAndErrorMessage(at, message) for at, message in error.record_errors]
+    return response
 
 
 def _failure_text(response: ProduceResponse) -> str:

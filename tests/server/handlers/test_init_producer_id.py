@@ -21,6 +21,17 @@ def test_every_producer_gets_its_own_id(version: int, tmp_path: Path) -> None:
     run(scenario())
 
 
+@pytest.mark.parametrize(("producer_id", "producer_epoch", "code"), [(5, 1, 0), (5, -1, 42), (-1, 1, 42)])
+def test_an_id_and_its_epoch_go_together(producer_id: int, producer_epoch: int, code: int, tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with running_broker(tmp_path) as broker:
+            client = await Client.connect(broker)
+            request = InitProducerIdRequest(None, 60_000, producer_id, producer_epoch)
+            assert (await client.ask(request, 4)).error_code == code
+
+    run(scenario())
+
+
 @pytest.mark.parametrize(("transactional_id", "code"), [("t", 15), ("", 42)])
 def test_transactional_ids_have_no_coordinator(transactional_id: str, code: int, tmp_path: Path) -> None:
     async def scenario() -> None:

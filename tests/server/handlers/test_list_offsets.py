@@ -98,6 +98,8 @@ def test_errors(tmp_path: Path) -> None:
             assert (await ask(client, LATEST, topic="nowhere")).error_code == 3
             assert (await ask(client, LATEST, current_leader_epoch=0)).error_code == 0
             assert (await ask(client, LATEST, current_leader_epoch=1)).error_code == 75
+            twice = ListOffsetsRequest(-1, 0, [ListOffsetsTopic("t", [ListOffsetsPartition(0, timestamp=LATEST)] * 2)])
+            assert [one.error_code for one in (await client.ask(twice, 5)).topics[0].partitions] == [42, 42]
             broker.services.replica_manager.partitions[TopicPartition("t", 0)].is_leader = False
             assert (await ask(client, LATEST)).error_code == 6
 

@@ -45,7 +45,7 @@ def test_many_topics_and_partitions_each_with_its_own_error(acks: int, tmp_path:
             await client.create_topic("a", partitions=2)
             await client.create_topic("b")
             wanted: list[tuple[str, int, bytes]] = [
-                ("a", 0, batch(b"1")), ("a", 7, batch(b"1")), ("a", 1, batch(b"1")[:-1]),
+                ("a", 0, batch(b"1")), ("a", 7, batch(b"1")), ("a", 1, batch(b"1") * 2),
                 ("b", 0, batch(b"1", b"2")), ("none", 0, batch(b"1")),
             ]  # fmt: skip
             topics = [
@@ -89,13 +89,19 @@ def test_other_acks_are_refused(acks: int, tmp_path: Path) -> None:
     run(scenario())
 
 
-def test_transactions_are_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("transactional_id", "is_transactional", "code"), [
+    ("x", True, 48), (None, True, 53), ("x", False, 0),
+])  # fmt: skip
+def test_transactional_batches_are_refused(
+    transactional_id: str | None, is_transactional: bool, code: int, tmp_path: Path
+) -> None:
     async def scenario() -> None:
         async with running_broker(tmp_path) as broker:
             client = await Client.connect(broker)
             await client.create_topic("t")
-            response = await client.ask(produce_request("t", batch(b"v"), transactional_id="x"), 8)
-            assert response.responses[0].partition_responses[0].error_code == 48
+            records = batch(b"v", producer_id=5, producer_epoch=0, base_sequence=0, is_transactional=is_transactional)
+            response = await client.ask(produce_request("t", records, transactional_id=transactional_id), 8)
+            assert response.responses[0].partition_responses[0].error_code == code
 
     run(scenario())
 
