@@ -8,11 +8,11 @@ import socket
 import struct
 import time
 from pathlib import Path
+from typing import Any
 
 from compat_tests.process import HOST
 from compat_tests.real_kafka import RealKafka
 from kafkapy.protocol.headers import RequestHeader, read_response_header, write_request_header
-from kafkapy.protocol.message import Message
 from kafkapy.protocol.messages import response_class
 from kafkapy.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from kafkapy.protocol.primitives import encode
@@ -23,7 +23,7 @@ from tests.server.handlers.topic_cases import SETTINGS, WAITED_FOR, cases, plain
 ANSWERS = Path(__file__).parents[2] / "tests/server/handlers/data/topic_answers.json"
 
 
-def ask(connection: socket.socket, request: Message, version: int) -> Message:
+def ask(connection: socket.socket, request: Any, version: int) -> Any:
     """Sends one request; returns its response."""
     writer = Writer()
     write_request_header(writer, RequestHeader(request.API_KEY, version, 1, "recorder"))
@@ -57,7 +57,8 @@ def main() -> None:
     answers = {}
     with RealKafka("2.7.2", config=SETTINGS) as kafka, socket.create_connection((HOST, kafka.port)) as connection:
         for case in cases():
-            answers[f"{case.request.API_KEY} {case.label}"] = plain(ask(connection, case.request, case.version))
+            request: Any = case.request
+            answers[f"{request.API_KEY} {case.label}"] = plain(ask(connection, request, case.version))
             if case.label in WAITED_FOR:
                 wait_for(connection, WAITED_FOR[case.label])
     ANSWERS.parent.mkdir(exist_ok=True)

@@ -50,7 +50,7 @@ def heartbeat(wire: Wire, group: str, member_id: str, generation_id: int, instan
 
 @pytest.mark.parametrize("version", range(8))
 def test_join_of_the_first_member(wire: Wire, group: str, version: int) -> None:
-    fields = {} if version else {"rebalance_timeout_ms": -1}
+    fields: dict[str, Any] = {} if version else {"rebalance_timeout_ms": -1}
     joined = wire.ask(join_request(group, **fields), version)
     if version >= 4:
         assert (joined.error_code, joined.generation_id, joined.leader, joined.members) == (79, -1, "", [])

@@ -69,7 +69,7 @@ class Wire:
 
 def join_request(group_id: str, member_id: str = "", **fields: Any) -> JoinGroupRequest:
     names = fields.pop("protocols", ("range",))
-    defaults = {
+    defaults: dict[str, Any] = {
         "session_timeout_ms": 10_000,
         "rebalance_timeout_ms": 10_000,
         "protocol_type": "consumer",

@@ -3,10 +3,11 @@
 import random
 import shutil
 from pathlib import Path
+from typing import Any
 
+import confluent_kafka.admin
 import pytest
 from confluent_kafka import Producer
-from confluent_kafka.admin import AdminClient, NewTopic
 
 from compat_tests.real_kafka import RealKafka
 from kafkapy.config.log_config import LogConfig
@@ -14,6 +15,8 @@ from kafkapy.records.batch import iterate_headers
 from kafkapy.storage.log_directory import LogManager
 from kafkapy.testing.clock import ManualClock
 from kafkapy.types import TopicPartition
+
+kafka_admin: Any = confluent_kafka.admin  # exports its names without saying so to type checkers
 
 pytestmark = pytest.mark.java
 
@@ -28,8 +31,8 @@ PRODUCERS: dict[str, dict[str, object]] = {
 
 
 def _create(bootstrap: str, *names: str) -> None:
-    admin = AdminClient({"bootstrap.servers": bootstrap})
-    topics = [NewTopic(name, 1, 1, config={"segment.bytes": str(SEGMENT_BYTES)}) for name in names]
+    admin = kafka_admin.AdminClient({"bootstrap.servers": bootstrap})
+    topics = [kafka_admin.NewTopic(name, 1, 1, config={"segment.bytes": str(SEGMENT_BYTES)}) for name in names]
     for created in admin.create_topics(topics).values():
         created.result()
 
