@@ -21,7 +21,8 @@ from kafkapy.records.batch import (
 from kafkapy.records.control import read_control
 from kafkapy.records.errors import CorruptRecordError, RecordBatchTooLargeError
 from kafkapy.records.validate import PRODUCER, ProducePolicy, validate_produced
-from kafkapy.storage.errors import KafkaStorageError, UnexpectedAppendOffsetError
+from kafkapy.storage.disk_errors import as_storage_error, storage_error
+from kafkapy.storage.errors import UnexpectedAppendOffsetError
 from kafkapy.storage.producer_entry import ProducedBatch
 from kafkapy.storage.segment import MAX_RELATIVE_OFFSET, AppendedRange, Segment
 from kafkapy.types import TopicPartition
@@ -79,11 +80,12 @@ def append_as_leader(
                 return _answer_again(log, duplicate, header)
     first_offset = log.log_end_offset
     last_offset = first_offset + header.last_offset_delta
+    if leader_epoch != log.leader_epochs.latest:
+        with as_storage_error(log, "written"):
+            log.leader_epochs.assign(leader_epoch, first_offset)
     assign(batch, 0, first_offset, leader_epoch)
     added = AppendedRange(first_offset, last_offset, max_timestamp, first_offset + max_timestamp_delta, header.size)
     segment = _write(log, batch, added)
-    if leader_epoch != log.leader_epochs.latest:
-        log.leader_epochs.assign(leader_epoch, first_offset)
     if marker is not None:
         aborted = state.apply_marker(header, marker, first_offset)
         if aborted is not None:
@@ -136,14 +138,15 @@ def append_as_follower(log: "Log", records: bytes | bytearray | memoryview) -> A
 
 def _write(log: "Log", content: bytes | bytearray | memoryview, added: AppendedRange) -> Segment:
     segment = log.segments.active
-    if _must_roll(log, segment, added):
-        segment = roll(log, added.first_offset)
     try:
+        if _must_roll(log, segment, added):
+            segment = roll(log, added.first_offset)
         position = segment.append(content, added, log.config.index_interval_bytes)
     except OSError as error:
         with suppress(OSError):
             log.storage.files.truncate(segment.log.path, segment.size)
-        raise KafkaStorageError(f"{segment.log.path} can't be written: {error}") from error
+        raise storage_error(log, "written", error) from error
+    log.is_failing = False
     log.log_end_offset = added.last_offset + 1
     tail = log.tail
     if len(tail) >= TAIL_BATCHES:
@@ -186,4 +189,5 @@ def roll(log: "Log", base_offset: int) -> Segment:
 
 def _flush_if_due(log: "Log") -> None:
     if log.log_end_offset - log.recovery_point >= log.config.flush_messages:
-        log.flush()
+        with as_storage_error(log, "flushed"):
+            log.flush()

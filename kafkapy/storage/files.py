@@ -110,8 +110,9 @@ class Files:
             return sorted((entry.name, -1 if entry.is_dir() else entry.stat().st_size) for entry in entries)
 
     def remove_directory(self, path: str) -> None:
-        """Remove ``path`` and everything in it."""
-        shutil.rmtree(path)
+        """Remove ``path`` and everything in it, if it is there."""
+        if os.path.exists(path):
+            shutil.rmtree(path)
 
     def sync_path(self, path: str) -> None:
         """Wait until a file's bytes, or a folder's names, are on the disk."""

@@ -6,6 +6,7 @@ recovery point moves only after the entries below it were written. Entries that 
 lookup needs them and kept as long as ``IndexCache`` has room.
 """
 
+from contextlib import suppress
 from struct import Struct
 from typing import ClassVar, Final
 
@@ -103,7 +104,9 @@ class Index:
         self._pending += self.ENTRY.pack(first, second)
         self.entries += 1
         if len(self._pending) >= PAGE_BYTES:
-            self.write()
+            # The batch is in the log already. Entries that a full disk does not take now wait for the next one.
+            with suppress(OSError):
+                self.write()
 
     def write(self) -> None:
         """Put the entries that are only in memory into the file."""

@@ -42,9 +42,10 @@ class LeaderEpochs:
             except (ValueError, MalformedCheckpointError) as error:
                 raise MalformedCheckpointError(f"{self.path} is not a leader epoch checkpoint: {error}") from error
 
-    def _write(self) -> None:
+    def _take(self, entries: list[EpochEntry]) -> None:
         # A partition without records has nothing to lose, and ten thousand of them are created at once.
-        self._files.replace(self.path, encode(f"{e} {s}" for e, s in self.entries), sync=self._log_end_offset() > 0)
+        self._files.replace(self.path, encode(f"{e} {s}" for e, s in entries), sync=self._log_end_offset() > 0)
+        self.entries = entries
 
     @property
     def latest(self) -> int:
@@ -58,13 +59,13 @@ class LeaderEpochs:
 
     def assign(self, epoch: int, start_offset: int) -> None:
         """A leader's term began, or a batch of it came at ``start_offset``."""
-        entries = self.entries
+        entries = list(self.entries)
         if entries and entries[-1].epoch == epoch and start_offset >= entries[-1].start_offset:
             return
         while entries and (entries[-1].epoch >= epoch or entries[-1].start_offset >= start_offset):
             entries.pop()
         entries.append(EpochEntry(epoch, start_offset))
-        self._write()
+        self._take(entries)
 
     def epoch_for(self, offset: int) -> int:
         """Return the epoch of the batch at ``offset``, or -1."""
@@ -83,8 +84,7 @@ class LeaderEpochs:
     def truncate_from_end(self, end_offset: int) -> None:
         """The log now ends at ``end_offset``: drop the epochs that began there or later."""
         if self.latest_start_offset >= end_offset:
-            self.entries = [entry for entry in self.entries if entry.start_offset < end_offset]
-            self._write()
+            self._take([entry for entry in self.entries if entry.start_offset < end_offset])
 
     def truncate_from_start(self, start_offset: int) -> None:
         """The log now begins at ``start_offset``: the epoch that it falls into begins there."""
@@ -92,10 +92,8 @@ class LeaderEpochs:
         if at:
             kept = [EpochEntry(self.entries[at - 1].epoch, start_offset), *self.entries[at:]]
             if kept != self.entries:
-                self.entries = kept
-                self._write()
+                self._take(kept)
 
     def clear(self) -> None:
         """Forget every epoch."""
-        self.entries = []
-        self._write()
+        self._take([])

@@ -10,7 +10,7 @@ from typing import Final
 
 from kafkapy.clock import Clock
 from kafkapy.config.log_config import LogConfig
-from kafkapy.storage import append, read, truncate
+from kafkapy.storage import append, closing, read, truncate
 from kafkapy.storage.append import AppendResult
 from kafkapy.storage.errors import OffsetOutOfRangeError
 from kafkapy.storage.files import Files
@@ -62,6 +62,7 @@ class Log:
         "truncations",
         "last_flush_ms",
         "tail",
+        "is_failing",
     )
 
     def __init__(self, topic_partition: TopicPartition, directory: str, config: LogConfig, storage: Storage) -> None:
@@ -81,6 +82,8 @@ class Log:
         self.last_flush_ms = storage.clock.now_ms()
         self.tail: dict[int, int] = {}
         """Base offset → position of the last batches in the active segment: reads at the end don't search."""
+        self.is_failing = False
+        """The disk refused the last operation: the log file has a line of it already."""
         self.update_config(config)
 
     def __repr__(self) -> str:
@@ -201,27 +204,29 @@ class Log:
     def flush(self) -> None:
         """Wait until everything appended is on the disk, and move the recovery point there."""
         if self.log_end_offset > self.recovery_point:
-            sync_all(self.storage.files, self._paths_to_sync(self.log_end_offset))
-            self._flushed_up_to(self.log_end_offset, self.truncations)
+            sync_all(self.storage.files, self.paths_to_sync(self.log_end_offset))
+            self.flushed_up_to(self.log_end_offset, self.truncations)
 
     def flush_later(self, end_offset: int, snapshot: str | None) -> None:
         """Begin to make everything below ``end_offset`` durable; the recovery point moves when it is."""
         truncations = self.truncations
-        paths = self._paths_to_sync(end_offset)
+        paths = self.paths_to_sync(end_offset)
         self.storage.flusher.flush(
             self.storage.files,
             [*paths, snapshot] if snapshot else paths,
-            lambda: self._flushed_up_to(end_offset, truncations),
+            lambda: self.flushed_up_to(end_offset, truncations),
         )
 
-    def _paths_to_sync(self, end_offset: int) -> list[str]:
+    def paths_to_sync(self, end_offset: int) -> list[str]:
+        """Write the index entries of what is not durable below ``end_offset``; return what must be fsynced."""
         paths: list[str] = []
         for segment in self.segments.between(self.recovery_point, end_offset):
             segment.write_indexes()
             paths += segment.paths_to_sync()
         return [*paths, self.directory]
 
-    def _flushed_up_to(self, end_offset: int, truncations: int) -> None:
+    def flushed_up_to(self, end_offset: int, truncations: int) -> None:
+        """Everything below ``end_offset`` is durable, unless the log was truncated since it was decided."""
         if truncations == self.truncations and end_offset > self.recovery_point:
             self.recovery_point = end_offset
             self.last_flush_ms = self.storage.clock.now_ms()
@@ -237,13 +242,7 @@ class Log:
 
     def close(self) -> None:
         """Write a producer snapshot and the final index entries, make everything durable, let go of descriptors."""
-        self.producer_state.map_end_offset = self.log_end_offset
-        snapshot = self.producer_state.take_snapshot()
-        if snapshot is not None:
-            sync_all(self.storage.files, [snapshot])
-        self.segments.active.become_inactive()
-        self.flush()
-        self.release()
+        closing.close(self)
 
     def release(self) -> None:
         """Let go of descriptors and cached indexes; nothing is written."""

@@ -8,8 +8,11 @@ from typing import Final
 from kafkapy.clock import Clock
 from kafkapy.config.log_config import LogConfig
 from kafkapy.storage.checkpoints import HIGH_WATERMARK, LOG_START_OFFSET, RECOVERY_POINT
+from kafkapy.storage.closing import finish, finished
 from kafkapy.storage.data_directory import DataDirectory, MetaProperties
+from kafkapy.storage.disk_errors import as_storage_error
 from kafkapy.storage.errors import LogDirectoryError
+from kafkapy.storage.flusher import sync_in_parallel
 from kafkapy.storage.log import Log, Storage
 from kafkapy.storage.recovery import Checkpointed, load
 from kafkapy.types import TopicPartition
@@ -85,7 +88,8 @@ class LogManager:
         self, directory: DataDirectory, partition: TopicPartition, config: LogConfig, checkpointed: Checkpointed
     ) -> Log:
         log = Log(partition, directory.partition_path(partition), config, self.storage)
-        load(log, checkpointed)
+        with as_storage_error(log, "opened"):
+            load(log, checkpointed)
         self._logs[partition] = log
         self._directory_of[partition] = directory
         directory.partition_count += 1
@@ -179,16 +183,27 @@ class LogManager:
             log.producer_state.remove_expired(now_ms)
 
     def shutdown(self) -> None:
-        """Make everything durable, write all checkpoints, mark the stop as clean and let go of the directories."""
+        """Make everything durable, write all checkpoints, mark the stop as clean and let go of the directories.
+
+        If the disk refuses that, the stop is not marked and the next start recovers.
+        """
         self.storage.flusher.close()
+        try:
+            self._close_all()
+        except OSError as error:
+            logger.error("The logs could not be closed cleanly, the next start will recover them: %s", error)
+        for directory in self.directories:
+            directory.unlock()
+        self._logs.clear()
+        self._directory_of.clear()
+        self._locked = False
+
+    def _close_all(self) -> None:
+        sync_in_parallel(self.storage.files, [path for log in self._logs.values() for path in finish(log)])
         for log in self._logs.values():
-            log.close()
+            finished(log)
         self.checkpoint_recovery_points()
         self.checkpoint_high_watermarks()
         self.checkpoint_log_start_offsets()
         for directory in self.directories:
             directory.mark_clean()
-            directory.unlock()
-        self._logs.clear()
-        self._directory_of.clear()
-        self._locked = False

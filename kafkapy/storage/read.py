@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from kafkapy.storage.disk_errors import as_storage_error, storage_error
 from kafkapy.storage.errors import OffsetOutOfRangeError
 from kafkapy.storage.files import FileSlice
 from kafkapy.storage.segment import Segment, TimestampOffset
@@ -30,12 +31,15 @@ def read(log: "Log", offset: int, max_bytes: int, up_to_offset: int | None, *, m
     segments = log.segments
     active = segments.active
     candidates = [active] if offset >= active.base_offset else segments.starting_at(segments.floor(offset))
-    for segment in candidates:
-        start = position_of(log, segment, offset)
-        if start is not None:
-            end = _limit_position(log, segment, limit)
-            size = _fitting(segment, start, end, max_bytes, min_one_batch=min_one_batch)
-            return LogRead(segment.log.slice(start, size) if size else b"", offset)
+    try:
+        for segment in candidates:
+            start = position_of(log, segment, offset)
+            if start is not None:
+                end = _limit_position(log, segment, limit)
+                size = _fitting(segment, start, end, max_bytes, min_one_batch=min_one_batch)
+                return LogRead(segment.log.slice(start, size) if size else b"", offset)
+    except OSError as error:
+        raise storage_error(log, "read", error) from error
     return LogRead(b"", offset)
 
 
@@ -69,20 +73,22 @@ def _fitting(segment: Segment, start: int, end: int, max_bytes: int, *, min_one_
 def aborted_transactions(log: "Log", start: int, end: int) -> list[tuple[int, int]]:
     """See ``Log.aborted_transactions``."""
     found = []
-    for segment in log.segments.starting_at(log.segments.floor(start)):
-        for entry in segment.transaction_index:
-            if entry.last_offset >= start and entry.first_offset < end:
-                found.append((entry.producer_id, entry.first_offset))
-            if entry.last_stable_offset >= end:
-                return found
+    with as_storage_error(log, "read"):
+        for segment in log.segments.starting_at(log.segments.floor(start)):
+            for entry in segment.transaction_index:
+                if entry.last_offset >= start and entry.first_offset < end:
+                    found.append((entry.producer_id, entry.first_offset))
+                if entry.last_stable_offset >= end:
+                    return found
     return found
 
 
 def lookup_timestamp(log: "Log", timestamp_ms: int) -> TimestampOffset | None:
     """See ``Log.lookup_timestamp``."""
-    for segment in log.segments:
-        if segment.max_timestamp >= timestamp_ms and segment.size:
-            return segment.find_timestamp(timestamp_ms, log.log_start_offset)
+    with as_storage_error(log, "read"):
+        for segment in log.segments:
+            if segment.max_timestamp >= timestamp_ms and segment.size:
+                return segment.find_timestamp(timestamp_ms, log.log_start_offset)
     return None
 
 

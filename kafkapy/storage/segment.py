@@ -288,7 +288,10 @@ class Segment:
         Raises ``CorruptRecordError`` when the file does not end with a whole batch.
         """
         offset = self.base_offset
-        for _, header, _ in self.batches(self.offset_index.last_position, self.size):
+        start = self.offset_index.last_position
+        if start >= self.size and start:
+            raise CorruptRecordError(f"{self.log.path} ends at {self.size}, its index points to {start}")
+        for _, header, _ in self.batches(start, self.size):
             offset = header.next_offset
         return offset
 

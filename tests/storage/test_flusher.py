@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from kafkapy.storage.files import Files
-from kafkapy.storage.flusher import InlineFlusher, ThreadFlusher
+from kafkapy.storage.flusher import InlineFlusher, ThreadFlusher, sync_in_parallel
 
 
 class Recording(Files):
@@ -45,6 +45,26 @@ def test_the_thread_waits_and_the_loop_is_told(tmp_path: Path) -> None:
 
     assert asyncio.run(scenario())
     assert files.synced == [(str(tmp_path), False)]
+
+
+def test_many_at_a_time(tmp_path: Path) -> None:
+    files = Recording()
+    paths = [str(tmp_path / str(number)) for number in range(20)]
+    for path in paths[1:]:
+        files.create(path)
+    sync_in_parallel(files, paths)
+    assert sorted(path for path, _ in files.synced) == sorted(paths[1:])
+    assert not any(on_main_thread for _, on_main_thread in files.synced)
+    sync_in_parallel(files, [])
+
+
+def test_many_at_a_time_fail_like_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object) -> None:
+        raise OSError("no disk")
+
+    monkeypatch.setattr(Files, "sync_path", broken)
+    with pytest.raises(OSError, match="no disk"):
+        sync_in_parallel(Files(), [str(tmp_path)])
 
 
 def test_a_disk_that_fails_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

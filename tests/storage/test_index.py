@@ -32,6 +32,21 @@ def test_entries_go_to_the_file_by_the_page(index: Pairs) -> None:
     assert Path(index.path).stat().st_size == PAGE_BYTES + 8
 
 
+def test_a_full_disk_keeps_entries_in_memory_until_there_is_room(index: Pairs, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> None:
+        raise OSError("no room")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Files, "write_at", full)
+        for number in range(PAGE_BYTES // 8 + 3):
+            index.append(number, number)
+        with pytest.raises(OSError, match="no room"):
+            index.write()
+    assert index.floor_slot(PAGE_BYTES, 0) == PAGE_BYTES // 8 + 2
+    index.append(5000, 1)
+    assert Path(index.path).stat().st_size == PAGE_BYTES + 4 * 8
+
+
 @pytest.mark.parametrize("written", [0, 1, 10, 20])
 def test_lookups_see_file_and_memory(index: Pairs, written: int) -> None:
     for number in range(20):

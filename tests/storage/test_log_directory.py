@@ -6,6 +6,7 @@ import pytest
 from kafkapy.config.log_config import LogConfig
 from kafkapy.records.batch import read_header
 from kafkapy.storage.errors import BrokerIdMismatchError, ClusterIdMismatchError, LogDirectoryError
+from kafkapy.storage.files import Files
 from kafkapy.storage.log_directory import LogManager
 from kafkapy.testing.clock import ManualClock
 from kafkapy.types import TopicPartition
@@ -118,6 +119,36 @@ def test_deletion_renames_now_and_removes_later(tmp_path: Path) -> None:
     assert doomed.exists()
     clock.advance(60_000)
     assert not doomed.exists()
+
+
+def test_a_folder_that_is_gone_already_needs_no_removal(tmp_path: Path) -> None:
+    clock = ManualClock(START_MS)
+    manager = _manager(tmp_path, clock=clock)
+    manager.get_or_create(PARTITION)
+    manager.delete(PARTITION)
+    manager.shutdown()
+    _manager(tmp_path, clock=clock).shutdown()  # each has a timer for the folder
+    clock.advance(60_000)
+    assert list(tmp_path.glob("*-delete")) == []
+
+
+def test_a_stop_that_the_disk_refuses_is_not_clean(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    manager = _manager(tmp_path)
+    fill(manager.get_or_create(PARTITION), 3)
+
+    def full(*_: object, **__: object) -> None:
+        raise OSError("no room")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Files, "replace", full)
+        manager.shutdown()
+    assert "the next start will recover them: no room" in caplog.text
+    assert not (tmp_path / ".kafka_cleanshutdown").exists()
+    again = _manager(tmp_path).get(PARTITION)
+    assert again is not None
+    assert again.log_end_offset == 3
 
 
 def test_topics_have_their_own_configuration(tmp_path: Path) -> None:

@@ -74,6 +74,19 @@ def test_a_torn_tail_after_a_clean_stop_is_cut_too(log: Log) -> None:
     assert again.log_end_offset == 50
 
 
+@pytest.mark.parametrize("size", [0, 1000])
+def test_a_log_shorter_than_its_index_is_recovered_after_a_clean_stop(tmp_path: Path, size: int) -> None:
+    log = open_log(tmp_path, LogConfig(index_interval_bytes=0))
+    fill(log, 20)
+    log.close()
+    with Path(log.segments.active.log.path).open("r+b") as file:
+        file.truncate(size)
+    again = open_log(tmp_path, LogConfig(index_interval_bytes=0))
+    assert again.log_end_offset == size // len(batch(value=b"v" * 100))
+    assert again.append_as_leader(batch(), 0).first_offset == again.log_end_offset - 1
+    assert reopen(again, clean=False).log_end_offset == again.log_end_offset
+
+
 def test_damage_ends_the_log_and_later_segments_go(log: Log) -> None:
     second = list(log.segments)[1]
     log.recovery_point = 0

@@ -1,0 +1,142 @@
+"""A disk that fails at any one moment: what was refused can be sent again, and nothing is lost or doubled."""
+
+import errno
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from kafkapy.config.log_config import LogConfig
+from kafkapy.records.record import read_records
+from kafkapy.storage.descriptors import Descriptor
+from kafkapy.storage.errors import KafkaStorageError
+from kafkapy.storage.files import Files
+from kafkapy.storage.log import Log, Storage
+from kafkapy.storage.log_directory import LogManager
+from kafkapy.storage.recovery import Checkpointed, load
+from kafkapy.testing.clock import ManualClock
+from tests.storage.support import PARTITION, START_MS, open_log, produced
+
+BATCHES = 40
+CONFIG = LogConfig(segment_bytes=1500, index_interval_bytes=0)
+
+
+class FailingFiles(Files):
+    """Every change of the disk counts; the ``fail_at``-th and the next ``times - 1`` fail, half of a write done."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.changes = 0
+        self.fail_at = 0
+        self.times = 1
+
+    def _due(self) -> bool:
+        self.changes += 1
+        return self.fail_at <= self.changes < self.fail_at + self.times
+
+    def _refuse(self) -> OSError:
+        return OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    def write_at(self, descriptor: Descriptor, data: bytes | bytearray | memoryview, position: int) -> None:
+        if self._due():
+            super().write_at(descriptor, memoryview(data)[: len(data) // 2], position)
+            raise self._refuse()
+        super().write_at(descriptor, data, position)
+
+    def create(self, path: str) -> None:
+        if self._due():
+            raise self._refuse()
+        super().create(path)
+
+    def rename(self, path: str, target: str) -> None:
+        if self._due():
+            raise self._refuse()
+        super().rename(path, target)
+
+    def sync(self, descriptor: Descriptor) -> None:
+        if self._due():
+            raise self._refuse()
+        super().sync(descriptor)
+
+
+def _values(log: Log) -> list[tuple[int, bytes | None]]:
+    found = []
+    for segment in log.segments:
+        for _, header, content in segment.batches(0, segment.size):
+            found += [(record.offset, record.value) for record in read_records(content, header)]
+    return found
+
+
+def _write_all(log: Log) -> int:
+    """Send forty batches as an idempotent producer does, again and again until each is taken; count the refusals."""
+    refusals = 0
+    for sequence in range(BATCHES):
+        for attempt in range(20):
+            try:
+                result = log.append_as_leader(produced(sequence, value=b"%d" % sequence), 3)
+            except KafkaStorageError:
+                refusals += 1
+                assert log.log_end_offset == sequence
+                assert attempt < 19
+            else:
+                assert result.first_offset == sequence
+                break
+        log.update_high_watermark(log.log_end_offset)
+        assert log.read(sequence, 10_000).records
+    return refusals
+
+
+def _moments() -> Iterator[int]:
+    """As many as the disk is changed in the course of the scenario, and a few more."""
+    return iter(range(1, 130))
+
+
+@pytest.mark.parametrize("times", [1, 4])
+@pytest.mark.parametrize("clean", [True, False])
+def test_a_full_disk_at_any_moment_loses_and_doubles_nothing(tmp_path: Path, *, times: int, clean: bool) -> None:
+    refusals = 0
+    for moment in _moments():
+        files = FailingFiles()
+        directory = tmp_path / str(moment)
+        log = open_log(directory, CONFIG, storage=Storage(ManualClock(START_MS), files))
+        files.changes, files.fail_at, files.times = 0, moment, times
+        refusals += _write_all(log)
+        expected = [(offset, b"%d" % offset) for offset in range(BATCHES)]
+        assert _values(log) == expected, moment
+        files.fail_at = 0
+        if clean:
+            log.close()
+        again = Log(PARTITION, log.directory, CONFIG, Storage(ManualClock(START_MS)))
+        load(again, Checkpointed(clean, log.recovery_point, 0, log.high_watermark))
+        assert _values(again) == expected, moment
+        assert again.append_as_leader(produced(BATCHES - 1, value=b"again"), 3).duplicate
+        assert again.append_as_leader(produced(BATCHES), 3).first_offset == BATCHES
+    assert refusals > 50
+
+
+def test_a_disk_that_can_not_be_read_is_a_storage_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    files = Files()
+    log = open_log(tmp_path, CONFIG, storage=Storage(ManualClock(START_MS), files))
+    _write_all(log)
+
+    def broken(*_: object) -> bytes:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    monkeypatch.setattr(files, "read_at", broken)
+    with pytest.raises(KafkaStorageError, match="can't be read"):
+        log.read(1, 10_000)
+    with pytest.raises(KafkaStorageError, match="can't be read"):
+        log.lookup_timestamp(START_MS)
+
+
+def test_a_new_log_that_the_disk_refuses_is_a_storage_error(tmp_path: Path) -> None:
+    files = FailingFiles()
+    manager = LogManager([str(tmp_path)], CONFIG, ManualClock(START_MS), storage=Storage(ManualClock(START_MS), files))
+    manager.load()
+    files.fail_at = files.changes + 1
+    with pytest.raises(KafkaStorageError, match="can't be opened"):
+        manager.get_or_create(PARTITION)
+    assert manager.get(PARTITION) is None
+    assert manager.get_or_create(PARTITION).log_end_offset == 0
+    manager.shutdown()
