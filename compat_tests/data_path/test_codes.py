@@ -288,7 +288,7 @@ def test_delete_records(wire: Wire) -> None:
 
 
 def test_producer_ids(wire: Wire) -> None:
-    def answer(transactional_id: str | None, **fields: int) -> tuple[int, bool, int]:
+    def answer(transactional_id: str | None, **fields: Any) -> tuple[int, bool, int]:
         request = InitProducerIdRequest(transactional_id=transactional_id, transaction_timeout_ms=60_000, **fields)
         found = wire.ask(request, 4)
         return found.error_code, found.producer_id >= 0, found.producer_epoch

@@ -22,6 +22,7 @@ from kafkapy.cluster.replica_manager import ReplicaManager
 from kafkapy.config.broker_config import BrokerConfig
 from kafkapy.config.listeners import EndPoint
 from kafkapy.config.log_config import LogConfig
+from kafkapy.config.unbuilt import check_built
 from kafkapy.coordinator.group.coordinator import GroupCoordinator
 from kafkapy.server.budget import DEFAULT_LIMIT, FrameBudget
 from kafkapy.server.context import WILDCARD_HOSTS, LocalConnection, Services
@@ -93,8 +94,9 @@ class BrokerServer:
     async def start(self) -> None:
         """Start; when this returns, clients are served.
 
-        Raises ``LogDirectoryError`` (locked, another cluster's, unreadable), ``ListenError``, ``BrokerIdTakenError``
-        and ``StoreFileError``, each with a sentence for whoever starts the broker. Nothing is left open then.
+        Raises ``InvalidConfigError`` (what is not built), ``LogDirectoryError`` (locked, another cluster's, unreadable),
+        ``ListenError``, ``BrokerIdTakenError`` and ``StoreFileError``, each with a sentence for whoever starts the broker.
+        Nothing is left open then.
         """
         try:
             await self._start()
@@ -107,6 +109,7 @@ class BrokerServer:
         await self._cleanup.aclose()
 
     async def _start(self) -> None:
+        check_built(self.config)
         logs = self._open_directories()
         store = await self._open_store()
         requests = LocalRequests()

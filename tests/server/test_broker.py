@@ -13,6 +13,7 @@ import pytest
 from kafkapy.clock import SystemClock
 from kafkapy.cluster.embedded import EmbeddedStore
 from kafkapy.config.broker_config import BrokerConfig
+from kafkapy.config.errors import InvalidConfigError
 from kafkapy.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from kafkapy.server.broker import BrokerServer
 from kafkapy.server.listener import ListenError
@@ -73,6 +74,7 @@ def test_waiting_fetches_are_answered_when_the_broker_stops(tmp_path: Path) -> N
 OTHER_PROCESS = """
 import asyncio, sys
 from kafkapy.config.broker_config import BrokerConfig
+from kafkapy.config.errors import InvalidConfigError
 from kafkapy.server.broker import BrokerServer
 from kafkapy.storage.errors import LogDirectoryLockedError
 config = BrokerConfig.from_properties({"listeners": "PLAINTEXT://127.0.0.1:0", "log.dirs": sys.argv[1]})
@@ -156,6 +158,16 @@ def test_topics_are_created_when_asked_for(tmp_path: Path) -> None:
             while (await client.ask(asked, 4)).topics[0].error_code:
                 pass
             assert (await client.produce("auto", batch(b"v"))).error_code == 0
+
+    run(scenario())
+
+
+def test_what_is_not_built_is_refused_before_anything_is_touched(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        broker = server(tmp_path / "data", listeners="SSL://127.0.0.1:0")
+        with pytest.raises(InvalidConfigError, match="SSL"):
+            await broker.start()
+        assert not (tmp_path / "data").exists()
 
     run(scenario())
 
