@@ -94,9 +94,9 @@ class BrokerServer:
     async def start(self) -> None:
         """Start; when this returns, clients are served.
 
-        Raises ``InvalidConfigError`` (what is not built), ``LogDirectoryError`` (locked, another cluster's, unreadable),
-        ``ListenError``, ``BrokerIdTakenError`` and ``StoreFileError``, each with a sentence for whoever starts the broker.
-        Nothing is left open then.
+        Raises ``InvalidConfigError`` (what is not built), ``LogDirectoryError`` (locked, another cluster's,
+        unreadable), ``ListenError``, ``BrokerIdTakenError`` and ``StoreFileError``, each with a sentence for whoever
+        starts the broker. Nothing is left open then.
         """
         try:
             await self._start()
