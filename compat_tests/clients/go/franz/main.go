@@ -1,0 +1,200 @@
+// franz-go, asked through the agent's questions; the only argument is the broker's address.
+package main
+
+import (
+	"context"
+	"errors"
+	"os"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"kafkapy/compat/agent"
+)
+
+var (
+	bootstrap = os.Args[1]
+	codecs    = map[string]kgo.CompressionCodec{
+		"none": kgo.NoCompression(), "gzip": kgo.GzipCompression(), "snappy": kgo.SnappyCompression(),
+		"lz4": kgo.Lz4Compression(), "zstd": kgo.ZstdCompression(),
+	}
+	acks    = map[int]kgo.Acks{0: kgo.NoAck(), 1: kgo.LeaderAck(), -1: kgo.AllISRAcks()}
+	members = map[int]*member{}
+)
+
+func newClient(options ...kgo.Opt) (*kgo.Client, error) {
+	return kgo.NewClient(append([]kgo.Opt{kgo.SeedBrokers(bootstrap)}, options...)...)
+}
+
+func produce(ctx context.Context, q *agent.Question) (any, error) {
+	options := []kgo.Opt{
+		kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.ProducerBatchCompression(codecs[q.Codec]),
+		kgo.ProducerBatchMaxBytes(q.Limit), kgo.RequiredAcks(acks[q.Acks]), kgo.ProducerLinger(5 * time.Millisecond),
+	}
+	if !q.Idempotent {
+		options = append(options, kgo.DisableIdempotentWrite())
+	}
+	client, err := newClient(options...)
+	if err != nil {
+		return nil, err
+	}
+	defer client.Close()
+	records := make([]*kgo.Record, len(q.Records))
+	for i, sent := range q.Records {
+		record := &kgo.Record{Topic: q.Topic, Partition: sent.Partition, Key: sent.Key, Value: sent.Value}
+		if sent.Timestamp != nil {
+			record.Timestamp = time.UnixMilli(*sent.Timestamp)
+		}
+		for _, header := range sent.Headers {
+			record.Headers = append(record.Headers, kgo.RecordHeader{Key: header.Name, Value: header.Value})
+		}
+		records[i] = record
+	}
+	if err := client.ProduceSync(ctx, records...).FirstErr(); err != nil {
+		return nil, err
+	}
+	places := [][2]int64{}
+	for _, record := range records {
+		places = append(places, [2]int64{int64(record.Partition), record.Offset})
+	}
+	return places, nil
+}
+
+func received(record *kgo.Record) agent.Record {
+	timestamp := record.Timestamp.UnixMilli()
+	found := agent.Record{
+		Value: record.Value, Key: record.Key, Timestamp: &timestamp, Partition: record.Partition, Offset: record.Offset,
+		AppendTime: record.Attrs.TimestampType() == 1,
+	}
+	for _, header := range record.Headers {
+		found.Headers = append(found.Headers, agent.Header{Name: header.Key, Value: header.Value})
+	}
+	return found
+}
+
+func consume(ctx context.Context, q *agent.Question) (any, error) {
+	offset := kgo.NewOffset().At(q.Offset)
+	if q.Offset == -2 {
+		offset = kgo.NewOffset().AtStart()
+	} else if q.Offset == -1 {
+		offset = kgo.NewOffset().AtEnd()
+	}
+	level := kgo.ReadUncommitted()
+	if q.Committed {
+		level = kgo.ReadCommitted()
+	}
+	places := map[string]map[int32]kgo.Offset{q.Topic: {q.Partition: offset}}
+	client, err := newClient(kgo.ConsumePartitions(places), kgo.FetchIsolationLevel(level))
+	if err != nil {
+		return nil, err
+	}
+	defer client.Close()
+	found := []agent.Record{}
+	for len(found) < q.Count && ctx.Err() == nil {
+		fetches := client.PollRecords(ctx, q.Count-len(found))
+		fetches.EachRecord(func(record *kgo.Record) { found = append(found, received(record)) })
+		if err := fetches.Err0(); err != nil {
+			return nil, err
+		}
+	}
+	return found, nil
+}
+
+// member is one consumer of a group, polling in a goroutine.
+type member struct {
+	agent.Group
+	client *kgo.Client
+	ended  chan struct{}
+}
+
+func join(q *agent.Question) (any, error) {
+	joined := &member{ended: make(chan struct{})}
+	moved := func(held bool) func(context.Context, *kgo.Client, map[string][]int32) {
+		return func(_ context.Context, _ *kgo.Client, partitions map[string][]int32) {
+			joined.Assign(partitions[q.Topic], held)
+		}
+	}
+	client, err := newClient(
+		kgo.ConsumerGroup(q.Group), kgo.ConsumeTopics(q.Topic), kgo.DisableAutoCommit(),
+		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), kgo.SessionTimeout(10*time.Second),
+		kgo.HeartbeatInterval(500*time.Millisecond), kgo.OnPartitionsAssigned(moved(true)),
+		kgo.OnPartitionsRevoked(moved(false)), kgo.OnPartitionsLost(moved(false)),
+	)
+	if err != nil {
+		return nil, err
+	}
+	joined.client = client
+	go func() {
+		defer close(joined.ended)
+		for {
+			fetches := client.PollFetches(context.Background())
+			if fetches.IsClientClosed() {
+				return
+			}
+			fetches.EachRecord(func(record *kgo.Record) { joined.Receive(received(record)) })
+		}
+	}()
+	number := len(members)
+	members[number] = joined
+	return number, nil
+}
+
+func answerMember(ctx context.Context, q *agent.Question) (any, error) {
+	if q.Do == "join" {
+		return join(q)
+	}
+	joined := members[q.Member]
+	switch q.Do {
+	case "poll":
+		return joined.Poll(), nil
+	case "commit_member":
+		return nil, joined.client.CommitUncommittedOffsets(ctx)
+	default:
+		joined.client.Close()
+		<-joined.ended
+		return nil, nil
+	}
+}
+
+func answer(q *agent.Question) (any, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), agent.Timeout)
+	defer cancel()
+	switch q.Do {
+	case "produce":
+		return produce(ctx, q)
+	case "consume":
+		return consume(ctx, q)
+	case "join", "poll", "commit_member", "leave":
+		return answerMember(ctx, q)
+	}
+	client, err := newClient()
+	if err != nil {
+		return nil, err
+	}
+	defer client.Close()
+	admin := kadm.NewClient(client)
+	switch q.Do {
+	case "watermarks", "offset_for_time", "commit", "committed", "delete_records":
+		// The library leaves waiting for the very first group's coordinator to its user.
+		result, err := answerOffsets(ctx, admin, q)
+		for errors.Is(err, kerr.CoordinatorNotAvailable) && ctx.Err() == nil {
+			time.Sleep(50 * time.Millisecond)
+			result, err = answerOffsets(ctx, admin, q)
+		}
+		return result, err
+	default:
+		return answerAdmin(ctx, admin, q)
+	}
+}
+
+func main() {
+	agent.Serve(answer, func(err error) int {
+		var refusal *kerr.Error
+		if errors.As(err, &refusal) {
+			return int(refusal.Code)
+		}
+		return -1
+	})
+}
