@@ -11,6 +11,7 @@ Errors: 2, 3, 6, 7, 10, 17, 18, 19, 20, 21, 32, 43, 45, 47, 48, 53, 56, 76, 87.
 """
 
 import asyncio
+from struct import Struct
 from typing import Final
 
 from kafkapy.cluster.errors import InvalidRequiredAcksError, InvalidTopicError
@@ -24,9 +25,16 @@ from kafkapy.protocol.messages.produce import (
     ProduceResponse,
     TopicProduceResponse,
 )
-from kafkapy.records.batch import ATTRIBUTES_OFFSET, HEADER_SIZE, TRANSACTIONAL_BIT, measure
+from kafkapy.records.batch import (
+    ATTRIBUTES_OFFSET,
+    HEADER_SIZE,
+    MAGIC,
+    MAGIC_OFFSET,
+    TRANSACTIONAL_BIT,
+    measure,
+)
 from kafkapy.records.errors import CorruptRecordError, InvalidRecordError, InvalidTimestampError
-from kafkapy.records.validate import FIRST_VERSION_OF_BATCHES, check_produce_version
+from kafkapy.records.validate import FIRST_VERSION_OF_BATCHES, FIRST_VERSION_OF_ZSTD, check_produce_version
 from kafkapy.server.context import RequestContext
 from kafkapy.server.errors import RefusedError, UnansweredFailureError
 from kafkapy.storage.errors import InvalidTxnStateError
@@ -40,6 +48,7 @@ ADMIN_CLIENT: Final = "__admin_client"
 WITHOUT_LOG_START: Final = frozenset({2, 3, 6, 10, 17, 18, 21, 48, 53, 56})
 """Errors that Kafka answers without the partition's log start offset."""
 _NO_OFFSET: Final = -1
+_SIZE_FIELD: Final = Struct(">i")
 
 Answer = ProduceResponse | asyncio.Future[ProduceResponse] | None
 
@@ -53,7 +62,17 @@ class TransactionalIdAuthorizationFailedError(BrokerError):
 class _Append:
     """The appends of one request: what was answered so far, and what waits for other replicas."""
 
-    __slots__ = ("replicas", "version", "acks", "may_write_internal", "refusal", "waiting", "answers", "failures")
+    __slots__ = (
+        "replicas",
+        "version",
+        "acks",
+        "may_write_internal",
+        "all_plain",
+        "refusal",
+        "waiting",
+        "answers",
+        "failures",
+    )
 
     def __init__(self, context: RequestContext, request: ProduceRequest) -> None:
         self.replicas: ReplicaManager = context.services.replica_manager
@@ -61,7 +80,10 @@ class _Append:
         self.acks = request.acks
         self.may_write_internal = context.header.client_id == ADMIN_CLIENT
         self.refusal: BrokerError | None = None
-        if self.version >= FIRST_VERSION_OF_BATCHES and _has_transactional_batches(request):
+        self.all_plain = any_transactional = False
+        if self.version >= FIRST_VERSION_OF_BATCHES:
+            self.all_plain, any_transactional = _examine(request, self.version)
+        if any_transactional:
             self.refusal = _transaction_refusal(request)
         elif request.acks not in VALID_ACKS:
             self.refusal = InvalidRequiredAcksError(f"acks {request.acks} is none of -1, 0, 1")
@@ -78,7 +100,9 @@ class _Append:
                 raise self.refusal
             if topic in INTERNAL_TOPICS and not self.may_write_internal:
                 raise InvalidTopicError(f"clients can't write to {topic}")
-            check_produce_version(records or b"", self.version)
+            if records is None or not self.all_plain:
+                check_produce_version(records or memoryview(b""), self.version)
+                assert records is not None, "null records were refused, or have no version that takes them"
             result = self.replicas.append_to(partition, records, required_acks=self.acks)
         except BrokerError as error:
             self.failures += 1
@@ -137,20 +161,35 @@ def _when_acknowledged(
     return future
 
 
-def _has_transactional_batches(request: ProduceRequest) -> bool:
-    """Tell so, and refuse records that don't begin with a whole batch: Kafka fails to parse such a request."""
-    found = False
+def _examine(request: ProduceRequest, version: int) -> tuple[bool, bool]:
+    """Look at every batch before any is appended: is each just one of format 2, is any transactional?
+
+    Records that don't begin with a whole batch end the connection: Kafka fails to parse such a request.
+    """
+    all_plain = version >= FIRST_VERSION_OF_ZSTD
+    any_transactional = False
     for topic in request.topic_data:
         for partition in topic.partition_data:
             records: memoryview | None = partition.records  # type: ignore[assignment]  # as it was read
-            try:
-                size = measure(records) if records is not None else None
-            except CorruptRecordError as error:
-                raise RefusedError(f"records of {topic.name}-{partition.index} are no batch: {error}") from error
-            if records is None or size is None:
-                raise RefusedError(f"records of {topic.name}-{partition.index} hold no whole batch")
-            found = found or bool(size >= HEADER_SIZE and records[ATTRIBUTES_OFFSET + 1] & TRANSACTIONAL_BIT)
-    return found
+            if records is None:
+                raise RefusedError(f"records of {topic.name}-{partition.index} are null")
+            size = len(records)
+            plain = size >= HEADER_SIZE and _SIZE_FIELD.unpack_from(records, 8)[0] + 12 == size
+            if not plain or records[MAGIC_OFFSET] != MAGIC:
+                all_plain = False
+                _refuse_unparsable(topic.name, partition.index, records)
+            elif records[ATTRIBUTES_OFFSET + 1] & TRANSACTIONAL_BIT:
+                any_transactional = True
+    return all_plain, any_transactional
+
+
+def _refuse_unparsable(topic: str, index: int, records: memoryview) -> None:
+    try:
+        size = measure(records)
+    except CorruptRecordError as error:
+        raise RefusedError(f"records of {topic}-{index} are no batch: {error}") from error
+    if size is None:
+        raise RefusedError(f"records of {topic}-{index} hold no whole batch")
 
 
 def _transaction_refusal(request: ProduceRequest) -> BrokerError:
