@@ -57,6 +57,7 @@ def _build(command: list[str], directory: Path) -> None:
 WITHOUT_NULL_HEADERS = {"kafkajs"}
 AGENTS: dict[str, Callable[[], list[str]]] = {
     "franz-go": lambda: _go("franz"),
+    "sarama": lambda: _go("sarama"),
     "kafkajs": _node,
 }
 

@@ -10,6 +10,9 @@ import (
 	"time"
 )
 
+// Unsupported is the code of what a library can not do.
+const Unsupported = -100
+
 // Timeout bounds what waits for the broker.
 const Timeout = 40 * time.Second
 
