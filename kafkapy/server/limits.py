@@ -1,5 +1,6 @@
 """How many connections a broker takes, and from whom."""
 
+import resource
 from collections import Counter
 from dataclasses import dataclass, field
 from typing import Self
@@ -69,3 +70,14 @@ class Shared:
     metrics: Metrics = field(default_factory=Metrics)
     budget: FrameBudget = field(default_factory=FrameBudget)
     counts: ConnectionCounts = field(default_factory=ConnectionCounts)
+
+
+def allow_many_descriptors() -> int:
+    """Let this process open as many files as the system allows it (often 1,024 until it asks); return how many.
+
+    Each connection takes a descriptor, and each open segment. Only a process that is a broker should call it.
+    """
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    return hard

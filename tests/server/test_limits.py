@@ -1,7 +1,9 @@
 """Connection limits as they are configured and counted."""
 
+import resource
+
 from kafkapy.config.broker_config import BrokerConfig
-from kafkapy.server.limits import ConnectionCounts, Limits
+from kafkapy.server.limits import ConnectionCounts, Limits, allow_many_descriptors
 
 
 def test_limits_come_from_the_configuration() -> None:
@@ -33,3 +35,13 @@ def test_counting_by_host() -> None:
     counts.remove("a")
     assert counts.admits("a", limits)
     assert counts.total == 2
+
+
+def test_a_broker_takes_all_descriptors_that_it_may() -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, 256), hard))
+        assert [allow_many_descriptors() for _ in range(2)] == [hard, hard]
+        assert resource.getrlimit(resource.RLIMIT_NOFILE) == (hard, hard)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))

@@ -22,6 +22,7 @@ from kafkapy.records.scanner import scan_is_compiled
 from kafkapy.server import logs
 from kafkapy.server.broker import BrokerServer
 from kafkapy.server.commands.settings import UsageError, build_config, nearest
+from kafkapy.server.limits import allow_many_descriptors
 from kafkapy.server.listener import ListenError
 from kafkapy.storage.errors import KafkaStorageError, LogDirectoryError
 
@@ -102,6 +103,7 @@ def _run_ephemeral(options: argparse.Namespace) -> int:
 
 def _serve(options: argparse.Namespace, data: str | None, *, in_memory_metadata: bool) -> int:
     config = build_config(file=options.config, data=data, port=options.port, settings=options.settings)
+    allow_many_descriptors()
     for name in config.unknown:
         _log.warning("%s: there is no configuration key %r%s; it is ignored", options.config, name, nearest(name))
     asyncio.run(_run_broker(BrokerServer(config, SystemClock(), in_memory_metadata=in_memory_metadata)))
