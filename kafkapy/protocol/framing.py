@@ -116,6 +116,14 @@ class FrameDecoder:
         if self._start == self._end:
             self._start = self._end = 0
             self._shrink(frame_size)
+        elif len(self._view) > KEPT_SIZE > 2 * (self._end - self._start):
+            self._replace(KEPT_SIZE)
+
+    def rest(self) -> None:
+        """Give the buffer back if nothing is in it."""
+        if self._start == self._end and self._frame_end < 0:
+            self._start = self._end = 0
+            self._view = memoryview(bytearray())
 
     def _shrink(self, frame_size: int) -> None:
         """Halve an empty buffer that is far too large for the last frame."""

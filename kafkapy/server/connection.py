@@ -126,10 +126,8 @@ class Connection(asyncio.BufferedProtocol):
     def resume_writing(self) -> None:
         """See ``asyncio.BaseProtocol``: everything was taken."""
         self._write_blocked = False
-        if self._sender is not None:
-            self._guarded(self._sender.unblocked)
-        else:
-            self._continue()
+        # Not at once: the transport calls this in the midst of a write, where it doesn't bear to be aborted.
+        asyncio.get_running_loop().call_soon(self._guarded, self._go_on_sending)
 
     # serving
 
@@ -138,6 +136,10 @@ class Connection(asyncio.BufferedProtocol):
         unsent = self._transport.get_write_buffer_size() if self._transport is not None else 0
         sent = self._sender.bytes_sent if self._sender is not None else 0
         return self.requests, unsent, sent, self._waiting is not None
+
+    def rest(self) -> None:
+        """Nothing moved for a while: hold no memory for what may come."""
+        self._decoder.rest()
 
     def close(self, reason: str, level: int = logging.INFO) -> None:
         """End the connection, dropping what is unsent, with one line in the log."""
@@ -223,6 +225,16 @@ class Connection(asyncio.BufferedProtocol):
             return
         self._serve()
 
+    def _go_on_sending(self) -> None:
+        try:
+            if self._sender is not None:
+                self._sender.unblocked()
+        except (OSError, FileCutError) as error:
+            self.close(f"sending failed: {error}", logging.WARNING)
+            return
+        if self._sender is None:
+            self._serve()
+
     def _continue(self) -> None:
         self._guarded(self._serve)
 
@@ -250,17 +262,17 @@ class Connection(asyncio.BufferedProtocol):
     def _give_back(self) -> None:
         if self._reserved:
             reserved, self._reserved = self._reserved, 0
-            self._owner.budget.give_back(reserved)
+            self._owner.budget.give_back(self, reserved)
 
     def _steer_reading(self, transport: asyncio.Transport) -> None:
         """Read on unless enough is read ahead, or a large frame has to wait for its share of the memory."""
         busy = self._is_busy()
         pause = busy and (self._decoder.full or self._decoder.buffered_size >= READ_AHEAD_SIZE)
-        if not busy and not self._reserved:
-            announced = self._decoder.pending_size
-            if announced > SMALL_FRAME_SIZE:
-                pause = not self._owner.budget.take(announced, self._continue)
-                self._reserved = 0 if pause else announced
+        if not busy and self._decoder.pending_size > SMALL_FRAME_SIZE:
+            more = self._decoder.buffered_size - max(self._reserved, SMALL_FRAME_SIZE)
+            if more > 0:
+                pause = not self._owner.budget.take(self, more, self._continue)
+                self._reserved += 0 if pause else more
         if pause != self._reading_paused:
             self._reading_paused = pause
             if pause:

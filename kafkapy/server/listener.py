@@ -185,6 +185,8 @@ class Listener:
             is_waiting = progress[3]
             sweeps = sweeps + 1 if progress == before and not is_waiting else 0
             self._quiet[connection] = (progress, sweeps)
+            if sweeps == 1:
+                connection.rest()
             if sweeps >= SWEEPS_PER_IDLE_TIME:
                 self.metrics.idle_closed += 1
                 connection.close("nothing moved for connections.max.idle.ms", logging.INFO)

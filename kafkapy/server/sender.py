@@ -16,6 +16,8 @@ from kafkapy.protocol.writer import Part
 from kafkapy.storage.files import FileSlice
 
 SENDFILE_FROM_SIZE: Final = 32_768
+PIECE_SIZE: Final = 262_144
+"""Bytes that are read for a client before the socket has taken them: a client that never reads holds no more."""
 _MAX_COUNT: Final = 0x7FFF_F000
 
 
@@ -78,14 +80,15 @@ class BodySender:
                 self._transport.write(piece)
             if self._is_blocked():
                 return False
-            if self._parts and not self._send_file():
+            if self._next_is_file() and not self._send_file():
                 return False
         return True
 
     def _gather(self) -> bytes | bytearray:
-        """Take the parts up to the next large slice, in one piece."""
+        """Take the parts up to the next large slice, in one piece, but little more than ``PIECE_SIZE`` of them."""
         pieces: list[bytes | bytearray | memoryview] = []
-        while self._parts:
+        gathered = 0
+        while self._parts and gathered < PIECE_SIZE:
             part = self._parts[0]
             if isinstance(part, bytes | bytearray | memoryview):
                 pieces.append(part)
@@ -99,8 +102,13 @@ class BodySender:
                 if len(data) != size:
                     raise FileCutError(f"{size} bytes announced, the file holds {len(data)}")
                 pieces.append(data)
+            gathered += len(pieces[-1])
             self._parts.popleft()
         return b"".join(pieces)
+
+    def _next_is_file(self) -> bool:
+        part = self._parts[0] if self._parts else None
+        return isinstance(part, FileSlice) and part.size >= SENDFILE_FROM_SIZE
 
     def _send_file(self) -> bool:
         """Send from the slice in front; tell whether all of it went."""

@@ -1,11 +1,14 @@
 """What a running broker does by the clock: checkpoints, flushes, forgetting silent producers."""
 
+import logging
 from collections.abc import Callable
 from typing import Final
 
 from kafkapy.clock import Clock, TimerHandle
 from kafkapy.config.broker_config import BrokerConfig
 from kafkapy.storage.log_directory import LogManager
+
+_log: Final = logging.getLogger(__name__)
 
 EXPIRED_PRODUCERS_MS: Final = 600_000
 NEVER_MS: Final = 2**53
@@ -30,7 +33,10 @@ class Upkeep:
             if self._stopped:
                 return
             self._timers[name] = self._clock.call_later(interval_ms, run)
-            job()
+            try:
+                job()
+            except OSError as error:
+                _log.error("%s: the job failed and will be tried again: %s", name, error)
 
         self._timers[name] = self._clock.call_later(interval_ms, run)
 

@@ -10,7 +10,7 @@ DEFAULT_MAX_OPEN_FILES: Final = 512
 class Descriptor:
     """An open file's number; closed with the last object that refers to it."""
 
-    __slots__ = ("number",)
+    __slots__ = ("number", "__weakref__")
 
     def __init__(self, number: int) -> None:
         self.number = number

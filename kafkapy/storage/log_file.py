@@ -4,6 +4,8 @@ A ``LogFile`` opens itself at first use and is closed when too many others have 
 the descriptor that it points into alive on its own.
 """
 
+import weakref
+
 from kafkapy.storage.descriptors import Descriptor, FileSlice
 from kafkapy.storage.files import Files
 
@@ -11,16 +13,22 @@ from kafkapy.storage.files import Files
 class LogFile:
     """A segment's ``.log``: opened at first use, closed under pressure, opened again."""
 
-    __slots__ = ("path", "used", "_files", "_descriptor")
+    __slots__ = ("path", "used", "_files", "_descriptor", "_last")
 
     def __init__(self, files: Files, path: str) -> None:
         self.path = path
         self.used = False
         self._files = files
         self._descriptor: Descriptor | None = None
+        self._last: weakref.ref[Descriptor] | None = None
 
     def _opened(self) -> Descriptor:
-        self._descriptor = descriptor = self._files.open(self.path)
+        # Slices that clients take slowly may hold the descriptor that was given up: one for each file is enough.
+        descriptor = self._last() if self._last is not None else None
+        if descriptor is None:
+            descriptor = self._files.open(self.path)
+            self._last = weakref.ref(descriptor)
+        self._descriptor = descriptor
         self._files.open_files.add(self)
         return descriptor
 
@@ -49,7 +57,8 @@ class LogFile:
         self._descriptor = None
 
     def close(self) -> None:
-        """Give up the descriptor and the place among the open files."""
+        """Give up the descriptor and the place among the open files; the path may become another file's."""
+        self._last = None
         if self._descriptor is not None:
             self._files.open_files.forget(self)
             self.drop()

@@ -113,6 +113,30 @@ def test_large_buffers_are_given_back() -> None:
     assert len(decoder.get_buffer(-1)) == INITIAL_SIZE
 
 
+def test_a_large_buffer_is_given_back_although_the_next_frame_has_begun() -> None:
+    decoder = FrameDecoder(1 << 24)
+    first = bytes(3 * KEPT_SIZE)
+    assert frames_of(decoder, frame(first) + frame(b"next")[:-1], 1 << 16) == [first]
+    assert decoder.buffered_size == 7
+    assert len(decoder.get_buffer(-1)) < KEPT_SIZE
+    feed(decoder, b"t")
+    assert decoder.next_frame() == b"next"
+
+
+def test_at_rest_nothing_is_held_that_is_empty() -> None:
+    decoder = FrameDecoder(1 << 24)
+    assert frames_of(decoder, frame(bytes(100_000)) * 3, 1 << 16) == [bytes(100_000)] * 3
+    decoder.rest()
+    assert len(decoder.get_buffer(-1)) == INITIAL_SIZE
+    feed(decoder, frame(b"x")[:3])
+    decoder.rest()
+    feed(decoder, frame(b"x")[3:])
+    assert decoder.next_frame() == b"x"
+    decoder.rest()
+    decoder.release()
+    assert frames_of(decoder, frame(b"y"), 1) == [b"y"]
+
+
 def test_views_of_a_frame_survive_a_replaced_buffer() -> None:
     decoder = FrameDecoder(1 << 24)
     feed(decoder, frame(b"abc"))

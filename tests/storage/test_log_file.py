@@ -51,10 +51,32 @@ def test_a_file_in_use_stays_open_longer(tmp_path: Path) -> None:
     logs = [LogFile(files, str(tmp_path / name)) for name in "abc"]
     for log in logs:
         files.create(log.path)
-    descriptor = logs[0].descriptor()
+    logs[0].read_at(1, 0)
     logs[0].used = False
     logs[1].read_at(1, 0)
+    before = _open_descriptors()
     logs[2].read_at(1, 0)
-    assert logs[0].descriptor() is not descriptor
-    again = logs[0].descriptor()
-    assert logs[0].descriptor() is again
+    assert _open_descriptors() == before
+    assert logs[1].descriptor() is logs[1].descriptor()
+    assert _open_descriptors() == before
+    assert logs[0].read_at(1, 0) == b""
+
+
+def test_slices_of_slow_clients_share_a_descriptor(tmp_path: Path) -> None:
+    files = Files(max_open_files=1)
+    logs = [LogFile(files, str(tmp_path / name)) for name in "ab"]
+    for log in logs:
+        files.create(log.path)
+        log.write_at(b"text", 0)
+    before = _open_descriptors()
+    slices = [log.slice(0, 4) for _ in range(20) for log in logs]
+    assert _open_descriptors() == before + 1
+    assert {part.read() for part in slices} == {b"text"}
+    del slices
+    assert _open_descriptors() == before
+    part = logs[0].slice(0, 4)
+    logs[0].close()
+    files.rename(logs[0].path, logs[0].path + ".deleted")
+    files.create(logs[0].path)
+    assert logs[0].slice(0, 4).read() == b""
+    assert part.read() == b"text"
