@@ -4,10 +4,13 @@ import re
 import shutil
 import subprocess
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from compat_tests.clients.agent import Agent, AgentClient
-from tools.jars import CACHE
+from compat_tests.clients.java_tools.tools import QUICK_START, QUIET
+from tools.jars import CACHE, VERSIONS, class_path, jars_directory
+from tools.java import NoJavaError, find_java
 
 HERE = Path(__file__).resolve().parent
 BUILT = CACHE / "clients"
@@ -49,6 +52,24 @@ def _node() -> list[str]:
     return ["node", str(place / "agent.js")]
 
 
+def _java(version: str) -> list[str]:
+    """The command of Kafka's own clients of one release, compiled against its jars."""
+    try:
+        java = find_java()
+    except NoJavaError as missing:
+        raise MissingToolchainError(str(missing)) from missing
+    if not java.has_compiler:
+        raise MissingToolchainError(f"the Java {version} clients want a JDK: {java.home} has no compiler")
+    if not jars_directory(version).exists():
+        raise MissingToolchainError(f"the jars of Kafka {version} are not here: run make jars")
+    classes = BUILT / f"java-{version}"
+    classes.mkdir(parents=True, exist_ok=True)
+    sources = sorted(map(str, (HERE / "java").glob("*.java")))
+    compiler = [str(java.home / "bin" / "javac"), "-nowarn", "-cp", class_path(version), "-d", str(classes)]
+    _build([*compiler, *sources], HERE)
+    return [*java.command, *QUICK_START, *QUIET, "-cp", f"{classes}:{class_path(version)}", "Agent"]
+
+
 def _build(command: list[str], directory: Path) -> None:
     run = subprocess.run(command, cwd=directory, capture_output=True, text=True, timeout=300, check=False)
     assert run.returncode == 0, f"{' '.join(command)} failed:\n{run.stdout}{run.stderr}"
@@ -59,6 +80,7 @@ AGENTS: dict[str, Callable[[], list[str]]] = {
     "franz-go": lambda: _go("franz"),
     "sarama": lambda: _go("sarama"),
     "kafkajs": _node,
+    **{f"java-{version}": partial(_java, version) for version in VERSIONS},
 }
 
 
