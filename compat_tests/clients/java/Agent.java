@@ -52,6 +52,7 @@ public final class Agent {
         settings.put("auto.offset.reset", "earliest");
         settings.put("session.timeout.ms", "10000");
         settings.put("heartbeat.interval.ms", "500");
+        settings.put("fetch.max.wait.ms", "50");
         return new KafkaConsumer<>(settings, new ByteArrayDeserializer(), new ByteArrayDeserializer());
     }
 

@@ -22,7 +22,7 @@ class Kcat:
 
     def attempt(self, *arguments: str, text: str = "") -> subprocess.CompletedProcess[str]:
         """Runs it, whatever its exit code."""
-        command = ["kcat", "-b", self.bootstrap, "-m", "20", *arguments]
+        command = ["kcat", "-b", self.bootstrap, "-m", "20", "-X", "fetch.wait.max.ms=50", *arguments]
         return subprocess.run(command, input=text, capture_output=True, text=True, timeout=60, check=False)
 
     def run(self, *arguments: str, text: str = "") -> str:

@@ -32,6 +32,7 @@ func newConfig() *sarama.Config {
 	config.Producer.Partitioner = sarama.NewManualPartitioner
 	config.Consumer.Offsets.Initial = sarama.OffsetOldest
 	config.Consumer.Offsets.AutoCommit.Enable = false
+	config.Consumer.MaxWaitTime = 50 * time.Millisecond
 	config.Consumer.Group.Session.Timeout = 10 * time.Second
 	config.Consumer.Group.Heartbeat.Interval = 500 * time.Millisecond
 	return config
