@@ -16,7 +16,9 @@ Laws that both implementations keep (``tests/cluster/store_contract.py`` holds t
 
 from collections.abc import Callable, Iterable, Sequence
 from enum import Enum
-from typing import NamedTuple, Protocol
+from typing import ClassVar, NamedTuple, Protocol
+
+from kafkapy.errors import BrokerError
 
 ANY_VERSION = -1
 """A write that names this version does not care which one is there."""
@@ -50,8 +52,16 @@ class NoChildrenForEphemeralsError(StoreError):
     """The parent of the node to create is ephemeral."""
 
 
-class StoreClosedError(StoreError):
-    """The session is over, or the store can't be written any more; nothing further will be answered."""
+class StoreClosedError(StoreError, BrokerError):
+    """The session is over, or the store can't be written any more; nothing further will be answered.
+
+    Requests that need the store are answered KAFKA_STORAGE_ERROR.
+    """
+
+    error_code: ClassVar[int] = 56
+
+    def __str__(self) -> str:
+        return "The cluster's metadata can't be read or written any more: see the broker's log, then restart it."
 
 
 class NodeStat(NamedTuple):

@@ -27,7 +27,16 @@ from kafkapy.cluster.errors import (
     UnknownTopicOrPartitionError,
 )
 from kafkapy.cluster.image import MetadataCache, MetadataImage
-from kafkapy.cluster.store import Create, MetadataStore, NodeExistsError, NoNodeError, Operation, SetData, StoreError
+from kafkapy.cluster.store import (
+    Create,
+    MetadataStore,
+    NodeExistsError,
+    NoNodeError,
+    Operation,
+    SetData,
+    StoreClosedError,
+    StoreError,
+)
 from kafkapy.cluster.topic_rules import (
     INTERNAL_TOPICS,
     check_added,
@@ -137,10 +146,12 @@ class TopicAdmin:
         """Ask the controller to delete these; one result per name."""
         results = {name: TopicResult(name, self._why_not_deleted(name)) for name in names}
         wanted = [name for name in results if results[name].error is None]
-        outcomes = await self._store.transactions([[Create(DeleteTopicZNode.path(name))] for name in wanted])
-        for outcome in outcomes:
-            if isinstance(outcome, StoreError) and not isinstance(outcome, NodeExistsError):
-                raise outcome
+        try:
+            for outcome in await self._store.transactions([[Create(DeleteTopicZNode.path(name))] for name in wanted]):
+                if isinstance(outcome, StoreError) and not isinstance(outcome, NodeExistsError):
+                    raise outcome
+        except StoreClosedError as error:
+            return [results[name] if name not in wanted else TopicResult(name, error) for name in results]
         started = self._clock.monotonic_s()
         for name in wanted:
             left_ms = timeout_ms - (self._clock.monotonic_s() - started) * 1000
@@ -163,13 +174,13 @@ class TopicAdmin:
                 self._check_served(topic.name, twice)
                 self._check_not_going(topic.name)
                 znode = await self._extended(topic)
+                if not validate_only:
+                    await self._store.set(TopicZNode.path(topic.name), znode.encode())
+                    added.append(topic.name)
             except BrokerError as error:
                 results[topic.name] = TopicResult(topic.name, error)
                 continue
             results[topic.name] = TopicResult(topic.name, None, topic.total)
-            if not validate_only:
-                await self._store.set(TopicZNode.path(topic.name), znode.encode())
-                added.append(topic.name)
         await self._wait_created(added, timeout_ms, results)
         return list(results.values())
 
@@ -253,7 +264,10 @@ class TopicAdmin:
     async def _create(
         self, writes: Mapping[str, list[Operation]], results: Mapping[str, TopicResult]
     ) -> dict[str, TopicResult]:
-        outcomes = await self._store.transactions(writes.values())
+        try:
+            outcomes = await self._store.transactions(writes.values())
+        except StoreClosedError as error:
+            return {name: TopicResult(name, error) for name in writes}
         changed = dict(results)
         for name, outcome in zip(writes, outcomes, strict=True):
             if isinstance(outcome, NodeExistsError):

@@ -7,7 +7,7 @@ from typing import cast
 import pytest
 
 from kafkapy.cluster.errors import NotControllerError
-from kafkapy.cluster.store import Create, StoreClosedError
+from kafkapy.cluster.store import Create, NoNodeError, StoreClosedError
 from kafkapy.cluster.topic_znodes import TopicZNode
 from kafkapy.cluster.topics import MorePartitions, NewTopic, TopicResult
 from tests.cluster.harness import Cluster, cluster
@@ -136,15 +136,36 @@ def test_too_few_brokers_for_an_internal_topic() -> None:
     _run(scenario, 1, **{"offsets.topic.replication.factor": "3"})
 
 
+def test_a_store_that_has_ended_is_a_storage_error() -> None:
+    async def scenario(started: Cluster) -> None:
+        node, session = started.controller.node, started.controller.session
+        admin = node.topic_admin
+        assert _codes(await admin.create_topics([NewTopic("t", 1, 1)], 1000)) == [0]
+
+        async def ended(*_: object) -> None:
+            raise StoreClosedError("/")
+
+        session.transactions = ended  # type: ignore[method-assign,assignment]
+        assert _codes(await admin.create_topics([NewTopic("u", 1, 1)], 1000)) == [56]
+        assert _codes(await admin.delete_topics(["t", "unknown"], 1000)) == [56, 3]
+        assert _codes(await admin.create_partitions([MorePartitions("t", 2)], 1000)) == [56]
+        outcome = (await admin.create_automatically(["u"]))["u"]
+        assert isinstance(outcome, StoreClosedError)
+        assert "restart it" in str(outcome)
+        del session.transactions
+
+    _run(scenario)
+
+
 @pytest.mark.parametrize("action", ["create", "delete", "auto"])
-def test_a_store_that_fails_is_no_answer_about_topics(action: str) -> None:
+def test_a_store_that_refuses_is_no_answer_about_topics(action: str) -> None:
     async def scenario(started: Cluster) -> None:
         node, session = started.controller.node, started.controller.session
         await node.topic_admin.create_topics([NewTopic("t", 1, 1)], 1000)
         transactions = session.transactions
 
         async def failing(multis: object) -> list[object]:
-            return [StoreClosedError("/") for _ in multis]  # type: ignore[attr-defined]
+            return [NoNodeError("/") for _ in multis]  # type: ignore[attr-defined]
 
         session.transactions = failing  # type: ignore[method-assign,assignment]
         admin = node.topic_admin
@@ -153,7 +174,7 @@ def test_a_store_that_fails_is_no_answer_about_topics(action: str) -> None:
             "delete": admin.delete_topics(["t"], 1000),
             "auto": admin.create_automatically(["u"]),
         }
-        with pytest.raises(StoreClosedError):
+        with pytest.raises(NoNodeError):
             await attempts.pop(action)
         for unused in attempts.values():
             cast(Coroutine[object, object, object], unused).close()

@@ -2,11 +2,12 @@
 
 Done: an idempotent producer (no transactional id) gets an id of this broker's block.
 Not done: transactional ids; their coordinator does not exist here yet.
-Errors: COORDINATOR_NOT_AVAILABLE 15, INVALID_REQUEST 42.
+Errors: COORDINATOR_NOT_AVAILABLE 15, INVALID_REQUEST 42, KAFKA_STORAGE_ERROR 56.
 """
 
 from typing import Final
 
+from kafkapy.errors import BrokerError
 from kafkapy.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from kafkapy.server.context import RequestContext
 
@@ -16,7 +17,10 @@ _NONE: Final = -1
 
 
 async def _next_id(context: RequestContext) -> InitProducerIdResponse:
-    producer_id = await context.services.producer_ids.next_producer_id()
+    try:
+        producer_id = await context.services.producer_ids.next_producer_id()
+    except BrokerError as error:
+        return InitProducerIdResponse(error_code=error.error_code, producer_epoch=-1)
     return InitProducerIdResponse(producer_id=producer_id, producer_epoch=0)
 
 

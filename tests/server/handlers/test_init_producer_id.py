@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from kafkapy.cluster.store import StoreClosedError
 from kafkapy.protocol.messages.init_producer_id import InitProducerIdRequest
 from tests.server.harness import Client, run, running_broker
 
@@ -39,5 +40,20 @@ def test_transactional_ids_have_no_coordinator(transactional_id: str, code: int,
             client = await Client.connect(broker)
             answer = await client.ask(InitProducerIdRequest(transactional_id, 60_000), 4)
             assert (answer.error_code, answer.producer_id, answer.producer_epoch) == (code, -1, -1)
+
+    run(scenario())
+
+
+def test_no_block_of_ids_no_id(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario() -> None:
+        async with running_broker(tmp_path) as broker:
+
+            async def ended(*_: object) -> int:
+                raise StoreClosedError("/")
+
+            monkeypatch.setattr(broker.services.producer_ids, "next_producer_id", ended)
+            client = await Client.connect(broker)
+            response = await client.ask(InitProducerIdRequest(None, 60_000), 4)
+            assert (response.error_code, response.producer_id) == (56, -1)
 
     run(scenario())
