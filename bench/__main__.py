@@ -1,11 +1,12 @@
 """`python -m bench`: kafkapy, Kafka 2.7.2 and Kafka 4.1.0 side by side on this machine, as one table.
 
-About 25 minutes; --quick takes a few. A missed limit is a line of the table; the exit code is 1 only when a load
-failed or the comparison could not run.
+About a quarter of an hour; --quick takes a few minutes. Ctrl-C ends it with the table so far. A missed limit is a line
+of the table; the exit code is 1 only when a load failed or the comparison could not run.
 """
 
 import argparse
 import datetime
+import signal
 import sys
 from pathlib import Path
 
@@ -16,7 +17,7 @@ from bench import machine, report
 from bench.brokers import NAMES, Arena, LoadError
 from bench.measure import BrokerGoneError
 from bench.rows import Row, all_rows, chosen, warm_up_loads
-from bench.runner import Runner, Runs, loads_of, runs_of
+from bench.runner import Runner, Runs, loads_of, turns
 from compat_tests.process import BrokerError
 from tools.jars import JarsError, class_path
 from tools.java import NoJavaError, find_java
@@ -46,14 +47,15 @@ def list_rows(rows: list[Row]) -> None:
         print(f"{row.id:{width}}  {row.title} ({row.unit})")
 
 
-def compare(rows: list[Row], brokers: list[str], arguments: argparse.Namespace, console: Console) -> dict[str, Runs]:
-    """Runs every load under a progress bar; the runs by load."""
+def compare(rows: list[Row], brokers: list[str], arguments: argparse.Namespace, done: dict[str, Runs]) -> None:
+    """Runs every load under a progress bar, and puts its runs into `done` when they are complete."""
+    console = Console(stderr=True)
     loads = loads_of(rows)
     rounds = arguments.rounds or (QUICK_ROUNDS if arguments.quick else ROUNDS)
     warming = warm_up_loads(quick=arguments.quick)
     columns = [TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()]
     with Progress(*columns, console=console) as progress, Arena() as arena:
-        total = len(brokers) * (1 + len(warming)) + sum(runs_of(load, brokers, rounds) for load in loads)
+        total = len(brokers) * (1 + len(warming)) + sum(len(list(turns(load, brokers, rounds))) for load in loads)
         task = progress.add_task("", total=total)
 
         def step(what: str) -> None:
@@ -64,7 +66,6 @@ def compare(rows: list[Row], brokers: list[str], arguments: argparse.Namespace, 
 
         runner = Runner(arena, brokers, rounds, step)
         runner.warm_up(warming)
-        done = {}
         for place, load in enumerate(loads):
             label = next(row.id for row in rows if row.load == load)
             done[repr(load)] = runner.measure(load, label)
@@ -72,7 +73,6 @@ def compare(rows: list[Row], brokers: list[str], arguments: argparse.Namespace, 
             # A fetch row reads what the produce row before it wrote.
             if getattr(following, "workload", None) != getattr(load, "workload", None):
                 runner.drop_topics()
-    return done
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -86,16 +86,24 @@ def run(arguments: argparse.Namespace) -> int:
     for version in ("2.7.2", "3.9.1", "4.1.0"):
         class_path(version)
     about = machine.describe()
-    console = Console(stderr=True)
-    runs = compare(rows, brokers, arguments, console)
-    results = [report.Result.of(row, runs[repr(row.load)]) for row in rows]
+    runs: dict[str, Runs] = {}
+    trouble = ""
+    try:
+        compare(rows, brokers, arguments, runs)
+    except (BrokerGoneError, KeyboardInterrupt) as error:
+        trouble = str(error) or "stopped"
+        if not runs:
+            raise
+    results = [report.Result.of(row, runs[repr(row.load)]) for row in rows if repr(row.load) in runs]
     Console(width=None if sys.stdout.isatty() else 170).print(report.table(results))
     for failure in dict.fromkeys(f"{name}: {why}" for result in results for name, why in result.failures.items()):
         print(f"failed: {failure}")
-    complete = not arguments.only and not arguments.broker
+    if trouble:
+        print(f"bench: {trouble}; the table ends there", file=sys.stderr)
+    complete = not (arguments.only or arguments.broker or trouble)
     if complete or arguments.name:
         _store(arguments.name or ("quick" if arguments.quick else "full"), about, results, runs)
-    return 1 if any(result.failures for result in results) else 0
+    return 1 if trouble or any(result.failures for result in results) else 0
 
 
 def _store(name: str, about: dict[str, str], results: list[report.Result], runs: dict[str, Runs]) -> None:
@@ -108,6 +116,7 @@ def _store(name: str, about: dict[str, str], results: list[report.Result], runs:
 
 def main() -> int:
     """Runs the comparison and turns what can go wrong into one line."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         return run(parse())
     except (NoJavaError, JarsError, BrokerGoneError, LoadError, BrokerError, ValueError, OSError) as error:

@@ -1,5 +1,6 @@
 """The brokers that are compared: kafkapy and two releases of Apache Kafka, each a process on loopback."""
 
+import compileall
 import shutil
 import tempfile
 import time
@@ -10,7 +11,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from bench.measure import BrokerGoneError, processor_s
+from bench.measure import BrokerGoneError, processor_time
 from compat_tests.kafkapy_process import KafkapyProcess
 from compat_tests.process import ChildProcess
 from compat_tests.real_kafka import RealKafka, ZooKeeper
@@ -21,6 +22,7 @@ NAMES = (KAFKAPY, *KAFKAS)
 HEAP = "1G"
 SETTINGS = {"log.segment.delete.delay.ms": "1000"}
 TIMEOUT_S = 30.0
+ROOT = Path(__file__).resolve().parent.parent
 
 
 class LoadError(Exception):
@@ -56,7 +58,7 @@ class Contestant:
     def check_alive(self) -> None:
         """Raises BrokerGoneError, with the last line of its log, when the broker ended by itself."""
         try:
-            processor_s(self.pid)
+            processor_time(self.pid)
         except BrokerGoneError:
             said = self.process.log_tail(1) or "nothing"
             raise BrokerGoneError(f"{self.name} died; the last it said: {said}") from None
@@ -117,6 +119,8 @@ class Arena:
         self._stack.callback(shutil.rmtree, self.scratch, ignore_errors=True)
         self._zookeeper: ZooKeeper | None = None
         self._count = 0
+        # An installed package has its byte code; a work tree may not, and compiling is no part of a start.
+        compileall.compile_dir(ROOT / "kafkapy", quiet=2)
 
     def __enter__(self) -> "Arena":
         return self

@@ -4,8 +4,8 @@ import time
 from dataclasses import dataclass
 
 from bench.brokers import Arena, Contestant, LoadError
-from bench.loads import Fetch, Metrics, Produce
-from bench.measure import processor_s, resident_mib
+from bench.loads import MANY, Fetch, Metrics, Produce
+from bench.measure import processor_time, resident_mib
 from bench.raw_client import first_acknowledged_s
 from bench.workloads import Workload
 
@@ -20,14 +20,15 @@ class StartUp:
     ZooKeeper runs already and a KRaft node's storage is formatted; the topic is created by asking for it.
     """
 
-    single = False
+    warm_ups = 0
+    most_rounds = MANY
 
     def run(self, contestant: Contestant, arena: Arena) -> Metrics:
         process = arena.prepared(contestant.name)
         try:
             process.start(wait=False)
             acknowledged_s = _until_acknowledged(process.port, contestant.name)
-            used_s = processor_s(process.pid) if process.pid is not None else 0.0
+            used_s = processor_time(process.pid).total_s if process.pid is not None else 0.0
             return {"start_s": acknowledged_s - process.started_s, "processor_s": used_s}
         finally:
             process.close()
@@ -38,7 +39,8 @@ class Memory:
     """Resident memory of a new broker: idle, then after `records` of the workload were produced and fetched."""
 
     workload: Workload
-    single = True
+    warm_ups = 0
+    most_rounds = 1
 
     def run(self, contestant: Contestant, arena: Arena) -> Metrics:
         process = arena.prepared(contestant.name)

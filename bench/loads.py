@@ -17,6 +17,9 @@ TOOLS = "3.9.1"
 TIMEOUT_S = 240.0
 CLIENT_HEAP = "512M"
 
+MANY = 100
+CODEC_ROUNDS = 2
+
 Metrics = dict[str, float]
 
 
@@ -24,8 +27,13 @@ class Load(Protocol):
     """Something that costs a broker time."""
 
     @property
-    def single(self) -> bool:
-        """Whether one run is all: it starts brokers of its own and takes long, or has nothing to warm."""
+    def warm_ups(self) -> int:
+        """Runs that nobody looks at, beyond what warmed the brokers before."""
+        ...
+
+    @property
+    def most_rounds(self) -> int:
+        """Measured runs that are enough."""
         ...
 
     def run(self, contestant: Contestant, arena: Arena) -> Metrics:
@@ -59,7 +67,8 @@ def _measured(meter: Meter, gigabytes: float) -> Metrics:
         "s_per_gb": meter.processor_s / gigabytes,
         "mb_per_s": 1000 * gigabytes / meter.wall_s,
         "wall_s": meter.wall_s,
-        "processor_s": meter.processor_s,
+        "user_s": meter.user_s,
+        "system_s": meter.system_s,
     }
 
 
@@ -76,7 +85,11 @@ class Produce:
 
     client: str
     workload: Workload
-    single = False
+    warm_ups = 1
+
+    @property
+    def most_rounds(self) -> int:
+        return CODEC_ROUNDS if self.workload.codec != "none" else MANY
 
     @property
     def topic(self) -> str:
@@ -134,7 +147,11 @@ class Fetch:
     client: str
     workload: Workload
     records: int
-    single = False
+    warm_ups = 0
+
+    @property
+    def most_rounds(self) -> int:
+        return CODEC_ROUNDS if self.workload.codec != "none" else MANY
 
     def run(self, contestant: Contestant, arena: Arena) -> Metrics:
         produce = Produce(self.client, self.workload)
@@ -167,7 +184,8 @@ class SingleRecords:
 
     connections: int
     requests: int
-    single = False
+    warm_ups = 0
+    most_rounds = MANY
     topic = "single"
 
     def run(self, contestant: Contestant, arena: Arena) -> Metrics:
@@ -186,7 +204,8 @@ class Latency:
 
     rate: int
     seconds: int
-    single = False
+    warm_ups = 0
+    most_rounds = MANY
     topic = "latency"
 
     def run(self, contestant: Contestant, arena: Arena) -> Metrics:

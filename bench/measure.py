@@ -7,7 +7,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import NamedTuple, Self
 
 TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 GONE = "ZX"
@@ -17,10 +17,11 @@ class BrokerGoneError(Exception):
     """The process that is measured has ended."""
 
 
-def parse_stat(text: str) -> tuple[str, int]:
-    """State and processor ticks (user and system, all threads, finished children too) of a /proc/<pid>/stat line."""
+def parse_stat(text: str) -> tuple[str, int, int]:
+    """State, user and system ticks (all threads, finished children too) of a /proc/<pid>/stat line."""
     fields = text.rpartition(")")[2].split()
-    return fields[0], sum(map(int, fields[11:15]))
+    user, system, children_user, children_system = map(int, fields[11:15])
+    return fields[0], user + children_user, system + children_system
 
 
 def parse_resident_kib(text: str) -> int:
@@ -29,15 +30,27 @@ def parse_resident_kib(text: str) -> int:
     return int(lines[0].split()[1]) if lines else 0
 
 
-def processor_s(pid: int) -> float:
-    """User and system seconds that the process has used so far; raises BrokerGoneError when it ended."""
+class ProcessorTime(NamedTuple):
+    """Seconds that a process has used so far."""
+
+    user_s: float
+    system_s: float
+
+    @property
+    def total_s(self) -> float:
+        """Both together."""
+        return self.user_s + self.system_s
+
+
+def processor_time(pid: int) -> ProcessorTime:
+    """What the process has used so far; raises BrokerGoneError when it ended."""
     try:
-        state, ticks = parse_stat(Path(f"/proc/{pid}/stat").read_text())
+        state, user, system = parse_stat(Path(f"/proc/{pid}/stat").read_text())
     except (FileNotFoundError, ProcessLookupError):
         raise BrokerGoneError(f"process {pid} has ended") from None
     if state in GONE:
         raise BrokerGoneError(f"process {pid} has ended")
-    return ticks / TICKS_PER_SECOND
+    return ProcessorTime(user / TICKS_PER_SECOND, system / TICKS_PER_SECOND)
 
 
 def resident_mib(pid: int) -> float:
@@ -49,22 +62,25 @@ def resident_mib(pid: int) -> float:
 
 
 class Meter:
-    """Counts what a process uses between entering and leaving: `processor_s` and `wall_s`."""
+    """Counts what a process uses between entering and leaving: `user_s`, `system_s`, both as `processor_s`, and `wall_s`."""
 
     def __init__(self, pid: int) -> None:
         self.pid = pid
-        self.processor_s = 0.0
+        self.user_s = self.system_s = self.processor_s = 0.0
         self.wall_s = 0.0
 
     def __enter__(self) -> Self:
         self._wall = time.monotonic()
-        self._processor = processor_s(self.pid)
+        self._before = processor_time(self.pid)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        self.processor_s = processor_s(self.pid) - self._processor
+        after = processor_time(self.pid)
+        self.user_s = after.user_s - self._before.user_s
+        self.system_s = after.system_s - self._before.system_s
+        self.processor_s = self.user_s + self.system_s
         self.wall_s = time.monotonic() - self._wall
 
 

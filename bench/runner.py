@@ -27,16 +27,11 @@ def loads_of(rows: Sequence[Row]) -> list[Load]:
     return list(dict.fromkeys(row.load for row in rows))
 
 
-def turns(brokers: Sequence[str], rounds: int) -> Iterator[tuple[int, str]]:
-    """Round and broker; round 0 warms up, and each round begins with another broker."""
-    for number in range(rounds + 1):
+def turns(load: Load, brokers: Sequence[str], rounds: int) -> Iterator[tuple[int, str]]:
+    """Round and broker; rounds up to 0 warm up, and each round begins with another broker."""
+    for number in range(1 - load.warm_ups, 1 + min(rounds, load.most_rounds)):
         first = number % len(brokers)
         yield from ((number, name) for name in [*brokers[first:], *brokers[:first]])
-
-
-def runs_of(load: Load, brokers: Sequence[str], rounds: int) -> int:
-    """How many single runs the load takes, warm-up included."""
-    return len(brokers) if load.single else len(brokers) * (rounds + 1)
 
 
 class Runner:
@@ -65,10 +60,8 @@ class Runner:
         Raises BrokerGoneError when a broker died.
         """
         runs = Runs()
-        names = list(self.contestants)
-        plan = [(1, name) for name in names] if load.single else turns(names, self._rounds)
-        for number, name in plan:
-            self._progress(f"{label}, {name}, {f'run {number}' if number else 'warm-up'}")
+        for number, name in turns(load, list(self.contestants), self._rounds):
+            self._progress(f"{label}, {name}, {f'run {number}' if number > 0 else 'warm-up'}")
             if name not in runs.failures:
                 self._once(load, name, runs, measured=number > 0)
         return runs

@@ -13,14 +13,14 @@ from bench.measure import (
     parse_resident_kib,
     parse_stat,
     percentile,
-    processor_s,
+    processor_time,
     resident_mib,
 )
 
 
 def test_a_stat_line_with_brackets_in_its_name() -> None:
     line = "7 (a ) b) S 1 2 3 4 5 6 7 8 9 10 100 20 3 4 20 0 1 0"
-    assert parse_stat(line) == ("S", 127)
+    assert parse_stat(line) == ("S", 103, 24)
 
 
 def test_resident_memory_is_a_line_of_status() -> None:
@@ -32,6 +32,8 @@ def test_a_meter_counts_what_its_process_does() -> None:
     with Meter(os.getpid()) as meter:
         sum(number * number for number in range(1_000_000))
     assert 0 < meter.processor_s < 10
+    assert meter.processor_s == meter.user_s + meter.system_s
+    assert processor_time(os.getpid()).total_s >= meter.processor_s
     assert meter.wall_s > 0
     assert resident_mib(os.getpid()) > 5
 
@@ -42,11 +44,11 @@ def test_a_process_that_ended_is_told() -> None:
     process.stdout.read()
     os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
     with pytest.raises(BrokerGoneError):
-        processor_s(process.pid)
+        processor_time(process.pid)
     process.stdout.close()
     process.wait()
     with pytest.raises(BrokerGoneError):
-        processor_s(process.pid)
+        processor_time(process.pid)
     with pytest.raises(BrokerGoneError):
         resident_mib(process.pid)
 
