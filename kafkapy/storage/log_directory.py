@@ -1,7 +1,8 @@
 """All logs of a broker, over its data directories."""
 
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Final
 
@@ -20,6 +21,15 @@ from kafkapy.types import TopicPartition
 logger = logging.getLogger(__name__)
 
 _NEW: Final = Checkpointed()
+
+
+@contextmanager
+def _usable(directory: DataDirectory) -> Iterator[None]:
+    """What the system refuses at the start is said in a sentence."""
+    try:
+        yield
+    except OSError as error:
+        raise LogDirectoryError(f"{directory.path} can't be used as a data directory: {error}") from error
 
 
 class LogManager:
@@ -43,7 +53,8 @@ class LogManager:
         Raises ``LogDirectoryLockedError``, or ``LogDirectoryError`` when they belong to different brokers.
         """
         for directory in self.directories:
-            directory.lock()
+            with _usable(directory):
+                directory.lock()
         self._locked = True
         found = {identity for each in self.directories if (identity := each.read_identity()) is not None}
         if len(found) > 1:
@@ -71,9 +82,10 @@ class LogManager:
         if not self._locked:
             self.lock()
         for directory in self.directories:
-            clean = directory.take_clean_marker()
-            checkpoints = directory.read_checkpoints(clean=clean)
-            partitions, leftovers = directory.list_partitions()
+            with _usable(directory):
+                clean = directory.take_clean_marker()
+                checkpoints = directory.read_checkpoints(clean=clean)
+                partitions, leftovers = directory.list_partitions()
             if partitions and not clean:
                 logger.warning("Recovering %d logs of %s after an unclean stop", len(partitions), directory.path)
             for partition in partitions:

@@ -121,6 +121,15 @@ def test_deletion_renames_now_and_removes_later(tmp_path: Path) -> None:
     assert not doomed.exists()
 
 
+def test_what_is_no_folder_is_refused_with_a_sentence(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(LogDirectoryError, match="file can't be used as a data directory: .* File exists"):
+        _manager(tmp_path / "file")
+    (tmp_path / "data" / ".kafka_cleanshutdown").mkdir(parents=True)
+    with pytest.raises(LogDirectoryError, match="data can't be used as a data directory"):
+        _manager(tmp_path / "data")
+
+
 def test_a_folder_that_is_gone_already_needs_no_removal(tmp_path: Path) -> None:
     clock = ManualClock(START_MS)
     manager = _manager(tmp_path, clock=clock)
