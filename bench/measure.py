@@ -62,7 +62,7 @@ def resident_mib(pid: int) -> float:
 
 
 class Meter:
-    """Counts what a process uses between entering and leaving: `user_s`, `system_s`, both as `processor_s`, and `wall_s`."""
+    """Counts what a process uses between entering and leaving: `user_s`, `system_s`, `processor_s` (both), `wall_s`."""
 
     def __init__(self, pid: int) -> None:
         self.pid = pid
