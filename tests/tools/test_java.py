@@ -30,7 +30,7 @@ def test_java_home_is_taken_when_its_version_fits(bare_machine: pytest.MonkeyPat
     home = _java_home(tmp_path / "jdk", 'openjdk version "17.0.15" 2025-04-15')
     bare_machine.setenv("JAVA_HOME", str(home))
     found = java.find_java()
-    assert (found.home, found.version, found.options, found.has_compiler) == (home, 17, [], False)
+    assert (found.home, found.version, found.has_compiler) == (home, 17, False)
     assert found.environment() == {"JAVA_HOME": str(home)}
 
 
@@ -43,14 +43,20 @@ def test_other_versions_are_refused_with_what_to_do(
         java.find_java()
 
 
-def test_the_wheel_is_handed_the_systems_authorities(bare_machine: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    home = _java_home(tmp_path / "wheel", 'openjdk version "21.0.8" 2025-07-15')
-    bare_machine.setattr(java, "wheel_home", lambda: home)
+def test_the_wheel_is_started_with_the_systems_authorities_and_without_the_module_it_lacks(
+    bare_machine: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    wheel = _java_home(tmp_path / "wheel", 'openjdk version "21.0.8" 2025-07-15')
+    bare_machine.setattr(java, "wheel_home", lambda: wheel)
+    bare_machine.setattr(java, "LAUNCHER_HOME", tmp_path / "launcher")
     bare_machine.setattr(java, "_system_trust_store", lambda: tmp_path / "store.jks")
     found = java.find_java()
-    option = f"-Djavax.net.ssl.trustStore={tmp_path / 'store.jks'}"
-    assert found.command == [str(home / "bin" / "java"), option]
-    assert found.environment()["SPARK_SUBMIT_OPTS"] == option
+    assert found.environment() == {"JAVA_HOME": str(tmp_path / "launcher")}
+    (wheel / "bin" / "java").write_text('#!/bin/sh\nprintf "%s\\n" "$@"\n')
+    arguments = ["-cp", "with space", "--add-modules=jdk.incubator.vector", "Main", "last"]
+    run = subprocess.run([*found.command, *arguments], capture_output=True, text=True, check=True)
+    trusted = f"-Djavax.net.ssl.trustStore={tmp_path / 'store.jks'}"
+    assert run.stdout.splitlines() == [trusted, "-cp", "with space", "Main", "last"]
 
 
 def test_a_trust_store_holds_every_certificate_and_its_checksum() -> None:
