@@ -59,6 +59,7 @@ class Log:
         "log_end_offset",
         "high_watermark",
         "recovery_point",
+        "flush_begun",
         "truncations",
         "last_flush_ms",
         "tail",
@@ -78,6 +79,8 @@ class Log:
         self.log_end_offset = 0
         self.high_watermark = 0
         self.recovery_point = 0
+        self.flush_begun = 0
+        """The end of what ``flush_later`` was asked for: a slow disk is not asked for the same segment twice."""
         self.truncations = 0
         self.last_flush_ms = storage.clock.now_ms()
         self.tail: dict[int, int] = {}
@@ -204,30 +207,34 @@ class Log:
     def flush(self) -> None:
         """Wait until everything appended is on the disk, and move the recovery point there."""
         if self.log_end_offset > self.recovery_point:
-            sync_all(self.storage.files, self.paths_to_sync(self.log_end_offset))
-            self.flushed_up_to(self.log_end_offset, self.truncations)
+            sync_all(self.storage.files, self.paths_to_sync(self.log_end_offset, self.recovery_point))
+            self.flushed_up_to(self.log_end_offset, self.truncations, self.recovery_point)
 
     def flush_later(self, end_offset: int, snapshot: str | None) -> None:
         """Begin to make everything below ``end_offset`` durable; the recovery point moves when it is."""
         truncations = self.truncations
-        paths = self.paths_to_sync(end_offset)
+        start = max(self.flush_begun, self.recovery_point)
+        paths = self.paths_to_sync(end_offset, start)
+        self.flush_begun = end_offset
         self.storage.flusher.flush(
             self.storage.files,
             [*paths, snapshot] if snapshot else paths,
-            lambda: self.flushed_up_to(end_offset, truncations),
+            lambda: self.flushed_up_to(end_offset, truncations, start),
         )
 
-    def paths_to_sync(self, end_offset: int) -> list[str]:
-        """Write the index entries of what is not durable below ``end_offset``; return what must be fsynced."""
+    def paths_to_sync(self, end_offset: int, start: int) -> list[str]:
+        """Write the index entries of ``start`` to ``end_offset``; return what must be fsynced to make it durable."""
         paths: list[str] = []
-        for segment in self.segments.between(self.recovery_point, end_offset):
+        for segment in self.segments.between(start, end_offset):
             segment.write_indexes()
             paths += segment.paths_to_sync()
         return [*paths, self.directory]
 
-    def flushed_up_to(self, end_offset: int, truncations: int) -> None:
-        """Everything below ``end_offset`` is durable, unless the log was truncated since it was decided."""
-        if truncations == self.truncations and end_offset > self.recovery_point:
+    def flushed_up_to(self, end_offset: int, truncations: int, start: int) -> None:
+        """What lies between is durable, unless the log was truncated since; below ``start`` a flush may have failed."""
+        if start > self.recovery_point:
+            self.flush_begun = self.recovery_point
+        elif truncations == self.truncations and end_offset > self.recovery_point:
             self.recovery_point = end_offset
             self.last_flush_ms = self.storage.clock.now_ms()
 

@@ -41,7 +41,7 @@ def _finish(log: "Log", start_offset: int, end_offset: int) -> None:
     log.tail.clear()
     log.log_start_offset = start_offset
     log.log_end_offset = end_offset
-    log.recovery_point = min(log.recovery_point, end_offset)
+    log.recovery_point = log.flush_begun = min(log.recovery_point, end_offset)
     log.high_watermark = min(max(log.high_watermark, start_offset), end_offset)
     log.producer_state.map_end_offset = -1  # whatever it reflects, it is not this log any more
     recovery.rebuild_producer_state(log, end_offset)

@@ -123,7 +123,7 @@ def test_deletion_renames_now_and_removes_later(tmp_path: Path) -> None:
 
 def test_what_is_no_folder_is_refused_with_a_sentence(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(LogDirectoryError, match="file can't be used as a data directory: .* File exists"):
+    with pytest.raises(LogDirectoryError, match=r"file can't be used as a data directory: .* File exists"):
         _manager(tmp_path / "file")
     (tmp_path / "data" / ".kafka_cleanshutdown").mkdir(parents=True)
     with pytest.raises(LogDirectoryError, match="data can't be used as a data directory"):

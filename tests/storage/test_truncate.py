@@ -76,5 +76,5 @@ def test_a_flush_that_was_under_way_counts_no_more(log: Log) -> None:
     before = log.truncations
     log.truncate_to(5)
     fill(log, 5)
-    log.flushed_up_to(9, before)
+    log.flushed_up_to(9, before, 0)
     assert log.recovery_point < 9
