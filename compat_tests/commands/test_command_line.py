@@ -71,7 +71,8 @@ def test_configurations(broker: Broker, topic_name: str) -> None:
     _run(broker, "configs", "alter", "topic", topic_name, "segment.ms=5000")
     assert _json(broker, "configs", "describe", "topic", topic_name)[-1]["key"] == "segment.ms"
     refused = _run(broker, "configs", "alter", "topic", topic_name, "segment.ms=soon", code=1)
-    assert "Invalid value soon for configuration segment.ms" in refused.stderr
+    assert "soon" in refused.stderr
+    assert "segment.ms" in refused.stderr
 
 
 @pytest.mark.parametrize(

@@ -134,22 +134,22 @@ def test_where_and_how_to_produce(wire: Wire) -> None:
 
 
 def test_what_a_refusal_says(wire: Wire) -> None:
-    def refusal(topic: str, records: bytes) -> tuple[int, int, list[int], str | None]:
+    def refusal(topic: str, records: bytes) -> tuple[int, int, list[int], bool]:
         answer = wire.ask(produce_request(topic, records), 8).responses[0].partition_responses[0]
         return (
             answer.error_code,
             answer.log_start_offset,
             [error.batch_index for error in answer.record_errors],
-            answer.error_message,
+            answer.error_message is not None,
         )
 
-    assert refusal(new_topic(wire), REFUSED["a negative count"][0]) == (87, 0, [], None)
-    assert refusal(NOWHERE, THREE) == (3, -1, [], None)
+    assert refusal(new_topic(wire), REFUSED["a negative count"][0]) == (87, 0, [], False)
+    assert refusal(NOWHERE, THREE) == (3, -1, [], False)
     strict = new_topic(wire, message__timestamp__difference__max__ms="3600000")
     old = encode_batch([Record(key=None, value=b"a", timestamp=5), Record(key=None, value=b"b", timestamp=NOW_MS)])
-    assert refusal(strict, old) == (32, 0, [0], "One or more records have been rejected due to invalid timestamp")
+    assert refusal(strict, old) == (32, 0, [0], True)
     compacted = new_topic(wire, cleanup__policy="compact")
-    assert refusal(compacted, THREE) == (87, 0, [0, 1, 2], "One or more records have been rejected")
+    assert refusal(compacted, THREE) == (87, 0, [0, 1, 2], True)
 
 
 def test_sequences_of_idempotent_producers(wire: Wire) -> None:

@@ -31,12 +31,12 @@ def assign_replicas(
     Apache Kafka an unknown error (-1) when only some brokers have a rack.
     """
     if placement.partitions <= 0:
-        raise InvalidPartitionsError("Number of partitions must be larger than 0.")
+        raise InvalidPartitionsError("A topic has at least one partition.")
     if placement.replication_factor <= 0:
-        raise InvalidReplicationFactorError("Replication factor must be larger than 0.")
+        raise InvalidReplicationFactorError("A partition has at least one replica.")
     if placement.replication_factor > len(racks):
         raise InvalidReplicationFactorError(
-            f"Replication factor: {placement.replication_factor} larger than available brokers: {len(racks)}."
+            f"{placement.replication_factor} replicas want as many brokers, and {len(racks)} are there."
         )
     known = {rack is not None for rack in racks.values()}
     if len(known) > 1:

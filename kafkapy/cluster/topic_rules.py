@@ -17,18 +17,13 @@ _LEGAL: Final = re.compile(r"[a-zA-Z0-9._-]+", re.ASCII)
 def check_name(name: str) -> None:
     """A name can be part of a directory's and of a metric's name; raises InvalidTopicError."""
     if not name:
-        raise InvalidTopicError("Topic name is illegal, it can't be empty")
+        raise InvalidTopicError("A topic needs a name: this one is empty.")
     if name in (".", ".."):
-        raise InvalidTopicError('Topic name cannot be "." or ".."')
+        raise InvalidTopicError(f"'{name}' names a directory, so it can't name a topic.")
     if len(name) > MAX_NAME_LENGTH:
-        raise InvalidTopicError(
-            f"Topic name is illegal, it can't be longer than {MAX_NAME_LENGTH} characters, topic name: {name}"
-        )
+        raise InvalidTopicError(f"The topic name {name} has {len(name)} characters; {MAX_NAME_LENGTH} is the most.")
     if not _LEGAL.fullmatch(name):
-        raise InvalidTopicError(
-            f'Topic name "{name}" is illegal, it contains a character other than ASCII alphanumerics, '
-            "'.', '_' and '-'"
-        )
+        raise InvalidTopicError(f"The topic name '{name}' may hold only ASCII letters and digits, '.', '_' and '-'.")
 
 
 def check_collision(name: str, existing: Iterable[str]) -> None:
@@ -37,13 +32,13 @@ def check_collision(name: str, existing: Iterable[str]) -> None:
         flat = name.replace(".", "_")
         colliding = sorted(other for other in existing if other.replace(".", "_") == flat)
         if colliding:
-            raise InvalidTopicError(f"Topic '{name}' collides with existing topics: {', '.join(colliding)}")
+            raise InvalidTopicError(f"The topic name '{name}' is taken but for '.' and '_': {', '.join(colliding)}")
 
 
 def check_assignment(assignment: Mapping[int, Sequence[int]]) -> None:
     """Partitions 0, 1, 2 … with equally many replicas, none twice; raises InvalidReplicaAssignmentError."""
     if len({len(replicas) for replicas in assignment.values()}) != 1:
-        raise InvalidReplicaAssignmentError("All partitions should have the same number of replicas")
+        raise InvalidReplicaAssignmentError("Some partitions have more replicas than others.")
     for partition, replicas in assignment.items():
         if len(set(replicas)) != len(replicas):
             raise InvalidReplicaAssignmentError(f"Partition {partition} names a broker twice: {list(replicas)}")
@@ -55,18 +50,15 @@ def check_added(added: Mapping[int, Sequence[int]], existing: Sequence[int], bro
     """Replicas of further partitions: as many as ``existing`` (partition 0's), distinct, on live brokers."""
     for partition, replicas in added.items():
         if not replicas:
-            raise InvalidReplicaAssignmentError(f"Cannot have replication factor of 0 for partition id {partition}.")
+            raise InvalidReplicaAssignmentError(f"Partition {partition} has no replica at all.")
         if len(set(replicas)) != len(replicas):
             raise InvalidReplicaAssignmentError(f"Partition {partition} names a broker twice: {list(replicas)}.")
         unknown = sorted(set(replicas) - set(brokers))
         if unknown:
-            raise InvalidReplicaAssignmentError(
-                f"Some brokers specified for partition id {partition} are not available: {unknown}."
-            )
+            raise InvalidReplicaAssignmentError(f"Partition {partition} names brokers that are not there: {unknown}.")
         if len(replicas) != len(existing):
             raise InvalidReplicaAssignmentError(
-                f"Inconsistent replication factor between partitions: partition 0 has {len(existing)} replicas, "
-                f"partition {partition} has {len(replicas)}."
+                f"Partition {partition} has {len(replicas)} replicas, partition 0 has {len(existing)}."
             )
 
 

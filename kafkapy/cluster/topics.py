@@ -216,20 +216,20 @@ class TopicAdmin:
 
     def _check_served(self, name: str, twice: set[str]) -> None:
         if not self._controller.is_active:
-            raise NotControllerError("This is not the correct controller for this cluster.")
+            raise NotControllerError("Another broker is the controller now.")
         if name in twice:
             raise InvalidRequestError("The topic stands more than once in this request.")
 
     def _check_not_going(self, name: str) -> None:
         if self._controller.is_deleting(name):
-            raise InvalidTopicError("The topic is queued for deletion.")
+            raise InvalidTopicError("The topic is being deleted.")
 
     async def _plan(self, topic: NewTopic) -> Assignment:
         if topic.name in self._metadata.image.topics:
-            raise TopicExistsError(f"Topic '{topic.name}' already exists.")
+            raise TopicExistsError(f"A topic '{topic.name}' already exists.")
         null = [key for key, value in topic.configs if value is None]
         if null:
-            raise InvalidRequestError(f"Null value not supported for topic configs : {','.join(null)}")
+            raise InvalidRequestError(f"Keys without a value: {','.join(null)}")
         numbers = (topic.partitions, topic.replication_factor)
         if topic.assignments and numbers != (UNSET, UNSET):
             raise InvalidRequestError(
@@ -239,7 +239,7 @@ class TopicAdmin:
         check_name(topic.name)
         existing = await self._store.children(TopicsZNode.PATH)
         if topic.name in existing:
-            raise TopicExistsError(f"Topic '{topic.name}' already exists.")
+            raise TopicExistsError(f"A topic '{topic.name}' already exists.")
         check_collision(topic.name, existing)
         check_assignment({index: found.replicas for index, found in assignment.items()})
         validate_topic_overrides({key: value for key, value in topic.configs if value is not None})
@@ -271,7 +271,7 @@ class TopicAdmin:
         changed = dict(results)
         for name, outcome in zip(writes, outcomes, strict=True):
             if isinstance(outcome, NodeExistsError):
-                changed[name] = TopicResult(name, TopicExistsError(f"Topic '{name}' already exists."))
+                changed[name] = TopicResult(name, TopicExistsError(f"A topic '{name}' already exists."))
             elif isinstance(outcome, StoreError):
                 raise outcome
         return changed
@@ -299,7 +299,7 @@ class TopicAdmin:
 
     def _why_not_deleted(self, name: str) -> BrokerError | None:
         if not self._controller.is_active:
-            return NotControllerError("This is not the correct controller for this cluster.")
+            return NotControllerError("Another broker is the controller now.")
         if not self._config.flag("delete.topic.enable"):
             return TopicDeletionDisabledError("Topic deletion is disabled (delete.topic.enable).")
         if name not in self._metadata.image.topics:
@@ -310,16 +310,14 @@ class TopicAdmin:
         try:
             znode = TopicZNode.decode((await self._store.get(TopicZNode.path(topic.name))).data)
         except NoNodeError:
-            raise UnknownTopicOrPartitionError(f"The topic '{topic.name}' does not exist.") from None
+            raise UnknownTopicOrPartitionError(f"There is no topic '{topic.name}'.") from None
         if any(found.is_reassigning for found in znode.partitions.values()):
-            raise ReassignmentInProgressError(f"A partition reassignment is in progress for the topic '{topic.name}'.")
+            raise ReassignmentInProgressError(f"Partitions of '{topic.name}' are being reassigned.")
         have = len(znode.partitions)
         if topic.total < have:
-            raise InvalidPartitionsError(
-                f"Topic currently has {have} partitions, which is higher than the requested {topic.total}."
-            )
+            raise InvalidPartitionsError(f"The topic has {have} partitions and can't go down to {topic.total}.")
         if topic.total == have:
-            raise InvalidPartitionsError(f"Topic already has {have} partitions.")
+            raise InvalidPartitionsError(f"The topic has {have} partitions already.")
         return TopicZNode({**znode.partitions, **self._added(topic, znode)}, znode.other)
 
     def _added(self, topic: MorePartitions, znode: TopicZNode) -> Assignment:
@@ -332,8 +330,7 @@ class TopicAdmin:
             return assign_replicas(racks, placement, self._random)
         if len(topic.assignments) != topic.total - have:
             raise InvalidReplicaAssignmentError(
-                f"Increasing the number of partitions by {topic.total - have} but {len(topic.assignments)} "
-                "assignments provided."
+                f"{topic.total - have} partitions are asked for, and replicas named for {len(topic.assignments)}."
             )
         added = dict(enumerate(topic.assignments, have))
         check_added(added, first, racks.keys())

@@ -47,7 +47,7 @@ def replaced(changes: Iterable[tuple[str, str | None]]) -> dict[str, str]:
     overrides = {}
     for name, value in changes:
         if value is None:
-            raise InvalidAlterationError(f"Null value not supported for : {name}")
+            raise InvalidAlterationError(f"{name} is given no value")
         overrides[name] = value
     return overrides
 
@@ -67,7 +67,7 @@ def _changed(
 ) -> dict[str, str]:
     twice = [name for name, count in Counter(change.name for change in changes).items() if count > 1]
     if twice:
-        raise InvalidAlterationError(f"Error due to duplicate config keys : {','.join(twice)}")
+        raise InvalidAlterationError(f"Keys that stand more than once: {','.join(twice)}")
     result = dict(overrides)
     for change in changes:
         _apply(result, change, key_of(change.name))
@@ -82,7 +82,7 @@ def _apply(overrides: dict[str, str], change: Change, key: ConfigKey | None) -> 
     if operation is Operation.DELETE:
         overrides.pop(name, None)
     elif value is None:
-        raise InvalidAlterationError(f"Null value not supported for : {operation.name}:{name}")
+        raise InvalidAlterationError(f"{operation.name} {name} is given no value")
     elif operation is Operation.SET:
         overrides[name] = value
     else:
@@ -93,7 +93,7 @@ def _list_after(current: str | None, operation: Operation, value: str, name: str
     if key is None:
         raise InvalidConfigError(f"Unknown config name: {name}")
     if key.type is not ConfigType.LIST:
-        raise InvalidAlterationError(f"Config value {operation.name.lower()} is not allowed for config key: {name}")
+        raise InvalidAlterationError(f"{name} is no list: {operation.name} can't be done to it")
     items = _items(format_value(key.default) if current is None else current)
     if operation is Operation.APPEND:
         return ",".join(items + _items(value))
@@ -128,14 +128,13 @@ def check_broker(config: BrokerConfig, name: str, overrides: Mapping[str, str]) 
 
 
 def _refused(kind: str, name: str, reason: str) -> InvalidAlterationError:
-    where = f"ConfigResource(type={kind}, name='{name}')"
-    return InvalidAlterationError(f"Invalid config value for resource {where}: {reason}")
+    return InvalidAlterationError(f"{kind} '{name}' refuses it: {reason}")
 
 
 def _only_dynamic_keys(_config: BrokerConfig, _name: str, overrides: Mapping[str, str]) -> None:
     fixed = [name for name in overrides if name in BROKER_KEYS and BROKER_KEYS[name].dynamic is Dynamic.READ_ONLY]
     if fixed:
-        raise InvalidConfigError(f"Cannot update these configs dynamically: {_names(fixed)}")
+        raise InvalidConfigError(f"Only a restart changes these: {_names(fixed)}")
 
 
 def _security_by_listener(_config: BrokerConfig, _name: str, overrides: Mapping[str, str]) -> None:
@@ -154,9 +153,7 @@ def _values_are_allowed(_config: BrokerConfig, _name: str, overrides: Mapping[st
 def _one_brokers_keys_name_it(_config: BrokerConfig, name: str, overrides: Mapping[str, str]) -> None:
     own = [each for each in overrides if not name and _belongs_to_one_broker(each)]
     if own:
-        raise InvalidConfigError(
-            f"Cannot update these configs at default cluster level, broker id must be specified: {_names(own)}"
-        )
+        raise InvalidConfigError(f"These are set for one broker, by its id: {_names(own)}")
 
 
 def _belongs_to_one_broker(name: str) -> bool:
@@ -168,7 +165,7 @@ def _belongs_to_one_broker(name: str) -> bool:
 def _no_passwords(config: BrokerConfig, _name: str, overrides: Mapping[str, str]) -> None:
     secret = [name for name in overrides if (key := broker_key(name)) and key.sensitive]
     if secret and not config["password.encoder.secret"]:
-        raise InvalidConfigError("Password encoder secret not configured")
+        raise InvalidConfigError("Passwords want password.encoder.secret, which is not set")
     if secret:
         raise InvalidConfigError(f"kafkapy does not store passwords yet: {_names(secret)}")
 

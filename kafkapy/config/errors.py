@@ -23,4 +23,4 @@ class InvalidAlterationError(BrokerError):
 
 def invalid_value(name: str, value: object, allowed: str) -> InvalidValueError:
     """An error that says which key, what it was given and what it takes; ``allowed`` follows a colon."""
-    return InvalidValueError(f"Invalid value {value} for configuration {name}: {allowed}")
+    return InvalidValueError(f"{value} can't be the value of {name}: {allowed}")

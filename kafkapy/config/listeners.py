@@ -43,9 +43,9 @@ def parse_listeners(key: str, text: str, protocols: dict[str, str]) -> tuple[End
     names = [endpoint.listener_name for endpoint in endpoints]
     ports = [endpoint.port for endpoint in endpoints if endpoint.port != 0]
     if len(set(names)) != len(names):
-        raise invalid_value(key, text, "each listener must have a different name")
+        raise invalid_value(key, text, "two listeners have the same name")
     if key == "listeners" and len(set(ports)) != len(ports):
-        raise invalid_value(key, text, "each listener must have a different port")
+        raise invalid_value(key, text, "two listeners have the same port")
     return endpoints
 
 

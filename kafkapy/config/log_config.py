@@ -82,7 +82,7 @@ def parse_topic_overrides(overrides: Mapping[str, str]) -> dict[str, Value]:
     """
     for name in overrides:
         if name not in TOPIC_KEYS:
-            raise InvalidConfigError(f"Unknown topic config name: {name}")
+            raise InvalidConfigError(f"Topics have no configuration key {name}")
     values = {name: TOPIC_KEYS[name].parse(text) for name, text in overrides.items()}
     shortest, longest = (
         values.get(name, TOPIC_KEYS[name].default) for name in ("min.compaction.lag.ms", "max.compaction.lag.ms")

@@ -181,12 +181,12 @@ def measure(buffer: ReadableBuffer, position: int = 0) -> int | None:
         return None
     (length,) = _INT32.unpack_from(buffer, position + LENGTH_OFFSET)
     if length < SMALLEST_LENGTH:
-        raise CorruptRecordError(f"Record size {length} is less than the minimum record overhead ({SMALLEST_LENGTH})")
+        raise CorruptRecordError(f"A batch of {length} bytes can't be: its header alone has {SMALLEST_LENGTH}")
     if available <= MAGIC_OFFSET:
         return None
     magic = buffer[position + MAGIC_OFFSET]
     if magic > MAGIC:
-        raise CorruptRecordError(f"Invalid magic found in record: {magic - 256 if magic > 127 else magic}")
+        raise CorruptRecordError(f"No format has magic {magic - 256 if magic > 127 else magic}")
     size = int(length) + LOG_OVERHEAD
     return size if size <= available else None
 

@@ -51,7 +51,7 @@ def compress(codec: int, data: ReadableBuffer) -> bytes:
         UnsupportedCompressionTypeError: no such codec.
     """
     if codec not in _COMPRESS:
-        raise UnsupportedCompressionTypeError(f"Unknown compression type id: {codec}")
+        raise UnsupportedCompressionTypeError(f"There is no codec {codec}")
     return _COMPRESS[codec](data)
 
 
@@ -64,7 +64,7 @@ def decompress(codec: int, data: ReadableBuffer, max_size: int) -> memoryview:
         UnsupportedCompressionTypeError: no such codec.
     """
     if codec not in _DECOMPRESS:
-        raise UnsupportedCompressionTypeError(f"Unknown compression type id: {codec}")
+        raise UnsupportedCompressionTypeError(f"There is no codec {codec}")
     return _DECOMPRESS[codec](memoryview(data), max_size)
 
 

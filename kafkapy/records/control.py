@@ -91,5 +91,5 @@ def read_control(batch: ReadableBuffer, header: BatchHeader | None = None, posit
         raise InvalidRecordError("Invalid key for a control record")
     version, control_type = _KEY.unpack_from(key)
     if version < 0:
-        raise InvalidRecordError(f"Invalid version found for control record: {version}")
+        raise InvalidRecordError(f"A control record can't have version {version}")
     return ControlRecord(control_type, records[0].value or b"", version)

@@ -162,7 +162,7 @@ def read_records(
     """
     header = header or read_header(batch, position)
     if header.record_count < 0:
-        raise InvalidRecordError(f"Found invalid record count {header.record_count} in magic v2 batch")
+        raise InvalidRecordError(f"A batch can't have a record count {header.record_count}")
     body = memoryview(batch)[position + HEADER_SIZE : position + header.size]
     if header.compression:
         body = decompress(header.compression, body, max_size)
@@ -172,7 +172,7 @@ def read_records(
         record, place = _read_record(body, place, header)
         records.append(record)
     if place != len(body):
-        raise InvalidRecordError("Incorrect declared batch size, records still remaining in file")
+        raise InvalidRecordError("The batch goes on after its last record")
     return records
 
 
@@ -180,7 +180,7 @@ def _read_record(body: memoryview, place: int, header: BatchHeader) -> tuple[Rec
     length, start = read_varint(body, place)
     end = start + length
     if not start < end <= len(body):
-        raise InvalidRecordError("Incorrect declared batch size, premature EOF reached")
+        raise InvalidRecordError("The batch ends before its last record does")
     content = body[:end]
     timestamp_delta, place = read_varlong(content, start + 1)
     offset_delta, place = read_varint(content, place)
@@ -188,9 +188,7 @@ def _read_record(body: memoryview, place: int, header: BatchHeader) -> tuple[Rec
     value, place = _read_bytes(content, place)
     headers, place = _read_headers(content, place)
     if place != end:
-        raise InvalidRecordError(
-            f"Invalid record size: expected to read {length} bytes in record payload, but instead read {place - start}"
-        )
+        raise InvalidRecordError(f"A record says that it has {length} bytes, and its fields take {place - start}")
     timestamp = header.base_timestamp + timestamp_delta
     if header.timestamp_type == LOG_APPEND_TIME:
         timestamp = header.max_timestamp
@@ -203,19 +201,19 @@ def _read_bytes(content: memoryview, place: int) -> tuple[bytes | None, int]:
         return None, place
     end = place + length
     if end > len(content):
-        raise InvalidRecordError("Found invalid record structure")
+        raise InvalidRecordError("A record's fields go beyond its end")
     return bytes(content[place:end]), end
 
 
 def _read_headers(content: memoryview, place: int) -> tuple[Headers, int]:
     count, place = read_varint(content, place)
     if not 0 <= count <= len(content) - place:
-        raise InvalidRecordError(f"Found invalid number of record headers {count}")
+        raise InvalidRecordError(f"A record can't have {count} headers")
     headers = []
     for _ in range(count):
         key, place = _read_bytes(content, place)
         if key is None:
-            raise InvalidRecordError("Invalid negative header key size")
+            raise InvalidRecordError("A header has no key")
         value, place = _read_bytes(content, place)
         headers.append((key.decode("utf-8", "surrogateescape"), value))
     return tuple(headers), place

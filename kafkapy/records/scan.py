@@ -8,10 +8,10 @@ A position below zero stands for a fault: -1 to -4, as ``FAULTS`` names them.
 """
 
 FAULTS = (
-    "Incorrect declared batch size, premature EOF reached",
-    "Incorrect declared batch size, records still remaining in file",
-    "Found invalid record structure",
-    "Found invalid number of record headers",
+    "The batch ends before its last record does",
+    "The batch goes on after its last record",
+    "A record's fields don't fill it as it says",
+    "A record can't have such a number of headers",
 )
 """What position -1, -2, -3 and -4 mean."""
 

@@ -107,17 +107,19 @@ def check_produce_version(records: WritableBuffer, version: int) -> None:
         CorruptRecordError: what can be no batch.
     """
     if version < FIRST_VERSION_OF_BATCHES:
-        raise UnsupportedForMessageFormatError(f"Produce requests with version {version} are not supported")
+        raise UnsupportedForMessageFormatError(
+            f"Version {version} of Produce carries message sets, which are not supported"
+        )
     size = measure(records)
-    prefix = f"Produce requests with version {version}"
+    prefix = f"Version {version} of Produce"
     if size is None:
-        raise InvalidRecordError(f"{prefix} must have at least one record batch")
+        raise InvalidRecordError(f"{prefix} takes one whole batch, and there is none")
     if records[MAGIC_OFFSET] != MAGIC:
-        raise InvalidRecordError(f"{prefix} are only allowed to contain record batches with magic version 2")
+        raise InvalidRecordError(f"{prefix} takes magic 2 only")
     if version < FIRST_VERSION_OF_ZSTD and size > HEADER_SIZE and _codec_at(records) == ZSTD:
-        raise UnsupportedCompressionTypeError(f"{prefix} are not allowed to use ZStandard compression")
+        raise UnsupportedCompressionTypeError(f"{prefix} does not know zstd")
     if size < len(records) and measure(records, size) is not None:
-        raise InvalidRecordError(f"{prefix} are only allowed to contain exactly one record batch")
+        raise InvalidRecordError(f"{prefix} takes one batch, and there are more")
 
 
 def _codec_at(records: WritableBuffer) -> int:
@@ -170,33 +172,28 @@ def _the_one_batch(
     """The only batch, without a piece of another that may trail it, and its header; size and CRC are checked."""
     size = whole_batch_size(records)
     if size is None:
-        raise InvalidRecordError("Record batch has no batches at all")
+        raise InvalidRecordError("There is no whole batch")
     if size < len(records):
         if measure(records, size) is not None:
-            raise InvalidRecordError("Compressed outer record has more than one batch")
+            raise InvalidRecordError("There is more than one batch")
         records = memoryview(records)[:size]
     header = read_header(records)
     if from_client and header.base_offset != 0:
         raise InvalidRecordError(
-            f"The baseOffset of the record batch in the append to {policy.topic_partition} should be 0, "
-            f"but it is {header.base_offset}"
+            f"A batch for {policy.topic_partition} begins at offset {header.base_offset}, not at 0"
         )
     if size > policy.max_batch_size:
         raise _too_large(size, policy)
     if header.crc != (computed := crc_of(records, 0, size)):
-        raise CorruptRecordError(
-            f"Record is corrupt (stored crc = {header.crc}, computed crc = {computed}) "
-            f"in topic partition {policy.topic_partition}."
-        )
+        raise CorruptRecordError(f"A batch for {policy.topic_partition} has CRC {computed} and says {header.crc}")
     if header.compression >= len(CODEC_NAMES):
-        raise UnsupportedCompressionTypeError(f"Unknown compression type id: {header.compression}")
+        raise UnsupportedCompressionTypeError(f"There is no codec {header.compression}")
     return records, header
 
 
 def _too_large(size: int, policy: ProducePolicy) -> RecordTooLargeError:
     return RecordTooLargeError(
-        f"The record batch size in the append to {policy.topic_partition} is {size} bytes "
-        f"which exceeds the maximum configured value of {policy.max_batch_size}."
+        f"A batch for {policy.topic_partition} has {size} bytes; {policy.max_batch_size} is the most."
     )
 
 
@@ -204,19 +201,16 @@ def _check_client_batch(header: BatchHeader, partition: TopicPartition) -> None:
     count = header.record_count
     offsets = f"[{header.base_offset}, {header.last_offset}]"
     if header.last_offset_delta < 0:
-        raise InvalidRecordError(f"Batch has an invalid offset range: {offsets} in topic partition {partition}.")
+        raise InvalidRecordError(f"A batch for {partition} ends before it begins: {offsets}")
     if count <= 0:
-        raise InvalidRecordError(f"Invalid reported count for record batch: {count} in topic partition {partition}.")
+        raise InvalidRecordError(f"A batch for {partition} can't have {count} records")
     if header.last_offset_delta + 1 != count:
-        raise InvalidRecordError(
-            f"Inconsistent batch offset range {offsets} and count of records {count} in topic partition {partition}."
-        )
+        raise InvalidRecordError(f"A batch for {partition} has {count} records for the offsets {offsets}")
     if header.is_control:
-        raise InvalidRecordError(f"Clients are not allowed to write control records in topic partition {partition}.")
+        raise InvalidRecordError(f"Control records of {partition} are the broker's to write")
     if header.has_producer_id and header.base_sequence < 0:
         raise InvalidRecordError(
-            f"Invalid sequence number {header.base_sequence} in record batch with producerId {header.producer_id} "
-            f"in topic partition {partition}."
+            f"Producer {header.producer_id} numbers a batch for {partition} with {header.base_sequence}"
         )
 
 
@@ -225,14 +219,14 @@ def _scan(records: WritableBuffer, header: BatchHeader, policy: ProducePolicy) -
     if header.compression:
         body = decompress(header.compression, body, policy.max_decompressed_size)
     if header.record_count < 0:
-        raise InvalidRecordError(f"Found invalid record count {header.record_count} in magic v2 batch")
+        raise InvalidRecordError(f"A batch can't have a record count {header.record_count}")
     position, smallest, largest, place, null_keys, in_order = scan(body, header.record_count)
     if position < 0:
         raise InvalidRecordError(fault_message(position))
     minimum = header.base_timestamp + smallest
     maximum = header.base_timestamp + largest
     if minimum < MIN_INT64 or maximum > MAX_INT64:
-        raise InvalidRecordError("Found invalid record structure: a timestamp is over 64 bits")
+        raise InvalidRecordError("A timestamp is over 64 bits")
     if place < 0 or maximum <= NO_TIMESTAMP:
         maximum = place = NO_TIMESTAMP
     return _Scanned(body, minimum, maximum, place, null_keys, in_order)
@@ -254,33 +248,25 @@ def _check_each_record(records: WritableBuffer, header: BatchHeader, policy: Pro
     for place, record in enumerate(read_records(records, header, max_size=policy.max_decompressed_size)):
         if policy.key_required and record.key is None:
             partition = policy.topic_partition
-            errors.append((place, f"Compacted topic cannot accept message without key in topic partition {partition}."))
+            errors.append((place, f"{partition} is compacted: its records need keys"))
         elif (message := _timestamp_fault(record, header, policy, now_ms)) is not None:
             errors.append((place, message))
             timestamps_at_fault = True
         elif record.offset != header.base_offset + place:
             errors.append(
-                (place, f"Record has offset {record.offset}, expected offset is {header.base_offset + place}.")
+                (place, f"The record has offset {record.offset} in the place of {header.base_offset + place}")
             )
     if timestamps_at_fault:
-        raise InvalidTimestampError("One or more records have been rejected due to invalid timestamp", errors)
+        raise InvalidTimestampError("Timestamps of some records are refused", errors)
     if errors:
-        raise InvalidRecordError("One or more records have been rejected", errors)
+        raise InvalidRecordError("Some records are refused", errors)
 
 
 def _timestamp_fault(record: Record, header: BatchHeader, policy: ProducePolicy, now_ms: int) -> str | None:
     allowed = policy.timestamp_difference_max_ms
     timestamp = record.timestamp
     if policy.timestamp_type == CREATE_TIME and timestamp != NO_TIMESTAMP and abs(timestamp - now_ms) > allowed:
-        return (
-            f"Timestamp {timestamp} of message with offset {record.offset} is out of range. "
-            f"The timestamp should be within [{now_ms - allowed}, {now_ms + allowed}]"
-        )
+        return f"Offset {record.offset} has timestamp {timestamp}; {now_ms - allowed} to {now_ms + allowed} is allowed"
     if header.timestamp_type == LOG_APPEND_TIME:
-        key_size = -1 if record.key is None else len(record.key)
-        value_size = -1 if record.value is None else len(record.value)
-        return (
-            f"Invalid timestamp type in message DefaultRecord(offset={record.offset}, timestamp={timestamp}, "
-            f"key={key_size} bytes, value={value_size} bytes). Producer should not set timestamp type to LogAppendTime."
-        )
+        return f"Offset {record.offset} is marked LogAppendTime, which is the broker's to set"
     return None

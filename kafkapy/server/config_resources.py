@@ -29,7 +29,7 @@ def check_types(resource_types: list[int]) -> None:
     """Raise InvalidAlterationError if any is unknown: as in Apache Kafka that fails the whole request."""
     for resource_type in resource_types:
         if resource_type not in _TYPES:
-            raise InvalidAlterationError(f"Unexpected resource type {resource_type}")
+            raise InvalidAlterationError(f"There is no resource type {resource_type}")
 
 
 def check_broker_name(services: Services, name: str) -> None:
@@ -38,9 +38,9 @@ def check_broker_name(services: Services, name: str) -> None:
     try:
         asked = int(name)
     except ValueError:
-        raise InvalidAlterationError(f"Broker id must be an integer, but it is: {name}") from None
+        raise InvalidAlterationError(f"A broker is named by its number, not by {name}") from None
     if asked != own:
-        raise InvalidAlterationError(f"Unexpected broker id, expected {own}, but received {name}")
+        raise InvalidAlterationError(f"This is broker {own}, not {name}")
 
 
 def refuse_loggers() -> BrokerError:
@@ -60,7 +60,7 @@ async def alter(services: Services, resource_type: int, name: str, derive: Deriv
 
 async def _alter_topic(services: Services, topic: str, derive: Derive, validate_only: bool) -> None:
     if topic not in services.metadata.image.topics:
-        raise UnknownTopicOrPartitionError(f"The topic '{topic}' does not exist.")
+        raise UnknownTopicOrPartitionError(f"There is no topic '{topic}'.")
     overrides = derive(await services.config_admin.topic_overrides(topic))
     check_topic(topic, overrides)
     if not validate_only:

@@ -40,7 +40,8 @@ def test_what_is_produced_is_fetched(client: ClusterClient) -> None:
 
 def test_refused(client: ClusterClient) -> None:
     topics.create_topic(client, "refused", configs={})
+    batch = bytes(encode_batch([Record(b"k", b"v", timestamp=100)]))
     with pytest.raises(RequestFailedError, match=r"partition refused-0: .*CORRUPT_MESSAGE"):
-        produce(client, "refused", 0, bytes(100), acks=1, leader=0)
+        produce(client, "refused", 0, batch[:-1] + b"\xff", acks=1, leader=0)
     with pytest.raises(RequestFailedError, match=r"partition refused-0: .*OFFSET_OUT_OF_RANGE"):
         fetch(client, "refused", {0: 5}, leader=0, max_wait_ms=0)

@@ -17,7 +17,7 @@ def test_alter_configs_replaces_everything_and_the_last_of_equal_keys_wins() -> 
 
 
 def test_a_null_value_is_refused() -> None:
-    with pytest.raises(InvalidAlterationError, match="Null value not supported for : retention") as refused:
+    with pytest.raises(InvalidAlterationError, match=r"retention\.ms is given no value") as refused:
         replaced([("retention.ms", None)])
     assert refused.value.error_code == 42
 
@@ -50,10 +50,10 @@ def test_append_to_an_empty_list_leaves_no_empty_item() -> None:
 @pytest.mark.parametrize(
     ("change", "code", "message"),
     [
-        (("retention.ms", SET, None), 42, "Null value not supported for : SET:retention.ms"),
-        (("cleanup.policy", APPEND, None), 42, "Null value not supported for : APPEND:cleanup.policy"),
-        (("retention.ms", APPEND, "5"), 42, "Config value append is not allowed for config key: retention.ms"),
-        (("retention.ms", SUBTRACT, "5"), 42, "Config value subtract is not allowed for config key: retention.ms"),
+        (("retention.ms", SET, None), 42, "SET retention.ms is given no value"),
+        (("cleanup.policy", APPEND, None), 42, "APPEND cleanup.policy is given no value"),
+        (("retention.ms", APPEND, "5"), 42, "retention.ms is no list: APPEND can't be done to it"),
+        (("retention.ms", SUBTRACT, "5"), 42, "retention.ms is no list: SUBTRACT can't be done to it"),
         (("retention.ms", 9, "5"), 42, "Unknown operation 9 for config key: retention.ms"),
         (("nope", APPEND, "5"), 40, "Unknown config name: nope"),
     ],
@@ -66,7 +66,7 @@ def test_refused_changes(change: tuple[str, int, str | None], code: int, message
 
 def test_a_key_may_be_changed_once_in_a_request() -> None:
     changes = [Change("retention.ms", SET, "5"), Change("retention.ms", DELETE, "")]
-    with pytest.raises(InvalidAlterationError, match="Error due to duplicate config keys : retention"):
+    with pytest.raises(InvalidAlterationError, match="Keys that stand more than once: retention"):
         changed_topic({}, changes)
 
 
@@ -78,9 +78,9 @@ def test_a_brokers_lists_start_from_its_defaults() -> None:
 @pytest.mark.parametrize(
     ("overrides", "code", "message"),
     [
-        ({"nope": "5"}, 40, "Unknown topic config name: nope"),
+        ({"nope": "5"}, 40, "Topics have no configuration key nope"),
         ({"min.compaction.lag.ms": "10", "max.compaction.lag.ms": "5"}, 40, "must not be above max.compaction.lag"),
-        ({"retention.ms": "-7"}, 42, "Invalid config value for resource ConfigResource(type=TOPIC, name='t'): Inv"),
+        ({"retention.ms": "-7"}, 42, "TOPIC 't' refuses it: -7 can't be the value of retention.ms"),
         ({"cleanup.policy": "delete,foo"}, 42, "must be one of: compact, delete"),
     ],
 )
@@ -95,8 +95,8 @@ def test_refused_overrides_of_a_topic(overrides: dict[str, str], code: int, mess
 @pytest.mark.parametrize(
     ("overrides", "message"),
     [
-        ({"num.partitions": "5", "log.cleaner.threads": "2"}, "Cannot update these configs dynamically: Set(num.parti"),
-        ({"log.retention.ms": "x"}, "Invalid value x for configuration log.retention.ms"),
+        ({"num.partitions": "5", "log.cleaner.threads": "2"}, "Only a restart changes these: Set(num.parti"),
+        ({"log.retention.ms": "x"}, "x can't be the value of log.retention.ms"),
         ({"log.retention.ms": "0"}, "must be -1 (no limit) or at least 1"),
         ({"num.io.threads": "100"}, "num.io.threads=100 must be between half and double of the current value 8"),
         ({"num.io.threads": "3"}, "must be between half and double"),
@@ -107,9 +107,7 @@ def test_refused_overrides_of_a_topic(overrides: dict[str, str], code: int, mess
 def test_refused_overrides_of_brokers(name: str, overrides: dict[str, str], message: str) -> None:
     with pytest.raises(InvalidAlterationError) as refused:
         check_broker(BrokerConfig.from_properties(), name, overrides)
-    assert str(refused.value).startswith(
-        f"Invalid config value for resource ConfigResource(type=BROKER, name='{name}')"
-    )
+    assert str(refused.value).startswith(f"BROKER '{name}' refuses it: ")
     assert message in str(refused.value)
 
 
@@ -118,14 +116,14 @@ def test_refused_overrides_of_brokers(name: str, overrides: dict[str, str], mess
 )
 def test_one_brokers_keys_are_refused_for_all(overrides: dict[str, str]) -> None:
     check_broker(BrokerConfig.from_properties(), "0", overrides)
-    with pytest.raises(InvalidAlterationError, match="at default cluster level, broker id must be specified"):
+    with pytest.raises(InvalidAlterationError, match="These are set for one broker, by its id"):
         check_broker(BrokerConfig.from_properties(), "", overrides)
 
 
 @pytest.mark.parametrize(
     ("properties", "message"),
     [
-        ({}, "Password encoder secret not configured"),
+        ({}, "password.encoder.secret, which is not set"),
         ({"password.encoder.secret": "s"}, "does not store passwords yet"),
     ],
 )

@@ -52,11 +52,11 @@ def test_a_text_of_another_type_is_refused_with_key_value_and_what_is_wanted(kin
     with pytest.raises(InvalidConfigError, match=r"some\.key: not ") as refused:
         _parse(kind, text)
     assert refused.value.error_code == 40
-    assert f"Invalid value {text} for" in str(refused.value)
+    assert f"{text} can't be the value of" in str(refused.value)
 
 
 def test_a_value_that_the_key_does_not_allow_is_refused() -> None:
-    with pytest.raises(InvalidConfigError, match=r"Invalid value 0 for configuration some\.key: must be at least 1"):
+    with pytest.raises(InvalidConfigError, match=r"0 can't be the value of some\.key: must be at least 1"):
         ConfigKey("some.key", ConfigType.INT, 1, AtLeast(1)).parse("0")
 
 

@@ -40,8 +40,8 @@ def test_an_empty_host_stays_empty() -> None:
         ("INSIDE://:9092", "names the listener INSIDE, which listener.security.protocol.map lacks"),
         ("PLAINTEXT://:65536", "must be between 0 and 65535"),
         ("PLAINTEXT://:-1", "must be between 0 and 65535"),
-        ("PLAINTEXT://:1,PLAINTEXT://:2", "a different name"),
-        ("PLAINTEXT://:1,OUTSIDE://:1", "a different port"),
+        ("PLAINTEXT://:1,PLAINTEXT://:2", "have the same name"),
+        ("PLAINTEXT://:1,OUTSIDE://:1", "have the same port"),
     ],
 )
 def test_what_can_not_be_bound_is_refused(text: str, problem: str) -> None:

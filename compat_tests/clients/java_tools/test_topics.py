@@ -62,13 +62,13 @@ def test_topics_are_refused_by_name(tools: BrokerTools, topic_name: str) -> None
     tools.create(topic_name, 3)
     known, unknown = ["--topic", topic_name], ["--topic", f"{topic_name}-other"]
     refusals = {
-        f"Topic '{topic_name}' already exists": ["--create", *known],
-        "Topic currently has 3 partitions, which is higher than the requested 2": [
+        f"opic '{topic_name}' already exists": ["--create", *known],
+        "has 3 partitions": [
             "--alter", *known, "--partitions", "2",
         ],
         "does not exist as expected": ["--describe", *unknown],
-        "Replication factor: 3 larger than available brokers: 1": ["--create", *unknown, "--replication-factor", "3"],
-        "Unknown topic config name: no.such.key": ["--create", *unknown, "--config", "no.such.key=1"],
+        "InvalidReplicationFactorException": ["--create", *unknown, "--replication-factor", "3"],
+        "no.such.key": ["--create", *unknown, "--config", "no.such.key=1"],
     }  # fmt: skip
     for message, arguments in refusals.items():
         said = tools.attempt("TopicCommand", *arguments)

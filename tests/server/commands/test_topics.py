@@ -21,7 +21,7 @@ def test_a_topic_that_exists_is_an_error_unless_told_otherwise(run: Run) -> None
     run("topics", "create", "t-there")
     refused = run("topics", "create", "t-there")
     assert refused.code == 1
-    assert refused.err == "kafkapy: topic t-there: Topic 't-there' already exists. (TOPIC_ALREADY_EXISTS)\n"
+    assert refused.err == "kafkapy: topic t-there: A topic 't-there' already exists. (TOPIC_ALREADY_EXISTS)\n"
     again = run("topics", "create", "t-there", "t-not-yet", "--if-not-exists", "--json")
     assert json.loads(again.out) == {"created": ["t-not-yet"]}
     assert run("topics", "create", "bad name", "--if-not-exists").code == 1
@@ -66,8 +66,8 @@ def test_alter(run: Run) -> None:
     [
         (["alter", "t"], "nothing to alter: give --partitions, --config or --delete-config"),
         (["alter", "t", "-c", "retention.ms"], "'retention.ms' is no setting: write key=value"),
-        (["alter", "t-none", "-c", "retention.ms=1"], "topic t-none: The topic 't-none' does not exist."),
-        (["create", "t-x", "-c", "nope=1"], "topic t-x: Unknown topic config name: nope (INVALID_CONFIG)"),
+        (["alter", "t-none", "-c", "retention.ms=1"], "topic t-none: There is no topic 't-none'."),
+        (["create", "t-x", "-c", "nope=1"], "topic t-x: Topics have no configuration key nope (INVALID_CONFIG)"),
         (["describe", "t-none"], "UNKNOWN_TOPIC_OR_PARTITION"),
         (["delete", "t-none", "--yes"], "UNKNOWN_TOPIC_OR_PARTITION"),
     ],

@@ -53,13 +53,13 @@ def test_validate_only_changes_nothing() -> None:
 @pytest.mark.parametrize(
     ("resource", "code", "message"),
     [
-        ((TOPIC, "gone", {}), 3, "The topic 'gone' does not exist."),
-        ((TOPIC, "plain", {"nope": "5"}), 40, "Unknown topic config name: nope"),
-        ((TOPIC, "plain", {"retention.ms": "x"}), 42, "Invalid config value for resource"),
-        ((TOPIC, "plain", {"retention.ms": None}), 42, "Null value not supported"),
-        ((BROKER, "0", {"num.partitions": "5"}), 42, "Cannot update these configs dynamically: Set(num.partitions)"),
-        ((BROKER, "1", {}), 42, "Unexpected broker id, expected 0, but received 1"),
-        ((BROKER, "abc", {}), 42, "Broker id must be an integer, but it is: abc"),
+        ((TOPIC, "gone", {}), 3, "There is no topic 'gone'."),
+        ((TOPIC, "plain", {"nope": "5"}), 40, "Topics have no configuration key nope"),
+        ((TOPIC, "plain", {"retention.ms": "x"}), 42, "TOPIC 'plain' refuses it"),
+        ((TOPIC, "plain", {"retention.ms": None}), 42, "is given no value"),
+        ((BROKER, "0", {"num.partitions": "5"}), 42, "Only a restart changes these: Set(num.partitions)"),
+        ((BROKER, "1", {}), 42, "This is broker 0, not 1"),
+        ((BROKER, "abc", {}), 42, "A broker is named by its number, not by abc"),
         ((BROKER_LOGGER, "0", {"kafka": "INFO"}), 42, "--log-level"),
     ],
 )
@@ -78,6 +78,6 @@ def test_a_type_that_nobody_knows_fails_the_whole_request() -> None:
     broker = Broker()
     responses = _alter(broker, (99, "x", {}), (TOPIC, "plain", {"retention.ms": "7"}))
     assert [(response.error_code, response.error_message) for response in responses] == [
-        (42, "Unexpected resource type 99")
+        (42, "There is no resource type 99")
     ] * 2
     assert broker.admin.topics == {"plain": {}}

@@ -55,10 +55,10 @@ def test_only_the_keys_that_are_asked_for_and_synonyms_only_on_request() -> None
     ("resource", "code", "message"),
     [
         ((TOPIC, "gone"), 3, ""),
-        ((TOPIC, "bad name"), 17, 'Topic name "bad name" is illegal, it contains a character other than'),
-        ((TOPIC, ""), 17, "Topic name is illegal, it can't be empty"),
-        ((BROKER, "1"), 42, "Unexpected broker id, expected 0"),
-        ((BROKER, "abc"), 42, "Broker id must be an integer, but it is: abc"),
+        ((TOPIC, "bad name"), 17, "The topic name 'bad name' may hold only ASCII"),
+        ((TOPIC, ""), 17, "A topic needs a name"),
+        ((BROKER, "1"), 42, "This is broker 0, not 1"),
+        ((BROKER, "abc"), 42, "A broker is named by its number, not by abc"),
         ((BROKER_LOGGER, "0"), 42, "--log-level"),
     ],
 )
