@@ -128,6 +128,9 @@ class KafkaPythonClient:
     def join(self, group: str, topic: str) -> Member:
         consumer = self._consumer(group, heartbeat_interval_ms=500)
         consumer.subscribe([topic])
+        consumer.partitions_for_topic(
+            topic
+        )  # a member that joins before it knows the topic can stay without partitions
 
         def poll(member: MemberThread) -> None:
             for batch in consumer.poll(100).values():

@@ -16,7 +16,7 @@ BATCHES, RECORDS = 12, 5
 GROUP = "readers"
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def directory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """The data directory of a broker that served a varied run and ended."""
     with KafkapyProcess(directory=tmp_path_factory.mktemp("broker")) as broker:
