@@ -107,6 +107,12 @@ class ReassignmentInProgressError(BrokerError):
     error_code: ClassVar[int] = 60
 
 
+class TransactionalIdAuthorizationFailedError(BrokerError):
+    """The request's transactional id is not the client's to use."""
+
+    error_code: ClassVar[int] = 53
+
+
 class TopicDeletionDisabledError(BrokerError):
     """``delete.topic.enable`` is false."""
 

@@ -1,10 +1,12 @@
 """What a handler is given: the broker's parts, and the request that it answers."""
 
+import logging
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from kafkapy.clock import Clock
 from kafkapy.config.broker_config import BrokerConfig
+from kafkapy.errors import BrokerError
 
 if TYPE_CHECKING:
     from kafkapy.cluster.configs import ConfigAdmin
@@ -20,6 +22,8 @@ if TYPE_CHECKING:
     from kafkapy.server.fetch_sessions import FetchSessionCache
     from kafkapy.server.metrics import Metrics
     from kafkapy.storage.log_directory import LogManager
+
+_log: Final = logging.getLogger(__name__)
 
 WILDCARD_HOSTS = frozenset({"", "0.0.0.0", "::", "0:0:0:0:0:0:0:0"})  # noqa: S104  # compared with, not bound
 
@@ -78,6 +82,10 @@ class RequestContext:
         self.services = services
         self.header = header
         self.connection = connection
+
+    def log_refusal(self, subject: str, error: BrokerError) -> None:
+        """Say in the log what of the peer's was refused and why; it is answered with the error's code."""
+        _log.info("Refused %s of %s: %s (error %d)", subject, self.connection.peer_host, error, error.error_code)
 
     def own_endpoint(self) -> tuple[str, int]:
         """Return the (host, port) of this broker that this client can use.

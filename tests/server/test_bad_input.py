@@ -8,10 +8,12 @@ from pathlib import Path
 import pytest
 
 from kafkapy.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from kafkapy.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from kafkapy.protocol.messages.metadata import MetadataRequest
 from kafkapy.protocol.messages.produce import PartitionProduceData
 from kafkapy.protocol.reader import Reader
 from kafkapy.records.batch import MAGIC_OFFSET, crc_of
+from kafkapy.records.record import Record, encode_batch
 from kafkapy.types import TopicPartition
 from tests.server.harness import Client, batch, frame, produce_request, run, running_broker, values_of
 
@@ -99,6 +101,7 @@ BATCHES = {
     "magic 1": (changed(THREE, MAGIC_OFFSET, b"\x01"), 87),
     "two batches": (THREE + THREE, 87),
     "a transactional batch without an id": (changed(THREE, 22, b"\x10"), 53),
+    "a decompression bomb": (encode_batch([Record(b"", bytes(70_000_000))], compression=4), 10),
 }
 NO_BATCH = {
     "magic 9": changed(THREE, MAGIC_OFFSET, b"\x09"),
@@ -127,8 +130,11 @@ def test_records_without_a_whole_batch_close_the_connection_before_anything_is_a
 
 
 @pytest.mark.parametrize("name", BATCHES)
-def test_bad_batches_get_their_code_and_leave_nothing_behind(name: str, tmp_path: Path) -> None:
+def test_bad_batches_get_their_code_and_a_line_and_leave_nothing_behind(
+    name: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     records, code = BATCHES[name]
+    caplog.set_level(logging.INFO, "kafkapy.server.context")
 
     async def scenario() -> None:
         async with running_broker(tmp_path) as broker:
@@ -136,6 +142,10 @@ def test_bad_batches_get_their_code_and_leave_nothing_behind(name: str, tmp_path
             await client.create_topic("t")
             answer = await client.produce("t", records)
             assert (answer.error_code, answer.base_offset) == (code, -1)
+            said = [record.getMessage() for record in caplog.records if record.name == "kafkapy.server.context"]
+            assert len(said) == 1
+            assert said[0].startswith("Refused records for t-0 of 127.0.0.1: ")
+            assert said[0].endswith(f" (error {code})")
             assert (await client.produce("t", batch(b"good"))).base_offset == 0
             fetched = await client.fetch("t")
             assert values_of(fetched.responses[0].partitions[0].records) == [b"good"]
@@ -168,6 +178,33 @@ def test_batches_that_lie_about_offsets_and_counts_are_refused(name: str, tmp_pa
             await client.create_topic("t")
             assert (await client.produce("t", LIES[name])).error_code in (2, 87)
             assert broker.services.replica_manager.partitions[TopicPartition("t", 0)].log.log_end_offset == 0
+
+    run(scenario())
+
+
+TOPICS = {
+    "an invalid name": (CreatableTopic("bad name!", 1, 1), 17),
+    "an empty name": (CreatableTopic("", 1, 1), 17),
+    "an unknown key": (CreatableTopic("t", 1, 1, configs=[CreatableTopicConfig("no.such.key", "1")]), 40),
+    "an invalid value": (CreatableTopic("t", 1, 1, configs=[CreatableTopicConfig("segment.bytes", "soon")]), 40),
+}
+
+
+@pytest.mark.parametrize("name", TOPICS)
+def test_topics_that_can_not_be_get_their_code_and_a_line(
+    name: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    topic, code = TOPICS[name]
+    caplog.set_level(logging.INFO, "kafkapy.server.context")
+
+    async def scenario() -> None:
+        async with running_broker(tmp_path) as broker:
+            client = await Client.connect(broker)
+            answer = await client.ask(CreateTopicsRequest([topic], 1000), 5)
+            assert answer.topics[0].error_code == code
+            (said,) = [record.getMessage() for record in caplog.records if record.name == "kafkapy.server.context"]
+            assert said.startswith(f"Refused the creation of topic {topic.name!r} of 127.0.0.1: ")
+            assert topic.name not in broker.services.metadata.image.topics
 
     run(scenario())
 

@@ -17,7 +17,7 @@ from kafkapy.protocol.messages.alter_configs import (
     AlterConfigsResponse,
 )
 from kafkapy.server.config_resources import alter, check_types
-from kafkapy.server.context import RequestContext, Services
+from kafkapy.server.context import RequestContext
 
 
 async def handle(context: RequestContext, request: AlterConfigsRequest) -> AlterConfigsResponse:
@@ -26,18 +26,21 @@ async def handle(context: RequestContext, request: AlterConfigsRequest) -> Alter
         check_types([resource.resource_type for resource in request.resources])
     except BrokerError as error:
         return AlterConfigsResponse(responses=[_response(resource, error) for resource in request.resources])
-    responses = [await _alter(context.services, each, request.validate_only) for each in request.resources]
+    responses = [await _alter(context, each, request.validate_only) for each in request.resources]
     return AlterConfigsResponse(responses=responses)
 
 
 async def _alter(
-    services: Services, resource: AlterConfigsResource, validate_only: bool
+    context: RequestContext, resource: AlterConfigsResource, validate_only: bool
 ) -> AlterConfigsResourceResponse:
     pairs = [(config.name, config.value) for config in resource.configs]
     derive = partial(_replace, pairs)
     try:
-        await alter(services, resource.resource_type, resource.resource_name, derive, validate_only=validate_only)
+        await alter(
+            context.services, resource.resource_type, resource.resource_name, derive, validate_only=validate_only
+        )
     except BrokerError as error:
+        context.log_refusal(f"the configuration of {resource.resource_name!r}", error)
         return _response(resource, error)
     return _response(resource, None)
 

@@ -29,6 +29,9 @@ async def handle(context: "RequestContext", request: CreateTopicsRequest) -> Cre
     topics = [_new_topic(topic) for topic in request.topics]
     results = await services.topic_admin.create_topics(topics, request.timeout_ms, validate_only=request.validate_only)
     with_details = context.header.api_version >= 5
+    for result in results:
+        if result.error is not None:
+            context.log_refusal(f"the creation of topic {result.name!r}", result.error)
     answers = {result.name: _answer(result, services.config if with_details else None) for result in results}
     return CreateTopicsResponse(topics=[answers[topic.name] for topic in topics])
 

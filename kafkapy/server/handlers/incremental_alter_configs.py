@@ -17,7 +17,7 @@ from kafkapy.protocol.messages.incremental_alter_configs import (
     IncrementalAlterConfigsResponse,
 )
 from kafkapy.server.config_resources import Derive, ResourceType, alter, check_types
-from kafkapy.server.context import RequestContext, Services
+from kafkapy.server.context import RequestContext
 
 
 async def handle(context: RequestContext, request: IncrementalAlterConfigsRequest) -> IncrementalAlterConfigsResponse:
@@ -26,22 +26,23 @@ async def handle(context: RequestContext, request: IncrementalAlterConfigsReques
         check_types([resource.resource_type for resource in request.resources])
     except BrokerError as error:
         return IncrementalAlterConfigsResponse(responses=[_response(each, error) for each in request.resources])
-    responses = [await _alter(context.services, each, request.validate_only) for each in request.resources]
+    responses = [await _alter(context, each, request.validate_only) for each in request.resources]
     return IncrementalAlterConfigsResponse(responses=responses)
 
 
 async def _alter(
-    services: Services, resource: AlterConfigsResource, validate_only: bool
+    context: RequestContext, resource: AlterConfigsResource, validate_only: bool
 ) -> AlterConfigsResourceResponse:
     try:
         await alter(
-            services,
+            context.services,
             resource.resource_type,
             resource.resource_name,
             _derivation(resource),
             validate_only=validate_only,
         )
     except BrokerError as error:
+        context.log_refusal(f"the configuration of {resource.resource_name!r}", error)
         return _response(resource, error)
     return _response(resource, None)
 

@@ -14,7 +14,11 @@ import asyncio
 from struct import Struct
 from typing import Final
 
-from kafkapy.cluster.errors import InvalidRequiredAcksError, InvalidTopicError
+from kafkapy.cluster.errors import (
+    InvalidRequiredAcksError,
+    InvalidTopicError,
+    TransactionalIdAuthorizationFailedError,
+)
 from kafkapy.cluster.partition import ALL_IN_SYNC
 from kafkapy.cluster.replica_manager import Awaited, ReplicaManager
 from kafkapy.errors import BrokerError
@@ -33,7 +37,7 @@ from kafkapy.records.batch import (
     TRANSACTIONAL_BIT,
     measure,
 )
-from kafkapy.records.errors import CorruptRecordError, InvalidRecordError, InvalidTimestampError
+from kafkapy.records.errors import CorruptRecordError, InvalidRecordError, InvalidTimestampError, RecordsError
 from kafkapy.records.validate import FIRST_VERSION_OF_BATCHES, FIRST_VERSION_OF_ZSTD, check_produce_version
 from kafkapy.server.context import RequestContext
 from kafkapy.server.errors import RefusedError, UnansweredFailureError
@@ -53,28 +57,16 @@ _SIZE_FIELD: Final = Struct(">i")
 Answer = ProduceResponse | asyncio.Future[ProduceResponse] | None
 
 
-class TransactionalIdAuthorizationFailedError(BrokerError):
-    """The request's transactional id is not the client's to use."""
-
-    error_code = 53
-
-
 class _Append:
     """The appends of one request: what was answered so far, and what waits for other replicas."""
 
     __slots__ = (
-        "replicas",
-        "version",
-        "acks",
-        "may_write_internal",
-        "all_plain",
-        "refusal",
-        "waiting",
-        "answers",
+        "context", "replicas", "version", "acks", "may_write_internal", "all_plain", "refusal", "waiting", "answers",
         "failures",
-    )
+    )  # fmt: skip
 
     def __init__(self, context: RequestContext, request: ProduceRequest) -> None:
+        self.context = context
         self.replicas: ReplicaManager = context.services.replica_manager
         self.version = context.header.api_version
         self.acks = request.acks
@@ -106,6 +98,8 @@ class _Append:
             result = self.replicas.append_to(partition, records, required_acks=self.acks)
         except BrokerError as error:
             self.failures += 1
+            if isinstance(error, RecordsError) or error is self.refusal:
+                self.context.log_refusal(f"records for {topic}-{index}", error)
             known = self.replicas.partitions.get(topic_partition)
             return failed(index, error, known.log.log_start_offset if known else _NO_OFFSET)
         response = PartitionProduceResponse(

@@ -8,6 +8,7 @@ from typing import Any
 from kafkapy.config.broker_config import BrokerConfig
 from kafkapy.protocol.message import Message
 from kafkapy.protocol.primitives import decode, encode
+from kafkapy.server.context import LocalConnection, RequestContext
 from kafkapy.server.handlers import alter_configs, describe_configs, incremental_alter_configs
 
 HANDLERS: dict[int, Any] = {32: describe_configs, 33: alter_configs, 44: incremental_alter_configs}
@@ -55,6 +56,8 @@ class Broker:
     def send(self, request: Any, version: int) -> Any:
         message: type[Message] = type(request)
         arrived = decode(message, encode(request, version), version)
-        context = SimpleNamespace(services=self.services, header=SimpleNamespace(api_version=version))
+        header: Any = SimpleNamespace(api_version=version)
+        services: Any = self.services
+        context = RequestContext(services, header, LocalConnection("PLAINTEXT"))
         response = asyncio.run(HANDLERS[request.API_KEY].handle(context, arrived))
         return decode(type(response), encode(response, version), version)

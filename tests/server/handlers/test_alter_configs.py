@@ -1,5 +1,6 @@
 """AlterConfigs replaces overrides, or answers the code that a running 2.7.2 answered."""
 
+import logging
 from typing import Any
 
 import pytest
@@ -64,12 +65,15 @@ def test_validate_only_changes_nothing() -> None:
     ],
 )
 def test_a_refused_resource_leaves_the_others_alone(
-    resource: tuple[int, str, dict[str, str | None]], code: int, message: str
+    resource: tuple[int, str, dict[str, str | None]], code: int, message: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     broker = Broker(topics={"plain": {}, "other": {}})
+    caplog.set_level(logging.INFO, "kafkapy.server.context")
     failed, fine = _alter(broker, resource, (TOPIC, "other", {"retention.ms": "7"}))
     assert (failed.error_code, failed.resource_name) == (code, resource[1])
     assert message in failed.error_message
+    (said,) = caplog.messages
+    assert said.startswith(f"Refused the configuration of {resource[1]!r} of local: ")
     assert fine.error_code == 0
     assert broker.admin.topics == {"plain": {}, "other": {"retention.ms": "7"}}
 
