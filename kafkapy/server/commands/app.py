@@ -1,8 +1,10 @@
 """The command line for people. Each group of commands is loaded when one of them runs, or for its help."""
 
+import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
+from pathlib import Path
 from typing import Annotated, Final
 
 import typer
@@ -18,6 +20,8 @@ _COMMANDS: Final = {
     "produce": "Write records from lines of text to a topic.",
     "consume": "Read the records of a topic and print them.",
 }
+COMPLETION: Final = "_KAFKAPY_COMPLETE"
+"""What a shell that completes a command line sets in the environment."""
 _WIDTH: Final = {"help_option_names": ["--help", "-h"]}
 
 
@@ -41,7 +45,7 @@ def build(words: Sequence[str]) -> typer.Typer:
         help="Start a broker and keep it running until SIGTERM or Ctrl-C.",
         add_help_option=False,
         context_settings={"ignore_unknown_options": True, "allow_extra_args": True},
-    )(_start)
+    )(_start_options if COMPLETION in os.environ else _start)
     known = {*_GROUPS, *_COMMANDS}
     wanted = set(words[:1]) & known or known
     for name, text in _COMMANDS.items():
@@ -67,6 +71,17 @@ def _start(context: typer.Context) -> None:
     from kafkapy.server.commands import start
 
     raise typer.Exit(start.run(context.args))
+
+
+def _start_options(
+    data: Annotated[Path | None, typer.Option("--data")] = None,
+    port: Annotated[int | None, typer.Option("--port")] = None,
+    config: Annotated[Path | None, typer.Option("--config")] = None,
+    ephemeral: Annotated[bool, typer.Option("--ephemeral")] = False,
+    log_level: Annotated[str, typer.Option("--log-level")] = "info",
+    log_json: Annotated[bool, typer.Option("--log-json")] = False,
+) -> None:
+    """The options of ``start`` for a shell to complete: ``start`` reads its words itself, without typer."""
 
 
 def run(words: Sequence[str]) -> int:

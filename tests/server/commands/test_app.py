@@ -1,12 +1,15 @@
 """The whole command line: help for everything, and one line when something is wrong."""
 
+import inspect
+import os
+import re
 import socket
 import subprocess
 import sys
 
 import pytest
 
-from kafkapy.server.commands import app
+from kafkapy.server.commands import app, start
 from tests.server.commands.conftest import Run
 
 GROUPS = {
@@ -46,6 +49,29 @@ def test_start_is_there_for_help_and_completion(capsys: pytest.CaptureFixture[st
         app.build(["start"])(["start", "--help"], standalone_mode=False)
     assert stopped.value.code == 0
     assert "usage: kafkapy start" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("typed", "offered"),
+    [
+        ("", {"start", "topics", "produce"}),
+        ("topics ", {"list", "create"}),
+        ("topics create --", {"--partitions", "--config"}),
+        ("start --", {"--data", "--port", "--config", "--ephemeral", "--log-level", "--log-json"}),
+    ],
+)
+def test_a_shell_completes(typed: str, offered: set[str]) -> None:
+    words = f"kafkapy {typed}"
+    asked = {"_KAFKAPY_COMPLETE": "complete_bash", "COMP_WORDS": words, "COMP_CWORD": str(words.count(" "))}
+    shown = subprocess.run(
+        [sys.executable, "-m", "kafkapy"], env={**os.environ, **asked}, capture_output=True, text=True, check=False
+    )
+    assert offered <= set(shown.stdout.split())
+
+
+def test_start_completes_what_start_takes() -> None:
+    completed = {f"--{name.replace('_', '-')}" for name in inspect.signature(app._start_options).parameters}
+    assert completed == set(re.findall(r"--[a-z-]+", start.parser().format_usage()))
 
 
 def test_version_among_other_words(run: Run) -> None:
