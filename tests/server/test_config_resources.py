@@ -8,7 +8,7 @@ from kafkapy.server.config_resources import ResourceType, check_types, refuse_lo
 
 def test_the_three_types_pass_and_no_other() -> None:
     check_types([int(kind) for kind in ResourceType])
-    with pytest.raises(InvalidAlterationError, match="Unexpected resource type 3"):
+    with pytest.raises(InvalidAlterationError, match="There is no resource type 3"):
         check_types([2, 3])
 
 
