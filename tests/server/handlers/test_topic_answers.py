@@ -24,11 +24,11 @@ def _over_the_wire(message: Message, version: int) -> Any:
 
 
 def _comparable(answer: Any) -> Any:
-    """Without the order of lists that are sets, and without the wording of messages."""
+    """Without the order of lists that are sets."""
     if isinstance(answer, list):
         return sorted((_comparable(found) for found in answer), key=json.dumps)
     if isinstance(answer, dict):
-        return {key: value is None if key == "error_message" else _comparable(value) for key, value in answer.items()}
+        return {key: _comparable(value) for key, value in answer.items()}
     return answer
 
 

@@ -4,7 +4,7 @@
 """
 
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from kafkapy.protocol.message import Message
 from kafkapy.protocol.messages.create_partitions import (
@@ -147,11 +147,16 @@ WAITED_FOR = {"missing, created": "auto.topic", "internal, created": "__consumer
 """After these the next request waits until the topic is there."""
 
 
+SAID: Final = "(said)"
+"""Stands for the text of an error: each broker has its own, and that there is one is what counts."""
+
+
 def plain(message: Any) -> Any:
-    """A message as JSON values, without what depends on the broker (addresses, ids) or on chance."""
+    """A message as JSON values, without what depends on the broker (addresses, ids, wording) or on chance."""
     if isinstance(message, list):
         return [plain(found) for found in message]
     if not isinstance(message, Message):
         return message
     skipped = ("unknown_tagged_fields", "host", "port", "cluster_id", "topic_id", "throttle_time_ms")
-    return {slot: plain(getattr(message, slot)) for slot in message.__slots__ if slot not in skipped}
+    values = {slot: plain(getattr(message, slot)) for slot in message.__slots__ if slot not in skipped}
+    return values | {slot: SAID for slot in ("error_message",) if values.get(slot) is not None}
