@@ -8,6 +8,7 @@ from uuid import uuid4
 from kafkapy.storage.checkpoints import HIGH_WATERMARK, LOG_START_OFFSET, RECOVERY_POINT, OffsetCheckpoint
 from kafkapy.storage.errors import BrokerIdMismatchError, ClusterIdMismatchError, ForeignDirectoryError
 from kafkapy.storage.files import Descriptor, Files
+from kafkapy.storage.flusher import Flusher
 from kafkapy.storage.recovery import Checkpointed
 from kafkapy.types import TopicPartition
 
@@ -122,11 +123,11 @@ class DataDirectory:
             for each in partitions
         }
 
-    def write_checkpoint(self, name: str, offsets: Mapping[TopicPartition, int]) -> None:
-        """Replace one checkpoint, if it changes."""
+    def write_checkpoint(self, name: str, offsets: Mapping[TopicPartition, int], flusher: Flusher) -> None:
+        """Replace one checkpoint, if it changes; ``flusher`` waits for the disk."""
         if self._written.get(name) != offsets:
-            self._checkpoints[name].write(offsets)
-            self._written[name] = dict(offsets)
+            written = dict(offsets)
+            flusher.run(lambda: self._checkpoints[name].write(written), lambda: self._written.update({name: written}))
 
     # partitions
 

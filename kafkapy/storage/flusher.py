@@ -1,6 +1,7 @@
 """Who waits for the disk: fsync releases the GIL, so a thread can do it while the loop goes on."""
 
 import asyncio
+import logging
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final, Protocol
@@ -9,12 +10,18 @@ from kafkapy.storage.files import Files
 
 PARALLEL_SYNCS: Final = 8
 
+_log: Final = logging.getLogger(__name__)
+
 
 class Flusher(Protocol):
     """Makes files durable, now or soon."""
 
     def flush(self, files: Files, paths: Sequence[str], done: Callable[[], None]) -> None:
         """Fsync ``paths`` and call ``done`` on the caller's thread; a path that is gone needs no fsync."""
+        ...
+
+    def run(self, work: Callable[[], None], done: Callable[[], None]) -> None:
+        """Do other work that waits for the disk and touches no state, then call ``done`` on the caller's thread."""
         ...
 
     def close(self) -> None:
@@ -43,7 +50,11 @@ class InlineFlusher:
 
     def flush(self, files: Files, paths: Sequence[str], done: Callable[[], None]) -> None:
         """See ``Flusher.flush``."""
-        sync_all(files, paths)
+        self.run(lambda: sync_all(files, paths), done)
+
+    def run(self, work: Callable[[], None], done: Callable[[], None]) -> None:
+        """See ``Flusher.run``."""
+        work()
         done()
 
     def close(self) -> None:
@@ -58,9 +69,21 @@ class ThreadFlusher:
         self._threads = ThreadPoolExecutor(1, "kafkapy-flush")
 
     def flush(self, files: Files, paths: Sequence[str], done: Callable[[], None]) -> None:
-        """See ``Flusher.flush``; a failure is reported by the loop's exception handler."""
-        future = asyncio.wrap_future(self._threads.submit(sync_all, files, paths), loop=self._loop)
-        future.add_done_callback(lambda finished: done() if finished.result() is None else None)
+        """See ``Flusher.flush``; what the disk refuses is one line in the log, and ``done`` is not called."""
+        self.run(lambda: sync_all(files, paths), done)
+
+    def run(self, work: Callable[[], None], done: Callable[[], None]) -> None:
+        """See ``Flusher.run``; failures as in ``flush``."""
+
+        def finish(finished: asyncio.Future[None]) -> None:
+            error = finished.exception()
+            if isinstance(error, OSError):
+                _log.error("The disk refused a write that was not waited for: %s", error)
+                return
+            finished.result()
+            done()
+
+        asyncio.wrap_future(self._threads.submit(work), loop=self._loop).add_done_callback(finish)
 
     def close(self) -> None:
         """See ``Flusher.close``."""

@@ -13,7 +13,7 @@ from kafkapy.storage.closing import finish, finished
 from kafkapy.storage.data_directory import DataDirectory, MetaProperties
 from kafkapy.storage.disk_errors import as_storage_error
 from kafkapy.storage.errors import LogDirectoryError
-from kafkapy.storage.flusher import sync_in_parallel
+from kafkapy.storage.flusher import Flusher, InlineFlusher, sync_in_parallel
 from kafkapy.storage.log import Log, Storage
 from kafkapy.storage.recovery import Checkpointed, load
 from kafkapy.types import TopicPartition
@@ -21,6 +21,7 @@ from kafkapy.types import TopicPartition
 logger = logging.getLogger(__name__)
 
 _NEW: Final = Checkpointed()
+INLINE: Final = InlineFlusher()
 
 
 @contextmanager
@@ -155,18 +156,18 @@ class LogManager:
 
     # upkeep: the broker calls these on its timers
 
-    def _checkpoint(self, name: str, offset_of: Callable[[Log], int | None]) -> None:
+    def _checkpoint(self, name: str, offset_of: Callable[[Log], int | None], flusher: Flusher = INLINE) -> None:
         offsets: dict[str, dict[TopicPartition, int]] = {directory.path: {} for directory in self.directories}
         for partition, log in self._logs.items():
             offset = offset_of(log)
             if offset is not None:
                 offsets[self._directory_of[partition].path][partition] = offset
         for directory in self.directories:
-            directory.write_checkpoint(name, offsets[directory.path])
+            directory.write_checkpoint(name, offsets[directory.path], flusher)
 
     def checkpoint_high_watermarks(self) -> None:
-        """Each 5 s (``replica.high.watermark.checkpoint.interval.ms``)."""
-        self._checkpoint(HIGH_WATERMARK, lambda log: log.high_watermark)
+        """Each 5 s (``replica.high.watermark.checkpoint.interval.ms``): too often for requests to wait for the disk."""
+        self._checkpoint(HIGH_WATERMARK, lambda log: log.high_watermark, self.storage.flusher)
 
     def checkpoint_recovery_points(self) -> None:
         """Each 60 s (``log.flush.offset.checkpoint.interval.ms``); then snapshots that nobody needs are removed."""
@@ -215,7 +216,7 @@ class LogManager:
         for log in self._logs.values():
             finished(log)
         self.checkpoint_recovery_points()
-        self.checkpoint_high_watermarks()
+        self._checkpoint(HIGH_WATERMARK, lambda log: log.high_watermark)
         self.checkpoint_log_start_offsets()
         for directory in self.directories:
             directory.mark_clean()

@@ -5,6 +5,7 @@ import pytest
 from kafkapy.storage.data_directory import DataDirectory, MetaProperties, parse_partition
 from kafkapy.storage.errors import BrokerIdMismatchError, ClusterIdMismatchError, ForeignDirectoryError
 from kafkapy.storage.files import Files
+from kafkapy.storage.flusher import InlineFlusher
 from kafkapy.types import TopicPartition
 from tests.storage.support import GOLDEN
 
@@ -75,13 +76,13 @@ def test_an_unchanged_checkpoint_is_not_written_again(tmp_path: Path) -> None:
     directory = _directory(tmp_path)
     path = tmp_path / "replication-offset-checkpoint"
     offsets = {TopicPartition("a", 0): 5}
-    directory.write_checkpoint(path.name, offsets)
+    directory.write_checkpoint(path.name, offsets, InlineFlusher())
     assert path.read_text() == "0\n1\na 0 5\n"
     path.unlink()
-    directory.write_checkpoint(path.name, offsets)
+    directory.write_checkpoint(path.name, offsets, InlineFlusher())
     assert not path.exists()
     offsets[TopicPartition("a", 0)] = 6
-    directory.write_checkpoint(path.name, offsets)
+    directory.write_checkpoint(path.name, offsets, InlineFlusher())
     assert path.exists()
 
 

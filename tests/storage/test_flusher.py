@@ -47,6 +47,26 @@ def test_the_thread_waits_and_the_loop_is_told(tmp_path: Path) -> None:
     assert files.synced == [(str(tmp_path), False)]
 
 
+def test_a_refusal_is_a_line_in_the_log_and_the_next_work_is_done(caplog: pytest.LogCaptureFixture) -> None:
+    def refused() -> None:
+        raise OSError("no room")
+
+    async def scenario() -> list[str]:
+        flusher = ThreadFlusher(asyncio.get_running_loop())
+        told: list[str] = []
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        flusher.run(refused, lambda: told.append("refused"))
+        flusher.run(lambda: told.append("worked"), lambda: done.set_result(None))
+        await done
+        flusher.close()
+        return told
+
+    assert asyncio.run(scenario()) == ["worked"]
+    assert [record.getMessage() for record in caplog.records] == [
+        "The disk refused a write that was not waited for: no room"
+    ]
+
+
 def test_many_at_a_time(tmp_path: Path) -> None:
     files = Recording()
     paths = [str(tmp_path / str(number)) for number in range(20)]
@@ -67,9 +87,9 @@ def test_many_at_a_time_fail_like_one(tmp_path: Path, monkeypatch: pytest.Monkey
         sync_in_parallel(Files(), [str(tmp_path)])
 
 
-def test_a_disk_that_fails_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_no_refusal_is_a_bug_and_reported_as_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(*_: object) -> None:
-        raise OSError("no disk")
+        raise RuntimeError("no disk")
 
     monkeypatch.setattr(Files, "sync_path", broken)
 

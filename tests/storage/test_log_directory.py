@@ -1,4 +1,6 @@
+import asyncio
 import shutil
+import threading
 from pathlib import Path
 
 import pytest
@@ -7,6 +9,8 @@ from kafkapy.config.log_config import LogConfig
 from kafkapy.records.batch import read_header
 from kafkapy.storage.errors import BrokerIdMismatchError, ClusterIdMismatchError, LogDirectoryError
 from kafkapy.storage.files import Files
+from kafkapy.storage.flusher import ThreadFlusher
+from kafkapy.storage.log import Storage
 from kafkapy.storage.log_directory import LogManager
 from kafkapy.testing.clock import ManualClock
 from kafkapy.types import TopicPartition
@@ -188,6 +192,26 @@ def test_checkpoints_say_where_each_log_is(tmp_path: Path) -> None:
     again = _manager(tmp_path).get(PARTITION)
     assert again is not None
     assert (again.log_start_offset, again.high_watermark) == (2, 8)
+
+
+def test_requests_do_not_wait_for_the_high_watermark_checkpoint(tmp_path: Path) -> None:
+    async def scenario() -> tuple[bool, str]:
+        flusher = ThreadFlusher(asyncio.get_running_loop())
+        manager = LogManager(
+            [str(tmp_path)], LogConfig(), ManualClock(START_MS), storage=Storage(ManualClock(START_MS), flusher=flusher)
+        )
+        manager.load()
+        fill(manager.get_or_create(PARTITION), 3)
+        threads: list[bool] = []
+        gate = threading.Event()
+        flusher.run(lambda: threads.append(gate.wait(10)), lambda: None)
+        manager.checkpoint_high_watermarks()
+        there = (tmp_path / "replication-offset-checkpoint").exists()
+        gate.set()
+        manager.shutdown()
+        return there, (tmp_path / "replication-offset-checkpoint").read_text()
+
+    assert asyncio.run(scenario()) == (False, "0\n1\norders 0 3\n")
 
 
 def test_upkeep_flushes_and_forgets(tmp_path: Path) -> None:
