@@ -4,7 +4,7 @@ import re
 import shutil
 import subprocess
 from collections.abc import Callable
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 
 from compat_tests.clients.agent import Agent, AgentClient
@@ -20,6 +20,7 @@ class MissingToolchainError(Exception):
     """This machine can't build the client; the message says what is missing."""
 
 
+@cache
 def _go(package: str) -> list[str]:
     """The command of a Go client, compiled."""
     source = HERE / "go"
@@ -37,6 +38,7 @@ def _go(package: str) -> list[str]:
     return [str(program)]
 
 
+@cache
 def _node() -> list[str]:
     """The command of the Node client, its one dependency installed into the cache."""
     source = HERE / "node"
@@ -52,6 +54,7 @@ def _node() -> list[str]:
     return ["node", str(place / "agent.js")]
 
 
+@cache
 def _java(version: str) -> list[str]:
     """The command of Kafka's own clients of one release, compiled against its jars."""
     try:
