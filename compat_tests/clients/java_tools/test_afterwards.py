@@ -11,6 +11,9 @@ from compat_tests.clients.java_tools.tools import Tools
 from compat_tests.process import Broker
 
 READERS = ("2.7.2", "4.1.0")
+OFFSETS_READER = "4.1.0"
+"""2.7.2's decoder ends at a member whose assignment isn't a consumer's, on real Kafka's files too, and other tests make
+such members. It reads the groups of real clients in ``test_dump_log``."""
 
 
 @pytest.mark.parametrize("version", READERS)
@@ -27,16 +30,13 @@ def test_every_log_of_the_run_is_sound(
     assert f"{topic_name}-0/00000000000000000000.log" in said
 
 
-@pytest.mark.parametrize("version", READERS)
-def test_the_offsets_of_the_run_are_decoded(
-    broker: Broker, tools_of: Callable[[str], Tools], version: str, topic_name: str
-) -> None:
+def test_the_offsets_of_the_run_are_decoded(broker: Broker, tools_of: Callable[[str], Tools], topic_name: str) -> None:
     if broker.data is None:
         pytest.skip("a remote broker's files are out of reach")
     client = ConfluentClient(broker.bootstrap)
     client.create_topic(topic_name)
     client.commit(f"group-of-{topic_name}", topic_name, {0: 0})
     logs = sorted(broker.data.glob("__consumer_offsets-*/*.log"))
-    said = dump(tools_of(version), logs, "--deep-iteration", "--offsets-decoder")
+    said = dump(tools_of(OFFSETS_READER), logs, "--deep-iteration", "--offsets-decoder")
     assert f"group-of-{topic_name}" in said
     assert topic_name in said
