@@ -15,6 +15,7 @@ _GROUPS: Final = {
     "topics": "Create, list, describe, change and delete topics.",
     "groups": "Look at consumer groups, delete them, and move their offsets.",
     "configs": "Look at and change the configuration of topics and brokers.",
+    "metadata": "Carry a stopped broker's metadata to and from a ZooKeeper or a document.",
 }
 _COMMANDS: Final = {
     "produce": "Write records from lines of text to a topic.",

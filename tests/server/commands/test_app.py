@@ -16,6 +16,7 @@ GROUPS = {
     "topics": ["list", "describe", "create", "delete", "alter"],
     "groups": ["list", "describe", "delete", "reset-offsets"],
     "configs": ["describe", "alter"],
+    "metadata": ["export", "import"],
 }
 
 
