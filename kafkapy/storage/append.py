@@ -19,12 +19,13 @@ from kafkapy.records.batch import (
     iterate_headers,
 )
 from kafkapy.records.control import read_control
-from kafkapy.records.errors import CorruptRecordError, RecordBatchTooLargeError
+from kafkapy.records.errors import CorruptRecordError
 from kafkapy.records.validate import PRODUCER, ProducePolicy, validate_produced
 from kafkapy.storage.disk_errors import as_storage_error, storage_error
 from kafkapy.storage.errors import UnexpectedAppendOffsetError
 from kafkapy.storage.producer_entry import ProducedBatch
-from kafkapy.storage.segment import MAX_RELATIVE_OFFSET, AppendedRange, Segment
+from kafkapy.storage.rolling import must_roll, roll
+from kafkapy.storage.segment import AppendedRange, Segment
 from kafkapy.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -139,7 +140,7 @@ def append_as_follower(log: "Log", records: bytes | bytearray | memoryview) -> A
 def _write(log: "Log", content: bytes | bytearray | memoryview, added: AppendedRange) -> Segment:
     segment = log.segments.active
     try:
-        if _must_roll(log, segment, added):
+        if must_roll(log, segment, added):
             segment = roll(log, added.first_offset)
         position = segment.append(content, added, log.config.index_interval_bytes)
     except OSError as error:
@@ -153,37 +154,6 @@ def _write(log: "Log", content: bytes | bytearray | memoryview, added: AppendedR
         for offset in list(tail)[: TAIL_BATCHES // 2]:
             del tail[offset]
     tail[added.first_offset] = position
-    return segment
-
-
-def _must_roll(log: "Log", segment: Segment, added: AppendedRange) -> bool:
-    config = log.config
-    if segment.size + added.size > config.segment_bytes:
-        if added.size > config.segment_bytes:
-            raise RecordBatchTooLargeError(
-                f"The batch of {added.size} bytes is larger than segment.bytes, {config.segment_bytes}"
-            )
-        return True
-    if added.last_offset - segment.base_offset > MAX_RELATIVE_OFFSET or segment.indexes_are_full:
-        return True
-    if segment.size == 0:
-        return False
-    return segment.waited_ms(log.storage.clock, added.max_timestamp) > config.segment_ms - segment.roll_jitter_ms
-
-
-def roll(log: "Log", base_offset: int) -> Segment:
-    """See ``Log.roll``."""
-    active = log.segments.active
-    if base_offset == active.base_offset:
-        return active
-    active.become_inactive()
-    log.producer_state.map_end_offset = base_offset
-    snapshot = log.producer_state.take_snapshot()
-    segment = log.new_segment(base_offset)
-    segment.create()
-    log.segments.add(segment)
-    log.tail.clear()
-    log.flush_later(base_offset, snapshot)
     return segment
 
 

@@ -132,6 +132,11 @@ class Index:
         self._files.create(self.path)
         self._cache.drop(self.path)
 
+    def rename(self, path: str) -> None:
+        """The file has got another name."""
+        self.forget()
+        self.path = path
+
     def forget(self) -> None:
-        """The file goes away or gets another name: nothing of it stays in memory."""
+        """The file goes away: nothing of it stays in memory."""
         self._cache.drop(self.path)

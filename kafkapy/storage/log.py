@@ -10,7 +10,7 @@ from typing import Final
 
 from kafkapy.clock import Clock
 from kafkapy.config.log_config import LogConfig
-from kafkapy.storage import append, closing, read, truncate
+from kafkapy.storage import append, closing, read, rolling, truncate
 from kafkapy.storage.append import AppendResult
 from kafkapy.storage.errors import OffsetOutOfRangeError
 from kafkapy.storage.files import Files
@@ -37,10 +37,6 @@ class Storage:
     index_cache: IndexCache = field(default_factory=IndexCache)
     producer_expiration_ms: int = DEFAULT_PRODUCER_EXPIRATION_MS
     random: Random = field(default_factory=Random)
-
-    def remove_later(self, delay_ms: int, paths: list[str]) -> None:
-        """Remove files once readers have had ``delay_ms`` to finish with them; a start removes what is left."""
-        self.clock.call_later(delay_ms, self.files.remove_all, paths)
 
 
 class Log:
@@ -130,10 +126,10 @@ class Log:
 
     def roll(self, base_offset: int | None = None) -> Segment:
         """Close the active segment and begin one at the log's end (or ``base_offset``, if that is higher)."""
-        return append.roll(self, max(base_offset or 0, self.log_end_offset))
+        return rolling.roll(self, max(base_offset or 0, self.log_end_offset))
 
-    def new_segment(self, base_offset: int) -> Segment:
-        """Return a segment of this log that has no files yet."""
+    def new_segment(self, base_offset: int, suffix: str = "") -> Segment:
+        """Return a segment of this log that has no files yet; ``suffix`` will stand behind their names."""
         storage, config = self.storage, self.config
         segment = Segment(
             storage.files,
@@ -143,6 +139,7 @@ class Log:
             config.segment_index_bytes,
             storage.clock.now_ms(),
         )
+        segment.rename(suffix)
         if config.segment_jitter_ms:
             segment.roll_jitter_ms = storage.random.randrange(min(config.segment_jitter_ms, config.segment_ms))
         return segment

@@ -51,6 +51,10 @@ class LogFile:
         """Return the open descriptor, which stays valid while the caller holds it."""
         return self._descriptor or self._opened()
 
+    def rename(self, path: str) -> None:
+        """The file has got another name; a descriptor stays good."""
+        self.path = path
+
     def drop(self) -> None:
         """Give up the descriptor; the next use opens the file again."""
         self.used = False

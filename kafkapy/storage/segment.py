@@ -9,7 +9,6 @@ from struct import Struct
 from typing import Final, NamedTuple
 from zlib import crc32
 
-from kafkapy.clock import Clock
 from kafkapy.records.batch import (
     HEADER_SIZE,
     LENGTH_OFFSET,
@@ -36,6 +35,13 @@ TRANSACTION_INDEX_SUFFIX: Final = ".txnindex"
 DELETED_SUFFIX: Final = ".deleted"
 
 MAX_RELATIVE_OFFSET: Final = 2**31 - 1
+_PARTS: Final = (
+    ("log", LOG_SUFFIX),
+    ("offset_index", OFFSET_INDEX_SUFFIX),
+    ("time_index", TIME_INDEX_SUFFIX),
+    ("transaction_index", TRANSACTION_INDEX_SUFFIX),
+)
+"""What keeps a file in a segment, and how the file's name ends."""
 _SCAN_BYTES: Final = 8192
 _READ_BYTES: Final = 256 * 1024
 _SMALLEST_BATCH: Final = 26  # of format 0: nothing shorter can be any batch
@@ -64,13 +70,17 @@ class AppendedRange(NamedTuple):
 
 
 class Segment:
-    """Batches from ``base_offset`` on; ``size`` bytes of them."""
+    """Batches from ``base_offset`` on; ``size`` bytes of them.
+
+    ``suffix`` is what stands behind the names of its files: nothing, or ``.cleaned``, ``.swap``, ``.deleted``.
+    """
 
     __slots__ = (
         "base_offset",
         "created_ms",
         "size",
-        "path",
+        "suffix",
+        "_stem",
         "log",
         "offset_index",
         "time_index",
@@ -89,7 +99,8 @@ class Segment:
         self.base_offset = base_offset
         self.created_ms = created_ms
         self.size = 0
-        self.path = path = f"{directory}/{base_offset:020d}"
+        self.suffix = ""
+        self._stem = path = f"{directory}/{base_offset:020d}"
         self.log = LogFile(files, path + LOG_SUFFIX)
         self.offset_index = OffsetIndex(files, cache, path + OFFSET_INDEX_SUFFIX, base_offset, index_bytes)
         self.time_index = TimeIndex(files, cache, path + TIME_INDEX_SUFFIX, base_offset, index_bytes)
@@ -151,13 +162,13 @@ class Segment:
             self.offset_index.append(header.last_offset, position)
             self.time_index.maybe_append(self.max_timestamp, self.max_timestamp_offset)
 
-    def waited_ms(self, clock: Clock, max_timestamp: int) -> int:
-        """How long this segment has been collecting, by its first batch's timestamp or else by the clock."""
+    def first_timestamp(self) -> int:
+        """The largest timestamp of the first batch (ms; -1: it has none), which the time to roll counts from."""
         since = self._rolling_timestamp
         if since is None:
             _, first, _ = next(self.batches(0, self.size))
             since = self._rolling_timestamp = first.max_timestamp
-        return max_timestamp - since if since >= 0 else clock.now_ms() - self.created_ms
+        return since
 
     @property
     def indexes_are_full(self) -> bool:
@@ -309,22 +320,29 @@ class Segment:
 
     # the end of its life
 
-    def _paths(self) -> list[str]:
-        paths = (self.log.path, self.offset_index.path, self.time_index.path, self.transaction_index.path)
-        return [path for path in paths if self._files.exists(path)]
+    def paths(self) -> list[str]:
+        """Return those of its files that are there."""
+        return [path for part, _ in _PARTS if self._files.exists(path := getattr(self, part).path)]
 
-    def rename(self, suffix: str) -> list[str]:
-        """Append ``suffix`` to the names of its files; return the new names."""
-        self.close()
-        paths = self._paths()
-        for path in paths:
-            self._files.rename(path, path + suffix)
-        return [path + suffix for path in paths]
+    def rename(self, suffix: str) -> None:
+        """Put ``suffix`` behind the names of its files, in the place of the present one; it stays readable.
+
+        For a segment without files that says what they will be called. Raises ``OSError``;
+        calling it again goes on with the files that were not renamed yet.
+        """
+        for name, kind in _PARTS:
+            part = getattr(self, name)
+            target = self._stem + kind + suffix
+            if target != part.path:
+                if self._files.exists(part.path):
+                    self._files.rename(part.path, target)
+                part.rename(target)
+        self.suffix = suffix
 
     def remove(self) -> None:
         """Remove its files."""
         self.close()
-        for path in self._paths():
+        for path in self.paths():
             self._files.remove(path)
 
     def close(self) -> None:

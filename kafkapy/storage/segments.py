@@ -1,7 +1,12 @@
-"""The segments of a log, by base offset."""
+"""The segments of a log, by base offset: a list that is replaced and never changed.
+
+Whoever reads or iterates holds the list of that moment. Deletion, truncation and compaction put another list in its
+place, so that nobody is disturbed; a segment that has left the list stays readable until its files are removed
+(``removal``). Appending changes the active segment and no list.
+"""
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from kafkapy.storage.segment import Segment
 
@@ -22,6 +27,13 @@ class Segments:
     def __len__(self) -> int:
         return len(self._segments)
 
+    def _take(self, segments: list[Segment]) -> None:
+        bases = [segment.base_offset for segment in segments]
+        assert all(bases[place] < bases[place + 1] for place in range(len(bases) - 1)), bases
+        self._bases, self._segments = bases, segments
+        if segments:
+            self.active = segments[-1]
+
     @property
     def first(self) -> Segment:
         """The oldest segment."""
@@ -30,9 +42,18 @@ class Segments:
     def add(self, segment: Segment) -> None:
         """Add a segment whose base offset is above all others'."""
         assert not self._bases or segment.base_offset > self._bases[-1]
-        self._bases.append(segment.base_offset)
-        self._segments.append(segment)
+        self._bases, self._segments = [*self._bases, segment.base_offset], [*self._segments, segment]
         self.active = segment
+
+    def replace(self, old: Sequence[Segment], new: Sequence[Segment]) -> None:
+        """Put ``new`` in the place of ``old``, which are neighbours in the list; with no ``new`` they only leave it.
+
+        The caller sees to the files, and that one segment is left or added.
+        """
+        at = self._segments.index(old[0])
+        after = at + len(old)
+        assert self._segments[at:after] == list(old), "the segments to replace are neighbours"
+        self._take([*self._segments[:at], *new, *self._segments[after:]])
 
     def floor(self, offset: int) -> int:
         """Return the number of the segment that ``offset`` falls into, or -1 below the first."""
@@ -49,7 +70,5 @@ class Segments:
     def cut(self, number: int) -> list[Segment]:
         """Take out and return the segments from ``number`` on; the caller sees to it that one is left or added."""
         removed = self._segments[number:]
-        del self._segments[number:], self._bases[number:]
-        if self._segments:
-            self.active = self._segments[-1]
+        self._take(self._segments[:number])
         return removed

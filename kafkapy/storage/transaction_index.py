@@ -61,6 +61,10 @@ class TransactionIndex:
             self.size = kept * ENTRY.size
             self._files.truncate(self.path, self.size)
 
+    def rename(self, path: str) -> None:
+        """The file, or the one that is not there yet, has got another name."""
+        self.path = path
+
     def reset(self) -> None:
         """Drop everything."""
         if self.size:

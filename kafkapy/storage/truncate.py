@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 from kafkapy.storage import recovery
-from kafkapy.storage.segment import DELETED_SUFFIX, Segment
+from kafkapy.storage.removal import delete_segment_files
 
 if TYPE_CHECKING:
     from kafkapy.storage.log import Log
@@ -18,7 +18,7 @@ def truncate_to(log: "Log", offset: int) -> bool:
     if offset < log.segments.first.base_offset:
         truncate_fully_and_start_at(log, offset)
         return True
-    delete_segments(log, log.segments.cut(log.segments.floor(offset) + 1))
+    delete_segment_files(log, log.segments.cut(log.segments.floor(offset) + 1)[::-1])
     log.segments.active.truncate_to(offset, log.storage.clock.now_ms())
     _finish(log, min(log.log_start_offset, offset), offset)
     log.leader_epochs.truncate_from_end(offset)
@@ -27,7 +27,7 @@ def truncate_to(log: "Log", offset: int) -> bool:
 
 def truncate_fully_and_start_at(log: "Log", offset: int) -> None:
     """See ``Log.truncate_fully_and_start_at``."""
-    delete_segments(log, log.segments.cut(0))
+    delete_segment_files(log, log.segments.cut(0)[::-1])
     segment = log.new_segment(offset)
     segment.create()
     log.segments.add(segment)
@@ -46,10 +46,3 @@ def _finish(log: "Log", start_offset: int, end_offset: int) -> None:
     log.producer_state.map_end_offset = -1  # whatever it reflects, it is not this log any more
     recovery.rebuild_producer_state(log, end_offset)
     log.producer_state.high_watermark_moved(log.high_watermark)
-
-
-def delete_segments(log: "Log", segments: list[Segment]) -> None:
-    """Rename the files of ``segments`` to ``.deleted`` and remove them after ``file.delete.delay.ms``."""
-    for segment in segments:
-        paths = segment.rename(DELETED_SUFFIX)
-        log.storage.remove_later(log.config.file_delete_delay_ms, paths)

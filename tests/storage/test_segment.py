@@ -10,7 +10,6 @@ from kafkapy.storage.errors import KafkaStorageError, UnsupportedLogFormatError
 from kafkapy.storage.files import Files
 from kafkapy.storage.index import IndexCache
 from kafkapy.storage.segment import AppendedRange, Segment
-from kafkapy.testing.clock import ManualClock
 from tests.storage.support import GOLDEN, START_MS, batch
 
 
@@ -109,23 +108,6 @@ def test_truncation_cuts_indexes_and_largest_timestamp(tmp_path: Path) -> None:
     assert (segment.size, segment.created_ms, segment.max_timestamp) == (0, START_MS + 5, -1)
 
 
-def test_waiting_counts_from_the_first_batch_or_the_clock(tmp_path: Path) -> None:
-    clock = ManualClock(START_MS + 700)
-    segment = _filled(tmp_path, 2)
-    assert segment.waited_ms(clock, START_MS + 300) == 300
-    again = _segment(tmp_path)
-    again.size = segment.size
-    assert again.waited_ms(clock, START_MS + 300) == 300
-    untimed = tmp_path / "untimed"
-    untimed.mkdir()
-    other = _segment(untimed)
-    other.create()
-    content = batch()
-    other.append(content, AppendedRange(0, 0, -1, -1, len(content)), 4096)
-    assert other.waited_ms(clock, -1) == 700
-    assert other.max_timestamp == -1
-
-
 def test_timestamps_are_found_to_the_record(tmp_path: Path) -> None:
     segment = _segment(tmp_path)
     segment.create()
@@ -151,11 +133,47 @@ def test_the_latest_record_may_lie_below_the_start(tmp_path: Path) -> None:
 
 def test_its_files_can_be_renamed_and_removed(tmp_path: Path) -> None:
     segment = _filled(tmp_path, 1)
-    assert len(segment.rename(".deleted")) == 3
+    before = segment.log.read_at(1000, 0)
+    segment.rename(".deleted")
     assert sorted(path.suffix for path in tmp_path.iterdir()) == [".deleted"] * 3
     other = _filled(tmp_path, 1)
+    segment.log.drop()
+    assert segment.log.read_at(1000, 0) == before
     other.remove()
-    assert len(list(tmp_path.iterdir())) == 3
+    assert len(segment.paths()) == len(list(tmp_path.iterdir())) == 3
+    segment.rename("")
+    assert sorted(path.suffix for path in tmp_path.iterdir()) == [".index", ".log", ".timeindex"]
+
+
+def test_a_renaming_that_failed_goes_on_where_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    segment = _filled(tmp_path, 1)
+    real_rename = Files.rename
+
+    def refused(files: Files, path: str, target: str) -> None:
+        if path.endswith(".timeindex"):
+            raise OSError("no")
+        real_rename(files, path, target)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Files, "rename", refused)
+        with pytest.raises(OSError, match="no"):
+            segment.rename(".swap")
+    segment.rename(".swap")
+    assert sorted(path.suffix for path in tmp_path.iterdir()) == [".swap"] * 3
+
+
+def test_files_are_made_with_a_suffix(tmp_path: Path) -> None:
+    segment = Segment(Files(), IndexCache(), str(tmp_path), 7, 1000, START_MS)
+    segment.rename(".cleaned")
+    segment.create()
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        f"00000000000000000007.{kind}.cleaned" for kind in ("index", "log", "timeindex")
+    ]
+    segment.rename(".swap")
+    segment.rename("")
+    assert [Path(path).name for path in segment.paths()] == [
+        f"00000000000000000007.{kind}" for kind in ("log", "index", "timeindex")
+    ]
 
 
 def test_recovery_indexes_like_the_append(tmp_path: Path) -> None:

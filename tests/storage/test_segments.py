@@ -1,5 +1,7 @@
 from pathlib import Path
 
+import pytest
+
 from kafkapy.storage.files import Files
 from kafkapy.storage.index import IndexCache
 from kafkapy.storage.segment import Segment
@@ -28,3 +30,27 @@ def test_cutting_makes_the_last_one_left_active(tmp_path: Path) -> None:
     assert segments.active.base_offset == 10
     assert len(segments.cut(0)) == 1
     assert list(segments) == []
+
+
+def test_whoever_iterates_is_not_disturbed(tmp_path: Path) -> None:
+    segments = _segments(tmp_path, 10, 20, 30, 40)
+    reader = iter(segments)
+    assert next(reader).base_offset == 10
+    cleaned, _ = _segments(tmp_path, 20, 99)
+    segments.replace(segments.starting_at(1)[:2], [cleaned])
+    assert [each.base_offset for each in segments] == [10, 20, 40]
+    assert segments.starting_at(1)[0] is cleaned
+    assert segments.floor(35) == 1
+    segments.replace([segments.first], ())
+    segments.cut(1)
+    segments.add(_segments(tmp_path, 50).active)
+    assert [each.base_offset for each in reader] == [20, 30, 40]
+    assert [each.base_offset for each in segments] == [20, 50]
+    assert segments.active.base_offset == 50
+
+
+def test_only_neighbours_are_replaced(tmp_path: Path) -> None:
+    segments = _segments(tmp_path, 10, 20, 30)
+    with pytest.raises(AssertionError, match="neighbours"):
+        segments.replace([segments.first, segments.active], ())
+    assert len(segments) == 3

@@ -1,0 +1,35 @@
+"""How segments go: out of the list at once, ``.deleted`` behind their names, the files after ``file.delete.delay.ms``.
+
+Until then whoever found a segment before can go on reading it. A start removes what is left of that name.
+"""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from kafkapy.storage.segment import DELETED_SUFFIX, Segment
+
+if TYPE_CHECKING:
+    from kafkapy.storage.log import Log, Storage
+
+
+def remove_segments(log: "Log", segments: Sequence[Segment]) -> None:
+    """Take ``segments``, neighbours in the log's list, out of it; the caller sees to it that one is left or added."""
+    log.segments.replace(segments, ())
+    delete_segment_files(log, segments)
+
+
+def delete_segment_files(log: "Log", segments: Sequence[Segment]) -> None:
+    """Rename the files of ``segments``, which no list holds any more, and remove them later.
+
+    The renaming goes in the order given: a crash meanwhile must leave no gap in the log. Raises ``OSError``.
+    """
+    for segment in segments:
+        segment.rename(DELETED_SUFFIX)
+        log.storage.clock.call_later(log.config.file_delete_delay_ms, _remove, log.storage, segment)
+
+
+def _remove(storage: "Storage", segment: Segment) -> None:
+    segment.close()
+    paths = segment.paths()
+    # Removing a large file takes long.
+    storage.flusher.run(lambda: storage.files.remove_all(paths), lambda: None)

@@ -1,0 +1,69 @@
+"""When a log begins a new segment, and how: the rules of Apache Kafka 2.7's ``LogSegment.shouldRoll``, in its order.
+
+- the append would make the segment larger than ``segment.bytes``;
+- its largest timestamp is more than ``segment.ms`` (less the segment's jitter) after that of the segment's first batch;
+  the clock decides where that batch has no timestamp; on a compacted topic ``max.compaction.lag.ms`` counts if it is
+  shorter, since the active segment is never compacted;
+- an index is full;
+- its last offset does not fit 31 bits above the base.
+
+An empty segment is left only for its indexes or for an offset.
+"""
+
+from typing import TYPE_CHECKING
+
+from kafkapy.records.errors import RecordBatchTooLargeError
+from kafkapy.storage.segment import MAX_RELATIVE_OFFSET, AppendedRange, Segment
+
+if TYPE_CHECKING:
+    from kafkapy.clock import Clock
+    from kafkapy.config.log_config import LogConfig
+    from kafkapy.storage.log import Log
+
+
+def must_roll(log: "Log", segment: Segment, added: AppendedRange) -> bool:
+    """Tell whether ``added`` belongs into a new segment.
+
+    Raises ``RecordBatchTooLargeError`` for what no segment may hold.
+    """
+    config = log.config
+    if segment.size + added.size > config.segment_bytes:
+        if added.size > config.segment_bytes:
+            raise RecordBatchTooLargeError(
+                f"The batch of {added.size} bytes is larger than segment.bytes, {config.segment_bytes}"
+            )
+        return True
+    if added.last_offset - segment.base_offset > MAX_RELATIVE_OFFSET or segment.indexes_are_full:
+        return True
+    if segment.size == 0:
+        return False
+    return waited_ms(segment, log.storage.clock, added.max_timestamp) > segment_ms(config) - segment.roll_jitter_ms
+
+
+def segment_ms(config: "LogConfig") -> int:
+    """How long a segment collects, in ms."""
+    if config.compact and config.max_compaction_lag_ms > 0:
+        return min(config.max_compaction_lag_ms, config.segment_ms)
+    return config.segment_ms
+
+
+def waited_ms(segment: Segment, clock: "Clock", max_timestamp: int) -> int:
+    """How long ``segment`` has been collecting, by its first batch's timestamp or else by the clock."""
+    since = segment.first_timestamp()
+    return max_timestamp - since if since >= 0 else clock.now_ms() - segment.created_ms
+
+
+def roll(log: "Log", base_offset: int) -> Segment:
+    """See ``Log.roll``."""
+    active = log.segments.active
+    if base_offset == active.base_offset:
+        return active
+    active.become_inactive()
+    log.producer_state.map_end_offset = base_offset
+    snapshot = log.producer_state.take_snapshot()
+    segment = log.new_segment(base_offset)
+    segment.create()
+    log.segments.add(segment)
+    log.tail.clear()
+    log.flush_later(base_offset, snapshot)
+    return segment

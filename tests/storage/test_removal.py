@@ -1,0 +1,30 @@
+from pathlib import Path
+
+from kafkapy.config.log_config import LogConfig
+from kafkapy.records.batch import read_header
+from kafkapy.storage.descriptors import FileSlice
+from kafkapy.storage.removal import remove_segments
+from kafkapy.testing.clock import ManualClock
+from tests.storage.support import batch, fill, open_log
+
+CONFIG = LogConfig(segment_bytes=4 * len(batch(value=b"v" * 100)), file_delete_delay_ms=1000)
+
+
+def test_segments_stay_readable_until_their_files_go(tmp_path: Path) -> None:
+    log = open_log(tmp_path, CONFIG)
+    fill(log, 12)
+    clock = log.storage.clock
+    assert isinstance(clock, ManualClock)
+    reader = iter(log.segments)
+    records = log.read(1, 10_000).records
+    assert isinstance(records, FileSlice)
+    remove_segments(log, log.segments.starting_at(0)[:2])
+    assert [each.base_offset for each in log.segments] == [8]
+    directory = Path(log.directory)
+    assert len(list(directory.glob("*.deleted"))) == 6
+    assert [header.base_offset for each in reader for _, header, _ in each.batches(0, each.size)] == list(range(12))
+    clock.advance(999)
+    assert len(list(directory.glob("*.deleted"))) == 6
+    clock.advance(1)
+    assert not list(directory.glob("*.deleted"))
+    assert read_header(records.read()).base_offset == 1

@@ -1,0 +1,94 @@
+from pathlib import Path
+
+import pytest
+
+from kafkapy.config.log_config import LogConfig
+from kafkapy.storage.log import Log
+from kafkapy.storage.rolling import segment_ms, waited_ms
+from kafkapy.storage.segment import AppendedRange
+from kafkapy.testing.clock import ManualClock
+from tests.storage.support import START_MS, batch, open_log, reopen
+
+
+def _clock(log: Log) -> ManualClock:
+    clock = log.storage.clock
+    assert isinstance(clock, ManualClock)
+    return clock
+
+
+def _bases(log: Log) -> list[int]:
+    return [segment.base_offset for segment in log.segments]
+
+
+def test_by_the_timestamp_of_the_first_batch(tmp_path: Path) -> None:
+    log = open_log(tmp_path, LogConfig(segment_ms=1000))
+    for timestamp in (5000, 9000, 6000, 6001, 9000, 1000):
+        log.append_as_leader(batch(timestamp=timestamp), 0)
+    # 9000 is 4000 after 5000: new; 6000 and 6001 lie before it; then nothing is more than 1000 above 9000.
+    assert _bases(log) == [0, 1]
+    _clock(log).advance(10**9)
+    log.append_as_leader(batch(timestamp=10_000), 0)
+    assert _bases(log) == [0, 1]
+    log.append_as_leader(batch(timestamp=10_001), 0)
+    assert _bases(log) == [0, 1, 7]
+
+
+def test_by_the_clock_where_there_are_no_timestamps(tmp_path: Path) -> None:
+    log = open_log(tmp_path, LogConfig(segment_ms=1000))
+    log.append_as_leader(batch(timestamp=-1), 0)
+    assert waited_ms(log.segments.active, _clock(log), -1) == 0
+    _clock(log).advance(1000)
+    log.append_as_leader(batch(timestamp=START_MS * 2), 0)
+    assert _bases(log) == [0]
+    _clock(log).advance(1)
+    log.append_as_leader(batch(timestamp=-1), 0)
+    assert _bases(log) == [0, 2]
+
+
+def test_after_a_restart_the_first_batch_still_counts(tmp_path: Path) -> None:
+    log = open_log(tmp_path, LogConfig(segment_ms=1000))
+    log.append_as_leader(batch(timestamp=5000), 0)
+    again = reopen(log)
+    again.append_as_leader(batch(timestamp=6000), 0)
+    again.append_as_leader(batch(timestamp=6001), 0)
+    assert _bases(again) == [0, 2]
+
+
+@pytest.mark.parametrize(
+    ("config", "expected"),
+    [
+        (LogConfig(segment_ms=100), 100),
+        (LogConfig(segment_ms=100, max_compaction_lag_ms=50), 100),
+        (LogConfig(segment_ms=100, max_compaction_lag_ms=50, cleanup_policy=("compact",)), 50),
+        (LogConfig(segment_ms=100, max_compaction_lag_ms=500, cleanup_policy=("compact", "delete")), 100),
+        (LogConfig(segment_ms=100, max_compaction_lag_ms=0, cleanup_policy=("compact",)), 100),
+    ],
+)
+def test_compacted_topics_roll_in_time_for_their_lag(config: LogConfig, expected: int) -> None:
+    assert segment_ms(config) == expected
+
+
+def test_when_an_offset_does_not_fit(tmp_path: Path) -> None:
+    log = open_log(tmp_path)
+    log.append_as_follower(batch(base_offset=2**31 - 1))
+    assert _bases(log) == [0]
+    log.append_as_follower(batch(base_offset=2**31))
+    assert _bases(log) == [0, 2**31]
+
+
+def test_an_empty_segment_is_left_for_an_offset_only(tmp_path: Path) -> None:
+    log = open_log(tmp_path, LogConfig(segment_ms=1))
+    _clock(log).advance(10**6)
+    log.append_as_follower(batch(base_offset=5, timestamp=-1))
+    assert _bases(log) == [0]
+    assert log.roll() is log.segments.active
+    assert log.roll() is log.segments.active
+    assert _bases(log) == [0, 6]
+
+
+def test_the_largest_timestamp_counts_even_if_an_earlier_batch_had_it(tmp_path: Path) -> None:
+    log = open_log(tmp_path)
+    segment = log.segments.active
+    content = batch(timestamp=700)
+    segment.append(content, AppendedRange(0, 0, 700, 0, len(content)), 4096)
+    assert (waited_ms(segment, _clock(log), 300), segment.first_timestamp()) == (-400, 700)
