@@ -1,4 +1,4 @@
-"""The record batch of magic 2: a view of its 61-byte header, in place.
+"""Record batches of every format as one view; the layout of magic 2, a 61-byte header in place, stands here.
 
 Layout, big-endian (Apache Kafka's documentation, "Record Batch"; KIP-98)::
 
@@ -17,16 +17,18 @@ Layout, big-endian (Apache Kafka's documentation, "Record Batch"; KIP-98)::
     57  record_count           int32
     61  records                           compressed as one block if bits 0-2 say so
 
-Every function works on bytes, bytearray or memoryview and copies nothing.
+An entry of a message set (magic 0 and 1, ``legacy.py``) is a batch too, and ``BatchHeader`` shows it as one; functions
+that write are for magic 2 only. Every function works on bytes, bytearray or memoryview and copies nothing.
 """
 
 from collections.abc import Iterator
 from struct import Struct
 from typing import NamedTuple
+from zlib import crc32
 
 from crc32c import crc32c
 
-from kafkapy.records.errors import CorruptRecordError, UnsupportedForMessageFormatError
+from kafkapy.records.errors import CorruptRecordError
 
 ReadableBuffer = bytes | bytearray | memoryview
 WritableBuffer = bytearray | memoryview
@@ -57,6 +59,8 @@ NO_PRODUCER_EPOCH = -1
 NO_SEQUENCE = -1
 NO_TIMESTAMP = -1
 NO_LEADER_EPOCH = -1
+UNKNOWN_COUNT = -1
+"""``record_count`` of a wrapper in a message set: nobody knows before it is decompressed."""
 SEQUENCE_MODULUS = 1 << 31
 
 _HEADER = Struct(">qiibIhiqqqhii")
@@ -70,7 +74,10 @@ _unpack_header = _HEADER.unpack_from
 
 
 class BatchHeader(NamedTuple):
-    """The fields of one batch's header; ``size`` is the whole batch in bytes, its first 12 included."""
+    """The fields of one batch's header; ``size`` is the whole batch in bytes, its first 12 included.
+
+    ``legacy.read_legacy_header`` says what they are for an entry of magic 0 or 1.
+    """
 
     base_offset: int
     size: int
@@ -130,51 +137,48 @@ class BatchHeader(NamedTuple):
 
 
 def read_header(buffer: ReadableBuffer, position: int = 0) -> BatchHeader:
-    """Read the header at ``position``; the CRC is not looked at (``crc_is_valid`` does).
+    """Read the header at ``position``, of any magic; the CRC is not looked at (``crc_is_valid`` does).
 
     Raises:
-        CorruptRecordError: fewer than 61 bytes, a length that is impossible or beyond the buffer, an unknown magic.
-        UnsupportedForMessageFormatError: a message set of magic 0 or 1.
+        CorruptRecordError: no whole header, a length that is impossible or beyond the buffer, an unknown magic.
     """
     available = len(buffer) - position
     if available < HEADER_SIZE:
-        whole_batch_size(buffer, position)
-        raise CorruptRecordError(f"A record batch needs {HEADER_SIZE} bytes, {available} are there")
+        return _read_other_header(buffer, position)
     base_offset, length, *rest = _unpack_header(buffer, position)
     size = length + LOG_OVERHEAD
     if rest[1] != MAGIC or not HEADER_SIZE <= size <= available:
-        whole_batch_size(buffer, position)
-        raise CorruptRecordError(f"A record batch of {size} bytes, {available} are there")
+        return _read_other_header(buffer, position)
     return BatchHeader(base_offset, size, *rest)
 
 
+def _read_other_header(buffer: ReadableBuffer, position: int) -> BatchHeader:
+    """What is no whole batch of magic 2: an entry of a message set, or an error."""
+    if measure(buffer, position) is not None and buffer[position + MAGIC_OFFSET] < MAGIC:
+        from kafkapy.records.legacy import read_legacy_header  # which imports this module
+
+        return read_legacy_header(buffer, position)
+    raise CorruptRecordError(f"No whole record batch is at {position}: {len(buffer) - position} bytes are there")
+
+
 def iterate_headers(buffer: ReadableBuffer, position: int = 0) -> Iterator[tuple[int, BatchHeader]]:
-    """Give ``(position, header)`` of each whole batch from ``position`` on.
+    """Give ``(position, header)`` of each whole batch of any magic from ``position`` on.
 
     A batch that the buffer cuts short ends the iteration silently, as it does in Kafka (a fetch response may end so);
     what can be no batch raises, as in ``read_header``.
     """
-    while (size := whole_batch_size(buffer, position)) is not None:
+    while (size := measure(buffer, position)) is not None:
         yield position, read_header(buffer, position)
         position += size
 
 
-def whole_batch_size(buffer: ReadableBuffer, position: int = 0) -> int | None:
-    """The size of the batch at ``position``, or None if the buffer ends before it does.
+def measure(buffer: ReadableBuffer, position: int = 0) -> int | None:
+    """The size of the batch at ``position``, of any magic (0 to 2), or None if the buffer ends before it does.
+
+    The rules are those of Kafka's ``ByteBufferLogInputStream``.
 
     Raises:
         CorruptRecordError: the length is below 14 or the magic is unknown.
-        UnsupportedForMessageFormatError: a message set of magic 0 or 1.
-    """
-    size = measure(buffer, position)
-    _refuse_legacy(buffer, position)
-    return size
-
-
-def measure(buffer: ReadableBuffer, position: int = 0) -> int | None:
-    """As ``whole_batch_size``, for a batch or message set of any magic that Kafka has had (0 to 2).
-
-    The rules are those of Kafka's ``ByteBufferLogInputStream``.
     """
     available = len(buffer) - position
     if available < LOG_OVERHEAD:
@@ -191,19 +195,20 @@ def measure(buffer: ReadableBuffer, position: int = 0) -> int | None:
     return size if size <= available else None
 
 
-def _refuse_legacy(buffer: ReadableBuffer, position: int) -> None:
-    if len(buffer) > position + MAGIC_OFFSET and (magic := buffer[position + MAGIC_OFFSET]) < MAGIC:
-        raise UnsupportedForMessageFormatError(f"Message format {magic} is not supported, only {MAGIC} is")
-
-
 def crc_of(buffer: ReadableBuffer, position: int, size: int) -> int:
     """The CRC-32C that the batch of ``size`` bytes at ``position`` should carry."""
     return crc32c(memoryview(buffer)[position + ATTRIBUTES_OFFSET : position + size])
 
 
+def crc32_of(buffer: ReadableBuffer, position: int, size: int) -> int:
+    """The CRC-32 that the entry (magic 0 or 1) of ``size`` bytes at ``position`` should carry."""
+    return crc32(memoryview(buffer)[position + MAGIC_OFFSET : position + size])
+
+
 def crc_is_valid(buffer: ReadableBuffer, position: int, header: BatchHeader) -> bool:
-    """Whether the stored CRC-32C is that of the bytes."""
-    return header.crc == crc_of(buffer, position, header.size)
+    """Whether the stored CRC (CRC-32C, before magic 2 CRC-32) is that of the bytes."""
+    compute = crc_of if header.magic >= MAGIC else crc32_of
+    return header.crc == compute(buffer, position, header.size)
 
 
 def assign(buffer: WritableBuffer, position: int, base_offset: int, leader_epoch: int) -> None:

@@ -151,9 +151,10 @@ def read_records(
     position: int = 0,
     max_size: int = MAX_DECOMPRESSED_SIZE,
 ) -> list[Record]:
-    """The records of the batch at ``position``; keys and values are copies.
+    """The records of the batch at ``position``, of any magic; keys and values are copies.
 
-    In a batch with LogAppendTime every record has the batch's max timestamp, as Kafka's consumers see it.
+    In a batch with LogAppendTime every record has the batch's max timestamp, as Kafka's consumers see it. For what is
+    of magic 0 or 1 see ``legacy.read_entries``, its errors too.
 
     Raises:
         InvalidRecordError: the records are not what the header announces.
@@ -161,6 +162,10 @@ def read_records(
         RecordTooLargeError: more than ``max_size`` bytes after decompression.
     """
     header = header or read_header(batch, position)
+    if header.magic < MAGIC:
+        from kafkapy.records.legacy import read_legacy_records  # which imports this module
+
+        return read_legacy_records(batch, header, position, max_size)
     if header.record_count < 0:
         raise InvalidRecordError(f"A batch can't have a record count {header.record_count}")
     body = memoryview(batch)[position + HEADER_SIZE : position + header.size]

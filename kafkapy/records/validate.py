@@ -34,7 +34,6 @@ from kafkapy.records.batch import (
     measure,
     read_header,
     set_max_timestamp,
-    whole_batch_size,
     write_batch,
 )
 from kafkapy.records.compression import CODEC_NAMES, ZSTD, compress, decompress
@@ -170,9 +169,11 @@ def _the_one_batch(
     records: WritableBuffer, policy: ProducePolicy, from_client: bool
 ) -> tuple[WritableBuffer, BatchHeader]:
     """The only batch, without a piece of another that may trail it, and its header; size and CRC are checked."""
-    size = whole_batch_size(records)
+    size = measure(records)
     if size is None:
         raise InvalidRecordError("There is no whole batch")
+    if records[MAGIC_OFFSET] != MAGIC:
+        raise UnsupportedForMessageFormatError(f"Message format {records[MAGIC_OFFSET]} is not supported, only 2 is")
     if size < len(records):
         if measure(records, size) is not None:
             raise InvalidRecordError("There is more than one batch")

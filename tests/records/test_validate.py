@@ -123,7 +123,7 @@ def test_a_piece_of_another_batch_behind_is_cut_off() -> None:
         (lambda data: patched(data, ">q", 0, 5), errors.InvalidRecordError, "orders-3 begins at offset 5"),
         (lambda data: patched(data, ">b", 16, 1), errors.UnsupportedForMessageFormatError, "format 1"),
         (lambda data: patched(data, ">b", 16, 3), errors.CorruptRecordError, "No format has magic 3"),
-        (lambda data: patched(data, ">i", 8, 40)[:52], errors.CorruptRecordError, "needs 61 bytes, 52 are there"),
+        (lambda data: patched(data, ">i", 8, 40)[:52], errors.CorruptRecordError, "No whole record batch .* 52 bytes"),
         (lambda data: patched(data, ">i", 8, 13), errors.CorruptRecordError, "its header alone has"),
         (lambda data: patched(data, ">h", 21, 5), errors.UnsupportedCompressionTypeError, "no codec 5"),
         (lambda data: patched(data, ">h", 21, 1), errors.CorruptRecordError, "corrupt"),
