@@ -116,7 +116,7 @@ class BrokerServer:
         node = MetadataNode(self.config, self.clock, store, LocalChannel({self.config.broker_id: requests.handle}))
         self._cleanup.push_async_callback(node.stop)
         await node.prepare()
-        logs.check_identity(self.config.broker_id, node.cluster_id)
+        logs.directories.check_identity(self.config.broker_id, node.cluster_id)
         configs = LogConfigs(self.config, logs, node.config_admin.cached_topic_overrides)
         logs.load(configs.of)
         self._cleanup.callback(logs.shutdown)
@@ -154,7 +154,7 @@ class BrokerServer:
         groups.startup()
         self._cleanup.callback(groups.shutdown)
         await node.start(self._advertised())
-        logs.write_meta_properties(self.config.broker_id, node.cluster_id)
+        logs.directories.write_identity(self.config.broker_id, node.cluster_id, self.clock.now_ms())
         self._serve(services)
 
     def _open_directories(self) -> LogManager:

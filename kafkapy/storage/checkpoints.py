@@ -5,6 +5,7 @@ three (with the cleaner four) offset checkpoints of a data directory, ``epoch st
 epochs. Written to ``<name>.tmp``, fsynced, renamed, directory fsynced.
 """
 
+import re
 from collections.abc import Iterable, Mapping
 from typing import Final
 
@@ -16,6 +17,9 @@ VERSION: Final = "0"
 RECOVERY_POINT: Final = "recovery-point-offset-checkpoint"
 HIGH_WATERMARK: Final = "replication-offset-checkpoint"
 LOG_START_OFFSET: Final = "log-start-offset-checkpoint"
+
+_NUMBER: Final = re.compile(r"-?[0-9]{1,19}")
+_INT64: Final = range(-(2**63), 2**63)
 
 
 def encode(lines: Iterable[str]) -> bytes:
@@ -39,6 +43,13 @@ def decode(content: bytes, fields: int) -> list[list[str]]:
     return entries
 
 
+def number(text: str) -> int:
+    """Return an entry's number, a decimal i64; raises ``ValueError``."""
+    if not _NUMBER.fullmatch(text) or int(text) not in _INT64:
+        raise ValueError(f"{text!r} is no number")
+    return int(text)
+
+
 class OffsetCheckpoint:
     """An offset for each partition of a data directory."""
 
@@ -57,7 +68,7 @@ class OffsetCheckpoint:
             return {}
         try:
             return {
-                TopicPartition(topic, int(partition)): int(offset)
+                TopicPartition(topic, number(partition)): number(offset)
                 for topic, partition, offset in decode(self._files.read(self.path), 3)
             }
         except (ValueError, MalformedCheckpointError) as error:

@@ -1,16 +1,25 @@
 """One of ``log.dirs``: its lock, its identity, its checkpoints and the partitions' folders in it."""
 
+import logging
 import re
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 from uuid import uuid4
 
 from kafkapy.storage.checkpoints import HIGH_WATERMARK, LOG_START_OFFSET, RECOVERY_POINT, OffsetCheckpoint
-from kafkapy.storage.errors import BrokerIdMismatchError, ClusterIdMismatchError, ForeignDirectoryError
+from kafkapy.storage.errors import (
+    BrokerIdMismatchError,
+    ClusterIdMismatchError,
+    ForeignDirectoryError,
+    MalformedCheckpointError,
+    UnknownIdentityVersionError,
+)
 from kafkapy.storage.files import Descriptor, Files
 from kafkapy.storage.flusher import Flusher
 from kafkapy.storage.recovery import Checkpointed
 from kafkapy.types import TopicPartition
+
+logger: Final = logging.getLogger(__name__)
 
 LOCK_NAME: Final = ".lock"
 CLEAN_SHUTDOWN_NAME: Final = ".kafka_cleanshutdown"
@@ -18,6 +27,14 @@ META_PROPERTIES_NAME: Final = "meta.properties"
 DELETE_SUFFIX: Final = "-delete"
 FUTURE_SUFFIX: Final = "-future"
 MAX_NAME_LENGTH: Final = 255
+IDENTITY_VERSION: Final = "0"
+
+WITHOUT_CHECKPOINT: Final = {
+    RECOVERY_POINT: "after an unclean stop every log is read from its start",
+    HIGH_WATERMARK: "high watermarks begin at the logs' starts",
+    LOG_START_OFFSET: "logs begin at their first segments",
+}
+"""What going on without one of the checkpoints means."""
 
 _PARTITION = re.compile(r"([a-zA-Z0-9._-]{1,249})-(\d+)")
 _RENAMED = re.compile(r".+\.[0-9a-f]{32}-(delete|future)")
@@ -37,11 +54,12 @@ def parse_partition(name: str) -> TopicPartition | None:
 
 
 class DataDirectory:
-    """A folder that one broker uses at a time."""
+    """A folder that one broker uses at a time; ``failure`` says why it is offline, if it is."""
 
     def __init__(self, files: Files, path: str) -> None:
         self.path = path
         self.partition_count = 0
+        self.failure: str | None = None
         self._files = files
         self._lock: Descriptor | None = None
         self._checkpoints = {
@@ -62,16 +80,28 @@ class DataDirectory:
     # identity
 
     def read_identity(self) -> MetaProperties | None:
-        """Return what ``meta.properties`` says; None when there is none."""
+        """Return what ``meta.properties`` says; None when there is none, or nothing in it.
+
+        Raises ``UnknownIdentityVersionError``.
+        """
         path = f"{self.path}/{META_PROPERTIES_NAME}"
         if not self._files.exists(path):
             return None
         lines = self._files.read(path).decode("utf-8", "replace").splitlines()
-        values = dict(line.split("=", 1) for line in lines if "=" in line and not line.startswith(("#", "!")))
-        broker_id = values.get("broker.id", "").strip()
-        return MetaProperties(
-            int(broker_id) if broker_id.isdecimal() else None, values.get("cluster.id", "").strip() or None
-        )
+        pairs = [line.split("=", 1) for line in lines if "=" in line and not line.startswith(("#", "!"))]
+        values = {key.strip(): value.strip() for key, value in pairs}
+        if "version" in values and values["version"] != IDENTITY_VERSION:
+            raise UnknownIdentityVersionError(
+                f"{path} is of version {values['version']!r}, this broker knows version {IDENTITY_VERSION}; "
+                "choose another directory, or mend the file if it is damaged"
+            )
+        broker_id = values.get("broker.id", "")
+        identity = MetaProperties(
+            int(broker_id) if broker_id.isdecimal() else None, values.get("cluster.id") or None
+        )  # fmt: skip
+        if identity.broker_id is None or identity.cluster_id is None:
+            logger.warning("%s is damaged: it does not say whose the directory is; it is written again", path)
+        return None if identity == (None, None) else identity
 
     def check_identity(self, expected: MetaProperties) -> None:
         """Raise ``ClusterIdMismatchError`` or ``BrokerIdMismatchError`` if the folder is another's."""
@@ -97,12 +127,13 @@ class DataDirectory:
 
     # clean shutdown
 
-    def take_clean_marker(self) -> bool:
-        """Return whether the last stop was clean, and remove the marker: a crash while loading is unclean too."""
-        marker = f"{self.path}/{CLEAN_SHUTDOWN_NAME}"
-        clean = self._files.exists(marker)
-        self._files.remove(marker)
-        return clean
+    def is_clean(self) -> bool:
+        """Return whether the last stop was clean."""
+        return self._files.exists(f"{self.path}/{CLEAN_SHUTDOWN_NAME}")
+
+    def remove_clean_marker(self) -> None:
+        """From here on a crash, while loading too, is an unclean stop."""
+        self._files.remove(f"{self.path}/{CLEAN_SHUTDOWN_NAME}")
 
     def mark_clean(self) -> None:
         """Everything is on the disk."""
@@ -111,9 +142,9 @@ class DataDirectory:
     # checkpoints
 
     def read_checkpoints(self, *, clean: bool) -> dict[TopicPartition, Checkpointed]:
-        """Return what the checkpoints say of each partition; raises ``MalformedCheckpointError``."""
+        """Return what the checkpoints say of each partition; a damaged one says nothing, and costs a warning."""
         recovery_points, high_watermarks, log_starts = (
-            self._checkpoints[name].read() for name in (RECOVERY_POINT, HIGH_WATERMARK, LOG_START_OFFSET)
+            self._read_checkpoint(name) for name in (RECOVERY_POINT, HIGH_WATERMARK, LOG_START_OFFSET)
         )
         partitions = recovery_points.keys() | high_watermarks.keys() | log_starts.keys()
         return {
@@ -122,6 +153,13 @@ class DataDirectory:
             )
             for each in partitions
         }
+
+    def _read_checkpoint(self, name: str) -> dict[TopicPartition, int]:
+        try:
+            return self._checkpoints[name].read()
+        except MalformedCheckpointError as error:
+            logger.warning("%s; going on without it: %s", error, WITHOUT_CHECKPOINT[name])
+            return {}
 
     def write_checkpoint(self, name: str, offsets: Mapping[TopicPartition, int], flusher: Flusher) -> None:
         """Replace one checkpoint, if it changes; ``flusher`` waits for the disk."""
@@ -139,17 +177,20 @@ class DataDirectory:
         partitions = []
         leftovers = []
         for name, size in self._files.list_directory(self.path):
-            if size >= 0 or name.endswith(FUTURE_SUFFIX):
+            if size >= 0:
                 continue
             partition = parse_partition(name)
-            if _RENAMED.fullmatch(name):
-                leftovers.append(f"{self.path}/{name}")
-            elif partition is None:
+            renamed = _RENAMED.fullmatch(name)
+            if renamed is None and partition is None:
                 raise ForeignDirectoryError(
                     f"{self.path}/{name} is not a partition's folder (topic-partition); move it elsewhere"
                 )
-            else:
+            if renamed is None and partition is not None:
                 partitions.append(partition)
+            elif name.endswith(DELETE_SUFFIX):
+                leftovers.append(f"{self.path}/{name}")
+            else:
+                logger.warning("%s/%s, a partition on its way to here, is left alone", self.path, name)
         return partitions, leftovers
 
     def partition_path(self, partition: TopicPartition) -> str:

@@ -76,6 +76,13 @@ class OpenFiles:
             else:
                 oldest.drop()
 
+    def drop_half(self) -> bool:
+        """Close half of the open ones, oldest first, because the process has no descriptor left; tell whether any."""
+        count = (len(self._files) + 1) // 2
+        for _ in range(count):
+            self._files.popleft().drop()
+        return count > 0
+
     def forget(self, file: Droppable) -> None:
         """``file`` was closed by its owner."""
         self._files.remove(file)

@@ -1,8 +1,14 @@
-"""What the system refuses (a full disk, a broken one, no descriptors left) becomes Kafka's error and a logged line.
+"""What the system refuses becomes Kafka's error and a logged line; who must know that a disk is gone is told.
+
+Two kinds of refusal. One passes: a full disk, a quota, no descriptors or memory left. The producer gets its error,
+nothing is acknowledged, and writing goes on as soon as there is room. Apache Kafka takes the whole data directory
+offline for these too. Every other one (an input/output error, a file system that is gone or read-only now) means that
+the disk can't be trusted: its data directory goes offline until the next start, as in Apache Kafka.
 
 One line for each log and each time that it begins to fail: clients try again many times a second.
 """
 
+import errno
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,13 +21,34 @@ if TYPE_CHECKING:
 
 logger: Final = logging.getLogger(__name__)
 
+PASSING: Final = frozenset(
+    (
+        errno.ENOSPC,
+        errno.EDQUOT,
+        errno.EFBIG,
+        errno.EMFILE,
+        errno.ENFILE,
+        errno.ENOMEM,
+        errno.EAGAIN,
+        errno.EINTR,
+        errno.ETIMEDOUT,
+    )
+)
+
+
+def is_passing(error: OSError) -> bool:
+    """Tell whether what caused ``error`` can go by itself, so that the same call may succeed later."""
+    return error.errno in PASSING
+
 
 def storage_error(log: "Log", deed: str, error: OSError) -> KafkaStorageError:
     """Return what to raise for ``error``, which came when ``log`` was to be ``deed``: read, written, flushed."""
     text = f"{log.directory} can't be {deed}: {error}"
-    if not log.is_failing:
-        log.is_failing = True
+    if not is_passing(error):
+        log.storage.disk_failed(log.directory, error)
+    elif not log.is_failing:
         logger.error("%s. Clients get KAFKA_STORAGE_ERROR until the disk is well again", text)
+    log.is_failing = True
     return KafkaStorageError(text)
 
 

@@ -70,7 +70,11 @@ class LogDirectoryError(Exception):
 
 
 class LogDirectoryLockedError(LogDirectoryError):
-    """Another process has the data directory."""
+    """Another process, or another broker of this one, has the data directory."""
+
+
+class UnknownIdentityVersionError(LogDirectoryError):
+    """``meta.properties`` is of a version that this broker doesn't know."""
 
 
 class IdentityMismatchError(LogDirectoryError):

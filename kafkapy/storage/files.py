@@ -4,14 +4,33 @@ Nothing else in kafkapy opens, writes, renames or removes a data file. ``Files``
 the system calls that matter, so that a twin that fails on purpose can take its place.
 """
 
+import errno
 import fcntl
 import os
 import shutil
+from typing import Final
 
 from kafkapy.storage.descriptors import DEFAULT_MAX_OPEN_FILES, Descriptor, FileSlice, OpenFiles
 from kafkapy.storage.errors import LogDirectoryLockedError
 
 __all__ = ["Descriptor", "FileSlice", "Files"]
+
+_locked_here: Final[set[tuple[int, int]]] = set()
+"""Device and inode of the lock files that this process holds: record locks don't conflict within a process."""
+
+
+class LockedFile(Descriptor):
+    """A lock file's descriptor; the lock goes with it."""
+
+    __slots__ = ("_identity",)
+
+    def __init__(self, number: int, identity: tuple[int, int]) -> None:
+        super().__init__(number)
+        self._identity = identity
+
+    def __del__(self) -> None:
+        _locked_here.discard(self._identity)
+        super().__del__()
 
 
 class Files:
@@ -23,8 +42,13 @@ class Files:
     # descriptors
 
     def open(self, path: str, flags: int = os.O_RDWR) -> Descriptor:
-        """Open ``path``."""
-        return Descriptor(os.open(path, flags | os.O_CLOEXEC, 0o644))
+        """Open ``path``; if the process has no descriptor left, the logs' own are given up for it."""
+        try:
+            return Descriptor(os.open(path, flags | os.O_CLOEXEC, 0o644))
+        except OSError as error:
+            if error.errno != errno.EMFILE or not self.open_files.drop_half():
+                raise
+            return self.open(path, flags)
 
     def write_at(self, descriptor: Descriptor, data: bytes | bytearray | memoryview, position: int) -> None:
         """Write all of ``data`` at ``position``."""
@@ -119,16 +143,31 @@ class Files:
         self.sync(self.open(path, os.O_RDONLY))
 
     def lock(self, path: str) -> Descriptor:
-        """Lock ``path``, made if missing, against other processes until the result is dropped.
+        """Lock ``path``, made if missing, against everybody else until the result is dropped.
 
         Java's ``FileChannel.lock`` is the same POSIX record lock, so that Apache Kafka and kafkapy see each other's.
+        Such a lock doesn't keep a process from locking twice, and closing any descriptor of the file would end it: who
+        else is in this process is looked up before the file is opened. Raises ``LogDirectoryLockedError``.
         """
-        descriptor = self.open(path, os.O_RDWR | os.O_CREAT)
+        directory = os.path.dirname(path)
+        if os.path.exists(path) and _identity(os.stat(path)) in _locked_here:
+            raise LogDirectoryLockedError(
+                f"{directory} is in use by another broker of this process (lock file {path}); choose another directory"
+            )
+        number = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
-            fcntl.lockf(descriptor.number, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.lockf(number, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
-            directory = os.path.dirname(path)
+            os.close(number)
+            if error.errno not in (errno.EACCES, errno.EAGAIN):
+                raise
             raise LogDirectoryLockedError(
                 f"{directory} is in use by another process (lock file {path}); stop it, or choose another directory"
             ) from error
-        return descriptor
+        identity = _identity(os.fstat(number))
+        _locked_here.add(identity)
+        return LockedFile(number, identity)
+
+
+def _identity(status: os.stat_result) -> tuple[int, int]:
+    return status.st_dev, status.st_ino

@@ -4,10 +4,11 @@ Text as in ``checkpoints``: ``epoch startoffset``, both growing. Replaced at eve
 """
 
 from bisect import bisect_right
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from itertools import pairwise
 from typing import Final, NamedTuple
 
-from kafkapy.storage.checkpoints import decode, encode
+from kafkapy.storage.checkpoints import decode, encode, number
 from kafkapy.storage.errors import MalformedCheckpointError
 from kafkapy.storage.files import Files
 
@@ -34,13 +35,21 @@ class LeaderEpochs:
         self._log_end_offset = log_end_offset
 
     def load(self) -> None:
-        """Read the file; a missing one holds no epochs, an unreadable one is rebuilt from batches as they come."""
+        """Read the file; a missing one holds no epochs. Raises ``MalformedCheckpointError``, with no epochs then."""
         self.entries = []
         if self._files.exists(self.path):
             try:
-                self.entries = [EpochEntry(int(e), int(s)) for e, s in decode(self._files.read(self.path), 2)]
+                entries = [EpochEntry(number(e), number(s)) for e, s in decode(self._files.read(self.path), 2)]
             except (ValueError, MalformedCheckpointError) as error:
                 raise MalformedCheckpointError(f"{self.path} is not a leader epoch checkpoint: {error}") from error
+            if any(not _follows(*pair) for pair in pairwise(entries)):
+                raise MalformedCheckpointError(f"{self.path} has epochs or offsets that go back")
+            self.entries = entries
+
+    @property
+    def are_written(self) -> bool:
+        """Whether there is a file with something in it, if only the number of no epochs."""
+        return self._files.exists(self.path) and self._files.size(self.path) > 0
 
     def _take(self, entries: list[EpochEntry]) -> None:
         # A partition without records has nothing to lose, and ten thousand of them are created at once.
@@ -94,6 +103,18 @@ class LeaderEpochs:
             if kept != self.entries:
                 self._take(kept)
 
+    def rebuild(self, batches: Iterable[EpochEntry]) -> None:
+        """Take the epochs from the log itself: (leader epoch, base offset) of its batches, in order."""
+        entries: list[EpochEntry] = []
+        for entry in batches:
+            if entry.epoch > (entries[-1].epoch if entries else UNDEFINED_EPOCH):
+                entries.append(entry)
+        self._take(entries)
+
     def clear(self) -> None:
         """Forget every epoch."""
         self._take([])
+
+
+def _follows(entry: EpochEntry, later: EpochEntry) -> bool:
+    return later.epoch > entry.epoch and later.start_offset >= entry.start_offset

@@ -4,6 +4,7 @@
 reading in ``read``, truncation in ``truncate``, start-up in ``recovery``.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from random import Random
 from typing import Final
@@ -27,6 +28,10 @@ DEFAULT_PRODUCER_EXPIRATION_MS: Final = 604_800_000
 LEADER_EPOCHS_NAME: Final = "leader-epoch-checkpoint"
 
 
+def _nobody_minds(_path: str, _error: OSError) -> None:
+    """A log by itself has no data directory that could go offline."""
+
+
 @dataclass(slots=True)
 class Storage:
     """What all logs of a broker share."""
@@ -37,6 +42,8 @@ class Storage:
     index_cache: IndexCache = field(default_factory=IndexCache)
     producer_expiration_ms: int = DEFAULT_PRODUCER_EXPIRATION_MS
     random: Random = field(default_factory=Random)
+    disk_failed: Callable[[str, OSError], None] = _nobody_minds
+    """Told the path of what a broken disk refused to read or write (``disk_errors``)."""
 
 
 class Log:

@@ -1,78 +1,62 @@
 """All logs of a broker, over its data directories."""
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
-from datetime import UTC, datetime
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 from kafkapy.clock import Clock
 from kafkapy.config.log_config import LogConfig
+from kafkapy.storage import closing, loading
 from kafkapy.storage.checkpoints import HIGH_WATERMARK, LOG_START_OFFSET, RECOVERY_POINT
-from kafkapy.storage.closing import finish, finished
+from kafkapy.storage.data_directories import DataDirectories
 from kafkapy.storage.data_directory import DataDirectory, MetaProperties
-from kafkapy.storage.disk_errors import as_storage_error
-from kafkapy.storage.errors import LogDirectoryError
-from kafkapy.storage.flusher import Flusher, InlineFlusher, sync_in_parallel
+from kafkapy.storage.disk_errors import as_storage_error, is_passing
+from kafkapy.storage.errors import KafkaStorageError
+from kafkapy.storage.flusher import Flusher, InlineFlusher
 from kafkapy.storage.log import Log, Storage
-from kafkapy.storage.recovery import Checkpointed, load
+from kafkapy.storage.recovery import Checkpointed
+from kafkapy.storage.recovery import load as load_log
 from kafkapy.types import TopicPartition
 
 logger = logging.getLogger(__name__)
 
 _NEW: Final = Checkpointed()
+_CHECKPOINTED: Final[dict[str, Callable[[Log], int | None]]] = {
+    RECOVERY_POINT: lambda log: log.recovery_point,
+    HIGH_WATERMARK: lambda log: log.high_watermark,
+    LOG_START_OFFSET: lambda log: (
+        log.log_start_offset if log.log_start_offset > log.segments.first.base_offset else None
+    ),
+}
 INLINE: Final = InlineFlusher()
 
-
-@contextmanager
-def _usable(directory: DataDirectory) -> Iterator[None]:
-    """What the system refuses at the start is said in a sentence."""
-    try:
-        yield
-    except OSError as error:
-        raise LogDirectoryError(f"{directory.path} can't be used as a data directory: {error}") from error
+DirectoryListener = Callable[[str, Sequence[TopicPartition]], None]
+"""Told the path of a data directory that has failed, and the partitions that were in it."""
 
 
 class LogManager:
-    """Opens, finds, creates and deletes logs; writes the checkpoints when it is told to."""
+    """Opens, finds, creates and deletes logs; writes the checkpoints when it is told to.
+
+    A data directory whose disk fails goes offline, at the start or later: its logs are gone from here, its
+    ``directory_listener`` is told, and the others go on.
+    """
 
     def __init__(
         self, log_dirs: Sequence[str], config: LogConfig, clock: Clock, *, storage: Storage | None = None
     ) -> None:
         self.config = config
         self.storage = storage or Storage(clock)
-        self.directories = [DataDirectory(self.storage.files, path.rstrip("/")) for path in log_dirs]
+        self.storage.disk_failed = self.disk_failed
+        self.directories = DataDirectories(self.storage.files, log_dirs)
+        self.directory_listener: DirectoryListener | None = None
         self._logs: dict[TopicPartition, Log] = {}
         self._directory_of: dict[TopicPartition, DataDirectory] = {}
-        self._locked = False
 
     # start
 
     def lock(self) -> MetaProperties | None:
-        """Make and lock the directories; return whose they are, None when they are new.
-
-        Raises ``LogDirectoryLockedError``, or ``LogDirectoryError`` when they belong to different brokers.
-        """
-        for directory in self.directories:
-            with _usable(directory):
-                directory.lock()
-        self._locked = True
-        found = {identity for each in self.directories if (identity := each.read_identity()) is not None}
-        if len(found) > 1:
-            raise LogDirectoryError(f"The data directories belong to different brokers: {sorted(map(str, found))}")
-        return found.pop() if found else None
-
-    def check_identity(self, broker_id: int, cluster_id: str) -> None:
-        """Raise ``ClusterIdMismatchError`` or ``BrokerIdMismatchError`` when a directory is another's."""
-        for directory in self.directories:
-            directory.check_identity(MetaProperties(broker_id, cluster_id))
-
-    def write_meta_properties(self, broker_id: int, cluster_id: str) -> None:
-        """Make the directories this broker's; to be called once it is registered."""
-        self.check_identity(broker_id, cluster_id)
-        now = datetime.fromtimestamp(self.storage.clock.now_ms() / 1000, UTC)
-        for directory in self.directories:
-            directory.write_identity(MetaProperties(broker_id, cluster_id), f"{now:%a %b %d %H:%M:%S UTC %Y}")
+        """See ``DataDirectories.lock``."""
+        return self.directories.lock(self.fail)
 
     def load(self, config_of: Callable[[str], LogConfig] | None = None) -> None:
         """Open every log, recovered where the last stop was unclean.
@@ -80,33 +64,52 @@ class LogManager:
         ``config_of`` gives the configuration of a topic. Raises ``LogDirectoryError`` and ``KafkaStorageError`` with
         a sentence for whoever starts the broker.
         """
-        if not self._locked:
+        if not self.directories.are_locked:
             self.lock()
-        for directory in self.directories:
-            with _usable(directory):
-                clean = directory.take_clean_marker()
-                checkpoints = directory.read_checkpoints(clean=clean)
-                partitions, leftovers = directory.list_partitions()
-            if partitions and not clean:
-                logger.warning("Recovering %d logs of %s after an unclean stop", len(partitions), directory.path)
-            for partition in partitions:
-                if partition in self._logs:
-                    raise LogDirectoryError(f"{partition} is in two data directories; remove one of its folders")
-                config = config_of(partition.topic) if config_of else self.config
-                self._open(directory, partition, config, checkpoints.get(partition, Checkpointed(clean)))
-            for path in leftovers:
-                self.storage.clock.call_later(self.config.file_delete_delay_ms, self._remove_directory, path)
+        loading.load(self, config_of or (lambda _topic: self.config))
 
-    def _open(
+    def open(
         self, directory: DataDirectory, partition: TopicPartition, config: LogConfig, checkpointed: Checkpointed
     ) -> Log:
+        """Open one log, made if it is missing; raises ``KafkaStorageError``."""
         log = Log(partition, directory.partition_path(partition), config, self.storage)
         with as_storage_error(log, "opened"):
-            load(log, checkpointed)
+            load_log(log, checkpointed)
         self._logs[partition] = log
         self._directory_of[partition] = directory
         directory.partition_count += 1
         return log
+
+    # failed directories
+
+    def disk_failed(self, path: str, error: OSError) -> None:
+        """The disk refused something under ``path`` for good: its data directory goes offline (``disk_errors``)."""
+        directory = self.directories.containing(path)
+        if directory is not None and directory.failure is None:
+            # Whoever met the error still works with the log: it is taken out when that is over.
+            directory.failure = str(error)
+            self.storage.clock.call_later(0, self._take_offline, directory)
+
+    def fail(self, directory: DataDirectory, error: OSError) -> None:
+        """Take ``directory`` offline now."""
+        directory.failure = str(error)
+        self._take_offline(directory)
+
+    def _take_offline(self, directory: DataDirectory) -> None:
+        partitions = [each for each, home in self._directory_of.items() if home is directory]
+        for partition in partitions:
+            del self._directory_of[partition]
+            self._logs.pop(partition).release()
+        directory.unlock()
+        logger.error(
+            "The data directory %s is offline until the next start, with its %d partitions: %s. %s",
+            directory.path,
+            len(partitions),
+            directory.failure,
+            "The others go on" if self.directories.online else "It was the last one",
+        )
+        if self.directory_listener is not None:
+            self.directory_listener(directory.path, partitions)
 
     # logs
 
@@ -114,29 +117,50 @@ class LogManager:
         """Return the log, if there is one."""
         return self._logs.get(partition)
 
-    def get_or_create(self, partition: TopicPartition, config: LogConfig | None = None) -> Log:
-        """Return the log; a new one goes to the directory that holds the fewest."""
+    def get_or_create(self, partition: TopicPartition, config: LogConfig | None = None, *, is_new: bool = True) -> Log:
+        """Return the log; a new one goes to the working directory that holds the fewest.
+
+        One that is not known to be new may lie in a directory that is offline: it isn't made then. Raises
+        ``KafkaStorageError``.
+        """
         log = self._logs.get(partition)
         if log is not None:
             return log
-        directory = min(self.directories, key=lambda each: each.partition_count)
-        return self._open(directory, partition, config or self.config, _NEW)
+        if not is_new and self.directories.offline:
+            raise KafkaStorageError(f"{partition} may be in a data directory that is offline")
+        refusal = KafkaStorageError("all data directories are offline")
+        for directory in sorted(self.directories.online, key=lambda each: each.partition_count):
+            try:
+                return self.open(directory, partition, config or self.config, _NEW)
+            except KafkaStorageError as error:
+                refusal = error
+        raise refusal
 
     def delete(self, partition: TopicPartition) -> bool:
         """Take the log out; its files go after ``file.delete.delay.ms``. Return whether there was one."""
         log = self._logs.pop(partition, None)
         if log is None:
             return False
-        log.release()
         directory = self._directory_of.pop(partition)
         directory.partition_count -= 1
         doomed = directory.doomed_path(partition)
-        self.storage.files.rename(log.directory, doomed)
-        self.storage.clock.call_later(log.config.file_delete_delay_ms, self._remove_directory, doomed)
+        with as_storage_error(log, "deleted"):
+            log.release()
+            self.storage.files.rename(log.directory, doomed)
+        self.remove_later(doomed, log.config.file_delete_delay_ms)
         return True
 
+    def remove_later(self, path: str, delay_ms: int | None = None) -> None:
+        """Remove a folder after ``delay_ms``, ``file.delete.delay.ms`` by default."""
+        self.storage.clock.call_later(
+            self.config.file_delete_delay_ms if delay_ms is None else delay_ms, self._remove_directory, path
+        )
+
     def _remove_directory(self, path: str) -> None:
-        self.storage.files.remove_directory(path)
+        try:
+            self.storage.files.remove_directory(path)
+        except OSError as error:
+            logger.warning("%s can't be removed now, the next start will try again: %s", path, error)
 
     def all_logs(self) -> Iterable[Log]:
         """Return every log."""
@@ -148,39 +172,47 @@ class LogManager:
         return directory.path if directory else None
 
     def directory_sizes(self) -> dict[str, dict[TopicPartition, int]]:
-        """Return, for each data directory, the bytes of each partition in it."""
-        sizes: dict[str, dict[TopicPartition, int]] = {directory.path: {} for directory in self.directories}
+        """Return, for each data directory that works, the bytes of each partition in it."""
+        sizes: dict[str, dict[TopicPartition, int]] = {directory.path: {} for directory in self.directories.online}
         for partition, log in self._logs.items():
             sizes[self._directory_of[partition].path][partition] = log.size_bytes
         return sizes
 
     # upkeep: the broker calls these on its timers
 
-    def _checkpoint(self, name: str, offset_of: Callable[[Log], int | None], flusher: Flusher = INLINE) -> None:
+    def offsets(self, name: str) -> dict[str, dict[TopicPartition, int]]:
+        """Return, for each data directory, what its checkpoint ``name`` must say now."""
+        offset_of = _CHECKPOINTED[name]
         offsets: dict[str, dict[TopicPartition, int]] = {directory.path: {} for directory in self.directories}
         for partition, log in self._logs.items():
             offset = offset_of(log)
             if offset is not None:
                 offsets[self._directory_of[partition].path][partition] = offset
-        for directory in self.directories:
-            directory.write_checkpoint(name, offsets[directory.path], flusher)
+        return offsets
+
+    def _checkpoint(self, name: str, flusher: Flusher = INLINE) -> None:
+        offsets = self.offsets(name)
+        for directory in self.directories.online:
+            try:
+                directory.write_checkpoint(name, offsets[directory.path], flusher)
+            except OSError as error:
+                logger.error("%s/%s can't be written: %s", directory.path, name, error)
+                if not is_passing(error):
+                    self.disk_failed(directory.path, error)
 
     def checkpoint_high_watermarks(self) -> None:
         """Each 5 s (``replica.high.watermark.checkpoint.interval.ms``): too often for requests to wait for the disk."""
-        self._checkpoint(HIGH_WATERMARK, lambda log: log.high_watermark, self.storage.flusher)
+        self._checkpoint(HIGH_WATERMARK, self.storage.flusher)
 
     def checkpoint_recovery_points(self) -> None:
         """Each 60 s (``log.flush.offset.checkpoint.interval.ms``); then snapshots that nobody needs are removed."""
-        self._checkpoint(RECOVERY_POINT, lambda log: log.recovery_point)
+        self._checkpoint(RECOVERY_POINT)
         for log in self._logs.values():
             log.delete_old_snapshots()
 
     def checkpoint_log_start_offsets(self) -> None:
         """Each 60 s (``log.flush.start.offset.checkpoint.interval.ms``): logs that begin within a segment."""
-        self._checkpoint(
-            LOG_START_OFFSET,
-            lambda log: log.log_start_offset if log.log_start_offset > log.segments.first.base_offset else None,
-        )
+        self._checkpoint(LOG_START_OFFSET)
 
     def flush_due_logs(self) -> None:
         """Each ``log.flush.scheduler.interval.ms``: logs whose ``flush.ms`` is over."""
@@ -198,25 +230,10 @@ class LogManager:
     def shutdown(self) -> None:
         """Make everything durable, write all checkpoints, mark the stop as clean and let go of the directories.
 
-        If the disk refuses that, the stop is not marked and the next start recovers.
+        A directory whose disk refuses that is not marked, and the next start recovers it.
         """
         self.storage.flusher.close()
-        try:
-            self._close_all()
-        except OSError as error:
-            logger.error("The logs could not be closed cleanly, the next start will recover them: %s", error)
-        for directory in self.directories:
-            directory.unlock()
+        closing.close_all(self)
+        self.directories.unlock()
         self._logs.clear()
         self._directory_of.clear()
-        self._locked = False
-
-    def _close_all(self) -> None:
-        sync_in_parallel(self.storage.files, [path for log in self._logs.values() for path in finish(log)])
-        for log in self._logs.values():
-            finished(log)
-        self.checkpoint_recovery_points()
-        self._checkpoint(HIGH_WATERMARK, lambda log: log.high_watermark)
-        self.checkpoint_log_start_offsets()
-        for directory in self.directories:
-            directory.mark_clean()

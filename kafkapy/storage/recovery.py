@@ -6,11 +6,14 @@ rebuilt from what is left. A segment whose index can't be right is rebuilt after
 """
 
 import logging
+from collections.abc import Iterator
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from kafkapy.records.batch import BatchHeader, crc_is_valid
+from kafkapy.records.batch import MAGIC, BatchHeader, crc_is_valid
 from kafkapy.records.errors import CorruptRecordError
-from kafkapy.storage.errors import CorruptIndexError, KafkaStorageError
+from kafkapy.storage.errors import CorruptIndexError, KafkaStorageError, MalformedCheckpointError
+from kafkapy.storage.leader_epochs import EpochEntry
 from kafkapy.storage.producer_state import SUFFIX as SNAPSHOT_SUFFIX
 from kafkapy.storage.segment import (
     DELETED_SUFFIX,
@@ -47,20 +50,21 @@ def load(log: "Log", checkpointed: Checkpointed) -> None:
     Raises ``KafkaStorageError`` when the directory holds what must not be touched, ``OSError`` as the disk does.
     """
     log.storage.files.make_directory(log.directory)
-    log.leader_epochs.load()
     doubtful = _load_segments(log)
+    epochs_are_lost = _load_leader_epochs(log)
     start_offset = checkpointed.log_start_offset
     if log.segments:
         log.log_start_offset = max(start_offset, log.segments.first.base_offset)
     end_offset = _recover(log, doubtful, checkpointed)
     if not log.segments or end_offset < start_offset:
-        for segment in log.segments.cut(0):
-            segment.remove()
+        _drop(log, log.segments.cut(0), f"the log begins at {start_offset}, above all of it")
         _begin(log, start_offset)
         end_offset = start_offset
     log.log_start_offset = max(start_offset, log.segments.first.base_offset)
     log.log_end_offset = end_offset
     log.recovery_point = end_offset if checkpointed.clean else min(checkpointed.recovery_point, end_offset)
+    if epochs_are_lost:
+        log.leader_epochs.rebuild(_batch_epochs(log))
     log.leader_epochs.truncate_from_end(end_offset)
     log.leader_epochs.truncate_from_start(log.log_start_offset)
     if checkpointed.clean and not log.producer_state.snapshot_offsets:
@@ -75,6 +79,24 @@ def _begin(log: "Log", offset: int) -> None:
     segment = log.new_segment(offset)
     segment.create()
     log.segments.add(segment)
+
+
+def _load_leader_epochs(log: "Log") -> bool:
+    """Return whether they are lost: the file is damaged, or missing or empty although there are records."""
+    try:
+        log.leader_epochs.load()
+    except MalformedCheckpointError as error:
+        logger.warning("%s; it is made again from the batches", error)
+        return True
+    return not log.leader_epochs.are_written and any(segment.size for segment in log.segments)
+
+
+def _batch_epochs(log: "Log") -> Iterator[EpochEntry]:
+    for segment in log.segments:
+        with suppress(CorruptRecordError):  # below the recovery point: readers will meet it
+            for _, header, _ in segment.batches(0, segment.size):
+                if header.magic >= MAGIC:
+                    yield EpochEntry(header.partition_leader_epoch, header.base_offset)
 
 
 def _load_segments(log: "Log") -> list[Segment]:
@@ -115,12 +137,15 @@ def _files_by_segment(log: "Log") -> dict[int, dict[str, int]]:
 def _recover(log: "Log", doubtful: list[Segment], checkpointed: Checkpointed) -> int:
     """Rebuild what must be; return the log's end offset."""
     segments = log.segments
-    if not checkpointed.clean:
-        beyond = segments.starting_at(segments.floor(checkpointed.recovery_point))
-        doubtful = [segment for segment in doubtful if segment not in beyond] + beyond
+    beyond = (
+        [] if checkpointed.clean else segments.starting_at(segments.floor(max(checkpointed.recovery_point, 0)))
+    )  # fmt: skip
     for segment in doubtful:
+        if segment not in beyond:
+            recover_segment(log, segment)
+    for segment in beyond:
         if recover_segment(log, segment):
-            _drop_after(log, segment)
+            _drop(log, segments.cut(segments.floor(segment.base_offset) + 1), "a corrupt segment comes before")
             break
     if not segments:
         return checkpointed.log_start_offset
@@ -132,10 +157,11 @@ def _recover(log: "Log", doubtful: list[Segment], checkpointed: Checkpointed) ->
         return segments.active.next_offset()
 
 
-def _drop_after(log: "Log", segment: Segment) -> None:
-    for later in log.segments.cut(log.segments.floor(segment.base_offset) + 1):
-        logger.warning("Dropping %s, which follows a corrupt segment", later.log.path)
-        later.remove()
+def _drop(log: "Log", segments: list[Segment], reason: str) -> None:
+    """Take segments out of the log; their files stay a while under another name, for who wants to rescue records."""
+    for segment in segments:
+        logger.warning("Dropping %s: %s", segment.log.path, reason)
+        log.storage.remove_later(log.config.file_delete_delay_ms, segment.rename(DELETED_SUFFIX))
 
 
 def recover_segment(log: "Log", segment: Segment) -> int:

@@ -6,6 +6,7 @@ from kafkapy.config.log_config import LogConfig
 from kafkapy.records.control import ControlType, Marker, encode_marker
 from kafkapy.records.record import Record, encode_batch
 from kafkapy.storage.log import Log, Storage
+from kafkapy.storage.log_directory import LogManager
 from kafkapy.storage.recovery import Checkpointed, load
 from kafkapy.testing.clock import ManualClock
 from kafkapy.types import TopicPartition
@@ -80,3 +81,10 @@ def contents(directory: Path) -> dict[str, bytes]:
     return {
         str(path.relative_to(directory)): path.read_bytes() for path in sorted(directory.rglob("*")) if path.is_file()
     }
+
+
+def crash(manager: LogManager) -> None:
+    """What the system does to a process that dies: descriptors and locks go, nothing is written."""
+    for log in manager.all_logs():
+        log.release()
+    manager.directories.unlock()

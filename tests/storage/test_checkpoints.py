@@ -31,8 +31,9 @@ def test_none_is_empty(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "content", [b"1\n0\n", b"0\n", b"0\n2\na 0 1\n", b"0\n1\na 0\n", b"0\n1\na b c\n", b"\xff\xfe", b"0\nx\n"]
-)
+    "content", [b"1\n0\n", b"0\n", b"0\n2\na 0 1\n", b"0\n1\na 0\n", b"0\n1\na b c\n", b"\xff\xfe", b"0\nx\n",
+     b"0\n1\na 0 1_0\n", b"0\n1\na 0 %d\n" % 2**63, b"0\n1\na 0 " + b"9" * 5000, b"0\n%d\na 0 1\n" % 10**30],
+)  # fmt: skip
 def test_anything_else_is_malformed(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "c").write_bytes(content)
     with pytest.raises(MalformedCheckpointError, match="is not an offset checkpoint"):

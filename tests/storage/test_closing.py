@@ -1,7 +1,16 @@
+import errno
+import os
 from pathlib import Path
 
+import pytest
+
+from kafkapy.config.log_config import LogConfig
 from kafkapy.storage.closing import close, finish, finished
-from tests.storage.support import fill, open_log, reopen
+from kafkapy.storage.files import Files
+from kafkapy.storage.log_directory import LogManager
+from kafkapy.testing.clock import ManualClock
+from kafkapy.types import TopicPartition
+from tests.storage.support import START_MS, fill, open_log, reopen
 
 
 def test_nothing_is_let_go_before_it_is_durable(tmp_path: Path) -> None:
@@ -20,3 +29,23 @@ def test_a_log_that_is_durable_needs_no_fsync(tmp_path: Path) -> None:
     close(log)
     again = reopen(log)
     assert finish(again) == []
+
+
+def test_only_the_directory_whose_disk_refuses_is_not_clean(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    manager = LogManager([f"{tmp_path}/a", f"{tmp_path}/b"], LogConfig(), ManualClock(START_MS))
+    manager.load()
+    for number in range(2):
+        fill(manager.get_or_create(TopicPartition("t", number)), 3)
+    replace = Files.replace
+
+    def full(self: Files, path: str, data: bytes, *, sync: bool = True) -> None:
+        if path == f"{tmp_path}/a/recovery-point-offset-checkpoint":
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        replace(self, path, data, sync=sync)
+
+    monkeypatch.setattr(Files, "replace", full)
+    manager.shutdown()
+    assert f"The logs of {tmp_path}/a could not be closed cleanly" in caplog.text
+    assert [(tmp_path / name / ".kafka_cleanshutdown").exists() for name in "ab"] == [False, True]

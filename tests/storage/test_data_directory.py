@@ -3,7 +3,12 @@ from pathlib import Path
 import pytest
 
 from kafkapy.storage.data_directory import DataDirectory, MetaProperties, parse_partition
-from kafkapy.storage.errors import BrokerIdMismatchError, ClusterIdMismatchError, ForeignDirectoryError
+from kafkapy.storage.errors import (
+    BrokerIdMismatchError,
+    ClusterIdMismatchError,
+    ForeignDirectoryError,
+    UnknownIdentityVersionError,
+)
 from kafkapy.storage.files import Files
 from kafkapy.storage.flusher import InlineFlusher
 from kafkapy.types import TopicPartition
@@ -54,22 +59,53 @@ def test_anothers_directory_is_refused(tmp_path: Path) -> None:
     with pytest.raises(BrokerIdMismatchError, match="set broker"):
         directory.check_identity(MetaProperties(2, OURS.cluster_id))
     (tmp_path / "meta.properties").write_text("version=0\nbroker.id=x\n")
-    assert directory.read_identity() == (None, None)
+    assert directory.read_identity() is None
     directory.check_identity(OURS)
+
+
+@pytest.mark.parametrize("content", [b"", b"garbage", b"\xff\x00=\xfe\nversion=0\n"])
+def test_an_identity_that_says_nothing_is_none_and_costs_a_warning(
+    tmp_path: Path, content: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "meta.properties").write_bytes(content)
+    directory = _directory(tmp_path)
+    assert directory.read_identity() is None
+    assert "meta.properties is damaged" in caplog.text
+    directory.write_identity(OURS, "today")
+    assert directory.read_identity() == OURS
+
+
+def test_the_identity_of_a_newer_broker_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "meta.properties").write_text("version=1\nnode.id=1\ncluster.id=c\n")
+    with pytest.raises(UnknownIdentityVersionError, match="version '1', this broker knows version 0"):
+        _directory(tmp_path).read_identity()
 
 
 def test_the_clean_marker_counts_once(tmp_path: Path) -> None:
     directory = _directory(tmp_path)
-    assert not directory.take_clean_marker()
+    assert not directory.is_clean()
     directory.mark_clean()
     assert (tmp_path / ".kafka_cleanshutdown").read_bytes() == b""
-    assert directory.take_clean_marker()
-    assert not directory.take_clean_marker()
+    assert directory.is_clean()
+    directory.remove_clean_marker()
+    assert not directory.is_clean()
 
 
 def test_checkpoints_meet_in_one_record_for_each_partition() -> None:
     checkpoints = _directory(GOLDEN).read_checkpoints(clean=True)
     assert checkpoints[TopicPartition("seg", 0)] == (True, 204, 80, 204)
+
+
+@pytest.mark.parametrize(
+    "content", [b"\0" * 50, b"0\n5\na 0 1\n", b"7\n0\n", b"0\n1\na 0 99999999999999999999\n", b"0\n1000000000\n"]
+)
+def test_a_damaged_checkpoint_says_nothing_and_costs_a_warning(
+    tmp_path: Path, content: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "recovery-point-offset-checkpoint").write_bytes(content)
+    (tmp_path / "replication-offset-checkpoint").write_text("0\n1\na 0 7\n")
+    assert _directory(tmp_path).read_checkpoints(clean=False) == {TopicPartition("a", 0): (False, 0, 0, 7)}
+    assert "going on without it: after an unclean stop every log is read from its start" in caplog.text
 
 
 def test_an_unchanged_checkpoint_is_not_written_again(tmp_path: Path) -> None:
@@ -86,12 +122,13 @@ def test_an_unchanged_checkpoint_is_not_written_again(tmp_path: Path) -> None:
     assert path.exists()
 
 
-def test_partitions_and_leftovers(tmp_path: Path) -> None:
+def test_partitions_and_leftovers(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     doomed = f"gone-0.{'0' * 32}-delete"
     for name in ("a-0", doomed, f"b-0.{'0' * 32}-future"):
         (tmp_path / name).mkdir()
     (tmp_path / "kafkapy-metadata.sqlite").touch()
     assert _directory(tmp_path).list_partitions() == ([TopicPartition("a", 0)], [f"{tmp_path}/{doomed}"])
+    assert "-future, a partition on its way to here, is left alone" in caplog.text
     (tmp_path / "lost+found").mkdir()
     with pytest.raises(ForeignDirectoryError, match=r"lost\+found is not a partition's folder"):
         _directory(tmp_path).list_partitions()

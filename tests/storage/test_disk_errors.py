@@ -1,9 +1,10 @@
+import errno
 import logging
 from pathlib import Path
 
 import pytest
 
-from kafkapy.storage.disk_errors import as_storage_error, storage_error
+from kafkapy.storage.disk_errors import as_storage_error, is_passing, storage_error
 from kafkapy.storage.errors import KafkaStorageError
 from tests.storage.support import batch, open_log
 
@@ -32,3 +33,23 @@ def test_only_the_systems_errors_are_translated(tmp_path: Path) -> None:
     assert isinstance(caught.value.__cause__, OSError)
     with pytest.raises(ValueError, match="other"), as_storage_error(log, "read"):
         raise ValueError("other")
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.EFBIG])
+def test_a_full_disk_passes_and_the_data_directory_is_not_told(tmp_path: Path, number: int) -> None:
+    log = open_log(tmp_path)
+    told: list[str] = []
+    log.storage.disk_failed = lambda path, _error: told.append(path)
+    error = OSError(number, "refused")
+    storage_error(log, "written", error)
+    assert is_passing(error)
+    assert told == []
+
+
+@pytest.mark.parametrize("error", [OSError(errno.EIO, "broken"), OSError(errno.EROFS, "worn out"), OSError("odd")])
+def test_a_broken_disk_is_told_of(tmp_path: Path, error: OSError) -> None:
+    log = open_log(tmp_path)
+    told: list[tuple[str, OSError]] = []
+    log.storage.disk_failed = lambda path, error: told.append((path, error))
+    storage_error(log, "written", error)
+    assert told == [(log.directory, error)]

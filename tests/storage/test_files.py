@@ -1,4 +1,6 @@
+import errno
 import os
+import resource
 import subprocess
 import sys
 from pathlib import Path
@@ -72,9 +74,46 @@ def test_another_process_cannot_have_the_lock(tmp_path: Path) -> None:
 
 
 def test_the_refusal_has_a_type_and_a_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def held(*_: object) -> None:
-        raise BlockingIOError
+    def refuse(number: int) -> None:
+        def lockf(*_: object) -> None:
+            raise OSError(number, os.strerror(number))
 
-    monkeypatch.setattr("fcntl.lockf", held)
+        monkeypatch.setattr("fcntl.lockf", lockf)
+
+    refuse(errno.EAGAIN)
     with pytest.raises(LogDirectoryLockedError, match="stop it, or choose another directory"):
         Files().lock(str(tmp_path / ".lock"))
+    refuse(errno.ENOLCK)
+    with pytest.raises(OSError, match="No locks available"):
+        Files().lock(str(tmp_path / ".lock"))
+
+
+def test_another_broker_of_this_process_cannot_have_the_lock_either(tmp_path: Path) -> None:
+    """Record locks don't conflict within a process, and closing another descriptor of the file would end this one."""
+    path = str(tmp_path / ".lock")
+    script = "import sys; from kafkapy.storage.files import Files; Files().lock(sys.argv[1])"
+    lock = Files().lock(path)
+    with pytest.raises(LogDirectoryLockedError, match="another broker of this process"):
+        Files().lock(path)
+    refused = subprocess.run([sys.executable, "-c", script, path], capture_output=True, text=True, check=False)
+    assert "is in use by another process" in refused.stderr
+    del lock
+    assert Files().lock(path).number >= 0
+
+
+def test_without_descriptors_the_logs_give_up_theirs(tmp_path: Path) -> None:
+    files = Files()
+    logs = [LogFile(files, str(tmp_path / str(number))) for number in range(60)]
+    for log in logs:
+        files.create(log.path)
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (len(os.listdir("/dev/fd")) + 30, hard))
+    try:
+        for log in logs:
+            log.write_at(b"x", 0)
+        assert [log.read_at(1, 0) for log in logs] == [b"x"] * 60
+        taken = [files.open(logs[0].path) for _ in range(20)]
+        with pytest.raises(OSError, match="Too many open files"):
+            taken += [files.open(logs[0].path) for _ in range(30)]
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))

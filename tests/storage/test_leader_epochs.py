@@ -34,10 +34,22 @@ def test_a_missing_file_holds_nothing(tmp_path: Path) -> None:
     assert epochs.end_offset_for(0) == (-1, -1)
 
 
-def test_garbage_is_named(tmp_path: Path) -> None:
-    (tmp_path / "leader-epoch-checkpoint").write_text("0\n1\na b\n")
-    with pytest.raises(MalformedCheckpointError, match="leader epoch checkpoint"):
-        _epochs(tmp_path).load()
+@pytest.mark.parametrize("text", ["0\n1\na b\n", "0\n2\n1 0\n0 5\n", "0\n2\n0 5\n1 0\n", "0\n1\n1_0 5\n", "1\n0\n"])
+def test_garbage_is_named(tmp_path: Path, text: str) -> None:
+    (tmp_path / "leader-epoch-checkpoint").write_text(text)
+    epochs = _epochs(tmp_path)
+    with pytest.raises(MalformedCheckpointError, match="leader-epoch-checkpoint"):
+        epochs.load()
+    assert epochs.entries == []
+
+
+def test_batches_tell_the_epochs_again(tmp_path: Path) -> None:
+    epochs = _epochs(tmp_path)
+    assert not epochs.are_written
+    epochs.rebuild(EpochEntry(epoch, offset) for epoch, offset in [(-1, 0), (2, 5), (2, 6), (1, 7), (4, 9)])
+    assert epochs.entries == [(2, 5), (4, 9)]
+    assert _text(epochs) == "0\n2\n2 5\n4 9\n"
+    assert epochs.are_written
 
 
 def test_an_epoch_without_records_leaves_no_trace(tmp_path: Path) -> None:

@@ -1,4 +1,5 @@
 import asyncio
+import errno
 import shutil
 import threading
 from pathlib import Path
@@ -7,14 +8,15 @@ import pytest
 
 from kafkapy.config.log_config import LogConfig
 from kafkapy.records.batch import read_header
-from kafkapy.storage.errors import BrokerIdMismatchError, ClusterIdMismatchError, LogDirectoryError
+from kafkapy.storage.errors import KafkaStorageError, LogDirectoryError
 from kafkapy.storage.files import Files
 from kafkapy.storage.flusher import ThreadFlusher
 from kafkapy.storage.log import Storage
 from kafkapy.storage.log_directory import LogManager
 from kafkapy.testing.clock import ManualClock
 from kafkapy.types import TopicPartition
-from tests.storage.support import GOLDEN, PARTITION, START_MS, batch, contents, fill, produced
+from tests.storage.broken_disk import BrokenDisk
+from tests.storage.support import GOLDEN, PARTITION, START_MS, batch, contents, crash, fill, produced
 
 
 def _manager(*paths: Path, clock: ManualClock | None = None, config: LogConfig | None = None) -> LogManager:
@@ -35,7 +37,7 @@ def test_records_outlive_a_clean_stop_and_a_crash(tmp_path: Path) -> None:
     fill(log, 5)
     manager.checkpoint_high_watermarks()
     fill(log, 1)
-    log.release()
+    crash(manager)
     log = _manager(tmp_path).get(PARTITION)
     assert log is not None
     assert (log.high_watermark, log.log_end_offset) == (15, 16)
@@ -70,20 +72,6 @@ def test_every_batch_of_a_real_directory_is_read(tmp_path: Path) -> None:
             assert header.base_offset <= header.last_offset
             assert header.last_offset >= offset
             offset = header.next_offset
-
-
-def test_identity(tmp_path: Path) -> None:
-    manager = LogManager([str(tmp_path / "a"), str(tmp_path / "b")], LogConfig(), ManualClock(START_MS))
-    assert manager.lock() is None
-    manager.write_meta_properties(1, "cluster")
-    assert (tmp_path / "a" / "meta.properties").read_text().startswith("#\n#Tue Nov 14 22:13:20 UTC 2023\n")
-    with pytest.raises(ClusterIdMismatchError):
-        manager.check_identity(1, "other")
-    with pytest.raises(BrokerIdMismatchError):
-        manager.write_meta_properties(2, "cluster")
-    (tmp_path / "b" / "meta.properties").write_text("broker.id=2\ncluster.id=cluster\n")
-    with pytest.raises(LogDirectoryError, match="different brokers"):
-        manager.lock()
 
 
 def test_new_logs_go_where_there_are_fewest(tmp_path: Path) -> None:
@@ -129,8 +117,8 @@ def test_what_is_no_folder_is_refused_with_a_sentence(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(LogDirectoryError, match=r"file can't be used as a data directory: .* File exists"):
         _manager(tmp_path / "file")
-    (tmp_path / "data" / ".kafka_cleanshutdown").mkdir(parents=True)
-    with pytest.raises(LogDirectoryError, match="data can't be used as a data directory"):
+    (tmp_path / "data" / "meta.properties").mkdir(parents=True)
+    with pytest.raises(LogDirectoryError, match=r"data can't be used as a data directory: .* Is a directory"):
         _manager(tmp_path / "data")
 
 
@@ -188,7 +176,7 @@ def test_checkpoints_say_where_each_log_is(tmp_path: Path) -> None:
         (tmp_path / f"{name}-offset-checkpoint").read_text() for name in ("recovery-point", "replication", "log-start")
     ]
     assert texts == ["0\n1\norders 0 4\n", "0\n1\norders 0 8\n", "0\n1\norders 0 2\n"]
-    log.release()
+    crash(manager)
     again = _manager(tmp_path).get(PARTITION)
     assert again is not None
     assert (again.log_start_offset, again.high_watermark) == (2, 8)
@@ -227,3 +215,79 @@ def test_upkeep_flushes_and_forgets(tmp_path: Path) -> None:
     clock.advance(604_800_000)
     manager.remove_expired_producers()
     assert log.producer_state.producers == {}
+
+
+def _two_directories(tmp_path: Path) -> tuple[LogManager, BrokenDisk, ManualClock]:
+    clock, files = ManualClock(START_MS), BrokenDisk()
+    paths = [f"{tmp_path}/a", f"{tmp_path}/b"]
+    manager = LogManager(paths, LogConfig(segment_bytes=400), clock, storage=Storage(clock, files))
+    manager.load()
+    return manager, files, clock
+
+
+def test_a_disk_that_breaks_takes_its_directory_offline_and_no_other(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    manager, files, clock = _two_directories(tmp_path)
+    first, second, third = (TopicPartition("t", number) for number in range(3))
+    logs = [manager.get_or_create(partition) for partition in (first, second, third)]
+    told: list[tuple[str, list[TopicPartition]]] = []
+    manager.directory_listener = lambda path, partitions: told.append((path, list(partitions)))
+    files.broken = f"{tmp_path}/a"
+    for _ in range(2):
+        with pytest.raises(KafkaStorageError, match="t-0 can't be written"):
+            fill(logs[0], 1)
+    clock.advance(0)
+    assert told == [(f"{tmp_path}/a", [first, third])]
+    assert caplog.text.count("is offline until the next start") == 1
+    assert [manager.get(partition) for partition in (first, second, third)] == [None, logs[1], None]
+    fill(logs[1], 1)
+    assert manager.directory_of(manager.get_or_create(TopicPartition("t", 3)).topic_partition) == f"{tmp_path}/b"
+    with pytest.raises(KafkaStorageError, match="may be in a data directory that is offline"):
+        manager.get_or_create(first, is_new=False)
+    assert manager.get_or_create(second, is_new=False) is logs[1]
+    assert list(manager.directory_sizes()) == [f"{tmp_path}/b"]
+    manager.checkpoint_recovery_points()
+    manager.shutdown()
+    assert [(tmp_path / name / ".kafka_cleanshutdown").exists() for name in "ab"] == [False, True]
+
+
+def test_a_new_log_goes_to_the_next_directory_when_one_refuses_it(tmp_path: Path) -> None:
+    manager, files, clock = _two_directories(tmp_path)
+    files.broken = f"{tmp_path}/a"
+    assert manager.directory_of(manager.get_or_create(PARTITION).topic_partition) == f"{tmp_path}/b"
+    files.broken = str(tmp_path)
+    with pytest.raises(KafkaStorageError, match="can't be opened"):
+        manager.get_or_create(TopicPartition("t", 1))
+    clock.advance(0)
+    with pytest.raises(KafkaStorageError, match="all data directories are offline"):
+        manager.get_or_create(TopicPartition("t", 1))
+    manager.disk_failed("/somewhere/else", OSError("not ours"))
+
+
+@pytest.mark.parametrize(("number", "fails"), [(errno.ENOSPC, False), (errno.EIO, True)])
+def test_a_checkpoint_that_can_not_be_written(
+    tmp_path: Path, number: int, *, fails: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    manager, files, clock = _two_directories(tmp_path)
+    fill(manager.get_or_create(PARTITION), 1)
+    files.number, files.broken = number, f"{tmp_path}/a/replication"
+    manager.checkpoint_high_watermarks()
+    clock.advance(0)
+    assert f"{tmp_path}/a/replication-offset-checkpoint can't be written" in caplog.text
+    assert (manager.get(PARTITION) is None) is fails
+    assert (tmp_path / "b" / "replication-offset-checkpoint").exists()
+
+
+def test_what_can_not_be_removed_waits_for_the_next_start(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    manager, files, clock = _two_directories(tmp_path)
+    manager.get_or_create(PARTITION)
+    assert manager.delete(PARTITION)
+    files.broken = str(tmp_path)
+    clock.advance(60_000)
+    assert "can't be removed now, the next start will try again" in caplog.text
+    files.broken = "nothing"
+    manager.get_or_create(PARTITION)
+    files.broken = str(tmp_path)
+    with pytest.raises(KafkaStorageError, match="can't be deleted"):
+        manager.delete(PARTITION)

@@ -4,10 +4,11 @@ from pathlib import Path
 import pytest
 
 from kafkapy.config.log_config import LogConfig
+from kafkapy.records.batch import read_header
 from kafkapy.records.record import encode_batch
 from kafkapy.storage.errors import KafkaStorageError, OutOfOrderSequenceError
 from kafkapy.storage.log import Log
-from kafkapy.storage.recovery import Checkpointed, recover_segment
+from kafkapy.storage.recovery import Checkpointed, load, recover_segment
 from tests.storage.support import (
     GOLDEN,
     START_MS,
@@ -94,6 +95,10 @@ def test_damage_ends_the_log_and_later_segments_go(log: Log) -> None:
     again = reopen(log, clean=False)
     assert again.log_end_offset == second.base_offset + 1
     assert len(list(Path(log.directory).glob("*.log"))) == 2
+    doomed = list(Path(log.directory).glob("*.log.deleted"))
+    assert len(doomed) == len(log.segments) - 2
+    again.storage.clock.advance(60_000)  # type: ignore[attr-defined]  # the tests' clock
+    assert not [path for path in doomed if path.exists()]
 
 
 def test_offsets_that_go_back_end_the_log(tmp_path: Path) -> None:
@@ -113,7 +118,8 @@ def test_segments_below_the_recovery_point_are_trusted(log: Log) -> None:
 
 @pytest.mark.parametrize("suffix", [".index", ".timeindex"])
 @pytest.mark.parametrize("how", ["missing", "odd size"])
-def test_an_index_that_can_not_be_right_is_rebuilt_after_a_clean_stop(tmp_path: Path, suffix: str, how: str) -> None:
+@pytest.mark.parametrize("clean", [True, False])
+def test_an_index_that_can_not_be_right_is_rebuilt(tmp_path: Path, suffix: str, how: str, *, clean: bool) -> None:
     log = open_log(tmp_path, LogConfig(index_interval_bytes=300))
     fill(log, 50)
     log.close()
@@ -122,7 +128,7 @@ def test_an_index_that_can_not_be_right_is_rebuilt_after_a_clean_stop(tmp_path: 
     path.unlink()
     if how == "odd size":
         path.write_bytes(good + b"x")
-    again = open_log(tmp_path, LogConfig(index_interval_bytes=300))
+    again = open_log(tmp_path, LogConfig(index_interval_bytes=300), Checkpointed(clean))
     assert again.log_end_offset == 50
     again.close()
     assert path.read_bytes() == good
@@ -174,6 +180,27 @@ def test_leader_epochs_are_filled_from_batches(tmp_path: Path) -> None:
     assert reopen(log, clean=False).leader_epochs.entries == [(0, 0), (3, 1)]
 
 
+@pytest.mark.parametrize("clean", [True, False])
+@pytest.mark.parametrize("content", [None, b"", b"\0\0\0", b"0\n9\n0 0\n", b"0\n2\n5 0\n3 1\n"])
+def test_damaged_leader_epochs_are_made_again_from_every_batch(
+    tmp_path: Path, *, clean: bool, content: bytes | None
+) -> None:
+    log = open_log(tmp_path, SMALL)
+    for epoch in (0, 3, 7):
+        log.append_as_leader(batch(), epoch)
+        log.roll()
+    log.flush()
+    path = Path(log.leader_epochs.path)
+    log.close() if clean else log.release()
+    if content is None:
+        path.unlink()
+    else:
+        path.write_bytes(content)
+    again = Log(log.topic_partition, log.directory, SMALL, log.storage)
+    load(again, Checkpointed(clean, log.recovery_point))
+    assert again.leader_epochs.entries == [(0, 0), (3, 1), (7, 2)]
+
+
 def test_leftovers_go_and_strangers_stay(log: Log) -> None:
     directory = Path(log.directory)
     for name in (f"{0:020d}.log.deleted", f"{0:020d}.log.cleaned", "leader-epoch-checkpoint.tmp", f"{99:020d}.index"):
@@ -201,6 +228,19 @@ def test_a_log_that_ends_below_its_start_begins_there(log: Log, tmp_path: Path) 
     again = open_log(tmp_path, SMALL, Checkpointed(log_start_offset=80, high_watermark=90))
     assert (again.log_start_offset, again.high_watermark, again.log_end_offset) == (80, 80, 80)
     assert len(again.segments) == 1
+
+
+def test_damage_that_only_a_missing_index_has_uncovered_keeps_the_later_segments(log: Log) -> None:
+    """As Apache Kafka: the records after the hole were closed cleanly."""
+    log.close()
+    second, third = list(log.segments)[1:3]
+    _damage(log, Path(second.log.path).name, b"X", 300)
+    Path(second.offset_index.path).unlink()
+    again = open_log(Path(log.directory).parent, SMALL)
+    assert (len(again.segments), again.log_end_offset) == (len(log.segments), 50)
+    found = again.read(second.base_offset + 1, 10_000).records
+    assert not isinstance(found, bytes)
+    assert read_header(found.read()).base_offset == third.base_offset
 
 
 def test_a_batch_without_records_ends_nothing(tmp_path: Path) -> None:

@@ -1,0 +1,90 @@
+"""The data directories of a broker together: which of them work, and whose they are."""
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from datetime import UTC, datetime
+
+from kafkapy.storage.data_directory import DataDirectory, MetaProperties
+from kafkapy.storage.errors import LogDirectoryError
+from kafkapy.storage.files import Files
+
+
+class DataDirectories:
+    """``log.dirs``. One that can't be used is offline until the next start; the others go on."""
+
+    def __init__(self, files: Files, paths: Sequence[str]) -> None:
+        self._directories = [DataDirectory(files, path.rstrip("/") or "/") for path in paths]
+        self._locked = False
+
+    def __iter__(self) -> Iterator[DataDirectory]:
+        return iter(self._directories)
+
+    @property
+    def online(self) -> list[DataDirectory]:
+        """Those that work."""
+        return [directory for directory in self._directories if directory.failure is None]
+
+    @property
+    def offline(self) -> list[DataDirectory]:
+        """Those that don't."""
+        return [directory for directory in self._directories if directory.failure is not None]
+
+    def containing(self, path: str) -> DataDirectory | None:
+        """Return the one that ``path`` is, or is in."""
+        for directory in self._directories:
+            if path == directory.path or path.startswith(directory.path + "/"):
+                return directory
+        return None
+
+    def check_one_works(self) -> None:
+        """Raise ``LogDirectoryError``, with every reason, when all are offline."""
+        if not self.online:
+            reasons = [f"{each.path} can't be used as a data directory: {each.failure}" for each in self]
+            raise LogDirectoryError("; ".join(reasons))
+
+    def lock(self, fail: Callable[[DataDirectory, OSError], None]) -> MetaProperties | None:
+        """Make and lock each, unless that is done; return whose they are, None when they are new.
+
+        ``fail`` is told of one that can't be used. Raises ``LogDirectoryLockedError``, and ``LogDirectoryError`` when
+        they belong to different brokers, one is there twice, or none can be used.
+        """
+        if len({os.path.realpath(directory.path) for directory in self}) < len(self._directories):
+            raise LogDirectoryError("log.dirs names one directory twice; name each once")
+        found: set[MetaProperties] = set()
+        for directory in self:
+            try:
+                if not self._locked:
+                    directory.lock()
+                identity = directory.read_identity()
+            except OSError as error:
+                fail(directory, error)
+            else:
+                found |= {identity} if identity else set()
+        self._locked = True
+        self.check_one_works()
+        if len(found) > 1:
+            raise LogDirectoryError(f"The data directories belong to different brokers: {sorted(map(str, found))}")
+        return found.pop() if found else None
+
+    @property
+    def are_locked(self) -> bool:
+        """Whether ``lock`` was called."""
+        return self._locked
+
+    def unlock(self) -> None:
+        """Let others have them."""
+        for directory in self:
+            directory.unlock()
+        self._locked = False
+
+    def check_identity(self, broker_id: int, cluster_id: str) -> None:
+        """Raise ``ClusterIdMismatchError`` or ``BrokerIdMismatchError`` when one is another's."""
+        for directory in self.online:
+            directory.check_identity(MetaProperties(broker_id, cluster_id))
+
+    def write_identity(self, broker_id: int, cluster_id: str, now_ms: int) -> None:
+        """Make them this broker's; to be called once it is registered."""
+        self.check_identity(broker_id, cluster_id)
+        now = datetime.fromtimestamp(now_ms / 1000, UTC)
+        for directory in self.online:
+            directory.write_identity(MetaProperties(broker_id, cluster_id), f"{now:%a %b %d %H:%M:%S UTC %Y}")

@@ -1,0 +1,83 @@
+"""The start of a broker's logs: look at every data directory first, touch them only when all of it may be touched.
+
+What one directory's disk refuses takes that directory offline and the others go on. What says that somebody has to
+decide (a foreign folder, one partition twice) stops the start, with the marks of a clean stop still in place.
+"""
+
+import logging
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from kafkapy.config.log_config import LogConfig
+from kafkapy.storage.data_directory import DataDirectory
+from kafkapy.storage.errors import KafkaStorageError, LogDirectoryError
+from kafkapy.storage.recovery import Checkpointed
+from kafkapy.types import TopicPartition
+
+if TYPE_CHECKING:
+    from kafkapy.storage.log_directory import LogManager
+
+logger: Final = logging.getLogger(__name__)
+
+
+class Found(NamedTuple):
+    """What lies in one data directory."""
+
+    directory: DataDirectory
+    clean: bool
+    checkpoints: dict[TopicPartition, Checkpointed]
+    partitions: list[TopicPartition]
+    leftovers: list[str]
+
+    def checkpointed(self, partition: TopicPartition) -> Checkpointed:
+        """What is known of a partition before its files are read."""
+        return self.checkpoints.get(partition, Checkpointed(self.clean))
+
+
+def load(logs: "LogManager", config_of: Callable[[str], LogConfig]) -> None:
+    """See ``LogManager.load``."""
+    found = [each for directory in logs.directories.online if (each := _survey(logs, directory)) is not None]
+    _refuse_twins(found)
+    for each in found:
+        _load_directory(logs, each, config_of)
+    logs.directories.check_one_works()
+
+
+def _survey(logs: "LogManager", directory: DataDirectory) -> Found | None:
+    try:
+        clean = directory.is_clean()
+        return Found(directory, clean, directory.read_checkpoints(clean=clean), *directory.list_partitions())
+    except OSError as error:
+        logs.fail(directory, error)
+        return None
+
+
+def _refuse_twins(found: list[Found]) -> None:
+    homes: dict[TopicPartition, DataDirectory] = {}
+    for each in found:
+        for partition in each.partitions:
+            home = homes.setdefault(partition, each.directory)
+            if home is not each.directory:
+                raise LogDirectoryError(
+                    f"{partition} is in two data directories; remove one of {home.partition_path(partition)} "
+                    f"and {each.directory.partition_path(partition)}"
+                )
+
+
+def _load_directory(logs: "LogManager", found: Found, config_of: Callable[[str], LogConfig]) -> None:
+    directory = found.directory
+    if found.partitions and not found.clean:
+        logger.warning("Recovering %d logs of %s after an unclean stop", len(found.partitions), directory.path)
+    try:
+        directory.remove_clean_marker()
+        for partition in found.partitions:
+            logs.open(directory, partition, config_of(partition.topic), found.checkpointed(partition))
+    except OSError as error:
+        logs.fail(directory, error)
+    except KafkaStorageError as error:
+        if not isinstance(error.__cause__, OSError):
+            raise
+        logs.fail(directory, error.__cause__)
+    else:
+        for path in found.leftovers:
+            logs.remove_later(path)

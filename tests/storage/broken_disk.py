@@ -1,0 +1,59 @@
+"""A disk on which what lies under one path fails, when it is told to."""
+
+import errno
+import os
+
+from kafkapy.storage.descriptors import Descriptor
+from kafkapy.storage.files import Files
+
+
+class BrokenDisk(Files):
+    """Everything under ``broken`` fails with ``number``; descriptors that were opened there too."""
+
+    def __init__(self, number: int = errno.EIO) -> None:
+        super().__init__()
+        self.number = number
+        self.broken = "nothing"
+        self._opened: dict[int, str] = {}
+
+    def _check(self, path: str) -> None:
+        if path.startswith(self.broken):
+            raise OSError(self.number, os.strerror(self.number), path)
+
+    def open(self, path: str, flags: int = os.O_RDWR) -> Descriptor:
+        self._check(path)
+        descriptor = super().open(path, flags)
+        self._opened[descriptor.number] = path
+        return descriptor
+
+    def write_at(self, descriptor: Descriptor, data: bytes | bytearray | memoryview, position: int) -> None:
+        self._check(self._opened[descriptor.number])
+        super().write_at(descriptor, data, position)
+
+    def read_at(self, descriptor: Descriptor, size: int, position: int) -> bytes:
+        self._check(self._opened[descriptor.number])
+        return super().read_at(descriptor, size, position)
+
+    def create(self, path: str) -> None:
+        self._check(path)
+        super().create(path)
+
+    def rename(self, path: str, target: str) -> None:
+        self._check(path)
+        super().rename(path, target)
+
+    def make_directory(self, path: str) -> None:
+        self._check(path)
+        super().make_directory(path)
+
+    def list_directory(self, path: str) -> list[tuple[str, int]]:
+        self._check(path)
+        return super().list_directory(path)
+
+    def remove_directory(self, path: str) -> None:
+        self._check(path)
+        super().remove_directory(path)
+
+    def lock(self, path: str) -> Descriptor:
+        self._check(path)
+        return super().lock(path)

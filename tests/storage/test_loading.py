@@ -1,0 +1,82 @@
+from pathlib import Path
+
+import pytest
+
+from kafkapy.config.log_config import LogConfig
+from kafkapy.storage.errors import LogDirectoryError, UnsupportedLogFormatError
+from kafkapy.storage.log import Storage
+from kafkapy.storage.log_directory import LogManager
+from kafkapy.testing.clock import ManualClock
+from kafkapy.types import TopicPartition
+from tests.storage.broken_disk import BrokenDisk
+from tests.storage.support import START_MS, crash, fill
+
+A, B = TopicPartition("t", 0), TopicPartition("t", 1)
+
+
+def _manager(tmp_path: Path, files: BrokenDisk | None = None) -> LogManager:
+    clock = ManualClock(START_MS)
+    storage = Storage(clock, files or BrokenDisk())
+    return LogManager([f"{tmp_path}/a", f"{tmp_path}/b"], LogConfig(), clock, storage=storage)
+
+
+def _filled(tmp_path: Path) -> None:
+    manager = _manager(tmp_path)
+    manager.load()
+    for partition in (A, B):
+        fill(manager.get_or_create(partition), 3)
+    manager.shutdown()
+
+
+@pytest.mark.parametrize("where", ["a", "a/t-0"])
+def test_a_directory_that_fails_at_the_start_is_left_out(
+    tmp_path: Path, where: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    _filled(tmp_path)
+    files = BrokenDisk()
+    manager = _manager(tmp_path, files)
+    told: list[str] = []
+    manager.directory_listener = lambda path, partitions: told.append(f"{path} {len(partitions)}")
+    files.broken = f"{tmp_path}/{where}"
+    manager.load()
+    assert [log.topic_partition for log in manager.all_logs()] == [B]
+    assert told == [f"{tmp_path}/a 0"]
+    assert f"The data directory {tmp_path}/a is offline until the next start" in caplog.text
+    assert "The others go on" in caplog.text
+    manager.shutdown()
+    assert [(tmp_path / name / ".kafka_cleanshutdown").exists() for name in "ab"] == [where == "a", True]
+
+
+def test_when_all_fail_the_start_does(tmp_path: Path) -> None:
+    _filled(tmp_path)
+    files = BrokenDisk()
+    manager = _manager(tmp_path, files)
+    manager.lock()
+    files.broken = str(tmp_path)
+    with pytest.raises(LogDirectoryError, match=r"a can't be used .* Input/output error.*b can't be used"):
+        manager.load()
+
+
+def test_a_start_that_is_refused_leaves_the_marks_of_a_clean_stop(tmp_path: Path) -> None:
+    _filled(tmp_path)
+    (tmp_path / "b" / "t-0").mkdir()
+    manager = _manager(tmp_path)
+    with pytest.raises(LogDirectoryError, match=f"t-0 is in two data directories; remove one of {tmp_path}/a/t-0"):
+        manager.load()
+    crash(manager)
+    (tmp_path / "b" / "t-0").rename(tmp_path / "b" / "lost+found")
+    manager = _manager(tmp_path)
+    with pytest.raises(LogDirectoryError, match=r"lost\+found is not a partition's folder"):
+        manager.load()
+    assert all((tmp_path / name / ".kafka_cleanshutdown").exists() for name in "ab")
+
+
+def test_what_is_no_fault_of_the_disk_stops_the_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    _filled(tmp_path)
+
+    def refuse(*_: object) -> None:
+        raise UnsupportedLogFormatError("of another world")
+
+    monkeypatch.setattr("kafkapy.storage.log_directory.load_log", refuse)
+    with pytest.raises(UnsupportedLogFormatError):
+        _manager(tmp_path).load()
