@@ -165,6 +165,7 @@ class BrokerServer:
             producer_expiration_ms=config.integer("transactional.id.expiration.ms"),
         )
         logs = LogManager(config.log_dirs, LogConfig.resolve(config), self.clock, storage=storage)
+        self._cleanup.callback(logs.directories.unlock)
         identity = logs.lock()
         if config.broker_id == NO_BROKER_ID:
             # As Apache Kafka: what the directory says, else the first id above the reserved ones.
