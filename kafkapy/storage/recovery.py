@@ -15,6 +15,7 @@ from kafkapy.records.errors import CorruptRecordError
 from kafkapy.storage.errors import CorruptIndexError, KafkaStorageError, MalformedCheckpointError
 from kafkapy.storage.leader_epochs import EpochEntry
 from kafkapy.storage.producer_state import SUFFIX as SNAPSHOT_SUFFIX
+from kafkapy.storage.removal import delete_segment_files
 from kafkapy.storage.segment import (
     DELETED_SUFFIX,
     LOG_SUFFIX,
@@ -158,10 +159,10 @@ def _recover(log: "Log", doubtful: list[Segment], checkpointed: Checkpointed) ->
 
 
 def _drop(log: "Log", segments: list[Segment], reason: str) -> None:
-    """Take segments out of the log; their files stay a while under another name, for who wants to rescue records."""
+    """Segments that left the log keep their files for a while, under another name: records can be rescued."""
     for segment in segments:
         logger.warning("Dropping %s: %s", segment.log.path, reason)
-        log.storage.remove_later(log.config.file_delete_delay_ms, segment.rename(DELETED_SUFFIX))
+    delete_segment_files(log, segments[::-1])
 
 
 def recover_segment(log: "Log", segment: Segment) -> int:
