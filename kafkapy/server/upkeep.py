@@ -1,4 +1,4 @@
-"""What a running broker does by the clock: checkpoints, flushes, forgetting silent producers."""
+"""What a running broker does by the clock: checkpoints, flushes, retention, forgetting silent producers."""
 
 import logging
 from collections.abc import Callable
@@ -12,6 +12,8 @@ _log: Final = logging.getLogger(__name__)
 
 EXPIRED_PRODUCERS_MS: Final = 600_000
 NEVER_MS: Final = 2**53
+FIRST_MS: Final = 30_000
+"""When a job is done first that is done seldom: a broker that is restarted often must come to it too."""
 
 
 class Upkeep:
@@ -25,7 +27,7 @@ class Upkeep:
         self._stopped = False
 
     def every(self, interval_ms: int, name: str, job: Callable[[], object]) -> None:
-        """Run ``job`` each ``interval_ms`` from now; a job that fails is tried again at its next turn."""
+        """Run ``job`` each ``interval_ms``, first after as long or 30 s; one that fails is tried at its next turn."""
         if interval_ms >= NEVER_MS:
             return
 
@@ -38,7 +40,7 @@ class Upkeep:
             except OSError as error:
                 _log.error("%s: the job failed and will be tried again: %s", name, error)
 
-        self._timers[name] = self._clock.call_later(interval_ms, run)
+        self._timers[name] = self._clock.call_later(min(interval_ms, FIRST_MS), run)
 
     def stop(self) -> None:
         """Run nothing more."""
@@ -54,6 +56,7 @@ def keep_logs(upkeep: Upkeep, logs: LogManager, config: BrokerConfig) -> None:
         ("log.flush.offset.checkpoint.interval.ms", logs.checkpoint_recovery_points),
         ("log.flush.start.offset.checkpoint.interval.ms", logs.checkpoint_log_start_offsets),
         ("log.flush.scheduler.interval.ms", logs.flush_due_logs),
+        ("log.retention.check.interval.ms", logs.enforce_retention),
     ):
         upkeep.every(config.integer(key), key, job)
     upkeep.every(EXPIRED_PRODUCERS_MS, "expired producers", logs.remove_expired_producers)

@@ -104,6 +104,10 @@ class Files:
         """Return the length of ``path`` in bytes."""
         return os.stat(path).st_size
 
+    def modified_ms(self, path: str) -> int:
+        """Return when ``path`` was written to last (ms since 1970)."""
+        return os.stat(path).st_mtime_ns // 1_000_000
+
     def exists(self, path: str) -> bool:
         """Return whether there is a ``path``."""
         return os.path.exists(path)

@@ -195,6 +195,7 @@ class Log:
             )
         if offset > self.log_start_offset:
             self.log_start_offset = offset
+            self.recovery_point = max(self.recovery_point, offset)
             self.leader_epochs.truncate_from_start(offset)
             self.producer_state.log_start_moved(offset)
 

@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from typing import Final
 
 from kafkapy.clock import Clock
@@ -16,6 +17,7 @@ from kafkapy.storage.flusher import Flusher, InlineFlusher
 from kafkapy.storage.log import Log, Storage
 from kafkapy.storage.recovery import Checkpointed
 from kafkapy.storage.recovery import load as load_log
+from kafkapy.storage.retention import delete_old_segments
 from kafkapy.types import TopicPartition
 
 logger = logging.getLogger(__name__)
@@ -51,6 +53,8 @@ class LogManager:
         self.directory_listener: DirectoryListener | None = None
         self._logs: dict[TopicPartition, Log] = {}
         self._directory_of: dict[TopicPartition, DataDirectory] = {}
+        self.being_cleaned: set[TopicPartition] = set()
+        """Logs whose segments a compaction is about to replace."""
 
     # start
 
@@ -220,6 +224,17 @@ class LogManager:
         for log in self._logs.values():
             if now_ms - log.last_flush_ms >= log.config.flush_ms:
                 log.flush()
+
+    def enforce_retention(self) -> None:
+        """Each ``log.retention.check.interval.ms``: delete the segments whose time has come, of every log.
+
+        A log that the cleaner is working on is left to the next time. One whose disk refuses keeps nobody from going
+        on; its error is in the log file.
+        """
+        for log in list(self._logs.values()):
+            if log.topic_partition not in self.being_cleaned:
+                with suppress(KafkaStorageError):
+                    delete_old_segments(log)
 
     def remove_expired_producers(self) -> None:
         """Each 10 minutes: forget idempotent producers that have been silent for long."""

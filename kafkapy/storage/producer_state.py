@@ -129,9 +129,10 @@ class ProducerState:
             self.unreplicated = {f: last for f, last in self.unreplicated.items() if last >= high_watermark}
 
     def log_start_moved(self, log_start_offset: int) -> None:
-        """Records below it are gone; what is known of producers stays."""
+        """Records below it are gone, and so go the snapshots; what is known of producers stays."""
         self.unreplicated = {f: last for f, last in self.unreplicated.items() if last >= log_start_offset}
         self.map_end_offset = max(self.map_end_offset, log_start_offset)
+        self.delete_snapshots(below=log_start_offset)
 
     def remove_expired(self, now_ms: int) -> None:
         """Forget producers that have been silent for ``expiration_ms`` and have no transaction open."""

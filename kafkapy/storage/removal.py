@@ -13,9 +13,19 @@ if TYPE_CHECKING:
 
 
 def remove_segments(log: "Log", segments: Sequence[Segment]) -> None:
-    """Take ``segments``, neighbours in the log's list, out of it; the caller sees to it that one is left or added."""
-    log.segments.replace(segments, ())
-    delete_segment_files(log, segments)
+    """Take ``segments``, neighbours in the log's list, out of it; the caller sees to it that one is left or added.
+
+    Raises ``OSError``; those that were not renamed yet stay in the list.
+    """
+    renamed: list[Segment] = []
+    try:
+        for segment in segments:
+            segment.rename(DELETED_SUFFIX)
+            renamed.append(segment)
+    finally:
+        if renamed:
+            log.segments.replace(renamed, ())
+        _remove_later(log, renamed)
 
 
 def delete_segment_files(log: "Log", segments: Sequence[Segment]) -> None:
@@ -25,6 +35,11 @@ def delete_segment_files(log: "Log", segments: Sequence[Segment]) -> None:
     """
     for segment in segments:
         segment.rename(DELETED_SUFFIX)
+    _remove_later(log, segments)
+
+
+def _remove_later(log: "Log", segments: Sequence[Segment]) -> None:
+    for segment in segments:
         log.storage.clock.call_later(log.config.file_delete_delay_ms, _remove, log.storage, segment)
 
 

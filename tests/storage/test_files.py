@@ -1,4 +1,5 @@
 import errno
+import gc
 import os
 import resource
 import subprocess
@@ -106,6 +107,7 @@ def test_without_descriptors_the_logs_give_up_theirs(tmp_path: Path) -> None:
     logs = [LogFile(files, str(tmp_path / str(number))) for number in range(60)]
     for log in logs:
         files.create(log.path)
+    gc.collect()  # what earlier tests left in cycles would be given back meanwhile
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (len(os.listdir("/dev/fd")) + 30, hard))
     try:

@@ -291,3 +291,28 @@ def test_what_can_not_be_removed_waits_for_the_next_start(tmp_path: Path, caplog
     files.broken = str(tmp_path)
     with pytest.raises(KafkaStorageError, match="can't be deleted"):
         manager.delete(PARTITION)
+
+
+def test_retention_visits_every_log_but_those_that_are_being_cleaned(tmp_path: Path) -> None:
+    clock, files = ManualClock(START_MS), BrokenDisk()
+    manager = LogManager([str(tmp_path)], LogConfig(retention_ms=1000), clock, storage=Storage(clock, files))
+    manager.load()
+    partitions = [TopicPartition("orders", index) for index in range(3)]
+    for partition in partitions:
+        log = manager.get_or_create(partition)
+        log.append_as_leader(batch(), 0)
+        log.update_high_watermark(1)
+    files.number, files.broken = errno.ENOSPC, f"{tmp_path}/orders-0"
+    clock.advance(2000)
+    manager.being_cleaned.add(partitions[1])
+    manager.enforce_retention()
+    starts = [log.log_start_offset for partition in partitions if (log := manager.get(partition))]
+    assert starts == [0, 0, 1]
+    files.broken = "nothing"
+    manager.being_cleaned.clear()
+    manager.delete(partitions[2])
+    manager.enforce_retention()
+    clock.advance(60_000)
+    assert [log.log_start_offset for log in manager.all_logs()] == [1, 1]
+    assert sorted(path.name for path in tmp_path.glob("orders-*")) == ["orders-0", "orders-1"]
+    assert not list(tmp_path.rglob("*.deleted"))

@@ -129,8 +129,7 @@ def _stop(stopped: asyncio.Event, number: int) -> None:
 def _announce(config: BrokerConfig, bootstrap: str) -> None:
     scan = "compiled" if scan_is_compiled() else "interpreted (slow for large loads: install with a C compiler)"
     _log.info(
-        "kafkapy %s is ready at %s. Data directory: %s; data is kept for ever (retention is not built yet). "
-        "Record scan: %s",
+        "kafkapy %s is ready at %s. Data directory: %s. Record scan: %s",
         kafkapy.__version__,
         bootstrap,
         ", ".join(config.log_dirs),

@@ -1,0 +1,191 @@
+import os
+from pathlib import Path
+
+import pytest
+
+from kafkapy.config.log_config import LogConfig
+from kafkapy.storage.errors import KafkaStorageError, OffsetOutOfRangeError
+from kafkapy.storage.files import Files
+from kafkapy.storage.log import Log, Storage
+from kafkapy.storage.retention import delete_old_segments
+from kafkapy.testing.clock import ManualClock
+from tests.storage.support import START_MS, batch, fill, open_log, produced, reopen
+
+VALUE = b"v" * 100
+SIZE = len(batch(value=VALUE))
+SEGMENT_BYTES = 4 * SIZE
+KEEP = {"retention_ms": -1, "retention_bytes": -1}
+
+
+def _log(path: Path, **settings: int | tuple[str, ...]) -> Log:
+    """Ten records 10 ms apart, in segments that begin at 0, 4 and 8."""
+    log = open_log(path, LogConfig(segment_bytes=SEGMENT_BYTES, **{**KEEP, **settings}))  # type: ignore[arg-type]
+    fill(log, 10)
+    return log
+
+
+def _bases(log: Log) -> list[int]:
+    return [segment.base_offset for segment in log.segments]
+
+
+def _set_now(log: Log, now_ms: int) -> None:
+    clock = log.storage.clock
+    assert isinstance(clock, ManualClock)
+    clock.advance(now_ms - clock.now_ms())
+
+
+def test_without_limits_nothing_goes(tmp_path: Path) -> None:
+    log = _log(tmp_path)
+    _set_now(log, 2 * START_MS)
+    assert delete_old_segments(log) == 0
+    assert _bases(log) == [0, 4, 8]
+
+
+def test_by_the_largest_timestamp_of_each_segment(tmp_path: Path) -> None:
+    log = _log(tmp_path, retention_ms=1000)
+    _set_now(log, START_MS + 1030)
+    assert delete_old_segments(log) == 0
+    _set_now(log, START_MS + 1031)
+    assert delete_old_segments(log) == 1
+    assert (_bases(log), log.log_start_offset) == ([4, 8], 4)
+    with pytest.raises(OffsetOutOfRangeError):
+        log.read(3, 1000)
+    assert log.read(4, 1000).start_offset == 4
+
+
+def test_the_active_segment_is_rolled_when_all_of_it_is_due(tmp_path: Path) -> None:
+    log = _log(tmp_path, retention_ms=1000)
+    _set_now(log, START_MS + 5000)
+    assert delete_old_segments(log) == 3
+    assert (_bases(log), log.log_start_offset, log.log_end_offset, log.high_watermark) == ([10], 10, 10, 10)
+    assert delete_old_segments(log) == 0
+    names = sorted(path.name for path in Path(log.directory).iterdir() if not path.name.endswith(".deleted"))
+    assert names == [
+        "00000000000000000010.index",
+        "00000000000000000010.log",
+        "00000000000000000010.snapshot",
+        "00000000000000000010.timeindex",
+        "leader-epoch-checkpoint",
+    ]
+    assert log.leader_epochs.entries == [(0, 10)]
+    fill(log, 1)
+    again = reopen(log)
+    assert (again.log_start_offset, again.log_end_offset) == (10, 11)
+
+
+def test_one_young_record_keeps_what_lies_behind_it(tmp_path: Path) -> None:
+    log = _log(tmp_path, retention_ms=1000)
+    log.segments.first.max_timestamp = START_MS + 4500
+    _set_now(log, START_MS + 5000)
+    assert delete_old_segments(log) == 0
+
+
+def test_by_the_time_of_the_file_where_records_have_none(tmp_path: Path) -> None:
+    log = open_log(tmp_path, LogConfig(segment_bytes=SEGMENT_BYTES, retention_ms=1000))
+    for _ in range(10):
+        log.append_as_leader(batch(timestamp=-1, value=VALUE), 0)
+    log.update_high_watermark(10)
+    for segment, modified_s in zip(log.segments, (5, 9, 9), strict=True):
+        os.utime(segment.log.path, (modified_s, modified_s))
+    _set_now(log, START_MS)
+    config = LogConfig(segment_bytes=SEGMENT_BYTES, retention_ms=START_MS - 6000)
+    log.update_config(config)
+    assert delete_old_segments(log) == 1
+    assert _bases(log) == [4, 8]
+
+
+@pytest.mark.parametrize(
+    ("retention_bytes", "expected"),
+    [
+        (10 * SIZE, [0, 4, 8]),
+        (6 * SIZE + 1, [0, 4, 8]),
+        (6 * SIZE, [4, 8]),
+        (2 * SIZE + 1, [4, 8]),
+        (2 * SIZE, [8]),
+        (1, [8]),
+        (0, [10]),
+    ],
+)
+def test_by_size(tmp_path: Path, retention_bytes: int, expected: list[int]) -> None:
+    log = _log(tmp_path, retention_bytes=retention_bytes)
+    delete_old_segments(log)
+    assert _bases(log) == expected
+    assert log.log_start_offset == expected[0]
+
+
+@pytest.mark.parametrize("policy", [("delete",), ("compact",), ("compact", "delete")])
+def test_what_lies_below_the_start_goes_whatever_the_policy(tmp_path: Path, policy: tuple[str, ...]) -> None:
+    log = _log(tmp_path, cleanup_policy=policy)
+    log.advance_log_start_offset(7)
+    assert delete_old_segments(log) == 1
+    assert (_bases(log), log.log_start_offset) == ([4, 8], 7)
+    log.advance_log_start_offset(10)
+    assert delete_old_segments(log) == 1
+    assert (_bases(log), log.log_start_offset) == ([8], 10)
+
+
+def test_compacted_topics_keep_what_is_old_unless_they_delete_too(tmp_path: Path) -> None:
+    log = _log(tmp_path, retention_ms=1, retention_bytes=0, cleanup_policy=("compact",))
+    _set_now(log, 2 * START_MS)
+    assert delete_old_segments(log) == 0
+    log.update_config(LogConfig(retention_ms=1, cleanup_policy=("compact", "delete")))
+    assert delete_old_segments(log) == 3
+
+
+def test_never_beyond_the_high_watermark(tmp_path: Path) -> None:
+    log = _log(tmp_path, retention_ms=1, retention_bytes=0)
+    _set_now(log, 2 * START_MS)
+    for high_watermark, expected in ((3, [0, 4, 8]), (4, [4, 8]), (9, [8]), (10, [10])):
+        log.high_watermark = high_watermark
+        delete_old_segments(log)
+        assert _bases(log) == expected
+        assert log.log_start_offset <= log.high_watermark
+
+
+def test_epochs_producers_and_snapshots_follow(tmp_path: Path) -> None:
+    log = open_log(tmp_path, LogConfig(segment_bytes=2 * len(produced(0)), retention_ms=1))
+    for sequence in range(6):
+        log.append_as_leader(produced(sequence), sequence // 3)
+    log.update_high_watermark(3)
+    assert log.producer_state.snapshot_offsets == [2, 4]
+    _set_now(log, 2 * START_MS)
+    delete_old_segments(log)
+    assert (_bases(log), log.leader_epochs.entries) == ([2, 4], [(0, 2), (1, 3)])
+    log.update_high_watermark(6)
+    delete_old_segments(log)
+    assert (_bases(log), log.leader_epochs.entries) == ([6], [(1, 6)])
+    assert sorted(path.name for path in Path(log.directory).glob("*.snapshot")) == ["00000000000000000006.snapshot"]
+    assert log.append_as_leader(produced(5), 1).duplicate
+    assert log.append_as_leader(produced(6), 1).first_offset == 6
+    assert log.recovery_point == 6
+
+
+def test_a_disk_that_refuses_loses_nothing_and_is_asked_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    files = Files()
+    log = open_log(tmp_path, LogConfig(segment_bytes=SEGMENT_BYTES, **KEEP), storage=Storage(ManualClock(), files))
+    fill(log, 10)
+    log.advance_log_start_offset(9)
+
+    real_rename = files.rename
+
+    def refused(path: str, target: str) -> None:
+        if path.endswith("04.timeindex"):
+            raise OSError("no")
+        real_rename(path, target)
+
+    log.update_config(LogConfig(retention_ms=1))
+    _set_now(log, 2 * START_MS)
+    with monkeypatch.context() as patched:
+        patched.setattr(files, "rename", refused)
+        with pytest.raises(KafkaStorageError, match="can't be trimmed"):
+            delete_old_segments(log)
+    assert (_bases(log), log.log_start_offset) == ([4, 8, 10], 9)
+    assert log.read(9, 1000).start_offset == 9
+    delete_old_segments(log)
+    assert _bases(log) == [10]
+    assert sorted(path.name for path in Path(log.directory).glob("*.log*")) == [
+        "00000000000000000000.log.deleted",
+        "00000000000000000004.log.deleted",
+        "00000000000000000008.log.deleted",
+        "00000000000000000010.log",
+    ]
