@@ -4,6 +4,7 @@ import java.util.ArrayList;
 import java.util.HexFormat;
 import java.util.List;
 import java.util.Scanner;
+import org.apache.kafka.common.InvalidRecordException;
 import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.errors.ApiException;
 import org.apache.kafka.common.header.Header;
@@ -31,7 +32,9 @@ import org.apache.kafka.common.utils.Time;
  * marker TYPE PID EPOCH COORDINATOR_EPOCH TIMESTAMP BASE LEADER_EPOCH                         HEX
  * empty PID EPOCH SEQUENCE BASE LAST LEADER_EPOCH TYPE TIMESTAMP TRANSACTIONAL                HEX
  * version VERSION HEX                                                                         ok | error
- * validate CODEC TYPE DIFFERENCE COMPACTED NOW HEX                                            ok ... | error ...
+ * validate MAGIC OFFSET CODEC TYPE DIFFERENCE COMPACTED NOW HEX                               ok ... | error ...
+ * legacy MAGIC CODEC TYPE BASE APPEND_TIME RECORD...                                          HEX
+ * down MAGIC FIRST_OFFSET HEX                                                                 HEX
  *
  * A record is TIMESTAMP:KEY:VALUE[:HEADER_KEY=HEADER_VALUE...], bytes in hex, "-" for null.
  */
@@ -72,6 +75,9 @@ public class RecordsOracle {
                 ProduceRequest.validateRecords(Short.parseShort(words[1]), records(words, 2));
                 return "ok";
             case "validate": return validate(words);
+            case "legacy": return legacy(words);
+            case "down":
+                return hex(((MemoryRecords) records(words, 3).downConvert(Byte.parseByte(words[1]), Long.parseLong(words[2]), Time.SYSTEM).records()).buffer());
             default: throw new IllegalArgumentException(words[0]);
         }
     }
@@ -122,7 +128,11 @@ public class RecordsOracle {
         MemoryRecordsBuilder builder = new MemoryRecordsBuilder(buffer, (byte) 2, CompressionType.forId(Integer.parseInt(words[1])),
             TimestampType.values()[Integer.parseInt(words[2]) + 1], Long.parseLong(words[3]), Long.parseLong(words[9]), Long.parseLong(words[4]),
             Short.parseShort(words[5]), Integer.parseInt(words[6]), Boolean.parseBoolean(words[7]), false, Integer.parseInt(words[8]), 1 << 20);
-        for (int i = 10; i < words.length; i++) {
+        return append(builder, words, 10);
+    }
+
+    static String append(MemoryRecordsBuilder builder, String[] words, int first) {
+        for (int i = first; i < words.length; i++) {
             String[] parts = words[i].split(":", -1);
             Header[] headers = new Header[parts.length - 3];
             for (int h = 3; h < parts.length; h++) {
@@ -132,6 +142,12 @@ public class RecordsOracle {
             builder.append(new SimpleRecord(Long.parseLong(parts[0]), bytes(parts[1]), bytes(parts[2]), headers));
         }
         return hex(builder.build().buffer());
+    }
+
+    static String legacy(String[] words) {
+        return append(MemoryRecords.builder(ByteBuffer.allocate(1 << 16), Byte.parseByte(words[1]),
+            CompressionType.forId(Integer.parseInt(words[2])), TimestampType.values()[Integer.parseInt(words[3]) + 1],
+            Long.parseLong(words[4]), Long.parseLong(words[5])), words, 6);
     }
 
     static String marker(String[] words) {
@@ -149,16 +165,29 @@ public class RecordsOracle {
         return hex(buffer);
     }
 
+    /** What Kafka's Log does around LogValidator that can be seen: CRCs, the codec of the whole set, its trailing bytes. */
     static String validate(String[] words) {
-        MemoryRecords records = records(words, 6);
-        int source = records.batches().iterator().next().compressionType().id;
-        int target = Integer.parseInt(words[1]);
+        MemoryRecords records = records(words, 8);
+        int source = 0;
+        int valid = 0;
+        for (MutableRecordBatch batch : records.batches()) {
+            if (batch.magic() >= 2 && batch.baseOffset() != 0)
+                throw new InvalidRecordException("base offset " + batch.baseOffset());
+            batch.ensureValid();
+            valid += batch.sizeInBytes();
+            source = batch.compressionType() == CompressionType.NONE ? source : batch.compressionType().id;
+        }
+        ByteBuffer trimmed = records.buffer();
+        trimmed.limit(valid);
+        records = MemoryRecords.readableRecords(trimmed);
+        int target = Integer.parseInt(words[3]);
         kafka.message.CompressionCodec sourceCodec = kafka.message.CompressionCodec$.MODULE$.getCompressionCodec(source);
         kafka.message.CompressionCodec targetCodec = kafka.message.CompressionCodec$.MODULE$.getCompressionCodec(target < 0 ? source : target);
+        kafka.common.LongRef offsets = new kafka.common.LongRef(Long.parseLong(words[2]));
         kafka.log.LogValidator.ValidationAndOffsetAssignResult result = kafka.log.LogValidator$.MODULE$.validateMessagesAndAssignOffsets(
-            records, PARTITION, new kafka.common.LongRef(0), Time.SYSTEM, Long.parseLong(words[5]), sourceCodec, targetCodec,
-            Boolean.parseBoolean(words[4]), (byte) 2, TimestampType.values()[Integer.parseInt(words[2]) + 1], Long.parseLong(words[3]), 0,
+            records, PARTITION, offsets, Time.SYSTEM, Long.parseLong(words[7]), sourceCodec, targetCodec,
+            Boolean.parseBoolean(words[6]), Byte.parseByte(words[1]), TimestampType.values()[Integer.parseInt(words[4]) + 1], Long.parseLong(words[5]), 0,
             kafka.log.AppendOrigin.Client$.MODULE$, kafka.api.ApiVersion$.MODULE$.latestVersion(), STATS);
-        return "ok\t" + result.maxTimestamp() + "\t" + result.shallowOffsetOfMaxTimestamp() + "\t" + hex(result.validatedRecords().buffer());
+        return "ok\t" + result.maxTimestamp() + "\t" + result.shallowOffsetOfMaxTimestamp() + "\t" + hex(result.validatedRecords().buffer()) + "\t" + offsets.value();
     }
 }

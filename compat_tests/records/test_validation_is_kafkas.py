@@ -38,7 +38,7 @@ def kafkas_verdict(oracle: RecordsOracle, data: bytes, policy: ProducePolicy, ve
     if said != ["ok"]:
         return said
     return oracle.ask(
-        "validate", policy.compression, policy.timestamp_type, policy.timestamp_difference_max_ms,
+        "validate", 2, 0, policy.compression, policy.timestamp_type, policy.timestamp_difference_max_ms,
         str(policy.key_required).lower(), NOW, data,
     )  # fmt: skip
 
@@ -54,7 +54,8 @@ def our_verdict(data: bytes, policy: ProducePolicy, version: int) -> list[str]:
     except RecordsError as error:
         return ["error", str(error.error_code), str(error)]
     assign(found.buffer, 0, 0, 0)
-    return ["ok", str(found.max_timestamp), str(found.max_timestamp_offset), bytes(found.buffer).hex()]
+    end = str(found.header.last_offset_delta + 1)
+    return ["ok", str(found.max_timestamp), str(found.max_timestamp_offset), bytes(found.buffer).hex(), end]
 
 
 def compare(oracle: RecordsOracle, data: bytes, policy: ProducePolicy, version: int = 8) -> None:
@@ -131,7 +132,7 @@ def test_batches_that_are_none(oracle: RecordsOracle, data: bytes) -> None:
 def test_a_piece_of_a_batch_behind_is_ignored(oracle: RecordsOracle, tail: bytes) -> None:
     policy = ProducePolicy(PARTITION)
     kafkas = kafkas_verdict(oracle, PLAIN + tail, policy, 8)
-    assert our_verdict(PLAIN + tail, policy, 8) == [*kafkas[:3], kafkas[3][: 2 * len(PLAIN)]]
+    assert our_verdict(PLAIN + tail, policy, 8) == [*kafkas[:3], kafkas[3][: 2 * len(PLAIN)], "3"]
 
 
 def test_zstd_before_version_7(oracle: RecordsOracle) -> None:

@@ -1,4 +1,7 @@
-"""What a leader checks and changes in a produced batch before it is written, as Apache Kafka 2.7.2 does.
+"""What a leader checks and changes in produced records before they are written, as Apache Kafka 2.7.2 does.
+
+Here one batch of magic 2 for a log of magic 2, which is what nearly all producers send; everything that an older
+format takes part in, on the wire or in the log, is ``validate_legacy.py``'s.
 
 The order of the rules, their error codes and messages are those of ``ProduceRequest.validateRecords``,
 ``Log.analyzeAndValidateRecords`` and ``LogValidator`` there. What differs, on purpose:
@@ -16,6 +19,7 @@ Messages are Kafka's but for faults in a record's structure, where fewer are tol
 The good case makes no object per record.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -43,7 +47,6 @@ from kafkapy.records.errors import (
     InvalidTimestampError,
     RecordTooLargeError,
     UnsupportedCompressionTypeError,
-    UnsupportedForMessageFormatError,
 )
 from kafkapy.records.record import MAX_DECOMPRESSED_SIZE, Record, read_records
 from kafkapy.records.scanner import fault_message, scan
@@ -62,7 +65,8 @@ FIRST_VERSION_OF_ZSTD = 7
 class ProducePolicy:
     """What a partition's configuration asks of produced batches. Build it once, not per request.
 
-    ``compression`` is a codec's number or ``PRODUCER``; ``key_required`` holds for compacted topics; sizes in bytes.
+    ``compression`` is a codec's number or ``PRODUCER``; ``key_required`` holds for compacted topics; sizes in bytes;
+    ``magic`` is the format that is written, by ``message.format.version``.
     """
 
     topic_partition: TopicPartition
@@ -72,13 +76,17 @@ class ProducePolicy:
     key_required: bool = False
     max_batch_size: int = 1_048_588
     max_decompressed_size: int = MAX_DECOMPRESSED_SIZE
+    magic: int = MAGIC
 
 
 class ValidatedBatch(NamedTuple):
-    """A batch that can be written once ``batch.assign`` has given it its offset.
+    """Records that can be written: of magic 2 once ``batch.assign`` has given them their offset, else as they are.
 
-    ``buffer`` is what was handed in, less trailing bytes, or new bytes if the batch had to be encoded again.
-    ``header`` is that of ``buffer``. ``max_timestamp_offset`` counts from the base offset (-1: no timestamp).
+    ``buffer`` is what was handed in, less trailing bytes, or new bytes if the records had to be encoded again.
+    ``header`` is that of ``buffer``. In the place of a message set's (magic 0 or 1; its entries have their offsets) it
+    stands for all entries as if they were one batch: from the first offset to the last, ``size`` bytes in all, bit 3
+    of the attributes where the topic stamps records itself. ``max_timestamp_offset`` counts from the base offset
+    (-1: no timestamp).
     """
 
     buffer: WritableBuffer
@@ -87,7 +95,9 @@ class ValidatedBatch(NamedTuple):
     max_timestamp_offset: int
 
 
-class _Scanned(NamedTuple):
+class Scanned(NamedTuple):
+    """What the scan of one batch found; ``body`` are its decompressed records, ``max_timestamp_place`` counts them."""
+
     body: memoryview
     min_timestamp: int
     max_timestamp: int
@@ -99,16 +109,15 @@ class _Scanned(NamedTuple):
 def check_produce_version(records: WritableBuffer, version: int) -> None:
     """The rules that hang on the version of the produce request: exactly one batch of magic 2, zstd from version 7.
 
+    Versions 0 to 2 may carry any format, several batches and none, as clients used to send what they liked.
+
     Raises:
-        UnsupportedForMessageFormatError: versions 0 to 2, whose message sets are not supported.
         InvalidRecordError: no whole batch, another magic, more than one batch.
         UnsupportedCompressionTypeError: zstd before version 7.
         CorruptRecordError: what can be no batch.
     """
     if version < FIRST_VERSION_OF_BATCHES:
-        raise UnsupportedForMessageFormatError(
-            f"Version {version} of Produce carries message sets, which are not supported"
-        )
+        return
     size = measure(records)
     prefix = f"Version {version} of Produce"
     if size is None:
@@ -126,24 +135,29 @@ def _codec_at(records: WritableBuffer) -> int:
 
 
 def validate_produced(
-    records: WritableBuffer, policy: ProducePolicy, now_ms: int, *, from_client: bool = True
+    records: WritableBuffer, policy: ProducePolicy, now_ms: int, *, from_client: bool = True, first_offset: int = 0
 ) -> ValidatedBatch:
-    """Check one produced batch, set its timestamp type and max timestamp, encode it again where that must be.
+    """Check what was produced, set timestamp type and max timestamp, encode it again where that must be.
 
     ``records`` is changed in place. ``from_client`` false is for the broker's own coordinators, which may write
-    control batches.
+    control batches. ``first_offset`` is where the log ends: message sets get their offsets at once, as these can be
+    within what is compressed.
 
     Raises:
         CorruptRecordError, InvalidRecordError, InvalidTimestampError, RecordTooLargeError,
-        UnsupportedCompressionTypeError, UnsupportedForMessageFormatError: see the module; those about single records
+        UnsupportedCompressionTypeError, UnsupportedForMessageFormatError: see the modules; those about single records
             carry ``record_errors``.
     """
+    if policy.magic != MAGIC or (len(records) > MAGIC_OFFSET and records[MAGIC_OFFSET] < MAGIC):
+        from kafkapy.records.validate_legacy import validate_legacy  # which imports this module
+
+        return validate_legacy(records, policy, now_ms, first_offset, from_client)
     records, header = _the_one_batch(records, policy, from_client)
     if from_client:
-        _check_client_batch(header, policy.topic_partition)
-    scanned = _scan(records, header, policy)
-    if _may_hold_bad_records(header, scanned, policy, now_ms):
-        _check_each_record(records, header, policy, now_ms)
+        check_client_batch(header, policy.topic_partition)
+    scanned = scan_batch(records, header, policy)
+    if may_hold_bad_records(header, scanned, policy, now_ms):
+        check_each_record(records, header, policy, now_ms)
     codec = header.compression
     target = codec if policy.compression == PRODUCER or (header.is_control and codec == 0) else policy.compression
     timestamp_type = policy.timestamp_type
@@ -154,7 +168,7 @@ def validate_produced(
         )
         records = bytearray(write_batch(stamped, compress(target, scanned.body)))
         if len(records) > policy.max_batch_size:
-            raise _too_large(len(records), policy)
+            raise too_large(len(records), policy)
         header = read_header(records)
     elif header.max_timestamp != max_timestamp or header.timestamp_type != timestamp_type:
         set_max_timestamp(records, 0, header, timestamp_type, max_timestamp)
@@ -172,19 +186,15 @@ def _the_one_batch(
     size = measure(records)
     if size is None:
         raise InvalidRecordError("There is no whole batch")
-    if records[MAGIC_OFFSET] != MAGIC:
-        raise UnsupportedForMessageFormatError(f"Message format {records[MAGIC_OFFSET]} is not supported, only 2 is")
     if size < len(records):
         if measure(records, size) is not None:
             raise InvalidRecordError("There is more than one batch")
         records = memoryview(records)[:size]
     header = read_header(records)
     if from_client and header.base_offset != 0:
-        raise InvalidRecordError(
-            f"A batch for {policy.topic_partition} begins at offset {header.base_offset}, not at 0"
-        )
+        raise misplaced(header, policy)
     if size > policy.max_batch_size:
-        raise _too_large(size, policy)
+        raise too_large(size, policy)
     if header.crc != (computed := crc_of(records, 0, size)):
         raise CorruptRecordError(f"A batch for {policy.topic_partition} has CRC {computed} and says {header.crc}")
     if header.compression >= len(CODEC_NAMES):
@@ -192,13 +202,24 @@ def _the_one_batch(
     return records, header
 
 
-def _too_large(size: int, policy: ProducePolicy) -> RecordTooLargeError:
+def misplaced(header: BatchHeader, policy: ProducePolicy) -> InvalidRecordError:
+    """The error for a client's batch whose base offset is not 0."""
+    return InvalidRecordError(f"A batch for {policy.topic_partition} begins at offset {header.base_offset}, not at 0")
+
+
+def too_large(size: int, policy: ProducePolicy) -> RecordTooLargeError:
+    """The error for a batch over ``max_batch_size``."""
     return RecordTooLargeError(
         f"A batch for {policy.topic_partition} has {size} bytes; {policy.max_batch_size} is the most."
     )
 
 
-def _check_client_batch(header: BatchHeader, partition: TopicPartition) -> None:
+def check_client_batch(header: BatchHeader, partition: TopicPartition) -> None:
+    """The rules for the header of a client's batch (magic 2).
+
+    Raises:
+        InvalidRecordError: count and offsets differ, a control batch, a producer without sequence.
+    """
     count = header.record_count
     offsets = f"[{header.base_offset}, {header.last_offset}]"
     if header.last_offset_delta < 0:
@@ -215,7 +236,12 @@ def _check_client_batch(header: BatchHeader, partition: TopicPartition) -> None:
         )
 
 
-def _scan(records: WritableBuffer, header: BatchHeader, policy: ProducePolicy) -> _Scanned:
+def scan_batch(records: WritableBuffer, header: BatchHeader, policy: ProducePolicy) -> Scanned:
+    """Decompress the records of a batch of magic 2 and check their structure.
+
+    Raises:
+        InvalidRecordError, CorruptRecordError, RecordTooLargeError: they can't be read, or not in the bound.
+    """
     body = memoryview(records)[HEADER_SIZE:]
     if header.compression:
         body = decompress(header.compression, body, policy.max_decompressed_size)
@@ -230,10 +256,10 @@ def _scan(records: WritableBuffer, header: BatchHeader, policy: ProducePolicy) -
         raise InvalidRecordError("A timestamp is over 64 bits")
     if place < 0 or maximum <= NO_TIMESTAMP:
         maximum = place = NO_TIMESTAMP
-    return _Scanned(body, minimum, maximum, place, null_keys, in_order)
+    return Scanned(body, minimum, maximum, place, null_keys, in_order)
 
 
-def _may_hold_bad_records(header: BatchHeader, scanned: _Scanned, policy: ProducePolicy, now_ms: int) -> bool:
+def may_hold_bad_records(header: BatchHeader, scanned: Scanned, policy: ProducePolicy, now_ms: int) -> bool:
     """Whether each record has to be looked at; the scan's extremes say so without one object per record."""
     if header.timestamp_type == LOG_APPEND_TIME or not scanned.in_order or (scanned.null_keys and policy.key_required):
         return True
@@ -243,24 +269,52 @@ def _may_hold_bad_records(header: BatchHeader, scanned: _Scanned, policy: Produc
     )
 
 
-def _check_each_record(records: WritableBuffer, header: BatchHeader, policy: ProducePolicy, now_ms: int) -> None:
-    errors: list[tuple[int, str | None]] = []
-    timestamps_at_fault = False
-    for place, record in enumerate(read_records(records, header, max_size=policy.max_decompressed_size)):
-        if policy.key_required and record.key is None:
-            partition = policy.topic_partition
-            errors.append((place, f"{partition} is compacted: its records need keys"))
-        elif (message := _timestamp_fault(record, header, policy, now_ms)) is not None:
-            errors.append((place, message))
-            timestamps_at_fault = True
-        elif record.offset != header.base_offset + place:
-            errors.append(
-                (place, f"The record has offset {record.offset} in the place of {header.base_offset + place}")
-            )
-    if timestamps_at_fault:
+def check_each_record(records: WritableBuffer, header: BatchHeader, policy: ProducePolicy, now_ms: int) -> None:
+    """Check keys, timestamps and offsets of the records one by one.
+
+    Raises:
+        InvalidTimestampError: the timestamps of some records are refused.
+        InvalidRecordError: some records are refused for another reason only.
+    """
+    faults = [
+        record_fault(place, record, header, policy, now_ms) or _offset_fault(place, record, header)
+        for place, record in enumerate(read_records(records, header, max_size=policy.max_decompressed_size))
+    ]
+    refuse([fault for fault in faults if fault is not None])
+
+
+class RecordFault(NamedTuple):
+    """What is wrong with the record in a ``place`` of the batch, and whether its timestamp is."""
+
+    place: int
+    message: str
+    of_timestamp: bool = False
+
+
+def refuse(faults: Sequence[RecordFault]) -> None:
+    """Raise what ``check_each_record`` does, unless there is no fault."""
+    errors = [(fault.place, fault.message) for fault in faults]
+    if any(fault.of_timestamp for fault in faults):
         raise InvalidTimestampError("Timestamps of some records are refused", errors)
     if errors:
         raise InvalidRecordError("Some records are refused", errors)
+
+
+def record_fault(
+    place: int, record: Record, header: BatchHeader, policy: ProducePolicy, now_ms: int
+) -> RecordFault | None:
+    """What a topic's configuration finds wrong with a record of a batch of any format."""
+    if policy.key_required and record.key is None:
+        return RecordFault(place, f"{policy.topic_partition} is compacted: its records need keys")
+    message = _timestamp_fault(record, header, policy, now_ms)
+    return None if message is None else RecordFault(place, message, of_timestamp=True)
+
+
+def _offset_fault(place: int, record: Record, header: BatchHeader) -> RecordFault | None:
+    expected = header.base_offset + place
+    if record.offset == expected:
+        return None
+    return RecordFault(place, f"The record has offset {record.offset} in the place of {expected}")
 
 
 def _timestamp_fault(record: Record, header: BatchHeader, policy: ProducePolicy, now_ms: int) -> str | None:

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from kafkapy.records import errors, scanner
 from kafkapy.records.batch import BatchHeader, assign, crc_is_valid, crc_of, read_header, write_batch
+from kafkapy.records.legacy import encode_legacy
 from kafkapy.records.record import Record, encode_batch, read_records
 from kafkapy.records.scanner import Scan
 from kafkapy.records.validate import ProducePolicy, ValidatedBatch, check_produce_version, validate_produced
@@ -121,7 +122,7 @@ def test_a_piece_of_another_batch_behind_is_cut_off() -> None:
         (lambda data: data + data, errors.InvalidRecordError, "more than one batch"),
         (lambda data: data[:-1] + b"x", errors.CorruptRecordError, "orders-3 has CRC .* and says"),
         (lambda data: patched(data, ">q", 0, 5), errors.InvalidRecordError, "orders-3 begins at offset 5"),
-        (lambda data: patched(data, ">b", 16, 1), errors.UnsupportedForMessageFormatError, "format 1"),
+        (lambda data: patched(data, ">b", 16, 1), errors.CorruptRecordError, "wrong CRC"),
         (lambda data: patched(data, ">b", 16, 3), errors.CorruptRecordError, "No format has magic 3"),
         (lambda data: patched(data, ">i", 8, 40)[:52], errors.CorruptRecordError, "No whole record batch .* 52 bytes"),
         (lambda data: patched(data, ">i", 8, 13), errors.CorruptRecordError, "its header alone has"),
@@ -207,7 +208,6 @@ def test_a_negative_count_of_a_coordinator_is_refused_too() -> None:
 @pytest.mark.parametrize(
     ("change", "version", "error"),
     [
-        (bytes, 2, errors.UnsupportedForMessageFormatError),
         (lambda data: data[:-1], 8, errors.InvalidRecordError),
         (lambda data: patched(data, ">b", 16, 1), 8, errors.InvalidRecordError),
         (lambda data: patched(data, ">b", 16, 3), 8, errors.CorruptRecordError),
@@ -227,6 +227,12 @@ def test_good_requests_pass(codec: int, version: int) -> None:
     data = bytearray(encode_batch(TWO, compression=codec))
     check_produce_version(data, version)
     check_produce_version(data + b"tail", version)
+
+
+@pytest.mark.parametrize("version", range(3))
+def test_old_requests_may_carry_anything(version: int) -> None:
+    for data in (b"", encode_batch(TWO, compression=4) * 2, encode_legacy(TWO, 0)):
+        check_produce_version(bytearray(data), version)
 
 
 @given(any_records.filter(bool), st.integers(0, 4))

@@ -1,0 +1,85 @@
+"""Batches in another format: what is newer than a client knows is written again as a format that it does.
+
+The rules are those of Kafka 2.7's ``RecordsUtil``. What a format lacks is left out: headers, producer, sequence and
+leader epoch before magic 2, timestamps before magic 1. Each batch becomes one of its own, under the same codec: a
+wrapper, or an entry for each record where nothing is compressed. Offsets stay. Batches that are not newer stay as
+they are: every reader of a format knows those before it.
+"""
+
+from collections.abc import Iterator, Sequence
+
+from kafkapy.records.batch import (
+    CREATE_TIME,
+    LOG_APPEND_TIME,
+    MAGIC,
+    NO_TIMESTAMP,
+    ReadableBuffer,
+    iterate_headers,
+)
+from kafkapy.records.compression import ZSTD
+from kafkapy.records.errors import UnsupportedCompressionTypeError
+from kafkapy.records.legacy import encode_legacy
+from kafkapy.records.record import MAX_DECOMPRESSED_SIZE, Record, encode_batch, read_records
+
+
+def convert(
+    records: ReadableBuffer, to_magic: int, *, first_offset: int = 0, max_size: int = MAX_DECOMPRESSED_SIZE
+) -> bytes:
+    """Write again, in the format ``to_magic``, every whole batch of ``records`` that is newer.
+
+    Control batches and those that hold no record (compaction leaves them) are dropped before magic 2. Uncompressed
+    records below ``first_offset`` are dropped too, as a client that asked for that offset expects of single messages;
+    wrappers stay whole. ``max_size`` bounds the decompressed bytes of one batch.
+
+    Raises:
+        UnsupportedCompressionTypeError: a batch under zstd, which no format before magic 2 knows.
+        CorruptRecordError, InvalidRecordError, RecordTooLargeError: the records can't be read.
+    """
+    return b"".join(_converted(records, to_magic, first_offset, max_size))
+
+
+def _converted(
+    records: ReadableBuffer, to_magic: int, first_offset: int, max_size: int
+) -> Iterator[bytes | memoryview]:
+    view = memoryview(records)
+    for position, header in iterate_headers(records):
+        if header.magic <= to_magic:
+            yield view[position : position + header.size]
+            continue
+        if to_magic < MAGIC and header.is_control:
+            continue
+        if to_magic < MAGIC and header.compression == ZSTD:
+            raise UnsupportedCompressionTypeError(f"A batch under zstd can't be converted to magic {to_magic}")
+        listed = read_records(records, header, position, max_size)
+        if not header.compression:
+            listed = [record for record in listed if record.offset >= first_offset]
+        yield encode_records(listed, to_magic, header.compression, header.timestamp_type, header.max_timestamp)
+
+
+def encode_records(
+    records: Sequence[Record],
+    magic: int,
+    compression: int = 0,
+    timestamp_type: int = CREATE_TIME,
+    append_time: int = NO_TIMESTAMP,
+) -> bytes:
+    """Write ``records`` in any format: one batch of magic 2, or a message set of magic 0 or 1 (``encode_legacy``).
+
+    Their offsets go up but may leave gaps. ``append_time`` (ms) is theirs if ``timestamp_type`` is 1.
+
+    Raises:
+        UnsupportedCompressionTypeError: no such codec, or zstd before magic 2.
+    """
+    if magic < MAGIC:
+        return encode_legacy(
+            records, magic, compression=compression, timestamp_type=timestamp_type, append_time=append_time
+        )
+    largest = max((record.timestamp for record in records), default=NO_TIMESTAMP)
+    return encode_batch(
+        records,
+        base_offset=records[0].offset if records else 0,
+        compression=compression,
+        timestamp_type=timestamp_type,
+        max_timestamp=append_time if timestamp_type == LOG_APPEND_TIME else largest,
+        keep_offsets=True,
+    )
