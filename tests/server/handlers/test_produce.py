@@ -7,6 +7,7 @@ import pytest
 
 from kafkapy.cluster.isr import RemoteReplica
 from kafkapy.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from kafkapy.records.legacy import encode_legacy
 from kafkapy.records.record import Record, encode_batch
 from kafkapy.types import TopicPartition
 from tests.server.harness import EPOCH_MS, Client, batch, frame, produce_request, run, running_broker, until, values_of
@@ -27,12 +28,16 @@ def test_every_version_appends(version: int, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("version", range(3))
-def test_versions_before_batches_get_their_error(version: int, tmp_path: Path) -> None:
+@pytest.mark.parametrize("magic", range(2))
+def test_old_versions_bring_message_sets(version: int, magic: int, tmp_path: Path) -> None:
     async def scenario() -> None:
         async with running_broker(tmp_path) as broker:
             client = await Client.connect(broker)
             await client.create_topic("t")
-            assert (await client.produce("t", b"anything", version=version)).error_code == 43
+            for offset in range(2):
+                data = encode_legacy([Record(b"k", b"v", EPOCH_MS, (), 0)], magic)
+                answer = await client.produce("t", data, version=version)
+                assert (answer.error_code, answer.base_offset) == (0, offset)
 
     run(scenario())
 
