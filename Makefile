@@ -13,7 +13,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 WORKERS ?= 2
 ARGUMENTS ?=
-SCAN := $(wildcard setup.py kafkapy/records/scan.py kafkapy/records/scan.pxd)
+SCAN := $(wildcard setup.py kafkapy/records/scan.py kafkapy/records/scan.pxd kafkapy/records/compact.py kafkapy/records/compact.pxd)
 INSTALLED := $(VENV)/.installed
 COMPILED := $(VENV)/.compiled
 

@@ -1,6 +1,6 @@
-"""Compiles the one loop that Python can't afford; everything else about the package stands in pyproject.toml.
+"""Compiles the loops that Python can't afford; everything else about the package stands in pyproject.toml.
 
-Without Cython or a C compiler the package installs all the same, and ``kafkapy/records/scan.py`` runs interpreted.
+Without Cython or a C compiler the package installs all the same, and ``kafkapy/records/{scan,compact}.py`` run interpreted.
 """
 
 from setuptools import Extension, setup
@@ -13,7 +13,7 @@ def compiled_modules() -> list[Extension]:
     except ImportError:
         return []
     extensions = cythonize(
-        ["kafkapy/records/scan.py"],
+        ["kafkapy/records/scan.py", "kafkapy/records/compact.py"],
         build_dir="build",  # keeps the C file out of the wheel
         compiler_directives={
             "language_level": 3,

@@ -1,19 +1,18 @@
-"""Which ``scan`` runs: compiled where the installation has one, else interpreted from the same file.
+"""Which ``scan`` and ``compact`` run: compiled where the installation has them, else interpreted, from the same files.
 
-``KAFKAPY_INTERPRETED_SCAN=1`` in the environment takes the interpreted one even so (tests run both ways).
+``KAFKAPY_INTERPRETED_SCAN=1`` in the environment takes the interpreted ones even so (tests run both ways).
 """
 
 import os
 from collections.abc import Callable
+from importlib import import_module
 from importlib.machinery import SourceFileLoader
 from importlib.util import module_from_spec, spec_from_loader
 from pathlib import Path
 from types import ModuleType
 from typing import cast
 
-from kafkapy.records import scan as _installed
-
-SOURCE = Path(__file__).with_name("scan.py")
+DIRECTORY = Path(__file__).parent
 INTERPRETED_VARIABLE = "KAFKAPY_INTERPRETED_SCAN"
 
 ScanResult = tuple[int, int, int, int, int, bool]
@@ -22,9 +21,9 @@ ScanResult = tuple[int, int, int, int, int, bool]
 Scan = Callable[[memoryview, int], ScanResult]
 
 
-def interpreted_module() -> ModuleType:
-    """``scan.py`` as a module of its own, interpreted even where a compiled one is installed."""
-    loader = SourceFileLoader("kafkapy.records.scan", str(SOURCE))
+def interpreted_module(name: str = "scan") -> ModuleType:
+    """``scan.py`` or ``compact.py`` as a module of its own, interpreted even where a compiled one is installed."""
+    loader = SourceFileLoader(f"kafkapy.records.{name}", str(DIRECTORY / f"{name}.py"))
     spec = spec_from_loader(loader.name, loader)
     assert spec is not None
     module = module_from_spec(spec)
@@ -37,9 +36,11 @@ def is_compiled(module: ModuleType) -> bool:
     return not str(module.__file__).endswith(".py")
 
 
-def choose() -> ModuleType:
-    """The module that this process scans with."""
-    return interpreted_module() if os.environ.get(INTERPRETED_VARIABLE) == "1" else _installed
+def choose(name: str = "scan") -> ModuleType:
+    """The module, ``scan`` or ``compact``, that this process works with."""
+    if os.environ.get(INTERPRETED_VARIABLE) == "1":
+        return interpreted_module(name)
+    return import_module(f"kafkapy.records.{name}")
 
 
 _chosen = choose()

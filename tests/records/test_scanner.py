@@ -1,3 +1,4 @@
+import importlib
 import os
 import subprocess
 import sys
@@ -16,7 +17,8 @@ def test_the_environment_can_ask_for_the_interpreted_scan(monkeypatch: pytest.Mo
     monkeypatch.setenv(scanner.INTERPRETED_VARIABLE, "1")
     assert not scanner.is_compiled(scanner.choose())
     monkeypatch.setenv(scanner.INTERPRETED_VARIABLE, "0")
-    assert scanner.choose() is scanner._installed
+    assert scanner.choose() is importlib.import_module("kafkapy.records.scan")
+    assert scanner.choose("compact") is importlib.import_module("kafkapy.records.compact")
 
 
 def test_a_process_says_which_it_runs() -> None:
