@@ -1,6 +1,7 @@
 """Compiles the loops that Python can't afford; everything else about the package stands in pyproject.toml.
 
-Without Cython or a C compiler the package installs all the same, and ``kafkapy/records/{scan,compact}.py`` run interpreted.
+Without Cython or a C compiler the package installs all the same, and ``kafkapy/records/{scan,compact}.py`` run
+interpreted.
 """
 
 from setuptools import Extension, setup

@@ -146,7 +146,7 @@ class Log:
             config.segment_index_bytes,
             storage.clock.now_ms(),
         )
-        segment.rename(suffix)
+        segment.rename(suffix, on_disk=False)
         if config.segment_jitter_ms:
             segment.roll_jitter_ms = storage.random.randrange(min(config.segment_jitter_ms, config.segment_ms))
         return segment

@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kafkapy.records.batch import MAGIC, BatchHeader, crc_is_valid
 from kafkapy.records.errors import CorruptRecordError
-from kafkapy.storage.errors import CorruptIndexError, KafkaStorageError, MalformedCheckpointError
+from kafkapy.storage.errors import CorruptIndexError, MalformedCheckpointError
 from kafkapy.storage.leader_epochs import EpochEntry
 from kafkapy.storage.producer_state import SUFFIX as SNAPSHOT_SUFFIX
 from kafkapy.storage.removal import delete_segment_files
+from kafkapy.storage.replace import CLEANED_SUFFIX, SWAP_SUFFIX, finish_interrupted
 from kafkapy.storage.segment import (
     DELETED_SUFFIX,
     LOG_SUFFIX,
@@ -31,8 +32,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 SEGMENT_SUFFIXES: Final = (LOG_SUFFIX, OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX)
-LEFTOVER_SUFFIXES: Final = (DELETED_SUFFIX, ".cleaned", ".tmp")
-SWAP_SUFFIX: Final = ".swap"
+LEFTOVER_SUFFIXES: Final = (DELETED_SUFFIX, ".tmp")
 BASE_DIGITS: Final = 20
 
 
@@ -117,14 +117,15 @@ def _load_segments(log: "Log") -> list[Segment]:
 def _files_by_segment(log: "Log") -> dict[int, dict[str, int]]:
     files = log.storage.files
     sizes: dict[int, dict[str, int]] = {}
-    for name, size in files.list_directory(log.directory):
+    listing = files.list_directory(log.directory)
+    if any(name.endswith((CLEANED_SUFFIX, SWAP_SUFFIX)) for name, _ in listing):
+        for base_offset in finish_interrupted(files, log.directory):
+            logger.info("Put the compacted segment %d of %s in its place", base_offset, log.directory)
+        listing = files.list_directory(log.directory)
+    for name, size in listing:
         base, suffix = name[:BASE_DIGITS], name[BASE_DIGITS:]
         if name.endswith(LEFTOVER_SUFFIXES):
             files.remove(f"{log.directory}/{name}")
-        elif name.endswith(SWAP_SUFFIX):
-            raise KafkaStorageError(
-                f"{log.directory}/{name} is an unfinished compaction; let Apache Kafka start on this directory once"
-            )
         elif base.isdecimal() and suffix == SNAPSHOT_SUFFIX:
             log.producer_state.snapshot_offsets.append(int(base))
         elif base.isdecimal() and suffix in SEGMENT_SUFFIXES:

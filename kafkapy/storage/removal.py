@@ -29,12 +29,13 @@ def remove_segments(log: "Log", segments: Sequence[Segment]) -> None:
 
 
 def delete_segment_files(log: "Log", segments: Sequence[Segment]) -> None:
-    """Rename the files of ``segments``, which no list holds any more, and remove them later.
+    """Rename the files of ``segments``, which no list holds any more, if they have no such name; remove them later.
 
     The renaming goes in the order given: a crash meanwhile must leave no gap in the log. Raises ``OSError``.
     """
     for segment in segments:
-        segment.rename(DELETED_SUFFIX)
+        if not segment.suffix.endswith(DELETED_SUFFIX):
+            segment.rename(DELETED_SUFFIX)
     _remove_later(log, segments)
 
 

@@ -324,17 +324,17 @@ class Segment:
         """Return those of its files that are there."""
         return [path for part, _ in _PARTS if self._files.exists(path := getattr(self, part).path)]
 
-    def rename(self, suffix: str) -> None:
+    def rename(self, suffix: str, *, log_last: bool = False, on_disk: bool = True) -> None:
         """Put ``suffix`` behind the names of its files, in the place of the present one; it stays readable.
 
-        For a segment without files that says what they will be called. Raises ``OSError``;
-        calling it again goes on with the files that were not renamed yet.
+        The log goes first unless ``log_last``. Of a segment that has no files yet, not ``on_disk``, it says what they
+        will be called. Raises ``OSError``; calling it again goes on with the files that were not renamed yet.
         """
-        for name, kind in _PARTS:
+        for name, kind in reversed(_PARTS) if log_last else _PARTS:
             part = getattr(self, name)
             target = self._stem + kind + suffix
             if target != part.path:
-                if self._files.exists(part.path):
+                if on_disk and self._files.exists(part.path):
                     self._files.rename(part.path, target)
                 part.rename(target)
         self.suffix = suffix

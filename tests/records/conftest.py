@@ -21,6 +21,8 @@ def either_scan(request: pytest.FixtureRequest) -> Scan:
 
 def assert_fresh(binary: Path) -> None:
     """An installation in place goes on running the old binary after an edit; no test may pass on that."""
-    sources = [Path(importlib.import_module("kafkapy.records").__path__[0], name) for name in ("scan.py", "scan.pxd")]
+    module = binary.name.partition(".")[0]
+    directory = importlib.import_module("kafkapy.records").__path__[0]
+    sources = [Path(directory, module + suffix) for suffix in (".py", ".pxd")]
     newest = max(source.stat().st_mtime for source in sources)
     assert binary.stat().st_mtime >= newest, "the compiled scan is stale: python setup.py build_ext --inplace"

@@ -6,7 +6,7 @@ import pytest
 from kafkapy.config.log_config import LogConfig
 from kafkapy.records.batch import read_header
 from kafkapy.records.record import encode_batch
-from kafkapy.storage.errors import KafkaStorageError, OutOfOrderSequenceError
+from kafkapy.storage.errors import OutOfOrderSequenceError
 from kafkapy.storage.log import Log
 from kafkapy.storage.recovery import Checkpointed, load, recover_segment
 from tests.storage.support import (
@@ -213,14 +213,6 @@ def test_leftovers_go_and_strangers_stay(log: Log) -> None:
     assert not [
         name for name in names if name.endswith((".deleted", ".cleaned", ".tmp")) or name.startswith(f"{99:020d}")
     ]
-
-
-def test_an_unfinished_compaction_is_not_touched(log: Log) -> None:
-    swap = Path(log.directory) / f"{0:020d}.log.swap"
-    swap.write_bytes(b"x")
-    with pytest.raises(KafkaStorageError, match="unfinished compaction"):
-        reopen(log)
-    assert swap.exists()
 
 
 def test_a_log_that_ends_below_its_start_begins_there(log: Log, tmp_path: Path) -> None:

@@ -1,0 +1,281 @@
+"""Compacted segments swapped in, with a crash before and within every step, and with a disk that refuses."""
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from kafkapy.config.log_config import LogConfig
+from kafkapy.records.batch import read_header
+from kafkapy.storage.files import Files
+from kafkapy.storage.log import Log, Storage
+from kafkapy.storage.recovery import Checkpointed, load
+from kafkapy.storage.replace import CLEANED_SUFFIX, Replacement, finish_interrupted, replace_segments
+from kafkapy.storage.segment import AppendedRange, Segment
+from kafkapy.testing.clock import ManualClock
+from tests.storage.support import PARTITION, START_MS, batch, fill, open_log
+
+CONFIG = LogConfig(segment_bytes=1000, index_interval_bytes=100)
+
+
+class Crash(BaseException):
+    """The process ends here."""
+
+
+class FragileFiles(Files):
+    """Ends or refuses at one of the operations that change names."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.left: int | None = None
+        self.error: BaseException = Crash()
+        self.times = 1
+
+    def _count(self) -> None:
+        if self.left is not None:
+            self.left -= 1
+            if -self.times <= self.left < 0:
+                raise self.error
+
+    def rename(self, path: str, target: str) -> None:
+        self._count()
+        super().rename(path, target)
+
+    def remove(self, path: str) -> None:
+        self._count()
+        super().remove(path)
+
+    def sync_path(self, path: str) -> None:
+        self._count()
+        super().sync_path(path)
+
+
+def prepared(directory: Path, kept: set[int], count: int = 4) -> tuple[Log, list[Segment], list[Segment], FragileFiles]:
+    """A log, its first ``count`` segments, and one of the batches at ``kept`` that is to replace them."""
+    files = FragileFiles()
+    log = open_log(directory, CONFIG, storage=Storage(ManualClock(START_MS), files=files))
+    fill(log, 40)
+    old = log.segments.starting_at(0)[:count]
+    assert len(log.segments) > count + 1
+    new = log.new_segment(0, CLEANED_SUFFIX)
+    new.create()
+    for segment in old:
+        for _, header, content in segment.batches(0, segment.size):
+            if header.base_offset in kept:
+                offset = header.last_offset
+                new.append(content, AppendedRange(offset, offset, header.max_timestamp, offset, header.size), 100)
+    new.become_inactive()
+    return log, [new], old, files
+
+
+def offsets(log: Log) -> list[int]:
+    return [header.base_offset for segment in log.segments for _, header, _ in segment.batches(0, segment.size)]
+
+
+def opened(directory: str, *, clean: bool = False) -> Log:
+    log = Log(PARTITION, directory, CONFIG, Storage(ManualClock(START_MS)))
+    load(log, Checkpointed(clean, 0, 0, 0))
+    return log
+
+
+def names(log: Log, *suffixes: str) -> list[str]:
+    return [path.name for path in sorted(Path(log.directory).iterdir()) if path.name.endswith(suffixes)]
+
+
+def test_the_new_segment_stands_in_the_place_of_the_old_ones(tmp_path: Path) -> None:
+    log, new, old, _ = prepared(tmp_path, {1, 5, 9})
+    before = offsets(log)
+    bound = log.segments.starting_at(4)[0].base_offset
+    slices = [log.read(0, 10_000).records]
+    finished: list[OSError | None] = []
+    replace_segments(log, new, old, finished.append)
+    assert finished == [None]
+    assert offsets(log) == [1, 5, 9] + [offset for offset in before if offset >= bound]
+    assert log.segments.first is new[0]
+    assert not names(log, ".cleaned", ".swap")
+    assert len(names(log, ".deleted")) == 3 * len(old)
+    assert read_header(slices[0].read()).base_offset == 0, "who was reading goes on"
+    assert read_header(log.read(2, 10_000).records.read()).base_offset == 5
+    log.storage.clock.advance(CONFIG.file_delete_delay_ms)
+    assert not names(log, ".deleted")
+    log.append_as_leader(batch(), 0)
+    log.close()
+    assert offsets(opened(log.directory, clean=True))[:3] == [1, 5, 9]
+
+
+def test_what_two_compactions_in_a_row_put_aside_is_kept_apart(tmp_path: Path) -> None:
+    log, new, old, _ = prepared(tmp_path, {1, 5, 9})
+    replace_segments(log, new, old, lambda _: None)
+    again = log.new_segment(0, CLEANED_SUFFIX)
+    again.create()
+    replace_segments(log, [again], new, lambda _: None)
+    assert len(names(log, ".deleted")) == 3 * len(old) + 3
+    assert log.segments.first.size == 0
+    assert log.read(0, 10_000).records.read()[7] > 9
+    log.storage.clock.advance(CONFIG.file_delete_delay_ms)
+    assert not names(log, ".deleted")
+
+
+@pytest.mark.parametrize("kept", [{1, 5, 9}, set(), {0}, set(range(25))], ids=["some", "none", "first", "most"])
+def test_a_crash_at_any_step_leaves_a_log_that_opens(tmp_path: Path, kept: set[int]) -> None:
+    """Nothing that stays is lost, nothing comes twice or out of order; what was dropped may be back."""
+    for step in range(1000):
+        directory = tmp_path / str(step)
+        log, new, old, files = prepared(directory, kept)
+        before = offsets(log)
+        bound = log.segments.starting_at(4)[0].base_offset
+        after = {offset for offset in before if offset >= bound or offset in kept}
+        files.left = step
+        try:
+            replace_segments(log, new, old, lambda _: None)
+        except Crash:
+            found = offsets(opened(log.directory))
+            assert found == sorted(set(found)), step
+            assert after <= set(found) <= set(before), step
+            assert opened(log.directory).log_end_offset == log.log_end_offset
+            assert not names(log, ".cleaned", ".swap", ".deleted")
+            shutil.rmtree(directory)
+        else:
+            assert step > 10
+            return
+
+
+def test_a_crash_while_a_start_completes_it_is_survived(tmp_path: Path) -> None:
+    kept = {1, 5, 9}
+    log, new, old, files = prepared(tmp_path / "first", kept)
+    before = set(offsets(log))
+    files.left = 9  # the first new names are there, the old ones are going
+    with pytest.raises(Crash):
+        replace_segments(log, new, old, lambda _: None)
+    for step in range(1000):
+        directory = str(tmp_path / str(step))
+        shutil.copytree(log.directory, directory)
+        fragile = FragileFiles()
+        fragile.left = step
+        try:
+            finish_interrupted(fragile, directory)
+        except Crash:
+            found = set(offsets(opened(directory)))
+            assert kept <= found <= before
+        else:
+            assert step > 2
+            return
+
+
+@pytest.mark.parametrize("times", [1, 1000], ids=["once", "from then on"])
+def test_a_disk_that_refuses_leaves_the_log_as_it_was(tmp_path: Path, times: int) -> None:
+    for step in range(1000):
+        log, new, old, files = prepared(tmp_path / str(step), {1, 5, 9})
+        before = offsets(log)
+        files.left, files.times = step, times
+        files.error = OSError(5, "no more")
+        finished: list[OSError | None] = []
+        replace_segments(log, new, old, finished.append)
+        files.left = None
+        if finished == [None]:
+            assert step > 10
+            return
+        assert [str(error) for error in finished] == ["[Errno 5] no more"]
+        assert offsets(log) == before, step
+        if times == 1:
+            assert not names(log, ".deleted", ".swap", ".cleaned"), step
+        log.release()
+        assert {1, 5, 9} <= set(offsets(opened(log.directory)))
+
+
+def waiting_flusher(log: Log) -> list[Callable[[], None]]:
+    """What the flusher was asked to do, in the test's own time."""
+    waiting: list[Callable[[], None]] = []
+
+    class Waiting(type(log.storage.flusher)):  # type: ignore[misc]  # the flusher's own class
+        def run(self, work: Callable[[], None], done: Callable[[], None]) -> None:
+            work()
+            waiting.append(done)
+
+    log.storage.flusher = Waiting()
+    return waiting
+
+
+@pytest.mark.parametrize("steps", [0, 1, 2])
+def test_it_can_be_given_up_while_it_waits_for_the_disk(tmp_path: Path, steps: int) -> None:
+    log, new, old, _ = prepared(tmp_path, {1, 5, 9})
+    before = offsets(log)
+    waiting = waiting_flusher(log)
+    finished: list[OSError | None] = []
+    replacement = replace_segments(log, new, old, finished.append)
+    for _ in range(steps):
+        waiting.pop(0)()
+        assert offsets(log) == before or steps == 2
+    replacement.abort()
+    replacement.abort()
+    for go_on in waiting:
+        go_on()
+    assert finished == ([None] if steps == 2 else [])
+    assert (offsets(log) == before) == (steps < 2)
+    assert not names(log, ".swap", ".cleaned")
+
+
+def test_an_error_after_it_was_given_up_is_nobodys(tmp_path: Path) -> None:
+    log, new, old, files = prepared(tmp_path, {1})
+    finished: list[OSError | None] = []
+    replacement = Replacement(log, new, old, finished.append)
+    waiting = waiting_flusher(log)
+    files.left, files.error = 3, OSError(5, "no more")  # the fsync after three new names
+    replacement.begin()
+    files.left = None
+    replacement.abort()
+    waiting[0]()
+    assert finished == []
+
+
+def test_a_set_that_is_not_complete_goes(tmp_path: Path) -> None:
+    """Apache Kafka splits a segment by the same names: swaps at or above the lowest cleaned one don't count."""
+    log, _, _, _ = prepared(tmp_path, {1})
+    before = offsets(log)
+    log.close()
+    directory = Path(log.directory)
+    (directory / f"{7:020d}.log.swap").write_bytes(b"anything")
+    (directory / f"{7:020d}.index.swap").write_bytes(b"")
+    assert finish_interrupted(Files(), log.directory) == []
+    assert offsets(opened(log.directory)) == before
+    assert not names(log, ".cleaned", ".swap")
+
+
+def test_indexes_of_a_log_that_has_its_name_already_are_made_anew(tmp_path: Path) -> None:
+    """Apache Kafka renames the log first: after a crash the indexes may be those of the segment before."""
+    log, _, _, _ = prepared(tmp_path, {1})
+    before = offsets(log)
+    log.close()
+    directory = Path(log.directory)
+    for path in directory.glob("*.cleaned"):
+        path.unlink()
+    index = directory / f"{0:020d}.index"
+    right = index.read_bytes()
+    index.rename(directory / f"{0:020d}.index.swap")
+    index.write_bytes(b"\x00\x00\x00\x01\x00\x00\x00\x01")
+    (directory / "notes.swap").write_bytes(b"not ours")
+    assert finish_interrupted(Files(), log.directory) == []
+    assert not index.exists()
+    (directory / "notes.swap").unlink()
+    again = opened(log.directory, clean=True)
+    assert offsets(again) == before
+    assert index.read_bytes() == right
+
+
+def test_damage_within_a_swapped_log_drops_no_segment_behind_it(tmp_path: Path) -> None:
+    log, _, _, _ = prepared(tmp_path, {1})
+    log.close()
+    directory = Path(log.directory)
+    bases = sorted(int(path.stem) for path in directory.glob("*.log"))
+    content = bytearray((directory / f"{0:020d}.log").read_bytes())
+    size = len(content) // 2
+    for path in directory.glob("*.cleaned"):
+        path.unlink()
+    for damage in (b"\xff" * 40, bytes(40), content[:40], content[: size - 1] + b"\xff" + content[size:]):
+        (directory / f"{0:020d}.log.swap").write_bytes(content + damage)
+        assert finish_interrupted(Files(), log.directory) == [0]
+        assert sorted(int(path.stem) for path in directory.glob("*.log")) == bases
+    (directory / f"{0:020d}.log.swap").write_bytes(bytes(content[:16]) + b"\x03" + bytes(content[17:]))
+    assert finish_interrupted(Files(), log.directory) == [0]
+    assert sorted(int(path.stem) for path in directory.glob("*.log")) == bases
