@@ -27,7 +27,9 @@ from kafkapy.cluster.znodes import (
     LogDirEventNotificationZNode,
 )
 from kafkapy.config.broker_config import BrokerConfig
+from kafkapy.protocol.errors import ErrorCode
 from kafkapy.protocol.message import Message
+from kafkapy.protocol.messages.leader_and_isr import LeaderAndIsrResponse
 from kafkapy.protocol.messages.stop_replica import StopReplicaRequest, StopReplicaResponse
 from kafkapy.types import TopicPartition
 
@@ -48,6 +50,7 @@ class Watchers:
         self.topics = watcher("topics")
         self.partitions = watcher("partitions")
         self.deletions = watcher("deletions")
+        self.log_dir_events = watcher("log directories")
 
 
 class ActiveController:
@@ -79,6 +82,7 @@ class ActiveController:
     async def take_office(self) -> None:
         """Load everything, tell everybody, bring online what can be, go on with what the last controller left."""
         await self._delete_notifications()
+        await self._store.children(LogDirEventNotificationZNode.PATH, self._watchers.log_dir_events)
         self.context.brokers = await self._read_brokers()
         await self._load_topics(await self._store.children(TopicsZNode.PATH, self._watchers.topics))
         deletions = await self._store.children(DeleteTopicsZNode.PATH, self._watchers.deletions)
@@ -150,9 +154,23 @@ class ActiveController:
         await self._writer.write([Delete(DeleteTopicZNode.path(topic)) for topic in unknown])
         await self._deletion.enqueue(topic for topic in topics if topic not in unknown)
 
+    async def log_directories_failed(self) -> None:
+        """Brokers have lost data directories: which replicas were there shows when they are told of all they hold."""
+        parent = LogDirEventNotificationZNode.PATH
+        names = await self._store.children(parent, self._watchers.log_dir_events)
+        nodes = await self._store.get_many([f"{parent}/{name}" for name in names])
+        brokers = {LogDirEventNotificationZNode.decode(node.data).broker_id for node in nodes if node is not None}
+        replicas = self.context.replicas_on(brokers & self.context.brokers.keys())
+        self._replicas.bring_online([found for found in replicas if not self._is_going(found)])
+        self._flush()
+        await self._writer.write([Delete(f"{parent}/{name}") for name in names])
+
     async def answered(self, outgoing: Outgoing, response: Message) -> None:
-        """A broker has answered a StopReplica that deletes."""
-        assert isinstance(outgoing.request, StopReplicaRequest), "only deletions are waited for"
+        """A broker has answered a StopReplica that deletes, or a LeaderAndIsr."""
+        if isinstance(response, LeaderAndIsrResponse):
+            await self._replicas_answered(outgoing.broker, response)
+            return
+        assert isinstance(outgoing.request, StopReplicaRequest), "nothing else is waited for"
         assert isinstance(response, StopReplicaResponse), "a StopReplica is answered with its response"
         errors = {(found.topic_name, found.partition_index): found.error_code for found in response.partition_errors}
         done: list[Replica] = []
@@ -166,6 +184,28 @@ class ActiveController:
             await self._deletion.failed(failed)
         await self._deletion.deleted(done)
 
+    def concerns_log_directories(self, broker: int, response: LeaderAndIsrResponse) -> bool:
+        """Tell whether ``response`` may change what is known of the broker's data directories."""
+        return bool(self.context.on_offline_directories.get(broker)) or any(
+            found.error_code == ErrorCode.KAFKA_STORAGE_ERROR for found in response.partition_errors
+        )
+
+    async def _replicas_answered(self, broker: int, response: LeaderAndIsrResponse) -> None:
+        if broker not in self.context.brokers:
+            return
+        answers = {
+            TopicPartition(found.topic_name, found.partition_index): found.error_code
+            for found in response.partition_errors
+        }
+        before = self.context.on_offline_directories.get(broker, set())
+        offline = {found for found, code in answers.items() if code == ErrorCode.KAFKA_STORAGE_ERROR}
+        online = {found for found, code in answers.items() if code == ErrorCode.NONE}
+        self.context.on_offline_directories[broker] = now = (before - online) | offline
+        lost = [Replica(found, broker) for found in sorted(now - before)]
+        if lost:
+            logger.warning("Broker %d has lost %d replicas with a data directory", broker, len(lost))
+            await self._replicas_failed(lost)
+
     async def _brokers_started(self, brokers: Sequence[int]) -> None:
         self._send_metadata([broker for broker in self.context.brokers if broker not in brokers], ())
         self._send_metadata(brokers, self.context.partitions())
@@ -178,15 +218,20 @@ class ActiveController:
     async def _brokers_failed(self, brokers: Sequence[int]) -> None:
         self.context.brokers = {id_: found for id_, found in self.context.brokers.items() if id_ not in brokers}
         self.context.stopping.difference_update(brokers)
+        for broker in brokers:
+            self.context.on_offline_directories.pop(broker, None)
+        await self._replicas_failed(self.context.replicas_on(brokers))
+
+    async def _replicas_failed(self, replicas: Sequence[Replica]) -> None:
+        gone = set(replicas)
         leaderless = [
             partition
             for partition, state in self.context.leadership.items()
-            if state.leader in brokers and partition.topic not in self.context.topics_to_delete
+            if Replica(partition, state.leader) in gone and partition.topic not in self.context.topics_to_delete
         ]
         self.context.move_partitions(leaderless, PartitionState.OFFLINE)
         await self._partitions.trigger_online()
         self._flush()
-        replicas = self.context.replicas_on(brokers)
         await self._replicas.take_offline([found for found in replicas if not self._is_going(found)])
         self._flush()
         if not leaderless:

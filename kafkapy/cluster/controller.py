@@ -30,6 +30,7 @@ from kafkapy.cluster.store import (
 from kafkapy.cluster.znodes import ControllerEpochZNode, ControllerZNode, FeatureZNode
 from kafkapy.config.broker_config import BrokerConfig
 from kafkapy.protocol.message import Message
+from kafkapy.protocol.messages.leader_and_isr import LeaderAndIsrResponse
 from kafkapy.protocol.messages.stop_replica import StopReplicaRequest
 
 Event = Callable[[], Awaitable[None]]
@@ -156,13 +157,19 @@ class Controller:
             "topics": active.topics_changed,
             "partitions": lambda: active.partitions_changed(topic),
             "deletions": active.deletions_changed,
+            "log directories": active.log_directories_failed,
         }
         key = f"partitions of {topic}" if kind == "partitions" else kind
         self._put(key, self._while_active(active, events[kind]))
 
     def _answered(self, outgoing: Outgoing, response: Message) -> None:
         active = self._active
-        if active is None or not _deletes(outgoing.request):
+        if active is None:
+            return
+        if isinstance(response, LeaderAndIsrResponse):
+            if not active.concerns_log_directories(outgoing.broker, response):
+                return
+        elif not _deletes(outgoing.request):
             return
         self._events.put_nowait(("answer", self._while_active(active, lambda: active.answered(outgoing, response))))
 

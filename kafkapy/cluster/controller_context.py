@@ -35,6 +35,8 @@ class ControllerContext:
         self.epoch_zk_version: Final = epoch_zk_version
         self.brokers: dict[int, LiveBroker] = {}
         self.stopping: set[int] = set()
+        self.on_offline_directories: dict[int, set[TopicPartition]] = {}
+        """The partitions of a live broker whose data directories have failed, as its answers to LeaderAndIsr say."""
         self.assignments: dict[str, dict[int, ReplicaAssignment]] = {}
         self.leadership: dict[TopicPartition, LeaderIsr] = {}
         self.topics_to_delete: set[str] = set()
@@ -70,13 +72,24 @@ class ControllerContext:
         return [found for found in self.replicas(self.partitions()) if found.broker in wanted]
 
     def is_online(self, replica: Replica, *, include_stopping: bool = False) -> bool:
-        """The replica's broker is there."""
+        """The replica's broker is there, and so is its data directory."""
         broker = replica.broker
-        return broker in self.brokers and (include_stopping or broker not in self.stopping)
+        if broker not in self.brokers or replica.partition in self.on_offline_directories.get(broker, ()):
+            return False
+        return include_stopping or broker not in self.stopping
 
     def offline_replicas(self, partition: TopicPartition) -> list[int]:
-        """The brokers of ``partition`` that are away."""
-        return [broker for broker in self.assignment(partition).replicas if broker not in self.brokers]
+        """The brokers of ``partition`` that are away, or whose data directory with it is."""
+        lost = self.on_offline_directories
+        return [
+            broker
+            for broker in self.assignment(partition).replicas
+            if broker not in self.brokers or (lost and partition in lost.get(broker, ()))
+        ]
+
+    def online_replicas(self, partition: TopicPartition) -> list[int]:
+        """The brokers of ``partition`` that may lead and follow."""
+        return [broker for broker in self.assignment(partition).replicas if self.is_online(Replica(partition, broker))]
 
     def move_partitions(self, partitions: Iterable[TopicPartition], target: PartitionState) -> None:
         """Note a new state; raises IllegalMoveError. NON_EXISTENT forgets the partition."""

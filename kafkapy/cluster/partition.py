@@ -37,6 +37,8 @@ class PartitionState:
     replicas: tuple[int, ...]
     adding_replicas: tuple[int, ...] = ()
     removing_replicas: tuple[int, ...] = ()
+    is_new: bool = False
+    """The replica did not exist before: its log may be made although a data directory is offline."""
 
 
 class Partition:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 from kafkapy.cluster.config_znodes import ConfigEntity, ConfigZNode
-from kafkapy.cluster.controller_context import ControllerContext
+from kafkapy.cluster.controller_context import ControllerContext, Replica
 from kafkapy.cluster.controller_writer import ControllerMovedError, ControllerWriter
 from kafkapy.cluster.elections import INITIAL_LEADER_EPOCH, Elected, elect_offline
 from kafkapy.cluster.requests import RequestBatch
@@ -38,7 +38,7 @@ class PartitionMachine:
             leadership = self._context.leadership.get(partition)
             if leadership is None:
                 states[partition] = PartitionState.NEW
-            elif leadership.leader in self._context.brokers:
+            elif self._context.is_online(Replica(partition, leadership.leader), include_stopping=True):
                 states[partition] = PartitionState.ONLINE
             else:
                 states[partition] = PartitionState.OFFLINE
@@ -64,9 +64,8 @@ class PartitionMachine:
 
     async def _start_new(self, partitions: Sequence[TopicPartition]) -> None:
         states: dict[TopicPartition, LeaderIsr] = {}
-        live = set(self._context.live)
         for partition in partitions:
-            isr = tuple(broker for broker in self._context.assignment(partition).replicas if broker in live)
+            isr = tuple(self._context.online_replicas(partition))
             if isr:
                 states[partition] = LeaderIsr(isr[0], INITIAL_LEADER_EPOCH, isr, self._context.epoch)
             else:
@@ -135,17 +134,17 @@ class PartitionMachine:
         self._batch.add_leader_and_isr(recipients, partition, is_new=is_new)
 
     async def _offline_election(self, partitions: Sequence[TopicPartition]) -> Election:
-        live = set(self._context.live)
         stuck = {
             found.topic
             for found in partitions
-            if not any(broker in live for broker in self._context.leadership[found].isr)
+            if not set(self._context.online_replicas(found)).intersection(self._context.leadership[found].isr)
         }
         unclean = await self._unclean_topics(sorted(stuck))
 
         def election(partition: TopicPartition, state: LeaderIsr) -> Elected | None:
             replicas = self._context.assignment(partition).replicas
-            return elect_offline(replicas, state.isr, live, unclean=partition.topic in unclean)
+            online = self._context.online_replicas(partition)
+            return elect_offline(replicas, state.isr, online, unclean=partition.topic in unclean)
 
         return election
 

@@ -6,7 +6,8 @@ than that (every in-sync replica, more bytes) waits in ``purgatory`` under the p
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+import logging
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple, Protocol
 
 from kafkapy.clock import Clock
@@ -22,17 +23,23 @@ from kafkapy.cluster.partition import ALL_IN_SYNC, NO_EPOCH, Partition, Partitio
 from kafkapy.config.log_config import LogConfig
 from kafkapy.errors import BrokerError
 from kafkapy.storage.append import AppendResult
+from kafkapy.storage.disk_errors import is_passing
+from kafkapy.storage.errors import KafkaStorageError
 from kafkapy.storage.log import Log
 from kafkapy.types import TopicPartition
 
 EPOCH_DURING_DELETE = -2
 
+logger = logging.getLogger(__name__)
+
 
 class LogStore(Protocol):
     """What is needed of ``storage.log_directory.LogManager``."""
 
-    def get_or_create(self, partition: TopicPartition, config: LogConfig | None = None, /) -> Log:
-        """Return the partition's log, made if it is missing."""
+    def get_or_create(
+        self, partition: TopicPartition, config: LogConfig | None = None, /, *, is_new: bool = True
+    ) -> Log:
+        """Return the partition's log, made if it is missing and can't be in a data directory that is offline."""
         ...
 
     def delete(self, partition: TopicPartition, /) -> object:
@@ -75,6 +82,8 @@ class ReplicaManager:
         self.broker_id = broker_id
         self.purgatory: Purgatory[TopicPartition] = Purgatory(clock)
         self.partitions: dict[TopicPartition, Partition] = {}
+        self.offline: set[TopicPartition] = set()
+        """Partitions whose data directory has failed: until the next start they answer KAFKA_STORAGE_ERROR."""
         self._clock = clock
         self._logs = logs
         self._is_known = is_known
@@ -92,8 +101,10 @@ class ReplicaManager:
         """Apply one partition of a LeaderAndIsr request; a new replica's log is made.
 
         Raises ``StaleControllerEpochError`` for a leader epoch that is not newer (as 2.7 does; the controller ignores
-        it), ``UnknownTopicOrPartitionError`` when this broker is none of the replicas, and what making a log raises.
+        it), ``UnknownTopicOrPartitionError`` when this broker is none of the replicas, ``KafkaStorageError`` when its
+        data directory is, or may be, offline, or the log can't be made.
         """
+        self._check_online(topic_partition)
         partition = self.partitions.get(topic_partition)
         if partition is not None and state.leader_epoch <= partition.leader_epoch:
             raise StaleControllerEpochError(
@@ -102,7 +113,7 @@ class ReplicaManager:
         if self.broker_id not in state.replicas:
             raise UnknownTopicOrPartitionError(f"broker {self.broker_id} is no replica of {topic_partition}")
         if partition is None:
-            log = self._logs.get_or_create(topic_partition, self._log_config_of(topic_partition.topic))
+            log = self._log(topic_partition, is_new=state.is_new)
             partition = Partition(
                 topic_partition, log, broker_id=self.broker_id, clock=self._clock, lag_max_ms=self._lag_max_ms
             )
@@ -117,21 +128,47 @@ class ReplicaManager:
                 listener.on_follower_or_stopped(topic_partition, state.leader_epoch)
         self.purgatory.check(topic_partition)
 
+    def _log(self, topic_partition: TopicPartition, *, is_new: bool) -> Log:
+        try:
+            config = self._log_config_of(topic_partition.topic)
+            return self._logs.get_or_create(topic_partition, config, is_new=is_new)
+        except KafkaStorageError as error:
+            logger.error("%s is offline: %s", topic_partition, error)
+            if not (isinstance(error.__cause__, OSError) and is_passing(error.__cause__)):
+                self.offline.add(topic_partition)
+            raise
+
+    def _check_online(self, topic_partition: TopicPartition) -> None:
+        if topic_partition in self.offline:
+            raise KafkaStorageError(f"{topic_partition} is in a data directory that is offline")
+
+    def take_offline(self, partitions: Iterable[TopicPartition]) -> None:
+        """Their data directory has failed: who waits for them is answered, and nobody is served any more."""
+        for topic_partition in partitions:
+            self.offline.add(topic_partition)
+            self._let_go(topic_partition)
+
+    def _let_go(self, topic_partition: TopicPartition) -> None:
+        partition = self.partitions.pop(topic_partition, None)
+        if partition is not None:
+            partition.is_leader = False
+            for listener in self._listeners:
+                listener.on_follower_or_stopped(topic_partition, None)
+            self.purgatory.check(topic_partition)
+
     def stop_replica(self, topic_partition: TopicPartition, leader_epoch: int, *, delete: bool) -> None:
         """Let go of a replica, and of its data with ``delete``; one that is not here is no error.
 
-        An epoch older than the partition's raises ``FencedLeaderEpochError``.
+        An epoch older than the partition's raises ``FencedLeaderEpochError``, one whose data directory is offline
+        ``KafkaStorageError``.
         """
+        self._check_online(topic_partition)
         partition = self.partitions.get(topic_partition)
         if partition is not None:
             fenced = leader_epoch not in (NO_EPOCH, EPOCH_DURING_DELETE) and leader_epoch < partition.leader_epoch
             if fenced:
                 raise FencedLeaderEpochError(f"{topic_partition} is at leader epoch {partition.leader_epoch}")
-            del self.partitions[topic_partition]
-            partition.is_leader = False
-            for listener in self._listeners:
-                listener.on_follower_or_stopped(topic_partition, None)
-            self.purgatory.check(topic_partition)
+            self._let_go(topic_partition)
         if delete:
             self._logs.delete(topic_partition)
 
@@ -140,12 +177,13 @@ class ReplicaManager:
     def partition(self, topic_partition: TopicPartition) -> Partition:
         """Return a partition that this broker holds.
 
-        Raises ``NotLeaderOrFollowerError`` when the cluster has it but not this broker, else
-        ``UnknownTopicOrPartitionError``.
+        Raises ``KafkaStorageError`` when its data directory is offline, ``NotLeaderOrFollowerError`` when the cluster
+        has it but not this broker, else ``UnknownTopicOrPartitionError``.
         """
         partition = self.partitions.get(topic_partition)
         if partition is not None:
             return partition
+        self._check_online(topic_partition)
         if self._is_known(topic_partition.topic, topic_partition.partition):
             raise NotLeaderOrFollowerError(f"this broker has no replica of {topic_partition}")
         raise UnknownTopicOrPartitionError(f"there is no {topic_partition}")

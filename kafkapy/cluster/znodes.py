@@ -208,10 +208,24 @@ class IsrChangeNotificationZNode:
     PATH: Final = "/isr_change_notification"
 
 
+@dataclass(frozen=True, slots=True)
 class LogDirEventNotificationZNode:
-    """``/log_dir_event_notification``: brokers with a failed log directory leave a note here."""
+    """``/log_dir_event_notification/log_dir_event_N``, sequential: a data directory of ``broker_id`` has failed."""
 
-    PATH: Final = "/log_dir_event_notification"
+    broker_id: int
+
+    PATH: ClassVar[str] = "/log_dir_event_notification"
+    SEQUENTIAL_PATH: ClassVar[str] = "/log_dir_event_notification/log_dir_event_"
+    FAILURE: ClassVar[int] = 1
+
+    def encode(self) -> bytes:
+        """Version 1."""
+        return encode_json({"version": 1, "broker": self.broker_id, "event": self.FAILURE})
+
+    @classmethod
+    def decode(cls, data: bytes | None) -> "LogDirEventNotificationZNode":
+        """Who it was."""
+        return cls(int(required(decode_json(data), "broker")))
 
 
 def _bracketed(host: str) -> str:

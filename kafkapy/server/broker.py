@@ -26,6 +26,7 @@ from kafkapy.config.unbuilt import check_built
 from kafkapy.coordinator.group.coordinator import GroupCoordinator
 from kafkapy.server.budget import DEFAULT_LIMIT, FrameBudget
 from kafkapy.server.context import WILDCARD_HOSTS, LocalConnection, Services
+from kafkapy.server.directory_failures import DirectoryFailures
 from kafkapy.server.dispatch import Dispatcher, LocalRequests
 from kafkapy.server.fetch_sessions import FetchSessionCache
 from kafkapy.server.limits import Limits, Shared
@@ -33,6 +34,7 @@ from kafkapy.server.listener import Listener, bind
 from kafkapy.server.log_configs import LogConfigs
 from kafkapy.server.metrics import Metrics
 from kafkapy.server.upkeep import Upkeep, keep_logs
+from kafkapy.storage.errors import LogDirectoryError
 from kafkapy.storage.flusher import ThreadFlusher
 from kafkapy.storage.log import Storage
 from kafkapy.storage.log_directory import LogManager
@@ -62,6 +64,8 @@ class BrokerServer:
         self.listeners: list[Listener] = []
         self._shared_store = store
         self._in_memory_metadata = in_memory_metadata
+        self.broken = asyncio.Event()
+        """Set when every data directory has failed: there is nothing left to serve."""
         self._services: Services | None = None
         self._cleanup = AsyncExitStack()
 
@@ -111,7 +115,7 @@ class BrokerServer:
     async def _start(self) -> None:
         check_built(self.config)
         logs = self._open_directories()
-        store = await self._open_store()
+        store = await self._open_store(logs)
         requests = LocalRequests()
         node = MetadataNode(self.config, self.clock, store, LocalChannel({self.config.broker_id: requests.handle}))
         self._cleanup.push_async_callback(node.stop)
@@ -129,6 +133,8 @@ class BrokerServer:
             log_config_of=configs.of,
             lag_max_ms=self.config.integer("replica.lag.time.max.ms"),
         )
+        failures = DirectoryFailures(logs, replicas, store, self.broken.set)
+        logs.directory_listener = failures.directory_failed
         groups = GroupCoordinator(self.config, self.clock, replicas, node.cache)
         metrics = Metrics()
         services = self._services = Services(
@@ -155,6 +161,7 @@ class BrokerServer:
         self._cleanup.callback(groups.shutdown)
         await node.start(self._advertised())
         logs.directories.write_identity(self.config.broker_id, node.cluster_id, self.clock.now_ms())
+        self._cleanup.push_async_callback(failures.stop)
         self._serve(services)
 
     def _open_directories(self) -> LogManager:
@@ -174,14 +181,21 @@ class BrokerServer:
             config.assign_broker_id(broker_id)
         return logs
 
-    async def _open_store(self) -> EmbeddedSession:
+    async def _open_store(self, logs: LogManager) -> EmbeddedSession:
         store = self._shared_store
         if store is None:
-            path = None if self._in_memory_metadata else os.path.join(self.config.log_dirs[0], FILE_NAME)
-            store = EmbeddedStore(path, self.clock)
+            store = EmbeddedStore(None if self._in_memory_metadata else self._store_path(logs), self.clock)
             await store.open()
             self._cleanup.push_async_callback(store.close)
         return store.session()
+
+    def _store_path(self, logs: LogManager) -> str:
+        first = next(iter(logs.directories))
+        if first.failure is not None:
+            raise LogDirectoryError(
+                f"{first.path}, the first of log.dirs, holds this broker's metadata and can't be used: {first.failure}"
+            )
+        return os.path.join(first.path, FILE_NAME)
 
     def _bind(self, metrics: Metrics) -> None:
         config = self.config

@@ -13,7 +13,11 @@ from kafkapy.cluster.store import Check, Operation, Outcome, StoreError
 from kafkapy.config.broker_config import BrokerConfig
 from kafkapy.config.listeners import EndPoint
 from kafkapy.protocol.message import Message
-from kafkapy.protocol.messages.leader_and_isr import LeaderAndIsrRequest, LeaderAndIsrResponse
+from kafkapy.protocol.messages.leader_and_isr import (
+    LeaderAndIsrPartitionError,
+    LeaderAndIsrRequest,
+    LeaderAndIsrResponse,
+)
 from kafkapy.protocol.messages.stop_replica import StopReplicaRequest, StopReplicaResponse
 from kafkapy.protocol.messages.update_metadata import UpdateMetadataRequest, UpdateMetadataResponse
 
@@ -51,6 +55,8 @@ class FakeBroker:
         self.node = MetadataNode(self.config, cluster.clock, self.session, cluster.channel, Random(1))
         self.received: list[Message] = []
         self.stop_error = 0
+        self.lost: set[tuple[str, int]] = set()
+        """Partitions whose data directory has failed."""
 
     async def start(self) -> "FakeBroker":
         self.cluster.handles[self.id] = self.handle
@@ -75,7 +81,16 @@ class FakeBroker:
                 self.node.cache.apply(request)
                 return UpdateMetadataResponse()
             case LeaderAndIsrRequest():
-                return LeaderAndIsrResponse()
+                return LeaderAndIsrResponse(
+                    partition_errors=[
+                        LeaderAndIsrPartitionError(
+                            topic.topic_name, state.partition_index,
+                            56 if (topic.topic_name, state.partition_index) in self.lost else 0,
+                        )
+                        for topic in request.topic_states
+                        for state in topic.partition_states
+                    ]
+                )  # fmt: skip
             case StopReplicaRequest():
                 return StopReplicaResponse(error_code=self.stop_error)
             case _:

@@ -1,6 +1,8 @@
 """The partitions of a broker, and waiting for their replicas."""
 
 import asyncio
+import errno
+import os
 from pathlib import Path
 
 import pytest
@@ -14,6 +16,7 @@ from kafkapy.cluster.errors import (
 )
 from kafkapy.cluster.replica_manager import Awaited
 from kafkapy.records.errors import CorruptRecordError
+from kafkapy.storage.errors import KafkaStorageError
 from kafkapy.types import TopicPartition
 from tests.cluster.logs import ME, TP, Node, batch, state
 
@@ -114,3 +117,43 @@ def test_a_brokers_own_batches(tmp_path: Path) -> None:
             await replicas.append_internal(TP, bytes(broken), 1000)
 
     asyncio.run(scenario())
+
+
+def test_a_failed_directory_takes_its_partitions_offline(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        node, listener = Node(tmp_path), Listener()
+        node.replicas.add_leadership_listener(listener)
+        node.partition(replicas=(ME, 2), isr=(ME, 2))
+        result = node.replicas.append(TP, batch(), required_acks=-1)
+        waiting = node.replicas.wait_for_acks([Awaited(TP, result.last_offset + 1)], 1000)
+        node.replicas.take_offline([TP, TopicPartition("t", 1)])
+        (answer,) = await waiting
+        assert isinstance(answer, KafkaStorageError)
+        assert listener.heard == [("leader", 0), ("not", None)]
+        for refused in (
+            lambda: node.replicas.partition(TP),
+            lambda: node.partition(epoch=5),
+            lambda: node.replicas.stop_replica(TP, -2, delete=True),
+        ):
+            with pytest.raises(KafkaStorageError, match="t-0 is in a data directory that is offline"):
+                refused()
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize(("number", "for_good"), [(errno.EIO, True), (errno.ENOSPC, False)])
+def test_a_log_that_can_not_be_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, *, for_good: bool
+) -> None:
+    node = Node(tmp_path)
+
+    def refuse(*_: object) -> None:
+        raise OSError(number, os.strerror(number))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(node.logs.storage.files, "make_directory", refuse)
+        with pytest.raises(KafkaStorageError):
+            node.partition()
+    assert node.replicas.offline == ({TP} if for_good else set())
+    if not for_good:
+        assert node.partition().is_leader

@@ -7,6 +7,7 @@ from kafkapy.cluster.znodes import (
     ControllerEpochZNode,
     ControllerZNode,
     FeatureZNode,
+    LogDirEventNotificationZNode,
     ProducerIdBlockZNode,
     decode_json,
 )
@@ -81,3 +82,11 @@ def test_producer_ids() -> None:
     assert block == ProducerIdBlockZNode(2, 2000, 2999)
     assert block.encode() == BLOCK
     assert ProducerIdBlockZNode.decode(None) is ProducerIdBlockZNode.decode(b"") is None
+
+
+def test_a_failed_data_directory() -> None:
+    event = LogDirEventNotificationZNode.decode(b'{"version":1,"broker":4,"event":1}')
+    assert event == LogDirEventNotificationZNode(4)
+    assert event.encode() == b'{"version":1,"broker":4,"event":1}'
+    with pytest.raises(ValueError, match="no 'broker'"):
+        LogDirEventNotificationZNode.decode(b'{"version":1}')

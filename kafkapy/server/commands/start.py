@@ -117,8 +117,17 @@ async def _run_broker(broker: BrokerServer) -> None:
         loop.add_signal_handler(number, _stop, stopped, number)
     async with broker:
         _announce(broker.config, broker.bootstrap)
-        await stopped.wait()
+        await _first(stopped, broker.broken)
+    if broker.broken.is_set():
+        raise LogDirectoryError("Every data directory has failed; the log above says how. Mend a disk and start again")
     _log.info("Stopped")
+
+
+async def _first(*events: asyncio.Event) -> None:
+    waiting = [asyncio.ensure_future(event.wait()) for event in events]
+    await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+    for each in waiting:
+        each.cancel()
 
 
 def _stop(stopped: asyncio.Event, number: int) -> None:

@@ -3,9 +3,10 @@
 Done: all partitions, or those that are asked for (the other topics are named without partitions, as Kafka does).
 Not done: future replicas (moving a partition between directories), so ``offset_lag`` is how far the high watermark
 is behind the log's end.
-Errors: none of its own.
+Errors: KAFKA_STORAGE_ERROR 56 for a data directory that is offline.
 """
 
+from kafkapy.protocol.errors import ErrorCode
 from kafkapy.protocol.messages.describe_log_dirs import (
     DescribeLogDirsPartition,
     DescribeLogDirsRequest,
@@ -24,10 +25,13 @@ def handle(context: RequestContext, request: DescribeLogDirsRequest) -> Describe
     wanted = None
     if request.topics is not None:
         wanted = {TopicPartition(topic.topic, index) for topic in request.topics for index in topic.partitions}
+    sizes = logs.directory_sizes()
     return DescribeLogDirsResponse(
         results=[
-            DescribeLogDirsResult(log_dir=directory, topics=_topics(logs, sizes, wanted))
-            for directory, sizes in logs.directory_sizes().items()
+            DescribeLogDirsResult(log_dir=directory.path, topics=_topics(logs, sizes[directory.path], wanted))
+            if directory.failure is None
+            else DescribeLogDirsResult(log_dir=directory.path, error_code=ErrorCode.KAFKA_STORAGE_ERROR)
+            for directory in logs.directories
         ]
     )
 

@@ -2,7 +2,7 @@
 
 Done: fencing by controller and broker epoch; each partition's leader epoch; making logs.
 Errors: STALE_CONTROLLER_EPOCH 11 (whole request, or a partition whose leader epoch is not newer), STALE_BROKER_EPOCH
-77, UNKNOWN_TOPIC_OR_PARTITION 3 (not a replica), KAFKA_STORAGE_ERROR 56.
+77, UNKNOWN_TOPIC_OR_PARTITION 3 (not a replica), KAFKA_STORAGE_ERROR 56 (its data directory is, or may be, offline).
 """
 
 from collections.abc import Iterator
@@ -52,6 +52,7 @@ def _apply(context: RequestContext, topic: str, state: LeaderAndIsrPartitionStat
                 replicas=tuple(state.replicas),
                 adding_replicas=tuple(state.adding_replicas),
                 removing_replicas=tuple(state.removing_replicas),
+                is_new=state.is_new,
             ),
         )
     except BrokerError as error:

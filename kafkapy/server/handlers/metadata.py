@@ -131,5 +131,5 @@ def _partition(
         leader_epoch=found.leader_epoch,
         replica_nodes=replicas,
         isr_nodes=isr,
-        offline_replicas=[id_ for id_ in found.replicas if id_ not in reachable],
+        offline_replicas=[id_ for id_ in found.replicas if id_ not in reachable or id_ in found.offline_replicas],
     )

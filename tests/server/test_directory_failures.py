@@ -1,0 +1,148 @@
+"""Data directories that fail under a whole broker, through a disk that refuses what lies under one path."""
+
+import asyncio
+import errno
+import os
+from pathlib import Path
+
+import pytest
+
+from kafkapy.protocol.messages.describe_log_dirs import DescribeLogDirsRequest
+from kafkapy.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from kafkapy.server.broker import BrokerServer
+from kafkapy.storage.errors import LogDirectoryError
+from kafkapy.storage.files import Descriptor, Files
+from tests.server.harness import Client, batch, run, running_broker, until
+from tests.server.test_broker import server
+
+NO_LEADER, LEADER_NOT_AVAILABLE, STORAGE_ERROR = -1, 5, 56
+
+
+class Disk:
+    """Writes to files under ``broken`` fail with ``number``."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.broken = "nothing"
+        self.number = errno.EIO
+        write_at = Files.write_at
+
+        def maybe(files: Files, descriptor: Descriptor, data: bytes | bytearray | memoryview, position: int) -> None:
+            if os.readlink(f"/proc/self/fd/{descriptor.number}").startswith(self.broken):
+                raise OSError(self.number, os.strerror(self.number))
+            write_at(files, descriptor, data, position)
+
+        monkeypatch.setattr(Files, "write_at", maybe)
+
+
+async def _codes(client: Client, topic: str) -> list[tuple[int, int, list[int]]]:
+    answer = await client.ask(MetadataRequest([MetadataRequestTopic(name=topic)]), 8)
+    found = sorted(answer.topics[0].partitions, key=lambda each: each.partition_index)
+    return [(each.error_code, each.leader_id, each.offline_replicas) for each in found]
+
+
+def test_the_broker_goes_on_with_the_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    disk = Disk(monkeypatch)
+    one, two = str(tmp_path / "one"), str(tmp_path / "two")
+
+    async def scenario() -> None:
+        async with running_broker(tmp_path, log__dirs=f"{one},{two}") as broker:
+            client = await Client.connect(broker)
+            await client.create_topic("t", partitions=4)
+            logs = broker.services.log_manager
+            lost = [each for each in range(4) if logs.directory_of(("t", each)) == two]  # type: ignore[arg-type]
+            assert len(lost) == 2
+            disk.broken = two
+            assert (await client.produce("t", batch(b"v"), partition=lost[0])).error_code == STORAGE_ERROR
+            await until(lambda: broker.services.metadata.image.topics["t"].partitions[lost[0]].leader == NO_LEADER)
+            for partition in range(4):
+                expected = STORAGE_ERROR if partition in lost else 0
+                assert (await client.produce("t", batch(b"v"), partition=partition)).error_code == expected
+                fetched = await client.fetch("t", partition=partition)
+                assert fetched.responses[0].partitions[0].error_code == expected
+            assert await _codes(client, "t") == [
+                (LEADER_NOT_AVAILABLE, NO_LEADER, [0]) if partition in lost else (0, 0, []) for partition in range(4)
+            ]
+            described = await client.ask(DescribeLogDirsRequest(None), 2)
+            assert [(each.log_dir, each.error_code, len(each.topics)) for each in described.results] == [
+                (one, 0, 1), (two, STORAGE_ERROR, 0),
+            ]  # fmt: skip
+            await client.create_topic("later", partitions=3)
+            assert {logs.directory_of(("later", each)) for each in range(3)} == {one}  # type: ignore[arg-type]
+            assert not broker.broken.is_set()
+        assert (tmp_path / "one" / ".kafka_cleanshutdown").exists()
+        assert not (tmp_path / "two" / ".kafka_cleanshutdown").exists()
+
+    run(scenario())
+
+
+def test_a_directory_that_is_gone_at_the_start_makes_its_partitions_wait(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, two = tmp_path / "one", tmp_path / "two"
+
+    def broker() -> BrokerServer:
+        return server(tmp_path, **{"log.dirs": f"{one},{two}"})
+
+    async def scenario() -> None:
+        async with broker() as running:
+            client = await Client.connect(running)
+            await client.create_topic("t", partitions=2)
+            for partition in range(2):
+                assert (await client.produce("t", batch(b"v"), partition=partition)).error_code == 0
+        two.rename(tmp_path / "elsewhere")
+        two.write_text("no directory")
+        async with broker() as running:
+            client = await Client.connect(running)
+            answers = [await client.produce("t", batch(b"w"), partition=partition) for partition in range(2)]
+            assert [answer.error_code for answer in answers] == [0, STORAGE_ERROR]
+            await until(lambda: running.services.metadata.image.topics["t"].partitions[1].leader == NO_LEADER)
+        two.unlink()
+        (tmp_path / "elsewhere").rename(two)
+        async with broker() as running:
+            client = await Client.connect(running)
+            assert (await client.produce("t", batch(b"x"), partition=1)).base_offset == 1
+
+    run(scenario())
+
+
+def test_the_metadatas_directory_must_work_at_the_start(tmp_path: Path) -> None:
+    (tmp_path / "one").write_text("no directory")
+    broker = server(tmp_path, **{"log.dirs": f"{tmp_path}/one,{tmp_path}/two"})
+    with pytest.raises(LogDirectoryError, match=r"one, the first of log\.dirs, holds this broker's metadata"):
+        run(broker.start())
+
+
+def test_a_broker_without_any_directory_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    disk = Disk(monkeypatch)
+
+    async def scenario() -> None:
+        async with running_broker(tmp_path) as broker:
+            client = await Client.connect(broker)
+            await client.create_topic("t")
+            disk.broken = str(tmp_path)
+            assert (await client.produce("t", batch(b"v"))).error_code == STORAGE_ERROR
+            await asyncio.wait_for(broker.broken.wait(), 5)
+
+    run(scenario())
+
+
+def test_a_full_disk_refuses_and_takes_records_again_when_there_is_room(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    disk = Disk(monkeypatch)
+    disk.number = errno.ENOSPC
+
+    async def scenario() -> None:
+        async with running_broker(tmp_path) as broker:
+            client = await Client.connect(broker)
+            await client.create_topic("t")
+            assert (await client.produce("t", batch(b"a"))).base_offset == 0
+            disk.broken = str(tmp_path)
+            for _ in range(2):
+                assert (await client.produce("t", batch(b"b"), acks=-1)).error_code == STORAGE_ERROR
+            assert (await client.fetch("t")).responses[0].partitions[0].high_watermark == 1
+            disk.broken = "nothing"
+            assert (await client.produce("t", batch(b"c"), acks=-1)).base_offset == 1
+            assert not broker.broken.is_set()
+
+    run(scenario())
