@@ -126,10 +126,12 @@ def append_as_follower(log: "Log", records: bytes | bytearray | memoryview) -> A
             max_timestamp, max_timestamp_offset = header.max_timestamp, header.last_offset
     content = memoryview(records)[:size]
     added = AppendedRange(first_offset, next_offset - 1, max_timestamp, max_timestamp_offset, size)
+    for _, header in batches:
+        if header.partition_leader_epoch > log.leader_epochs.latest:
+            with as_storage_error(log, "written"):
+                log.leader_epochs.assign(header.partition_leader_epoch, header.base_offset)
     segment = _write(log, content, added)
     for position, header in batches:
-        if header.partition_leader_epoch > log.leader_epochs.latest:
-            log.leader_epochs.assign(header.partition_leader_epoch, header.base_offset)
         aborted = log.producer_state.replay(header, content[position : position + header.size])
         if aborted is not None:
             segment.transaction_index.append(aborted)

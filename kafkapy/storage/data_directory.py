@@ -1,6 +1,7 @@
 """One of ``log.dirs``: its lock, its identity, its checkpoints and the partitions' folders in it."""
 
 import logging
+import os
 import re
 from collections.abc import Mapping
 from typing import Final, NamedTuple
@@ -70,7 +71,10 @@ class DataDirectory:
 
     def lock(self) -> None:
         """Make the folder and lock it; raises ``LogDirectoryLockedError``."""
+        is_new = not self._files.exists(self.path)
         self._files.make_directory(self.path)
+        if is_new:
+            self._files.sync_path(os.path.dirname(self.path) or ".")
         self._lock = self._files.lock(f"{self.path}/{LOCK_NAME}")
 
     def unlock(self) -> None:
@@ -133,7 +137,10 @@ class DataDirectory:
 
     def remove_clean_marker(self) -> None:
         """From here on a crash, while loading too, is an unclean stop."""
-        self._files.remove(f"{self.path}/{CLEAN_SHUTDOWN_NAME}")
+        if self.is_clean():
+            # A marker that came back after a power cut would have files trusted that never reached the disk.
+            self._files.remove(f"{self.path}/{CLEAN_SHUTDOWN_NAME}")
+            self._files.sync_path(self.path)
 
     def mark_clean(self) -> None:
         """Everything is on the disk."""
@@ -156,10 +163,17 @@ class DataDirectory:
 
     def _read_checkpoint(self, name: str) -> dict[TopicPartition, int]:
         try:
-            return self._checkpoints[name].read()
+            found = self._checkpoints[name].read()
         except MalformedCheckpointError as error:
             logger.warning("%s; going on without it: %s", error, WITHOUT_CHECKPOINT[name])
             return {}
+        if found:
+            self._written[name] = found
+        return found
+
+    def written_offset(self, name: str, partition: TopicPartition) -> int:
+        """Return what the checkpoint ``name`` on the disk says of a partition; 0 if nothing."""
+        return self._written.get(name, {}).get(partition, 0)
 
     def write_checkpoint(self, name: str, offsets: Mapping[TopicPartition, int], flusher: Flusher) -> None:
         """Replace one checkpoint, if it changes; ``flusher`` waits for the disk."""

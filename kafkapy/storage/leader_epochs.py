@@ -26,11 +26,13 @@ class EpochEntry(NamedTuple):
 class LeaderEpochs:
     """The terms, oldest first; a new one drops those that it contradicts."""
 
-    __slots__ = ("path", "entries", "_files", "_log_end_offset")
+    __slots__ = ("path", "entries", "wait_for_flush", "_files", "_log_end_offset")
 
     def __init__(self, files: Files, path: str, log_end_offset: Callable[[], int]) -> None:
         self.path = path
         self.entries: list[EpochEntry] = []
+        self.wait_for_flush = False
+        """The file was not fsynced when it was written: the next flush of the log must do it."""
         self._files = files
         self._log_end_offset = log_end_offset
 
@@ -53,7 +55,9 @@ class LeaderEpochs:
 
     def _take(self, entries: list[EpochEntry]) -> None:
         # A partition without records has nothing to lose, and ten thousand of them are created at once.
-        self._files.replace(self.path, encode(f"{e} {s}" for e, s in entries), sync=self._log_end_offset() > 0)
+        sync = self._log_end_offset() > 0
+        self._files.replace(self.path, encode(f"{e} {s}" for e, s in entries), sync=sync)
+        self.wait_for_flush = not sync
         self.entries = entries
 
     @property

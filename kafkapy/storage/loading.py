@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kafkapy.config.log_config import LogConfig
+from kafkapy.storage import stale_checkpoints
 from kafkapy.storage.data_directory import DataDirectory
 from kafkapy.storage.errors import KafkaStorageError, LogDirectoryError
 from kafkapy.storage.recovery import Checkpointed
@@ -72,6 +73,7 @@ def _load_directory(logs: "LogManager", found: Found, config_of: Callable[[str],
         directory.remove_clean_marker()
         for partition in found.partitions:
             logs.open(directory, partition, config_of(partition.topic), found.checkpointed(partition))
+        stale_checkpoints.lower_all(logs)
     except OSError as error:
         logs.fail(directory, error)
     except KafkaStorageError as error:

@@ -4,6 +4,7 @@
 reading in ``read``, truncation in ``truncate``, start-up in ``recovery``.
 """
 
+import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from random import Random
@@ -28,8 +29,8 @@ DEFAULT_PRODUCER_EXPIRATION_MS: Final = 604_800_000
 LEADER_EPOCHS_NAME: Final = "leader-epoch-checkpoint"
 
 
-def _nobody_minds(_path: str, _error: OSError) -> None:
-    """A log by itself has no data directory that could go offline."""
+def _nobody_minds(*_: object) -> None:
+    """A log by itself has no data directory that could go offline, and no checkpoints."""
 
 
 @dataclass(slots=True)
@@ -44,6 +45,8 @@ class Storage:
     random: Random = field(default_factory=Random)
     disk_failed: Callable[[str, OSError], None] = _nobody_minds
     """Told the path of what a broken disk refused to read or write (``disk_errors``)."""
+    offsets_fall: Callable[["Log"], None] = _nobody_minds
+    """Told of a log whose recovery point or start has fallen, before its files follow (``stale_checkpoints``)."""
 
 
 class Log:
@@ -233,6 +236,12 @@ class Log:
         for segment in self.segments.between(start, end_offset):
             segment.write_indexes()
             paths += segment.paths_to_sync()
+        if start <= self.segments.first.base_offset:
+            paths.append(
+                os.path.dirname(self.directory)
+            )  # nothing was flushed yet: the folder's own name must last too
+        if self.leader_epochs.wait_for_flush:
+            paths.append(self.leader_epochs.path)
         return [*paths, self.directory]
 
     def flushed_up_to(self, end_offset: int, truncations: int, start: int) -> None:
@@ -241,6 +250,7 @@ class Log:
             self.flush_begun = self.recovery_point
         elif truncations == self.truncations and end_offset > self.recovery_point:
             self.recovery_point = end_offset
+            self.leader_epochs.wait_for_flush = False
             self.last_flush_ms = self.storage.clock.now_ms()
 
     def delete_old_snapshots(self) -> None:

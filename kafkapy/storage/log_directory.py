@@ -3,11 +3,12 @@
 import logging
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Final
 
 from kafkapy.clock import Clock
 from kafkapy.config.log_config import LogConfig
-from kafkapy.storage import closing, loading
+from kafkapy.storage import closing, loading, stale_checkpoints
 from kafkapy.storage.checkpoints import HIGH_WATERMARK, LOG_START_OFFSET, RECOVERY_POINT
 from kafkapy.storage.data_directories import DataDirectories
 from kafkapy.storage.data_directory import DataDirectory, MetaProperties
@@ -49,6 +50,7 @@ class LogManager:
         self.config = config
         self.storage = storage or Storage(clock)
         self.storage.disk_failed = self.disk_failed
+        self.storage.offsets_fall = partial(stale_checkpoints.lower, self)
         self.directories = DataDirectories(self.storage.files, log_dirs)
         self.directory_listener: DirectoryListener | None = None
         self._logs: dict[TopicPartition, Log] = {}
@@ -78,6 +80,8 @@ class LogManager:
         """Open one log, made if it is missing; raises ``KafkaStorageError``."""
         log = Log(partition, directory.partition_path(partition), config, self.storage)
         with as_storage_error(log, "opened"):
+            if checkpointed is _NEW:
+                stale_checkpoints.forget(self, directory, partition)
             load_log(log, checkpointed)
         self._logs[partition] = log
         self._directory_of[partition] = directory

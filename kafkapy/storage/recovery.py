@@ -34,6 +34,7 @@ logger = logging.getLogger(__name__)
 SEGMENT_SUFFIXES: Final = (LOG_SUFFIX, OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX)
 LEFTOVER_SUFFIXES: Final = (DELETED_SUFFIX, ".tmp")
 BASE_DIGITS: Final = 20
+END_OF_OFFSETS: Final = 2**63
 
 
 class Checkpointed(NamedTuple):
@@ -145,6 +146,9 @@ def _recover(log: "Log", doubtful: list[Segment], checkpointed: Checkpointed) ->
     for segment in doubtful:
         if segment not in beyond:
             recover_segment(log, segment)
+    if beyond:
+        # A truncation may have reached the epochs' file and not the records: these say it better.
+        log.leader_epochs.truncate_from_end(beyond[0].base_offset)
     for segment in beyond:
         if recover_segment(log, segment):
             _drop(log, segments.cut(segments.floor(segment.base_offset) + 1), "a corrupt segment comes before")
@@ -167,15 +171,22 @@ def _drop(log: "Log", segments: list[Segment], reason: str) -> None:
 
 
 def recover_segment(log: "Log", segment: Segment) -> int:
-    """Check ``segment`` batch by batch, rebuild what derives from it, cut off what is no batch; return bytes cut."""
+    """Check ``segment`` batch by batch, rebuild what derives from it, cut off what is no batch; return bytes cut.
+
+    0 too if what was cut is in the next segment in another form: a truncation that didn't reach the disk before the
+    power failed, and what was written after it, which is what holds.
+    """
     state = log.producer_state
     rebuild_producer_state(log, segment.base_offset)
     segment.reset_indexes()
     end_offset = segment.base_offset
     valid_bytes = 0
+    later = log.segments.starting_at(log.segments.floor(end_offset) + 1)
+    limit = later[0].base_offset if later else END_OF_OFFSETS
+    is_overtaken = False
     try:
         for position, header, content in segment.batches(0, segment.size):
-            _check(header, content, end_offset)
+            _check(header, content, end_offset, limit)
             segment.index_again(position, header, log.config.index_interval_bytes)
             if header.partition_leader_epoch > log.leader_epochs.latest:
                 log.leader_epochs.assign(header.partition_leader_epoch, header.base_offset)
@@ -185,6 +196,7 @@ def recover_segment(log: "Log", segment: Segment) -> int:
             end_offset = header.next_offset
             valid_bytes = position + header.size
     except CorruptRecordError as error:
+        is_overtaken = isinstance(error, _OvertakenError)
         logger.warning("Cutting %s at %d of %d bytes: %s", segment.log.path, valid_bytes, segment.size, error)
     cut = segment.size - valid_bytes
     if cut:
@@ -193,10 +205,16 @@ def recover_segment(log: "Log", segment: Segment) -> int:
     segment.become_inactive()
     state.map_end_offset = end_offset
     state.take_snapshot()
-    return cut
+    return 0 if is_overtaken else cut
 
 
-def _check(header: BatchHeader, content: memoryview, expected_offset: int) -> None:
+class _OvertakenError(CorruptRecordError):
+    """A batch has offsets that the next segment has, too."""
+
+
+def _check(header: BatchHeader, content: memoryview, expected_offset: int, limit: int) -> None:
+    if header.last_offset >= limit:
+        raise _OvertakenError(f"offset {header.last_offset} is in the next segment, too")
     if header.base_offset < expected_offset or header.last_offset_delta < 0:
         raise CorruptRecordError(f"offset {header.base_offset} where {expected_offset} was expected")
     if not crc_is_valid(content, 0, header):

@@ -184,6 +184,7 @@ class Segment:
         """Write the index entries that are in memory."""
         self.offset_index.write()
         self.time_index.write()
+        self.transaction_index.write()
 
     def paths_to_sync(self) -> list[str]:
         """Return the files that a flush must fsync."""

@@ -5,6 +5,7 @@ stable offset at that time i64. In the order of last offsets.
 """
 
 from collections.abc import Iterator
+from contextlib import suppress
 from struct import Struct
 from typing import Final, NamedTuple
 
@@ -27,15 +28,18 @@ class AbortedTransaction(NamedTuple):
 class TransactionIndex:
     """Few entries, seldom read: straight from the file."""
 
-    __slots__ = ("path", "size", "_files")
+    __slots__ = ("path", "size", "_files", "_pending")
 
     def __init__(self, files: Files, path: str, size: int = 0) -> None:
         self.path = path
         self.size = size
         self._files = files
+        self._pending = b""
+        """The end of ``size`` that the disk has refused so far: the marker is in the log already."""
 
     def __iter__(self) -> Iterator[AbortedTransaction]:
-        content = self._files.read(self.path, self.size) if self.size else b""
+        stored = self.size - len(self._pending)
+        content = (self._files.read(self.path, stored) if stored else b"") + self._pending
         for version, *fields in ENTRY.iter_unpack(content):
             if version > VERSION:
                 raise CorruptIndexError(f"{self.path} has an entry of unknown version {version}")
@@ -50,14 +54,23 @@ class TransactionIndex:
                 raise CorruptIndexError(f"{self.path} has {entry}, below the segment's base offset {base_offset}")
 
     def append(self, entry: AbortedTransaction) -> None:
-        """Add a transaction that ended after all the others."""
-        self._files.write(self.path, ENTRY.pack(VERSION, *entry), self.size)
+        """Add a transaction that ended after all the others; what the disk refuses waits for the next ``write``."""
+        self._pending += ENTRY.pack(VERSION, *entry)
         self.size += ENTRY.size
+        with suppress(OSError):
+            self.write()
+
+    def write(self) -> None:
+        """Put the entries that are only in memory into the file."""
+        if self._pending:
+            self._files.write(self.path, self._pending, self.size - len(self._pending))
+            self._pending = b""
 
     def truncate_to(self, offset: int) -> None:
         """Drop the transactions whose marker is at ``offset`` or later."""
         kept = sum(1 for entry in self if entry.last_offset < offset)
         if kept * ENTRY.size < self.size:
+            self.write()
             self.size = kept * ENTRY.size
             self._files.truncate(self.path, self.size)
 
@@ -67,6 +80,8 @@ class TransactionIndex:
 
     def reset(self) -> None:
         """Drop everything."""
-        if self.size:
-            self.size = 0
+        stored = self.size - len(self._pending)
+        self._pending = b""
+        self.size = 0
+        if stored:
             self._files.truncate(self.path, 0)

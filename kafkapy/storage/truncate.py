@@ -18,15 +18,20 @@ def truncate_to(log: "Log", offset: int) -> bool:
     if offset < log.segments.first.base_offset:
         truncate_fully_and_start_at(log, offset)
         return True
-    delete_segment_files(log, log.segments.cut(log.segments.floor(offset) + 1)[::-1])
+    start_offset = min(log.log_start_offset, offset)
+    kept = log.segments.floor(offset)
+    # The segment that is cut counts as not flushed, so that the next flush makes the cut last, too.
+    _lower(log, start_offset, log.segments.starting_at(kept)[0].base_offset)
+    delete_segment_files(log, log.segments.cut(kept + 1)[::-1])
     log.segments.active.truncate_to(offset, log.storage.clock.now_ms())
-    _finish(log, min(log.log_start_offset, offset), offset)
+    _finish(log, start_offset, offset)
     log.leader_epochs.truncate_from_end(offset)
     return True
 
 
 def truncate_fully_and_start_at(log: "Log", offset: int) -> None:
     """See ``Log.truncate_fully_and_start_at``."""
+    _lower(log, min(log.log_start_offset, offset), offset)
     delete_segment_files(log, log.segments.cut(0)[::-1])
     segment = log.new_segment(offset)
     segment.create()
@@ -36,12 +41,18 @@ def truncate_fully_and_start_at(log: "Log", offset: int) -> None:
     log.leader_epochs.clear()
 
 
-def _finish(log: "Log", start_offset: int, end_offset: int) -> None:
+def _lower(log: "Log", start_offset: int, recovery_point: int) -> None:
+    """Checkpoints fall before the files are cut; flushes that were begun count no more."""
     log.truncations += 1
+    log.recovery_point = log.flush_begun = min(log.recovery_point, recovery_point)
+    log.log_start_offset = start_offset
+    log.storage.offsets_fall(log)
+
+
+def _finish(log: "Log", start_offset: int, end_offset: int) -> None:
     log.tail.clear()
     log.log_start_offset = start_offset
     log.log_end_offset = end_offset
-    log.recovery_point = log.flush_begun = min(log.recovery_point, end_offset)
     log.high_watermark = min(max(log.high_watermark, start_offset), end_offset)
     log.producer_state.map_end_offset = -1  # whatever it reflects, it is not this log any more
     recovery.rebuild_producer_state(log, end_offset)

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from kafkapy.config.log_config import LogConfig
-from kafkapy.records.record import read_records
+from kafkapy.records.batch import assign
+from kafkapy.records.record import Record, encode_batch, read_records
 from kafkapy.storage.descriptors import Descriptor
 from kafkapy.storage.errors import KafkaStorageError
 from kafkapy.storage.files import Files
@@ -16,6 +17,7 @@ from kafkapy.storage.log import Log, Storage
 from kafkapy.storage.log_directory import LogManager
 from kafkapy.storage.recovery import Checkpointed, load
 from kafkapy.testing.clock import ManualClock
+from kafkapy.testing.disk import Fault, SimulatedDisk
 from tests.storage.support import PARTITION, START_MS, open_log, produced
 
 BATCHES = 40
@@ -140,3 +142,17 @@ def test_a_new_log_that_the_disk_refuses_is_a_storage_error(tmp_path: Path) -> N
     assert manager.get(PARTITION) is None
     assert manager.get_or_create(PARTITION).log_end_offset == 0
     manager.shutdown()
+
+
+def test_a_follower_that_can_not_note_an_epoch_has_written_nothing(tmp_path: Path) -> None:
+    disk = SimulatedDisk(str(tmp_path))
+    log = open_log(tmp_path, CONFIG, storage=Storage(ManualClock(START_MS), disk))
+    batch = encode_batch([Record(b"k", b"v", START_MS)], producer_id=7, producer_epoch=0, base_sequence=0)
+    disk.fail(Fault(frozenset({"rename"}), code=errno.ENOSPC))
+    content = bytearray(batch)
+    assign(content, 0, 0, 4)
+    with pytest.raises(KafkaStorageError, match="can't be written"):
+        log.append_as_follower(content)
+    assert (log.log_end_offset, log.producer_state.producers) == (0, {})
+    log.append_as_follower(content)
+    assert log.leader_epochs.entries == [(4, 0)]

@@ -5,10 +5,13 @@ import pytest
 
 from kafkapy.config.log_config import LogConfig
 from kafkapy.records.batch import read_header
-from kafkapy.records.record import encode_batch
+from kafkapy.records.record import encode_batch, read_records
 from kafkapy.storage.errors import OutOfOrderSequenceError
-from kafkapy.storage.log import Log
+from kafkapy.storage.log import Log, Storage
 from kafkapy.storage.recovery import Checkpointed, load, recover_segment
+from kafkapy.testing.clock import ManualClock
+from kafkapy.testing.disk import SimulatedDisk
+from kafkapy.testing.durable import Survival
 from tests.storage.support import (
     GOLDEN,
     START_MS,
@@ -254,3 +257,41 @@ def test_real_kafkas_segments_rebuild_to_the_byte(tmp_path: Path) -> None:
     for suffix in ("log", "index", "timeindex"):
         name = f"orders-0/{75:020d}.{suffix}"
         assert after[name] == before[name]
+
+
+def test_what_a_lost_truncation_brings_back_yields_to_what_came_after_it(tmp_path: Path) -> None:
+    disk = SimulatedDisk(str(tmp_path))
+    log = open_log(tmp_path, storage=Storage(ManualClock(START_MS), disk))
+    log.append_as_leader(batch(), 0)
+    log.append_as_leader(batch(4, value=b"old"), 0)
+    log.flush()
+    log.truncate_to(1)
+    log.roll()
+    log.append_as_leader(batch(2, value=b"new"), 1)
+    new = Path(log.segments.active.log.path)
+    content = new.read_bytes()
+    disk.cut_power(Survival.NOTHING)
+    new.write_bytes(content)  # the system had time for this file, and not for the one that was cut
+    again = reopen(log, clean=False)
+    assert again.log_end_offset == 3
+    assert [segment.base_offset for segment in again.segments] == [0, 1]
+    assert again.leader_epochs.entries == [(0, 0), (1, 1)]
+    values = [
+        (record.offset, record.value)
+        for segment in again.segments
+        for _, header, found in segment.batches(0, segment.size)
+        for record in read_records(found, header)
+    ]
+    assert values == [(0, b"v"), (1, b"new"), (2, b"new")]
+
+
+def test_a_flush_makes_a_truncation_last_too(tmp_path: Path) -> None:
+    disk = SimulatedDisk(str(tmp_path))
+    log = open_log(tmp_path, storage=Storage(ManualClock(START_MS), disk))
+    for _ in range(3):
+        log.append_as_leader(batch(), 0)
+    log.flush()
+    log.truncate_to(1)
+    log.flush()
+    disk.cut_power(Survival.NOTHING)
+    assert reopen(log, clean=False).log_end_offset == 1

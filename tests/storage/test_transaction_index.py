@@ -5,6 +5,7 @@ import pytest
 from kafkapy.storage.errors import CorruptIndexError
 from kafkapy.storage.files import Files
 from kafkapy.storage.transaction_index import ENTRY, AbortedTransaction, TransactionIndex
+from kafkapy.testing.disk import Fault, SimulatedDisk
 from tests.storage.support import GOLDEN
 
 
@@ -29,6 +30,30 @@ def test_truncation_goes_by_marker(tmp_path: Path) -> None:
     index.reset()
     assert list(index) == []
     assert index.size == 0
+
+
+def test_what_the_disk_refuses_waits_and_is_found_meanwhile(tmp_path: Path) -> None:
+    disk = SimulatedDisk(str(tmp_path))
+    index = TransactionIndex(disk, str(tmp_path / "t"))
+    entries = [AbortedTransaction(1, last - 5, last, last + 1) for last in (10, 20, 30)]
+    index.append(entries[0])
+    disk.fail(Fault(times=2))
+    for entry in entries[1:]:
+        index.append(entry)
+    assert list(index) == entries
+    assert disk.size(str(tmp_path / "t")) < 3 * ENTRY.size
+    index.write()
+    assert list(TransactionIndex(Files(), str(tmp_path / "t"), 3 * ENTRY.size)) == entries
+
+
+def test_an_index_that_is_only_in_memory_can_be_emptied(tmp_path: Path) -> None:
+    disk = SimulatedDisk(str(tmp_path))
+    index = TransactionIndex(disk, str(tmp_path / "t"))
+    disk.fail(Fault())
+    index.append(AbortedTransaction(1, 5, 10, 11))
+    index.reset()
+    assert list(index) == []
+    assert not (tmp_path / "t").exists()
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,110 @@
+"""What must be true of a log at any moment, whoever derived its indexes and its memory, and from what."""
+
+import shutil
+import tempfile
+from pathlib import Path
+
+from kafkapy.records.batch import crc_is_valid
+from kafkapy.storage.log import Log, Storage
+from kafkapy.storage.producer_entry import NO_OFFSET, ProducerEntry
+from kafkapy.storage.recovery import Checkpointed, load
+from kafkapy.storage.segment import Segment
+from kafkapy.testing.clock import ManualClock
+
+
+def check_indexes(log: Log) -> None:
+    """Every entry points to what it says."""
+    for segment in log.segments:
+        check_segment(segment)
+    bases = [segment.base_offset for segment in log.segments]
+    assert bases == sorted(set(bases))
+    assert bases[0] <= log.log_start_offset
+
+
+def check_segment(segment: Segment) -> None:
+    """The offset index names batches; the time index never promises too much; CRCs are right."""
+    batches = {}
+    largest: list[tuple[int, int]] = []  # last offset, largest timestamp up to and with it
+    top = -1
+    for position, header, content in segment.batches(0, segment.size):
+        assert crc_is_valid(content, 0, header), (segment.log.path, position)
+        assert header.base_offset >= segment.base_offset
+        batches[position] = header
+        top = max(top, header.max_timestamp)
+        largest.append((header.last_offset, top))
+    index = segment.offset_index
+    entries = [index.entry(slot) for slot in range(index.entries)]
+    assert [entry[0] for entry in entries] == sorted({entry[0] for entry in entries})
+    for relative_offset, position in entries:
+        # An append of several batches is named by its last offset and its first byte.
+        assert position in batches, (segment.log.path, position)
+        assert batches[position].base_offset <= segment.base_offset + relative_offset
+    times = [segment.time_index.entry(slot) for slot in range(segment.time_index.entries)]
+    assert [entry[0] for entry in times] == sorted({entry[0] for entry in times})
+    for timestamp, relative_offset in times:
+        offset = segment.base_offset + relative_offset
+        before = [until for last_offset, until in largest if last_offset < offset]
+        assert not before or before[-1] <= timestamp, (segment.log.path, timestamp, offset)
+    assert segment.max_timestamp >= top, (segment.log.path, segment.max_timestamp, top)
+
+
+def _remembered(entry: ProducerEntry) -> tuple[object, ...]:
+    """What a snapshot keeps of a producer."""
+    last = entry.batches[-1][:3] if entry.batches else None
+    return entry.producer_epoch, entry.coordinator_epoch, entry.current_txn_first_offset, entry.last_timestamp, last
+
+
+def check_against_rebuild(log: Log, *, has_lost_beginning: bool) -> None:
+    """The same record files, alone in a folder, lead to the same log."""
+    with tempfile.TemporaryDirectory() as name:
+        directory = Path(name) / "orders-0"
+        directory.mkdir()
+        for path in Path(log.directory).glob("*.log"):
+            shutil.copy(path, directory)
+        again = Log(log.topic_partition, str(directory), log.config, Storage(ManualClock(log.storage.clock.now_ms())))
+        load(again, Checkpointed(False, 0, log.log_start_offset, log.high_watermark))
+        try:
+            _compare(log, again, has_lost_beginning=has_lost_beginning)
+        finally:
+            again.release()
+
+
+def _compare(log: Log, again: Log, *, has_lost_beginning: bool) -> None:
+    assert (again.log_start_offset, again.log_end_offset) == (log.log_start_offset, log.log_end_offset)
+    assert [(each.base_offset, each.size) for each in again.segments] == [
+        (each.base_offset, each.size) for each in log.segments
+    ]
+    replayed = again.producer_state.producers
+    known = log.producer_state.producers
+    if has_lost_beginning or log.log_start_offset > 0:
+        return
+    assert {i: _remembered(entry) for i, entry in known.items()} == {
+        i: _remembered(entry) for i, entry in replayed.items()
+    }
+    assert [list(each.transaction_index) for each in again.segments] == [
+        list(each.transaction_index) for each in log.segments
+    ]
+
+
+def check_memory(log: Log) -> None:
+    """The laws of the offsets, the leader epochs and the open transactions."""
+    assert log.log_start_offset <= log.high_watermark <= log.log_end_offset
+    assert log.log_start_offset <= log.last_stable_offset <= log.high_watermark
+    assert log.recovery_point <= log.log_end_offset
+    entries = log.leader_epochs.entries
+    assert [entry.epoch for entry in entries] == sorted({entry.epoch for entry in entries})
+    assert [entry.start_offset for entry in entries] == sorted({entry.start_offset for entry in entries})
+    for segment in log.segments:
+        for _, header, _ in segment.batches(0, segment.size):
+            if header.last_offset >= log.log_start_offset:
+                offset = max(header.base_offset, log.log_start_offset)
+                assert log.leader_epochs.epoch_for(offset) == header.partition_leader_epoch, (header, entries)
+    open_first = [
+        entry.current_txn_first_offset
+        for entry in log.producer_state.producers.values()
+        if entry.current_txn_first_offset != NO_OFFSET
+    ]
+    unstable = log.producer_state.first_unstable_offset
+    if open_first:
+        assert unstable is not None
+        assert unstable <= min(open_first)

@@ -1,0 +1,34 @@
+"""A flusher whose disk is slow: the test says when it has caught up."""
+
+from collections import deque
+from collections.abc import Callable, Sequence
+
+from kafkapy.storage.files import Files
+from kafkapy.storage.flusher import sync_all
+
+
+class SlowFlusher:
+    """See ``storage.flusher.Flusher``: work waits in order; what the disk refuses is never done."""
+
+    def __init__(self) -> None:
+        self.waiting: deque[tuple[Callable[[], None], Callable[[], None]]] = deque()
+
+    def flush(self, files: Files, paths: Sequence[str], done: Callable[[], None]) -> None:
+        listed = list(paths)
+        self.run(lambda: sync_all(files, listed), done)
+
+    def run(self, work: Callable[[], None], done: Callable[[], None]) -> None:
+        self.waiting.append((work, done))
+
+    def catch_up(self, most: int = 1_000) -> None:
+        """Do the first ``most`` pieces of work."""
+        for _ in range(min(most, len(self.waiting))):
+            work, done = self.waiting.popleft()
+            try:
+                work()
+            except OSError:
+                continue
+            done()
+
+    def close(self) -> None:
+        self.catch_up()

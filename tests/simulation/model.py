@@ -1,0 +1,148 @@
+"""What a log must hold, as a list of batches, and what of it must be there after the process or the machine died."""
+
+from collections import defaultdict
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import NamedTuple
+
+from kafkapy.records.batch import BatchHeader, read_header
+from kafkapy.records.record import read_records
+from kafkapy.storage.log import Log
+
+
+class Stored(NamedTuple):
+    """A batch as it is on the disk."""
+
+    first_offset: int
+    last_offset: int
+    content: bytes
+
+    @classmethod
+    def of(cls, content: bytes) -> "Stored":
+        header = read_header(content)
+        return cls(header.base_offset, header.last_offset, content)
+
+    @property
+    def header(self) -> BatchHeader:
+        return read_header(self.content)
+
+    def timestamps(self) -> list[tuple[int, int]]:
+        """(offset, timestamp) of each record."""
+        return [(record.offset, record.timestamp) for record in read_records(self.content, self.header)]
+
+
+def stored_in(log: Log) -> list[Stored]:
+    """Every batch of a log, its CRC checked by nobody."""
+    return [
+        Stored(header.base_offset, header.last_offset, bytes(content))
+        for segment in log.segments
+        for _, header, content in segment.batches(0, segment.size)
+    ]
+
+
+class Aborted(NamedTuple):
+    producer_id: int
+    first_offset: int
+    last_offset: int
+
+
+@dataclass
+class Change:
+    """An operation that may be cut off in the middle: what it may add and take away."""
+
+    adds: set[bytes] = field(default_factory=set)
+    keeps_below: int | None = None
+    """Batches that reach this offset may be gone; None: nothing may."""
+    drops_below: int = 0
+    """Batches that end below this offset may be gone."""
+
+
+@dataclass
+class Model:
+    """The log as its users have been told it is."""
+
+    batches: list[Stored] = field(default_factory=list)
+    start: int = 0
+    high_watermark: int = 0
+    end: int = 0
+    aborted: list[Aborted] = field(default_factory=list)
+    history: dict[int, set[bytes]] = field(default_factory=lambda: defaultdict(set))
+    """Whatever was ever written at an offset: a power cut may bring it back, unless something newer was fsynced."""
+    has_lost_beginning: bool = False
+    """Batches were removed from the front: what a replay can't know any more may be known to snapshots."""
+
+    def add(self, content: bytes) -> None:
+        """A batch was appended."""
+        stored = Stored.of(content)
+        self.batches.append(stored)
+        self.history[stored.first_offset].add(content)
+        self.end = stored.last_offset + 1
+
+    def truncate(self, offset: int) -> None:
+        """Everything from ``offset`` on is gone; an empty log begins there."""
+        self.batches = [each for each in self.batches if each.last_offset < offset]
+        self.aborted = [each for each in self.aborted if each.last_offset < offset]
+        self.end = offset
+        self.start = min(self.start, offset)
+        self.high_watermark = min(max(self.high_watermark, self.start), self.end)
+
+    def restart_at(self, offset: int) -> None:
+        """Everything is gone; the next record gets ``offset``."""
+        self.has_lost_beginning = self.has_lost_beginning or bool(self.batches) or offset > 0
+        self.batches = []
+        self.aborted = []
+        self.start = self.high_watermark = self.end = offset
+
+    def drop_front(self, offset: int) -> None:
+        """The segments below ``offset`` are gone."""
+        if offset > 0:
+            self.has_lost_beginning = True
+        self.batches = [each for each in self.batches if each.last_offset >= offset]
+
+    def visible(self) -> list[Stored]:
+        """The batches that may be read."""
+        return [each for each in self.batches if each.last_offset >= self.start]
+
+    def from_offset(self, offset: int, limit: int) -> bytes:
+        """The bytes that a read from ``offset`` finds below ``limit``."""
+        return b"".join(
+            each.content for each in self.batches if each.last_offset >= offset and each.last_offset < limit
+        )
+
+    # after the end
+
+    def check_survivors(self, log: Log, change: Change, promised: int | None) -> None:
+        """The log of a new process: ``promised`` is None when the machine lived, else below what all was fsynced."""
+        found = stored_in(log)
+        offsets = [(each.first_offset, each.last_offset) for each in found]
+        assert all(before[1] < after[0] for before, after in pairwise(offsets)), offsets
+        here = set(found)
+        for each in self.batches:
+            if self._must_be_there(each, change, promised):
+                assert each in here, ("lost", each[:2], "of", offsets, change, promised)
+        known = set(self.batches)
+        for each in found:
+            if promised is not None:
+                is_known = each.content in self.history[each.first_offset] or each.content in change.adds
+            else:
+                is_known = each in known or each.content in change.adds
+            assert is_known, ("appeared", each[:2], "of", offsets, change, promised)
+
+    def _must_be_there(self, each: Stored, change: Change, promised: int | None) -> bool:
+        if promised is not None and each.last_offset >= promised:
+            return False
+        if change.keeps_below is not None and each.last_offset >= change.keeps_below:
+            return False
+        return each.last_offset >= change.drops_below
+
+    def take_over(self, log: Log) -> None:
+        """Go on from what the log holds, once it was checked."""
+        self.batches = stored_in(log)
+        for each in self.batches:
+            self.history[each.first_offset].add(each.content)
+        self.start, self.high_watermark, self.end = log.log_start_offset, log.high_watermark, log.log_end_offset
+        self.aborted = [
+            Aborted(entry.producer_id, entry.first_offset, entry.last_offset)
+            for segment in log.segments
+            for entry in segment.transaction_index
+        ]

@@ -1,0 +1,105 @@
+"""A process that dies after offsets fell: what its checkpoints said before must not count any more."""
+
+from pathlib import Path
+
+import pytest
+
+from kafkapy.config.log_config import LogConfig
+from kafkapy.storage.log import Log, Storage
+from kafkapy.storage.log_directory import LogManager
+from kafkapy.testing.clock import ManualClock
+from kafkapy.testing.disk import SimulatedDisk
+from kafkapy.testing.durable import Survival
+from tests.storage.support import PARTITION, START_MS, batch, fill
+
+RECOVERY_POINTS = "data/recovery-point-offset-checkpoint"
+LOG_STARTS = "data/log-start-offset-checkpoint"
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> SimulatedDisk:
+    return SimulatedDisk(str(tmp_path))
+
+
+def _start(disk: SimulatedDisk, tmp_path: Path, before: LogManager | None = None) -> tuple[LogManager, Log]:
+    if before is not None:
+        before.directories.unlock()
+    clock = ManualClock(START_MS)
+    logs = LogManager([f"{tmp_path}/data"], LogConfig(), clock, storage=Storage(clock, disk))
+    logs.load()
+    return logs, logs.get_or_create(PARTITION)
+
+
+def _checkpointed(disk: SimulatedDisk, tmp_path: Path) -> LogManager:
+    """Eighty records, everything flushed and noted down, thirty of them deleted."""
+    logs, log = _start(disk, tmp_path)
+    fill(log, 80)
+    log.advance_log_start_offset(30)
+    log.flush()
+    logs.checkpoint_recovery_points()
+    logs.checkpoint_log_start_offsets()
+    assert "orders 0 80" in (tmp_path / RECOVERY_POINTS).read_text()
+    assert "orders 0 30" in (tmp_path / LOG_STARTS).read_text()
+    return logs
+
+
+@pytest.mark.parametrize("offset", [0, 10])
+def test_records_after_a_truncation_are_not_below_an_old_start(
+    disk: SimulatedDisk, tmp_path: Path, offset: int
+) -> None:
+    logs = _checkpointed(disk, tmp_path)
+    log = logs.get_or_create(PARTITION)
+    if offset:
+        log.truncate_to(offset)
+    else:
+        log.truncate_fully_and_start_at(offset)
+    fill(log, 5)
+    _, again = _start(disk, tmp_path, logs)
+    assert (again.log_start_offset, again.log_end_offset) == (offset, offset + 5)
+    assert again.recovery_point <= offset
+
+
+def test_records_of_a_topic_that_was_deleted_and_made_again(disk: SimulatedDisk, tmp_path: Path) -> None:
+    logs = _checkpointed(disk, tmp_path)
+    logs.delete(PARTITION)
+    fill(logs.get_or_create(PARTITION), 5)
+    _, again = _start(disk, tmp_path, logs)
+    assert (again.log_start_offset, again.log_end_offset, again.recovery_point) == (0, 5, 0)
+
+
+def test_what_is_written_after_a_tail_was_lost_was_not_flushed_long_ago(disk: SimulatedDisk, tmp_path: Path) -> None:
+    logs = _checkpointed(disk, tmp_path)
+    path = Path(logs.get_or_create(PARTITION).segments.active.log.path)
+    disk.truncate(str(path), path.stat().st_size // 2)
+    logs, log = _start(disk, tmp_path, logs)
+    assert log.log_end_offset == 40
+    fill(log, 60)
+    disk.cut_power(Survival.NOTHING)
+    logs, log = _start(disk, tmp_path, logs)
+    assert log.recovery_point <= 40
+
+
+def test_a_marker_of_a_clean_stop_does_not_come_back(disk: SimulatedDisk, tmp_path: Path) -> None:
+    logs = _checkpointed(disk, tmp_path)
+    logs.shutdown()
+    disk.sync_path(f"{tmp_path}/data")
+    assert (tmp_path / "data" / ".kafka_cleanshutdown").exists()
+    _start(disk, tmp_path)
+    disk.cut_power(Survival.NOTHING)
+    assert not (tmp_path / "data" / ".kafka_cleanshutdown").exists()
+
+
+def test_a_log_by_itself_has_no_checkpoints(tmp_path: Path) -> None:
+    log = Log(PARTITION, str(tmp_path / "orders-0"), LogConfig(), Storage(ManualClock(START_MS)))
+    log.storage.offsets_fall(log)
+    assert not tmp_path.joinpath("orders-0").exists()
+
+
+def test_a_new_data_directory_and_partition_last_with_the_first_flush(disk: SimulatedDisk, tmp_path: Path) -> None:
+    logs, log = _start(disk, tmp_path)
+    log.append_as_leader(batch(3), 0)
+    log.flush()
+    disk.cut_power(Survival.NOTHING)
+    _, again = _start(disk, tmp_path, logs)
+    assert again.log_end_offset == 3
+    assert again.leader_epochs.entries == [(0, 0)]
