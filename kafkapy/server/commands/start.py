@@ -6,6 +6,7 @@ a promise.
 
 import argparse
 import asyncio
+import gc
 import logging
 import signal
 import sys
@@ -116,6 +117,8 @@ async def _run_broker(broker: BrokerServer) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, _stop, stopped, number)
     async with broker:
+        # What lives as long as the broker need not be looked at by every full collection: that takes milliseconds.
+        gc.freeze()
         _announce(broker.config, broker.bootstrap)
         await _first(stopped, broker.broken)
     if broker.broken.is_set():
