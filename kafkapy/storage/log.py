@@ -19,7 +19,7 @@ from kafkapy.storage.errors import OffsetOutOfRangeError
 from kafkapy.storage.files import Files
 from kafkapy.storage.flusher import Flusher, InlineFlusher
 from kafkapy.storage.index import IndexCache
-from kafkapy.storage.leader_epochs import LeaderEpochs
+from kafkapy.storage.leader_epochs import LEADER_EPOCHS_NAME, LeaderEpochs
 from kafkapy.storage.producer_state import ProducerState
 from kafkapy.storage.read import LogRead
 from kafkapy.storage.segment import Segment, TimestampOffset
@@ -27,7 +27,6 @@ from kafkapy.storage.segments import Segments
 from kafkapy.types import TopicPartition
 
 DEFAULT_PRODUCER_EXPIRATION_MS: Final = 604_800_000
-LEADER_EPOCHS_NAME: Final = "leader-epoch-checkpoint"
 
 
 def _nobody_minds(*_: object) -> None:
