@@ -1,8 +1,9 @@
 """Fetches Apache Kafka itself, as Maven jars, into `.cache/jars/kafka-<version>/`, one flat folder a version.
 
-`python -m tools.jars [VERSION…]` takes the versions that the tests and the comparison use when none is named. Maven
-does the work where it is installed; otherwise the Ivy that PySpark bundles does. A folder appears only when it is
-complete, so a run that was cut off leaves nothing half-made behind.
+`python -m tools.jars [VERSION…]` takes the versions that the tests and the comparison use when none is named: those
+whose brokers run beside ours, and older ones whose clients must go on working. Maven does the work where it is
+installed; otherwise the Ivy that PySpark bundles does. A folder appears only when it is complete, so a run that was
+cut off leaves nothing half-made behind.
 """
 
 import argparse
@@ -18,6 +19,9 @@ from tools.java import NoJavaError, find_java
 ROOT = Path(__file__).resolve().parent.parent
 CACHE = ROOT / ".cache"
 VERSIONS = ("2.7.2", "3.9.1", "4.1.0")
+OLD_CLIENT_VERSIONS = ("0.8.2.2", "0.9.0.1", "0.10.0.1", "0.10.2.2")
+"""Releases whose clients write and read message sets of format 0 (up to 0.9) and 1 (0.10)."""
+ALL_VERSIONS = (*VERSIONS, *OLD_CLIENT_VERSIONS)
 SLF4J = "1.7.36"
 GROUP = "org.apache.kafka"
 
@@ -46,9 +50,16 @@ def class_path(version: str) -> str:
     return ":".join(map(str, jars))
 
 
+def broker_artifact(version: str) -> str:
+    """The artifact that holds the broker and, in old releases, the Scala clients; it is named after its Scala."""
+    return "kafka_2.11" if version.startswith("0.") else "kafka_2.13"
+
+
 def dependencies(version: str) -> list[tuple[str, str, str]]:
     """Group, artifact and version of what to resolve; everything else follows from these."""
-    wanted = [(GROUP, "kafka_2.13", version), (GROUP, "kafka-tools", version)]
+    if version.startswith("0."):
+        return [(GROUP, broker_artifact(version), version)]
+    wanted = [(GROUP, broker_artifact(version), version), (GROUP, "kafka-tools", version)]
     return wanted if version.startswith("2.") else [*wanted, ("org.slf4j", "slf4j-simple", SLF4J)]
 
 
@@ -156,7 +167,8 @@ def fetchers() -> dict[str, Callable[[str, Path, Path], None]]:
 def fetch(version: str, way: str | None = None) -> Path:
     """Makes sure that the jars of `version` are cached, and returns their folder."""
     target = jars_directory(version)
-    if any(target.glob(f"kafka_2.13-{version}.jar")):
+    main_jar = f"{broker_artifact(version)}-{version}.jar"
+    if (target / main_jar).is_file():
         return target
     ways = fetchers()
     chosen = ways.get(way) if way else next(iter(ways.values()))
@@ -167,7 +179,7 @@ def fetch(version: str, way: str | None = None) -> Path:
         libraries = Path(scratch) / "libs"
         libraries.mkdir()
         chosen(version, libraries, Path(scratch))
-        if not (libraries / f"kafka_2.13-{version}.jar").is_file():
+        if not (libraries / main_jar).is_file():
             raise JarsError(f"Kafka {version} was resolved, but its main jar did not arrive")
         shutil.rmtree(target, ignore_errors=True)
         libraries.rename(target)
@@ -176,7 +188,7 @@ def fetch(version: str, way: str | None = None) -> Path:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("versions", nargs="*", default=VERSIONS, help=f"default: {' '.join(VERSIONS)}")
+    parser.add_argument("versions", nargs="*", default=ALL_VERSIONS, help=f"default: {' '.join(ALL_VERSIONS)}")
     parser.add_argument(
         "--with", dest="way", choices=["maven", "ivy"], help="default: Maven if it is installed, else Ivy"
     )

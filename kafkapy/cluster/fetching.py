@@ -2,7 +2,7 @@
 
 Consumers see records below the high watermark (read_committed: below the last stable offset), followers everything.
 The limits are Kafka's: each partition's own, the response's, and at least one batch whatever the limits say, as long
-as nothing was found before it.
+as nothing was found before it. Clients that are too old to expect more than they asked for get that batch cut.
 """
 
 import asyncio
@@ -12,6 +12,7 @@ from typing import Final, NamedTuple, TypeVar
 from kafkapy.cluster.partition import Partition
 from kafkapy.cluster.replica_manager import ReplicaManager
 from kafkapy.errors import BrokerError
+from kafkapy.storage.converted import ConvertedSlice
 from kafkapy.storage.errors import OffsetOutOfRangeError
 from kafkapy.storage.files import FileSlice
 from kafkapy.types import TopicPartition
@@ -40,6 +41,7 @@ class FetchLimits(NamedTuple):
     max_bytes: int
     read_committed: bool = False
     replica_id: int = UNKNOWN
+    cuts_first_batch: bool = False
 
     @property
     def is_follower(self) -> bool:
@@ -51,7 +53,7 @@ class PartitionRead(NamedTuple):
     """What was found in one partition, or why not."""
 
     topic_partition: TopicPartition
-    records: FileSlice | bytes = EMPTY
+    records: FileSlice | ConvertedSlice | bytes = EMPTY
     error_code: int = 0
     high_watermark: int = UNKNOWN
     last_stable_offset: int = UNKNOWN
@@ -108,7 +110,7 @@ def read_all(replicas: ReplicaManager, wishes: Wishes, limits: FetchLimits) -> R
         )  # fmt: skip
         size = len(read.records)
         if size:
-            min_one_batch = False
+            min_one_batch = limits.cuts_first_batch
             left = max(left - size, 0)
         reads.append(read)
     return reads
@@ -133,6 +135,9 @@ def read_one(
         stable = log.last_stable_offset
         bound = stable if limits.read_committed else log.high_watermark
         records = log.read(wish.offset, max_bytes, up_to_offset=bound, min_one_batch=min_one_batch).records
+        if limits.cuts_first_batch and len(records) > max_bytes:
+            assert isinstance(records, FileSlice), "no bytes are longer than nothing"
+            records.size = max_bytes
         aborted = None
         if limits.read_committed:
             aborted = log.aborted_transactions(wish.offset, bound) if records else []

@@ -4,6 +4,7 @@ Nothing is noted before the write, and what a failed write left behind is cut of
 the log as it was.
 """
 
+import logging
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -12,6 +13,7 @@ from kafkapy.records.batch import (
     CONTROL_BIT,
     CREATE_TIME,
     LOG_APPEND_TIME,
+    MAGIC,
     TIMESTAMP_TYPE_BIT,
     BatchHeader,
     assign,
@@ -25,11 +27,13 @@ from kafkapy.storage.disk_errors import as_storage_error, storage_error
 from kafkapy.storage.errors import UnexpectedAppendOffsetError
 from kafkapy.storage.producer_entry import ProducedBatch
 from kafkapy.storage.rolling import must_roll, roll
-from kafkapy.storage.segment import AppendedRange, Segment
+from kafkapy.storage.segment import MAX_RELATIVE_OFFSET, AppendedRange, Segment
 from kafkapy.types import TopicPartition
 
 if TYPE_CHECKING:
     from kafkapy.storage.log import Log
+
+logger = logging.getLogger(__name__)
 
 TAIL_BATCHES: Final = 128
 NO_APPEND_TIME: Final = -1
@@ -60,6 +64,7 @@ def produce_policy(topic_partition: TopicPartition, config: LogConfig) -> Produc
         timestamp_difference_max_ms=config.message_timestamp_difference_max_ms,
         key_required=config.compact,
         max_batch_size=config.max_message_bytes,
+        magic=config.message_format,
     )
 
 
@@ -67,7 +72,10 @@ def append_as_leader(
     log: "Log", records: memoryview | bytearray, leader_epoch: int, *, from_client: bool
 ) -> AppendResult:
     """See ``Log.append_as_leader``."""
-    valid = validate_produced(records, log.policy, log.storage.clock.now_ms(), from_client=from_client)
+    first_offset = log.log_end_offset
+    valid = validate_produced(
+        records, log.policy, log.storage.clock.now_ms(), from_client=from_client, first_offset=first_offset
+    )
     batch, header, max_timestamp, max_timestamp_delta = valid
     marker = None
     state = log.producer_state
@@ -79,12 +87,14 @@ def append_as_leader(
             duplicate = state.check(header, from_client=from_client)
             if duplicate is not None:
                 return _answer_again(log, duplicate, header)
-    first_offset = log.log_end_offset
     last_offset = first_offset + header.last_offset_delta
-    if leader_epoch != log.leader_epochs.latest:
-        with as_storage_error(log, "written"):
-            log.leader_epochs.assign(leader_epoch, first_offset)
-    assign(batch, 0, first_offset, leader_epoch)
+    if header.magic < MAGIC:
+        _forget_epochs(log)
+    else:
+        if leader_epoch != log.leader_epochs.latest:
+            with as_storage_error(log, "written"):
+                log.leader_epochs.assign(leader_epoch, first_offset)
+        assign(batch, 0, first_offset, leader_epoch)
     added = AppendedRange(first_offset, last_offset, max_timestamp, first_offset + max_timestamp_delta, header.size)
     segment = _write(log, batch, added)
     if marker is not None:
@@ -100,7 +110,6 @@ def append_as_leader(
 
 def _answer_again(log: "Log", batch: ProducedBatch, header: BatchHeader) -> AppendResult:
     """Answer a repeated batch as it was answered first; 2.7 gives its timestamp as the append time."""
-    log.durability.resume()
     return AppendResult(
         batch.first_offset, batch.last_offset, batch.timestamp, batch.timestamp, log.log_start_offset, True, header.size
     )
@@ -112,7 +121,6 @@ def append_as_follower(log: "Log", records: bytes | bytearray | memoryview) -> A
     if not batches:
         raise UnexpectedAppendOffsetError(f"No whole batch came for {log.topic_partition}")
     size = batches[-1][0] + batches[-1][1].size
-    first_offset = batches[0][1].base_offset
     next_offset = log.log_end_offset
     max_timestamp = max_timestamp_offset = -1
     for position, header in batches:
@@ -126,11 +134,13 @@ def append_as_follower(log: "Log", records: bytes | bytearray | memoryview) -> A
         if header.max_timestamp > max_timestamp:
             max_timestamp, max_timestamp_offset = header.max_timestamp, header.last_offset
     content = memoryview(records)[:size]
+    first_offset = batches[0][1].base_offset
+    if batches[0][1].magic < MAGIC:
+        # A wrapper names its last offset; its first one is not below the log's end, nor further than a segment reaches.
+        first_offset = max(log.log_end_offset, next_offset - 1 - MAX_RELATIVE_OFFSET)
     added = AppendedRange(first_offset, next_offset - 1, max_timestamp, max_timestamp_offset, size)
     for _, header in batches:
-        if header.partition_leader_epoch > log.leader_epochs.latest:
-            with as_storage_error(log, "written"):
-                log.leader_epochs.assign(header.partition_leader_epoch, header.base_offset)
+        _note_epoch(log, header)
     segment = _write(log, content, added)
     for position, header in batches:
         aborted = log.producer_state.replay(header, content[position : position + header.size])
@@ -138,6 +148,22 @@ def append_as_follower(log: "Log", records: bytes | bytearray | memoryview) -> A
             segment.transaction_index.append(aborted)
     _flush_if_due(log)
     return AppendResult(first_offset, next_offset - 1, max_timestamp, NO_APPEND_TIME, log.log_start_offset, False, size)
+
+
+def _note_epoch(log: "Log", header: BatchHeader) -> None:
+    if header.magic < MAGIC:
+        _forget_epochs(log)
+    elif header.partition_leader_epoch > log.leader_epochs.latest:
+        with as_storage_error(log, "written"):
+            log.leader_epochs.assign(header.partition_leader_epoch, header.base_offset)
+
+
+def _forget_epochs(log: "Log") -> None:
+    """A message set has no epoch: what is known of epochs would mislead followers after it, so Kafka drops it too."""
+    if log.leader_epochs.entries:
+        logger.warning("Forgetting the leader epochs of %s: a message set of an old format came", log.topic_partition)
+        with as_storage_error(log, "written"):
+            log.leader_epochs.clear()
 
 
 def _write(log: "Log", content: bytes | bytearray | memoryview, added: AppendedRange) -> Segment:
@@ -161,8 +187,6 @@ def _write(log: "Log", content: bytes | bytearray | memoryview, added: AppendedR
 
 
 def _flush_if_due(log: "Log") -> None:
-    durability = log.durability
-    if durability.follows_appends:
-        durability.sync_appends()
-    elif durability.unflushed >= log.config.flush_messages:
-        durability.flush_messages()
+    if log.log_end_offset - log.recovery_point >= log.config.flush_messages:
+        with as_storage_error(log, "flushed"):
+            log.flush()

@@ -41,6 +41,10 @@ class FileSlice:
         """Read the bytes; fewer than ``size`` if the file was cut since."""
         return os.pread(self.fileno(), self.size, self.position)
 
+    def read_part(self, size: int, at: int) -> bytes:
+        """Read up to ``size`` bytes of the slice from its byte ``at`` on."""
+        return os.pread(self.fileno(), min(size, self.size - at), self.position + at)
+
     def release(self) -> None:
         """Let go of the descriptor; twice does nothing."""
         self._descriptor = None

@@ -61,10 +61,6 @@ class MalformedCheckpointError(KafkaStorageError):
     """A checkpoint file's text doesn't follow its format."""
 
 
-class UnsupportedLogFormatError(KafkaStorageError):
-    """A segment holds message sets of format 0 or 1; nothing is touched."""
-
-
 class LogDirectoryError(Exception):
     """The broker can't start on this data directory; the sentence says what to do."""
 

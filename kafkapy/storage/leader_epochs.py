@@ -1,6 +1,7 @@
 """``leader-epoch-checkpoint``: at which offset each leader's term began (KIP-101).
 
-Text as in ``checkpoints``: ``epoch startoffset``, both growing. Replaced at every change.
+Text as in ``checkpoints``: ``epoch startoffset``, both growing. Replaced at every change. Message sets of formats
+0 and 1 carry no epoch: a log whose ``message.format.version`` is one of theirs keeps none (``keep``), as in Kafka 2.7.
 """
 
 from bisect import bisect_right
@@ -12,7 +13,6 @@ from kafkapy.storage.checkpoints import decode, encode, number
 from kafkapy.storage.errors import MalformedCheckpointError
 from kafkapy.storage.files import Files
 
-LEADER_EPOCHS_NAME: Final = "leader-epoch-checkpoint"
 UNDEFINED_EPOCH: Final = -1
 UNDEFINED_OFFSET: Final = -1
 
@@ -27,7 +27,7 @@ class EpochEntry(NamedTuple):
 class LeaderEpochs:
     """The terms, oldest first; a new one drops those that it contradicts."""
 
-    __slots__ = ("path", "entries", "wait_for_flush", "_files", "_log_end_offset")
+    __slots__ = ("path", "entries", "wait_for_flush", "_files", "_log_end_offset", "_is_kept")
 
     def __init__(self, files: Files, path: str, log_end_offset: Callable[[], int]) -> None:
         self.path = path
@@ -36,21 +36,37 @@ class LeaderEpochs:
         """The file was not fsynced when it was written: the next flush of the log must do it."""
         self._files = files
         self._log_end_offset = log_end_offset
+        self._is_kept = True
+
+    def keep(self, kept: bool) -> None:
+        """From now on epochs are taken down, or forgotten and not taken down any more; raises as ``load`` does."""
+        if kept != self._is_kept:
+            self._is_kept = kept
+            self.load()
 
     def load(self) -> None:
         """Read the file; a missing one holds no epochs. Raises ``MalformedCheckpointError``, with no epochs then."""
         self.entries = []
-        try:
-            entries = [EpochEntry(number(e), number(s)) for e, s in decode(self._files.read(self.path), 2)]
-        except FileNotFoundError:
-            return
-        except (ValueError, MalformedCheckpointError) as error:
-            raise MalformedCheckpointError(f"{self.path} is not a leader epoch checkpoint: {error}") from error
-        if any(not _follows(*pair) for pair in pairwise(entries)):
-            raise MalformedCheckpointError(f"{self.path} has epochs or offsets that go back")
-        self.entries = entries
+        if not self._is_kept:
+            self._files.remove(self.path)
+            self.wait_for_flush = False
+        elif self._files.exists(self.path):
+            try:
+                entries = [EpochEntry(number(e), number(s)) for e, s in decode(self._files.read(self.path), 2)]
+            except (ValueError, MalformedCheckpointError) as error:
+                raise MalformedCheckpointError(f"{self.path} is not a leader epoch checkpoint: {error}") from error
+            if any(not _follows(*pair) for pair in pairwise(entries)):
+                raise MalformedCheckpointError(f"{self.path} has epochs or offsets that go back")
+            self.entries = entries
+
+    @property
+    def are_written(self) -> bool:
+        """Whether there is a file with something in it, if only the number of no epochs."""
+        return self._files.exists(self.path) and self._files.size(self.path) > 0
 
     def _take(self, entries: list[EpochEntry]) -> None:
+        if not self._is_kept:
+            return
         # A partition without records has nothing to lose, and ten thousand of them are created at once.
         sync = self._log_end_offset() > 0
         self._files.replace(self.path, encode(f"{e} {s}" for e, s in entries), sync=sync)

@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from kafkapy.records.errors import UnsupportedForMessageFormatError
 from kafkapy.storage.disk_errors import as_storage_error, storage_error
 from kafkapy.storage.errors import OffsetOutOfRangeError
 from kafkapy.storage.files import FileSlice
@@ -85,11 +86,22 @@ def aborted_transactions(log: "Log", start: int, end: int) -> list[tuple[int, in
 
 def lookup_timestamp(log: "Log", timestamp_ms: int) -> TimestampOffset | None:
     """See ``Log.lookup_timestamp``."""
+    if log.config.message_format == 0:
+        raise UnsupportedForMessageFormatError(
+            f"{log.topic_partition} has message.format.version {log.config.message_format_version}: no timestamps"
+        )
     with as_storage_error(log, "read"):
         for segment in log.segments:
-            if segment.max_timestamp >= timestamp_ms and segment.size:
+            if segment.size and segment.largest_timestamp >= timestamp_ms:
                 return segment.find_timestamp(timestamp_ms, log.log_start_offset)
     return None
+
+
+def segment_times(log: "Log") -> list[tuple[int, int]]:
+    """Return (first offset, ms of its file's last change) of each segment, then (end, now) unless the last is empty."""
+    with as_storage_error(log, "read"):
+        times = [(max(each.base_offset, log.log_start_offset), each.modified_ms) for each in log.segments]
+    return [*times, (log.log_end_offset, log.storage.clock.now_ms())] if log.segments.active.size else times
 
 
 def max_timestamp_offset(log: "Log") -> TimestampOffset | None:

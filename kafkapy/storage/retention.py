@@ -43,13 +43,7 @@ def _delete_by_time(log: "Log") -> int:
     if retention_ms < 0:
         return 0
     oldest_ms = log.storage.clock.now_ms() - retention_ms
-    return _delete_while(
-        log, lambda segment, _: _largest_timestamp(log, segment) < oldest_ms, "are older than retention.ms"
-    )
-
-
-def _largest_timestamp(log: "Log", segment: Segment) -> int:
-    return segment.max_timestamp if segment.max_timestamp >= 0 else log.storage.files.modified_ms(segment.log.path)
+    return _delete_while(log, lambda segment, _: segment.largest_timestamp < oldest_ms, "are older than retention.ms")
 
 
 def _delete_by_size(log: "Log") -> int:

@@ -7,20 +7,18 @@ were appended since the last one, and the entry names that append's last offset 
 from collections.abc import Iterator
 from struct import Struct
 from typing import Final, NamedTuple
-from zlib import crc32
 
 from kafkapy.records.batch import (
-    HEADER_SIZE,
     LENGTH_OFFSET,
     LOG_OVERHEAD,
     MAGIC,
-    MAGIC_OFFSET,
+    SMALLEST_LENGTH,
     BatchHeader,
-    read_header,
 )
 from kafkapy.records.errors import CorruptRecordError
 from kafkapy.records.record import read_records
-from kafkapy.storage.errors import KafkaStorageError, UnsupportedLogFormatError
+from kafkapy.storage.batches import SMALLEST_BATCH, Batch, read_batches
+from kafkapy.storage.errors import KafkaStorageError
 from kafkapy.storage.files import Files
 from kafkapy.storage.index import IndexCache
 from kafkapy.storage.log_file import LogFile
@@ -43,13 +41,10 @@ _PARTS: Final = (
 )
 """What keeps a file in a segment, and how the file's name ends."""
 _SCAN_BYTES: Final = 8192
-_READ_BYTES: Final = 256 * 1024
-_SMALLEST_BATCH: Final = 26  # of format 0: nothing shorter can be any batch
-_BOUNDS: Final = Struct(">qi11xi")  # base offset, length, last offset delta
-_LENGTH: Final = Struct(">i")
-_CRC32: Final = Struct(">I")
 
-Batch = tuple[int, BatchHeader, memoryview]
+_BOUNDS: Final = Struct(">qi4xb6xi")  # base offset, length, magic, last offset delta (which only a batch has)
+_OFFSET: Final = Struct(">q")
+_LENGTH: Final = Struct(">i")
 
 
 class TimestampOffset(NamedTuple):
@@ -88,7 +83,6 @@ class Segment:
         "max_timestamp",
         "max_timestamp_offset",
         "roll_jitter_ms",
-        "is_new",
         "_bytes_since_index_entry",
         "_rolling_timestamp",
         "_files",
@@ -109,8 +103,6 @@ class Segment:
         self.max_timestamp = NO_TIMESTAMP
         self.max_timestamp_offset = base_offset
         self.roll_jitter_ms = 0
-        self.is_new = True
-        """Whether its name may not be on the disk yet."""
         self._bytes_since_index_entry = 0
         self._rolling_timestamp: int | None = None
         self._files = files
@@ -164,6 +156,16 @@ class Segment:
         if position - self.offset_index.last_position > index_interval_bytes:
             self.offset_index.append(header.last_offset, position)
             self.time_index.maybe_append(self.max_timestamp, self.max_timestamp_offset)
+
+    @property
+    def largest_timestamp(self) -> int:
+        """The largest timestamp (ms); where no record has one (format 0) the time at which the file was changed."""
+        return self.max_timestamp if self.max_timestamp >= 0 else self.modified_ms
+
+    @property
+    def modified_ms(self) -> int:
+        """When the log file was last changed, ms by the file system's clock."""
+        return self._files.modified_ms(self.log.path)
 
     def first_timestamp(self) -> int:
         """The largest timestamp of the first batch (ms; -1: it has none), which the time to roll counts from."""
@@ -236,66 +238,31 @@ class Segment:
             chunk = self.log.read_at(min(_SCAN_BYTES, self.size - position), position)
             at, limit = 0, len(chunk) - _BOUNDS.size
             while at <= limit:
-                base_offset, length, delta = unpack(chunk, at)
-                if length < HEADER_SIZE - LOG_OVERHEAD:
+                base_offset, length, magic, delta = unpack(chunk, at)
+                if length < SMALLEST_LENGTH:
                     raise KafkaStorageError(f"{self.log.path} holds no batch at position {position + at}")
-                if base_offset + delta >= offset:
+                if (base_offset + delta if magic == MAGIC else base_offset) >= offset:
                     return position + at, length + LOG_OVERHEAD
                 at += length + LOG_OVERHEAD
             if at == 0:
-                raise KafkaStorageError(f"{self.log.path} ends before position {self.size}")
+                return self._translate_shortest(chunk, position, offset)
             position += at
         return None
 
+    def _translate_shortest(self, chunk: bytes, position: int, offset: int) -> tuple[int, int] | None:
+        """Do what ``translate`` does with a last entry of format 0 that has neither key nor value."""
+        if len(chunk) != SMALLEST_BATCH or position + SMALLEST_BATCH != self.size:
+            raise KafkaStorageError(f"{self.log.path} ends before position {self.size}")
+        return (position, SMALLEST_BATCH) if _OFFSET.unpack_from(chunk)[0] >= offset else None
+
     def batch_size(self, position: int) -> int:
         """Return the size of the batch at ``position``."""
-        length: int = _BOUNDS.unpack(self.log.read_at(_BOUNDS.size, position))[1]
+        length: int = _LENGTH.unpack(self.log.read_at(_LENGTH.size, position + LENGTH_OFFSET))[0]
         return length + LOG_OVERHEAD
 
     def batches(self, position: int, end: int) -> Iterator[Batch]:
-        """Give (position, header, bytes) of each batch from ``position`` to ``end``; the CRC is not looked at.
-
-        Raises ``CorruptRecordError`` at what is no batch, or not all of one; ``UnsupportedLogFormatError`` at a
-        message set of format 0 or 1.
-        """
-        while position < end:
-            chunk = self._read(min(_READ_BYTES, end - position), position)
-            at = 0
-            while (size := self._whole_size(chunk, at, end - position - at)) is not None:
-                batch = chunk[at : at + size]
-                yield position + at, self._header(batch), batch
-                at += size
-            if at == 0:
-                chunk = self._read(_BOUNDS.unpack_from(chunk)[1] + LOG_OVERHEAD, position)
-                yield position, self._header(chunk), chunk
-                at = len(chunk)
-            position += at
-
-    def _whole_size(self, chunk: memoryview, at: int, available: int) -> int | None:
-        """Return the size of the batch at ``at``, or None if ``chunk`` doesn't hold all of it."""
-        left = len(chunk) - at
-        if left < _SMALLEST_BATCH:
-            if 0 < available < _SMALLEST_BATCH:
-                raise CorruptRecordError(f"{self.log.path} ends within a batch's header")
-            return None
-        size: int = _LENGTH.unpack_from(chunk, at + LENGTH_OFFSET)[0] + LOG_OVERHEAD
-        if not _SMALLEST_BATCH <= size <= available:
-            raise CorruptRecordError(f"{self.log.path} holds a batch of {size} bytes where {available} are left")
-        return size if size <= left else None
-
-    def _header(self, batch: memoryview) -> BatchHeader:
-        if batch[MAGIC_OFFSET] < MAGIC:
-            # Zeros and garbage look like an old message set too; what carries its CRC is one and must not be lost.
-            if _CRC32.unpack_from(batch, LOG_OVERHEAD)[0] == crc32(batch[MAGIC_OFFSET:]):
-                raise UnsupportedLogFormatError(f"{self.log.path} holds message sets of format {batch[MAGIC_OFFSET]}")
-            raise CorruptRecordError(f"{self.log.path} holds what is no batch")
-        return read_header(batch)
-
-    def _read(self, size: int, position: int) -> memoryview:
-        content = self.log.read_at(size, position)
-        if len(content) < size:
-            raise CorruptRecordError(f"{self.log.path} ends before position {position + size}")
-        return memoryview(content)
+        """Give (position, header, bytes) of each batch from ``position`` to ``end``; see ``batches``."""
+        return read_batches(self.log, position, end)
 
     def next_offset(self) -> int:
         """Return the offset after the last batch.

@@ -8,9 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from kafkapy.records.convert import convert
 from kafkapy.server.sender import BodySender, FileCutError
+from kafkapy.storage.converted import PIECE_SIZE, ConvertedSlice
 from kafkapy.storage.files import Files, FileSlice
-from tests.server.harness import until
+from tests.server.harness import batch, until
 
 
 class Peer(asyncio.Protocol):
@@ -125,6 +127,49 @@ def test_closing_drops_what_is_unsent(tmp_path: Path) -> None:
         assert not sender.is_sending
         with pytest.raises(AssertionError, match="released"):
             body.fileno()
+        assert peer.done == 0
+
+    on_a_socket(test)
+
+
+def test_converted_slices_are_made_piece_by_piece_and_others_get_their_turn(tmp_path: Path) -> None:
+    batches = b"".join(batch(os.urandom(900), base_offset=at) for at in range(300))
+
+    async def test(sender: BodySender, peer: Peer, theirs: socket.socket) -> None:
+        turns = 0
+
+        def count() -> None:
+            nonlocal turns
+            turns += 1
+            if sender.is_sending:
+                asyncio.get_running_loop().call_soon(count)
+
+        theirs.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 20)
+        body = ConvertedSlice(file_slice(tmp_path / "0", batches), 1, 0)
+        size = len(body)
+        assert not sender.send([b"head", body, b"tail"])
+        count()
+        received = await receive(theirs, size + 8)
+        assert (received[:4], received[-4:]) == (b"head", b"tail")
+        converted = convert(batches, 1)
+        assert received[4 : 4 + len(converted)] == converted
+        await until(lambda: peer.done == 1)
+        assert turns > len(batches) // PIECE_SIZE
+        assert (body.size, sender.bytes_sent) == (0, size)
+
+    on_a_socket(test)
+
+
+def test_a_converted_slice_ends_with_its_connection(tmp_path: Path) -> None:
+    batches = b"".join(batch(os.urandom(900), base_offset=at) for at in range(300))
+
+    async def test(sender: BodySender, peer: Peer, theirs: socket.socket) -> None:
+        body = ConvertedSlice(file_slice(tmp_path / "0", batches), 1, 0)
+        peer.transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 22)
+        assert not sender.send([body])
+        sender.close()
+        assert (body.size, sender.is_sending) == (0, False)
+        await asyncio.sleep(0)
         assert peer.done == 0
 
     on_a_socket(test)

@@ -1,4 +1,3 @@
-import zlib
 from pathlib import Path
 
 import pytest
@@ -6,7 +5,7 @@ import pytest
 from kafkapy.records.batch import read_header
 from kafkapy.records.errors import CorruptRecordError
 from kafkapy.records.record import Record, encode_batch
-from kafkapy.storage.errors import KafkaStorageError, UnsupportedLogFormatError
+from kafkapy.storage.errors import KafkaStorageError
 from kafkapy.storage.files import Files
 from kafkapy.storage.index import IndexCache
 from kafkapy.storage.segment import AppendedRange, Segment
@@ -83,19 +82,6 @@ def test_a_file_shorter_than_it_should_be(tmp_path: Path) -> None:
     Files().write(segment.log.path, bytes(segment.size))
     with pytest.raises(KafkaStorageError, match="holds no batch"):
         segment.translate(1)
-
-
-def test_old_message_sets_are_not_taken_for_garbage(tmp_path: Path) -> None:
-    segment = _filled(tmp_path, 1)
-    body = b"\1\0" + bytes(8) + b"\xff\xff\xff\xff" + b"\0\0\0\1v"
-    message = bytes(8) + (len(body) + 4).to_bytes(4) + zlib.crc32(body).to_bytes(4) + body
-    segment.log.write_at(message, segment.size)
-    segment.size += len(message)
-    with pytest.raises(UnsupportedLogFormatError, match="format 1"):
-        segment.next_offset()
-    segment.log.write_at(b"X", segment.size - 1)
-    with pytest.raises(CorruptRecordError, match="what is no batch"):
-        segment.next_offset()
 
 
 def test_truncation_cuts_indexes_and_largest_timestamp(tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ REGISTRY: Final = {
     api.key: api
     for api in (
         Api(ApiKey.PRODUCE, 0, 8, "produce"),
-        Api(ApiKey.FETCH, 4, 12, "fetch"),
+        Api(ApiKey.FETCH, 0, 12, "fetch"),
         Api(ApiKey.LIST_OFFSETS, 0, 5, "list_offsets"),
         Api(ApiKey.METADATA, 0, 9, "metadata"),
         Api(ApiKey.LEADER_AND_ISR, 0, 4, "leader_and_isr", advertised=False),

@@ -1,14 +1,17 @@
-"""Fetch v4-12.
+"""Fetch v0-12.
 
 Done: min and max bytes, max wait, partition limits; incremental sessions (KIP-227); isolation level with the aborted
 transactions; the epoch that the client knows (KIP-320); followers' fetches with diverging epochs (KIP-595). Records
-leave as they lie in the file.
-Not done: v0-3 (message sets of formats 0 and 1); rack-aware reading (the preferred read replica is always -1).
-Errors: OFFSET_OUT_OF_RANGE 1, UNKNOWN_TOPIC_OR_PARTITION 3, NOT_LEADER_OR_FOLLOWER 6, KAFKA_STORAGE_ERROR 56,
-FETCH_SESSION_ID_NOT_FOUND 70, INVALID_FETCH_SESSION_EPOCH 71, FENCED_LEADER_EPOCH 74, UNKNOWN_LEADER_EPOCH 75.
+leave as they lie in the file, but below v4 what is newer than the client's format is converted on its way.
+Not done: rack-aware reading (the preferred read replica is always -1).
+Errors: CORRUPT_MESSAGE 2, OFFSET_OUT_OF_RANGE 1, UNKNOWN_TOPIC_OR_PARTITION 3, NOT_LEADER_OR_FOLLOWER 6,
+UNSUPPORTED_VERSION 35 (conversion is switched off), KAFKA_STORAGE_ERROR 56, FETCH_SESSION_ID_NOT_FOUND 70,
+INVALID_FETCH_SESSION_EPOCH 71, FENCED_LEADER_EPOCH 74, UNKNOWN_LEADER_EPOCH 75, UNSUPPORTED_COMPRESSION_TYPE 76 (zstd
+before v10).
 """
 
 import asyncio
+from collections.abc import Callable
 from typing import Final
 
 from kafkapy.cluster.fetching import FetchLimits, FetchWish, PartitionRead, Reads, fetch
@@ -20,12 +23,16 @@ from kafkapy.protocol.messages.fetch import (
     FetchResponse,
     PartitionData,
 )
+from kafkapy.server import fetch_versions
 from kafkapy.server.context import RequestContext
 from kafkapy.server.fetch_sessions import FINAL_EPOCH, INITIAL_EPOCH, NO_SESSION, FetchSession, FetchSessionCache
 from kafkapy.server.fetch_sessions import next_epoch as epoch_after
 from kafkapy.types import TopicPartition
 
 READ_COMMITTED: Final = 1
+LAST_VERSION_WITH_HARD_LIMITS: Final = 2
+"""Up to here a client's buffer may be as large as it said: not even the first batch may be larger."""
+
 _SESSION_NOT_FOUND: Final = 70
 _INVALID_SESSION_EPOCH: Final = 71
 
@@ -40,8 +47,8 @@ def handle(context: RequestContext, request: FetchRequest) -> "FetchResponse | a
         max_bytes,
         request.isolation_level == READ_COMMITTED,
         request.replica_id,
+        context.header.api_version <= LAST_VERSION_WITH_HARD_LIMITS,
     )
-    replicas = services.replica_manager
     sessions = services.fetch_sessions
     if request.session_epoch in (INITIAL_EPOCH, FINAL_EPOCH):
         if request.session_id != NO_SESSION:
@@ -53,7 +60,7 @@ def handle(context: RequestContext, request: FetchRequest) -> "FetchResponse | a
                 return _response(reads)
             return _open_session(sessions, wishes, reads, is_follower=limits.is_follower)
 
-        return fetch(replicas, tuple(wishes.items()), limits, build_full)
+        return _fetch(context, wishes, limits, build_full)
     session = sessions.get(request.session_id)
     if session is None:
         return FetchResponse(error_code=_SESSION_NOT_FOUND)
@@ -65,8 +72,25 @@ def handle(context: RequestContext, request: FetchRequest) -> "FetchResponse | a
         return _response([])
     session.epoch = epoch_after(session.epoch)
     sessions.touch(session)
-    known = [(topic_partition, partition.wish) for topic_partition, partition in session.partitions.items()]
-    return fetch(replicas, known, limits, lambda reads: _continue_session(session, reads))
+    known = {topic_partition: partition.wish for topic_partition, partition in session.partitions.items()}
+    return _fetch(context, known, limits, lambda reads: _continue_session(session, reads))
+
+
+def _fetch(
+    context: RequestContext,
+    wishes: dict[TopicPartition, FetchWish],
+    limits: FetchLimits,
+    build: Callable[[Reads], FetchResponse],
+) -> "FetchResponse | asyncio.Future[FetchResponse]":
+    replicas = context.services.replica_manager
+    version = context.header.api_version
+    if version >= fetch_versions.FIRST_VERSION_WITH_ALL:
+        return fetch(replicas, tuple(wishes.items()), limits, build)
+
+    def build_fitted(reads: Reads) -> FetchResponse:
+        return build(fetch_versions.fit(replicas, version, reads, wishes, is_follower=limits.is_follower))
+
+    return fetch(replicas, tuple(wishes.items()), limits, build_fitted)
 
 
 def _wishes(request: FetchRequest) -> dict[TopicPartition, FetchWish]:

@@ -2,9 +2,9 @@
 
 Done: earliest and latest without touching the disk; by timestamp through the time index; isolation level (latest for
 read_committed is the last stable offset); the epoch that the client knows; v0's lists of segment starts.
-Not done: v0 by time goes by the newest record of a segment, Kafka by its file's time of change.
 Errors: UNKNOWN_TOPIC_OR_PARTITION 3, LEADER_NOT_AVAILABLE 5 (below v5) or OFFSET_NOT_AVAILABLE 78 on a new leader,
-NOT_LEADER_OR_FOLLOWER 6, INVALID_REQUEST 42 (a partition twice), FENCED_LEADER_EPOCH 74, UNKNOWN_LEADER_EPOCH 75.
+NOT_LEADER_OR_FOLLOWER 6, INVALID_REQUEST 42 (a partition twice), UNSUPPORTED_FOR_MESSAGE_FORMAT 43 (a format without
+timestamps), FENCED_LEADER_EPOCH 74, UNKNOWN_LEADER_EPOCH 75.
 """
 
 from collections import Counter
@@ -22,6 +22,7 @@ from kafkapy.protocol.messages.list_offsets import (
 )
 from kafkapy.server.context import RequestContext
 from kafkapy.storage.log import Log
+from kafkapy.storage.read import segment_times
 from kafkapy.types import TopicPartition
 
 LATEST: Final = -1
@@ -69,7 +70,7 @@ def _answer(
         partition.check_leader(wanted.current_leader_epoch)
         bound = _bound(partition, asker)
         if asker.version == 0:
-            offsets = _segment_starts(partition.log, bound, wanted)
+            offsets = _segment_starts(partition.log, bound if asker.is_consumer else None, wanted)
             return ListOffsetsPartitionResponse(wanted.partition_index, old_style_offsets=offsets)
         offset, timestamp = _find(partition, asker, wanted.timestamp, bound)
     except BrokerError as error:
@@ -124,15 +125,15 @@ def _epoch(partition: Partition, timestamp: int, offset: int) -> int:
     return partition.log.leader_epochs.epoch_for(offset) if offset >= 0 else _NONE
 
 
-def _segment_starts(log: Log, bound: int, wanted: ListOffsetsPartition) -> list[int]:
-    """Version 0: segments' first offsets, newest first, that are no later than the time asked for."""
-    if wanted.timestamp == EARLIEST:
-        return [log.log_start_offset][: wanted.max_num_offsets]
-    starts = [
-        max(segment.base_offset, log.log_start_offset)
-        for segment in log.segments
-        if wanted.timestamp == LATEST or segment.max_timestamp <= wanted.timestamp
-    ]
-    if wanted.timestamp == LATEST:
-        starts.append(bound)
-    return sorted({start for start in starts if start <= bound}, reverse=True)[: wanted.max_num_offsets]
+def _segment_starts(log: Log, bound: int | None, wanted: ListOffsetsPartition) -> list[int]:
+    """Version 0: first offsets of the segments that were last changed by the time asked for, newest first.
+
+    The log's end counts as one more, changed now. What lies above ``bound`` is named by ``bound`` itself.
+    """
+    times = segment_times(log)[: 1 if wanted.timestamp == EARLIEST else None]
+    while times and wanted.timestamp not in (LATEST, EARLIEST) and times[-1][1] > wanted.timestamp:
+        times.pop()
+    starts = sorted((offset for offset, _ in times[::-1][: max(wanted.max_num_offsets, 0)]), reverse=True)
+    if bound is None or not any(start > bound for start in starts):
+        return starts
+    return [bound, *(start for start in starts if start <= bound)]

@@ -1,10 +1,10 @@
 """Produce v0-8.
 
-Done: acks 0, 1 and -1; many topics and partitions, each with its own error; idempotent producers; batches of format 2
-with every codec; both timestamp types.
-Not done: v0-2 are advertised (librdkafka looks for them, KAFKA-18659) but their message sets answer
-UNSUPPORTED_FOR_MESSAGE_FORMAT; transactional batches answer INVALID_TXN_STATE 48, as nobody can have begun a
-transaction, and TRANSACTIONAL_ID_AUTHORIZATION_FAILED 53 (as in Kafka) when the request names no transactional id.
+Done: acks 0, 1 and -1; many topics and partitions, each with its own error; idempotent producers; every codec; both
+timestamp types; message sets of formats 0 and 1 (v0-2 take any format, later ones a batch of format 2), written as the
+format of the topic's ``message.format.version``.
+Not done: transactional batches answer INVALID_TXN_STATE 48, as nobody can have begun a transaction, and
+TRANSACTIONAL_ID_AUTHORIZATION_FAILED 53 (as in Kafka) when the request names no transactional id.
 With acks=0 there is no answer; after an error the connection is closed, as in Kafka; so it is, before anything is
 appended, when a partition's records don't begin with a whole batch.
 Errors: 2, 3, 6, 7, 10, 17, 18, 19, 20, 21, 32, 43, 45, 47, 48, 53, 56, 76, 87.
@@ -38,7 +38,7 @@ from kafkapy.records.batch import (
     measure,
 )
 from kafkapy.records.errors import CorruptRecordError, InvalidRecordError, InvalidTimestampError, RecordsError
-from kafkapy.records.validate import FIRST_VERSION_OF_BATCHES, FIRST_VERSION_OF_ZSTD, check_produce_version
+from kafkapy.records.validate import FIRST_VERSION_OF_ZSTD, check_produce_version
 from kafkapy.server.context import RequestContext
 from kafkapy.server.errors import RefusedError, UnansweredFailureError
 from kafkapy.storage.errors import InvalidTxnStateError
@@ -51,6 +51,10 @@ ADMIN_CLIENT: Final = "__admin_client"
 """The client id that may write to internal topics, as in Kafka."""
 WITHOUT_LOG_START: Final = frozenset({2, 3, 6, 10, 17, 18, 21, 48, 53, 56})
 """Errors that Kafka answers without the partition's log start offset."""
+FIRST_VERSION_OF_STORAGE_ERROR: Final = 4
+"""Older clients would not try again after KAFKA_STORAGE_ERROR: they are told to look for another leader."""
+_NOT_LEADER_OR_FOLLOWER: Final = 6
+_KAFKA_STORAGE_ERROR: Final = 56
 _NO_OFFSET: Final = -1
 _SIZE_FIELD: Final = Struct(">i")
 
@@ -72,9 +76,7 @@ class _Append:
         self.acks = request.acks
         self.may_write_internal = context.header.client_id == ADMIN_CLIENT
         self.refusal: BrokerError | None = None
-        self.all_plain = any_transactional = False
-        if self.version >= FIRST_VERSION_OF_BATCHES:
-            self.all_plain, any_transactional = _examine(request, self.version)
+        self.all_plain, any_transactional = _examine(request, self.version)
         if any_transactional:
             self.refusal = _transaction_refusal(request)
         elif request.acks not in VALID_ACKS:
@@ -101,12 +103,15 @@ class _Append:
             if isinstance(error, RecordsError) or error is self.refusal:
                 self.context.log_refusal(f"records for {topic}-{index}", error)
             known = self.replicas.partitions.get(topic_partition)
-            return failed(index, error, known.log.log_start_offset if known else _NO_OFFSET)
+            response = failed(index, error, known.log.log_start_offset if known else _NO_OFFSET)
+            if error.error_code == _KAFKA_STORAGE_ERROR and self.version < FIRST_VERSION_OF_STORAGE_ERROR:
+                response.error_code = _NOT_LEADER_OR_FOLLOWER
+            return response
         response = PartitionProduceResponse(
             index, 0, result.first_offset, result.log_append_time_ms, result.log_start_offset
         )
-        if self.acks == ALL_IN_SYNC or (partition.log.durability.is_owing and self.acks != NO_ACKS):
-            awaited = Awaited(topic_partition, result.last_offset + 1, self.acks)
+        if self.acks == ALL_IN_SYNC:
+            awaited = Awaited(topic_partition, result.last_offset + 1)
             if not self.replicas.is_acknowledged(awaited):
                 self.waiting.append(awaited)
                 self.answers.append(response)

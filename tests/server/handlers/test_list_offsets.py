@@ -1,5 +1,6 @@
 """ListOffsets: earliest, latest, by time; what epochs and isolation change."""
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -52,8 +53,32 @@ def test_version_0_lists_segments(tmp_path: Path) -> None:
             assert (await ask(client, LATEST, 0, max_num_offsets=10)).old_style_offsets == [3, 2, 1, 0]
             assert (await ask(client, LATEST, 0, max_num_offsets=1)).old_style_offsets == [3]
             assert (await ask(client, EARLIEST, 0, max_num_offsets=5)).old_style_offsets == [0]
-            assert (await ask(client, EPOCH_MS, 0, max_num_offsets=5)).old_style_offsets == [2, 1, 0]
+            assert (await ask(client, 2**62, 0, max_num_offsets=5)).old_style_offsets == [3, 2, 1, 0]
+            for number, path in enumerate(sorted((tmp_path / "data" / "t-0").glob("*.log"))):
+                os.utime(path, ns=(0, (EPOCH_MS + number) * 1_000_000))
+            for number in range(3):
+                answer = await ask(client, EPOCH_MS + number, 0, max_num_offsets=5)
+                assert answer.old_style_offsets == [2, 1, 0][2 - number :]
             assert (await ask(client, EPOCH_MS - 1, 0, max_num_offsets=5)).old_style_offsets == []
+            log = broker.services.replica_manager.partitions[TopicPartition("t", 0)].log
+            log.high_watermark = 1
+            assert (await ask(client, LATEST, 0, max_num_offsets=9)).old_style_offsets == [1, 1, 0]
+            assert (await ask(client, LATEST, 0, max_num_offsets=9, replica_id=-2)).old_style_offsets == [3, 2, 1, 0]
+
+    run(scenario())
+
+
+def test_a_format_without_timestamps_has_no_offsets_by_time(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with running_broker(tmp_path) as broker:
+            client = await Client.connect(broker)
+            await client.create_topic("t", message__format__version="0.9.0")
+            await client.produce("t", batch(b"a"))
+            assert [(await ask(client, EPOCH_MS, version)).error_code for version in (1, 5)] == [43, 43]
+            latest = await ask(client, LATEST, 5)
+            assert (latest.error_code, latest.offset) == (0, 1)
+            earliest = await ask(client, EARLIEST, 5)
+            assert (earliest.error_code, earliest.offset, earliest.leader_epoch) == (0, 0, -1)
 
     run(scenario())
 

@@ -1,0 +1,107 @@
+"""What clients of before 0.11 wrote, all others read, in topics of every message format."""
+
+import pytest
+
+from compat_tests.clients.agent import Agent, _received, _sent
+from compat_tests.clients.client import KafkaCodeError, Received, Sent
+from compat_tests.data_path.frames import NOW_MS, list_offsets, new_topic
+from compat_tests.groups.wire import Wire
+from compat_tests.old_clients.clients import CODECS, OldClient
+from compat_tests.process import Broker
+
+FORMATS = {"0.9.0": 0, "0.10.0": 1, "2.7": 2}
+RECORDS = 4
+UNSUPPORTED_VERSION = 35
+
+
+@pytest.fixture(scope="module")
+def wire(broker: Broker) -> Wire:
+    with Wire(broker.bootstrap) as wire:
+        yield wire  # type: ignore[misc]
+
+
+def records(client: str, codec: str, first: int) -> list[Sent]:
+    """A few records; their timestamps count on with their offsets."""
+    return [
+        Sent(f"{client} {codec} {at} ".encode() * (20 * at), f"key {at}".encode() if at % 2 else None, (), NOW_MS + at)
+        for at in range(first, first + RECORDS)
+    ]
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_everyone_reads_what_everyone_wrote(wire: Wire, old_clients: list[OldClient], name: str) -> None:
+    topic = new_topic(wire, message__format__version=name)
+    expected: list[tuple[bytes | None, bytes | None, int | None]] = []
+    own_times: set[int] = set()
+    for client in old_clients:
+        for codec in CODECS if client.produce is not None else ():
+            sent = records(client.name, codec, len(expected))
+            assert client.produce is not None
+            client.produce(topic, sent, codec)
+            timed = client.writes > 0 and FORMATS[name] > 0
+            expected += [(each.key, each.value, each.timestamp if timed else -1) for each in sent]
+            if timed and not client.sends_timestamps:
+                own_times.update(range(len(expected) - RECORDS, len(expected)))
+    for client in old_clients:
+        if client.consume is not None:
+            received = client.consume(topic, len(expected))
+            assert [each.offset for each in received] == list(range(len(expected))), client.name
+            for at, (each, wanted) in enumerate(zip(received, expected, strict=True)):
+                assert (each.key, each.value) == wanted[:2], (client.name, at)
+                if client.reads > 0 and at not in own_times:
+                    assert each.timestamp == wanted[2], (client.name, at)
+
+
+def fetched(agent: Agent, how: str, topic: str, count: int, **fields: int) -> list[Received]:
+    asked = {"topic": topic, "partition": 0, "offset": 0, "count": count, **fields}
+    return [_received(each) for each in agent.ask(how, **asked)]
+
+
+def test_fetches_of_any_size_lose_nothing(wire: Wire, old_agent: Agent) -> None:
+    """Old consumers take no more than they asked for: a batch may come cut, converted data be longer than it was."""
+    topic = new_topic(wire)
+    sent = [Sent(b"v" * at, b"k", (), NOW_MS + at) for at in range(200)]
+    for first in range(0, 200, 50):
+        wanted = {"topic": topic, "records": list(map(_sent, sent[first : first + 50])), "limit": 1 << 20}
+        old_agent.ask("produce", codec="gzip" if first else "none", acks=1, **wanted)
+    for size in (12_000, 20_000, 1 << 20):
+        received = fetched(old_agent, "consume_simple", topic, 200, size=size)
+        assert [each.value for each in received] == [each.value for each in sent]
+
+
+def test_switched_off_conversion_is_refused(wire: Wire, old_agent: Agent) -> None:
+    topic = new_topic(wire, message__downconversion__enable="false")
+    sent = {"topic": topic, "records": [_sent(Sent(b"v"))], "codec": "none", "acks": 1, "limit": 1 << 20}
+    old_agent.ask("produce", **sent)
+    with pytest.raises(KafkaCodeError):
+        fetched(old_agent, "consume_simple", topic, 1)
+
+
+def test_a_group_goes_on_where_it_was(wire: Wire, group_agent: Agent) -> None:
+    topic = new_topic(wire)
+    sent = {"topic": topic, "records": [_sent(Sent(b"%d" % at)) for at in range(10)], "codec": "none"}
+    group_agent.ask("produce", acks=-1, limit=1 << 20, **sent)
+    first = group_agent.ask("group", topic=topic, group=f"g-{topic}", count=10)
+    assert len(first) == 10
+    group_agent.ask("produce", acks=-1, limit=1 << 20, **sent)
+    again = group_agent.ask("group", topic=topic, group=f"g-{topic}", count=10)
+    assert [each["offset"] for each in again] == list(range(10, 20))
+
+
+def test_offsets_before_a_time(wire: Wire, old_agent: Agent) -> None:
+    """ListOffsets v0: where segments begin, by the time at which their files were changed, and the log's end."""
+    topic = new_topic(wire, segment__bytes="1000", message__format__version="0.9.0")
+    for at in range(4):
+        sent = {"topic": topic, "records": [_sent(Sent(b"%d" % at * 600))], "codec": "none"}
+        old_agent.ask("produce", acks=-1, limit=1 << 20, **sent)
+
+    def offsets(timestamp: int, most: int = 10) -> list[int]:
+        found: list[int] = old_agent.ask("offsets_before", topic=topic, timestamp=timestamp, most=most)
+        return found
+
+    assert offsets(-1) == [4, 3, 2, 1, 0]
+    assert offsets(-1, 2) == [4, 3]
+    assert offsets(-2) == [0]
+    assert offsets(NOW_MS - 3_600_000) == []
+    assert offsets(NOW_MS + 3_600_000) == [4, 3, 2, 1, 0]
+    assert list_offsets(wire, topic, NOW_MS).error_code == 43

@@ -1,0 +1,79 @@
+"""What was read, made fit for a client whose version of Fetch is old.
+
+Versions 0 and 1 know format 0, versions 2 and 3 formats 0 and 1: newer batches are converted while they are sent
+(``storage.converted``), or refused where ``message.downconversion.enable`` says so. Unlike Apache Kafka, which goes by
+the topic's ``message.format.version`` and so sends what is newer to old clients after a downgrade, every batch counts.
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+from kafkapy.cluster.fetching import EMPTY, FetchWish, PartitionRead, Reads
+from kafkapy.cluster.replica_manager import ReplicaManager
+from kafkapy.errors import BrokerError
+from kafkapy.storage.converted import ConvertedSlice, holds_newer_format
+from kafkapy.storage.disk_errors import as_storage_error
+from kafkapy.storage.files import FileSlice
+from kafkapy.storage.log import Log
+from kafkapy.types import TopicPartition
+
+FIRST_VERSION_WITH_ALL: Final = 10
+"""From here on clients know every format and codec."""
+
+_FIRST_VERSION_OF_FORMAT_1: Final = 2
+_FIRST_VERSION_OF_FORMAT_2: Final = 4
+_FIRST_VERSION_OF_STORAGE_ERROR: Final = 6
+_NOT_LEADER_OR_FOLLOWER: Final = 6
+_UNSUPPORTED_VERSION: Final = 35
+_KAFKA_STORAGE_ERROR: Final = 56
+_UNSUPPORTED_COMPRESSION_TYPE: Final = 76
+
+
+def fit(
+    replicas: ReplicaManager,
+    version: int,
+    reads: Reads,
+    wishes: Mapping[TopicPartition, FetchWish],
+    *,
+    is_follower: bool,
+) -> Reads:
+    """Return ``reads`` as a request of ``version`` (below ``FIRST_VERSION_WITH_ALL``) can take them."""
+    return [_fit(replicas, version, read, wishes, is_follower) for read in reads]
+
+
+def _fit(
+    replicas: ReplicaManager,
+    version: int,
+    read: PartitionRead,
+    wishes: Mapping[TopicPartition, FetchWish],
+    is_follower: bool,
+) -> PartitionRead:
+    partition = replicas.partitions.get(read.topic_partition)
+    if partition is not None and partition.log.config.compression_type == "zstd":
+        return _refused(read, _UNSUPPORTED_COMPRESSION_TYPE)
+    if read.error_code == _KAFKA_STORAGE_ERROR and version < _FIRST_VERSION_OF_STORAGE_ERROR:
+        return read._replace(error_code=_NOT_LEADER_OR_FOLLOWER)
+    if partition is None or version >= _FIRST_VERSION_OF_FORMAT_2 or not isinstance(read.records, FileSlice):
+        return read
+    magic = 1 if version >= _FIRST_VERSION_OF_FORMAT_1 else 0
+    offset = wishes[read.topic_partition].offset
+    try:
+        return _converted(partition.log, read, read.records, magic, offset, is_follower)
+    except BrokerError as error:
+        return _refused(read, error.error_code)
+
+
+def _converted(
+    log: Log, read: PartitionRead, records: FileSlice, magic: int, offset: int, is_follower: bool
+) -> PartitionRead:
+    with as_storage_error(log, "read"):
+        if not holds_newer_format(records, magic):
+            return read
+        if not (log.config.message_downconversion_enable or is_follower):
+            return _refused(read, _UNSUPPORTED_VERSION)
+        converted = ConvertedSlice(records, magic, offset)
+    return read._replace(records=converted if converted.size else EMPTY)
+
+
+def _refused(read: PartitionRead, error_code: int) -> PartitionRead:
+    return PartitionRead(read.topic_partition, error_code=error_code)

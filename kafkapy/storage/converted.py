@@ -1,0 +1,117 @@
+"""A slice of a log on its way to a client that knows only older formats: converted piece by piece, while it is sent.
+
+Apache Kafka's scheme (KIP-283): the response announces as many bytes as the slice has, or as its first piece has after
+conversion if that is more; so a client gets at least one batch. Conversion goes on until that many bytes are sent, the
+last entry perhaps cut. If it yields fewer, what is left is filled with the beginning of an entry that is too long to
+be whole, which every client passes over. Never more than one piece is in memory.
+"""
+
+from struct import Struct
+from typing import Final
+
+from kafkapy.records.batch import HEADER_SIZE, MAGIC_OFFSET, SMALLEST_LENGTH, measure
+from kafkapy.records.convert import convert
+from kafkapy.records.errors import CorruptRecordError, RecordsError
+from kafkapy.storage.files import FileSlice
+
+PIECE_SIZE: Final = 32 * 1024
+"""Bytes of the log that are converted at a time, or one batch if that is larger: few, as the loop stands still."""
+
+_FILLER_SIZE: Final = 128 * 1024
+_LOG_OVERHEAD: Final = 12
+_SIZED: Final = Struct(">8xi4xb")  # length, magic
+_LONG_ENTRY: Final = Struct(">qi")  # offset, length
+
+
+def holds_newer_format(source: FileSlice, magic: int) -> bool:
+    """Whether a whole batch in ``source`` has a format above ``magic``.
+
+    Raises ``CorruptRecordError`` at what is no batch, ``OSError`` as the disk does.
+    """
+    position = 0
+    while True:
+        chunk = source.read_part(PIECE_SIZE, position)
+        at, last = 0, len(chunk) - MAGIC_OFFSET - 1
+        while at <= last:
+            length, found = _SIZED.unpack_from(chunk, at)
+            if length < SMALLEST_LENGTH:
+                raise CorruptRecordError(f"A batch of {length} bytes can't be")
+            if position + at + length + _LOG_OVERHEAD > source.size:
+                return False
+            if found > magic:
+                return True
+            at += length + _LOG_OVERHEAD
+        if at == 0:
+            return False
+        position += at
+
+
+class ConvertedSlice:
+    """A body whose bytes are made when they are asked for: ``size`` of them are left."""
+
+    __slots__ = ("size", "_source", "_magic", "_first_offset", "_position", "_piece")
+
+    def __init__(self, source: FileSlice, magic: int, first_offset: int) -> None:
+        """Convert the first piece of ``source`` to ``magic``; records below ``first_offset`` may be left out.
+
+        Raises ``RecordsError`` when that can't be done (a codec that old clients don't know), ``OSError`` as the disk
+        does.
+        """
+        self._source = source
+        self._magic = magic
+        self._first_offset = first_offset
+        self._position = 0
+        self._piece = self._convert_next()
+        self.size = max(len(source), len(self._piece)) if self._piece else 0
+
+    def __len__(self) -> int:
+        return self.size
+
+    def next_piece(self) -> bytes | memoryview:
+        """Return the next bytes, at most ``size``. Raises ``OSError`` as the disk does."""
+        piece: bytes | memoryview = self._piece
+        self._piece = b""
+        if not piece:
+            try:
+                piece = self._convert_next()
+            except RecordsError:
+                # So much was announced: the client takes what came before and asks again from here, where the same
+                # happens to the first piece and is answered with its error.
+                self._position = self._source.size
+        if not piece:
+            piece = _filler(self.size)
+        if len(piece) > self.size:
+            piece = memoryview(piece)[: self.size]
+        self.size -= len(piece)
+        return piece
+
+    def _convert_next(self) -> bytes:
+        """Convert batches until some bytes come of it; a piece of control batches yields none."""
+        while taken := self._take_batches():
+            converted = convert(taken, self._magic, first_offset=self._first_offset)
+            if converted:
+                return converted
+        return b""
+
+    def _take_batches(self) -> memoryview | None:
+        source, position = self._source, self._position
+        content = memoryview(source.read_part(PIECE_SIZE, position))
+        if len(content) > MAGIC_OFFSET and measure(content) is None:
+            (length,) = Struct(">i").unpack_from(content, 8)
+            content = memoryview(source.read_part(length + _LOG_OVERHEAD, position))
+        at = 0
+        while (size := measure(content, at)) is not None:
+            at += size
+        self._position = position + at
+        return content[:at] if at else None
+
+    def release(self) -> None:
+        """Let go of the file."""
+        self._source.release()
+        self.size = 0
+
+
+def _filler(size: int) -> bytes:
+    """Make up to ``size`` bytes of an entry that says to be longer than that."""
+    entry = _LONG_ENTRY.pack(-1, max(size + 1, HEADER_SIZE))
+    return (entry + bytes(min(size + 1, _FILLER_SIZE) - len(entry)))[:size] if size >= len(entry) else entry[:size]

@@ -1,0 +1,138 @@
+"""Old versions of Fetch: what is newer than they know is converted, cut or refused."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kafkapy.cluster.fetching import PartitionRead
+from kafkapy.protocol.messages.fetch import FetchPartition as Wanted
+from kafkapy.protocol.messages.fetch import FetchRequest, FetchTopic
+from kafkapy.records.batch import iterate_headers
+from kafkapy.records.convert import convert
+from kafkapy.records.legacy import encode_legacy
+from kafkapy.records.record import Record
+from kafkapy.server.broker import BrokerServer
+from kafkapy.server.fetch_versions import fit
+from kafkapy.types import TopicPartition
+from tests.server.harness import EPOCH_MS, Client, batch, run, running_broker, values_of
+
+PLACE = TopicPartition("t", 0)
+
+
+def only(response: Any) -> Any:
+    return response.responses[0].partitions[0]
+
+
+def magics(records: Any) -> list[int]:
+    return [header.magic for _, header in iterate_headers(records)]
+
+
+@pytest.mark.parametrize(("version", "magic"), [(0, 0), (1, 0), (2, 1), (3, 1), (4, 2)])
+@pytest.mark.parametrize("codec", [0, 1, 2, 3])
+def test_each_version_gets_a_format_that_it_knows(version: int, magic: int, codec: int, tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with running_broker(tmp_path) as broker:
+            client = await Client.connect(broker)
+            await client.create_topic("t")
+            sent = batch(b"a" * 100, b"b" * 100, compression=codec)
+            await client.produce("t", sent)
+            await client.produce("t", batch(b"c" * 100))
+            records = only(await client.fetch("t", version=version)).records
+            assert set(magics(records)) == {magic}
+            assert values_of(records) == [b"a" * 100, b"b" * 100, b"c" * 100]
+            if magic < 2:
+                assert bytes(records[: len(convert(sent, magic))]) == convert(sent, magic)
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("version", range(5))
+def test_what_is_old_enough_leaves_as_it_is(version: int, tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with running_broker(tmp_path) as broker:
+            client = await Client.connect(broker)
+            await client.create_topic("t", message__format__version="0.9.0")
+            await client.produce("t", batch(b"a", b"b"))
+            records = only(await client.fetch("t", version=version)).records
+            wanted = [Record(None, value, -1, (), at) for at, value in enumerate((b"a", b"b"))]
+            assert bytes(records) == encode_legacy(wanted, 0)
+
+    run(scenario())
+
+
+async def _filled(client: Client, **configs: str) -> None:
+    await client.create_topic("t", partitions=2, **configs)
+    await client.produce("t", batch(b"v" * 500))
+    await client.produce("t", batch(b"w" * 500))
+
+
+def test_refusals(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with running_broker(tmp_path) as broker:
+            client = await Client.connect(broker)
+            await _filled(client, message__downconversion__enable="false")
+            for version in range(4):
+                found = only(await client.fetch("t", version=version))
+                assert (found.error_code, found.high_watermark, bytes(found.records)) == (35, -1, b"")
+            assert only(await client.fetch("t", partition=1, version=3)).error_code == 0
+            assert only(await client.fetch("t", 9, version=3)).error_code == 1
+            assert only(await client.fetch("nowhere", version=3)).error_code == 3
+            await client.create_topic("z")
+            await client.produce("z", batch(b"a", compression=4))
+            assert only(await client.fetch("z", version=3)).error_code == 76
+            assert values_of(only(await client.fetch("z", version=4)).records) == [b"a"]
+            await client.create_topic("zz", compression__type="zstd")
+            assert [only(await client.fetch("zz", version=version)).error_code for version in (0, 9, 10)] == [76, 76, 0]
+
+    run(scenario())
+
+
+def test_nothing_that_an_old_client_could_not_hold(tmp_path: Path) -> None:
+    """Up to version 2 limits are hard: a batch comes cut. From 3 on it comes whole, however small the limit."""
+
+    async def scenario() -> None:
+        async with running_broker(tmp_path) as broker:
+            client = await Client.connect(broker)
+            await _filled(client)
+            for version in (0, 2):
+                cut = only(await client.fetch("t", version=version, partition_max_bytes=100)).records
+                assert (len(cut), magics(cut)) == (100, [])
+                assert bytes(only(await client.fetch("t", version=version, partition_max_bytes=0)).records) == b""
+            assert magics(only(await client.fetch("t", version=3, partition_max_bytes=100)).records) == [1]
+            await client.produce("t", batch(b"x" * 500), partition=1)
+            wanted = [Wanted(at, partition_max_bytes=300) for at in range(2)]
+            answer = await client.ask(FetchRequest(max_wait_ms=0, topics=[FetchTopic("t", partitions=wanted)]), 2)
+            assert [len(each.records) for each in answer.responses[0].partitions] == [300, 300]
+
+    run(scenario())
+
+
+def test_control_batches_alone_are_nothing_to_an_old_client(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with running_broker(tmp_path) as broker:
+            client = await Client.connect(broker)
+            await client.create_topic("t")
+            _append_marker(broker)
+            found = only(await client.fetch("t", version=1))
+            assert (found.error_code, found.high_watermark, bytes(found.records)) == (0, 1, b"")
+
+    run(scenario())
+
+
+def _append_marker(broker: BrokerServer) -> None:
+    from kafkapy.records.control import ControlType, Marker, encode_marker
+
+    records = bytearray(encode_marker(ControlType.COMMIT, Marker(7, 0, 0), EPOCH_MS))
+    broker.services.replica_manager.append(PLACE, records, from_client=False)
+
+
+def test_errors_that_old_clients_do_not_know(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with running_broker(tmp_path) as broker:
+            replicas = broker.services.replica_manager
+            failed = [PartitionRead(PLACE, error_code=56)]
+            codes = [fit(replicas, version, failed, {}, is_follower=False)[0].error_code for version in (3, 5, 6, 9)]
+            assert codes == [6, 6, 56, 56]
+
+    run(scenario())

@@ -1,0 +1,129 @@
+import os
+from pathlib import Path
+
+import pytest
+
+from kafkapy.records.batch import HEADER_SIZE, iterate_headers
+from kafkapy.records.convert import convert
+from kafkapy.records.errors import CorruptRecordError, UnsupportedCompressionTypeError
+from kafkapy.records.legacy import encode_legacy, read_legacy_records
+from kafkapy.records.record import Record
+from kafkapy.storage.converted import PIECE_SIZE, ConvertedSlice, holds_newer_format
+from kafkapy.storage.files import Files, FileSlice
+from tests.storage.support import START_MS, batch, marker
+
+
+def _slice(path: Path, *contents: bytes | bytearray, size: int | None = None) -> FileSlice:
+    data = b"before" + b"".join(contents)
+    (path / "0.log").write_bytes(data)
+    return FileSlice(Files().open(str(path / "0.log"), os.O_RDONLY), 6, len(data) - 6 if size is None else size)
+
+
+def _taken(body: ConvertedSlice) -> bytes:
+    """All that is sent; never more than was announced."""
+    announced, pieces = len(body), []
+    while body.size:
+        pieces.append(bytes(body.next_piece()))
+        assert pieces[-1]
+        assert sum(map(len, pieces)) + body.size == announced
+    return b"".join(pieces)
+
+
+def _values(sent: bytes) -> list[bytes | None]:
+    return [record.value for at, _ in iterate_headers(sent) for record in read_legacy_records(sent, None, at)]
+
+
+@pytest.mark.parametrize("magic", [0, 1])
+@pytest.mark.parametrize("codec", [0, 1])
+def test_batches_are_converted_as_they_are_taken(tmp_path: Path, magic: int, codec: int) -> None:
+    contents = [batch(4, value=b"%d" % at * 500, base_offset=4 * at, compression=codec) for at in range(50)]
+    whole = b"".join(contents)
+    sent = _taken(ConvertedSlice(_slice(tmp_path, whole), magic, 0))
+    converted = convert(whole, magic)
+    shared = min(len(sent), len(converted))
+    assert sent[:shared] == converted[:shared]
+    assert len(sent) == max(len(whole), len(converted) if len(whole) <= PIECE_SIZE else 0)
+
+
+def test_what_is_short_of_the_promise_is_an_entry_that_never_ends(tmp_path: Path) -> None:
+    """Control batches have no equivalent: fewer bytes come of the slice than it has."""
+    contents = [batch(value=b"v" * 300), *[marker(commit=True)] * 30]
+    source = _slice(tmp_path, *contents)
+    announced = len(source)
+    sent = _taken(ConvertedSlice(source, 1, 0))
+    first = convert(contents[0], 1)
+    assert len(sent) == announced
+    assert sent[: len(first)] == first
+    filler = sent[len(first) :]
+    assert filler[:8] == b"\xff" * 8
+    assert int.from_bytes(filler[8:12], "big") == len(filler) + 1
+    assert not any(filler[12:])
+    assert _values(sent) == [b"v" * 300]
+
+
+@pytest.mark.parametrize("left", range(1, 15))
+def test_fillers_of_every_size(tmp_path: Path, left: int) -> None:
+    content = batch(20, value=b"")
+    converted = convert(content, 1)
+    source = _slice(tmp_path, content, size=len(converted) + left)
+    body = ConvertedSlice(source, 1, 0)
+    sent = _taken(body)
+    assert (len(sent), sent[: len(converted)]) == (len(converted) + left, converted)
+    assert sent[len(converted) :] == (b"\xff" * 8 + HEADER_SIZE.to_bytes(4, "big") + bytes(9))[:left]
+
+
+def test_one_batch_comes_whole_even_if_it_grows(tmp_path: Path) -> None:
+    content = batch(300, value=b"")
+    sent = _taken(ConvertedSlice(_slice(tmp_path, content), 1, 0))
+    assert sent == convert(content, 1)
+    assert len(sent) > len(content)
+
+
+def test_a_batch_larger_than_a_piece(tmp_path: Path) -> None:
+    content = batch(2, value=os.urandom(PIECE_SIZE))
+    sent = _taken(ConvertedSlice(_slice(tmp_path, content, batch(base_offset=2)[:30]), 0, 0))
+    assert sent[: len(convert(content, 0))] == convert(content, 0)
+
+
+def test_records_below_the_first_offset_are_left_out(tmp_path: Path) -> None:
+    sent = _taken(ConvertedSlice(_slice(tmp_path, batch(3, value=b"v" * 90)), 1, 2))
+    assert [header.base_offset for _, header in iterate_headers(sent)] == [2]
+
+
+def test_nothing_comes_of_control_batches_and_of_less_than_a_batch(tmp_path: Path) -> None:
+    for contents in ([marker(commit=True)], [batch()[:40]], [b""]):
+        assert len(ConvertedSlice(_slice(tmp_path, *contents), 1, 0)) == 0
+
+
+def test_zstd_is_refused_at_once_and_ends_what_came_before(tmp_path: Path) -> None:
+    modern = batch(compression=4)
+    with pytest.raises(UnsupportedCompressionTypeError):
+        ConvertedSlice(_slice(tmp_path, modern), 1, 0)
+    plain = batch(value=b"v" * PIECE_SIZE)
+    source = _slice(tmp_path, plain, modern, modern)
+    announced = len(source)
+    sent = _taken(ConvertedSlice(source, 1, 0))
+    assert len(sent) == announced
+    assert _values(sent) == [b"v" * PIECE_SIZE]
+
+
+def test_a_released_body_has_nothing_left(tmp_path: Path) -> None:
+    source = _slice(tmp_path, batch())
+    body = ConvertedSlice(source, 1, 0)
+    body.release()
+    assert len(body) == 0
+    with pytest.raises(AssertionError):
+        source.fileno()
+
+
+def test_the_newest_format_of_a_slice(tmp_path: Path) -> None:
+    old = [encode_legacy([Record(b"k", b"v" * 40, START_MS, (), at)], at % 2) for at in range(2000)]
+    newer = batch()
+    assert not holds_newer_format(_slice(tmp_path, *old), 1)
+    assert holds_newer_format(_slice(tmp_path, *old), 0)
+    assert holds_newer_format(_slice(tmp_path, *old, newer), 1)
+    assert not holds_newer_format(_slice(tmp_path, *old, newer[:-1]), 1)  # not whole: the client will ask again
+    assert not holds_newer_format(_slice(tmp_path, *old, newer[:10]), 1)
+    assert not holds_newer_format(_slice(tmp_path, old[0], size=1000), 1)  # the file was cut meanwhile
+    with pytest.raises(CorruptRecordError):
+        holds_newer_format(_slice(tmp_path, bytes(30)), 1)
