@@ -70,13 +70,19 @@ _OFFSET = Struct(">q")
 _INT32 = Struct(">i")
 _ATTRIBUTES = Struct(">h")
 _AFTER_CRC = Struct(">hiqqqhii")
+_LEGACY_HEADER = Struct(">qiIbbq")
+LEGACY_ATTRIBUTE_MASKS = (COMPRESSION_MASK, COMPRESSION_MASK | TIMESTAMP_TYPE_BIT)
+"""Attribute bits that mean something in magic 0 and in magic 1."""
+_SMALLEST_LEGACY_SIZES = (26, 34)
 _unpack_header = _HEADER.unpack_from
+unpack_legacy_header = _LEGACY_HEADER.unpack_from
+"""Offset, length, CRC, magic, attributes and (magic 1 only) timestamp of an entry: see ``legacy.py``."""
 
 
 class BatchHeader(NamedTuple):
     """The fields of one batch's header; ``size`` is the whole batch in bytes, its first 12 included.
 
-    ``legacy.read_legacy_header`` says what they are for an entry of magic 0 or 1.
+    ``read_legacy_header`` says what they are for an entry of magic 0 or 1.
     """
 
     base_offset: int
@@ -154,11 +160,35 @@ def read_header(buffer: ReadableBuffer, position: int = 0) -> BatchHeader:
 
 def _read_other_header(buffer: ReadableBuffer, position: int) -> BatchHeader:
     """What is no whole batch of magic 2: an entry of a message set, or an error."""
-    if measure(buffer, position) is not None and buffer[position + MAGIC_OFFSET] < MAGIC:
-        from kafkapy.records.legacy import read_legacy_header  # which imports this module
-
+    if len(buffer) > position + MAGIC_OFFSET and buffer[position + MAGIC_OFFSET] < MAGIC:
         return read_legacy_header(buffer, position)
+    measure(buffer, position)
     raise CorruptRecordError(f"No whole record batch is at {position}: {len(buffer) - position} bytes are there")
+
+
+def read_legacy_header(buffer: ReadableBuffer, position: int = 0) -> BatchHeader:
+    """Read the entry at ``position`` as the header of a batch; the CRC is not looked at (``crc_is_valid`` does).
+
+    ``base_offset`` is the entry's offset field: of a wrapper, the *last* record's offset. Magic 0 has no timestamp
+    (-1); ``record_count`` is 1, or ``UNKNOWN_COUNT`` for a wrapper; attribute bits without a meaning are cleared.
+
+    Raises:
+        CorruptRecordError: no whole entry, or too short for its format.
+    """
+    available = len(buffer) - position
+    if available >= _LEGACY_HEADER.size:
+        offset, length, crc, magic, attributes, timestamp = unpack_legacy_header(buffer, position)
+        size = length + LOG_OVERHEAD
+        if magic in (0, 1) and _SMALLEST_LEGACY_SIZES[magic] <= size <= available:
+            attributes &= LEGACY_ATTRIBUTE_MASKS[magic]
+            if not magic:
+                timestamp = NO_TIMESTAMP
+            count = UNKNOWN_COUNT if attributes & COMPRESSION_MASK else 1
+            return BatchHeader(
+                offset, size, NO_LEADER_EPOCH, magic, crc, attributes, 0, timestamp, timestamp,
+                NO_PRODUCER_ID, NO_PRODUCER_EPOCH, NO_SEQUENCE, count,
+            )  # fmt: skip
+    raise CorruptRecordError(f"No whole entry of a message set is at {position}")
 
 
 def iterate_headers(buffer: ReadableBuffer, position: int = 0) -> Iterator[tuple[int, BatchHeader]]:
@@ -168,7 +198,8 @@ def iterate_headers(buffer: ReadableBuffer, position: int = 0) -> Iterator[tuple
     what can be no batch raises, as in ``read_header``.
     """
     while (size := measure(buffer, position)) is not None:
-        yield position, read_header(buffer, position)
+        read = read_header if buffer[position + MAGIC_OFFSET] >= MAGIC else read_legacy_header
+        yield position, read(buffer, position)
         position += size
 
 

@@ -6,20 +6,13 @@ wrapper, or an entry for each record where nothing is compressed. Offsets stay. 
 they are: every reader of a format knows those before it.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
-from kafkapy.records.batch import (
-    CREATE_TIME,
-    LOG_APPEND_TIME,
-    MAGIC,
-    NO_TIMESTAMP,
-    ReadableBuffer,
-    iterate_headers,
-)
+from kafkapy.records.batch import ReadableBuffer, iterate_headers
 from kafkapy.records.compression import ZSTD
 from kafkapy.records.errors import UnsupportedCompressionTypeError
 from kafkapy.records.legacy import encode_legacy
-from kafkapy.records.record import MAX_DECOMPRESSED_SIZE, Record, encode_batch, read_records
+from kafkapy.records.record import MAX_DECOMPRESSED_SIZE, iterate_records
 
 
 def convert(
@@ -46,40 +39,17 @@ def _converted(
         if header.magic <= to_magic:
             yield view[position : position + header.size]
             continue
-        if to_magic < MAGIC and header.is_control:
+        if header.is_control:
             continue
-        if to_magic < MAGIC and header.compression == ZSTD:
+        if header.compression == ZSTD:
             raise UnsupportedCompressionTypeError(f"A batch under zstd can't be converted to magic {to_magic}")
-        listed = read_records(records, header, position, max_size)
+        listed = iterate_records(records, header, position, max_size)
         if not header.compression:
-            listed = [record for record in listed if record.offset >= first_offset]
-        yield encode_records(listed, to_magic, header.compression, header.timestamp_type, header.max_timestamp)
-
-
-def encode_records(
-    records: Sequence[Record],
-    magic: int,
-    compression: int = 0,
-    timestamp_type: int = CREATE_TIME,
-    append_time: int = NO_TIMESTAMP,
-) -> bytes:
-    """Write ``records`` in any format: one batch of magic 2, or a message set of magic 0 or 1 (``encode_legacy``).
-
-    Their offsets go up but may leave gaps. ``append_time`` (ms) is theirs if ``timestamp_type`` is 1.
-
-    Raises:
-        UnsupportedCompressionTypeError: no such codec, or zstd before magic 2.
-    """
-    if magic < MAGIC:
-        return encode_legacy(
-            records, magic, compression=compression, timestamp_type=timestamp_type, append_time=append_time
+            listed = (record for record in listed if record.offset >= first_offset)
+        yield encode_legacy(
+            listed,
+            to_magic,
+            compression=header.compression,
+            timestamp_type=header.timestamp_type,
+            append_time=header.max_timestamp,
         )
-    largest = max((record.timestamp for record in records), default=NO_TIMESTAMP)
-    return encode_batch(
-        records,
-        base_offset=records[0].offset if records else 0,
-        compression=compression,
-        timestamp_type=timestamp_type,
-        max_timestamp=append_time if timestamp_type == LOG_APPEND_TIME else largest,
-        keep_offsets=True,
-    )

@@ -18,7 +18,7 @@ they end. A wrapper of offset 0 is what some producers send: its inner offsets a
 says LogAppendTime, its timestamp is that of all records in it. LZ4 in magic 0 has a quirk (``lz4_frame.py``).
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from struct import Struct
 from typing import NamedTuple
 from zlib import crc32
@@ -26,38 +26,43 @@ from zlib import crc32
 from kafkapy.records.batch import (
     COMPRESSION_MASK,
     CREATE_TIME,
+    LEGACY_ATTRIBUTE_MASKS,
     LOG_APPEND_TIME,
     LOG_OVERHEAD,
     MAGIC_OFFSET,
-    NO_LEADER_EPOCH,
-    NO_PRODUCER_EPOCH,
-    NO_PRODUCER_ID,
-    NO_SEQUENCE,
     NO_TIMESTAMP,
     SMALLEST_LENGTH,
-    TIMESTAMP_TYPE_BIT,
-    UNKNOWN_COUNT,
     BatchHeader,
     ReadableBuffer,
     WritableBuffer,
     crc32_of,
-    measure,
+    read_legacy_header,
+    unpack_legacy_header,
 )
 from kafkapy.records.compression import CODEC_NAMES, LZ4, ZSTD, compress, decompress
 from kafkapy.records.errors import CorruptRecordError, InvalidRecordError, UnsupportedCompressionTypeError
 from kafkapy.records.lz4_frame import with_old_checksum, with_right_checksum
 from kafkapy.records.record import MAX_DECOMPRESSED_SIZE, Record
 
+__all__ = [
+    "Entry",
+    "encode_legacy",
+    "iterate_entries",
+    "iterate_legacy_records",
+    "read_entries",
+    "read_legacy_header",
+    "set_offset",
+    "set_timestamp",
+]
+
 ATTRIBUTES_OFFSET = 17
 TIMESTAMP_OFFSET = 18
 _CRC_OFFSET = 12
 _KEY_OFFSETS = (18, 26)
-_SMALLEST_SIZES = (26, 34)
-_ATTRIBUTE_MASKS = (COMPRESSION_MASK, COMPRESSION_MASK | TIMESTAMP_TYPE_BIT)
 
 _OFFSET_LENGTH = Struct(">qi")
+_BEFORE_MAGIC = Struct(">qiI")
 _OFFSET = Struct(">q")
-_HEADER = Struct(">qiIbbq")
 _INT32 = Struct(">i")
 _CRC = Struct(">I")
 _AFTER_CRC = (Struct(">bb"), Struct(">bbq"))
@@ -79,30 +84,6 @@ class Entry(NamedTuple):
     crc_is_valid: bool
 
 
-def read_legacy_header(buffer: ReadableBuffer, position: int = 0) -> BatchHeader:
-    """Read the entry at ``position`` as the header of a batch; the CRC is not looked at (``crc_is_valid`` does).
-
-    ``base_offset`` is the entry's offset field: of a wrapper, the *last* record's offset. Magic 0 has no timestamp
-    (-1); ``record_count`` is 1, or ``UNKNOWN_COUNT`` for a wrapper; attribute bits without a meaning are cleared.
-
-    Raises:
-        CorruptRecordError: no whole entry, or too short for its format.
-    """
-    size = measure(buffer, position)
-    magic = buffer[position + MAGIC_OFFSET] if size else -1
-    if size is None or magic not in (0, 1) or size < _SMALLEST_SIZES[magic]:
-        raise CorruptRecordError(f"No whole entry of a message set is at {position}")
-    offset, _, crc, _, attributes, timestamp = _HEADER.unpack_from(buffer, position)
-    attributes &= _ATTRIBUTE_MASKS[magic]
-    if not magic:
-        timestamp = NO_TIMESTAMP
-    count = UNKNOWN_COUNT if attributes & COMPRESSION_MASK else 1
-    return BatchHeader(
-        offset, size, NO_LEADER_EPOCH, magic, crc, attributes, 0, timestamp, timestamp,
-        NO_PRODUCER_ID, NO_PRODUCER_EPOCH, NO_SEQUENCE, count,
-    )  # fmt: skip
-
-
 def set_offset(buffer: WritableBuffer, position: int, offset: int) -> None:
     """Write the entry's offset (of a wrapper, that of its last record); the CRC doesn't cover it."""
     _OFFSET.pack_into(buffer, position, offset)
@@ -119,20 +100,18 @@ def set_timestamp(
     _CRC.pack_into(buffer, position + _CRC_OFFSET, crc32_of(buffer, position, header.size))
 
 
-def read_legacy_records(
+def iterate_legacy_records(
     buffer: ReadableBuffer,
     header: BatchHeader | None = None,
     position: int = 0,
     max_size: int = MAX_DECOMPRESSED_SIZE,
-) -> list[Record]:
-    """The records of the entry at ``position``: one, or those in the wrapper; keys and values are copies.
+) -> Iterator[Record]:
+    """Give the records of the entry at ``position``: one, or those in the wrapper; keys and values are copies.
 
-    Raises: as ``read_entries``.
+    Raises: as ``iterate_entries``.
     """
-    return [
-        Record(entry.key, entry.value, entry.timestamp, (), entry.offset)
-        for entry in read_entries(buffer, header, position, max_size)
-    ]
+    for offset, _, _, timestamp, key, value, _ in iterate_entries(buffer, header, position, max_size):
+        yield Record(key, value, timestamp, (), offset)
 
 
 def read_entries(
@@ -141,7 +120,19 @@ def read_entries(
     position: int = 0,
     max_size: int = MAX_DECOMPRESSED_SIZE,
 ) -> list[Entry]:
-    """The entry at ``position`` itself, or those in the wrapper that it is; CRCs are computed, not insisted on.
+    """As ``iterate_entries``, all at once."""
+    return list(iterate_entries(buffer, header, position, max_size))
+
+
+def iterate_entries(
+    buffer: ReadableBuffer,
+    header: BatchHeader | None = None,
+    position: int = 0,
+    max_size: int = MAX_DECOMPRESSED_SIZE,
+) -> Iterator[Entry]:
+    """Give the entry at ``position`` itself, or those in the wrapper that it is; CRCs are computed, not insisted on.
+
+    They are made one by one, as a small wrapper can hold millions.
 
     Raises:
         CorruptRecordError: no whole entry, compressed data that can't be read, an inner entry of impossible length.
@@ -153,23 +144,19 @@ def read_entries(
     header = header or read_legacy_header(buffer, position)
     entry = memoryview(buffer)[position : position + header.size]
     if not header.compression:
-        return [_read_entry(entry, header.magic)]
+        yield _read_entry(entry, header.magic, 0)
+        return
     if header.compression == ZSTD:
         raise InvalidRecordError(f"Magic {header.magic} has no zstd")
     _, value = _read_key_and_value(entry, header.magic)
     if value is None:
         raise InvalidRecordError(f"A wrapper of magic {header.magic} has a null value")
-    inner = list(_inner_entries(_decompress(header, value, max_size), header))
-    if not inner:
-        raise InvalidRecordError("A wrapper holds no whole record")
-    if any(each.attributes & COMPRESSION_MASK for each in inner):
-        raise InvalidRecordError("A wrapper holds a compressed record")
-    if header.magic == 0 or header.base_offset == 0:
-        return inner
-    base_offset = header.base_offset - inner[-1].offset
+    data = _decompress(header, value, max_size)
+    last_offset = _last_inner_offset(data)
+    base_offset = header.base_offset - last_offset if header.magic and header.base_offset else 0
     if base_offset < 0:
-        raise InvalidRecordError(f"A wrapper has offset {header.base_offset}, and its last record {inner[-1].offset}")
-    return [each._replace(offset=base_offset + each.offset) for each in inner]
+        raise InvalidRecordError(f"A wrapper has offset {header.base_offset}, and its last record {last_offset}")
+    yield from _inner_entries(data, header, base_offset)
 
 
 def _decompress(header: BatchHeader, value: memoryview, max_size: int) -> memoryview:
@@ -181,30 +168,47 @@ def _decompress(header: BatchHeader, value: memoryview, max_size: int) -> memory
     return decompress(header.compression, frame, max_size)
 
 
-def _inner_entries(data: memoryview, wrapper: BatchHeader) -> Iterator[Entry]:
-    """The whole entries in ``data``; a piece of another behind them is ignored, as Kafka does."""
-    position = 0
-    append_time = wrapper.max_timestamp if wrapper.timestamp_type == LOG_APPEND_TIME else None
-    while len(data) - position >= LOG_OVERHEAD:
-        _, length = _OFFSET_LENGTH.unpack_from(data, position)
+def _last_inner_offset(data: memoryview) -> int:
+    """The offset field of the last whole entry; a piece of another behind it is ignored, as Kafka does."""
+    position, end = 0, len(data)
+    last_offset = None
+    while end - position >= LOG_OVERHEAD:
+        offset, length = _OFFSET_LENGTH.unpack_from(data, position)
         if length < SMALLEST_LENGTH:
             raise CorruptRecordError(f"A record in a wrapper can't have {length} bytes")
-        if length > len(data) - position - LOG_OVERHEAD:
+        position += LOG_OVERHEAD + length
+        if position > end:
+            break
+        last_offset = offset
+    if last_offset is None:
+        raise InvalidRecordError("A wrapper holds no whole record")
+    return int(last_offset)
+
+
+def _inner_entries(data: memoryview, wrapper: BatchHeader, base_offset: int) -> Iterator[Entry]:
+    """The whole entries in ``data``, whose lengths ``_last_inner_offset`` has checked."""
+    position, end = 0, len(data)
+    append_time = wrapper.max_timestamp if wrapper.timestamp_type == LOG_APPEND_TIME else None
+    while end - position >= LOG_OVERHEAD:
+        start = position
+        position += LOG_OVERHEAD + _OFFSET_LENGTH.unpack_from(data, position)[1]
+        if position > end:
             return
-        content = data[position : position + LOG_OVERHEAD + length]
-        entry = _read_entry(content, content[MAGIC_OFFSET])
+        entry = _read_entry(data[start:position], data[start + MAGIC_OFFSET], base_offset)
+        if entry.attributes & COMPRESSION_MASK:
+            raise InvalidRecordError("A wrapper holds a compressed record")
         yield entry if append_time is None or entry.magic != 1 else entry._replace(timestamp=append_time)
-        position += len(content)
 
 
-def _read_entry(entry: memoryview, magic: int) -> Entry:
+def _read_entry(entry: memoryview, magic: int, base_offset: int) -> Entry:
     """Read one entry, which is all of ``entry``; what says to be of a magic above 1 is read as if it were of 1."""
-    key, value = _read_key_and_value(entry, min(magic, 1))
-    offset, _, crc, _, attributes, timestamp = _HEADER.unpack_from(entry)
+    layout = magic and 1
+    key, value = _read_key_and_value(entry, layout)
+    offset, _, crc, _, attributes, timestamp = unpack_legacy_header(entry)
     return Entry(
-        offset,
+        base_offset + offset,
         magic,
-        attributes & _ATTRIBUTE_MASKS[min(magic, 1)],
+        attributes & LEGACY_ATTRIBUTE_MASKS[layout],
         timestamp if magic else NO_TIMESTAMP,
         None if key is None else bytes(key),
         None if value is None else bytes(value),
@@ -244,31 +248,35 @@ def encode_legacy(
     Raises:
         UnsupportedCompressionTypeError: zstd, or no such codec.
     """
-    listed: Sequence[Record] = list(records)
-    if timestamp_type == LOG_APPEND_TIME:
-        listed = [record._replace(timestamp=append_time) for record in listed]
+    appends = timestamp_type == LOG_APPEND_TIME
     attributes = timestamp_type << 3 if magic else 0
-    base_offset = listed[0].offset if listed and magic and compression else 0
     output = bytearray()
-    for record in listed:
-        _write_entry(output, record._replace(offset=record.offset - base_offset), magic, attributes)
-    if not compression or not listed:
+    largest, base_offset, last_offset = NO_TIMESTAMP, None, 0
+    for record in records:
+        key, value, timestamp, _, last_offset = record
+        if base_offset is None:
+            base_offset = last_offset if magic and compression else 0
+        if appends:
+            timestamp = append_time
+        largest = max(largest, timestamp)
+        output += _entry(last_offset - base_offset, magic, attributes, timestamp, key, value)
+    if not compression or base_offset is None:
         return bytes(output)
     if compression == ZSTD:
         raise UnsupportedCompressionTypeError(f"Magic {magic} has no zstd")
-    value = compress(compression, output)
+    content = compress(compression, output)
     if magic == 0 and compression == LZ4:
-        value = with_old_checksum(value)
-    largest = max(record.timestamp for record in listed)
-    wrapper = bytearray()
-    _write_entry(wrapper, Record(None, value, largest, (), listed[-1].offset), magic, attributes | compression)
-    return bytes(wrapper)
+        content = with_old_checksum(content)
+    return _entry(last_offset, magic, attributes | compression, largest, None, content)
 
 
-def _write_entry(output: bytearray, record: Record, magic: int, attributes: int) -> None:
-    after_crc = _AFTER_CRC[magic]
-    fields = after_crc.pack(magic, attributes, record.timestamp) if magic else after_crc.pack(magic, attributes)
-    key = _NULL if record.key is None else _INT32.pack(len(record.key)) + record.key
-    value = _NULL if record.value is None else _INT32.pack(len(record.value)) + record.value
-    content = b"".join((fields, key, value))
-    output += _OFFSET_LENGTH.pack(record.offset, _CRC.size + len(content)) + _CRC.pack(crc32(content)) + content
+def _entry(offset: int, magic: int, attributes: int, timestamp: int, key: bytes | None, value: bytes | None) -> bytes:
+    fields = _AFTER_CRC[1].pack(magic, attributes, timestamp) if magic else _AFTER_CRC[0].pack(magic, attributes)
+    content = b"".join(
+        (
+            fields,
+            _NULL if key is None else _INT32.pack(len(key)) + key,
+            _NULL if value is None else _INT32.pack(len(value)) + value,
+        )
+    )
+    return _BEFORE_MAGIC.pack(offset, _CRC.size + len(content), crc32(content)) + content

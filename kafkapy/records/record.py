@@ -11,7 +11,7 @@ The broker's own path leaves records as bytes (``batch.py``, ``validate.py``). O
     headers          varint count, then each: varint length, key (UTF-8), varint length (-1: null), value
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple, TypedDict, Unpack
 
 from kafkapy.records.batch import (
@@ -76,12 +76,14 @@ def encode_batch(records: Iterable[Record], **fields: Unpack[BatchFields]) -> by
     leaves gaps). The base timestamp is the first record's, the max timestamp the largest unless it is given (with
     ``timestamp_type`` 1 it is the append time). Without records the batch is empty: it holds no offset.
     """
-    listed = list(records)
     base_offset = fields.get("base_offset", 0)
-    base_timestamp = listed[0].timestamp if listed else NO_TIMESTAMP
+    base_timestamp = largest = NO_TIMESTAMP
     body = bytearray()
-    delta = -1
-    for place, record in enumerate(listed):
+    place = delta = -1
+    for place, record in enumerate(records):  # counted below
+        if place == 0:
+            base_timestamp = largest = record.timestamp
+        largest = max(largest, record.timestamp)
         delta = record.offset - base_offset if fields.get("keep_offsets") else place
         write_record(body, record, record.timestamp - base_timestamp, delta)
     compression = fields.get("compression", 0)
@@ -94,11 +96,11 @@ def encode_batch(records: Iterable[Record], **fields: Unpack[BatchFields]) -> by
         attributes=_attributes(fields),
         last_offset_delta=delta,
         base_timestamp=base_timestamp,
-        max_timestamp=fields.get("max_timestamp", max((r.timestamp for r in listed), default=NO_TIMESTAMP)),
+        max_timestamp=fields.get("max_timestamp", largest),
         producer_id=fields.get("producer_id", NO_PRODUCER_ID),
         producer_epoch=fields.get("producer_epoch", NO_PRODUCER_EPOCH),
         base_sequence=fields.get("base_sequence", NO_SEQUENCE),
-        record_count=len(listed),
+        record_count=place + 1,
     )
     return write_batch(header, compress(compression, body) if compression else body)
 
@@ -154,31 +156,40 @@ def read_records(
     """The records of the batch at ``position``, of any magic; keys and values are copies.
 
     In a batch with LogAppendTime every record has the batch's max timestamp, as Kafka's consumers see it. For what is
-    of magic 0 or 1 see ``legacy.read_entries``, its errors too.
+    of magic 0 or 1 see ``legacy.iterate_entries``, its errors too.
 
     Raises:
         InvalidRecordError: the records are not what the header announces.
         CorruptRecordError: neither header nor compressed data can be read. (The CRC is ``crc_is_valid``'s to check.)
         RecordTooLargeError: more than ``max_size`` bytes after decompression.
     """
+    return list(iterate_records(batch, header, position, max_size))
+
+
+def iterate_records(
+    batch: ReadableBuffer,
+    header: BatchHeader | None = None,
+    position: int = 0,
+    max_size: int = MAX_DECOMPRESSED_SIZE,
+) -> Iterator[Record]:
+    """As ``read_records``, one by one: a batch from anywhere can unpack to millions."""
     header = header or read_header(batch, position)
     if header.magic < MAGIC:
-        from kafkapy.records.legacy import read_legacy_records  # which imports this module
+        from kafkapy.records.legacy import iterate_legacy_records  # which imports this module
 
-        return read_legacy_records(batch, header, position, max_size)
+        yield from iterate_legacy_records(batch, header, position, max_size)
+        return
     if header.record_count < 0:
         raise InvalidRecordError(f"A batch can't have a record count {header.record_count}")
     body = memoryview(batch)[position + HEADER_SIZE : position + header.size]
     if header.compression:
         body = decompress(header.compression, body, max_size)
     place = 0
-    records = []
     for _ in range(header.record_count):
         record, place = _read_record(body, place, header)
-        records.append(record)
+        yield record
     if place != len(body):
         raise InvalidRecordError("The batch goes on after its last record")
-    return records
 
 
 def _read_record(body: memoryview, place: int, header: BatchHeader) -> tuple[Record, int]:

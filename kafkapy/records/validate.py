@@ -8,7 +8,7 @@ The order of the rules, their error codes and messages are those of ``ProduceReq
 
 - records whose offsets are not 0, 1, 2, … are INVALID_RECORD; Kafka stores such a plain batch with its wrong offsets,
   and fails with UNKNOWN_SERVER_ERROR on a compressed one;
-- decompressed size is bounded (MESSAGE_TOO_LARGE);
+- decompressed size is bounded (MESSAGE_TOO_LARGE), and so is the list of records at fault;
 - where Kafka fails with UNKNOWN_SERVER_ERROR (an unknown codec, bytes that don't decompress, a record longer than its
   batch, a number that does not end), the answer names the fault: UNSUPPORTED_COMPRESSION_TYPE, CORRUPT_MESSAGE,
   INVALID_RECORD;
@@ -19,8 +19,9 @@ Messages are Kafka's but for faults in a record's structure, where fewer are tol
 The good case makes no object per record.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import islice
 from typing import NamedTuple
 
 from kafkapy.records.batch import (
@@ -48,7 +49,7 @@ from kafkapy.records.errors import (
     RecordTooLargeError,
     UnsupportedCompressionTypeError,
 )
-from kafkapy.records.record import MAX_DECOMPRESSED_SIZE, Record, read_records
+from kafkapy.records.record import MAX_DECOMPRESSED_SIZE, Record, iterate_records
 from kafkapy.records.scanner import fault_message, scan
 from kafkapy.types import TopicPartition
 
@@ -57,6 +58,8 @@ PRODUCER = -1
 
 MAX_INT64 = 2**63 - 1
 MIN_INT64 = -(2**63)
+MAX_LISTED_FAULTS = 1000
+"""Records that one refusal names; Kafka names all, however many a small request unpacks to."""
 FIRST_VERSION_OF_BATCHES = 3
 FIRST_VERSION_OF_ZSTD = 7
 
@@ -276,11 +279,10 @@ def check_each_record(records: WritableBuffer, header: BatchHeader, policy: Prod
         InvalidTimestampError: the timestamps of some records are refused.
         InvalidRecordError: some records are refused for another reason only.
     """
-    faults = [
+    refuse(
         record_fault(place, record, header, policy, now_ms) or _offset_fault(place, record, header)
-        for place, record in enumerate(read_records(records, header, max_size=policy.max_decompressed_size))
-    ]
-    refuse([fault for fault in faults if fault is not None])
+        for place, record in enumerate(iterate_records(records, header, max_size=policy.max_decompressed_size))
+    )
 
 
 class RecordFault(NamedTuple):
@@ -291,10 +293,11 @@ class RecordFault(NamedTuple):
     of_timestamp: bool = False
 
 
-def refuse(faults: Sequence[RecordFault]) -> None:
-    """Raise what ``check_each_record`` does, unless there is no fault."""
-    errors = [(fault.place, fault.message) for fault in faults]
-    if any(fault.of_timestamp for fault in faults):
+def refuse(faults: Iterable[RecordFault | None]) -> None:
+    """Raise what ``check_each_record`` does, unless there is no fault; ``MAX_LISTED_FAULTS`` are listed at most."""
+    found = list(islice((fault for fault in faults if fault is not None), MAX_LISTED_FAULTS))
+    errors = [(fault.place, fault.message) for fault in found]
+    if any(fault.of_timestamp for fault in found):
         raise InvalidTimestampError("Timestamps of some records are refused", errors)
     if errors:
         raise InvalidRecordError("Some records are refused", errors)

@@ -16,7 +16,9 @@ from Kafka, on purpose, beside what ``validate.py`` names:
   encoded again, CORRUPT_MESSAGE for what doesn't decompress.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator
+from itertools import chain
+from typing import NamedTuple
 
 from kafkapy.records.batch import (
     LOG_APPEND_TIME,
@@ -33,7 +35,6 @@ from kafkapy.records.batch import (
     read_header,
 )
 from kafkapy.records.compression import CODEC_NAMES
-from kafkapy.records.convert import encode_records
 from kafkapy.records.errors import (
     CorruptRecordError,
     InvalidRecordError,
@@ -41,8 +42,8 @@ from kafkapy.records.errors import (
     UnsupportedCompressionTypeError,
     UnsupportedForMessageFormatError,
 )
-from kafkapy.records.legacy import Entry, read_entries, set_offset, set_timestamp
-from kafkapy.records.record import Record, read_records
+from kafkapy.records.legacy import Entry, encode_legacy, iterate_entries, set_offset, set_timestamp
+from kafkapy.records.record import Record, encode_batch, iterate_records
 from kafkapy.records.validate import (
     PRODUCER,
     ProducePolicy,
@@ -58,117 +59,163 @@ from kafkapy.records.validate import (
     too_large,
 )
 
-_Batch = tuple[int, BatchHeader]
+
+class _Examined(NamedTuple):
+    """What the headers of a set told; ``size`` in bytes leaves out a piece of a batch at the end."""
+
+    magic: int
+    compression: int
+    size: int
 
 
 def validate_legacy(
     records: WritableBuffer, policy: ProducePolicy, now_ms: int, first_offset: int, from_client: bool
 ) -> ValidatedBatch:
     """See ``validate.validate_produced``, which calls this where magic 0 or 1 is in the records or in ``policy``."""
-    batches = _examine(records, policy, from_client)
-    position, last = batches[-1]
-    records = memoryview(records)[: position + last.size]
-    first = batches[0][1]
-    source = last.compression
-    target = source if policy.compression == PRODUCER else policy.compression
-    if first.magic == policy.magic and source == target:
-        if not source:
-            return _stamp_messages(records, batches, policy, now_ms, first_offset)
-        if first.magic == 1:
-            return _stamp_wrapper(records, first, policy, now_ms, first_offset)
-    listed = [record for each in batches for record in _read(records, each, policy, now_ms)]
-    return _encode(listed, target, policy, now_ms, first_offset)
+    found = _examine(records, policy, from_client)
+    records = memoryview(records)[: found.size]
+    target = found.compression if policy.compression == PRODUCER else policy.compression
+    if found.magic == policy.magic and found.compression == target:
+        if not target:
+            return _stamp_messages(records, policy, now_ms, first_offset)
+        stamped = _stamp_wrapper(records, policy, now_ms, first_offset) if policy.magic else None
+        if stamped is not None:
+            return stamped
+    return _encode(_read(records, policy, now_ms), target, policy, now_ms, first_offset)
 
 
-def _examine(records: WritableBuffer, policy: ProducePolicy, from_client: bool) -> list[_Batch]:
-    """Every whole batch with its position, checked without a look at its records."""
-    batches = []
+def _examine(records: WritableBuffer, policy: ProducePolicy, from_client: bool) -> _Examined:
+    """Check every whole batch without a look at its records."""
+    first = other = None
+    compression = count = size = 0
     for position, header in iterate_headers(records):
         if header.magic == MAGIC and from_client and header.base_offset != 0:
             raise misplaced(header, policy)
-        if header.size > policy.max_batch_size:
-            raise too_large(header.size, policy)
-        if not crc_is_valid(records, position, header):
-            raise CorruptRecordError(f"A batch for {policy.topic_partition} has a wrong CRC, not {header.crc}")
-        if header.compression >= len(CODEC_NAMES):
-            raise UnsupportedCompressionTypeError(f"There is no codec {header.compression}")
-        batches.append((position, header))
-    if not batches:
+        _check_bytes(records, position, header, policy)
+        first = first or header
+        if header.magic != first.magic:
+            other = header
+        compression = header.compression or compression
+        count += 1
+        size = position + header.size
+    if first is None:
         raise InvalidRecordError("There is no whole batch")
-    first = batches[0][1]
-    if len(batches) > 1 and (first.magic == MAGIC or any(header.compression for _, header in batches)):
+    if count > 1 and (first.magic == MAGIC or compression):
         raise InvalidRecordError("There is more than one batch, of magic 2 or compressed")
-    for _, header in batches:
-        _check_header(header, first.magic, policy, from_client)
-    return batches
+    if other is not None:
+        raise InvalidRecordError(f"Messages of magic {first.magic} and {other.magic} are in one set")
+    if first.magic == MAGIC:
+        _check_batch(first, policy, from_client)
+    return _Examined(first.magic, compression, size)
 
 
-def _check_header(header: BatchHeader, magic: int, policy: ProducePolicy, from_client: bool) -> None:
-    if header.magic != magic:
-        raise InvalidRecordError(f"Messages of magic {magic} and {header.magic} are in one set")
-    if header.magic == MAGIC and from_client:
+def _check_bytes(records: WritableBuffer, position: int, header: BatchHeader, policy: ProducePolicy) -> None:
+    if header.size > policy.max_batch_size:
+        raise too_large(header.size, policy)
+    if not crc_is_valid(records, position, header):
+        raise CorruptRecordError(f"A batch for {policy.topic_partition} has a wrong CRC, not {header.crc}")
+    if header.compression >= len(CODEC_NAMES):
+        raise UnsupportedCompressionTypeError(f"There is no codec {header.compression}")
+
+
+def _check_batch(header: BatchHeader, policy: ProducePolicy, from_client: bool) -> None:
+    if from_client:
         check_client_batch(header, policy.topic_partition)
-    if policy.magic < MAGIC and (header.is_transactional or header.has_producer_id):
+    if header.is_transactional or header.has_producer_id:
         kind = "Transactional" if header.is_transactional else "Idempotent"
         raise UnsupportedForMessageFormatError(
             f"{kind} records are not for {policy.topic_partition}, whose format is {policy.magic}"
         )
 
 
-def _stamp_messages(
-    records: WritableBuffer, batches: Sequence[_Batch], policy: ProducePolicy, now_ms: int, first_offset: int
-) -> ValidatedBatch:
+class _Noted:
+    """What is to be known of records that pass one by one on their way to where they are written."""
+
+    __slots__ = ("first_offset", "count", "max_timestamp", "place_of_max", "has_headers", "smallest_timestamp")
+
+    def __init__(self, first_offset: int) -> None:
+        self.first_offset = first_offset
+        self.count = 0
+        self.max_timestamp = NO_TIMESTAMP
+        self.place_of_max = -1
+        self.has_headers = False
+        self.smallest_timestamp = 0
+
+    def placed(self, records: Iterable[Record]) -> Iterator[Record]:
+        """Take note of each and give it with the offset that it gets."""
+        first_offset = self.first_offset
+        for place, (key, value, timestamp, headers, _) in enumerate(records):
+            self.note(timestamp)
+            if headers:
+                self.has_headers = True
+            yield Record(key, value, timestamp, headers, first_offset + place)
+
+    def note(self, timestamp: int) -> None:
+        """One more record."""
+        if timestamp > self.max_timestamp:
+            self.max_timestamp = timestamp
+            self.place_of_max = self.count
+        elif timestamp < self.smallest_timestamp:
+            self.smallest_timestamp = timestamp
+        self.count += 1
+
+
+def _stamp_messages(records: WritableBuffer, policy: ProducePolicy, now_ms: int, first_offset: int) -> ValidatedBatch:
     """Single messages stay where they are and get offset and timestamp."""
-    max_timestamp, place_of_max = NO_TIMESTAMP, -1
+    noted = _Noted(first_offset)
     appends = policy.timestamp_type == LOG_APPEND_TIME
-    for place, (position, header) in enumerate(batches):
-        (entry,) = read_entries(records, header, position)
-        fault = record_fault(0, _record(entry), header, policy, now_ms)
-        refuse([fault] if fault else [])
-        if entry.timestamp > max_timestamp:
-            max_timestamp, place_of_max = entry.timestamp, place
-        set_offset(records, position, first_offset + place)
+    for position, header in iterate_headers(records):
+        (record,) = _read_batch(records, position, header, policy, now_ms)
+        set_offset(records, position, first_offset + noted.count)
+        noted.note(record.timestamp)
         if header.magic:
-            timestamp = now_ms if appends else max(entry.timestamp, NO_TIMESTAMP)
+            timestamp = now_ms if appends else max(record.timestamp, NO_TIMESTAMP)
             set_timestamp(records, position, header, policy.timestamp_type, timestamp)
     if appends:
-        max_timestamp, place_of_max = now_ms, 0
-    header = _summary(records, first_offset, len(batches), policy, max_timestamp)
-    return ValidatedBatch(records, header, max_timestamp, place_of_max)
+        noted.max_timestamp, noted.place_of_max = now_ms, 0
+    return _validated(records, noted, policy)
 
 
 def _stamp_wrapper(
-    records: WritableBuffer, header: BatchHeader, policy: ProducePolicy, now_ms: int, first_offset: int
-) -> ValidatedBatch:
-    """A wrapper of magic 1 stays as it is, if its inner offsets are 0, 1, 2, … as they should."""
-    listed = _read(records, (0, header), policy, now_ms)
-    if any(record.offset != place for place, record in enumerate(listed)):
-        return _encode(listed, header.compression, policy, now_ms, first_offset)
-    max_timestamp = max(NO_TIMESTAMP, *(record.timestamp for record in listed))
+    records: WritableBuffer, policy: ProducePolicy, now_ms: int, first_offset: int
+) -> ValidatedBatch | None:
+    """A wrapper of magic 1 stays as it is, if its inner offsets are 0, 1, 2, … as they should; else None."""
+    header = read_header(records)
+    noted = _Noted(first_offset)
+    for record in _read_batch(records, 0, header, policy, now_ms):
+        if record.offset != noted.count:
+            return None
+        noted.note(record.timestamp)
+    noted.place_of_max = noted.count - 1
     if policy.timestamp_type == LOG_APPEND_TIME:
-        max_timestamp = now_ms
-    set_offset(records, 0, first_offset + len(listed) - 1)
-    set_timestamp(records, 0, header, policy.timestamp_type, max_timestamp)
-    summary = _summary(records, first_offset, len(listed), policy, max_timestamp, header.compression)
-    return ValidatedBatch(records, summary, max_timestamp, len(listed) - 1)
+        noted.max_timestamp = now_ms
+    set_offset(records, 0, first_offset + noted.count - 1)
+    set_timestamp(records, 0, header, policy.timestamp_type, noted.max_timestamp)
+    return _validated(records, noted, policy, header.compression)
 
 
-def _read(records: WritableBuffer, batch: _Batch, policy: ProducePolicy, now_ms: int) -> list[Record]:
-    """The records of one batch of any format, checked by what the topic's configuration says."""
-    position, header = batch
+def _read(records: WritableBuffer, policy: ProducePolicy, now_ms: int) -> Iterator[Record]:
+    """All records of the set, checked by what the topic's configuration says."""
+    for position, header in iterate_headers(records):
+        yield from _read_batch(records, position, header, policy, now_ms)
+
+
+def _read_batch(
+    records: WritableBuffer, position: int, header: BatchHeader, policy: ProducePolicy, now_ms: int
+) -> Iterator[Record]:
+    """The records of one batch, or what is wrong with them, of all of them together."""
     if header.magic == MAGIC:
-        content = memoryview(records)[position : position + header.size]
-        if may_hold_bad_records(header, scan_batch(content, header, policy), policy, now_ms):
-            check_each_record(content, header, policy, now_ms)
-        return read_records(content, header, max_size=policy.max_decompressed_size)
-    entries = read_entries(records, header, position, policy.max_decompressed_size)
-    faults = (_entry_fault(place, entry, header, policy, now_ms) for place, entry in enumerate(entries))
-    refuse([fault for fault in faults if fault is not None])
-    return [_record(entry) for entry in entries]
-
-
-def _record(entry: Entry) -> Record:
-    return Record(entry.key, entry.value, entry.timestamp, (), entry.offset)
+        if may_hold_bad_records(header, scan_batch(records, header, policy), policy, now_ms):
+            check_each_record(records, header, policy, now_ms)
+        yield from iterate_records(records, header, max_size=policy.max_decompressed_size)
+        return
+    entries = iterate_entries(records, header, position, policy.max_decompressed_size)
+    for place, entry in enumerate(entries):
+        fault = _entry_fault(place, entry, header, policy, now_ms)
+        if fault is not None:
+            others = (_entry_fault(at, each, header, policy, now_ms) for at, each in enumerate(entries, place + 1))
+            refuse(chain((fault,), others))
+        yield Record(entry.key, entry.value, entry.timestamp, (), entry.offset)
 
 
 def _entry_fault(
@@ -178,48 +225,59 @@ def _entry_fault(
         return RecordFault(place, f"The record has magic {entry.magic}, its wrapper {header.magic}")
     if not entry.crc_is_valid:
         raise CorruptRecordError(f"Record {place} in a wrapper for {policy.topic_partition} has a wrong CRC")
-    return record_fault(place, _record(entry), header, policy, now_ms)
+    record = Record(entry.key, None, entry.timestamp, (), entry.offset)
+    return record_fault(place, record, header, policy, now_ms)
 
 
 def _encode(
-    listed: Sequence[Record], compression: int, policy: ProducePolicy, now_ms: int, first_offset: int
+    records: Iterable[Record], compression: int, policy: ProducePolicy, now_ms: int, first_offset: int
 ) -> ValidatedBatch:
     """Write the records anew, as the log's format and codec."""
-    magic, timestamp_type = policy.magic, policy.timestamp_type
-    if any(record.timestamp < NO_TIMESTAMP for record in listed):
-        raise InvalidTimestampError("Some records have timestamps below -1")
-    if magic < MAGIC and any(record.headers for record in listed):
-        raise UnsupportedForMessageFormatError(f"Headers are not for {policy.topic_partition}, whose format is {magic}")
-    base_offset = first_offset if magic < MAGIC else 0  # of a batch ``assign`` writes the offset
-    placed = [record._replace(offset=base_offset + place) for place, record in enumerate(listed)]
-    written = bytearray(encode_records(placed, magic, compression, timestamp_type, now_ms))
+    is_batch = policy.magic == MAGIC
+    noted = _Noted(0 if is_batch else first_offset)  # of a batch ``assign`` writes the offset
+    written = bytearray(_write(noted.placed(records), compression, policy, now_ms))
+    _refuse_what_cannot_be_told(noted, policy)
     for _, header in iterate_headers(written):
         if header.size > policy.max_batch_size:
             raise too_large(header.size, policy)
-    timestamps = [record.timestamp if magic else NO_TIMESTAMP for record in listed]
-    max_timestamp, place = max(timestamps), len(listed) - 1
-    single = magic < MAGIC and not compression
+    if not policy.magic:
+        noted.max_timestamp = NO_TIMESTAMP
+    last = noted.count - 1
+    if policy.timestamp_type == LOG_APPEND_TIME:
+        noted.max_timestamp, noted.place_of_max = now_ms, last if compression or is_batch else 0
+    elif compression or is_batch or noted.max_timestamp == NO_TIMESTAMP:
+        noted.place_of_max = last
+    if is_batch:
+        return ValidatedBatch(written, read_header(written), noted.max_timestamp, last)
+    return _validated(written, noted, policy, compression)
+
+
+def _write(records: Iterable[Record], compression: int, policy: ProducePolicy, now_ms: int) -> bytes:
+    timestamp_type = policy.timestamp_type
+    if policy.magic < MAGIC:
+        return encode_legacy(
+            records, policy.magic, compression=compression, timestamp_type=timestamp_type, append_time=now_ms
+        )
     if timestamp_type == LOG_APPEND_TIME:
-        max_timestamp, place = now_ms, 0 if single else place
-    elif single and max_timestamp != NO_TIMESTAMP:
-        place = timestamps.index(max_timestamp)
-    if magic == MAGIC:
-        return ValidatedBatch(written, read_header(written), max_timestamp, place)
-    summary = _summary(written, first_offset, len(listed), policy, max_timestamp, compression)
-    return ValidatedBatch(written, summary, max_timestamp, place)
+        return encode_batch(records, compression=compression, timestamp_type=timestamp_type, max_timestamp=now_ms)
+    return encode_batch(records, compression=compression)
 
 
-def _summary(
-    records: WritableBuffer,
-    first_offset: int,
-    count: int,
-    policy: ProducePolicy,
-    max_timestamp: int,
-    compression: int = 0,
-) -> BatchHeader:
-    """A whole message set as if it were one batch: see ``ValidatedBatch``."""
+def _refuse_what_cannot_be_told(noted: _Noted, policy: ProducePolicy) -> None:
+    if noted.smallest_timestamp < NO_TIMESTAMP:
+        raise InvalidTimestampError("Some records have timestamps below -1")
+    if policy.magic < MAGIC and noted.has_headers:
+        raise UnsupportedForMessageFormatError(
+            f"Headers are not for {policy.topic_partition}, whose format is {policy.magic}"
+        )
+
+
+def _validated(records: WritableBuffer, noted: _Noted, policy: ProducePolicy, compression: int = 0) -> ValidatedBatch:
+    """A message set, whose header stands for the whole: see ``ValidatedBatch``."""
     attributes = compression | policy.timestamp_type << 3
-    return BatchHeader(
-        first_offset, len(records), NO_LEADER_EPOCH, policy.magic, 0, attributes, count - 1,
-        max_timestamp, max_timestamp, NO_PRODUCER_ID, NO_PRODUCER_EPOCH, NO_SEQUENCE, count,
+    max_timestamp = noted.max_timestamp
+    header = BatchHeader(
+        noted.first_offset, len(records), NO_LEADER_EPOCH, policy.magic, 0, attributes, noted.count - 1,
+        max_timestamp, max_timestamp, NO_PRODUCER_ID, NO_PRODUCER_EPOCH, NO_SEQUENCE, noted.count,
     )  # fmt: skip
+    return ValidatedBatch(records, header, max_timestamp, noted.place_of_max)

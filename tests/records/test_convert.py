@@ -1,15 +1,11 @@
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from kafkapy.records import errors
 from kafkapy.records.batch import crc_is_valid, iterate_headers, read_header
 from kafkapy.records.control import ControlType, Marker, encode_marker
-from kafkapy.records.convert import convert, encode_records
+from kafkapy.records.convert import convert
 from kafkapy.records.legacy import encode_legacy
 from kafkapy.records.record import Record, encode_batch, encode_empty_batch, read_records
-
-from .test_record import records as any_records
 
 THREE = [Record(b"k", b"v", 70, (("h", b"1"),), 40), Record(None, b"", 90, (), 41), Record(b"", None, 80, (), 42)]
 CODECS = range(4)
@@ -97,17 +93,3 @@ def test_what_a_batch_decompresses_to_is_bounded() -> None:
     data = encode_batch([Record(None, bytes(100_000))], compression=1)
     with pytest.raises(errors.RecordTooLargeError):
         convert(data, 1, max_size=50_000)
-
-
-@pytest.mark.parametrize("magic", range(3))
-@pytest.mark.parametrize("timestamp_type", [0, 1])
-@given(listed=any_records, codec=st.integers(0, 3))
-def test_records_are_written_in_any_format(magic: int, timestamp_type: int, listed: list[Record], codec: int) -> None:
-    placed = [record._replace(offset=9 + 2 * place) for place, record in enumerate(listed)]
-    data = encode_records(placed, magic, codec, timestamp_type, 5000)
-    expected = placed if magic == 2 else told(placed, magic)
-    if magic and timestamp_type:
-        expected = [record._replace(timestamp=5000) for record in expected]
-    assert read_all(data) == expected
-    if magic == 2 and listed:
-        assert read_header(data).max_timestamp == (5000 if timestamp_type else max(each.timestamp for each in listed))

@@ -1,4 +1,5 @@
 import struct
+import tracemalloc
 from itertools import pairwise
 from zlib import crc32
 
@@ -11,9 +12,9 @@ from kafkapy.records.batch import UNKNOWN_COUNT, crc_is_valid, iterate_headers, 
 from kafkapy.records.compression import LZ4, ZSTD, compress, decompress
 from kafkapy.records.legacy import (
     encode_legacy,
+    iterate_legacy_records,
     read_entries,
     read_legacy_header,
-    read_legacy_records,
     set_offset,
     set_timestamp,
 )
@@ -205,7 +206,7 @@ LYING_KEY = ENTRY[:26] + b"\0\0\0\x7f" + ENTRY[30:]
 )
 def test_what_can_not_be_read(data: bytes, error: type[errors.RecordsError]) -> None:
     with pytest.raises(error):
-        read_legacy_records(data)
+        list(iterate_legacy_records(data))
 
 
 def test_decompression_is_bounded() -> None:
@@ -258,3 +259,15 @@ def test_decompressing_gives_the_inner_message_set() -> None:
     data = encode_legacy(THREE, 1, compression=1)
     inner = decompress(1, data[34:], 1000)
     assert [header.base_offset for _, header in iterate_headers(inner)] == [0, 1, 2]
+
+
+def test_a_small_wrapper_of_many_records_takes_no_object_for_each() -> None:
+    """A hundred thousand records of 26 bytes in some kilobytes: as values they would take 25 megabytes."""
+    data = wrapped(compress(1, encode_legacy([Record(None, None, 0, (), 0)], 0) * 100_000), 0, 1)
+    assert len(data) < 100_000
+    tracemalloc.start()
+    try:
+        assert sum(1 for _, _ in zip(iterate_legacy_records(data), range(1000), strict=False)) == 1000
+        assert tracemalloc.get_traced_memory()[1] < 16 << 20
+    finally:
+        tracemalloc.stop()
