@@ -1,0 +1,29 @@
+"""One ZooKeeper for all moves; each test has a home of its own."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from compat_tests.exchange.home import Home
+from compat_tests.real_kafka import ZooKeeper
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """All of it needs Java."""
+    for item in items:
+        if item.path.parent.name == "exchange":
+            item.add_marker("java")
+
+
+@pytest.fixture(scope="session")
+def zookeeper() -> Iterator[ZooKeeper]:
+    with ZooKeeper() as server:
+        yield server
+
+
+@pytest.fixture
+def home(tmp_path: Path, zookeeper: ZooKeeper) -> Iterator[Home]:
+    home = Home(tmp_path, zookeeper)
+    yield home
+    home.close()

@@ -1,0 +1,98 @@
+"""One data directory, one address and one cluster, whichever of the two brokers is at home there."""
+
+import subprocess
+import time
+from pathlib import Path
+
+from compat_tests.exchange.contents import partitions
+from compat_tests.kafkapy_process import KafkapyProcess, kafkapy_command
+from compat_tests.process import ChildProcess
+from compat_tests.real_kafka import RealKafka, ZooKeeper
+
+SESSION_MS = 2000
+BROKER_ID = 7
+# Small segments and a cleaner that does not wait, on both sides.
+SETTINGS = {
+    "broker.id": str(BROKER_ID),
+    "log.segment.bytes": "16384",
+    "log.cleaner.backoff.ms": "200",
+    "log.retention.check.interval.ms": "1000",
+    "log.flush.start.offset.checkpoint.interval.ms": "200",
+    "transaction.state.log.replication.factor": "1",
+    "transaction.state.log.num.partitions": "4",
+    "transaction.state.log.min.isr": "1",
+}
+
+
+class Home:
+    """A data directory that moves between kafkapy and Apache Kafka 2.7.2; clients see one broker that restarts."""
+
+    def __init__(self, directory: Path, zookeeper: ZooKeeper) -> None:
+        self.zookeeper_address = f"{zookeeper.bootstrap}/{directory.name}"
+        self.ours = KafkapyProcess(directory=directory / "kafkapy", config=SETTINGS)
+        self.data = self.ours.data
+        self.theirs = RealKafka(
+            "2.7.2",
+            directory=directory / "kafka",
+            zookeeper=zookeeper,
+            heap="256M",
+            broker_id=BROKER_ID,
+            config={
+                **SETTINGS,
+                "log.dirs": str(self.data),
+                "zookeeper.connect": self.zookeeper_address,
+                "zookeeper.session.timeout.ms": str(SESSION_MS),
+            },
+        )
+        self.theirs.port = self.ours.port
+        self.bootstrap = self.ours.bootstrap
+        self._running: ChildProcess | None = None
+        self._led: set[tuple[str, int]] = set()
+
+    def start(self, broker: ChildProcess) -> None:
+        """The broker takes its place; partitions that were led before are led again when this returns."""
+        self._running = broker.start()
+        deadline = time.monotonic() + 30
+        while not self._led <= set(partitions(self.bootstrap, internal=True)):
+            assert time.monotonic() < deadline, broker.log_tail()
+            time.sleep(0.05)
+
+    def leave(self, *, kill: bool = False) -> None:
+        """The broker that is at home stops, or dies."""
+        running, self._running = self._running, None
+        if running is not None:
+            self._led = set(partitions(self.bootstrap, internal=True))
+            running.kill() if kill else running.stop()
+
+    def to_kafka(self, *, kill: bool = False) -> None:
+        """kafkapy leaves, its metadata goes to ZooKeeper, Apache Kafka starts on the same directory."""
+        self.leave(kill=kill)
+        self.metadata("export", "--overwrite")
+        self.start(self.theirs)
+
+    def to_kafkapy(self, *, kill: bool = False) -> None:
+        """Apache Kafka leaves, the metadata comes from ZooKeeper, kafkapy starts."""
+        self.leave(kill=kill)
+        self.metadata("import", "--overwrite")
+        self.start(self.ours)
+
+    def metadata(self, way: str, *options: str) -> str:
+        """``kafkapy metadata``, again until the session of a killed broker has ended."""
+        command = [*kafkapy_command(), "metadata", way, "--data", str(self.data)]
+        command += ["--zookeeper", self.zookeeper_address, *options]
+        deadline = time.monotonic() + 30
+        while True:
+            run = subprocess.run(
+                command, capture_output=True, text=True, check=False, env=self.ours.environment(), timeout=60
+            )
+            if run.returncode == 0:
+                assert "warning" not in run.stderr, run.stderr
+                return run.stdout
+            assert "running" in run.stderr, run.stderr
+            assert time.monotonic() < deadline, run.stderr
+            time.sleep(0.2)
+
+    def close(self) -> None:
+        """Nobody is at home any more."""
+        self.ours.close()
+        self.theirs.close()

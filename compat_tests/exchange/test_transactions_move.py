@@ -1,0 +1,95 @@
+"""Directories in which Apache Kafka 2.7.2 wrote transactions: kafkapy shows its readers the same records."""
+
+from typing import Any
+
+import confluent_kafka.admin
+import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+
+from compat_tests.exchange.contents import QUIET, Contents, committed, read_all
+from compat_tests.exchange.home import Home
+
+kafka_admin: Any = confluent_kafka.admin  # exports its names without saying so to type checkers
+
+TOPIC = "ledger"
+PARTITIONS = 2
+GROUP = "bookkeepers"
+
+
+def _producer(home: Home, transactional_id: str | None = None) -> Producer:
+    settings: dict[str, object] = {"bootstrap.servers": home.bootstrap, "enable.idempotence": True, "linger.ms": 2}
+    if transactional_id is not None:
+        settings["transactional.id"] = transactional_id
+    return Producer({**settings, "reconnect.backoff.max.ms": 200, **QUIET})
+
+
+def _write(producer: Producer, what: str, count: int = 8) -> None:
+    for number in range(count):
+        producer.produce(TOPIC, f"{what} {number}".encode() * 20, partition=number % PARTITIONS)
+    assert producer.flush(30) == 0
+
+
+def _transact(home: Home, producer: Producer, what: str, *, offset: int, commit: bool) -> None:
+    """One transaction with records in both partitions and an offset of a group."""
+    producer.begin_transaction()
+    _write(producer, what)
+    consumer = Consumer({"bootstrap.servers": home.bootstrap, "group.id": GROUP, **QUIET})
+    metadata = consumer.consumer_group_metadata()
+    producer.send_offsets_to_transaction([TopicPartition(TOPIC, 0, offset)], metadata, 30)
+    consumer.close()
+    (producer.commit_transaction if commit else producer.abort_transaction)(30)
+
+
+def _values(contents: Contents) -> set[bytes]:
+    return {record.value or b"" for records in contents.values() for record in records}
+
+
+def _seen(home: Home) -> dict[str, object]:
+    return {
+        "all": read_all(home.bootstrap),
+        "committed": read_all(home.bootstrap, committed=True),
+        "offsets": committed(home.bootstrap, GROUP),
+    }
+
+
+@pytest.mark.parametrize("kill", [False, True], ids=["stopped", "killed"])
+def test_transactions_are_read_as_kafka_reads_them(home: Home, kill: bool) -> None:
+    home.start(home.theirs)
+    admin = kafka_admin.AdminClient({"bootstrap.servers": home.bootstrap, **QUIET})
+    admin.create_topics([kafka_admin.NewTopic(TOPIC, PARTITIONS, 1, config={"segment.bytes": "4096"})])[TOPIC].result()
+    plain, steady, left = _producer(home), _producer(home, "steady"), _producer(home, "left")
+    steady.init_transactions(30)
+    for number in range(12):
+        _transact(home, steady, f"steady {number}", offset=number, commit=number % 3 != 2)
+        _write(plain, f"plain {number}", 2)
+    left.init_transactions(30)
+    left.begin_transaction()
+    _write(left, "left open")
+    _write(plain, "behind the open one")
+    before = _seen(home)
+    assert before["offsets"] == {(TOPIC, 0): (10, "")}
+
+    home.to_kafkapy(kill=kill)
+    assert _seen(home) == before
+    visible = _values(read_all(home.bootstrap, committed=True))
+    assert b"steady 10 0" * 20 in visible
+    for hidden in (b"steady 11 0", b"left open 0", b"behind the open one 0"):
+        assert hidden * 20 not in visible
+    _write(plain, "while kafkapy was there")
+    assert read_all(home.bootstrap, committed=True) == before["committed"]
+    before = _seen(home)
+
+    home.to_kafka(kill=kill)
+    assert _seen(home) == before
+    _transact(home, steady, "steady again", offset=77, commit=True)
+    successor = _producer(home, "left")
+    successor.init_transactions(30)  # ends what its predecessor left open
+    before = _seen(home)
+    visible = _values(read_all(home.bootstrap, committed=True))
+    for shown in (b"behind the open one 0", b"while kafkapy was there 0", b"steady again 0"):
+        assert shown * 20 in visible
+    assert b"left open 0" * 20 not in visible
+
+    home.to_kafkapy(kill=kill)
+    assert _seen(home) == before
+    assert committed(home.bootstrap, GROUP) == {(TOPIC, 0): (77, "")}
