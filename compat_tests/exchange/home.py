@@ -9,7 +9,7 @@ from compat_tests.kafkapy_process import KafkapyProcess, kafkapy_command
 from compat_tests.process import ChildProcess
 from compat_tests.real_kafka import RealKafka, ZooKeeper
 
-SESSION_MS = 2000
+SESSION_MS = 6000
 BROKER_ID = 7
 # Small segments and a cleaner that does not wait, on both sides.
 SETTINGS = {

@@ -57,6 +57,9 @@ def test_transactions_are_read_as_kafka_reads_them(home: Home, kill: bool) -> No
     home.start(home.theirs)
     admin = kafka_admin.AdminClient({"bootstrap.servers": home.bootstrap, **QUIET})
     admin.create_topics([kafka_admin.NewTopic(TOPIC, PARTITIONS, 1, config={"segment.bytes": "4096"})])[TOPIC].result()
+    consumer = Consumer({"bootstrap.servers": home.bootstrap, "group.id": GROUP, **QUIET})
+    consumer.commit(offsets=[TopicPartition(TOPIC, 1, 3)], asynchronous=False)
+    consumer.close()
     plain, steady, left = _producer(home), _producer(home, "steady"), _producer(home, "left")
     steady.init_transactions(30)
     for number in range(12):
@@ -67,7 +70,7 @@ def test_transactions_are_read_as_kafka_reads_them(home: Home, kill: bool) -> No
     _write(left, "left open")
     _write(plain, "behind the open one")
     before = _seen(home)
-    assert before["offsets"] == {(TOPIC, 0): (10, "")}
+    assert before["offsets"] == {(TOPIC, 0): (10, None), (TOPIC, 1): (3, None)}
 
     home.to_kafkapy(kill=kill)
     assert _seen(home) == before
@@ -92,4 +95,4 @@ def test_transactions_are_read_as_kafka_reads_them(home: Home, kill: bool) -> No
 
     home.to_kafkapy(kill=kill)
     assert _seen(home) == before
-    assert committed(home.bootstrap, GROUP) == {(TOPIC, 0): (77, "")}
+    assert committed(home.bootstrap, GROUP) == {(TOPIC, 0): (77, None), (TOPIC, 1): (3, None)}

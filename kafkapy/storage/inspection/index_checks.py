@@ -1,0 +1,113 @@
+"""The offset and the time index of a segment, compared with its batches as these pass by."""
+
+from collections.abc import Iterator
+
+from kafkapy.storage.files import Files
+from kafkapy.storage.index import Index
+from kafkapy.storage.inspection.findings import ERROR, NOTE, WARNING, Findings
+from kafkapy.storage.inspection.index_files import offset_entries, time_entries, zero_tail
+from kafkapy.storage.inspection.log_scan import Scanned
+from kafkapy.storage.offset_index import OffsetIndex
+from kafkapy.storage.time_index import NO_TIMESTAMP, TimeIndex
+
+
+def check_shape(files: Files, path: str, kind: type[Index], findings: Findings) -> None:
+    """Report a size that is not whole entries, and the zeros that a crashed Kafka leaves behind the entries."""
+    size, entry = files.size(path), kind.ENTRY
+    if size % entry.size:
+        findings.add(ERROR, path, f"{size} bytes are not whole entries of {entry.size}")
+    zeros = zero_tail(files, path, entry)
+    if zeros > entry.size:
+        findings.add(NOTE, path, f"{zeros} bytes of zeros follow the entries, as a Kafka that crashed leaves them")
+
+
+class OffsetIndexCheck:
+    """Every entry names the last offset of a batch, and the position of that one or one before."""
+
+    def __init__(self, files: Files, path: str, base_offset: int, findings: Findings) -> None:
+        self.path = path
+        self._findings = findings
+        check_shape(files, path, OffsetIndex, findings)
+        self._entries: Iterator[tuple[int, int]] = offset_entries(files, path, base_offset)
+        self._entry = next(self._entries, None)
+        self._previous = (base_offset - 1, -1)
+        self._reached = False
+
+    def batch(self, scanned: Scanned) -> None:
+        """The next batch of the segment."""
+        while self._entry is not None:
+            offset, position = self._entry
+            if offset <= self._previous[0] or position <= self._previous[1]:
+                self._report(f"entry {self._entry} does not follow {self._previous}")
+                self._next()
+                continue
+            self._reached = self._reached or scanned.position == position
+            if scanned.position < position:
+                return
+            if not self._reached:
+                self._report(f"entry ({offset}, {position}) points between batches", position=position)
+            elif scanned.header.last_offset < offset:
+                return
+            elif scanned.header.last_offset != offset:
+                self._report(f"entry ({offset}, {position}): no batch ends with this offset", offset=offset)
+            self._next()
+
+    def _next(self) -> None:
+        assert self._entry is not None
+        self._previous = max(self._entry, self._previous)
+        self._entry = next(self._entries, None)
+        self._reached = False
+
+    def _report(self, message: str, *, position: int | None = None, offset: int | None = None) -> None:
+        self._findings.add(ERROR, self.path, message, position=position, offset=offset)
+
+    def finish(self, size: int) -> None:
+        """The segment has ended after ``size`` bytes."""
+        while self._entry is not None:
+            self._report(f"entry {self._entry} points beyond the {size} bytes of batches")
+            self._next()
+
+
+class TimeIndexCheck:
+    """Every entry names the largest timestamp so far and an offset of the batch that has it."""
+
+    def __init__(self, files: Files, path: str, base_offset: int, findings: Findings) -> None:
+        self.path = path
+        self._findings = findings
+        check_shape(files, path, TimeIndex, findings)
+        self._entries = time_entries(files, path, base_offset)
+        self._entry = next(self._entries, None)
+        self._previous = (NO_TIMESTAMP - 1, base_offset - 1)
+        self._largest = NO_TIMESTAMP
+
+    def batch(self, scanned: Scanned) -> None:
+        """The next batch of the segment."""
+        header = scanned.header
+        largest_before, self._largest = self._largest, max(self._largest, header.max_timestamp)
+        while self._entry is not None and self._entry[1] <= header.last_offset:
+            timestamp, offset = self._entry
+            if timestamp <= self._previous[0] or offset < self._previous[1]:
+                self._report(f"entry {self._entry} does not follow {self._previous}")
+            elif timestamp != header.max_timestamp:
+                self._report(f"offset {offset} has timestamp {header.max_timestamp}, the index says {timestamp}")
+            elif timestamp < largest_before:
+                self._report(f"entry {self._entry}: timestamp {largest_before} came before")
+            self._next()
+
+    def _next(self) -> None:
+        assert self._entry is not None
+        self._previous = self._entry
+        self._entry = next(self._entries, None)
+
+    def _report(self, message: str) -> None:
+        self._findings.add(ERROR, self.path, message)
+
+    def finish(self, *, is_closed: bool) -> None:
+        """The segment has ended; a closed one's last entry holds its largest timestamp."""
+        while self._entry is not None:
+            self._report(f"entry {self._entry} names an offset that is not there")
+            self._next()
+        if is_closed and self._previous[0] < self._largest:
+            self._findings.add(
+                WARNING, self.path, f"the last entry lacks the segment's largest timestamp, {self._largest}"
+            )

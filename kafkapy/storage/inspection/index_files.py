@@ -1,0 +1,60 @@
+"""The entries of files that are arrays of fixed-size entries, a page at a time, without trusting them."""
+
+from collections.abc import Iterator
+from struct import Struct
+from typing import Final
+
+from kafkapy.storage.files import Files
+from kafkapy.storage.offset_index import OffsetIndex
+from kafkapy.storage.time_index import TimeIndex
+from kafkapy.storage.transaction_index import ENTRY as TRANSACTION_ENTRY
+from kafkapy.storage.transaction_index import AbortedTransaction
+
+_ENTRIES_AT_ONCE: Final = 4096
+
+
+def raw_entries(files: Files, path: str, entry: Struct) -> Iterator[tuple[int, ...]]:
+    """The whole entries of a file, as they are stored."""
+    size = files.size(path) // entry.size * entry.size
+    descriptor = files.open(path, 0)
+    step = _ENTRIES_AT_ONCE * entry.size
+    for position in range(0, size, step):
+        yield from entry.iter_unpack(files.read_at(descriptor, min(step, size - position), position))
+
+
+def offset_entries(files: Files, path: str, base_offset: int) -> Iterator[tuple[int, int]]:
+    """(offset, position) of each entry; the zeros behind the last one, as a crashed Kafka leaves them, end it."""
+    for number, (relative, position) in enumerate(raw_entries(files, path, OffsetIndex.ENTRY)):
+        if relative == 0 and position == 0 and number > 0:
+            return
+        if (relative, position) != (0, 0) or files.size(path) <= OffsetIndex.ENTRY.size:
+            yield base_offset + relative, position
+
+
+def time_entries(files: Files, path: str, base_offset: int) -> Iterator[tuple[int, int]]:
+    """(timestamp, offset) of each entry; zeros behind the last one end it."""
+    for timestamp, relative in raw_entries(files, path, TimeIndex.ENTRY):
+        if timestamp == 0 and relative == 0:
+            return
+        yield timestamp, base_offset + relative
+
+
+def aborted_entries(files: Files, path: str) -> Iterator[tuple[int, AbortedTransaction]]:
+    """(version, transaction) of each entry."""
+    for version, *fields in raw_entries(files, path, TRANSACTION_ENTRY):
+        yield version, AbortedTransaction._make(fields)
+
+
+def zero_tail(files: Files, path: str, entry: Struct) -> int:
+    """How many bytes of zeros the file ends with, in whole entries: Kafka preallocates and a crash leaves them."""
+    size = files.size(path)
+    descriptor = files.open(path, 0)
+    end = size
+    while end > 0:
+        start = max(0, end - _ENTRIES_AT_ONCE * entry.size)
+        kept = len(files.read_at(descriptor, end - start, start).rstrip(b"\0"))
+        if kept:
+            end = start + kept
+            break
+        end = start
+    return (size - end) // entry.size * entry.size
