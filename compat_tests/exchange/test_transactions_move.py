@@ -29,15 +29,20 @@ def _write(producer: Producer, what: str, count: int = 8) -> None:
     assert producer.flush(30) == 0
 
 
-def _transact(home: Home, producer: Producer, what: str, *, offset: int, commit: bool) -> None:
+def _transact(home: Home, producer: Producer, what: str, *, offset: int | None = None, commit: bool = True) -> None:
     """One transaction with records in both partitions and an offset of a group."""
     producer.begin_transaction()
     _write(producer, what)
+    if offset is not None:
+        _send_offset(home, producer, offset)
+    (producer.commit_transaction if commit else producer.abort_transaction)(30)
+
+
+def _send_offset(home: Home, producer: Producer, offset: int) -> None:
     consumer = Consumer({"bootstrap.servers": home.bootstrap, "group.id": GROUP, **QUIET})
     metadata = consumer.consumer_group_metadata()
     producer.send_offsets_to_transaction([TopicPartition(TOPIC, 0, offset)], metadata, 30)
     consumer.close()
-    (producer.commit_transaction if commit else producer.abort_transaction)(30)
 
 
 def _values(contents: Contents) -> set[bytes]:
@@ -84,9 +89,10 @@ def test_transactions_are_read_as_kafka_reads_them(home: Home, kill: bool) -> No
 
     home.to_kafka(kill=kill)
     assert _seen(home) == before
-    _transact(home, steady, "steady again", offset=77, commit=True)
+    _transact(home, steady, "steady again")
     successor = _producer(home, "left")
     successor.init_transactions(30)  # ends what its predecessor left open
+    _transact(home, successor, "by the successor", offset=77)
     before = _seen(home)
     visible = _values(read_all(home.bootstrap, committed=True))
     for shown in (b"behind the open one 0", b"while kafkapy was there 0", b"steady again 0"):

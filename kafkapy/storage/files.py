@@ -8,12 +8,16 @@ import errno
 import fcntl
 import os
 import shutil
+from struct import Struct
 from typing import Final
 
 from kafkapy.storage.descriptors import DEFAULT_MAX_OPEN_FILES, Descriptor, FileSlice, OpenFiles
 from kafkapy.storage.errors import LogDirectoryLockedError
 
 __all__ = ["Descriptor", "FileSlice", "Files"]
+
+_FLOCK: Final = Struct("hhqqi4x")
+"""``struct flock`` of 64-bit Linux: type, whence, start, length, process."""
 
 _locked_here: Final[set[tuple[int, int]]] = set()
 """Device and inode of the lock files that this process holds: record locks don't conflict within a process."""
@@ -171,6 +175,17 @@ class Files:
         identity = _identity(os.fstat(number))
         _locked_here.add(identity)
         return LockedFile(number, identity)
+
+    def is_locked(self, path: str) -> bool:
+        """Whether somebody holds the lock on ``path``; looks (on Linux) without taking it, and makes nothing."""
+        if not os.path.exists(path):
+            return False
+        if _identity(os.stat(path)) in _locked_here:
+            return True
+        asked = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
+        descriptor = self.open(path)
+        found = fcntl.fcntl(descriptor.number, fcntl.F_GETLK, asked)
+        return bool(_FLOCK.unpack(found)[0] != fcntl.F_UNLCK)
 
 
 def _identity(status: os.stat_result) -> tuple[int, int]:

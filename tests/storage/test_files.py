@@ -119,3 +119,21 @@ def test_without_descriptors_the_logs_give_up_theirs(tmp_path: Path) -> None:
             taken += [files.open(logs[0].path) for _ in range(30)]
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def test_whether_somebody_holds_a_lock(tmp_path: Path) -> None:
+    files = Files()
+    path = str(tmp_path / ".lock")
+    assert not files.is_locked(path)
+    assert not os.path.exists(path)
+    held = files.lock(path)
+    assert files.is_locked(path)
+    del held
+    assert not files.is_locked(path)
+    hold = "import fcntl, sys; f = open(sys.argv[1], 'w'); fcntl.lockf(f, fcntl.LOCK_EX); print(); sys.stdin.read()"
+    with subprocess.Popen([sys.executable, "-c", hold, path], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
+        assert other.stdout is not None
+        other.stdout.readline()
+        assert files.is_locked(path)
+        other.communicate()
+    assert not files.is_locked(path)

@@ -16,6 +16,7 @@ _GROUPS: Final = {
     "groups": "Look at consumer groups, delete them, and move their offsets.",
     "configs": "Look at and change the configuration of topics and brokers.",
     "metadata": "Carry a stopped broker's metadata to and from a ZooKeeper or a document.",
+    "log": "Look into a data directory's files, check and mend them.",
 }
 _COMMANDS: Final = {
     "produce": "Write records from lines of text to a topic.",

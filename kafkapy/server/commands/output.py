@@ -87,6 +87,17 @@ def progress() -> "Progress":
     return Progress(*columns, console=Console(stderr=True), transient=True)
 
 
+def bytes_progress() -> "Progress":
+    """A progress bar of bytes on standard error; nothing where that is no terminal."""
+    from rich.console import Console
+    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
+
+    columns = (
+        TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn()
+    )  # fmt: skip
+    return Progress(*columns, console=Console(stderr=True), transient=True, disable=not shows_progress())
+
+
 def examples(*lines: str) -> str:
     """The end of a command's help: each example on a line of its own."""
     return "\n\n".join(("Examples:", *(f"  {line}" for line in lines)))

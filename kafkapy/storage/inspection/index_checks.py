@@ -1,6 +1,7 @@
 """The offset and the time index of a segment, compared with its batches as these pass by."""
 
 from collections.abc import Iterator
+from typing import Final
 
 from kafkapy.storage.files import Files
 from kafkapy.storage.index import Index
@@ -9,6 +10,9 @@ from kafkapy.storage.inspection.index_files import offset_entries, time_entries,
 from kafkapy.storage.inspection.log_scan import Scanned
 from kafkapy.storage.offset_index import OffsetIndex
 from kafkapy.storage.time_index import NO_TIMESTAMP, TimeIndex
+
+MENDED: Final = "; the next start makes the index anew"
+"""Said of a segment whose indexes may be behind: ``is_settled`` is not true of it."""
 
 
 def check_shape(files: Files, path: str, kind: type[Index], findings: Findings) -> None:
@@ -24,9 +28,12 @@ def check_shape(files: Files, path: str, kind: type[Index], findings: Findings) 
 class OffsetIndexCheck:
     """Every entry names the last offset of a batch, and the position of that one or one before."""
 
-    def __init__(self, files: Files, path: str, base_offset: int, findings: Findings) -> None:
+    def __init__(
+        self, files: Files, path: str, base_offset: int, findings: Findings, *, is_settled: bool = True
+    ) -> None:
         self.path = path
         self._findings = findings
+        self._is_settled = is_settled
         check_shape(files, path, OffsetIndex, findings)
         self._entries: Iterator[tuple[int, int]] = offset_entries(files, path, base_offset)
         self._entry = next(self._entries, None)
@@ -59,7 +66,10 @@ class OffsetIndexCheck:
         self._reached = False
 
     def _report(self, message: str, *, position: int | None = None, offset: int | None = None) -> None:
-        self._findings.add(ERROR, self.path, message, position=position, offset=offset)
+        if self._is_settled:
+            self._findings.add(ERROR, self.path, message, position=position, offset=offset)
+        else:
+            self._findings.add(WARNING, self.path, message + MENDED, position=position, offset=offset)
 
     def finish(self, size: int) -> None:
         """The segment has ended after ``size`` bytes."""
@@ -71,9 +81,12 @@ class OffsetIndexCheck:
 class TimeIndexCheck:
     """Every entry names the largest timestamp so far and an offset of the batch that has it."""
 
-    def __init__(self, files: Files, path: str, base_offset: int, findings: Findings) -> None:
+    def __init__(
+        self, files: Files, path: str, base_offset: int, findings: Findings, *, is_settled: bool = True
+    ) -> None:
         self.path = path
         self._findings = findings
+        self._is_settled = is_settled
         check_shape(files, path, TimeIndex, findings)
         self._entries = time_entries(files, path, base_offset)
         self._entry = next(self._entries, None)
@@ -100,14 +113,17 @@ class TimeIndexCheck:
         self._entry = next(self._entries, None)
 
     def _report(self, message: str) -> None:
-        self._findings.add(ERROR, self.path, message)
+        if self._is_settled:
+            self._findings.add(ERROR, self.path, message)
+        else:
+            self._findings.add(WARNING, self.path, message + MENDED)
 
-    def finish(self, *, is_closed: bool) -> None:
-        """The segment has ended; a closed one's last entry holds its largest timestamp."""
+    def finish(self) -> None:
+        """The segment has ended; its last entry holds its largest timestamp."""
         while self._entry is not None:
             self._report(f"entry {self._entry} names an offset that is not there")
             self._next()
-        if is_closed and self._previous[0] < self._largest:
+        if self._is_settled and max(self._previous[0], NO_TIMESTAMP) < self._largest:
             self._findings.add(
                 WARNING, self.path, f"the last entry lacks the segment's largest timestamp, {self._largest}"
             )

@@ -17,6 +17,7 @@ GROUPS = {
     "groups": ["list", "describe", "delete", "reset-offsets"],
     "configs": ["describe", "alter"],
     "metadata": ["export", "import"],
+    "log": ["dump", "verify", "repair"],
 }
 
 

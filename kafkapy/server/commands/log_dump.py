@@ -1,0 +1,174 @@
+"""``kafkapy log dump``: rows as they are read, in columns or as JSON lines; a log of any size takes no memory."""
+
+import base64
+import json
+import os
+from collections.abc import Iterator, Sequence
+from typing import Any, Final, NamedTuple
+
+import typer
+
+from kafkapy.errors import BrokerError
+from kafkapy.server.commands.log_decoders import AUTO, NONE, OFFSETS, TRANSACTIONS, Decoder, decoder
+from kafkapy.server.commands.output import fail
+from kafkapy.storage.files import Files
+from kafkapy.storage.inspection.dump import Row, UnknownFileError, batches, entries, kind_of, records
+from kafkapy.storage.inspection.log_scan import LogScan, Scanned
+from kafkapy.storage.segment import LOG_SUFFIX
+
+DECODERS: Final = (AUTO, NONE, OFFSETS, TRANSACTIONS)
+SHOWN_BYTES: Final = 100
+"""Of a key or value in a table; JSON has all of it."""
+_WIDTHS: Final = {
+    "position": 11, "size": 9, "base_offset": 12, "last_offset": 12, "timestamp": 14, "max_timestamp": 14,
+    "offset": 12, "compression": 11, "timestamp_type": 14, "topic": 40, "producer_id": 11, "kind": 13,
+}  # fmt: skip
+
+
+class DumpOptions(NamedTuple):
+    """What the user wants to see."""
+
+    records: bool
+    decoder: str
+    from_offset: int
+    limit: int | None
+    as_json: bool
+
+
+def run(paths: Sequence[str], options: DumpOptions) -> None:
+    """Show the files; ends with exit code 1 when one can't be read to its end."""
+    if options.decoder not in DECODERS:
+        fail(f"there is no decoder {options.decoder!r}: these are {', '.join(DECODERS)}")
+    problems = []
+    try:
+        for path in [file for named in paths for file in _files(named)]:
+            dumper = Dumper(path, options)
+            dumper.run()
+            problems += dumper.problems
+            if dumper.is_full:
+                break
+    except (UnknownFileError, BrokerError) as error:
+        fail(str(error))
+    except OSError as error:
+        fail(f"{error.filename}: {error.strerror}")
+    for problem in problems:
+        typer.echo(f"kafkapy: {problem}", err=True)
+    if problems:
+        raise typer.Exit(1)
+
+
+def _files(path: str) -> list[str]:
+    """The file itself, or the segments of a partition's folder."""
+    if not os.path.isdir(path):
+        return [path]
+    names = [name for name, size in Files().list_directory(path) if size >= 0 and name.endswith(LOG_SUFFIX)]
+    if not names:
+        fail(f"{path} holds no segments: give a partition's folder, or a file")
+    return [f"{path.rstrip('/')}/{name}" for name in names]
+
+
+class Dumper:
+    """Shows one file."""
+
+    def __init__(self, path: str, options: DumpOptions) -> None:
+        self.problems: list[str] = []
+        self.is_full = False
+        self._path = path
+        self._options = options
+        self._left = options.limit
+        self._columns: tuple[str, ...] = ()
+
+    def run(self) -> None:
+        """Show it."""
+        files = Files()
+        if not self._options.as_json:
+            typer.echo(f"{self._path}")
+        if kind_of(self._path) == LOG_SUFFIX:
+            scan = LogScan(files, self._path)
+            self._show_all(self._log_rows(scan, decoder(self._options.decoder, os.path.abspath(self._path))))
+            if scan.problem is not None:
+                self.problems.append(f"{self._path}: at position {scan.position}: {scan.problem}")
+        else:
+            self._show_all(entries(files, self._path))
+
+    def _show_all(self, rows: Iterator[Row]) -> None:
+        for row in rows:
+            if self._left is not None:
+                if self._left <= 0:
+                    self.is_full = True
+                    return
+                self._left -= 1
+            if self._options.as_json:
+                typer.echo(json.dumps({"file": self._path, **row}, ensure_ascii=False, default=_json))
+            else:
+                self._show(row)
+
+    def _log_rows(self, scan: LogScan, decode: Decoder) -> Iterator[Row]:
+        for row, scanned in batches(scan, self._options.from_offset):
+            if not scanned.crc_is_valid:
+                self.problems.append(f"{self._path}: at position {scanned.position}: the batch's CRC is wrong")
+            if not self._options.records:
+                yield row
+                continue
+            yield {"batch": row} if self._options.as_json else row
+            yield from self._record_rows(scanned, decode)
+
+    def _record_rows(self, scanned: Scanned, decode: Decoder) -> Iterator[Row]:
+        try:
+            listed = [] if scanned.header.is_control else records(scanned)
+        except (BrokerError, UnknownFileError) as error:
+            self.problems.append(f"{self._path}: at position {scanned.position}: {error}")
+            return
+        for record in listed:
+            if record.offset >= self._options.from_offset:
+                key, value = decode(record)
+                yield {
+                    "offset": record.offset,
+                    "timestamp": record.timestamp,
+                    "key": key,
+                    "value": value,
+                    "headers": [list(each) for each in record.headers],
+                }
+
+    def _show(self, row: Row) -> None:
+        is_record = "headers" in row
+        if not is_record and tuple(row) != self._columns:
+            self._columns = tuple(row)
+            typer.echo("  ".join(f"{name.replace('_', ' '):>{_width(name)}}" for name in row))
+        if is_record:
+            headers = " ".join(f"{name}={_text(value)}" for name, value in row["headers"])
+            typer.echo(
+                f"  | {row['offset']}  {row['timestamp']}  {_text(row['key'])}: {_text(row['value'])}"
+                + (f"  [{headers}]" if headers else "")
+            )
+        else:
+            typer.echo("  ".join(f"{row[name]!s:>{_width(name)}}" for name in row))
+
+
+def _width(name: str) -> int:
+    return max(_WIDTHS.get(name, 6), len(name))
+
+
+def _text(value: Any) -> str:
+    """A value for people: text where it is text, else hexadecimal; a decoded one as JSON."""
+    if value is None:
+        return "null"
+    if not isinstance(value, bytes):
+        return json.dumps(value, ensure_ascii=False, default=_json)
+    cut = value[:SHOWN_BYTES]
+    try:
+        text = cut.decode() if len(cut) == len(value) else cut.decode(errors="ignore")
+    except UnicodeDecodeError:
+        text = "0x" + cut.hex()
+    if not text.isprintable():
+        text = "0x" + cut.hex()
+    return text + (f"… ({len(value)} bytes)" if len(value) > SHOWN_BYTES else "")
+
+
+def _json(value: Any) -> Any:
+    """Bytes as text, or in base64 where they are none."""
+    assert isinstance(value, bytes)
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        return {"base64": base64.b64encode(value).decode()}

@@ -1,0 +1,129 @@
+"""Mending data directories without a broker: what a start would do, told file by file, or only tried."""
+
+import logging
+import os
+import tempfile
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from kafkapy.clock import Clock, TimerHandle
+from kafkapy.config.log_config import LogConfig
+from kafkapy.storage.checkpoints import RECOVERY_POINT
+from kafkapy.storage.data_directory import CLEAN_SHUTDOWN_NAME, LOCK_NAME
+from kafkapy.storage.errors import LogDirectoryError
+from kafkapy.storage.files import Files
+from kafkapy.storage.inspection.overlay import Action, RecordingFiles, ShadowFiles
+from kafkapy.storage.log import Storage
+from kafkapy.storage.log_directory import LogManager
+
+_OWN_BUSINESS = (CLEAN_SHUTDOWN_NAME, LOCK_NAME, f"{RECOVERY_POINT}.tmp")
+
+
+class Repaired(NamedTuple):
+    """What was done (or would be), and what the log's own code said while it did it."""
+
+    actions: list[Action]
+    reasons: list[str]
+
+
+class _NoTimers:
+    """A clock whose timers never fire: what is to be removed later is left to the next start."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+
+    def now_ms(self) -> int:
+        """See ``Clock.now_ms``."""
+        return self._clock.now_ms()
+
+    def monotonic_s(self) -> float:
+        """See ``Clock.monotonic_s``."""
+        return self._clock.monotonic_s()
+
+    def call_later(self, delay_ms: float, callback: Callable[..., object], *args: Any) -> TimerHandle:  # noqa: ARG002
+        """Forget it."""
+        return self
+
+    def cancel(self) -> None:
+        """Nothing was going to happen."""
+
+    async def sleep(self, delay_ms: float) -> None:
+        """See ``Clock.sleep``."""
+        await self._clock.sleep(delay_ms)
+
+
+class _Reasons(logging.Handler):
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+        self.said: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.said.append(record.getMessage())
+
+
+def repair(
+    directories: Sequence[str], clock: Clock, config_of: Callable[[str], LogConfig], *, whole: bool, dry_run: bool
+) -> Repaired:
+    """Open the logs of ``directories`` as a start does, and close them as a clean stop does.
+
+    ``whole`` reads every segment, not only what the last stop left in doubt. With ``dry_run`` nothing is touched.
+    Raises ``LogDirectoryLockedError`` when a broker is running, and what a start raises: ``LogDirectoryError``,
+    ``KafkaStorageError``, ``OSError``.
+    """
+    if not dry_run:
+        return _run(RecordingFiles(), directories, clock, config_of, whole=whole)
+    held = [Files().lock(f"{directory}/{LOCK_NAME}") for directory in directories]
+    with tempfile.TemporaryDirectory(prefix="kafkapy-repair-") as top:
+        files = ShadowFiles()
+        shadows = [f"{top}/{number}" for number in range(len(directories))]
+        for directory, shadow in zip(directories, shadows, strict=True):
+            files.add_directory(directory, shadow)
+        found = _run(files, shadows, clock, config_of, whole=whole)
+    held.clear()
+    return _named(found, shadows, directories)
+
+
+def _run(
+    files: RecordingFiles,
+    directories: Sequence[str],
+    clock: Clock,
+    config_of: Callable[[str], LogConfig],
+    *,
+    whole: bool,
+) -> Repaired:
+    logs = LogManager(directories, LogConfig(), clock, storage=Storage(_NoTimers(clock), files))
+    reasons = _Reasons()
+    logger = logging.getLogger("kafkapy.storage")
+    propagates, logger.propagate = logger.propagate, False
+    logger.addHandler(reasons)
+    try:
+        logs.lock()
+        if whole:
+            for directory in directories:
+                files.remove(f"{directory}/{CLEAN_SHUTDOWN_NAME}")
+                files.remove(f"{directory}/{RECOVERY_POINT}")
+            files.forget()
+        logs.load(config_of)
+        failures = [f"{each.path}: {each.failure}" for each in logs.directories if each.failure is not None]
+        logs.shutdown()
+    finally:
+        logs.directories.unlock()
+        logger.removeHandler(reasons)
+        logger.propagate = propagates
+    if failures:
+        raise LogDirectoryError("; ".join(failures))
+    done = [each for each in files.done() if os.path.basename(each.path) not in _OWN_BUSINESS]
+    return Repaired(done, reasons.said)
+
+
+def _named(found: Repaired, shadows: Sequence[str], directories: Sequence[str]) -> Repaired:
+    """The real files' names in place of their shadows'."""
+
+    def real(text: str) -> str:
+        for shadow, directory in zip(shadows, directories, strict=True):
+            text = text.replace(shadow + "/", directory.rstrip("/") + "/")
+        return text
+
+    return Repaired(
+        [action._replace(path=real(action.path)) for action in found.actions], [real(said) for said in found.reasons]
+    )

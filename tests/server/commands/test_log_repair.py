@@ -1,0 +1,74 @@
+"""``kafkapy log repair``: the questions and answers; what is mended is ``tests/storage/inspection``'s."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from kafkapy.storage.files import Files
+from tests.server.commands.conftest import Run
+from tests.storage.support import GOLDEN
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    """A directory whose broker died while it wrote to ``rf3``."""
+    path = Path(shutil.copytree(GOLDEN, tmp_path / "data"))
+    (path / ".kafka_cleanshutdown").unlink()
+    with (path / "rf3-0" / "00000000000000000000.log").open("ab") as log:
+        log.write(b"torn")
+    return path
+
+
+def _size(data: Path) -> int:
+    return (data / "rf3-0" / "00000000000000000000.log").stat().st_size
+
+
+def test_a_dry_run_only_tells(run: Run, data: Path) -> None:
+    size = _size(data)
+    shown = run("log", "repair", f"{data}", "--dry-run")
+    assert shown.code == 0
+    assert f"from {size} to {size - 4} bytes" in shown.out
+    assert "1 of them logs that would be cut" in shown.out
+    assert _size(data) == size
+    listed = json.loads(run("log", "repair", f"{data}", "--dry-run", "--json").out)
+    assert [each["path"] for each in listed["actions"] if each["kind"] == "cut"] == [
+        f"{data}/rf3-0/00000000000000000000.log"
+    ]
+    assert any("Cutting" in reason for reason in listed["reasons"])
+
+
+def test_cutting_is_asked_for(run: Run, data: Path) -> None:
+    size = _size(data)
+    refused = run("log", "repair", f"{data}", stdin=b"n\n")
+    assert refused.code == 1
+    assert _size(data) == size
+    done = run("log", "repair", f"{data}", stdin=b"y\n")
+    assert done.code == 0
+    assert "1 of them logs that were cut" in done.out
+    assert _size(data) == size - 4
+    again = run("log", "repair", f"{data}", "--whole", "--json")
+    assert [each for each in json.loads(again.out)["actions"] if each["kind"] == "cut"] == []
+    assert run("log", "verify", f"{data}").code == 0
+
+
+def test_nothing_is_asked_with_yes(run: Run, data: Path) -> None:
+    assert run("log", "repair", f"{data}", "--yes").code == 0
+
+
+def test_mistakes_are_one_line(run: Run, data: Path, tmp_path: Path) -> None:
+    nowhere = run("log", "repair", f"{tmp_path}/nowhere")
+    assert nowhere.err == f"kafkapy: there is no data directory {tmp_path}/nowhere\n"
+    held = Files().lock(f"{data}/.lock")
+    locked = run("log", "repair", f"{data}")
+    assert (locked.code, "is in use" in locked.err) == (1, True)
+    del held
+    (data / "kafkapy-metadata.sqlite").write_bytes(b"no database at all, but long enough to be looked at" * 100)
+    broken = run("log", "repair", f"{data}")
+    assert "can't be used as the cluster's metadata" in broken.err
+    (data / "kafkapy-metadata.sqlite").unlink()
+    (data / "rf3-0").chmod(0)
+    (data / "stranger").mkdir()
+    assert run("log", "repair", f"{data}").code == 1
+    (data / "rf3-0").chmod(0o755)

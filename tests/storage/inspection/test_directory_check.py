@@ -1,0 +1,86 @@
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from kafkapy.storage.files import Files
+from kafkapy.storage.inspection.directory_check import check_directory, is_data_directory, list_logs
+from kafkapy.storage.inspection.findings import ERROR, NOTE, WARNING, Findings
+from kafkapy.storage.inspection.partition_check import Options
+from kafkapy.types import TopicPartition
+from tests.storage.inspection.support import said
+from tests.storage.support import GOLDEN
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    return Path(shutil.copytree(GOLDEN, tmp_path / "data"))
+
+
+def _check(data: Path) -> list[tuple[str, str, str]]:
+    findings = Findings()
+    check_directory(Files(), str(data), findings, Options())
+    return [each for each in said(findings) if "compacted, or a file is missing" not in each[2]]
+
+
+def test_a_directory_of_kafka(data: Path) -> None:
+    assert _check(data) == []
+    findings = Findings()
+    extents = check_directory(Files(), str(data), findings, Options())
+    assert extents[TopicPartition("seg", 0)].end_offset == 204
+    assert list_logs(Files(), str(data)) == sorted(extents)
+    assert is_data_directory(Files(), str(data))
+    assert not is_data_directory(Files(), str(data / "seg-0"))
+
+
+def test_an_unclean_stop_is_noted(data: Path) -> None:
+    (data / ".kafka_cleanshutdown").unlink()
+    assert _check(data) == [(NOTE, "data", "the last stop was not clean: the next start reads the ends of the logs")]
+
+
+def test_a_directory_in_use_is_noted(data: Path) -> None:
+    hold = "import fcntl, sys; f = open(sys.argv[1], 'w'); fcntl.lockf(f, fcntl.LOCK_EX); print(); sys.stdin.read()"
+    command = [sys.executable, "-c", hold, str(data / ".lock")]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as holder:
+        assert holder.stdout is not None
+        holder.stdout.readline()
+        (data / "recovery-point-offset-checkpoint").write_text("0\n1\nseg 0 999\n")
+        found = _check(data)
+        holder.communicate()
+    assert found == [(NOTE, "data", "a broker is using it: what is being written now may look unfinished")]
+
+
+def test_strangers_and_deleted_partitions(data: Path) -> None:
+    (data / f"gone-0.{'0' * 32}-delete").mkdir()
+    assert _check(data) == [
+        (NOTE, f"gone-0.{'0' * 32}-delete", "a deleted partition; it goes a while after the next start")
+    ]
+    (data / "stranger").mkdir()
+    assert any(kind == ERROR and "no broker starts with it" in message for kind, _, message in _check(data))
+
+
+@pytest.mark.parametrize(
+    ("text", "severity", "message"),
+    [
+        (None, NOTE, "is missing: the next start writes it"),
+        ("version=0\nbroker.id=1\n", WARNING, "lacks the broker's or the cluster's id"),
+        ("version=9\nbroker.id=1\ncluster.id=x\n", ERROR, "version"),
+    ],
+)
+def test_identities(data: Path, text: str | None, severity: str, message: str) -> None:
+    path = data / "meta.properties"
+    path.unlink() if text is None else path.write_text(text)
+    ((kind, name, said_of_it),) = _check(data)
+    assert (kind, name) == (severity, "meta.properties")
+    assert message in said_of_it
+
+
+def test_checkpoints(data: Path) -> None:
+    (data / "replication-offset-checkpoint").write_text("0\n3\nseg 0 205\nnone 3 1\nrf1 0 -4\n")
+    (data / "cleaner-offset-checkpoint").write_text("damaged")
+    found = _check(data)
+    assert (WARNING, "replication-offset-checkpoint", "seg-0 205: the log ends at 204") in found
+    assert (NOTE, "replication-offset-checkpoint", "none-3 1: there is no such folder") in found
+    assert any(name == "cleaner-offset-checkpoint" and kind == WARNING for kind, name, _ in found)

@@ -1,0 +1,127 @@
+import asyncio
+import errno
+import shutil
+from pathlib import Path
+
+import pytest
+
+from kafkapy.config.log_config import LogConfig
+from kafkapy.storage.errors import LogDirectoryError, LogDirectoryLockedError
+from kafkapy.storage.files import Files
+from kafkapy.storage.inspection.overlay import CUT, RENAMED, RecordingFiles
+from kafkapy.storage.inspection.repair import Repaired, _NoTimers, repair
+from kafkapy.testing.clock import ManualClock
+from tests.storage.inspection.support import change, check, logs, written
+from tests.storage.support import START_MS
+
+
+@pytest.fixture(scope="module")
+def sample(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return written(tmp_path_factory.mktemp("sample")).parent
+
+
+@pytest.fixture
+def data(sample: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(sample, tmp_path / "data"))
+
+
+def _repair(data: Path, *, whole: bool = False, dry_run: bool = False) -> Repaired:
+    config = LogConfig(segment_bytes=6000, index_interval_bytes=500)
+    return repair([str(data)], ManualClock(START_MS), lambda _: config, whole=whole, dry_run=dry_run)
+
+
+def _contents(data: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(data)): path.read_bytes() for path in data.rglob("*") if path.is_file()}
+
+
+def test_nothing_to_do_after_a_clean_stop(data: Path) -> None:
+    before = _contents(data)
+    assert _repair(data, dry_run=True) == Repaired([], [])
+    assert _repair(data) == Repaired([], [])
+    assert _contents(data) == before
+
+
+def test_a_torn_tail_is_cut_and_said(data: Path) -> None:
+    folder = data / "orders-0"
+    last = logs(folder)[-1]
+    size = last.stat().st_size
+    with last.open("ab") as log:
+        log.write(b"torn")
+    before = _contents(data)
+    planned = _repair(data, dry_run=True)
+    assert _contents(data) == before
+    done = _repair(data)
+    assert planned.actions == done.actions
+    assert (CUT, str(last), f"from {size + 4} to {size} bytes") in done.actions
+    assert any("Cutting" in reason and str(last) in reason for reason in planned.reasons)
+    assert [each for each in check(folder) if each.severity == "error"] == []
+    assert _repair(data) == Repaired([], [])
+
+
+def test_damage_in_an_old_segment_is_mended_when_all_is_read(data: Path) -> None:
+    folder = data / "orders-0"
+    first, later = logs(folder)[0], logs(folder)[1:]
+    change(first, 1000, b"\xff\xff")
+    assert _repair(data, dry_run=True) == Repaired([], [])
+    before = _contents(data)
+    planned = _repair(data, whole=True, dry_run=True)
+    assert _contents(data) == before
+    done = _repair(data, whole=True)
+    assert [each[:2] for each in done.actions if each.kind == CUT] == [(CUT, str(first))]
+    renamed = {each.path for each in done.actions if each.kind == RENAMED}
+    assert {str(path) for path in later} <= renamed
+    assert planned.actions == done.actions
+    assert [each for each in check(folder) if each.severity == "error"] == []
+
+
+def test_a_directory_in_use_is_left_alone(data: Path) -> None:
+    held = Files().lock(str(data / ".lock"))
+    before = _contents(data)
+    for dry_run in (True, False):
+        with pytest.raises(LogDirectoryLockedError):
+            _repair(data, dry_run=dry_run)
+    assert _contents(data) == before
+    del held
+    _repair(data)
+
+
+def test_a_disk_that_refuses_is_said(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(self: object, path: str) -> None:
+        raise OSError(errno.EIO, "broken", path)
+
+    monkeypatch.setattr(RecordingFiles, "create", refuse)
+    monkeypatch.setattr(RecordingFiles, "remove", refuse)
+    with pytest.raises(LogDirectoryError, match="broken"):
+        _repair(data, whole=False)
+
+
+def test_one_of_two_disks_refuses(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    other = tmp_path / "other"
+    other.mkdir()
+    list_directory = RecordingFiles.list_directory
+
+    def refuse(self: RecordingFiles, path: str) -> list[tuple[str, int]]:
+        if path == str(other):
+            raise OSError(errno.EIO, "broken", path)
+        return list_directory(self, path)
+
+    monkeypatch.setattr(RecordingFiles, "list_directory", refuse)
+    with pytest.raises(LogDirectoryError, match=f"{other}: .*broken"):
+        repair([str(data), str(other)], ManualClock(START_MS), lambda _: LogConfig(), whole=False, dry_run=False)
+
+
+def test_timers_never_fire() -> None:
+    clock = ManualClock(START_MS)
+    still = _NoTimers(clock)
+    fired: list[int] = []
+    still.call_later(1, fired.append, 1).cancel()
+    assert (still.now_ms(), still.monotonic_s()) == (clock.now_ms(), clock.monotonic_s())
+
+    async def wait() -> None:
+        waiting = asyncio.ensure_future(still.sleep(5))
+        await asyncio.sleep(0)
+        clock.advance(5)
+        await waiting
+
+    asyncio.run(wait())
+    assert fired == []
