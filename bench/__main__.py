@@ -1,13 +1,15 @@
 """`python -m bench`: kafkapy, Kafka 2.7.2 and Kafka 4.1.0 side by side on this machine, as one table.
 
-About a quarter of an hour; --quick takes a few minutes. Ctrl-C ends it with the table so far. A missed limit is a line
-of the table; the exit code is 1 only when a load failed or the comparison could not run.
+About 20 minutes; --quick takes a few. When --minutes are over, what is left is measured once each. Ctrl-C ends it
+with the table so far. A missed limit is a line of the table; the exit code is 1 only when a load failed or the
+comparison could not run.
 """
 
 import argparse
 import datetime
 import signal
 import sys
+import time
 from pathlib import Path
 
 from rich.console import Console
@@ -16,7 +18,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from bench import machine, report
 from bench.brokers import NAMES, Arena, LoadError
 from bench.measure import BrokerGoneError
-from bench.rows import Row, all_rows, chosen, warm_up_loads
+from bench.rows import LONG_LOG_GB, Row, all_rows, chosen, needs_warm_brokers, warm_up_loads
 from bench.runner import Runner, Runs, loads_of, turns
 from compat_tests.process import BrokerError
 from tools.jars import JarsError, class_path
@@ -36,6 +38,8 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--broker", choices=NAMES, action="append", default=[], help="only these; repeatable")
     parser.add_argument("--rounds", type=int, help=f"measured rounds (default: {ROUNDS}, quick {QUICK_ROUNDS})")
     parser.add_argument("--name", help="the results' name; without it a choice of rows or brokers isn't stored")
+    parser.add_argument("--minutes", type=float, default=18.0, help="full rounds for so long (default: 18)")
+    parser.add_argument("--long-log", metavar="GB", type=int, default=LONG_LOG_GB, help="of the log that is read")
     parser.add_argument("--list", action="store_true", help="name the rows and end")
     return parser.parse_args()
 
@@ -51,8 +55,9 @@ def compare(rows: list[Row], brokers: list[str], arguments: argparse.Namespace, 
     """Runs every load under a progress bar, and puts its runs into `done` when they are complete."""
     console = Console(stderr=True)
     loads = loads_of(rows)
+    deadline = time.monotonic() + 60 * arguments.minutes
     rounds = arguments.rounds or (QUICK_ROUNDS if arguments.quick else ROUNDS)
-    warming = warm_up_loads(quick=arguments.quick)
+    warming = warm_up_loads(quick=arguments.quick) if needs_warm_brokers(loads) else []
     columns = [TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()]
     with Progress(*columns, console=console) as progress, Arena() as arena:
         total = len(brokers) * (1 + len(warming)) + sum(len(list(turns(load, brokers, rounds))) for load in loads)
@@ -67,6 +72,8 @@ def compare(rows: list[Row], brokers: list[str], arguments: argparse.Namespace, 
         runner = Runner(arena, brokers, rounds, step)
         runner.warm_up(warming)
         for place, load in enumerate(loads):
+            if time.monotonic() > deadline:
+                runner.rounds = 1
             label = next(row.id for row in rows if row.load == load)
             done[repr(load)] = runner.measure(load, label)
             following = loads[place + 1] if place + 1 < len(loads) else None
@@ -77,7 +84,7 @@ def compare(rows: list[Row], brokers: list[str], arguments: argparse.Namespace, 
 
 def run(arguments: argparse.Namespace) -> int:
     """The whole comparison; the exit code."""
-    rows = chosen(all_rows(quick=arguments.quick), arguments.only)
+    rows = chosen(all_rows(quick=arguments.quick, long_log_gb=arguments.long_log), arguments.only)
     if arguments.list:
         list_rows(rows)
         return 0

@@ -4,13 +4,14 @@ import time
 from dataclasses import dataclass
 
 from bench.brokers import Arena, Contestant, LoadError
-from bench.loads import MANY, Fetch, Metrics, Produce
+from bench.loads import MANY, Fetch, Load, Metrics, Produce
 from bench.measure import processor_time, resident_mib
 from bench.raw_client import first_acknowledged_s
 from bench.workloads import Workload
 
 START_TIMEOUT_S = 60.0
 SETTLE_S = 3.0
+NEW_BROKERS = 2
 
 
 @dataclass(frozen=True)
@@ -53,6 +54,24 @@ class Memory:
             Produce("java", self.workload).run(fresh, arena)
             Fetch("java", self.workload, self.workload.records).run(fresh, arena)
             return {"idle_mib": idle, "loaded_mib": resident_mib(fresh.pid)}
+        finally:
+            process.close()
+
+
+@dataclass(frozen=True)
+class OnNewBroker:
+    """Another load, each time on a broker that has just started: what the first of a long life costs."""
+
+    load: Load
+    warm_ups = 0
+    most_rounds = NEW_BROKERS
+
+    def run(self, contestant: Contestant, arena: Arena) -> Metrics:
+        process = arena.prepared(contestant.name)
+        try:
+            process.start()
+            _until_acknowledged(process.port, contestant.name)
+            return self.load.run(Contestant(contestant.name, process, arena.scratch), arena)
         finally:
             process.close()
 

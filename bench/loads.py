@@ -179,6 +179,24 @@ class Fetch:
 
 
 @dataclass(frozen=True)
+class ProduceThenFetch:
+    """Produces a workload and reads it once: the metrics of both, their names with `produce_` and `fetch_` before."""
+
+    client: str
+    workload: Workload
+    warm_ups = 0
+    most_rounds = MANY
+
+    def run(self, contestant: Contestant, arena: Arena) -> Metrics:
+        produced = Produce(self.client, self.workload).run(contestant, arena)
+        fetched = Fetch(self.client, self.workload, self.workload.records).run(contestant, arena)
+        return {
+            **{f"produce_{name}": value for name, value in produced.items()},
+            **{f"fetch_{name}": value for name, value in fetched.items()},
+        }
+
+
+@dataclass(frozen=True)
 class SingleRecords:
     """Produce requests of one record each, one in flight on each connection, ready-made frames."""
 

@@ -1,10 +1,12 @@
 """The table's rows, declared: which load, which of its numbers, and what kafkapy may cost at most."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
-from bench.lifecycle import Memory, StartUp
-from bench.loads import Fetch, Latency, Load, Produce, SingleRecords
+from bench.lifecycle import Memory, OnNewBroker, StartUp
+from bench.loads import Fetch, Latency, Load, Produce, ProduceThenFetch, SingleRecords
+from bench.long_log import LongLog
 from bench.workloads import Workload
 
 CODECS = ("gzip", "snappy", "lz4", "zstd")
@@ -26,8 +28,14 @@ class Row:
     ceiling: float | None = None
 
 
-def all_rows(*, quick: bool) -> list[Row]:
-    """Every row, in the table's order; rows that share a load share its runs. Quick ones are a fifth the size."""
+LONG_LOG_GB = 5
+
+
+def all_rows(*, quick: bool, long_log_gb: int = LONG_LOG_GB) -> list[Row]:
+    """Every row, in the table's order; rows that share a load share its runs. Quick ones are a fifth the size.
+
+    A new group of rows is a function that returns them, and one line here.
+    """
     share = QUICK_SHARE if quick else 1
     large = Workload(250_000 // share, 1000, 65536, 5)
     small = Workload(1_000_000 // share, 100, 16384, 5)
@@ -42,6 +50,8 @@ def all_rows(*, quick: bool) -> list[Row]:
         Row("start", "start to first acknowledged produce", "s", StartUp(), "start_s", ratio=0.12),
         Row("start-cost", "the same, what it costs", "processor-s", StartUp(), "processor_s"),
         *_memory(2_000_000 // share),
+        *_first_gigabytes(share),
+        *_long_log(1 if quick else long_log_gb),
         *[row for workload in compressed for row in _throughput("java", workload, None)],
     ]
 
@@ -53,6 +63,11 @@ def warm_up_loads(*, quick: bool) -> list[Load]:
     small = Workload(1_000_000 // share, 100, 16384, 5)
     fetches = [Fetch("java", workload, workload.records) for workload in (large, small)]
     return [*fetches, SingleRecords(16, 80_000 // share), SingleRecords(1, 20_000 // share)]
+
+
+def needs_warm_brokers(loads: Sequence[Load]) -> bool:
+    """Whether any load is put on brokers that run already."""
+    return not all(isinstance(load, StartUp | Memory | OnNewBroker) for load in loads)
 
 
 def _throughput(client: str, workload: Workload, produce_ratio: float | None) -> list[Row]:
@@ -97,6 +112,37 @@ def _memory(records: int) -> list[Row]:
     return [
         Row("memory-idle", "resident memory, idle", "MiB", load, "idle_mib", ceiling=45),
         Row("memory-loaded", after, "MiB", load, "loaded_mib", ceiling=90),
+    ]
+
+
+def _first_gigabytes(share: int) -> list[Row]:
+    """What a broker's first gigabyte costs, where the rows above are of one that has had several: a JVM compiles."""
+    rows = []
+    for workload, ratio in ((Workload(1_000_000 // share, 1000, 65536, 5), 0.30),
+                            (Workload(10_000_000 // share, 100, 16384, 5), 0.50)):  # fmt: skip
+        load = OnNewBroker(ProduceThenFetch("java", workload))
+        size = f"the first {workload.gigabytes(workload.records):g} GB of a new broker, {workload.name} records"
+        unit = "processor-s per GB"
+        rows += [
+            Row(f"first-produce-{workload.name}", f"produce {size}", unit, load, "produce_s_per_gb", ratio=ratio),
+            Row(f"first-fetch-{workload.name}", f"fetch {size}", unit, load, "fetch_s_per_gb", ratio=0.60),
+        ]
+    for connections, requests, ratio in ((16, 50_000, 1.0), (1, 25_000, 0.8)):
+        load = OnNewBroker(SingleRecords(connections, requests // share))
+        title = f"the first {requests // share:,} one-record produce requests, {connections} connections"
+        rows.append(
+            Row(f"first-single-{connections}", title, "processor-µs per request", load, "us_per_request", ratio=ratio)
+        )
+    return rows
+
+
+def _long_log(gigabytes: int) -> list[Row]:
+    load = LongLog(gigabytes)
+    what = f"read a log of {gigabytes} GB from its beginning"
+    return [
+        Row("long-log", what, "processor-s per GB", load, "s_per_gb"),
+        Row("long-log-wall", "the same, by the clock", "s per GB", load, "wall_s_per_gb"),
+        Row("long-log-sendfile", "the same files by sendfile alone", "s per GB", load, "sendfile_wall_s_per_gb"),
     ]
 
 

@@ -39,7 +39,7 @@ class Runner:
 
     def __init__(self, arena: Arena, brokers: Sequence[str], rounds: int, progress: Progress) -> None:
         self._arena = arena
-        self._rounds = rounds
+        self.rounds = rounds
         self._progress = progress
         self.contestants: dict[str, Contestant] = {}
         for name in brokers:
@@ -60,7 +60,7 @@ class Runner:
         Raises BrokerGoneError when a broker died.
         """
         runs = Runs()
-        for number, name in turns(load, list(self.contestants), self._rounds):
+        for number, name in turns(load, list(self.contestants), self.rounds):
             self._progress(f"{label}, {name}, {f'run {number}' if number > 0 else 'warm-up'}")
             if name not in runs.failures:
                 self._once(load, name, runs, measured=number > 0)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from bench.rows import all_rows, chosen, warm_up_loads
+from bench.rows import all_rows, chosen, needs_warm_brokers, warm_up_loads
 from bench.runner import Runs, loads_of, turns
 from bench.workloads import Workload, payload_lines
 
@@ -24,6 +24,9 @@ def test_ids_are_unique_and_quick_changes_only_sizes() -> None:
         ("fetch-1kB-java", 0.60, None),
         ("single-16", 1.0, None),
         ("single-1", 0.8, None),
+        ("first-produce-1kB", 0.30, None),
+        ("first-fetch-100B", 0.60, None),
+        ("first-single-16", 1.0, None),
         ("start", 0.12, None),
         ("memory-idle", None, 45),
         ("memory-loaded", None, 90),
@@ -47,6 +50,12 @@ def test_rows_of_one_load_share_its_runs() -> None:
     rows = chosen(all_rows(quick=True), ["latency-*"])
     assert len(rows) > 3
     assert len(loads_of(rows)) == 1
+
+
+def test_new_brokers_are_not_warmed() -> None:
+    rows = all_rows(quick=True)
+    assert needs_warm_brokers(loads_of(rows))
+    assert not needs_warm_brokers(loads_of(chosen(rows, ["first-*", "start", "memory-*"])))
 
 
 def order(row: str, brokers: list[str], rounds: int) -> list[tuple[int, str]]:

@@ -1,0 +1,75 @@
+"""A long log read from its beginning, beside what the machine's `sendfile` does with the same files."""
+
+import json
+import os
+import socket
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from bench.brokers import Arena, Contestant, LoadError
+from bench.loads import Metrics, python_client
+from bench.long_log_client import FETCH_SIZE, RECORD_SIZE, RECORDS_OF_A_BATCH
+from bench.measure import Meter
+
+CLIENT = "bench.long_log_client"
+
+
+@dataclass(frozen=True)
+class LongLog:
+    """Reads `gigabytes` of 1 kB records in fetches of 1 MB on one connection, one after the other."""
+
+    gigabytes: int
+    warm_ups = 0
+    most_rounds = 1
+    topic = "long"
+
+    def run(self, contestant: Contestant, arena: Arena) -> Metrics:
+        contestant.ensure_topic(self.topic)
+        batches = self.gigabytes * 10**9 // (RECORD_SIZE * RECORDS_OF_A_BATCH)
+        options = json.dumps({"port": contestant.port, "topic": self.topic, "batches": batches})
+        python_client(CLIENT, "fill", options)
+        contestant.check_records(self.topic, batches * RECORDS_OF_A_BATCH)
+        with Meter(contestant.pid) as meter:
+            answer = python_client(CLIENT, "read", options)
+        gigabytes = answer["bytes"] / 1e9
+        files = sorted(contestant.process.directory.glob(f"**/{self.topic}-0/*.log"))
+        if sum(path.stat().st_size for path in files) < answer["bytes"]:
+            raise LoadError(f"the files of {self.topic} are shorter than what was read")
+        sendfile_s = sendfile_alone_s(files)
+        contestant.drop_topics()
+        return {
+            "s_per_gb": meter.processor_s / gigabytes,
+            "wall_s_per_gb": answer["wall_s"] / gigabytes,
+            "sendfile_wall_s_per_gb": sendfile_s / gigabytes,
+        }
+
+
+def sendfile_alone_s(files: Sequence[Path]) -> float:
+    """Seconds that it takes to send the files over a loopback connection, by the megabyte, to one who only reads."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        reader = threading.Thread(target=_read_all, args=(server.getsockname()[1],))
+        reader.start()
+        connection, _ = server.accept()
+        began = time.monotonic()
+        with connection:
+            for path in files:
+                _send(connection, path)
+        reader.join()
+        return time.monotonic() - began
+
+
+def _send(connection: socket.socket, path: Path) -> None:
+    with path.open("rb") as file:
+        position = 0
+        while sent := os.sendfile(connection.fileno(), file.fileno(), position, FETCH_SIZE):
+            position += sent
+
+
+def _read_all(port: int) -> None:
+    buffer = bytearray(FETCH_SIZE)
+    with socket.create_connection(("127.0.0.1", port)) as connection:
+        while connection.recv_into(buffer):
+            pass
