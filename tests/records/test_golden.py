@@ -1,4 +1,7 @@
-"""Batches that Apache Kafka 2.7.2 wrote: three logs of a broker, and one batch for each codec by its Java classes."""
+"""Batches that Apache Kafka 2.7.2 wrote: three logs of a broker, and one batch for each codec by its Java classes.
+
+The message sets are theirs too: magic 0 under each codec, then magic 1 under each, with CreateTime and LogAppendTime.
+"""
 
 from pathlib import Path
 
@@ -6,9 +9,11 @@ import pytest
 
 from kafkapy.records.batch import crc_is_valid, iterate_headers
 from kafkapy.records.control import ControlType, read_control
-from kafkapy.records.record import encode_batch, read_records
+from kafkapy.records.legacy import encode_legacy
+from kafkapy.records.record import Record, encode_batch, read_records
 
 LOGS = sorted(Path(__file__).with_name("golden").glob("*.log"))
+MESSAGE_SETS = Path(__file__).with_name("golden") / "message-sets.bin"
 TRANSACTIONS = Path(__file__).with_name("golden") / "data-with-transaction.log"
 
 
@@ -57,3 +62,25 @@ def test_every_codec_of_the_original() -> None:
         assert header.compression == codec
         assert (first.key, first.value, first.headers) == (b"key", b"Kafka wrote this. " * 12, (("h", None),))
         assert (second.key, second.value, second.offset) == (None, None, codec * 2 + 1)
+
+
+def test_message_sets_of_the_original() -> None:
+    data = MESSAGE_SETS.read_bytes()
+    listed = [
+        Record(b"key", b"Kafka wrote this. " * 12, 1600000000000, (), 100),
+        Record(None, None, 1600000005000, (), 101),
+        Record(b"", b"", 1600000002000, (), 102),
+    ]
+    batches = iterate_headers(data)
+    kinds = [(0, codec, 0) for codec in range(4)] + [(1, codec, stamped) for codec in range(4) for stamped in (0, 1)]
+    for magic, codec, stamped in kinds:
+        whole = [next(batches) for _ in range(1 if codec else 3)]
+        assert {(each.magic, each.compression, each.timestamp_type) for _, each in whole} == {(magic, codec, stamped)}
+        assert all(crc_is_valid(data, position, header) for position, header in whole)
+        found = [record for position, header in whole for record in read_records(data, header, position)]
+        times = [1600000009000 if stamped else record.timestamp if magic else -1 for record in listed]
+        assert found == [record._replace(timestamp=time) for record, time in zip(listed, times, strict=True)]
+        if not codec:
+            again = encode_legacy(found, magic, timestamp_type=stamped, append_time=1600000009000)
+            assert data[whole[0][0] :].startswith(again)
+    assert next(batches, None) is None
