@@ -34,6 +34,7 @@ from kafkapy.server.listener import Listener, bind
 from kafkapy.server.log_configs import LogConfigs
 from kafkapy.server.metrics import Metrics
 from kafkapy.server.upkeep import Upkeep, keep_logs
+from kafkapy.storage.cleaner import LogCleaner
 from kafkapy.storage.errors import LogDirectoryError
 from kafkapy.storage.flusher import ThreadFlusher
 from kafkapy.storage.log import Storage
@@ -225,6 +226,10 @@ class BrokerServer:
         upkeep = Upkeep(self.clock)
         keep_logs(upkeep, services.log_manager, self.config)
         self._cleanup.callback(upkeep.stop)
+        if self.config.flag("log.cleaner.enable") and self.config.integer("log.cleaner.threads"):
+            cleaner = LogCleaner(services.log_manager, self.config, asyncio.get_running_loop().call_soon_threadsafe)
+            cleaner.start()
+            self._cleanup.callback(cleaner.stop)
         self._cleanup.push_async_callback(self._let_go, services)
 
     async def _let_go(self, services: Services) -> None:

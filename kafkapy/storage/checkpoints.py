@@ -17,6 +17,7 @@ VERSION: Final = "0"
 RECOVERY_POINT: Final = "recovery-point-offset-checkpoint"
 HIGH_WATERMARK: Final = "replication-offset-checkpoint"
 LOG_START_OFFSET: Final = "log-start-offset-checkpoint"
+CLEANER: Final = "cleaner-offset-checkpoint"
 
 _NUMBER: Final = re.compile(r"-?[0-9]{1,19}")
 _INT64: Final = range(-(2**63), 2**63)

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Final, NamedTuple
 from uuid import uuid4
 
-from kafkapy.storage.checkpoints import HIGH_WATERMARK, LOG_START_OFFSET, RECOVERY_POINT, OffsetCheckpoint
+from kafkapy.storage.checkpoints import CLEANER, HIGH_WATERMARK, LOG_START_OFFSET, RECOVERY_POINT, OffsetCheckpoint
 from kafkapy.storage.errors import (
     BrokerIdMismatchError,
     ClusterIdMismatchError,
@@ -34,6 +34,7 @@ WITHOUT_CHECKPOINT: Final = {
     RECOVERY_POINT: "after an unclean stop every log is read from its start",
     HIGH_WATERMARK: "high watermarks begin at the logs' starts",
     LOG_START_OFFSET: "logs begin at their first segments",
+    CLEANER: "compacted logs are compacted from their starts",
 }
 """What going on without one of the checkpoints means."""
 
@@ -65,7 +66,7 @@ class DataDirectory:
         self._lock: Descriptor | None = None
         self._checkpoints = {
             name: OffsetCheckpoint(files, f"{path}/{name}")
-            for name in (RECOVERY_POINT, HIGH_WATERMARK, LOG_START_OFFSET)
+            for name in (RECOVERY_POINT, HIGH_WATERMARK, LOG_START_OFFSET, CLEANER)
         }
         self._written: dict[str, dict[TopicPartition, int]] = {}
 
@@ -151,7 +152,7 @@ class DataDirectory:
     def read_checkpoints(self, *, clean: bool) -> dict[TopicPartition, Checkpointed]:
         """Return what the checkpoints say of each partition; a damaged one says nothing, and costs a warning."""
         recovery_points, high_watermarks, log_starts = (
-            self._read_checkpoint(name) for name in (RECOVERY_POINT, HIGH_WATERMARK, LOG_START_OFFSET)
+            self.read_checkpoint(name) for name in (RECOVERY_POINT, HIGH_WATERMARK, LOG_START_OFFSET)
         )
         partitions = recovery_points.keys() | high_watermarks.keys() | log_starts.keys()
         return {
@@ -161,7 +162,8 @@ class DataDirectory:
             for each in partitions
         }
 
-    def _read_checkpoint(self, name: str) -> dict[TopicPartition, int]:
+    def read_checkpoint(self, name: str) -> dict[TopicPartition, int]:
+        """Return what one checkpoint says; a damaged one says nothing, and costs a warning."""
         try:
             found = self._checkpoints[name].read()
         except MalformedCheckpointError as error:

@@ -112,6 +112,10 @@ class Files:
         """Return when ``path`` was written to last (ms since 1970)."""
         return os.stat(path).st_mtime_ns // 1_000_000
 
+    def set_modified_ms(self, path: str, time_ms: int) -> None:
+        """Say that ``path`` was written to last at ``time_ms`` (since 1970)."""
+        os.utime(path, ns=(time_ms * 1_000_000, time_ms * 1_000_000))
+
     def exists(self, path: str) -> bool:
         """Return whether there is a ``path``."""
         return os.path.exists(path)

@@ -30,7 +30,7 @@ LEADER_EPOCHS_NAME: Final = "leader-epoch-checkpoint"
 
 
 def _nobody_minds(*_: object) -> None:
-    """A log by itself has no data directory that could go offline, and no checkpoints."""
+    """A log by itself has no data directory that could go offline, no checkpoints and no cleaner."""
 
 
 @dataclass(slots=True)
@@ -47,6 +47,8 @@ class Storage:
     """Told the path of what a broken disk refused to read or write (``disk_errors``)."""
     offsets_fall: Callable[["Log"], None] = _nobody_minds
     """Told of a log whose recovery point or start has fallen, before its files follow (``stale_checkpoints``)."""
+    about_to_cut: Callable[["Log", int], None] = _nobody_minds
+    """Told of a log that is about to lose its records from an offset on, or its compaction (``cleaner``)."""
 
 
 class Log:
@@ -103,6 +105,8 @@ class Log:
         self.config = config
         self.policy = append.produce_policy(self.topic_partition, config)
         self.leader_epochs.keep(config.message_format > 1)
+        if not config.compact:
+            self.storage.about_to_cut(self, self.log_end_offset)
 
     @property
     def size_bytes(self) -> int:

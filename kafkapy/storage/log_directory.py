@@ -107,7 +107,9 @@ class LogManager:
         partitions = [each for each, home in self._directory_of.items() if home is directory]
         for partition in partitions:
             del self._directory_of[partition]
-            self._logs.pop(partition).release()
+            log = self._logs.pop(partition)
+            self.storage.about_to_cut(log, 0)
+            log.release()
         directory.unlock()
         logger.error(
             "The data directory %s is offline until the next start, with its %d partitions: %s. %s",
@@ -152,6 +154,7 @@ class LogManager:
         directory = self._directory_of.pop(partition)
         directory.partition_count -= 1
         doomed = directory.doomed_path(partition)
+        self.storage.about_to_cut(log, 0)
         with as_storage_error(log, "deleted"):
             log.release()
             self.storage.files.rename(log.directory, doomed)

@@ -18,6 +18,8 @@ def truncate_to(log: "Log", offset: int) -> bool:
     if offset < log.segments.first.base_offset:
         truncate_fully_and_start_at(log, offset)
         return True
+    if offset < log.segments.active.base_offset:
+        log.storage.about_to_cut(log, offset)
     start_offset = min(log.log_start_offset, offset)
     kept = log.segments.floor(offset)
     # The segment that is cut counts as not flushed, so that the next flush makes the cut last, too.
@@ -31,6 +33,7 @@ def truncate_to(log: "Log", offset: int) -> bool:
 
 def truncate_fully_and_start_at(log: "Log", offset: int) -> None:
     """See ``Log.truncate_fully_and_start_at``."""
+    log.storage.about_to_cut(log, min(offset, log.log_start_offset))
     _lower(log, min(log.log_start_offset, offset), offset)
     delete_segment_files(log, log.segments.cut(0)[::-1])
     segment = log.new_segment(offset)

@@ -1,0 +1,174 @@
+"""Compaction beside Apache Kafka 2.7.2's: the same directory, compacted by both, must hold the same files."""
+
+import random
+import shutil
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import confluent_kafka.admin
+import pytest
+from confluent_kafka import Producer
+
+from compat_tests.java_tools import JavaTools
+from compat_tests.real_kafka import RealKafka
+from kafkapy.config.broker_config import BrokerConfig
+from kafkapy.config.log_config import LogConfig
+from kafkapy.records.batch import iterate_headers
+from kafkapy.records.record import read_records
+from kafkapy.storage.cleaner import LogCleaner
+from kafkapy.storage.log_directory import LogManager
+from kafkapy.testing.clock import ManualClock
+
+kafka_admin: Any = confluent_kafka.admin  # exports its names without saying so to type checkers
+
+pytestmark = pytest.mark.java
+
+SEGMENT_BYTES = 20_000
+TOPIC_CONFIG = {
+    "cleanup.policy": "compact",
+    "segment.bytes": str(SEGMENT_BYTES),
+    "min.cleanable.dirty.ratio": "0.01",
+    "delete.retention.ms": "0",
+    "index.interval.bytes": "500",
+}
+LOG_CONFIG = LogConfig(
+    cleanup_policy=("compact",),
+    segment_bytes=SEGMENT_BYTES,
+    min_cleanable_dirty_ratio=0.01,
+    delete_retention_ms=0,
+    index_interval_bytes=500,
+)
+STAMPED = {"message.timestamp.type": "LogAppendTime"}
+PRODUCERS: dict[str, dict[str, object]] = {
+    "plain": {},
+    "stamped": {},
+    "idempotent": {"enable.idempotence": True},
+    "transactional": {"transactional.id": "t"},
+    **{codec: {"compression.type": codec} for codec in ("gzip", "snappy", "lz4", "zstd")},
+}
+NOT_CLEANING = {"log.cleaner.enable": "false"}
+CLEANING = {"log.cleaner.enable": "true", "log.cleaner.backoff.ms": "100"}
+IO_BUFFER = {"log.cleaner.io.buffer.size": "8000"}
+PATIENCE_S = 40
+
+
+def create(bootstrap: str) -> None:
+    admin = kafka_admin.AdminClient({"bootstrap.servers": bootstrap})
+    topics = [
+        kafka_admin.NewTopic(name, 1, 1, config={**TOPIC_CONFIG, **(STAMPED if name == "stamped" else {})})
+        for name in PRODUCERS
+    ]
+    for created in admin.create_topics(topics).values():
+        created.result()
+
+
+def produce(bootstrap: str, topic: str, options: dict[str, object], seed: int) -> None:
+    """Bursts of records of few keys, some without a value; every third transaction is aborted."""
+    chance = random.Random(f"{topic}{seed}")
+    producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 20, "acks": "all", **options})
+    transactional = "transactional.id" in options
+    if transactional:
+        producer.init_transactions()
+    for burst in range(60):
+        if transactional:
+            producer.begin_transaction()
+        for _ in range(chance.choice([1, 1, 2, 5, 20])):
+            key = b"key-%d" % int(chance.expovariate(0.05))
+            value = bytes(chance.choices(range(97, 110), k=chance.randrange(10, 600)))
+            producer.produce(topic, None if chance.random() < 0.15 else value, key, headers={"burst": str(burst)})
+        producer.flush()
+        if transactional:
+            (producer.commit_transaction if burst % 3 else producer.abort_transaction)()
+
+
+def contents(directory: Path) -> dict[str, bytes]:
+    """What compaction writes, by name."""
+    endings = (".log", ".index", ".timeindex", ".txnindex")
+    return {path.name: path.read_bytes() for path in sorted(directory.iterdir()) if path.name.endswith(endings)}
+
+
+def surviving(directory: Path) -> list[tuple[object, ...]]:
+    """Every record, and the headers of batches, as values."""
+    found: list[tuple[object, ...]] = []
+    for path in sorted(directory.glob("*.log")):
+        content = path.read_bytes()
+        for position, header in iterate_headers(content):
+            batch = content[position : position + header.size]
+            found.append(header._replace(crc=0, size=0))
+            found += read_records(batch, header)
+    return found
+
+
+def checkpoint(data: Path) -> dict[str, int]:
+    """What cleaner-offset-checkpoint says."""
+    path = data / "cleaner-offset-checkpoint"
+    lines = path.read_text().splitlines()[2:] if path.exists() else []
+    return {line.split()[0]: int(line.split()[2]) for line in lines}
+
+
+def until(condition: Callable[[], bool], what: str) -> None:
+    deadline = time.monotonic() + PATIENCE_S
+    while not condition():
+        assert time.monotonic() < deadline, what
+        time.sleep(0.1)
+
+
+def compact_ours(data: Path) -> None:
+    """Every log of a stopped broker's directory, by us."""
+    clock = ManualClock(time.time_ns() // 1_000_000)
+    manager = LogManager([str(data)], LOG_CONFIG, clock)
+    manager.load(lambda topic: LOG_CONFIG if topic in PRODUCERS else LogConfig())
+    waiting: list[Callable[[], object]] = []
+    config = BrokerConfig.from_properties({"broker.id": "0", "log.dirs": str(data), **IO_BUFFER})
+    cleaner = LogCleaner(manager, config, waiting.append)
+    for log in manager.all_logs():
+        log.update_high_watermark(log.log_end_offset)
+    cleaner.start()
+    clock.advance(0)
+
+    def is_done() -> bool:
+        while waiting:
+            waiting.pop(0)()
+        return not cleaner._runs
+
+    until(is_done, "our compaction")
+    assert not cleaner.uncleanable
+    cleaner.stop()
+    clock.advance(60_000)
+    manager.shutdown()
+
+
+def compact_theirs(broker: RealKafka, expected: dict[str, int]) -> None:
+    """The same by the real broker, which stops then."""
+    broker.overrides = {**CLEANING, **IO_BUFFER, "log.segment.delete.delay.ms": "0"}
+    broker.start()
+    until(lambda: expected.items() <= checkpoint(broker.data).items(), f"{checkpoint(broker.data)} to be {expected}")
+    broker.stop()
+
+
+def test_both_compact_a_directory_to_the_same_files(tmp_path: Path) -> None:
+    """Twice: the second time there is a clean part, whose tombstones and markers go."""
+    with RealKafka("2.7.2", heap="256M", directory=tmp_path / "broker", config=NOT_CLEANING) as broker:
+        create(broker.bootstrap)
+        for seed in range(2):
+            if seed:
+                broker.overrides = dict(NOT_CLEANING)
+                broker.start()
+            for topic, options in PRODUCERS.items():
+                produce(broker.bootstrap, topic, options, seed)
+            broker.stop()
+            ours = tmp_path / f"ours-{seed}"
+            shutil.copytree(broker.data, ours, copy_function=shutil.copy2)
+            compact_ours(ours)
+            compact_theirs(broker, {topic: checkpoint(ours)[topic] for topic in PRODUCERS})
+            for topic in PRODUCERS:
+                mine, theirs = ours / f"{topic}-0", broker.data / f"{topic}-0"
+                assert surviving(mine) == surviving(theirs), (topic, seed)
+                if topic not in ("gzip", "snappy", "lz4", "zstd"):
+                    assert contents(mine) == contents(theirs), (topic, seed)
+        assert checkpoint(ours) == {topic: at for topic, at in checkpoint(broker.data).items() if topic in PRODUCERS}
+    paths = [str(path) for topic in PRODUCERS for path in sorted((ours / f"{topic}-0").glob("*.log"))]
+    dumped = JavaTools("2.7.2").run("DumpLogSegments", "--files", ",".join(paths), "--deep-iteration")
+    assert "isvalid: false" not in dumped

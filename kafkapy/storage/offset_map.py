@@ -1,0 +1,108 @@
+"""The newest offset of every key in the dirty part of a log: what compaction decides by.
+
+24 bytes for each key, as in Apache Kafka: within ``log.cleaner.dedupe.buffer.size``, of which it fills
+``log.cleaner.io.buffer.load.factor``. The loops are those of ``records.compact``.
+"""
+
+from collections.abc import Callable
+from typing import Final, cast
+
+from kafkapy.records import compact
+from kafkapy.records.errors import CorruptRecordError
+from kafkapy.records.scanner import choose, fault_message
+
+SLOT_BYTES: Final = 24
+
+_chosen = choose("compact")
+_put_keys = cast(Callable[[bytes, int, int, int, memoryview, memoryview], int], _chosen.put_keys)
+_mark = cast(Callable[[bytes, memoryview, int, bool, memoryview, memoryview], int], _chosen.mark)
+_rewrite = cast(Callable[[bytes, memoryview, memoryview, int, bool], int], _chosen.rewrite)
+_put = cast(Callable[[bytes, int, memoryview], int], _chosen.put)
+_find = cast(Callable[[bytes, memoryview], int], _chosen.find)
+
+_LONGEST_DELTA: Final = 10
+
+
+class OffsetMap:
+    """Room for what ``memory_bytes`` hold, and not for more than ``most_keys``."""
+
+    def __init__(self, memory_bytes: int, load_factor: float, most_keys: int) -> None:
+        slots = max(memory_bytes // SLOT_BYTES, 3)
+        most = min(int(slots * load_factor), slots - 1)
+        slots = min(slots, 2 * most_keys + 3)  # half empty is quick, and the memory of a small log small
+        self._table = memoryview(bytearray(slots * SLOT_BYTES)).cast("q")
+        self._state = memoryview(bytearray(8 * compact.STATE_WORDS)).cast("q")
+        self._state[compact.MOST_ENTRIES] = min(most, slots - 1)
+        self._state[compact.LATEST] = -1
+
+    def __len__(self) -> int:
+        return int(self._state[compact.ENTRIES])
+
+    @property
+    def is_full(self) -> bool:
+        """Whether a key has found no room; nothing from it on is known."""
+        return self._state[compact.FULL] == 1
+
+    @property
+    def latest_offset(self) -> int:
+        """Up to here every key is known; what lies above must stay."""
+        return int(self._state[compact.LATEST])
+
+    def reached(self, offset: int) -> None:
+        """There are no other keys up to ``offset``."""
+        self._state[compact.LATEST] = offset
+
+    def put_records(self, body: bytes, count: int, base_offset: int, start_offset: int) -> None:
+        """Note the keys of a batch's records (magic 2, not compressed) from ``start_offset`` on, while there is room.
+
+        Raises ``CorruptRecordError``.
+        """
+        _checked(_put_keys(body, count, base_offset, start_offset, self._table, self._state))
+
+    def put(self, key: bytes, offset: int) -> None:
+        """Note one key, if there is room."""
+        if self._state[compact.ENTRIES] >= self._state[compact.MOST_ENTRIES]:
+            self._state[compact.FULL] = 1
+        else:
+            self._state[compact.ENTRIES] += _put(key, offset, self._table)
+            self._state[compact.LATEST] = offset
+
+    def keeps(self, key: bytes | None, offset: int) -> bool:
+        """Whether the record with ``key`` at ``offset`` is its newest, or may be."""
+        return offset > self.latest_offset or (key is not None and offset >= _find(key, self._table))
+
+    def mark(self, body: bytes, count: int, base_offset: int, *, retain_deletes: bool) -> "Marked":
+        """Find out which records of a batch stay; raises ``CorruptRecordError``."""
+        marks = memoryview(bytearray(count))
+        kept = _checked(_mark(body, marks, base_offset, retain_deletes, self._table, self._state))
+        state = self._state
+        return Marked(
+            body, marks, kept, state[compact.FIRST_DELTA], state[compact.LARGEST_DELTA], state[compact.LAST_DELTA]
+        )
+
+
+class Marked:
+    """The records of a batch, ``count`` of which stay; with the deltas of time and offset that the header needs."""
+
+    __slots__ = ("count", "first_delta", "largest_delta", "last_delta", "_body", "_marks")
+
+    def __init__(
+        self, body: bytes, marks: memoryview, count: int, first_delta: int, largest_delta: int, last_delta: int
+    ) -> None:
+        self.count = count
+        self.first_delta = first_delta
+        self.largest_delta = largest_delta
+        self.last_delta = last_delta
+        self._body = body
+        self._marks = marks
+
+    def rewrite(self, *, is_stamped: bool) -> memoryview:
+        """Return the bytes of those that stay; their timestamps count from the first, or are 0 if ``is_stamped``."""
+        output = memoryview(bytearray(len(self._body) + _LONGEST_DELTA * self.count))
+        return output[: _rewrite(self._body, self._marks, output, self.first_delta, is_stamped)]
+
+
+def _checked(position: int) -> int:
+    if position < 0:
+        raise CorruptRecordError(fault_message(position))
+    return position

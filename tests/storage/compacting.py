@@ -1,0 +1,143 @@
+"""What the tests of compaction share: a broker's logs, a cleaner, and a pool whose jobs run on the spot."""
+
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from importlib import import_module
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+from kafkapy.config.broker_config import BrokerConfig
+from kafkapy.config.log_config import LogConfig
+from kafkapy.errors import BrokerError
+from kafkapy.records.legacy import read_legacy_records
+from kafkapy.records.record import Record, encode_batch, read_records
+from kafkapy.storage.cleaner import LogCleaner
+from kafkapy.storage.compaction import batches_in
+from kafkapy.storage.log import Log, Storage
+from kafkapy.storage.log_directory import LogManager
+from kafkapy.storage.worker import JobCancelledError, JobContext, Output
+from kafkapy.storage.worker_pool import Facts, JobFailedError
+from kafkapy.testing.clock import ManualClock
+from tests.storage.support import PARTITION, START_MS
+
+COMPACT = LogConfig(
+    cleanup_policy=("compact",), segment_bytes=1000, min_cleanable_dirty_ratio=0.01, delete_retention_ms=0
+)
+DAY_MS = 86_400_000
+
+
+class InlineJob:
+    """A job that has run by the time it is returned, or runs when the test says so."""
+
+    def __init__(self, pool: "InlinePool", job: str, arguments: Mapping[str, Any], progress: Callable[[Facts], object]):
+        self.future: Future[Facts] = Future()
+        self._what = pool, job, arguments, progress
+        self.context = JobContext(1, Output(BytesIO()))
+        self.context.progress = progress  # type: ignore[method-assign,assignment]
+
+    def cancel(self) -> None:
+        self.context.cancelled.set()
+
+    def run(self) -> None:
+        pool, job, arguments, _ = self._what
+        try:
+            if pool.error is not None:
+                raise pool.error
+            self.future.set_result(import_module(job).run(dict(arguments), self.context))
+        except BrokerError as error:
+            self.future.set_exception(JobFailedError(str(error)))
+        except (OSError, JobCancelledError) as error:
+            self.future.set_exception(error)
+
+
+class InlinePool:
+    """``is_held`` keeps jobs until ``run``; ``error`` is what they end with."""
+
+    def __init__(self) -> None:
+        self.is_held = False
+        self.error: Exception | None = None
+        self.jobs: list[InlineJob] = []
+        self.requests: list[Mapping[str, Any]] = []
+
+    def submit(self, job: str, arguments: Mapping[str, Any], on_progress: Callable[[Facts], object], /) -> InlineJob:
+        submitted = InlineJob(self, job, arguments, on_progress)
+        self.jobs.append(submitted)
+        self.requests.append(arguments)
+        if not self.is_held:
+            submitted.run()
+        return submitted
+
+    def run(self) -> None:
+        for job in self.jobs:
+            if not job.future.done():
+                job.run()
+
+    def close(self) -> None:
+        for job in self.jobs:
+            if not job.future.done():
+                job.future.set_exception(JobCancelledError())
+
+
+class World:
+    """One data directory, its logs and its cleaner, on a clock that stands still."""
+
+    def __init__(self, directory: Path, config: LogConfig = COMPACT, **keys: str) -> None:
+        self.directory = directory
+        self.clock = ManualClock(START_MS)
+        self.storage = Storage(self.clock)
+        self.logs = LogManager([str(directory)], config, self.clock, storage=self.storage)
+        self.logs.load()
+        self.pool = InlinePool()
+        self.posted: list[Callable[[], object]] = []
+        properties = {"broker.id": "0", "log.dirs": str(directory), "log.cleaner.backoff.ms": "1000"}
+        self.config = BrokerConfig.from_properties({**properties, **keys})
+        self.cleaner = LogCleaner(self.logs, self.config, self.posted.append, lambda _: self.pool)
+
+    def log(self, config: LogConfig = COMPACT) -> Log:
+        return self.logs.get_or_create(PARTITION, config)
+
+    def run_posted(self) -> None:
+        while self.posted:
+            self.posted.pop(0)()
+
+    def compact(self) -> None:
+        """Let the cleaner look, and everything that follows happen."""
+        if self.cleaner._timer is None:
+            self.cleaner.start()
+        self.clock.advance(1000)
+        self.run_posted()
+
+
+def append(log: Log, *pairs: tuple[bytes | None, bytes | None], timestamp: int = START_MS, **fields: Any) -> int:
+    """One batch, replicated at once; returns its first offset."""
+    records = [Record(key, value, timestamp + place) for place, (key, value) in enumerate(pairs)]
+    # As a follower does: a record without key is refused by the leader of a compacted topic.
+    batch = encode_batch(records, base_offset=log.log_end_offset, partition_leader_epoch=0, **fields)
+    first = log.append_as_follower(batch).first_offset
+    log.update_high_watermark(log.log_end_offset)
+    return first
+
+
+def close_segment(log: Log, *, age_ms: int = 0) -> None:
+    """Begin a new segment; the one before was last changed ``age_ms`` before the clock's present."""
+    path = log.segments.active.log.path
+    log.roll()
+    log.storage.files.set_modified_ms(path, log.storage.clock.now_ms() - age_ms)
+
+
+def records_in(log: Log) -> list[Record]:
+    """All records, below the high watermark or not."""
+    found: list[Record] = []
+    for segment in log.segments:
+        for header, content in batches_in(memoryview(Path(segment.log.path).read_bytes())):
+            found += read_legacy_records(content) if header.magic < 2 else read_records(content, header)
+    return found
+
+
+def values_in(log: Log) -> dict[int, tuple[bytes | None, bytes | None]]:
+    return {record.offset: (record.key, record.value) for record in records_in(log)}
+
+
+def names_of(log: Log, *suffixes: str) -> list[str]:
+    return [path.name for path in sorted(Path(log.directory).iterdir()) if path.name.endswith(suffixes)]

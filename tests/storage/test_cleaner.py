@@ -1,0 +1,267 @@
+"""Which log is compacted when, and what ends a compaction."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from queue import SimpleQueue
+
+import pytest
+
+from kafkapy.config.log_config import LogConfig
+from kafkapy.storage.cleaner import CleanerSettings, LogCleaner
+from kafkapy.storage.log import Log
+from kafkapy.types import TopicPartition
+from tests.storage.compacting import COMPACT, World, append, close_segment, names_of, values_in
+from tests.storage.support import PARTITION, START_MS
+
+PATIENCE_S = 30
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[World]:
+    yield (world := World(tmp_path))
+    world.cleaner.stop()
+
+
+def dirty_log(world: World, topic: str = "orders", config: LogConfig = COMPACT, batches: int = 6) -> Log:
+    log = world.logs.get_or_create(TopicPartition(topic, 0), config)
+    for number in range(batches):
+        append(log, (b"k%d" % (number % 2), b"v" * 300))
+    append(log, (b"end", b"v"))
+    return log
+
+
+def checkpoint(world: World) -> str:
+    return (world.directory / "cleaner-offset-checkpoint").read_text()
+
+
+def test_the_settings_are_the_brokers_shared_by_its_threads(world: World) -> None:
+    assert CleanerSettings.of(world.config) == (1, 1000, 134_217_728, 0.9, 262_144, 1.7976931348623157e308)
+    keys = {"log.cleaner.threads": "4", "log.cleaner.io.max.bytes.per.second": "4000"}
+    other = World(world.directory / "other", **keys)
+    assert CleanerSettings.of(other.config) == (4, 1000, 33_554_432, 0.9, 65_536, 1000.0)
+
+
+def test_it_looks_each_backoff_and_the_checkpoint_says_how_far(world: World) -> None:
+    log = dirty_log(world)
+    world.cleaner.start()
+    world.clock.advance(0)
+    world.run_posted()
+    assert checkpoint(world) == f"0\n1\norders 0 {log.segments.active.base_offset}\n"
+    append(log, (b"k0", b"w" * 900))
+    world.clock.advance(999)
+    assert len(world.pool.jobs) == 1
+    world.clock.advance(1)
+    assert len(world.pool.jobs) == 2
+
+
+def test_the_checkpoint_forgets_logs_that_are_gone(world: World) -> None:
+    (world.directory / "cleaner-offset-checkpoint").write_text("0\n1\ngone 3 7\n")
+    dirty_log(world)
+    world.compact()
+    assert checkpoint(world) == "0\n1\norders 0 4\n"
+
+
+def test_a_restart_goes_on_where_it_was(world: World) -> None:
+    log = dirty_log(world)
+    world.compact()
+    clean_to = log.segments.active.base_offset
+    world.cleaner.stop()
+    world.logs.shutdown()
+    again = World(world.directory)
+    log = again.log()
+    append(log, (b"k0", b"w" * 900))
+    append(log, (b"k0", b"w" * 900))
+    again.compact()
+    assert again.pool.requests[0]["first_dirty_offset"] == clean_to
+    again.cleaner.stop()
+
+
+def test_the_dirtiest_goes_first(world: World) -> None:
+    half = dirty_log(world, "half")
+    world.compact()
+    append(half, (b"k0", b"w" * 900))
+    append(half, (b"k0", b"w" * 900))
+    dirty_log(world, "new")
+    world.compact()
+    assert [Path(request["directory"]).name for request in world.pool.requests] == ["half-0", "new-0", "half-0"]
+
+
+def test_as_many_at_a_time_as_there_are_threads(tmp_path: Path) -> None:
+    world = World(tmp_path, **{"log.cleaner.threads": "2"})
+    world.pool.is_held = True
+    for topic in ("a", "b", "c"):
+        dirty_log(world, topic)
+    world.compact()
+    assert len(world.pool.jobs) == 2
+    assert len(world.logs.being_cleaned) == 2
+    world.pool.run()
+    world.run_posted()
+    assert len(world.pool.jobs) == 3
+    world.pool.run()
+    world.run_posted()
+    assert not world.logs.being_cleaned
+    world.cleaner.stop()
+
+
+def test_only_compacted_topics_are_compacted(world: World) -> None:
+    dirty_log(world, config=replace(COMPACT, cleanup_policy=("delete",)))
+    world.compact()
+    assert not world.pool.jobs
+
+
+def test_old_segments_of_compacted_and_deleted_topics_go_too(world: World) -> None:
+    log = dirty_log(world, config=replace(COMPACT, cleanup_policy=("compact", "delete"), retention_ms=100))
+    for segment in log.segments:
+        world.storage.files.set_modified_ms(segment.log.path, START_MS)
+    world.compact()
+    assert world.pool.jobs
+    world.clock.advance(1000)
+    assert log.log_start_offset == log.log_end_offset
+
+
+def test_a_log_that_is_being_compacted_is_not_trimmed(world: World) -> None:
+    world.pool.is_held = True
+    log = dirty_log(world, config=replace(COMPACT, cleanup_policy=("compact", "delete"), retention_ms=100))
+    world.compact()
+    world.clock.advance(1000)
+    world.logs.enforce_retention()
+    assert log.log_start_offset == 0
+
+
+@pytest.mark.parametrize("deed", ["truncate", "truncate fully", "delete", "policy", "offline"])
+def test_what_takes_records_away_ends_a_compaction(world: World, deed: str) -> None:
+    log = dirty_log(world)
+    world.compact()
+    append(log, (b"k0", b"w" * 900))
+    append(log, (b"k0", b"w" * 900))
+    world.pool.is_held = True
+    world.compact()
+    job = world.pool.jobs[-1]
+    assert not job.future.done()
+    if deed == "truncate":
+        log.truncate_to(3)
+    elif deed == "truncate fully":
+        log.truncate_fully_and_start_at(100)
+    elif deed == "delete":
+        world.logs.delete(PARTITION)
+    elif deed == "policy":
+        log.update_config(replace(COMPACT, cleanup_policy=("delete",)))
+    else:
+        world.logs.disk_failed(log.directory, OSError(5, "Input/output error"))
+        world.clock.advance(0)
+    assert job.context.cancelled.is_set()
+    job.run()
+    world.run_posted()
+    assert not world.cleaner._runs
+    if deed in ("delete", "offline"):
+        assert world.cleaner._clean_to == {}
+    else:
+        assert not names_of(log, ".cleaned", ".swap")
+        clean_to = {"truncate": log.segments.active.base_offset, "truncate fully": 0, "policy": 4}[deed]
+        assert checkpoint(world) == f"0\n1\norders 0 {clean_to}\n"
+
+
+def test_cutting_the_active_segment_disturbs_nothing(world: World) -> None:
+    log = dirty_log(world)
+    world.pool.is_held = True
+    world.compact()
+    append(log, (b"end", b"v"))
+    log.truncate_to(log.log_end_offset - 1)
+    assert not world.pool.jobs[0].context.cancelled.is_set()
+
+
+def test_another_logs_end_is_none_of_its_business(world: World) -> None:
+    dirty_log(world)
+    other = dirty_log(world, "other", replace(COMPACT, cleanup_policy=("delete",)))
+    world.pool.is_held = True
+    world.compact()
+    other.truncate_to(0)
+    assert not world.pool.jobs[0].context.cancelled.is_set()
+
+
+def test_deleting_records_disturbs_nothing(world: World) -> None:
+    log = dirty_log(world)
+    world.cleaner.start()
+    world.clock.advance(0)
+    log.advance_log_start_offset(3)
+    world.run_posted()
+    assert not names_of(log, ".cleaned", ".swap")
+    assert log.log_start_offset == 3
+    assert sorted(values_in(log)) == [2, 3, 4, 5, 6]
+
+
+def test_other_settings_begin_anew(world: World) -> None:
+    log = dirty_log(world)
+    world.pool.is_held = True
+    world.compact()
+    world.cleaner._config_changed(frozenset({"log.cleaner.backoff.ms"}))
+    assert not world.pool.jobs[0].context.cancelled.is_set(), "nothing of it has changed"
+    world.cleaner.settings = world.cleaner.settings._replace(backoff_ms=5)
+    world.cleaner._config_changed(frozenset({"log.cleaner.backoff.ms"}))
+    assert world.pool.jobs[0].context.cancelled.is_set()
+    assert world.cleaner.settings.backoff_ms == 1000
+    world.pool.is_held = False
+    world.run_posted()
+    world.compact()
+    assert sorted(values_in(log)) == [2, 3, 4, 5, 6]
+    world.cleaner.stop()
+    world.cleaner.settings = world.cleaner.settings._replace(backoff_ms=5)
+    world.cleaner._config_changed(frozenset())
+    assert world.cleaner._pool is None, "a stopped one stays so"
+
+
+def test_after_a_stop_nothing_begins(world: World) -> None:
+    dirty_log(world)
+    world.pool.is_held = True
+    world.compact()
+    world.cleaner.stop()
+    world.run_posted()
+    assert not world.cleaner._runs
+    world.clock.advance(10_000)
+    assert len(world.pool.jobs) == 1
+
+
+def test_a_log_that_can_not_be_looked_at_is_left_alone(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    log = dirty_log(world, config=replace(COMPACT, min_compaction_lag_ms=1))
+    log.segments.first.max_timestamp = -1
+
+    def refuse(_path: str) -> int:
+        raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr(world.storage.files, "modified_ms", refuse)
+    world.compact()
+    assert world.cleaner.uncleanable == {PARTITION: log}
+    monkeypatch.undo()
+    world.compact()
+    assert not world.pool.jobs
+
+
+def test_a_checkpoint_that_can_not_be_written_is_told(
+    world: World, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    dirty_log(world)
+    world.cleaner.start()
+    world.clock.advance(0)
+
+    def refuse(*_: object, **__: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(world.storage.files, "replace", refuse)
+    world.run_posted()
+    assert "cleaner-offset-checkpoint can't be written" in caplog.text
+
+
+def test_a_real_worker_does_the_same(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    posted: SimpleQueue = SimpleQueue()  # type: ignore[type-arg]
+    cleaner = LogCleaner(world.logs, world.config, posted.put)
+    log = dirty_log(world)
+    cleaner.start()
+    world.clock.advance(0)
+    while cleaner._runs:
+        posted.get(timeout=PATIENCE_S)()
+    assert sorted(values_in(log)) == [2, 3, 4, 5, 6]
+    assert checkpoint(world) == "0\n1\norders 0 4\n"
+    close_segment(log)
+    cleaner.stop()

@@ -1,0 +1,309 @@
+"""What a compaction leaves of a log: against rules one by one, and against a model of random logs."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kafkapy.records.batch import read_header
+from kafkapy.records.control import ControlType, Marker, encode_marker
+from kafkapy.records.legacy import encode_legacy
+from kafkapy.records.record import Record
+from kafkapy.storage.compaction import Request, grouped
+from kafkapy.storage.log import Log
+from kafkapy.storage.segment import AppendedRange
+from tests.storage.compacting import COMPACT, DAY_MS, World, append, close_segment, names_of, records_in, values_in
+from tests.storage.support import PARTITION, START_MS, contents, marker
+
+BIG = replace(COMPACT, segment_bytes=100_000)
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[World]:
+    yield (world := World(tmp_path))
+    world.cleaner.stop()
+
+
+def offsets(log: Log) -> list[int]:
+    return [record.offset for record in records_in(log)]
+
+
+def test_the_newest_record_of_each_key_stays_at_its_offset(world: World) -> None:
+    log = world.log(BIG)
+    append(log, (b"a", b"1"), (b"b", b"2"), (None, b"3"), (b"a", b"4"))
+    append(log, (b"c", b"5"), (b"b", None))
+    close_segment(log)
+    append(log, (b"a", b"6"))
+    world.compact()
+    assert values_in(log) == {3: (b"a", b"4"), 4: (b"c", b"5"), 5: (b"b", None), 6: (b"a", b"6")}
+    assert log.log_end_offset == 7
+    assert log.log_start_offset == 0
+
+
+def test_segments_that_fit_become_one(world: World) -> None:
+    log = world.log(replace(COMPACT, segment_bytes=900))
+    for number in range(6):
+        append(log, (b"k%d" % (number % 4), b"v" * 200))
+        close_segment(log)
+    before = len(log.segments)
+    world.compact()
+    assert offsets(log) == [2, 3, 4, 5]
+    assert [segment.base_offset for segment in log.segments] == [0, 3, 6]
+    assert before == 7
+    assert not names_of(log, ".cleaned", ".swap")
+
+
+def test_tombstones_go_when_their_time_is_over(world: World) -> None:
+    config = replace(BIG, delete_retention_ms=DAY_MS)
+    log = world.log(config)
+    append(log, (b"a", b"1"), (b"b", b"2"))
+    append(log, (b"a", None))
+    close_segment(log, age_ms=3 * DAY_MS)
+    world.compact()
+    assert offsets(log) == [1, 2], "it stays in a part that was dirty until now"
+    append(log, (b"c", b"3"))
+    close_segment(log, age_ms=2 * DAY_MS)
+    world.compact()
+    assert offsets(log) == [1, 2, 3], "the clean part is no older than the tombstone's own"
+    append(log, (b"d", b"4"))
+    close_segment(log, age_ms=0)
+    world.compact()
+    assert offsets(log) == [1, 2, 3, 4], "files are as old as what they were made from"
+    log.update_config(replace(config, delete_retention_ms=0))
+    append(log, (b"e", b"5"))
+    close_segment(log)
+    world.compact()
+    assert offsets(log) == [1, 3, 4, 5]
+
+
+def transactional(log: Log, sequence: int, key: bytes, producer_id: int = 7) -> None:
+    append(log, (key, b"t"), producer_id=producer_id, producer_epoch=0, base_sequence=sequence, is_transactional=True)
+
+
+def end(log: Log, *, commit: bool, producer_id: int = 7) -> None:
+    log.append_as_leader(marker(commit=commit, producer_id=producer_id), 0, from_client=False)
+    log.update_high_watermark(log.log_end_offset)
+
+
+def test_aborted_records_go_and_committed_ones_stay(world: World) -> None:
+    log = world.log(BIG)
+    append(log, (b"a", b"1"))
+    transactional(log, 0, b"a")
+    end(log, commit=False)
+    transactional(log, 1, b"b")
+    end(log, commit=True)
+    transactional(log, 2, b"c")
+    end(log, commit=False)
+    close_segment(log)
+    world.compact()
+    assert [(record.offset, record.key) for record in records_in(log) if record.value == b"t"] == [(3, b"b")]
+    assert offsets(log) == [0, 2, 3, 4, 6], "markers of what was there a moment ago stay"
+    empty = [h for s in log.segments for _, h, _ in s.batches(0, s.size) if h.record_count == 0]
+    assert [(header.base_offset, header.last_sequence) for header in empty] == [(5, 2)], "the producer's last batch"
+    assert log.aborted_transactions(0, 7) == [(7, 1), (7, 5)]
+    append(log, (b"d", b"1"))
+    close_segment(log)
+    world.compact()
+    assert offsets(log) == [0, 3, 4, 6, 7], "a marker goes at the next time, when its data are gone"
+    assert log.aborted_transactions(0, 7) == [(7, 5)], "of the other nothing is left to skip"
+
+
+def test_an_abort_that_comes_in_the_active_segment_is_known(world: World) -> None:
+    log = world.log(BIG)
+    append(log, (b"a", b"1"))
+    transactional(log, 0, b"a")
+    close_segment(log)
+    end(log, commit=False)
+    transactional(log, 1, b"z")
+    end(log, commit=True)
+    world.compact()
+    assert [request["later_segments"] for request in world.pool.requests] == [[2]]
+    assert values_in(log)[0] == (b"a", b"1")
+    assert 1 not in values_in(log)
+
+
+def test_open_transactions_are_not_touched(world: World) -> None:
+    log = world.log(BIG)
+    append(log, (b"a", b"1"))
+    append(log, (b"a", b"2"))
+    close_segment(log)
+    transactional(log, 0, b"a")
+    close_segment(log)
+    append(log, (b"a", b"3"))
+    world.compact()
+    assert offsets(log) == [1, 2, 3]
+
+
+def test_a_full_map_cleans_as_far_as_it_goes(world: World) -> None:
+    log = world.log(BIG)
+    world.cleaner.settings = world.cleaner.settings._replace(map_bytes=24 * 10, load_factor=0.5)
+    for first in range(0, 40, 4):
+        append(log, *((b"k%d" % (number % 8), b"%d" % number) for number in range(first, first + 4)))
+    close_segment(log)
+    world.compact()
+    assert all(values_in(log)[offset] == (b"k%d" % (offset % 8), b"%d" % offset) for offset in values_in(log))
+    assert world.pool.requests[0]["first_dirty_offset"] == 0
+    assert world.pool.requests[1]["first_dirty_offset"] == 5, "the next one begins where there was no more room"
+    assert offsets(log)[-5:] == [35, 36, 37, 38, 39]
+    assert len(offsets(log)) < 16
+
+
+def test_chunks_grow_for_large_batches(world: World) -> None:
+    log = world.log(BIG)
+    world.cleaner.settings = world.cleaner.settings._replace(chunk_bytes=100)
+    append(log, (b"a", b"x" * 5000))
+    append(log, (b"a", b"y" * 900), (b"b", b"z"))
+    close_segment(log)
+    world.compact()
+    assert offsets(log) == [1, 2]
+
+
+def test_message_sets_are_compacted(world: World) -> None:
+    log = world.log(BIG)
+    segment = log.segments.active
+    for first, magic, codec in ((0, 0, 0), (3, 1, 1), (6, 0, 1)):
+        records = [Record(b"k%d" % (n % 2), b"%d" % (first + n), START_MS, (), first + n) for n in range(3)]
+        content = encode_legacy(records, magic, compression=codec)
+        segment.append(content, AppendedRange(first, first + 2, START_MS, first + 2, len(content)), 4096)
+    log.log_end_offset = 9
+    log.update_high_watermark(9)
+    close_segment(log)
+    world.compact()
+    assert values_in(log) == {7: (b"k1", b"7"), 8: (b"k0", b"8")}
+
+
+def test_a_full_map_leaves_the_rest_of_a_message_set(world: World) -> None:
+    log = world.log(BIG)
+    world.cleaner.settings = world.cleaner.settings._replace(map_bytes=24 * 3, load_factor=1.0)
+    records = [Record(key, b"v", START_MS, (), place) for place, key in enumerate([b"a", None, b"a", b"b", b"c"])]
+    content = encode_legacy(records, 1, compression=1)
+    log.segments.active.append(content, AppendedRange(0, 4, START_MS, 4, len(content)), 4096)
+    log.log_end_offset = 5
+    log.update_high_watermark(5)
+    close_segment(log)
+    world.cleaner.start()
+    world.clock.advance(0)
+    assert world.pool.requests[0]["first_dirty_offset"] == 0
+    world.run_posted()
+    assert offsets(log) == [2, 3, 4]
+
+
+@pytest.mark.parametrize("damage", ["cut", "crc", "offsets"])
+def test_a_damaged_log_is_left_alone(world: World, damage: str, caplog: pytest.LogCaptureFixture) -> None:
+    log = world.log(BIG)
+    append(log, (b"a", b"1" * 300))
+    append(log, (b"a", b"2"))
+    close_segment(log)
+    path = Path(log.segments.first.log.path)
+    content = bytearray(path.read_bytes())
+    if damage == "offsets":
+        content[:8] = (2**31 - 1).to_bytes(8, "big")
+        second = read_header(content).size
+        content[second : second + 8] = (2**31).to_bytes(8, "big")
+    path.write_bytes(content[:-5] if damage == "cut" else content)
+    if damage == "crc":
+        path.write_bytes(content[:-5] + b"X" + content[-4:])
+    before = contents(Path(log.directory))
+    world.compact()
+    assert contents(Path(log.directory)) == before
+    assert "left alone until the next start" in caplog.text
+    world.compact()
+    assert len(world.pool.requests) == 1
+    assert world.cleaner.uncleanable == {PARTITION: log}
+
+
+class FakeIndex:
+    class ENTRY:
+        size = 8
+
+    def __init__(self, entries: int) -> None:
+        self.entries = entries
+
+
+class FakeSegment:
+    def __init__(self, base_offset: int, size: int, entries: int = 0, times: int = 0) -> None:
+        self.base_offset = base_offset
+        self.size = size
+        self.offset_index = FakeIndex(entries)
+        self.time_index = FakeIndex(times)
+
+
+@pytest.mark.parametrize(
+    ("segments", "groups"),
+    [
+        ([], []),
+        ([(0, 50), (10, 50), (20, 1)], [[0, 10], [20]]),
+        ([(0, 150), (10, 50), (20, 50)], [[0], [10, 20]]),
+        ([(0, 1, 3, 0), (10, 1, 2, 0), (20, 1, 1, 0)], [[0], [10, 20]]),
+        ([(0, 1, 0, 3), (10, 1, 0, 2), (20, 1, 0, 1)], [[0], [10, 20]]),
+        ([(0, 1), (10, 1), (2**31, 1), (2**31 + 5, 1)], [[0, 10], [2**31, 2**31 + 5]]),
+        ([(0, 1), (10, 1), (2**31, 1)], [[0, 10], [2**31]]),
+        ([(0, 1), (2**31, 0)], [[0, 2**31]]),
+    ],
+)
+def test_segments_are_grouped_by_size_index_and_offsets(segments: list[Any], groups: list[list[int]]) -> None:
+    end = segments[-1][0] + 1 if segments else 0
+    request = Request("", [], [], 0, end, 0, [], 100, 32, 0, 0, 0, 0, 0.9, 1, 1.0)
+    found = grouped([FakeSegment(*fields) for fields in segments], request)  # type: ignore[misc]
+    assert [[segment.base_offset for segment in group] for group in found] == groups
+
+
+KEYS = st.sampled_from([b"a", b"b", b"c", b"d", None])
+PAIRS = st.lists(st.tuples(KEYS, st.booleans()), min_size=1, max_size=5)
+STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.just("plain"), PAIRS, st.integers(0, 4)),
+        st.tuples(st.just("transaction"), PAIRS, st.booleans()),
+        st.tuples(st.just("roll"), st.just([]), st.just(0)),
+        st.tuples(st.just("compact"), st.just([]), st.just(0)),
+    ),
+    max_size=25,
+)  # fmt: skip
+
+
+@settings(max_examples=60, deadline=None)
+@given(STEPS)
+def test_random_logs_against_a_model(tmp_path_factory: pytest.TempPathFactory, steps: list[Any]) -> None:
+    """Below the dirty end: the last value of each key; above: everything. Offsets never change, nothing comes back."""
+    world = World(tmp_path_factory.mktemp("model"), replace(COMPACT, segment_bytes=2000))
+    log = world.log(replace(COMPACT, segment_bytes=2000))
+    written: dict[int, tuple[bytes | None, bytes | None]] = {}
+    sequence = 0
+    for kind, pairs, extra in steps:
+        listed = [(key, None if gone else b"v%d" % place) for place, (key, gone) in enumerate(pairs)]
+        if kind == "roll":
+            close_segment(log)
+        elif kind == "compact":
+            world.compact()
+        elif kind == "plain":
+            first = append(log, *listed, compression=extra)
+            written.update({first + place: pair for place, pair in enumerate(listed)})
+        else:
+            fields = {"producer_id": 7, "producer_epoch": 0, "base_sequence": sequence, "is_transactional": True}
+            first = append(log, *listed, **fields)
+            sequence += len(listed)
+            if extra:
+                written.update({first + place: pair for place, pair in enumerate(listed)})
+            control = ControlType.COMMIT if extra else ControlType.ABORT
+            log.append_as_leader(bytearray(encode_marker(control, Marker(7, 0, 0), START_MS)), 0, from_client=False)
+            log.update_high_watermark(log.log_end_offset)
+    close_segment(log)
+    append(log, (b"last", b"v"))
+    world.compact()
+    clean_to = world.cleaner._clean_to.get(PARTITION, 0)
+    newest = {key: offset for offset, (key, _) in written.items() if offset < clean_to}
+    must = {o: pair for o, pair in written.items() if o >= clean_to or (newest[pair[0]] == o and None not in pair)}
+    may = {o: pair for o, pair in written.items() if o >= clean_to or (newest[pair[0]] == o and pair[0] is not None)}
+    found = {o: pair for o, pair in values_in(log).items() if pair[0] not in (b"\0\0\0\0", b"\0\0\0\1", b"last")}
+    assert must.items() <= found.items() <= may.items()
+    assert not log.producer_state.producers or log.producer_state.producers[7].last_sequence == sequence - 1
+    world.cleaner.stop()
+    world.logs.shutdown()
+    again = World(world.directory, replace(COMPACT, segment_bytes=2000))
+    reopened = again.log(replace(COMPACT, segment_bytes=2000))
+    assert {o: pair for o, pair in values_in(reopened).items() if o in written} == found
+    assert reopened.log_end_offset == log.log_end_offset

@@ -1,0 +1,25 @@
+"""So many bytes a second, on a clock of the test's own."""
+
+from kafkapy.storage.throttle import Throttle
+
+
+def test_what_is_too_fast_waits_every_third_of_a_second() -> None:
+    now = [100.0]
+    waits: list[float] = []
+
+    def wait(seconds: float) -> None:
+        waits.append(round(seconds, 3))
+        now[0] += seconds
+
+    throttle = Throttle(1000, lambda: now[0], wait)
+    throttle.worked(400)
+    assert waits == []
+    now[0] += 0.4
+    throttle.worked(200)
+    assert waits == [0.2], "600 bytes take 0.6 s"
+    now[0] += 1
+    throttle.worked(900)
+    assert waits == [0.2], "slow enough by itself"
+    now[0] += 0.5
+    throttle.worked(2000)
+    assert waits == [0.2, 1.5]
