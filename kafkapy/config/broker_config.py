@@ -96,12 +96,6 @@ class BrokerConfig:
         assert isinstance(value, int)
         return value
 
-    def real(self, name: str) -> float:
-        """The value of a key of numbers that need not be whole."""
-        value = self[name]
-        assert isinstance(value, int | float)
-        return float(value)
-
     def flag(self, name: str) -> bool:
         """The value of a boolean key."""
         return self[name] is True

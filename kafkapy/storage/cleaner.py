@@ -48,9 +48,9 @@ class CleanerSettings(NamedTuple):
             threads,
             config.integer("log.cleaner.backoff.ms"),
             config.integer("log.cleaner.dedupe.buffer.size") // threads,
-            config.real("log.cleaner.io.buffer.load.factor"),
+            _real(config, "log.cleaner.io.buffer.load.factor"),
             max(config.integer("log.cleaner.io.buffer.size") // threads // 2, 1),
-            config.real("log.cleaner.io.max.bytes.per.second") / threads,
+            _real(config, "log.cleaner.io.max.bytes.per.second") / threads,
         )
 
 
@@ -220,6 +220,12 @@ class LogCleaner:
                 directory.write_checkpoint(CLEANER, offsets.get(directory.path, {}), self._logs.storage.flusher)
             except OSError as error:
                 _log.error("%s/%s can't be written: %s", directory.path, CLEANER, error)
+
+
+def _real(config: BrokerConfig, name: str) -> float:
+    value = config[name]
+    assert isinstance(value, int | float)
+    return float(value)
 
 
 def _summary(facts: Mapping[str, int]) -> str:

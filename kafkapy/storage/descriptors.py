@@ -19,6 +19,24 @@ class Descriptor:
         os.close(self.number)
 
 
+locked_here: Final[set[tuple[int, int]]] = set()
+"""Device and inode of the lock files that this process holds: record locks don't conflict within a process."""
+
+
+class LockedFile(Descriptor):
+    """A lock file's descriptor; the lock goes with it."""
+
+    __slots__ = ("_identity",)
+
+    def __init__(self, number: int, identity: tuple[int, int]) -> None:
+        super().__init__(number)
+        self._identity = identity
+
+    def __del__(self) -> None:
+        locked_here.discard(self._identity)
+        super().__del__()
+
+
 class FileSlice:
     """``size`` bytes of a log from ``position``: a body that ``sendfile`` can send without reading it."""
 

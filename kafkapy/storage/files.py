@@ -11,30 +11,20 @@ import shutil
 from struct import Struct
 from typing import Final
 
-from kafkapy.storage.descriptors import DEFAULT_MAX_OPEN_FILES, Descriptor, FileSlice, OpenFiles
+from kafkapy.storage.descriptors import (
+    DEFAULT_MAX_OPEN_FILES,
+    Descriptor,
+    FileSlice,
+    LockedFile,
+    OpenFiles,
+    locked_here,
+)
 from kafkapy.storage.errors import LogDirectoryLockedError
 
 __all__ = ["Descriptor", "FileSlice", "Files"]
 
 _FLOCK: Final = Struct("hhqqi4x")
 """``struct flock`` of 64-bit Linux: type, whence, start, length, process."""
-
-_locked_here: Final[set[tuple[int, int]]] = set()
-"""Device and inode of the lock files that this process holds: record locks don't conflict within a process."""
-
-
-class LockedFile(Descriptor):
-    """A lock file's descriptor; the lock goes with it."""
-
-    __slots__ = ("_identity",)
-
-    def __init__(self, number: int, identity: tuple[int, int]) -> None:
-        super().__init__(number)
-        self._identity = identity
-
-    def __del__(self) -> None:
-        _locked_here.discard(self._identity)
-        super().__del__()
 
 
 class Files:
@@ -162,7 +152,7 @@ class Files:
         else is in this process is looked up before the file is opened. Raises ``LogDirectoryLockedError``.
         """
         directory = os.path.dirname(path)
-        if os.path.exists(path) and _identity(os.stat(path)) in _locked_here:
+        if os.path.exists(path) and _identity(os.stat(path)) in locked_here:
             raise LogDirectoryLockedError(
                 f"{directory} is in use by another broker of this process (lock file {path}); choose another directory"
             )
@@ -177,14 +167,14 @@ class Files:
                 f"{directory} is in use by another process (lock file {path}); stop it, or choose another directory"
             ) from error
         identity = _identity(os.fstat(number))
-        _locked_here.add(identity)
+        locked_here.add(identity)
         return LockedFile(number, identity)
 
     def is_locked(self, path: str) -> bool:
         """Whether somebody holds the lock on ``path``; looks (on Linux) without taking it, and makes nothing."""
         if not os.path.exists(path):
             return False
-        if _identity(os.stat(path)) in _locked_here:
+        if _identity(os.stat(path)) in locked_here:
             return True
         asked = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
         descriptor = self.open(path)

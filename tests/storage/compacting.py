@@ -10,8 +10,7 @@ from typing import Any
 from kafkapy.config.broker_config import BrokerConfig
 from kafkapy.config.log_config import LogConfig
 from kafkapy.errors import BrokerError
-from kafkapy.records.record import Record, encode_batch
-from kafkapy.storage.batches import records_of
+from kafkapy.records.record import Record, encode_batch, read_records
 from kafkapy.storage.cleaner import LogCleaner
 from kafkapy.storage.compaction import batches_in
 from kafkapy.storage.log import Log, Storage
@@ -131,7 +130,7 @@ def records_in(log: Log) -> list[Record]:
     found: list[Record] = []
     for segment in log.segments:
         for header, content in batches_in(memoryview(Path(segment.log.path).read_bytes())):
-            found += records_of(header, content)
+            found += read_records(content, header)
     return found
 
 
