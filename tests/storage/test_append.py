@@ -1,4 +1,7 @@
+import sys
+from collections.abc import Callable
 from pathlib import Path
+from types import FrameType
 
 import pytest
 
@@ -9,6 +12,7 @@ from kafkapy.records.record import encode_batch
 from kafkapy.storage.append import TAIL_BATCHES
 from kafkapy.storage.errors import KafkaStorageError, OutOfOrderSequenceError, UnexpectedAppendOffsetError
 from kafkapy.storage.files import Descriptor, Files
+from kafkapy.storage.flusher import InlineFlusher
 from kafkapy.storage.log import Log, Storage
 from kafkapy.testing.clock import ManualClock
 from tests.storage.support import START_MS, batch, contents, fill, marker, open_log, produced, reopen
@@ -24,6 +28,44 @@ class FullDisk(Files):
             super().write_at(descriptor, memoryview(data)[: len(data) // 2], position)
             raise OSError(28, "No space left on device")
         super().write_at(descriptor, data, position)
+
+
+class NoFlusher(InlineFlusher):
+    """Asks no disk, so that many segments are made in little time."""
+
+    def run(self, work: Callable[[], None], done: Callable[[], None]) -> None:
+        done()
+
+
+def _calls_of(log: Log, appends: int) -> int:
+    """Function calls, C's included, of appends and reads at the end."""
+    calls = 0
+
+    def count(_frame: FrameType, event: str, _argument: object) -> None:
+        nonlocal calls
+        calls += event.endswith("call")
+
+    batches = [batch() for _ in range(appends)]
+    sys.setprofile(count)
+    try:
+        for each in batches:
+            log.append_as_leader(each, 0)
+            log.read(log.log_end_offset - 1, 1_000_000)
+    finally:
+        sys.setprofile(None)
+    return calls
+
+
+def test_an_append_costs_the_same_in_a_log_of_any_length(tmp_path: Path) -> None:
+    log = open_log(tmp_path, storage=Storage(ManualClock(START_MS), flusher=NoFlusher()))
+    calls = []
+    for segments in (2, 20, 500):
+        while len(log.segments) < segments:
+            log.append_as_leader(batch(), 0)
+            log.roll()
+        log.append_as_leader(batch(), 0)
+        calls.append(_calls_of(log, 20))
+    assert calls[0] == calls[1] == calls[2] > 0
 
 
 def _bases(log: Log) -> list[int]:
