@@ -1,6 +1,6 @@
 """A slice of a log on its way to a client that knows only older formats: converted piece by piece, while it is sent.
 
-Apache Kafka's scheme (KIP-283): the response announces as many bytes as the slice has, or as its first piece has after
+Apache Kafka's scheme (KIP-283): the response announces as many bytes as the slice has, or as its first batch has after
 conversion if that is more; so a client gets at least one batch. Conversion goes on until that many bytes are sent, the
 last entry perhaps cut. If it yields fewer, what is left is filled with the beginning of an entry that is too long to
 be whole, which every client passes over. Never more than one piece is in memory.
@@ -61,7 +61,7 @@ class ConvertedSlice:
         self._magic = magic
         self._first_offset = first_offset
         self._position = 0
-        self._piece = self._convert_next()
+        self._piece = self._convert_next(only_one=True)
         self.size = max(len(source), len(self._piece)) if self._piece else 0
 
     def __len__(self) -> int:
@@ -85,15 +85,18 @@ class ConvertedSlice:
         self.size -= len(piece)
         return piece
 
-    def _convert_next(self) -> bytes:
-        """Convert batches until some bytes come of it; a piece of control batches yields none."""
-        while taken := self._take_batches():
+    def _convert_next(self, *, only_one: bool = False) -> bytes:
+        """Convert batches until some bytes come of it; a piece of control batches yields none.
+
+        The first is converted alone: one that can't be, behind it, must not keep it from the client.
+        """
+        while taken := self._take_batches(only_one):
             converted = convert(taken, self._magic, first_offset=self._first_offset)
             if converted:
                 return converted
         return b""
 
-    def _take_batches(self) -> memoryview | None:
+    def _take_batches(self, only_one: bool) -> memoryview | None:
         source, position = self._source, self._position
         content = memoryview(source.read_part(PIECE_SIZE, position))
         if len(content) > MAGIC_OFFSET and measure(content) is None:
@@ -102,6 +105,8 @@ class ConvertedSlice:
         at = 0
         while (size := measure(content, at)) is not None:
             at += size
+            if only_one:
+                break
         self._position = position + at
         return content[:at] if at else None
 

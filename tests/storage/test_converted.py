@@ -6,8 +6,8 @@ import pytest
 from kafkapy.records.batch import HEADER_SIZE, iterate_headers
 from kafkapy.records.convert import convert
 from kafkapy.records.errors import CorruptRecordError, UnsupportedCompressionTypeError
-from kafkapy.records.legacy import encode_legacy, read_legacy_records
-from kafkapy.records.record import Record
+from kafkapy.records.legacy import encode_legacy
+from kafkapy.records.record import Record, read_records
 from kafkapy.storage.converted import PIECE_SIZE, ConvertedSlice, holds_newer_format
 from kafkapy.storage.files import Files, FileSlice
 from tests.storage.support import START_MS, batch, marker
@@ -30,7 +30,7 @@ def _taken(body: ConvertedSlice) -> bytes:
 
 
 def _values(sent: bytes) -> list[bytes | None]:
-    return [record.value for at, _ in iterate_headers(sent) for record in read_legacy_records(sent, None, at)]
+    return [record.value for at, _ in iterate_headers(sent) for record in read_records(sent, None, at)]
 
 
 @pytest.mark.parametrize("magic", [0, 1])
@@ -42,7 +42,7 @@ def test_batches_are_converted_as_they_are_taken(tmp_path: Path, magic: int, cod
     converted = convert(whole, magic)
     shared = min(len(sent), len(converted))
     assert sent[:shared] == converted[:shared]
-    assert len(sent) == max(len(whole), len(converted) if len(whole) <= PIECE_SIZE else 0)
+    assert len(sent) == max(len(whole), len(convert(contents[0], magic)))
 
 
 def test_what_is_short_of_the_promise_is_an_entry_that_never_ends(tmp_path: Path) -> None:
@@ -99,12 +99,12 @@ def test_zstd_is_refused_at_once_and_ends_what_came_before(tmp_path: Path) -> No
     modern = batch(compression=4)
     with pytest.raises(UnsupportedCompressionTypeError):
         ConvertedSlice(_slice(tmp_path, modern), 1, 0)
-    plain = batch(value=b"v" * PIECE_SIZE)
-    source = _slice(tmp_path, plain, modern, modern)
-    announced = len(source)
-    sent = _taken(ConvertedSlice(source, 1, 0))
-    assert len(sent) == announced
-    assert _values(sent) == [b"v" * PIECE_SIZE]
+    for size in (90, PIECE_SIZE):
+        source = _slice(tmp_path, batch(value=b"v" * size), modern, modern)
+        announced = len(source)
+        sent = _taken(ConvertedSlice(source, 1, 0))
+        assert len(sent) == announced
+        assert _values(sent) == [b"v" * size]
 
 
 def test_a_released_body_has_nothing_left(tmp_path: Path) -> None:
