@@ -86,6 +86,7 @@ class Partition:
         if new_epoch:
             self.epoch_start_offset = self.log.log_end_offset
             self.log.leader_epochs.assign(state.leader_epoch, self.log.log_end_offset)
+            self.log.durability.settle()
             now_ms = self._clock.now_ms()
             self.remotes = {
                 broker_id: RemoteReplica(broker_id, now_ms if broker_id in state.isr else 0)
@@ -142,7 +143,7 @@ class Partition:
                 f" min.insync.replicas is {log.config.min_insync_replicas}"
             )
         result = log.append_as_leader(records, self.leader_epoch, from_client=from_client)
-        if self.remotes:
+        if self.remotes or log.durability.is_owing:
             self.advance_high_watermark()
         else:
             log.update_high_watermark(log.log_end_offset)
@@ -160,7 +161,11 @@ class Partition:
         log = self.log
         now_ms = self._clock.now_ms()
         reached = high_watermark(
-            log.log_end_offset, self.remotes.values(), self.isr.maximal, now_ms=now_ms, lag_max_ms=self._lag_max_ms
+            log.durability.settled_end_offset,
+            self.remotes.values(),
+            self.isr.maximal,
+            now_ms=now_ms,
+            lag_max_ms=self._lag_max_ms,
         )
         before = log.high_watermark
         return reached > before and log.update_high_watermark(reached) > before
@@ -188,13 +193,18 @@ class Partition:
             )
         ]  # fmt: skip
 
-    def is_acknowledged(self, next_offset: int) -> bool:
-        """Tell whether all in-sync replicas hold every record below ``next_offset``.
+    def is_acknowledged(self, next_offset: int, required_acks: int = ALL_IN_SYNC) -> bool:
+        """Tell whether every record below ``next_offset`` is held as ``required_acks`` and ``kafkapy.flush`` ask.
 
-        Raises ``NotLeaderOrFollowerError``, and ``NotEnoughReplicasAfterAppendError`` when the set became too small.
+        Raises ``NotLeaderOrFollowerError``, ``KafkaStorageError`` when the disk refused them, and
+        ``NotEnoughReplicasAfterAppendError`` when the in-sync set became too small.
         """
         if not self.is_leader:
             raise NotLeaderOrFollowerError(f"this broker no longer leads {self.topic_partition}")
+        if self.log.durability.is_owing and not self.log.durability.is_settled(next_offset):
+            return False
+        if required_acks != ALL_IN_SYNC:
+            return True
         if self.log.high_watermark < next_offset:
             return False
         if len(self.isr.maximal) < self.log.config.min_insync_replicas:

@@ -8,6 +8,7 @@ than that (every in-sync replica, more bytes) waits in ``purgatory`` under the p
 import asyncio
 import logging
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import NamedTuple, Protocol
 
 from kafkapy.clock import Clock
@@ -60,10 +61,11 @@ class LeadershipListener(Protocol):
 
 
 class Awaited(NamedTuple):
-    """An append that all in-sync replicas must have: everything below ``next_offset``."""
+    """An append, everything below ``next_offset``, that all in-sync replicas must have, or with acks=1 the disk."""
 
     topic_partition: TopicPartition
     next_offset: int
+    required_acks: int = ALL_IN_SYNC
 
 
 class ReplicaManager:
@@ -118,6 +120,7 @@ class ReplicaManager:
                 topic_partition, log, broker_id=self.broker_id, clock=self._clock, lag_max_ms=self._lag_max_ms
             )
             self.partitions[topic_partition] = partition
+            log.durability.listener = partial(self._made_durable, partition)
         if state.leader == self.broker_id:
             partition.make_leader(state)
             for listener in self._listeners:
@@ -171,6 +174,12 @@ class ReplicaManager:
             self._let_go(topic_partition)
         if delete:
             self._logs.delete(topic_partition)
+
+    def _made_durable(self, partition: Partition) -> None:
+        """The disk has taken, or refused, what somebody may be waiting for."""
+        if partition.is_leader:
+            partition.advance_high_watermark()
+        self.purgatory.check(partition.topic_partition)
 
     # lookups
 
@@ -249,13 +258,13 @@ class ReplicaManager:
         return future
 
     def is_acknowledged(self, awaited: Awaited) -> bool:
-        """Tell, without waiting, whether all in-sync replicas have the append already and nothing is amiss."""
+        """Tell, without waiting, whether the append is held as it must be already and nothing is amiss."""
         return self._acknowledgement(awaited) is True
 
     def wait_for_acks(
         self, appends: Sequence[Awaited], timeout_ms: int
     ) -> "asyncio.Future[list[BrokerError | None]]":  # fmt: skip
-        """Wait until every append is on all in-sync replicas; the result has an error or None for each, in order."""
+        """Wait until every append is held as it must be; the result has an error or None for each, in order."""
 
         def attempt(changed: TopicPartition | None) -> list[BrokerError | None] | None:
             answers: list[BrokerError | None] = []
@@ -272,6 +281,6 @@ class ReplicaManager:
 
     def _acknowledgement(self, awaited: Awaited) -> BrokerError | bool:
         try:
-            return self.partition(awaited.topic_partition).is_acknowledged(awaited.next_offset)
+            return self.partition(awaited.topic_partition).is_acknowledged(awaited.next_offset, awaited.required_acks)
         except BrokerError as error:
             return error

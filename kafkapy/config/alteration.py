@@ -22,7 +22,7 @@ from kafkapy.config.broker_keys import (
 from kafkapy.config.errors import InvalidAlterationError, InvalidConfigError, InvalidValueError
 from kafkapy.config.keys import ConfigKey, ConfigType, Dynamic, format_value
 from kafkapy.config.log_config import validate_topic_overrides
-from kafkapy.config.topic_keys import TOPIC_KEYS
+from kafkapy.config.topic_keys import topic_key
 
 
 class Operation(IntEnum):
@@ -54,7 +54,7 @@ def replaced(changes: Iterable[tuple[str, str | None]]) -> dict[str, str]:
 
 def changed_topic(overrides: Mapping[str, str], changes: Iterable[Change]) -> dict[str, str]:
     """A topic's overrides after IncrementalAlterConfigs."""
-    return _changed(overrides, list(changes), TOPIC_KEYS.get)
+    return _changed(overrides, list(changes), topic_key)
 
 
 def changed_broker(overrides: Mapping[str, str], changes: Iterable[Change]) -> dict[str, str]:

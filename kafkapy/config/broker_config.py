@@ -12,7 +12,7 @@ from enum import IntEnum
 from itertools import dropwhile
 from typing import Final, NamedTuple, Self
 
-from kafkapy.config.broker_keys import BROKER_KEYS, broker_key, synonyms
+from kafkapy.config.broker_keys import KNOWN_KEYS, broker_key, synonyms
 from kafkapy.config.dynamic import DynamicLayers, layers
 from kafkapy.config.keys import Value, format_value
 from kafkapy.config.listeners import EndPoint, parse_listeners, parse_protocol_map
@@ -60,9 +60,9 @@ class BrokerConfig:
     def __init__(self, originals: Mapping[str, str], dynamic: DynamicLayers = NO_LAYERS) -> None:
         self.originals: Final = dict(originals)
         """Everything that was configured when the broker started, unknown keys too, as text."""
-        self.unknown: Final = tuple(name for name in originals if name not in BROKER_KEYS)
+        self.unknown: Final = tuple(name for name in originals if name not in KNOWN_KEYS)
         """Names that no key has, for a warning (or, on the command line, for a refusal)."""
-        self._static = {name: BROKER_KEYS[name].parse(text) for name, text in originals.items() if name in BROKER_KEYS}
+        self._static = {name: KNOWN_KEYS[name].parse(text) for name, text in originals.items() if name in KNOWN_KEYS}
         self.dynamic = dynamic
         """The dynamic overrides that are in force; ``update_dynamic`` changes them."""
         self._listeners: list[Listener] = []
@@ -121,7 +121,7 @@ class BrokerConfig:
         return list(dropwhile(lambda setting: setting.name != name, found))
 
     def _default_text(self, name: str) -> str | None:
-        return format_value(self.default(name)) if name in BROKER_KEYS else None
+        return format_value(self.default(name)) if name in KNOWN_KEYS else None
 
     def update_dynamic(
         self, *, cluster_default: Mapping[str, str] | None = None, per_broker: Mapping[str, str] | None = None

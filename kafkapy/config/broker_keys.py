@@ -8,6 +8,7 @@ from typing import Final
 
 from kafkapy.config.allowed import AtLeast, OneOf, Release
 from kafkapy.config.keys import ConfigKey, ConfigType, Dynamic, Importance
+from kafkapy.config.own_keys import OWN_BROKER_KEYS
 
 BOOLEAN, STRING, INT, SHORT, LONG, DOUBLE, LIST, CLASS, PASSWORD = ConfigType
 READ_ONLY, PER_BROKER, CLUSTER_WIDE = Dynamic
@@ -262,6 +263,9 @@ _THROTTLE_KEYS: Final = (
 BROKER_KEYS: Final[dict[str, ConfigKey]] = {key.name: key for key in _STATIC_KEYS}
 """Every key that ``server.properties`` may hold."""
 
+KNOWN_KEYS: Final[dict[str, ConfigKey]] = BROKER_KEYS | OWN_BROKER_KEYS
+"""With those that only kafkapy has."""
+
 DYNAMIC_ONLY_KEYS: Final[dict[str, ConfigKey]] = {key.name: key for key in _THROTTLE_KEYS}
 """Keys that a broker takes while it runs but never from ``server.properties``."""
 
@@ -316,7 +320,7 @@ def base_name(name: str) -> str:
 
 def broker_key(name: str) -> ConfigKey | None:
     """The key called ``name``, also if it stands there for one listener; None if there is none."""
-    key = BROKER_KEYS.get(name) or DYNAMIC_ONLY_KEYS.get(name)
+    key = BROKER_KEYS.get(name) or DYNAMIC_ONLY_KEYS.get(name) or OWN_BROKER_KEYS.get(name)
     if key is None and name.startswith(LISTENER_PREFIX):
         key = BROKER_KEYS.get(base_name(name))
     return key

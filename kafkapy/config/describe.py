@@ -11,6 +11,7 @@ from kafkapy.config.broker_config import BrokerConfig, Setting, Source
 from kafkapy.config.broker_keys import BROKER_KEYS, broker_key
 from kafkapy.config.keys import Dynamic, format_value
 from kafkapy.config.log_config import FIELD_OF, LogConfig
+from kafkapy.config.own_keys import OWN_TOPIC_KEYS
 from kafkapy.config.topic_keys import BROKER_KEY_OF, TOPIC_KEYS
 
 DYNAMIC_TOPIC: Final = 1
@@ -75,12 +76,14 @@ def _entry(name: str, value: str | None, settings: Iterable[Setting], source: So
 
 
 def describe_topic(config: BrokerConfig, overrides: Mapping[str, str]) -> list[Description]:
-    """The 26 keys of a topic with ``overrides`` on a broker with ``config``."""
+    """The 26 keys of a topic with ``overrides`` on a broker with ``config``; of our own those that somebody has set."""
     log_config = LogConfig.resolve(config, overrides)
-    return [_topic_entry(config, log_config, name, name in overrides) for name in TOPIC_KEYS]
+    own = [name for name in OWN_TOPIC_KEYS if name in overrides or name in config.originals]
+    return [_topic_entry(config, log_config, name, name in overrides) for name in (*TOPIC_KEYS, *own)]
 
 
 def _topic_entry(config: BrokerConfig, log_config: LogConfig, name: str, overridden: bool) -> Description:
+    key = {**TOPIC_KEYS, **OWN_TOPIC_KEYS}[name]
     value = format_value(getattr(log_config, FIELD_OF[name]))
     behind = config.settings(BROKER_KEY_OF[name]) if name in BROKER_KEY_OF else []
     synonyms = [Synonym(*setting) for setting in behind]
@@ -93,5 +96,5 @@ def _topic_entry(config: BrokerConfig, log_config: LogConfig, name: str, overrid
         source=synonyms[0].source if synonyms else Source.DEFAULT,
         sensitive=False,
         synonyms=tuple(synonyms),
-        type=TOPIC_KEYS[name].type,
+        type=key.type,
     )

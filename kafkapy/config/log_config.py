@@ -8,7 +8,8 @@ from kafkapy.config.allowed import RELEASES, release_of
 from kafkapy.config.broker_config import BrokerConfig
 from kafkapy.config.errors import InvalidConfigError
 from kafkapy.config.keys import Value
-from kafkapy.config.topic_keys import BROKER_KEY_OF, TOPIC_KEYS
+from kafkapy.config.own_keys import FLUSH_AS_KAFKA, FLUSH_BEFORE_ACK, OWN_TOPIC_KEYS
+from kafkapy.config.topic_keys import BROKER_KEY_OF, TOPIC_KEYS, topic_key
 
 FIRST_RELEASES_OF_FORMATS: Final = ("0.10.0-IV0", "0.11.0-IV0")
 """The releases that brought message formats 1 and 2."""
@@ -16,7 +17,7 @@ FIRST_RELEASES_OF_FORMATS: Final = ("0.10.0-IV0", "0.11.0-IV0")
 
 @dataclass(frozen=True, slots=True)
 class LogConfig:
-    """All 26 topic keys, dots written as underscores, in Kafka's units and with Kafka 2.7's defaults."""
+    """All 26 topic keys, dots written as underscores, in Kafka's units and with Kafka 2.7's defaults; then our own."""
 
     segment_bytes: int = 1_073_741_824
     segment_ms: int = 604_800_000
@@ -44,6 +45,7 @@ class LogConfig:
     leader_replication_throttled_replicas: tuple[str, ...] = ()
     follower_replication_throttled_replicas: tuple[str, ...] = ()
     message_downconversion_enable: bool = True
+    kafkapy_flush: str = FLUSH_AS_KAFKA
 
     @property
     def compact(self) -> bool:
@@ -54,6 +56,11 @@ class LogConfig:
     def delete(self) -> bool:
         """Whether old segments go by age and size."""
         return "delete" in self.cleanup_policy
+
+    @property
+    def flush_before_ack(self) -> bool:
+        """Whether nothing is acknowledged or shown before an fsync."""
+        return self.kafkapy_flush == FLUSH_BEFORE_ACK
 
     @property
     def message_format(self) -> int:
@@ -70,7 +77,7 @@ class LogConfig:
         return cls(**{name.replace(".", "_"): value for name, value in values.items()})
 
 
-FIELD_OF: Final = dict(zip(TOPIC_KEYS, (field.name for field in fields(LogConfig)), strict=True))
+FIELD_OF: Final = dict(zip((*TOPIC_KEYS, *OWN_TOPIC_KEYS), (field.name for field in fields(LogConfig)), strict=True))
 """Topic key → name of LogConfig's field."""
 
 
@@ -91,10 +98,12 @@ def parse_topic_overrides(overrides: Mapping[str, str]) -> dict[str, Value]:
     Raises InvalidConfigError for a key that topics don't have, a value that its key does not allow, or compaction
     lags that leave no time between them.
     """
-    for name in overrides:
-        if name not in TOPIC_KEYS:
+    values = {}
+    for name, text in overrides.items():
+        key = topic_key(name)
+        if key is None:
             raise InvalidConfigError(f"Topics have no configuration key {name}")
-    values = {name: TOPIC_KEYS[name].parse(text) for name, text in overrides.items()}
+        values[name] = key.parse(text)
     shortest, longest = (
         values.get(name, TOPIC_KEYS[name].default) for name in ("min.compaction.lag.ms", "max.compaction.lag.ms")
     )

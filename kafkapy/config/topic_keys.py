@@ -8,6 +8,7 @@ from typing import Final
 from kafkapy.config.allowed import AtLeast, Between, OneOf, Release, ThrottledReplicas
 from kafkapy.config.broker_keys import CLEANUP_POLICIES, LONG_MAX, TIMESTAMP_TYPES
 from kafkapy.config.keys import ConfigKey, ConfigType, Dynamic, Importance
+from kafkapy.config.own_keys import OWN_TOPIC_KEYS
 
 BOOLEAN, STRING, INT, _, LONG, DOUBLE, LIST, _, _ = ConfigType
 LOW = Importance.LOW
@@ -70,5 +71,11 @@ BROKER_KEY_OF: Final[dict[str, str]] = {
     "message.timestamp.type": "log.message.timestamp.type",
     "message.timestamp.difference.max.ms": "log.message.timestamp.difference.max.ms",
     "message.downconversion.enable": "log.message.downconversion.enable",
+    "kafkapy.flush": "kafkapy.flush",
 }
 """Which broker key gives a topic key its value when the topic does not override it; two have none."""
+
+
+def topic_key(name: str) -> ConfigKey | None:
+    """The key called ``name``, Apache Kafka's or our own; None if there is none."""
+    return TOPIC_KEYS.get(name) or OWN_TOPIC_KEYS.get(name)

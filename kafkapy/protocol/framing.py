@@ -4,6 +4,7 @@ One frame is out at a time. While it is, what arrives is kept behind it but not 
 since views into it may be alive: it is replaced, and grows with the bytes that arrive, never with the announced size.
 """
 
+from struct import Struct
 from typing import Final
 
 from kafkapy.protocol.message import ProtocolError
@@ -11,9 +12,13 @@ from kafkapy.protocol.message import ProtocolError
 INITIAL_SIZE: Final = 4096
 """Bytes of a fresh buffer: small, for there may be thousands of idle connections."""
 
+READ_AT_ONCE_SIZE: Final = 262_144
+"""A buffer that is filled to its brim grows to this size, so that one read brings several frames."""
+
 KEPT_SIZE: Final = 1 << 20
 """Bytes of a buffer that outlives its frame; a larger one is dropped."""
 
+_PREFIX: Final = Struct(">i")
 _PREFIX_SIZE: Final = 4
 
 
@@ -56,14 +61,16 @@ class FrameDecoder:
         if self._frame_end >= 0:
             if self._end == size:
                 self._replace(max(INITIAL_SIZE, 2 * size))
-        elif size - self._end < max(size // 4, 1):
+        elif size - self._end <= size // 4:
             self._make_room(size)
-        return self._view[self._end :]
+        return self._view[self._end :] if self._end else self._view
 
     def _make_room(self, size: int) -> None:
         """Move what is there to the front, or take a larger buffer when it is the frame that fills this one."""
         held = self._end - self._start
-        if self._start and held <= size // 2:
+        if self._start and self._end == size < READ_AT_ONCE_SIZE:
+            self._replace(2 * size)
+        elif self._start and held <= size // 2:
             self._view[:held] = self._view[self._start : self._end]
             self._start, self._end = 0, held
         elif self._end == size:
@@ -94,7 +101,7 @@ class FrameDecoder:
         start = self._start + _PREFIX_SIZE
         if self._end < start:
             return None
-        size = int.from_bytes(self._view[self._start : start], signed=True)
+        (size,) = _PREFIX.unpack_from(self._view, self._start)
         if size < 0:
             raise InvalidFrameLength(f"a frame of {size} bytes")
         if size > self.max_frame_size:
@@ -114,8 +121,10 @@ class FrameDecoder:
         self._start = self._frame_end
         self._frame_end = -1
         if self._start == self._end:
+            was_filled = self._end == len(self._view)
             self._start = self._end = 0
-            self._shrink(frame_size)
+            if was_filled or len(self._view) > INITIAL_SIZE:
+                self._adapt(frame_size, was_filled)
         elif len(self._view) > KEPT_SIZE > 2 * (self._end - self._start):
             self._replace(KEPT_SIZE)
 
@@ -125,10 +134,12 @@ class FrameDecoder:
             self._start = self._end = 0
             self._view = memoryview(bytearray())
 
-    def _shrink(self, frame_size: int) -> None:
-        """Halve an empty buffer that is far too large for the last frame."""
+    def _adapt(self, frame_size: int, was_filled: bool) -> None:
+        """Double an empty buffer that was read full, halve one that is far too large for the last frame."""
         size = len(self._view)
         if size > KEPT_SIZE:
             self._view = memoryview(bytearray(KEPT_SIZE))
-        elif size > INITIAL_SIZE and size > 8 * frame_size:
+        elif was_filled and size < READ_AT_ONCE_SIZE:
+            self._view = memoryview(bytearray(2 * size))
+        elif size > max(INITIAL_SIZE, 8 * frame_size):
             self._view = memoryview(bytearray(max(INITIAL_SIZE, size // 2)))

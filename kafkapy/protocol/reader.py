@@ -35,7 +35,7 @@ class Reader:
     __slots__ = ("buffer", "position", "end", "budget")
 
     def __init__(self, buffer: bytes | bytearray | memoryview, budget: int = DEFAULT_BUDGET) -> None:
-        self.buffer = memoryview(buffer)
+        self.buffer = buffer if type(buffer) is memoryview else memoryview(buffer)
         self.position = 0
         self.end = len(self.buffer)
         self.budget = budget
@@ -172,7 +172,11 @@ class Reader:
 
     def read_nullable_string(self) -> str | None:
         """Any negative length is null, as in Java."""
-        size = self.read_int16()
+        start = self.position + 2  # written out as above
+        if start > self.end:
+            raise self._truncated(2, start - 2)
+        self.position = start
+        size = _INT16.unpack_from(self.buffer, start - 2)[0]
         return None if size < 0 else self._string(size)
 
     def read_compact_string(self) -> str:
@@ -229,8 +233,17 @@ class Reader:
 
     def read_nullable_records(self) -> memoryview | None:
         """Record batches, in place."""
-        size = self.read_int32()
-        return None if size < 0 else self._view(size)
+        start = self.position + 4  # written out as above
+        if start > self.end:
+            raise self._truncated(4, start - 4)
+        size = _INT32.unpack_from(self.buffer, start - 4)[0]
+        if size < 0:
+            self.position = start
+            return None
+        self.position = end = start + size
+        if end > self.end:
+            raise self._truncated(size, start)
+        return self.buffer[start:end]
 
     def read_compact_records(self) -> memoryview:
         """Record batches that may not be null."""
@@ -248,7 +261,11 @@ class Reader:
 
     def read_count(self) -> int:
         """The count of an array that may not be null."""
-        count = self.read_int32()
+        start = self.position + 4  # written out as above
+        if start > self.end:
+            raise self._truncated(4, start - 4)
+        self.position = start
+        count: int = _INT32.unpack_from(self.buffer, start - 4)[0]
         if count < 0:
             raise InvalidValue(f"an array of {count} elements")
         return count

@@ -28,13 +28,24 @@ class Writer:
 
     __slots__ = ("buffer", "_parts")
 
-    def __init__(self) -> None:
-        self.buffer = bytearray()
+    def __init__(self, start: bytes = b"") -> None:
+        """``start`` stands before everything that is written."""
+        self.buffer = bytearray(start)
         self._parts: list[Part] = []
 
     def parts(self) -> list[Part]:
         """Everything written, in order; bodies are the objects that were handed in."""
         return [*self._parts, self.buffer] if self.buffer or not self._parts else list(self._parts)
+
+    def frame(self) -> list[Part]:
+        """``parts`` as a frame: the first four bytes, left free by ``start``, get the size of what follows them."""
+        if not self._parts:
+            _INT32.pack_into(self.buffer, 0, len(self.buffer) - 4)
+            return [self.buffer]
+        parts = self.parts()
+        assert isinstance(parts[0], bytearray)
+        _INT32.pack_into(parts[0], 0, sum(map(len, parts)) - 4)
+        return parts
 
     def size(self) -> int:
         """Bytes written, bodies included."""

@@ -2,8 +2,10 @@
 
 Laws:
 
-- a request is not decoded before the one before it is answered *and* its answer is in the kernel's hands; what arrives
-  meanwhile is kept up to ``READ_AHEAD_SIZE``, then the socket is not read;
+- a request is not decoded before the one before it is answered; what arrives meanwhile is kept up to
+  ``READ_AHEAD_SIZE``, then the socket is not read;
+- nor before that answer is in the kernel's hands, but for small answers to requests that came together, up to
+  ``TOGETHER_SIZE`` of them: they leave in one write;
 - a produced batch is a view into the receive buffer and is used up before its handler returns; a handler that is a
   coroutine keeps its frame until it is done;
 - the peer closing its side ends the connection once the requests that it had sent are answered; a fetch that waits
@@ -34,6 +36,9 @@ _ANONYMOUS: Final = "User:ANONYMOUS"
 READ_AHEAD_SIZE: Final = 65_536
 """Bytes that are kept of later requests while one is being served."""
 
+TOGETHER_SIZE: Final = 65_536
+"""Bytes of requests that came together whose answers may leave together; also the most bytes of such answers."""
+
 
 class Connection(asyncio.BufferedProtocol):
     """The protocol object of one accepted socket; also the ``ConnectionInfo`` that handlers see."""
@@ -48,6 +53,8 @@ class Connection(asyncio.BufferedProtocol):
         "_owner",
         "_dispatcher",
         "_decoder",
+        "_answers",
+        "_answered_size",
         "_transport",
         "_sender",
         "_waiting",
@@ -68,6 +75,8 @@ class Connection(asyncio.BufferedProtocol):
         self._owner = owner
         self._dispatcher = dispatcher
         self._decoder = FrameDecoder(owner.limits.max_frame_size)
+        self._answers = bytearray()
+        self._answered_size = 0
         self._transport: asyncio.Transport | None = None
         self._sender: BodySender | None = None
         self._waiting: Waiting | None = None
@@ -160,26 +169,30 @@ class Connection(asyncio.BufferedProtocol):
             return
         decoder = self._decoder
         try:
-            while not self._is_busy():
+            while self._waiting is None and not self._write_blocked and (self._sender is None or not self._is_busy()):
                 frame = decoder.next_frame()
                 if frame is None:
-                    if self._peer_closed:
-                        transport.close()
-                        return
                     break
                 self.requests += 1
-                self._answer(frame)
+                self._answer(frame, transport)
         except (ProtocolError, RefusedError) as error:
             self._owner.metrics.connections_failed += 1
+            self._flush(transport)
             self.close(f"{error}", logging.WARNING)
             return
         except (OSError, FileCutError) as error:
             self.close(f"sending failed: {error}", logging.WARNING)
             return
-        if decoder.buffered_size or self._reading_paused:
+        finally:
+            if self._answers:
+                self._flush(transport)
+        if self._peer_closed and not self._is_busy():
+            transport.close()
+        elif decoder.buffered_size or self._reading_paused:
             self._steer_reading(transport)
 
-    def _answer(self, frame: memoryview) -> None:
+    def _answer(self, frame: memoryview, transport: asyncio.Transport) -> None:
+        """Serve one request; a small answer stays in ``_answers`` as long as more requests are at hand."""
         reply = self._dispatcher.dispatch(frame, self)
         if isinstance(reply, Waiting):
             self._waiting = reply
@@ -187,9 +200,27 @@ class Connection(asyncio.BufferedProtocol):
                 self._release_frame()
             reply.future.add_done_callback(self._on_response)
             return
-        self._release_frame()
-        if reply is not None:
+        self._decoder.release()
+        if self._reserved:
+            self._give_back()
+        if reply is None:
+            return
+        if len(reply) > 1 or not isinstance(reply[0], bytearray):
+            self._flush(transport)
             self._send(reply)
+        elif self._answers or self._decoder.buffered_size:
+            self._answers += reply[0]
+            self._answered_size += len(frame)
+            if self._answered_size >= TOGETHER_SIZE or len(self._answers) >= TOGETHER_SIZE:
+                self._flush(transport)
+        else:
+            transport.write(reply[0])
+
+    def _flush(self, transport: asyncio.Transport) -> None:
+        if self._answers:
+            answers, self._answers = self._answers, bytearray()
+            self._answered_size = 0
+            transport.write(answers)
 
     def _send(self, parts: list[Part]) -> None:
         transport = self._transport

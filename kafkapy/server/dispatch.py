@@ -31,7 +31,6 @@ from kafkapy.server.handlers import REGISTRY
 
 Result = Message | Awaitable[Message | None] | None
 
-_SIZE: Final = Struct(">i")
 _SIZE_AND_CORRELATION_ID: Final = Struct(">ii")
 
 
@@ -72,20 +71,14 @@ def _is_served(key: int, version: int) -> bool:
 
 def encode(header: RequestHeader, flexible_response_header: bool, response: Message) -> list[Part]:
     """Return the response's frame, size prefix included, bodies untouched."""
-    writer = Writer()
-    writer.buffer += _SIZE_AND_CORRELATION_ID.pack(0, header.correlation_id)
+    writer = Writer(_SIZE_AND_CORRELATION_ID.pack(0, header.correlation_id))
     if flexible_response_header:
         writer.buffer.append(0)
     try:
         write_message(response, writer, header.api_version)
     except ProtocolError as error:
         raise UnencodableResponseError(f"{type(response).__name__}: {error}") from error
-    parts = writer.parts()
-    first = parts[0]
-    size = len(first) if len(parts) == 1 else sum(map(len, parts))
-    assert isinstance(first, bytearray)
-    _SIZE.pack_into(first, 0, size - 4)
-    return parts
+    return writer.frame()
 
 
 class Dispatcher:

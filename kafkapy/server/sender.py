@@ -77,10 +77,7 @@ class BodySender:
                 part.release()
         if self._pausing is not None:
             self._pausing.cancel()
-        if self._watched is not None:
-            self._loop.remove_writer(self._watched)
-            os.close(self._watched)
-            self._watched = None
+        self._unwatch()
 
     def _advance(self) -> bool:
         while self._parts:
@@ -135,8 +132,9 @@ class BodySender:
         if self._socket is None:
             self._socket = self._transport.get_extra_info("socket").fileno()
         while body.size:
+            wanted = min(body.size, _MAX_COUNT)
             try:
-                sent = os.sendfile(self._socket, body.fileno(), body.position, min(body.size, _MAX_COUNT))
+                sent = os.sendfile(self._socket, body.fileno(), body.position, wanted)
             except BlockingIOError:
                 self._watch()
                 return False
@@ -145,6 +143,9 @@ class BodySender:
             self.bytes_sent += sent
             body.position += sent
             body.size -= sent
+            if sent < wanted:  # the socket is full, or the file was cut, which the next call tells
+                self._watch()
+                return False
         self._parts.popleft()
         body.release()
         return True
@@ -155,19 +156,28 @@ class BodySender:
             self._watched = os.dup(self._socket)
             self._loop.add_writer(self._watched, self._writable)
 
+    def _unwatch(self) -> None:
+        if self._watched is not None:
+            self._loop.remove_writer(self._watched)
+            os.close(self._watched)
+            self._watched = None
+
     def _writable(self) -> None:
-        """The socket takes bytes again; errors end the connection, as they do in the loop's own writes."""
-        assert self._watched is not None
-        self._loop.remove_writer(self._watched)
-        os.close(self._watched)
-        self._watched = None
+        """The socket takes bytes again; errors end the connection, as they do in the loop's own writes.
+
+        The watch stays until the files are sent or the transport has something to send: a large slice fills the socket
+        many times over.
+        """
         self._go_on()
 
     def _go_on(self) -> None:
         try:
             done = self._advance()
         except (OSError, FileCutError):
+            self._unwatch()
             self._transport.abort()
             return
+        if done or self._is_blocked() or not self._next_is_file():
+            self._unwatch()
         if done:
             self._on_done()

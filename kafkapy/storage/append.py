@@ -110,6 +110,7 @@ def append_as_leader(
 
 def _answer_again(log: "Log", batch: ProducedBatch, header: BatchHeader) -> AppendResult:
     """Answer a repeated batch as it was answered first; 2.7 gives its timestamp as the append time."""
+    log.durability.resume()
     return AppendResult(
         batch.first_offset, batch.last_offset, batch.timestamp, batch.timestamp, log.log_start_offset, True, header.size
     )
@@ -187,6 +188,8 @@ def _write(log: "Log", content: bytes | bytearray | memoryview, added: AppendedR
 
 
 def _flush_if_due(log: "Log") -> None:
-    if log.log_end_offset - log.recovery_point >= log.config.flush_messages:
-        with as_storage_error(log, "flushed"):
-            log.flush()
+    durability = log.durability
+    if durability.follows_appends:
+        durability.sync_appends()
+    elif durability.unflushed >= log.config.flush_messages:
+        durability.flush_messages()

@@ -25,13 +25,13 @@ def finish(log: "Log") -> list[str]:
     log.producer_state.map_end_offset = log.log_end_offset
     snapshot = log.producer_state.take_snapshot()
     log.segments.active.become_inactive()
-    paths = log.paths_to_sync(log.log_end_offset, log.recovery_point) if log.log_end_offset > log.recovery_point else []
+    paths = log.durability.paths_to_close()
     return [*paths, snapshot] if snapshot else paths
 
 
 def finished(log: "Log") -> None:
     """Everything is durable: the recovery point is the end; let go of descriptors."""
-    log.flushed_up_to(log.log_end_offset, log.truncations, log.recovery_point)
+    log.durability.closed()
     log.release()
 
 

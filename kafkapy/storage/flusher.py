@@ -14,18 +14,18 @@ _log: Final = logging.getLogger(__name__)
 
 
 class Flusher(Protocol):
-    """Makes files durable, now or soon."""
+    """Has work that waits for the disk done, now or soon."""
 
-    def flush(self, files: Files, paths: Sequence[str], done: Callable[[], None]) -> None:
-        """Fsync ``paths`` and call ``done`` on the caller's thread; a path that is gone needs no fsync."""
+    def flush(self, work: Callable[[], None], done: Callable[[], None]) -> None:
+        """Do ``work``, beside others, then call ``done`` on the caller's thread; ``work`` keeps its failures."""
         ...
 
     def run(self, work: Callable[[], None], done: Callable[[], None]) -> None:
-        """Do other work that waits for the disk and touches no state, then call ``done`` on the caller's thread."""
+        """Do ``work`` after all that came before, then call ``done`` on the caller's thread if it went well."""
         ...
 
     def close(self) -> None:
-        """Finish what was begun."""
+        """Finish what was begun; what comes after is not done."""
         ...
 
 
@@ -48,9 +48,9 @@ def sync_in_parallel(files: Files, paths: Sequence[str]) -> None:
 class InlineFlusher:
     """Waits on the spot: for tools and tests."""
 
-    def flush(self, files: Files, paths: Sequence[str], done: Callable[[], None]) -> None:
+    def flush(self, work: Callable[[], None], done: Callable[[], None]) -> None:
         """See ``Flusher.flush``."""
-        self.run(lambda: sync_all(files, paths), done)
+        self.run(work, done)
 
     def run(self, work: Callable[[], None], done: Callable[[], None]) -> None:
         """See ``Flusher.run``."""
@@ -62,19 +62,26 @@ class InlineFlusher:
 
 
 class ThreadFlusher:
-    """Waits in one thread of its own; ``done`` runs on the event loop."""
+    """Waits in threads of its own; ``done`` runs on the event loop.
+
+    Fsyncs go beside each other: a journaling file system makes one commit of those that wait together.
+    """
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
-        self._threads = ThreadPoolExecutor(1, "kafkapy-flush")
+        self._flushes = ThreadPoolExecutor(PARALLEL_SYNCS, "kafkapy-flush")
+        self._works = ThreadPoolExecutor(1, "kafkapy-write")
+        self._is_closed = False
 
-    def flush(self, files: Files, paths: Sequence[str], done: Callable[[], None]) -> None:
-        """See ``Flusher.flush``; what the disk refuses is one line in the log, and ``done`` is not called."""
-        self.run(lambda: sync_all(files, paths), done)
+    def flush(self, work: Callable[[], None], done: Callable[[], None]) -> None:
+        """See ``Flusher.flush``."""
+        self._submit(self._flushes, work, done)
 
     def run(self, work: Callable[[], None], done: Callable[[], None]) -> None:
-        """See ``Flusher.run``; failures as in ``flush``."""
+        """See ``Flusher.run``; what the disk refuses is one line in the log, and ``done`` is not called."""
+        self._submit(self._works, work, done)
 
+    def _submit(self, threads: ThreadPoolExecutor, work: Callable[[], None], done: Callable[[], None]) -> None:
         def finish(finished: asyncio.Future[None]) -> None:
             error = finished.exception()
             if isinstance(error, OSError):
@@ -83,8 +90,11 @@ class ThreadFlusher:
             finished.result()
             done()
 
-        asyncio.wrap_future(self._threads.submit(work), loop=self._loop).add_done_callback(finish)
+        if not self._is_closed:
+            asyncio.wrap_future(threads.submit(work), loop=self._loop).add_done_callback(finish)
 
     def close(self) -> None:
         """See ``Flusher.close``."""
-        self._threads.shutdown()
+        self._is_closed = True
+        self._flushes.shutdown()
+        self._works.shutdown()

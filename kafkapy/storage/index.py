@@ -86,6 +86,15 @@ class Index:
         first, second = self.ENTRY.unpack(self._files.read(self.path, self.ENTRY.size, slot * self.ENTRY.size))
         return first, second
 
+    def stored_ends(self) -> tuple[tuple[int, int], tuple[int, int]]:
+        """Return the first and the last entry of the file, which has one; a small file is read at once."""
+        if self._size > PAGE_BYTES:
+            return self.stored_entry(0), self.stored_entry(self.entries - 1)
+        content = self._files.read(self.path, self._size)
+        first: tuple[int, int] = self.ENTRY.unpack_from(content)
+        last: tuple[int, int] = self.ENTRY.unpack_from(content, self._size - self.ENTRY.size)
+        return first, last
+
     def floor_slot(self, target: int, field: int) -> int:
         """Return the last slot whose ``field`` (0 or 1) is not above ``target``, or -1."""
         low, high = 0, self.entries

@@ -13,6 +13,7 @@ from kafkapy.storage.checkpoints import decode, encode, number
 from kafkapy.storage.errors import MalformedCheckpointError
 from kafkapy.storage.files import Files
 
+LEADER_EPOCHS_NAME: Final = "leader-epoch-checkpoint"
 UNDEFINED_EPOCH: Final = -1
 UNDEFINED_OFFSET: Final = -1
 
@@ -50,19 +51,16 @@ class LeaderEpochs:
         if not self._is_kept:
             self._files.remove(self.path)
             self.wait_for_flush = False
-        elif self._files.exists(self.path):
-            try:
-                entries = [EpochEntry(number(e), number(s)) for e, s in decode(self._files.read(self.path), 2)]
-            except (ValueError, MalformedCheckpointError) as error:
-                raise MalformedCheckpointError(f"{self.path} is not a leader epoch checkpoint: {error}") from error
-            if any(not _follows(*pair) for pair in pairwise(entries)):
-                raise MalformedCheckpointError(f"{self.path} has epochs or offsets that go back")
-            self.entries = entries
-
-    @property
-    def are_written(self) -> bool:
-        """Whether there is a file with something in it, if only the number of no epochs."""
-        return self._files.exists(self.path) and self._files.size(self.path) > 0
+            return
+        try:
+            entries = [EpochEntry(number(e), number(s)) for e, s in decode(self._files.read(self.path), 2)]
+        except FileNotFoundError:
+            return
+        except (ValueError, MalformedCheckpointError) as error:
+            raise MalformedCheckpointError(f"{self.path} is not a leader epoch checkpoint: {error}") from error
+        if any(not _follows(*pair) for pair in pairwise(entries)):
+            raise MalformedCheckpointError(f"{self.path} has epochs or offsets that go back")
+        self.entries = entries
 
     def _take(self, entries: list[EpochEntry]) -> None:
         if not self._is_kept:

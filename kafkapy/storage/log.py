@@ -14,11 +14,12 @@ from kafkapy.clock import Clock
 from kafkapy.config.log_config import LogConfig
 from kafkapy.storage import append, closing, read, rolling, truncate
 from kafkapy.storage.append import AppendResult
+from kafkapy.storage.durability import Durability
 from kafkapy.storage.errors import OffsetOutOfRangeError
 from kafkapy.storage.files import Files
-from kafkapy.storage.flusher import Flusher, InlineFlusher, sync_all
+from kafkapy.storage.flusher import Flusher, InlineFlusher
 from kafkapy.storage.index import IndexCache
-from kafkapy.storage.leader_epochs import LeaderEpochs
+from kafkapy.storage.leader_epochs import LEADER_EPOCHS_NAME, LeaderEpochs
 from kafkapy.storage.producer_state import ProducerState
 from kafkapy.storage.read import LogRead
 from kafkapy.storage.segment import Segment, TimestampOffset
@@ -26,7 +27,6 @@ from kafkapy.storage.segments import Segments
 from kafkapy.types import TopicPartition
 
 DEFAULT_PRODUCER_EXPIRATION_MS: Final = 604_800_000
-LEADER_EPOCHS_NAME: Final = "leader-epoch-checkpoint"
 
 
 def _nobody_minds(*_: object) -> None:
@@ -67,7 +67,7 @@ class Log:
         "log_end_offset",
         "high_watermark",
         "recovery_point",
-        "flush_begun",
+        "durability",
         "truncations",
         "last_flush_ms",
         "tail",
@@ -87,8 +87,7 @@ class Log:
         self.log_end_offset = 0
         self.high_watermark = 0
         self.recovery_point = 0
-        self.flush_begun = 0
-        """The end of what ``flush_later`` was asked for: a slow disk is not asked for the same segment twice."""
+        self.durability = Durability(self)
         self.truncations = 0
         self.last_flush_ms = storage.clock.now_ms()
         self.tail: dict[int, int] = {}
@@ -104,6 +103,7 @@ class Log:
         """Take over a changed configuration; what is written stays as it is."""
         self.config = config
         self.policy = append.produce_policy(self.topic_partition, config)
+        self.durability.configure(follows_appends=config.flush_before_ack)
         self.leader_epochs.keep(config.message_format > 1)
         if not config.compact:
             self.storage.about_to_cut(self, self.log_end_offset)
@@ -221,22 +221,8 @@ class Log:
     # durability
 
     def flush(self) -> None:
-        """Wait until everything appended is on the disk, and move the recovery point there."""
-        if self.log_end_offset > self.recovery_point:
-            sync_all(self.storage.files, self.paths_to_sync(self.log_end_offset, self.recovery_point))
-            self.flushed_up_to(self.log_end_offset, self.truncations, self.recovery_point)
-
-    def flush_later(self, end_offset: int, snapshot: str | None) -> None:
-        """Begin to make everything below ``end_offset`` durable; the recovery point moves when it is."""
-        truncations = self.truncations
-        start = max(self.flush_begun, self.recovery_point)
-        paths = self.paths_to_sync(end_offset, start)
-        self.flush_begun = end_offset
-        self.storage.flusher.flush(
-            self.storage.files,
-            [*paths, snapshot] if snapshot else paths,
-            lambda: self.flushed_up_to(end_offset, truncations, start),
-        )
+        """Wait until everything appended is on the disk, and move the recovery point there; raises ``OSError``."""
+        self.durability.flush()
 
     def paths_to_sync(self, end_offset: int, start: int) -> list[str]:
         """Write the index entries of ``start`` to ``end_offset``; return what must be fsynced to make it durable."""
@@ -251,15 +237,6 @@ class Log:
         if self.leader_epochs.wait_for_flush:
             paths.append(self.leader_epochs.path)
         return [*paths, self.directory]
-
-    def flushed_up_to(self, end_offset: int, truncations: int, start: int) -> None:
-        """What lies between is durable, unless the log was truncated since; below ``start`` a flush may have failed."""
-        if start > self.recovery_point:
-            self.flush_begun = self.recovery_point
-        elif truncations == self.truncations and end_offset > self.recovery_point:
-            self.recovery_point = end_offset
-            self.leader_epochs.wait_for_flush = False
-            self.last_flush_ms = self.storage.clock.now_ms()
 
     def delete_old_snapshots(self) -> None:
         """Remove the producer snapshots that neither a recovery nor a likely truncation needs."""

@@ -168,10 +168,14 @@ class LogManager:
         )
 
     def _remove_directory(self, path: str) -> None:
-        try:
-            self.storage.files.remove_directory(path)
-        except OSError as error:
-            logger.warning("%s can't be removed now, the next start will try again: %s", path, error)
+        def remove() -> None:
+            try:
+                self.storage.files.remove_directory(path)
+            except OSError as error:
+                logger.warning("%s can't be removed now, the next start will try again: %s", path, error)
+
+        # Large files take long to remove.
+        self.storage.flusher.run(remove, lambda: None)
 
     def all_logs(self) -> Iterable[Log]:
         """Return every log."""
@@ -217,20 +221,21 @@ class LogManager:
 
     def checkpoint_recovery_points(self) -> None:
         """Each 60 s (``log.flush.offset.checkpoint.interval.ms``); then snapshots that nobody needs are removed."""
-        self._checkpoint(RECOVERY_POINT)
+        self._checkpoint(RECOVERY_POINT, self.storage.flusher)
         for log in self._logs.values():
             log.delete_old_snapshots()
+            log.durability.resume()
 
     def checkpoint_log_start_offsets(self) -> None:
         """Each 60 s (``log.flush.start.offset.checkpoint.interval.ms``): logs that begin within a segment."""
-        self._checkpoint(LOG_START_OFFSET)
+        self._checkpoint(LOG_START_OFFSET, self.storage.flusher)
 
     def flush_due_logs(self) -> None:
         """Each ``log.flush.scheduler.interval.ms``: logs whose ``flush.ms`` is over."""
         now_ms = self.storage.clock.now_ms()
         for log in self._logs.values():
             if now_ms - log.last_flush_ms >= log.config.flush_ms:
-                log.flush()
+                log.durability.flush_later(log.log_end_offset)
 
     def enforce_retention(self) -> None:
         """Each ``log.retention.check.interval.ms``: delete the segments whose time has come, of every log.

@@ -14,26 +14,16 @@ from kafkapy.records.batch import MAGIC, BatchHeader, crc_is_valid
 from kafkapy.records.errors import CorruptRecordError
 from kafkapy.storage.errors import CorruptIndexError, MalformedCheckpointError
 from kafkapy.storage.leader_epochs import EpochEntry
-from kafkapy.storage.producer_state import SUFFIX as SNAPSHOT_SUFFIX
+from kafkapy.storage.listing import Listing, list_partition
 from kafkapy.storage.removal import delete_segment_files
-from kafkapy.storage.replace import CLEANED_SUFFIX, SWAP_SUFFIX, finish_interrupted
-from kafkapy.storage.segment import (
-    DELETED_SUFFIX,
-    LOG_SUFFIX,
-    OFFSET_INDEX_SUFFIX,
-    TIME_INDEX_SUFFIX,
-    TRANSACTION_INDEX_SUFFIX,
-    Segment,
-)
+from kafkapy.storage.segment import Segment
+from kafkapy.storage.snapshot import EMPTY_SIZE
 
 if TYPE_CHECKING:
     from kafkapy.storage.log import Log
 
 logger = logging.getLogger(__name__)
 
-SEGMENT_SUFFIXES: Final = (LOG_SUFFIX, OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX)
-LEFTOVER_SUFFIXES: Final = (DELETED_SUFFIX, ".tmp")
-BASE_DIGITS: Final = 20
 END_OF_OFFSETS: Final = 2**63
 
 
@@ -51,9 +41,10 @@ def load(log: "Log", checkpointed: Checkpointed) -> None:
 
     Raises ``KafkaStorageError`` when the directory holds what must not be touched, ``OSError`` as the disk does.
     """
-    log.storage.files.make_directory(log.directory)
-    doubtful = _load_segments(log)
-    epochs_are_lost = _load_leader_epochs(log)
+    listing = list_partition(log.storage.files, log.directory)
+    log.producer_state.snapshot_offsets += listing.snapshots
+    doubtful = _load_segments(log, listing)
+    epochs_are_lost = _load_leader_epochs(log, listing.leader_epochs)
     start_offset = checkpointed.log_start_offset
     if log.segments:
         log.log_start_offset = max(start_offset, log.segments.first.base_offset)
@@ -69,8 +60,10 @@ def load(log: "Log", checkpointed: Checkpointed) -> None:
         log.leader_epochs.rebuild(_batch_epochs(log))
     log.leader_epochs.truncate_from_end(end_offset)
     log.leader_epochs.truncate_from_start(log.log_start_offset)
-    if checkpointed.clean and not log.producer_state.snapshot_offsets:
+    if checkpointed.clean and listing.snapshots.get(end_offset, 0 if listing.snapshots else EMPTY_SIZE) == EMPTY_SIZE:
+        # Nobody to read of: there are no snapshots, or the one at the end says that there are no producers.
         log.producer_state.clear(end_offset)
+        log.producer_state.delete_snapshots(above=end_offset)
     else:
         rebuild_producer_state(log, end_offset)
     log.producer_state.take_snapshot()
@@ -83,14 +76,16 @@ def _begin(log: "Log", offset: int) -> None:
     log.segments.add(segment)
 
 
-def _load_leader_epochs(log: "Log") -> bool:
+def _load_leader_epochs(log: "Log", size: int) -> bool:
     """Return whether they are lost: the file is damaged, or missing or empty although there are records."""
+    if not size:
+        return any(segment.size for segment in log.segments)
     try:
         log.leader_epochs.load()
     except MalformedCheckpointError as error:
         logger.warning("%s; it is made again from the batches", error)
         return True
-    return not log.leader_epochs.are_written and any(segment.size for segment in log.segments)
+    return False
 
 
 def _batch_epochs(log: "Log") -> Iterator[EpochEntry]:
@@ -101,10 +96,10 @@ def _batch_epochs(log: "Log") -> Iterator[EpochEntry]:
                     yield EpochEntry(header.partition_leader_epoch, header.base_offset)
 
 
-def _load_segments(log: "Log") -> list[Segment]:
+def _load_segments(log: "Log", listing: Listing) -> list[Segment]:
     """Open the segments and return those whose indexes must be rebuilt."""
     doubtful = []
-    for base_offset, sizes in sorted(_files_by_segment(log).items()):
+    for base_offset, sizes in sorted(listing.segments.items()):
         segment = log.new_segment(base_offset)
         log.segments.add(segment)
         try:
@@ -113,28 +108,6 @@ def _load_segments(log: "Log") -> list[Segment]:
             logger.warning("Rebuilding the indexes of %s: %s", segment.log.path, error)
             doubtful.append(segment)
     return doubtful
-
-
-def _files_by_segment(log: "Log") -> dict[int, dict[str, int]]:
-    files = log.storage.files
-    sizes: dict[int, dict[str, int]] = {}
-    listing = files.list_directory(log.directory)
-    if any(name.endswith((CLEANED_SUFFIX, SWAP_SUFFIX)) for name, _ in listing):
-        for base_offset in finish_interrupted(files, log.directory):
-            logger.info("Put the compacted segment %d of %s in its place", base_offset, log.directory)
-        listing = files.list_directory(log.directory)
-    for name, size in listing:
-        base, suffix = name[:BASE_DIGITS], name[BASE_DIGITS:]
-        if name.endswith(LEFTOVER_SUFFIXES):
-            files.remove(f"{log.directory}/{name}")
-        elif base.isdecimal() and suffix == SNAPSHOT_SUFFIX:
-            log.producer_state.snapshot_offsets.append(int(base))
-        elif base.isdecimal() and suffix in SEGMENT_SUFFIXES:
-            sizes.setdefault(int(base), {})[suffix] = size
-    for base_offset in [base for base, found in sizes.items() if LOG_SUFFIX not in found]:
-        for suffix in sizes.pop(base_offset):
-            files.remove(f"{log.directory}/{base_offset:020d}{suffix}")
-    return sizes
 
 
 def _recover(log: "Log", doubtful: list[Segment], checkpointed: Checkpointed) -> int:

@@ -65,5 +65,5 @@ def roll(log: "Log", base_offset: int) -> Segment:
     segment.create()
     log.segments.add(segment)
     log.tail.clear()
-    log.flush_later(base_offset, snapshot)
+    log.durability.flush_later(base_offset, snapshot)
     return segment

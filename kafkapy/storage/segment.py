@@ -83,6 +83,7 @@ class Segment:
         "max_timestamp",
         "max_timestamp_offset",
         "roll_jitter_ms",
+        "is_new",
         "_bytes_since_index_entry",
         "_rolling_timestamp",
         "_files",
@@ -103,6 +104,8 @@ class Segment:
         self.max_timestamp = NO_TIMESTAMP
         self.max_timestamp_offset = base_offset
         self.roll_jitter_ms = 0
+        self.is_new = True
+        """Whether its name may not be on the disk yet."""
         self._bytes_since_index_entry = 0
         self._rolling_timestamp: int | None = None
         self._files = files

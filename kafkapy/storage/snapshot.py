@@ -15,6 +15,8 @@ from kafkapy.storage.errors import CorruptSnapshotError
 from kafkapy.storage.producer_entry import NO_OFFSET, ProducedBatch, ProducerEntry
 
 VERSION: Final = 1
+EMPTY_SIZE: Final = 10
+"""Bytes of a snapshot without producers."""
 _HEADER: Final = Struct(">hI")
 _COUNT: Final = Struct(">i")
 _ENTRY: Final = Struct(">qhiqiqiq")

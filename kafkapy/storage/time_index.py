@@ -34,8 +34,8 @@ class TimeIndex(Index):
         """See ``Index.load``."""
         super().load(size)
         if self.entries:
-            timestamp, relative_offset = self.stored_entry(self.entries - 1)
-            if timestamp < self.stored_entry(0)[0] or relative_offset < 0:
+            first, (timestamp, relative_offset) = self.stored_ends()
+            if timestamp < first[0] or relative_offset < 0:
                 raise CorruptIndexError(f"{self.path} ends with ({timestamp}, {relative_offset})")
             self.last_timestamp = timestamp
             self.last_offset = self.base_offset + relative_offset

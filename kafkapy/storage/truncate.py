@@ -47,7 +47,8 @@ def truncate_fully_and_start_at(log: "Log", offset: int) -> None:
 def _lower(log: "Log", start_offset: int, recovery_point: int) -> None:
     """Checkpoints fall before the files are cut; flushes that were begun count no more."""
     log.truncations += 1
-    log.recovery_point = log.flush_begun = min(log.recovery_point, recovery_point)
+    log.recovery_point = min(log.recovery_point, recovery_point)
+    log.durability.fall_to(recovery_point)
     log.log_start_offset = start_offset
     log.storage.offsets_fall(log)
 
@@ -56,6 +57,7 @@ def _finish(log: "Log", start_offset: int, end_offset: int) -> None:
     log.tail.clear()
     log.log_start_offset = start_offset
     log.log_end_offset = end_offset
+    log.durability.truncated(end_offset)
     log.high_watermark = min(max(log.high_watermark, start_offset), end_offset)
     log.producer_state.map_end_offset = -1  # whatever it reflects, it is not this log any more
     recovery.rebuild_producer_state(log, end_offset)

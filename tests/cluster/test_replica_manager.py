@@ -15,10 +15,12 @@ from kafkapy.cluster.errors import (
     UnknownTopicOrPartitionError,
 )
 from kafkapy.cluster.replica_manager import Awaited
+from kafkapy.config.log_config import LogConfig
 from kafkapy.records.errors import CorruptRecordError
 from kafkapy.storage.errors import KafkaStorageError
 from kafkapy.types import TopicPartition
 from tests.cluster.logs import ME, TP, Node, batch, state
+from tests.storage.slow_flusher import SlowFlusher
 
 
 class Listener:
@@ -157,3 +159,24 @@ def test_a_log_that_can_not_be_made(
     assert node.replicas.offline == ({TP} if for_good else set())
     if not for_good:
         assert node.partition().is_leader
+
+
+def test_flush_ack_waits_for_the_disk_and_tells_a_new_leader_too(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        node = Node(tmp_path, LogConfig(kafkapy_flush="ack"))
+        flusher = SlowFlusher()
+        node.logs.storage.flusher = flusher
+        replicas, partition = node.replicas, node.partition()
+        awaited = Awaited(TP, replicas.append(TP, batch(2), required_acks=1).last_offset + 1, 1)
+        assert (partition.log.high_watermark, replicas.is_acknowledged(awaited)) == (0, False)
+        future = replicas.wait_for_acks([awaited], 1000)
+        flusher.catch_up()
+        assert (await future, partition.log.high_watermark, replicas.is_acknowledged(awaited)) == ([None], 2, True)
+        replicas.append(TP, batch(1), required_acks=1)
+        node.partition(leader=2, epoch=1, replicas=(ME, 2))
+        flusher.catch_up()
+        assert partition.log.high_watermark == 2
+        node.partition(epoch=2)
+        assert partition.log.high_watermark == 3
+
+    asyncio.run(scenario())

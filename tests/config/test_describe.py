@@ -62,3 +62,16 @@ def test_kafkapys_own_defaults_show_as_defaults() -> None:
     assert ours["listeners"]["value"] == "PLAINTEXT://127.0.0.1:9092"
     assert ours["offsets.topic.replication.factor"]["synonyms"] == [["offsets.topic.replication.factor", "1", 5]]
     assert {entry["source"] for entry in ours.values()} == {5}
+
+
+def test_our_own_key_is_told_of_only_where_somebody_has_set_it() -> None:
+    broker = BrokerConfig.from_properties({"kafkapy.flush": "ack"})
+    for described in (_by_name(describe_broker(broker)), _by_name(describe_topic(broker, {}))):
+        assert described["kafkapy.flush"]["value"] == "ack"
+    described = _by_name(describe_topic(BrokerConfig.from_properties(), {"kafkapy.flush": "ack"}))
+    assert described["kafkapy.flush"]["synonyms"][0] == ["kafkapy.flush", "ack", 1]
+    for described in (
+        _by_name(describe_broker(BrokerConfig.from_properties())),
+        _by_name(describe_topic(BrokerConfig.from_properties(), {})),
+    ):
+        assert "kafkapy.flush" not in described

@@ -5,14 +5,15 @@ import pytest
 from kafkapy.config.broker_config import BrokerConfig
 from kafkapy.config.errors import InvalidConfigError
 from kafkapy.config.log_config import FIELD_OF, LogConfig, broker_values, validate_topic_overrides
+from kafkapy.config.own_keys import OWN_TOPIC_KEYS
 from kafkapy.config.topic_keys import TOPIC_KEYS
 
 
 def test_the_fields_are_the_keys_with_their_defaults() -> None:
-    assert list(FIELD_OF) == list(TOPIC_KEYS)
+    assert list(FIELD_OF) == [*TOPIC_KEYS, *OWN_TOPIC_KEYS]
     for name, field in FIELD_OF.items():
         assert field == name.replace(".", "_")
-        assert getattr(LogConfig(), field) == TOPIC_KEYS[name].default
+        assert getattr(LogConfig(), field) == (TOPIC_KEYS | OWN_TOPIC_KEYS)[name].default
 
 
 def test_a_broker_without_settings_gives_the_defaults() -> None:
@@ -55,3 +56,13 @@ def test_bad_overrides_are_refused(overrides: dict[str, str], problem: str) -> N
 
 def test_good_overrides_are_taken() -> None:
     validate_topic_overrides({"min.compaction.lag.ms": "1", "max.compaction.lag.ms": "1", "compression.type": "zstd"})
+
+
+def test_our_own_key_goes_from_the_broker_to_the_topic() -> None:
+    broker = BrokerConfig.from_properties({"kafkapy.flush": "ack"})
+    assert broker.unknown == ()
+    assert LogConfig.resolve(broker).flush_before_ack
+    assert not LogConfig.resolve(broker, {"kafkapy.flush": "kafka"}).flush_before_ack
+    assert not LogConfig.resolve(BrokerConfig.from_properties()).flush_before_ack
+    with pytest.raises(InvalidConfigError, match=r"kafkapy.flush.*must be one of: kafka, ack"):
+        validate_topic_overrides({"kafkapy.flush": "never"})

@@ -4,7 +4,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkapy.protocol.framing import INITIAL_SIZE, KEPT_SIZE, FrameDecoder, FrameTooLarge, InvalidFrameLength
+from kafkapy.protocol.framing import (
+    INITIAL_SIZE,
+    KEPT_SIZE,
+    READ_AT_ONCE_SIZE,
+    FrameDecoder,
+    FrameTooLarge,
+    InvalidFrameLength,
+)
 
 
 def frame(body: bytes) -> bytes:
@@ -147,3 +154,14 @@ def test_views_of_a_frame_survive_a_replaced_buffer() -> None:
     decoder.get_buffer(-1)
     decoder.release()
     assert bytes(view) == b"abc"
+
+
+def test_a_buffer_that_is_read_full_takes_several_frames_at_once() -> None:
+    decoder = FrameDecoder(1 << 20)
+    waiting = frame(bytes(16_380)) * 100
+    while waiting:
+        waiting = waiting[feed(decoder, waiting) :]
+        while decoder.next_frame() is not None:
+            decoder.release()
+        assert len(decoder.get_buffer(-1)) <= READ_AT_ONCE_SIZE
+    assert len(decoder.get_buffer(-1)) > 5 * 16_384

@@ -73,6 +73,16 @@ def test_bodies_are_parts_of_their_own_in_order() -> None:
         writer.getvalue()
 
 
+def test_a_frame_begins_with_the_size_of_what_follows() -> None:
+    writer = Writer(bytes(4))
+    writer.write_string("ab")
+    assert writer.frame() == [b"\x00\x00\x00\x04\x00\x02ab"]
+    writer.write_records(bytes(5000))
+    writer.write_count(1)
+    first, body, last = writer.frame()
+    assert (int.from_bytes(first[:4]), len(first) + len(body) + len(last)) == (5012, 5016)
+
+
 def test_nothing_written_is_one_empty_part() -> None:
     assert Writer().parts() == [b""]
 

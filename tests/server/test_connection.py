@@ -48,6 +48,52 @@ def test_requests_that_came_together_are_answered_in_order(tmp_path: Path) -> No
     run(scenario())
 
 
+class Recording:
+    """A transport that notes the sizes of its writes."""
+
+    def __init__(self, transport: Any) -> None:
+        self.transport = transport
+        self.sizes: list[int] = []
+
+    def write(self, data: bytes) -> None:
+        self.sizes.append(len(data))
+        self.transport.write(data)
+
+    def is_closing(self) -> bool:
+        return bool(self.transport.is_closing())
+
+
+def test_small_answers_to_requests_that_came_together_leave_together(
+    tmp_path: Path,
+) -> None:
+    async def scenario() -> None:
+        async with running_broker(tmp_path) as broker:
+            client = await Client.connect(broker)
+            await client.create_topic("t")
+            (connection,) = broker.listeners[0].connections
+            transport = Recording(connection._transport)
+            connection._transport = transport  # type: ignore[assignment]  # what _serve needs of one
+            client.send(frame(ApiVersionsRequest(), 0) * 50)
+            await until(lambda: connection.requests == 51)
+            assert len(transport.sizes) <= 2
+            connection._transport = transport.transport
+            assert sum(transport.sizes) == 50 * (4 + len(await client.receive()))
+
+    run(scenario())
+
+
+def test_answers_leave_before_a_connection_ends_for_what_came_after_them(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with running_broker(tmp_path) as broker:
+            client = await Client.connect(broker)
+            client.send(frame(ApiVersionsRequest(), 0) * 3 + b"\xff\xff\xff\xff")
+            for _ in range(3):
+                assert client.decode(18, 0, await client.receive()).error_code == 0
+            assert await client.is_closed()
+
+    run(scenario())
+
+
 def test_a_request_byte_by_byte(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with running_broker(tmp_path) as broker:

@@ -28,3 +28,15 @@ def test_topics_and_brokers_changes_reach_the_logs(tmp_path: Path) -> None:
             await until(lambda: plain.config.max_message_bytes == 1048588)
 
     run(scenario())
+
+
+def test_topics_with_the_same_overrides_share_their_configuration(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with running_broker(tmp_path) as broker:
+            client = await Client.connect(broker)
+            for name in ("one", "two"):
+                await client.create_topic(name, partitions=2, segment__ms="5000")
+            logs = broker.services.log_manager
+            assert len({id(log.config) for log in logs.all_logs() if log.config.segment_ms == 5000}) == 1
+
+    run(scenario())

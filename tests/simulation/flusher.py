@@ -1,10 +1,7 @@
 """A flusher whose disk is slow: the test says when it has caught up."""
 
 from collections import deque
-from collections.abc import Callable, Sequence
-
-from kafkapy.storage.files import Files
-from kafkapy.storage.flusher import sync_all
+from collections.abc import Callable
 
 
 class SlowFlusher:
@@ -13,9 +10,8 @@ class SlowFlusher:
     def __init__(self) -> None:
         self.waiting: deque[tuple[Callable[[], None], Callable[[], None]]] = deque()
 
-    def flush(self, files: Files, paths: Sequence[str], done: Callable[[], None]) -> None:
-        listed = list(paths)
-        self.run(lambda: sync_all(files, listed), done)
+    def flush(self, work: Callable[[], None], done: Callable[[], None]) -> None:
+        self.run(work, done)
 
     def run(self, work: Callable[[], None], done: Callable[[], None]) -> None:
         self.waiting.append((work, done))

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from kafkapy.storage.files import Files
-from kafkapy.storage.flusher import InlineFlusher, ThreadFlusher, sync_in_parallel
+from kafkapy.storage.flusher import InlineFlusher, ThreadFlusher, sync_all, sync_in_parallel
 
 
 class Recording(Files):
@@ -20,31 +20,56 @@ class Recording(Files):
         self.synced.append((path, threading.current_thread() is threading.main_thread()))
 
 
-def test_inline_waits_on_the_spot(tmp_path: Path) -> None:
+def test_files_that_are_gone_need_no_fsync(tmp_path: Path) -> None:
     files = Recording()
+    sync_all(files, [str(tmp_path), str(tmp_path / "gone")])
+    assert files.synced == [(str(tmp_path), True)]
+
+
+def test_inline_waits_on_the_spot() -> None:
     done: list[str] = []
     flusher = InlineFlusher()
-    flusher.flush(files, [str(tmp_path), str(tmp_path / "gone")], lambda: done.append("done"))
+    flusher.flush(lambda: done.append("worked"), lambda: done.append("done"))
     flusher.close()
-    assert files.synced == [(str(tmp_path), True)]
-    assert done == ["done"]
+    assert done == ["worked", "done"]
 
 
-def test_the_thread_waits_and_the_loop_is_told(tmp_path: Path) -> None:
+def test_threads_wait_and_the_loop_is_told(tmp_path: Path) -> None:
     files = Recording()
 
     async def scenario() -> bool:
         flusher = ThreadFlusher(asyncio.get_running_loop())
         done: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         flusher.flush(
-            files, [str(tmp_path)], lambda: done.set_result(threading.current_thread() is threading.main_thread())
+            lambda: sync_all(files, [str(tmp_path)]),
+            lambda: done.set_result(threading.current_thread() is threading.main_thread()),
         )
         told = await done
         flusher.close()
+        flusher.run(lambda: files.synced.append(("after the end", True)), lambda: None)
         return told
 
     assert asyncio.run(scenario())
     assert files.synced == [(str(tmp_path), False)]
+
+
+def test_flushes_go_beside_each_other_and_other_work_in_its_order() -> None:
+    async def scenario() -> list[int]:
+        loop = asyncio.get_running_loop()
+        flusher = ThreadFlusher(loop)
+        both = threading.Barrier(2, timeout=10)
+        done: asyncio.Future[None] = loop.create_future()
+        order: list[int] = []
+        for _ in range(2):
+            flusher.flush(both.wait, lambda: None)  # type: ignore[arg-type]  # its result is not looked at
+        for number in range(20):
+            flusher.run(lambda number=number: order.append(number), lambda: None)  # type: ignore[misc]
+        flusher.run(lambda: None, lambda: done.set_result(None))
+        await done
+        flusher.close()
+        return order
+
+    assert asyncio.run(scenario()) == list(range(20))
 
 
 def test_a_refusal_is_a_line_in_the_log_and_the_next_work_is_done(caplog: pytest.LogCaptureFixture) -> None:
@@ -87,11 +112,9 @@ def test_many_at_a_time_fail_like_one(tmp_path: Path, monkeypatch: pytest.Monkey
         sync_in_parallel(Files(), [str(tmp_path)])
 
 
-def test_what_is_no_refusal_is_a_bug_and_reported_as_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def broken(*_: object) -> None:
+def test_what_is_no_refusal_is_a_bug_and_reported_as_one() -> None:
+    def broken() -> None:
         raise RuntimeError("no disk")
-
-    monkeypatch.setattr(Files, "sync_path", broken)
 
     async def scenario() -> list[str]:
         loop = asyncio.get_running_loop()
@@ -99,7 +122,7 @@ def test_what_is_no_refusal_is_a_bug_and_reported_as_one(tmp_path: Path, monkeyp
         loop.set_exception_handler(lambda _, context: reported.set_result(str(context["exception"])))
         done: list[str] = []
         flusher = ThreadFlusher(loop)
-        flusher.flush(Files(), [str(tmp_path)], lambda: done.append("done"))
+        flusher.flush(broken, lambda: done.append("done"))
         done.append(await reported)
         flusher.close()
         return done

@@ -1,4 +1,3 @@
-from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -6,9 +5,6 @@ import pytest
 from kafkapy.config.log_config import LogConfig
 from kafkapy.records.batch import read_header
 from kafkapy.storage.errors import OffsetOutOfRangeError
-from kafkapy.storage.files import Files
-from kafkapy.storage.log import Storage
-from kafkapy.testing.clock import ManualClock
 from tests.storage.support import START_MS, batch, contents, fill, open_log, produced, reopen
 
 
@@ -85,47 +81,3 @@ def test_only_snapshots_that_may_be_needed_stay(tmp_path: Path) -> None:
     log.delete_old_snapshots()
     assert log.producer_state.snapshot_offsets == [3, 4]
     assert sorted(path.stem for path in Path(log.directory).glob("*.snapshot")) == [f"{n:020d}" for n in (3, 4)]
-
-
-class SlowFlusher:
-    """Does nothing until it is told to; knows what it was asked for."""
-
-    def __init__(self) -> None:
-        self.asked: list[tuple[list[str], Callable[[], None]]] = []
-
-    def flush(self, files: Files, paths: Sequence[str], done: Callable[[], None]) -> None:
-        self.asked.append(([Path(path).name for path in paths if path.endswith(".log")], done))
-
-    def run(self, work: Callable[[], None], done: Callable[[], None]) -> None:
-        raise AssertionError("only segments are flushed here")
-
-    def close(self) -> None:
-        pass
-
-
-def test_a_slow_disk_is_asked_for_each_segment_once(tmp_path: Path) -> None:
-    flusher = SlowFlusher()
-    log = open_log(tmp_path, storage=Storage(ManualClock(START_MS), flusher=flusher))
-    for _ in range(4):
-        fill(log, 1)
-        log.roll()
-    assert [names for names, _ in flusher.asked] == [[f"{base:020d}.log"] for base in range(4)]
-    for place, (_, done) in enumerate(flusher.asked):
-        done()
-        assert log.recovery_point == place + 1
-
-
-def test_after_a_flush_that_failed_the_recovery_point_waits_for_its_segments(tmp_path: Path) -> None:
-    flusher = SlowFlusher()
-    log = open_log(tmp_path, storage=Storage(ManualClock(START_MS), flusher=flusher))
-    for _ in range(2):
-        fill(log, 1)
-        log.roll()
-    flusher.asked[1][1]()  # the first one failed: nobody is told
-    assert log.recovery_point == 0
-    fill(log, 1)
-    log.roll()
-    names, done = flusher.asked[2]
-    assert names == [f"{base:020d}.log" for base in range(3)]
-    done()
-    assert log.recovery_point == 3

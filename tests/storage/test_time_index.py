@@ -64,3 +64,14 @@ def test_an_empty_file_is_fine(tmp_path: Path) -> None:
     index = _index(tmp_path / "i")
     index.load(0)
     assert index.lookup(5) == 75
+
+
+@pytest.mark.parametrize("count", [1, 2, 500])
+def test_the_ends_of_a_file_of_any_size_are_read(tmp_path: Path, count: int) -> None:
+    index = _index(tmp_path / "i")
+    for place in range(count):
+        index.maybe_append(1000 + place, 100 + place)
+    index.write()
+    again = _index(tmp_path / "i")
+    again.load(index.entries * index.ENTRY.size)
+    assert (again.last_timestamp, again.last_offset) == (999 + count, 99 + count)

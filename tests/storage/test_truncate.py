@@ -70,11 +70,3 @@ def test_producers_go_back_too(tmp_path: Path) -> None:
     log.truncate_to(2)
     log.append_as_leader(produced(2), 0)
     assert log.log_end_offset == 3
-
-
-def test_a_flush_that_was_under_way_counts_no_more(log: Log) -> None:
-    before = log.truncations
-    log.truncate_to(5)
-    fill(log, 5)
-    log.flushed_up_to(9, before, 0)
-    assert log.recovery_point < 9

@@ -110,8 +110,8 @@ class _Append:
         response = PartitionProduceResponse(
             index, 0, result.first_offset, result.log_append_time_ms, result.log_start_offset
         )
-        if self.acks == ALL_IN_SYNC:
-            awaited = Awaited(topic_partition, result.last_offset + 1)
+        if self.acks == ALL_IN_SYNC or (partition.log.durability.is_owing and self.acks != NO_ACKS):
+            awaited = Awaited(topic_partition, result.last_offset + 1, self.acks)
             if not self.replicas.is_acknowledged(awaited):
                 self.waiting.append(awaited)
                 self.answers.append(response)

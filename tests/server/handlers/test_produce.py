@@ -1,5 +1,8 @@
 """Produce: acks, errors per partition, sizes, timestamps, idempotence."""
 
+import asyncio
+import errno
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +12,7 @@ from kafkapy.cluster.isr import RemoteReplica
 from kafkapy.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from kafkapy.records.legacy import encode_legacy
 from kafkapy.records.record import Record, encode_batch
+from kafkapy.storage.files import Files
 from kafkapy.types import TopicPartition
 from tests.server.harness import EPOCH_MS, Client, batch, frame, produce_request, run, running_broker, until, values_of
 
@@ -219,5 +223,77 @@ def test_too_few_in_sync_replicas(tmp_path: Path) -> None:
             await client.create_topic("t", min__insync__replicas="2")
             assert (await client.produce("t", batch(b"v"), acks=-1)).error_code == 19
             assert (await client.produce("t", batch(b"v"), acks=1)).error_code == 0
+
+    run(scenario())
+
+
+class HeldDisk:
+    """Fsyncs wait until they are let go, or refused."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.go = threading.Event()
+        self.refusals = 0
+        self.syncs = 0
+        real = Files.sync_path
+
+        def sync_path(files: Files, path: str) -> None:
+            if path.endswith(".log"):
+                self.go.wait(10)
+                self.syncs += 1
+                if self.refusals:
+                    self.refusals -= 1
+                    raise OSError(errno.ENOSPC, "no room")
+            real(files, path)
+
+        monkeypatch.setattr(Files, "sync_path", sync_path)
+
+
+@pytest.mark.parametrize("acks", [1, -1])
+def test_with_flush_ack_nothing_is_acknowledged_or_shown_before_the_disk_has_it(
+    acks: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    disk = HeldDisk(monkeypatch)
+
+    async def scenario() -> None:
+        async with running_broker(tmp_path) as broker:
+            clients = [await Client.connect(broker) for _ in range(6)]
+            await clients[0].create_topic("t", kafkapy__flush="ack")
+            log = broker.services.replica_manager.partition(TopicPartition("t", 0)).log
+            answers = []
+            for number, client in enumerate(clients[1:]):
+                answers.append(asyncio.create_task(client.produce("t", batch(b"v"), acks=acks)))
+                await until(lambda number=number: log.log_end_offset == number + 1)  # type: ignore[misc]
+            assert not any(answer.done() for answer in answers)
+            shown = (await clients[0].fetch("t")).responses[0].partitions[0]
+            assert (values_of(shown.records), shown.high_watermark) == ([], 0)
+            disk.go.set()
+            told = [(answer.error_code, answer.base_offset) for answer in [await each for each in answers]]
+            assert told == [(0, offset) for offset in range(5)]
+            assert disk.syncs == 2  # the first one's, and one for all that came meanwhile
+            shown = (await clients[0].fetch("t")).responses[0].partitions[0]
+            assert (len(values_of(shown.records)), shown.high_watermark) == (5, 5)
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("acks", [1, -1])
+def test_with_flush_ack_a_refused_fsync_is_an_error_and_the_next_try_is_good(
+    acks: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    disk = HeldDisk(monkeypatch)
+    disk.go.set()
+    fields = {"producer_id": 1000, "producer_epoch": 0, "base_sequence": 0}
+
+    async def scenario() -> None:
+        async with running_broker(tmp_path, **{"kafkapy.flush": "ack"}) as broker:
+            client = await Client.connect(broker)
+            await client.create_topic("t")
+            disk.refusals = 1
+            assert (await client.produce("t", batch(b"v", **fields), acks=acks)).error_code == 56
+            assert (await client.fetch("t")).responses[0].partitions[0].high_watermark == 0
+            again = await client.produce("t", batch(b"v", **fields), acks=acks)
+            assert (again.error_code, again.base_offset) == (0, 0)
+            shown = (await client.fetch("t")).responses[0].partitions[0]
+            assert (values_of(shown.records), shown.high_watermark) == ([b"v"], 1)
 
     run(scenario())

@@ -1,0 +1,267 @@
+"""What of a log is on the disk, who makes it so, and which acknowledgements wait for it.
+
+Two marks move when an fsync that began after the writes has ended well: ``data_offset``, below which all batches are in
+the ``.log`` files for good, and the log's recovery point, below which the indexes are too. One fsync is under way at a
+time for a log; what is asked for meanwhile is done together by the next one, so that many requests share it.
+
+Who asks: a roll, ``flush.messages`` and ``flush.ms`` as in Apache Kafka, which move both marks; and, beyond Apache
+Kafka, ``kafkapy.flush=ack``, which fsyncs the ``.log`` after each append. Nothing here waits for the disk on the loop.
+An append that Apache Kafka would have held up for its fsync (that which fills ``flush.messages``; with
+``kafkapy.flush=ack`` every one) is *owed*: it is not acknowledged, and the high watermark does not pass it, before it
+is on the disk.
+
+After a failed fsync Linux counts the pages that it could not write as clean, and a later fsync succeeds without them.
+So nothing moves any more until everything above the marks has been checked, written again and fsynced (``rewriting``).
+"""
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
+
+from kafkapy.storage.disk_errors import storage_error
+from kafkapy.storage.errors import KafkaStorageError
+from kafkapy.storage.files import Files
+from kafkapy.storage.flusher import sync_all
+from kafkapy.storage.rewriting import Rewriting
+from kafkapy.storage.segment import Segment
+
+if TYPE_CHECKING:
+    from kafkapy.storage.log import Log
+
+
+class Flush:
+    """One fsync of some files; made and ended on the log's thread, ``run`` on any."""
+
+    __slots__ = ("flush_end", "data_end", "truncations", "paths", "new_segments", "rewriting", "error", "_files")
+
+    def __init__(
+        self, files: Files, ends: tuple[int, int], truncations: int, paths: Iterable[str], new_segments: list[Segment]
+    ) -> None:
+        self.flush_end, self.data_end = ends
+        self.truncations = truncations
+        self.paths = list(dict.fromkeys(paths))
+        self.new_segments = new_segments
+        self.rewriting: Rewriting | None = None
+        self.error: OSError | None = None
+        self._files = files
+
+    def run(self) -> None:
+        """Wait for the disk; ``error`` says what it refused."""
+        try:
+            if self.rewriting is not None:
+                self.rewriting.run()
+            sync_all(self._files, self.paths)
+        except OSError as error:
+            self.error = error
+
+
+class Durability:
+    """See above."""
+
+    __slots__ = (
+        "follows_appends", "is_owing", "owed_offset", "failure", "listener",
+        "_log", "_data_offset", "_flush_wanted", "_data_wanted", "_failed_offset", "_snapshots", "_running",
+        "_is_doubtful",
+    )  # fmt: skip
+
+    def __init__(self, log: "Log") -> None:
+        self.follows_appends = False
+        """``kafkapy.flush=ack``."""
+        self.is_owing = False
+        """Whether some append may have to wait: looked at for every request, so that the usual one asks no more."""
+        self.owed_offset = 0
+        """Appends below it wait until they are on the disk."""
+        self.failure: KafkaStorageError | None = None
+        self.listener: Callable[[], None] | None = None
+        """Called when something that was owed is on the disk, or will not be."""
+        self._log = log
+        self._data_offset = self._flush_wanted = self._data_wanted = self._failed_offset = 0
+        self._snapshots: list[str] = []
+        self._running: Flush | None = None
+        self._is_doubtful = False
+
+    # what is on the disk
+
+    @property
+    def data_offset(self) -> int:
+        """The batches below it are on the disk."""
+        return max(self._data_offset, self._log.recovery_point)
+
+    @property
+    def unflushed(self) -> int:
+        """How many offsets no flush was asked for yet (Apache Kafka's ``unflushedMessages``)."""
+        return self._log.log_end_offset - max(self._log.recovery_point, self._flush_wanted)
+
+    @property
+    def settled_end_offset(self) -> int:
+        """How far the high watermark may go for what this replica has: nothing owed lies below."""
+        end_offset, data_offset = self._log.log_end_offset, self.data_offset
+        owed = end_offset if self.follows_appends else self.owed_offset
+        return end_offset if data_offset >= owed else min(data_offset, end_offset)
+
+    def is_settled(self, next_offset: int) -> bool:
+        """Tell whether appends below ``next_offset`` may be acknowledged.
+
+        Raises ``KafkaStorageError`` when the disk has refused them.
+        """
+        if self.data_offset >= next_offset or (next_offset > self.owed_offset and not self.follows_appends):
+            return True
+        if self.failure is not None and next_offset <= self._failed_offset:
+            raise self.failure
+        return False
+
+    # who asks
+
+    def configure(self, *, follows_appends: bool) -> None:
+        """Take over ``kafkapy.flush``; what is in the log is owed from now on, or no more."""
+        self.follows_appends = follows_appends
+        self.settle()
+        self._tell()
+
+    def settle(self) -> None:
+        """The log was opened, or its leader changed: what it holds is owed too, if appends are."""
+        if self.follows_appends:
+            self.sync_appends()
+
+    def sync_appends(self) -> None:
+        """Owe everything up to the log's end, and fsync it."""
+        self.owed_offset = self._data_wanted = self._log.log_end_offset
+        self.is_owing = True
+        self._begin()
+
+    def flush_messages(self) -> None:
+        """``flush.messages`` were appended: owe them, and flush them with their indexes."""
+        self.owed_offset = self._log.log_end_offset
+        self.is_owing = True
+        self.flush_later(self.owed_offset)
+
+    def flush_later(self, end_offset: int, snapshot: str | None = None) -> None:
+        """Make everything below ``end_offset`` durable, a producer snapshot with it; the recovery point follows."""
+        self._flush_wanted = max(self._flush_wanted, end_offset)
+        if snapshot is not None:
+            self._snapshots.append(snapshot)
+        self._begin()
+
+    def resume(self) -> None:
+        """Try again what the disk refused, if it did."""
+        self._begin()
+
+    def flush(self) -> None:
+        """Do it all now, on this thread; raises ``OSError``."""
+        self._flush_wanted = self._log.log_end_offset
+        if self._flush_wanted <= self._log.recovery_point:
+            return
+        flush = self._plan()
+        flush.run()
+        self._end(flush)
+        if flush.error is not None:
+            raise flush.error
+
+    def paths_to_close(self) -> list[str]:
+        """Return what must be fsynced before ``closed``, when no flusher works any more.
+
+        Raises ``OSError`` when the disk refuses to take again what an earlier fsync may have lost.
+        """
+        running, self._running = self._running, None
+        self._is_doubtful |= running is not None and running.error is not None
+        self._flush_wanted = self._log.log_end_offset
+        flush = self._plan()
+        if flush.rewriting is not None:
+            flush.rewriting.run()
+        return flush.paths
+
+    def closed(self) -> None:
+        """What ``paths_to_close`` has named is on the disk."""
+        self._log.recovery_point = self._log.log_end_offset
+        self._is_doubtful = False
+
+    def fall_to(self, offset: int) -> None:
+        """Files are about to be cut: what lies above ``offset`` counts as not on the disk."""
+        if self._running is not None and self._running.rewriting is not None:
+            self._running.rewriting.cancel()
+        self._data_offset = min(self._data_offset, offset)
+
+    def truncated(self, end_offset: int) -> None:
+        """The log ends at ``end_offset`` now."""
+        self._flush_wanted, self._data_wanted, self.owed_offset = (
+            min(offset, end_offset) for offset in (self._flush_wanted, self._data_wanted, self.owed_offset)
+        )
+
+    # one flush
+
+    def _begin(self) -> None:
+        log = self._log
+        if self._running is not None or (
+            self._flush_wanted <= log.recovery_point and self._data_wanted <= self.data_offset and not self._snapshots
+        ):
+            return
+        self.failure = None
+        try:
+            flush = self._running = self._plan()
+        except OSError as error:
+            self._refused(error, max(self._flush_wanted, self._data_wanted))
+            return
+        log.storage.flusher.flush(flush.run, lambda: self._ended(flush))
+
+    def _plan(self) -> Flush:
+        """Write the index entries that a flush needs, and say what is to be fsynced."""
+        log = self._log
+        flush_end = max(self._flush_wanted, log.recovery_point)
+        data_end = max(self._data_wanted, flush_end)
+        if self._is_doubtful:
+            flush_end = data_end
+        start = log.recovery_point if self._is_doubtful else self.data_offset
+        segments = log.segments.between(start, data_end) if data_end > start else []
+        paths = [segment.log.path for segment in segments]
+        new_segments = [segment for segment in segments if segment.is_new]
+        if new_segments:
+            # The bytes are worth nothing if the name is lost, or the folder's.
+            paths += [log.directory, log.directory.rpartition("/")[0]]
+        if flush_end > log.recovery_point:
+            paths += log.paths_to_sync(flush_end, log.recovery_point)
+            log.leader_epochs.wait_for_flush = False
+        flush = Flush(
+            log.storage.files, (flush_end, data_end), log.truncations, [*paths, *self._snapshots], new_segments
+        )  # fmt: skip
+        if self._is_doubtful:
+            flush.rewriting = Rewriting(log, log.recovery_point, data_end)
+        return flush
+
+    def _ended(self, flush: Flush) -> None:
+        if self._running is not flush:
+            return  # the log was closed meanwhile
+        self._running = None
+        self._end(flush)
+        if flush.error is None:
+            self._begin()
+
+    def _end(self, flush: Flush) -> None:
+        log = self._log
+        if flush.error is not None:
+            self._is_doubtful = True
+            log.leader_epochs.wait_for_flush |= log.leader_epochs.path in flush.paths
+            self._refused(flush.error, flush.data_end)
+            return
+        if flush.truncations != log.truncations:
+            return
+        if flush.rewriting is not None:
+            self._is_doubtful = flush.rewriting.is_cancelled
+        self.failure = None
+        for segment in flush.new_segments:
+            segment.is_new = False
+        self._snapshots = [path for path in self._snapshots if path not in flush.paths]
+        self._data_offset = max(self._data_offset, flush.data_end)
+        if flush.flush_end > log.recovery_point:
+            log.recovery_point = flush.flush_end
+            log.last_flush_ms = log.storage.clock.now_ms()
+        self._tell()
+
+    def _refused(self, error: OSError, end_offset: int) -> None:
+        self.failure = storage_error(self._log, "made durable", error)
+        self._failed_offset = end_offset
+        self._tell()
+
+    def _tell(self) -> None:
+        if self.is_owing:
+            self.is_owing = self.follows_appends or self.data_offset < self.owed_offset
+            if self.listener is not None:
+                self.listener()

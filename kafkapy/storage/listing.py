@@ -1,0 +1,64 @@
+"""What lies in a partition's folder, after what a crash has left there is put right or removed."""
+
+import logging
+from typing import Final, NamedTuple
+
+from kafkapy.storage.files import Files
+from kafkapy.storage.leader_epochs import LEADER_EPOCHS_NAME
+from kafkapy.storage.producer_state import SUFFIX as SNAPSHOT_SUFFIX
+from kafkapy.storage.replace import CLEANED_SUFFIX, SWAP_SUFFIX, finish_interrupted
+from kafkapy.storage.segment import (
+    DELETED_SUFFIX,
+    LOG_SUFFIX,
+    OFFSET_INDEX_SUFFIX,
+    TIME_INDEX_SUFFIX,
+    TRANSACTION_INDEX_SUFFIX,
+)
+
+logger: Final = logging.getLogger(__name__)
+
+SEGMENT_SUFFIXES: Final = (LOG_SUFFIX, OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX)
+LEFTOVER_SUFFIXES: Final = (DELETED_SUFFIX, ".tmp")
+BASE_DIGITS: Final = 20
+
+
+class Listing(NamedTuple):
+    """Sizes in bytes: of the segments' files by base offset and suffix, of the snapshots by offset, of the epochs."""
+
+    segments: dict[int, dict[str, int]]
+    snapshots: dict[int, int]
+    leader_epochs: int
+
+    @property
+    def log_bytes(self) -> int:
+        """The bytes of all record batches."""
+        return sum(sizes[LOG_SUFFIX] for sizes in self.segments.values())
+
+
+def list_partition(files: Files, directory: str) -> Listing:
+    """Finish an interrupted compaction, remove what was to be removed, and list the rest; make a missing folder.
+
+    Indexes without their segment are removed; files of other names are left alone. Raises ``OSError``.
+    """
+    try:
+        listing = files.list_directory(directory)
+    except FileNotFoundError:
+        files.make_directory(directory)
+        listing = []
+    if any(name.endswith((CLEANED_SUFFIX, SWAP_SUFFIX)) for name, _ in listing):
+        for base_offset in finish_interrupted(files, directory):
+            logger.info("Put the compacted segment %d of %s in its place", base_offset, directory)
+        listing = files.list_directory(directory)
+    found = Listing({}, {}, dict(listing).get(LEADER_EPOCHS_NAME, 0))
+    for name, size in listing:
+        base, suffix = name[:BASE_DIGITS], name[BASE_DIGITS:]
+        if name.endswith(LEFTOVER_SUFFIXES):
+            files.remove(f"{directory}/{name}")
+        elif base.isdecimal() and suffix in SEGMENT_SUFFIXES:
+            found.segments.setdefault(int(base), {})[suffix] = size
+        elif base.isdecimal() and suffix == SNAPSHOT_SUFFIX:
+            found.snapshots[int(base)] = size
+    for base_offset in [base for base, sizes in found.segments.items() if LOG_SUFFIX not in sizes]:
+        for suffix in found.segments.pop(base_offset):
+            files.remove(f"{directory}/{base_offset:020d}{suffix}")
+    return found

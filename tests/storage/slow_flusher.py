@@ -1,0 +1,28 @@
+"""A flusher that does nothing until it is told to."""
+
+from collections import deque
+from collections.abc import Callable
+
+
+class SlowFlusher:
+    """See ``storage.flusher.Flusher``."""
+
+    def __init__(self) -> None:
+        self.waiting: deque[tuple[Callable[[], None], Callable[[], None]]] = deque()
+
+    def flush(self, work: Callable[[], None], done: Callable[[], None]) -> None:
+        self.waiting.append((work, done))
+
+    def run(self, work: Callable[[], None], done: Callable[[], None]) -> None:
+        self.waiting.append((work, done))
+
+    def catch_up(self) -> None:
+        """Do what waits now."""
+        for _ in range(len(self.waiting)):
+            work, done = self.waiting.popleft()
+            work()
+            done()
+
+    def close(self) -> None:
+        while self.waiting:
+            self.catch_up()

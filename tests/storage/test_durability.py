@@ -1,0 +1,237 @@
+import errno
+from pathlib import Path
+
+import pytest
+
+from kafkapy.config.log_config import LogConfig
+from kafkapy.storage.errors import KafkaStorageError
+from kafkapy.storage.files import Files
+from kafkapy.storage.log import Log, Storage
+from kafkapy.testing.clock import ManualClock
+from tests.storage.slow_flusher import SlowFlusher
+from tests.storage.support import START_MS, batch, contents, fill, open_log, produced, reopen
+
+ACK = LogConfig(kafkapy_flush="ack")
+
+
+class Syncs(Files):
+    """Knows which files were fsynced; those whose name holds ``broken`` fail once."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.names: list[str] = []
+        self.broken = ""
+
+    def sync_path(self, path: str) -> None:
+        name = Path(path).name
+        if self.broken and self.broken in name:
+            self.broken = ""
+            raise OSError(errno.ENOSPC, "no room", path)
+        super().sync_path(path)
+        self.names.append(name)
+
+    def take(self) -> list[str]:
+        names, self.names = self.names, []
+        return names
+
+
+def _open(path: Path, config: LogConfig | None = None) -> tuple[Log, SlowFlusher, Syncs]:
+    flusher, files = SlowFlusher(), Syncs()
+    log = open_log(path, config, storage=Storage(ManualClock(START_MS), files, flusher))
+    flusher.close()
+    files.take()
+    return log, flusher, files
+
+
+def _append(log: Log, count: int = 1) -> None:
+    for _ in range(count):
+        log.append_as_leader(batch(), 0)
+
+
+def test_a_roll_makes_the_segment_before_durable_later(tmp_path: Path) -> None:
+    log, flusher, files = _open(tmp_path)
+    fill(log, 3)
+    log.roll()
+    assert (log.recovery_point, files.take()) == (0, [])
+    flusher.catch_up()
+    stem = "00000000000000000000"
+    assert log.recovery_point == log.durability.data_offset == 3
+    assert files.take() == [
+        f"{stem}.log", "orders-0", tmp_path.name, f"{stem}.index", f"{stem}.timeindex",
+        "leader-epoch-checkpoint", "00000000000000000003.snapshot",
+    ]  # fmt: skip
+
+
+def test_a_slow_disk_is_asked_once_for_all_that_came_meanwhile(tmp_path: Path) -> None:
+    log, flusher, files = _open(tmp_path)
+    for _ in range(4):
+        fill(log, 1)
+        log.roll()
+    assert len(flusher.waiting) == 1
+    flusher.catch_up()
+    assert (log.recovery_point, len(flusher.waiting)) == (1, 1)
+    assert [name for name in files.take() if name.endswith(".log")] == [f"{0:020d}.log"]
+    flusher.catch_up()
+    assert (log.recovery_point, len(flusher.waiting)) == (4, 0)
+    assert [name for name in files.take() if name.endswith(".log")] == [f"{base:020d}.log" for base in (1, 2, 3)]
+
+
+def test_flush_messages_is_done_beside_the_loop_and_owed(tmp_path: Path) -> None:
+    log, flusher, _ = _open(tmp_path, LogConfig(flush_messages=3))
+    told: list[int] = []
+    log.durability.listener = lambda: told.append(log.recovery_point)
+    _append(log, 2)
+    assert (log.durability.is_owing, log.durability.settled_end_offset) == (False, 2)
+    _append(log, 2)
+    assert (log.durability.is_owing, log.durability.settled_end_offset, len(flusher.waiting)) == (True, 0, 1)
+    assert [log.durability.is_settled(end) for end in (3, 4)] == [False, True]
+    flusher.catch_up()
+    assert (told, log.recovery_point, log.durability.is_owing) == ([3], 3, False)
+    assert (log.durability.settled_end_offset, len(flusher.waiting)) == (4, 0)
+    _append(log, 1)
+    assert not flusher.waiting
+    _append(log, 1)
+    flusher.catch_up()
+    assert log.recovery_point == 6
+
+
+def test_before_the_acknowledgement_only_the_log_is_fsynced_once_for_many(tmp_path: Path) -> None:
+    log, flusher, files = _open(tmp_path, ACK)
+    _append(log)
+    flusher.catch_up()
+    assert files.take() == ["00000000000000000000.log", "orders-0", tmp_path.name]
+    assert (log.durability.data_offset, log.recovery_point, log.durability.is_owing) == (1, 0, True)
+    _append(log, 5)
+    assert (len(flusher.waiting), log.durability.settled_end_offset, log.durability.is_settled(2)) == (1, 1, False)
+    flusher.catch_up()
+    # The fsync that was asked for by the second append began before it knew of the others.
+    assert (log.durability.data_offset, log.durability.is_settled(3), len(flusher.waiting)) == (2, False, 1)
+    flusher.catch_up()
+    assert (log.durability.settled_end_offset, len(flusher.waiting)) == (6, 0)
+    assert files.take() == ["00000000000000000000.log"] * 2
+    log.roll()
+    _append(log)
+    flusher.close()
+    assert (log.durability.data_offset, log.recovery_point) == (7, 6)
+    assert files.take()[-3:] == ["00000000000000000006.log", "orders-0", tmp_path.name]
+
+
+def test_what_is_in_the_log_is_owed_when_it_is_asked_for(tmp_path: Path) -> None:
+    log, flusher, _ = _open(tmp_path)
+    _append(log, 3)
+    log.update_config(ACK)
+    assert log.durability.settled_end_offset == 0
+    log.update_config(LogConfig())
+    assert log.durability.is_owing
+    flusher.catch_up()
+    assert (log.durability.is_owing, log.durability.settled_end_offset) == (False, 3)
+    again, flusher, _ = _open(tmp_path, ACK)
+    again.durability.settle()
+    assert again.durability.data_offset == 3
+
+
+def test_after_a_failed_fsync_nothing_moves_before_all_was_written_again(tmp_path: Path) -> None:
+    log, flusher, files = _open(tmp_path)
+    for broken in (True, False, False):
+        fill(log, 50)
+        files.broken = "00000000000000000000.log" if broken else ""
+        log.roll()
+        written: list[str] = []
+        flusher.catch_up()
+        assert log.recovery_point == (0 if broken else log.segments.active.base_offset), written
+        assert not flusher.waiting
+    assert [name for name in files.take() if name.endswith(".log")] == [f"{base:020d}.log" for base in (0, 50, 100)]
+
+
+def test_a_refused_acknowledgement_is_told_and_tried_again(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    log, flusher, files = _open(tmp_path, ACK)
+    told: list[int] = []
+    log.durability.listener = lambda: told.append(log.durability.data_offset)
+    files.broken = ".log"
+    log.append_as_leader(produced(0), 0)
+    flusher.catch_up()
+    assert (told, len(flusher.waiting), log.durability.settled_end_offset) == ([0], 0, 0)
+    with pytest.raises(KafkaStorageError, match="can't be made durable"):
+        log.durability.is_settled(1)
+    assert caplog.text.count("can't be made durable") == 1
+    assert log.append_as_leader(produced(0), 0).duplicate
+    assert not log.durability.is_settled(1)
+    flusher.catch_up()
+    assert (told, log.durability.is_settled(1), log.recovery_point) == ([0, 1], True, 1)
+    assert not flusher.waiting
+
+
+def test_indexes_that_a_full_disk_refuses_are_asked_for_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    log, flusher, files = _open(tmp_path, LogConfig(flush_messages=100, index_interval_bytes=0))
+
+    def refused(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOSPC, "no room")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(files, "write", refused)
+        _append(log, 100)
+    assert (log.recovery_point, len(flusher.waiting)) == (0, 0)
+    with pytest.raises(KafkaStorageError, match="can't be made durable"):
+        log.durability.is_settled(100)
+    log.durability.resume()
+    flusher.catch_up()
+    assert (log.recovery_point, log.durability.is_settled(100)) == (100, True)
+    log.durability.resume()
+    assert not flusher.waiting
+
+
+def test_a_flush_that_was_under_way_when_the_log_was_cut_counts_no_more(tmp_path: Path) -> None:
+    log, flusher, files = _open(tmp_path, ACK)
+    _append(log, 10)
+    log.truncate_to(5)
+    assert log.durability.settled_end_offset == 0
+    _append(log, 1)
+    flusher.catch_up()
+    assert log.durability.data_offset == 0
+    flusher.close()
+    assert log.durability.data_offset == 6
+    files.broken = ".log"
+    _append(log, 1)
+    flusher.catch_up()
+    _append(log, 1)
+    log.truncate_to(7)
+    flusher.close()
+    assert (log.durability.data_offset, log.durability.settled_end_offset) == (7, 7)
+
+
+def test_a_close_finishes_what_was_begun_and_knows_what_failed(tmp_path: Path) -> None:
+    config = LogConfig(flush_messages=10, index_interval_bytes=0)
+    log, flusher, files = _open(tmp_path, config)
+    _append(log, 10)
+    work, done = flusher.waiting.popleft()
+    files.broken = ".log"
+    work()  # in its thread, while the broker stops: nobody hears of it
+    before = contents(tmp_path)
+    rewritten: list[int] = []
+    real_write = files.write_at
+
+    def write_at(descriptor: object, data: bytes, position: int) -> None:
+        rewritten.append(position)
+        real_write(descriptor, data, position)  # type: ignore[arg-type]
+
+    files.write_at = write_at  # type: ignore[method-assign,assignment]
+    log.close()
+    assert rewritten.count(0) >= 2
+    assert log.recovery_point == 10
+    done()
+    assert not flusher.waiting
+    after = contents(tmp_path)
+    assert after["orders-0/00000000000000000000.log"] == before["orders-0/00000000000000000000.log"]
+    assert reopen(log).log_end_offset == 10
+
+
+def test_flushing_on_the_spot_says_what_the_disk_refuses(tmp_path: Path) -> None:
+    log, _, files = _open(tmp_path)
+    log.flush()
+    _append(log)
+    files.broken = ".timeindex"
+    with pytest.raises(OSError, match="no room"):
+        log.flush()
+    assert (log.recovery_point, log.durability.data_offset) == (0, 0)
+    log.flush()
+    assert (log.recovery_point, log.durability.unflushed) == (1, 0)
