@@ -88,7 +88,7 @@ def log_starts(bootstrap: str) -> dict[tuple[str, int], tuple[int, int]]:
     return found
 
 
-def committed(bootstrap: str, group: str) -> dict[tuple[str, int], tuple[int, str]]:
+def committed(bootstrap: str, group: str) -> dict[tuple[str, int], tuple[int, str | None]]:
     """A group's offsets and their metadata."""
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": group, **QUIET})
     asked = [TopicPartition(*place) for place in partitions(bootstrap)]

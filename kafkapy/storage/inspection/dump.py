@@ -1,6 +1,7 @@
 """What the files of a data directory say, as rows: name → value, of numbers, texts and bytes."""
 
 import os
+import re
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
@@ -18,7 +19,7 @@ from kafkapy.storage.snapshot import decode_snapshot
 
 Row = dict[str, Any]
 
-SUFFIXES: Final = (".deleted", ".swap", ".cleaned")
+_STATE: Final = re.compile(r"(\.\d+)?\.(deleted|swap|cleaned)$")
 """Behind the name of a segment's file that comes or goes."""
 
 
@@ -29,9 +30,7 @@ class UnknownFileError(Exception):
 def kind_of(path: str) -> str:
     """The part of the name that says what is in it: ``.log``, ``.index`` …, or a checkpoint's whole name."""
     name = os.path.basename(path)
-    for suffix in SUFFIXES:
-        name = name.removesuffix(suffix)
-    base, suffix = name[:BASE_DIGITS], name[BASE_DIGITS:]
+    base, suffix = name[:BASE_DIGITS], _STATE.sub("", name[BASE_DIGITS:])
     return suffix if base.isdecimal() and suffix.startswith(".") else name
 
 

@@ -1,4 +1,5 @@
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,6 +19,7 @@ RF3 = GOLDEN / "rf3-0"
     [
         ("00000000000000000007.log", ".log"),
         ("00000000000000000007.log.deleted", ".log"),
+        ("00000000000000000007.log.3.deleted", ".log"),
         ("00000000000000000007.timeindex.swap", ".timeindex"),
         ("00000000000000000007.index.cleaned", ".index"),
         ("leader-epoch-checkpoint", "leader-epoch-checkpoint"),
@@ -28,16 +30,20 @@ def test_kinds(name: str, kind: str) -> None:
     assert kind_of(f"/d/t-0/{name}") == kind
 
 
+def _entries(path: Path) -> list[dict[str, Any]]:
+    return list(entries(FILES, str(path)))
+
+
 def test_every_file_of_kafka() -> None:
     assert base_of("/d/00000000000000000075.log") == 75
     assert list(entries(FILES, str(GOLDEN / "seg-0" / "00000000000000000075.timeindex")))
     assert list(entries(FILES, str(GOLDEN / "seg-0" / "00000000000000000075.index")))
-    assert next(entries(FILES, str(GOLDEN / "seg-0" / "00000000000000000183.timeindex"))) == {
+    assert _entries(GOLDEN / "seg-0" / "00000000000000000183.timeindex")[0] == {
         "timestamp": 1795249354652,
         "offset": 188,
     }
-    assert next(entries(FILES, str(GOLDEN / "seg-0" / "00000000000000000183.index")))["position"] == 1073
-    assert next(entries(FILES, str(RF3 / "00000000000000000000.txnindex"))) == {
+    assert _entries(GOLDEN / "seg-0" / "00000000000000000183.index")[0]["position"] == 1073
+    assert _entries(RF3 / "00000000000000000000.txnindex")[0] == {
         "version": 0, "producer_id": 4000, "first_offset": 54, "last_offset": 57, "last_stable_offset": 58,
     }  # fmt: skip
     producers = list(entries(FILES, str(RF3 / "00000000000000000062.snapshot")))
@@ -46,7 +52,7 @@ def test_every_file_of_kafka() -> None:
     assert list(entries(FILES, str(GOLDEN / "log-start-offset-checkpoint"))) == [
         {"topic": "seg", "partition": 0, "offset": 80}
     ]
-    assert next(entries(FILES, str(RF3 / "leader-epoch-checkpoint"))) == {"epoch": 0, "start_offset": 0}
+    assert _entries(RF3 / "leader-epoch-checkpoint")[0] == {"epoch": 0, "start_offset": 0}
     assert {"key": "broker.id", "value": "1"} in list(entries(FILES, str(GOLDEN / "meta.properties")))
 
 
