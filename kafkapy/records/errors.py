@@ -11,7 +11,7 @@ class RecordsError(BrokerError):
 
 
 class CorruptRecordError(RecordsError):
-    """CORRUPT_MESSAGE: the bytes are no record batch, or their CRC-32C differs. Retriable for a client."""
+    """CORRUPT_MESSAGE: the bytes are no record batch, or their CRC differs. Retriable for a client."""
 
     error_code: ClassVar[int] = 2
 
@@ -32,13 +32,13 @@ class RecordBatchTooLargeError(RecordsError):
 
 
 class UnsupportedForMessageFormatError(RecordsError):
-    """UNSUPPORTED_FOR_MESSAGE_FORMAT: message sets of magic 0 and 1."""
+    """UNSUPPORTED_FOR_MESSAGE_FORMAT: headers, producer ids or transactions for a log of magic 0 or 1."""
 
     error_code: ClassVar[int] = 43
 
 
 class UnsupportedCompressionTypeError(RecordsError):
-    """UNSUPPORTED_COMPRESSION_TYPE: zstd in a request that is too old for it."""
+    """UNSUPPORTED_COMPRESSION_TYPE: no such codec; zstd in a request, a log or for a client too old for it."""
 
     error_code: ClassVar[int] = 76
 
