@@ -33,12 +33,14 @@ from kafkapy.server.limits import Limits, Shared
 from kafkapy.server.listener import Listener, bind
 from kafkapy.server.log_configs import LogConfigs
 from kafkapy.server.metrics import Metrics
+from kafkapy.server.recovery_progress import RecoveryProgress
 from kafkapy.server.upkeep import Upkeep, keep_logs
 from kafkapy.storage.cleaner import LogCleaner
 from kafkapy.storage.errors import LogDirectoryError
 from kafkapy.storage.flusher import ThreadFlusher
 from kafkapy.storage.log import Storage
 from kafkapy.storage.log_directory import LogManager
+from kafkapy.storage.mending import default_processes
 
 _log: Final = logging.getLogger(__name__)
 
@@ -123,7 +125,7 @@ class BrokerServer:
         await node.prepare()
         logs.directories.check_identity(self.config.broker_id, node.cluster_id)
         configs = LogConfigs(self.config, logs, node.config_admin.cached_topic_overrides)
-        logs.load(configs.of)
+        await self._load(logs, configs)
         self._cleanup.callback(logs.shutdown)
         node.config_admin.add_listener(configs)
         replicas = ReplicaManager(
@@ -189,6 +191,17 @@ class BrokerServer:
             await store.open()
             self._cleanup.push_async_callback(store.close)
         return store.session()
+
+    async def _load(self, logs: LogManager, configs: LogConfigs) -> None:
+        key = "num.recovery.threads.per.data.dir"
+        processes = default_processes()
+        if key in self.config.originals:
+            processes = self.config.integer(key) * len(logs.directories.online)
+        progress = RecoveryProgress(self.clock)
+        try:
+            await logs.load_in_parallel(configs.of, processes=processes, report=progress.report)
+        finally:
+            progress.close()
 
     def _store_path(self, logs: LogManager) -> str:
         first = next(iter(logs.directories))

@@ -14,6 +14,7 @@ from kafkapy.storage.segment import (
     TIME_INDEX_SUFFIX,
     TRANSACTION_INDEX_SUFFIX,
 )
+from kafkapy.storage.snapshot import EMPTY_SIZE
 
 logger: Final = logging.getLogger(__name__)
 
@@ -29,30 +30,24 @@ class Listing(NamedTuple):
     snapshots: dict[int, int]
     leader_epochs: int
 
-    @property
-    def log_bytes(self) -> int:
-        """The bytes of all record batches."""
-        return sum(sizes[LOG_SUFFIX] for sizes in self.segments.values())
+    def says_nothing_of_producers(self, offset: int) -> bool:
+        """Whether no snapshot needs to be read: there is none, or the one at ``offset`` is of no producers."""
+        return not self.snapshots or self.snapshots.get(offset) == EMPTY_SIZE
 
 
-def list_partition(files: Files, directory: str) -> Listing:
+def list_partition(files: Files, directory: str, *, keep_deleted: bool = False) -> Listing:
     """Finish an interrupted compaction, remove what was to be removed, and list the rest; make a missing folder.
 
+    ``keep_deleted`` leaves what this very start has put aside to the next one.
     Indexes without their segment are removed; files of other names are left alone. Raises ``OSError``.
     """
-    try:
-        listing = files.list_directory(directory)
-    except FileNotFoundError:
-        files.make_directory(directory)
-        listing = []
-    if any(name.endswith((CLEANED_SUFFIX, SWAP_SUFFIX)) for name, _ in listing):
-        for base_offset in finish_interrupted(files, directory):
-            logger.info("Put the compacted segment %d of %s in its place", base_offset, directory)
-        listing = files.list_directory(directory)
+    listing = _names_and_sizes(files, directory)
     found = Listing({}, {}, dict(listing).get(LEADER_EPOCHS_NAME, 0))
     for name, size in listing:
         base, suffix = name[:BASE_DIGITS], name[BASE_DIGITS:]
         if name.endswith(LEFTOVER_SUFFIXES):
+            if keep_deleted:
+                continue
             files.remove(f"{directory}/{name}")
         elif base.isdecimal() and suffix in SEGMENT_SUFFIXES:
             found.segments.setdefault(int(base), {})[suffix] = size
@@ -62,3 +57,16 @@ def list_partition(files: Files, directory: str) -> Listing:
         for suffix in found.segments.pop(base_offset):
             files.remove(f"{directory}/{base_offset:020d}{suffix}")
     return found
+
+
+def _names_and_sizes(files: Files, directory: str) -> list[tuple[str, int]]:
+    try:
+        listing = files.list_directory(directory)
+    except FileNotFoundError:
+        files.make_directory(directory)
+        return []
+    if not any(name.endswith((CLEANED_SUFFIX, SWAP_SUFFIX)) for name, _ in listing):
+        return listing
+    for base_offset in finish_interrupted(files, directory):
+        logger.info("Put the compacted segment %d of %s in its place", base_offset, directory)
+    return files.list_directory(directory)

@@ -5,7 +5,7 @@ decide (a foreign folder, one partition twice) stops the start, with the marks o
 """
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kafkapy.config.log_config import LogConfig
@@ -35,12 +35,25 @@ class Found(NamedTuple):
         return self.checkpoints.get(partition, Checkpointed(self.clean))
 
 
-def load(logs: "LogManager", config_of: Callable[[str], LogConfig]) -> None:
-    """See ``LogManager.load``."""
+def survey(logs: "LogManager") -> list[Found]:
+    """Look at every directory; raises ``LogDirectoryError`` when somebody has to decide."""
     found = [each for directory in logs.directories.online if (each := _survey(logs, directory)) is not None]
     _refuse_twins(found)
     for each in found:
-        _load_directory(logs, each, config_of)
+        if each.partitions and not each.clean:
+            logger.warning("Recovering %d logs of %s after an unclean stop", len(each.partitions), each.directory.path)
+    return found
+
+
+def load(
+    logs: "LogManager",
+    found: Sequence[Found],
+    config_of: Callable[[str], LogConfig],
+    mended: Collection[TopicPartition] = (),
+) -> None:
+    """Open what was found, without reading again what is ``mended``. See ``LogManager.load``."""
+    for each in found:
+        _load_directory(logs, each, config_of, mended)
     logs.directories.check_one_works()
 
 
@@ -65,14 +78,20 @@ def _refuse_twins(found: list[Found]) -> None:
                 )
 
 
-def _load_directory(logs: "LogManager", found: Found, config_of: Callable[[str], LogConfig]) -> None:
+def _load_directory(
+    logs: "LogManager",
+    found: Found,
+    config_of: Callable[[str], LogConfig],
+    mended: Collection[TopicPartition],
+) -> None:
     directory = found.directory
-    if found.partitions and not found.clean:
-        logger.warning("Recovering %d logs of %s after an unclean stop", len(found.partitions), directory.path)
     try:
         directory.remove_clean_marker()
         for partition in found.partitions:
-            logs.open(directory, partition, config_of(partition.topic), found.checkpointed(partition))
+            checkpointed = found.checkpointed(partition)
+            if partition in mended:
+                checkpointed = checkpointed._replace(mended=True)
+            logs.open(directory, partition, config_of(partition.topic), checkpointed)
         stale_checkpoints.lower_all(logs)
     except OSError as error:
         logs.fail(directory, error)

@@ -33,6 +33,10 @@ def _nobody_minds(*_: object) -> None:
     """A log by itself has no data directory that could go offline, no checkpoints and no cleaner."""
 
 
+def _nobody_counts(_size: int) -> None:
+    """A recovery that nobody watches."""
+
+
 @dataclass(slots=True)
 class Storage:
     """What all logs of a broker share."""
@@ -45,6 +49,8 @@ class Storage:
     random: Random = field(default_factory=Random)
     disk_failed: Callable[[str, OSError], None] = _nobody_minds
     """Told the path of what a broken disk refused to read or write (``disk_errors``)."""
+    recovered: Callable[[int], None] = _nobody_counts
+    """Told the bytes of each segment that a recovery has read."""
     offsets_fall: Callable[["Log"], None] = _nobody_minds
     """Told of a log whose recovery point or start has fallen, before its files follow (``stale_checkpoints``)."""
     about_to_cut: Callable[["Log", int], None] = _nobody_minds

@@ -17,7 +17,6 @@ from kafkapy.storage.leader_epochs import EpochEntry
 from kafkapy.storage.listing import Listing, list_partition
 from kafkapy.storage.removal import delete_segment_files
 from kafkapy.storage.segment import Segment
-from kafkapy.storage.snapshot import EMPTY_SIZE
 
 if TYPE_CHECKING:
     from kafkapy.storage.log import Log
@@ -34,6 +33,13 @@ class Checkpointed(NamedTuple):
     recovery_point: int = 0
     log_start_offset: int = 0
     high_watermark: int = 0
+    mended: bool = False
+    """A worker process has recovered it since the unclean stop: its files can be trusted, though not on the disk."""
+
+    @property
+    def is_trusted(self) -> bool:
+        """Whether the files can be taken as they are."""
+        return self.clean or self.mended
 
 
 def load(log: "Log", checkpointed: Checkpointed) -> None:
@@ -41,7 +47,7 @@ def load(log: "Log", checkpointed: Checkpointed) -> None:
 
     Raises ``KafkaStorageError`` when the directory holds what must not be touched, ``OSError`` as the disk does.
     """
-    listing = list_partition(log.storage.files, log.directory)
+    listing = list_partition(log.storage.files, log.directory, keep_deleted=checkpointed.mended)
     log.producer_state.snapshot_offsets += listing.snapshots
     doubtful = _load_segments(log, listing)
     epochs_are_lost = _load_leader_epochs(log, listing.leader_epochs)
@@ -60,10 +66,9 @@ def load(log: "Log", checkpointed: Checkpointed) -> None:
         log.leader_epochs.rebuild(_batch_epochs(log))
     log.leader_epochs.truncate_from_end(end_offset)
     log.leader_epochs.truncate_from_start(log.log_start_offset)
-    if checkpointed.clean and listing.snapshots.get(end_offset, 0 if listing.snapshots else EMPTY_SIZE) == EMPTY_SIZE:
-        # Nobody to read of: there are no snapshots, or the one at the end says that there are no producers.
+    log.producer_state.delete_snapshots(above=end_offset)  # of records that are gone; others will have their offsets
+    if checkpointed.is_trusted and listing.says_nothing_of_producers(end_offset):
         log.producer_state.clear(end_offset)
-        log.producer_state.delete_snapshots(above=end_offset)
     else:
         rebuild_producer_state(log, end_offset)
     log.producer_state.take_snapshot()
@@ -114,7 +119,7 @@ def _recover(log: "Log", doubtful: list[Segment], checkpointed: Checkpointed) ->
     """Rebuild what must be; return the log's end offset."""
     segments = log.segments
     beyond = (
-        [] if checkpointed.clean else segments.starting_at(segments.floor(max(checkpointed.recovery_point, 0)))
+        [] if checkpointed.is_trusted else segments.starting_at(segments.floor(max(checkpointed.recovery_point, 0)))
     )  # fmt: skip
     for segment in doubtful:
         if segment not in beyond:
@@ -171,13 +176,15 @@ def recover_segment(log: "Log", segment: Segment) -> int:
     except CorruptRecordError as error:
         is_overtaken = isinstance(error, _OvertakenError)
         logger.warning("Cutting %s at %d of %d bytes: %s", segment.log.path, valid_bytes, segment.size, error)
-    cut = segment.size - valid_bytes
+    size = segment.size
+    cut = size - valid_bytes
     if cut:
         log.storage.files.truncate(segment.log.path, valid_bytes)
         segment.size = valid_bytes
     segment.become_inactive()
     state.map_end_offset = end_offset
     state.take_snapshot()
+    log.storage.recovered(size)
     return 0 if is_overtaken else cut
 
 

@@ -11,6 +11,7 @@ from kafkapy.storage.errors import (
 )
 from kafkapy.storage.files import Files
 from kafkapy.storage.flusher import InlineFlusher
+from kafkapy.storage.recovery import Checkpointed
 from kafkapy.types import TopicPartition
 from tests.storage.support import GOLDEN
 
@@ -93,7 +94,7 @@ def test_the_clean_marker_counts_once(tmp_path: Path) -> None:
 
 def test_checkpoints_meet_in_one_record_for_each_partition() -> None:
     checkpoints = _directory(GOLDEN).read_checkpoints(clean=True)
-    assert checkpoints[TopicPartition("seg", 0)] == (True, 204, 80, 204)
+    assert checkpoints[TopicPartition("seg", 0)] == Checkpointed(True, 204, 80, 204)
 
 
 @pytest.mark.parametrize(
@@ -104,7 +105,9 @@ def test_a_damaged_checkpoint_says_nothing_and_costs_a_warning(
 ) -> None:
     (tmp_path / "recovery-point-offset-checkpoint").write_bytes(content)
     (tmp_path / "replication-offset-checkpoint").write_text("0\n1\na 0 7\n")
-    assert _directory(tmp_path).read_checkpoints(clean=False) == {TopicPartition("a", 0): (False, 0, 0, 7)}
+    assert _directory(tmp_path).read_checkpoints(clean=False) == {
+        TopicPartition("a", 0): Checkpointed(clean=False, high_watermark=7)
+    }
     assert "going on without it: after an unclean stop every log is read from its start" in caplog.text
 
 

@@ -22,7 +22,9 @@ def test_segments_snapshots_and_epochs_are_found_and_strangers_left_alone(tmp_pa
     _files(tmp_path, *strangers)
     found = list_partition(Files(), str(tmp_path))
     assert found == Listing({0: {".log": 24, ".index": 26}, 5: {".log": 24}}, {5: 29}, 23)
-    assert found.log_bytes == 48
+    assert not found.says_nothing_of_producers(5)
+    assert found._replace(snapshots={5: 10, 3: 56}).says_nothing_of_producers(5)
+    assert found._replace(snapshots={}).says_nothing_of_producers(5)
     assert {path.name for path in tmp_path.iterdir()} >= set(strangers)
 
 
@@ -32,3 +34,10 @@ def test_leftovers_and_indexes_without_a_segment_go(tmp_path: Path) -> None:
     _files(tmp_path, *gone, f"{nine}.log.cleaned", f"{nine}.index.swap")
     assert list_partition(Files(), str(tmp_path)) == ({}, {}, 0)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_what_this_start_has_put_aside_stays(tmp_path: Path) -> None:
+    name = f"{0:020d}.log.deleted"
+    _files(tmp_path, name)
+    assert list_partition(Files(), str(tmp_path), keep_deleted=True) == ({}, {}, 0)
+    assert (tmp_path / name).exists()

@@ -80,3 +80,18 @@ def test_what_is_no_fault_of_the_disk_stops_the_start(tmp_path: Path, monkeypatc
     monkeypatch.setattr("kafkapy.storage.log_directory.load_log", refuse)
     with pytest.raises(UnexpectedAppendOffsetError):
         _manager(tmp_path).load()
+
+
+def test_a_mark_that_can_not_be_removed_takes_its_directory_offline(tmp_path: Path) -> None:
+    _filled(tmp_path)
+
+    class Worn(BrokenDisk):
+        def remove(self, path: str) -> None:
+            self._check(path)
+            super().remove(path)
+
+    files = Worn()
+    manager = _manager(tmp_path, files)
+    files.broken = f"{tmp_path}/a/.kafka_cleanshutdown"
+    manager.load()
+    assert [log.topic_partition for log in manager.all_logs()] == [B]

@@ -104,6 +104,27 @@ def test_damage_ends_the_log_and_later_segments_go(log: Log) -> None:
     assert not [path for path in doomed if path.exists()]
 
 
+def test_snapshots_of_records_that_are_gone_go_too(log: Log) -> None:
+    """Others will have their offsets: such a snapshot would tell of producers that never wrote here."""
+    second = list(log.segments)[1]
+    log.recovery_point = 0
+    _damage(log, Path(second.log.path).name, b"X", 300)
+    again = reopen(log, clean=False)
+    assert again.producer_state.snapshot_offsets[-1] == again.log_end_offset
+    on_disk = sorted(int(path.stem) for path in Path(log.directory).glob("*.snapshot"))
+    assert on_disk == again.producer_state.snapshot_offsets
+
+
+def test_what_a_later_segment_has_in_another_form_is_cut_and_the_later_one_stays(tmp_path: Path) -> None:
+    log = open_log(tmp_path)
+    fill(log, 3)
+    log.roll()
+    fill(log, 2)
+    with Path(log.segments.first.log.path).open("ab") as file:
+        file.write(batch(base_offset=3))
+    assert reopen(log, clean=False).log_end_offset == 5
+
+
 def test_offsets_that_go_back_end_the_log(tmp_path: Path) -> None:
     log = open_log(tmp_path)
     fill(log, 3)

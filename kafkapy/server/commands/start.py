@@ -117,15 +117,33 @@ async def _run_broker(broker: BrokerServer) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, _stop, stopped, number)
     gc.disable()  # what a start makes stays, and looking through it again and again takes a third of the start
-    async with broker:
+    if not await _started(broker, stopped):
+        _log.info("Stopped before the start was over")
+        return
+    try:
         # What lives as long as the broker need not be looked at by every full collection: that takes milliseconds.
         gc.freeze()
         gc.enable()
         _announce(broker.config, broker.bootstrap)
         await _first(stopped, broker.broken)
+    finally:
+        await broker.stop()
     if broker.broken.is_set():
         raise LogDirectoryError("Every data directory has failed; the log above says how. Mend a disk and start again")
     _log.info("Stopped")
+
+
+async def _started(broker: BrokerServer, stopped: asyncio.Event) -> bool:
+    """Start the broker, unless a signal comes before it is done: a recovery may take long."""
+    starting, stop = asyncio.ensure_future(broker.start()), asyncio.ensure_future(stopped.wait())
+    await asyncio.wait([starting, stop], return_when=asyncio.FIRST_COMPLETED)
+    stop.cancel()
+    if starting.done():
+        await starting
+        return True
+    starting.cancel()
+    await asyncio.wait([starting])
+    return False
 
 
 async def _first(*events: asyncio.Event) -> None:
