@@ -40,7 +40,7 @@ from kafkapy.storage.errors import LogDirectoryError
 from kafkapy.storage.flusher import ThreadFlusher
 from kafkapy.storage.log import Storage
 from kafkapy.storage.log_directory import LogManager
-from kafkapy.storage.mending import default_processes
+from kafkapy.storage.mending import default_processes, load_in_parallel
 
 _log: Final = logging.getLogger(__name__)
 
@@ -199,7 +199,7 @@ class BrokerServer:
             processes = self.config.integer(key) * len(logs.directories.online)
         progress = RecoveryProgress(self.clock)
         try:
-            await logs.load_in_parallel(configs.of, processes=processes, report=progress.report)
+            await load_in_parallel(logs, configs.of, processes=processes, report=progress.report)
         finally:
             progress.close()
 

@@ -8,7 +8,7 @@ from typing import Final
 
 from kafkapy.clock import Clock
 from kafkapy.config.log_config import LogConfig
-from kafkapy.storage import closing, loading, mending, stale_checkpoints
+from kafkapy.storage import closing, loading, stale_checkpoints
 from kafkapy.storage.checkpoints import HIGH_WATERMARK, LOG_START_OFFSET, RECOVERY_POINT
 from kafkapy.storage.data_directories import DataDirectories
 from kafkapy.storage.data_directory import DataDirectory, MetaProperties
@@ -67,24 +67,12 @@ class LogManager:
     def load(self, config_of: Callable[[str], LogConfig] | None = None) -> None:
         """Open every log, recovered where the last stop was unclean.
 
-        ``config_of`` gives the configuration of a topic. Raises ``LogDirectoryError`` and ``KafkaStorageError`` with
+        ``config_of`` gives the configuration of a topic; ``mending`` does it with worker processes. Raises ``LogDirectoryError`` and ``KafkaStorageError`` with
         a sentence for whoever starts the broker.
         """
         if not self.directories.are_locked:
             self.lock()
         loading.load(self, loading.survey(self), config_of or (lambda _topic: self.config))
-
-    async def load_in_parallel(
-        self,
-        config_of: Callable[[str], LogConfig],
-        *,
-        processes: int,
-        report: Callable[[mending.Progress], object] = lambda _: None,
-    ) -> None:
-        """As ``load``, after ``lock``; a large recovery is done by worker processes while the event loop goes on."""
-        found = loading.survey(self)
-        mended = await mending.mend(self, found, config_of, processes=processes, report=report)
-        loading.load(self, found, config_of, mended)
 
     def open(
         self, directory: DataDirectory, partition: TopicPartition, config: LogConfig, checkpointed: Checkpointed

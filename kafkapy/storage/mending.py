@@ -13,14 +13,15 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kafkapy.config.log_config import LogConfig
 from kafkapy.errors import BrokerError
+from kafkapy.storage import loading
 from kafkapy.storage.files import Files
 from kafkapy.storage.listing import BASE_DIGITS
+from kafkapy.storage.loading import Found
 from kafkapy.storage.segment import LOG_SUFFIX
 from kafkapy.storage.worker_pool import Facts, Job, WorkerPool
 from kafkapy.types import TopicPartition
 
 if TYPE_CHECKING:
-    from kafkapy.storage.loading import Found
     from kafkapy.storage.log_directory import LogManager
 
 logger: Final = logging.getLogger(__name__)
@@ -43,7 +44,7 @@ class Damaged(NamedTuple):
     """A log to read, and how many bytes of it."""
 
     partition: TopicPartition
-    found: "Found"
+    found: Found
     size: int
 
 
@@ -52,9 +53,22 @@ def default_processes() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
+async def load_in_parallel(
+    logs: "LogManager",
+    config_of: Callable[[str], LogConfig],
+    *,
+    processes: int,
+    report: Callable[[Progress], object] = lambda _: None,
+) -> None:
+    """As ``LogManager.load``, after its ``lock``; a large recovery leaves the event loop free meanwhile."""
+    found = loading.survey(logs)
+    mended = await mend(logs, found, config_of, processes=processes, report=report)
+    loading.load(logs, found, config_of, mended)
+
+
 async def mend(
     logs: "LogManager",
-    found: Sequence["Found"],
+    found: Sequence[Found],
     config_of: Callable[[str], LogConfig],
     *,
     processes: int,
@@ -101,7 +115,7 @@ def _mended(bundles: Sequence[Sequence[Damaged]], outcomes: Sequence[Facts | Bas
     return mended
 
 
-def _damaged(files: Files, found: "Found") -> Iterator[Damaged]:
+def _damaged(files: Files, found: Found) -> Iterator[Damaged]:
     for partition in found.partitions:
         try:
             listing = files.list_directory(found.directory.partition_path(partition))

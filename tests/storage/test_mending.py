@@ -49,7 +49,7 @@ def _crashed(path: Path) -> None:
 def _load(manager: LogManager, report: list[Progress], processes: int = 2) -> None:
     async def scenario() -> None:
         manager.lock()
-        await manager.load_in_parallel(lambda _: CONFIG, processes=processes, report=report.append)
+        await mending.load_in_parallel(manager, lambda _: CONFIG, processes=processes, report=report.append)
         await asyncio.sleep(0)
 
     asyncio.run(scenario())

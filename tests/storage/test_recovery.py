@@ -120,6 +120,7 @@ def test_what_a_later_segment_has_in_another_form_is_cut_and_the_later_one_stays
     fill(log, 3)
     log.roll()
     fill(log, 2)
+    log.recovery_point = 0
     with Path(log.segments.first.log.path).open("ab") as file:
         file.write(batch(base_offset=3))
     assert reopen(log, clean=False).log_end_offset == 5
