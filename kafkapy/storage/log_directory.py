@@ -67,8 +67,8 @@ class LogManager:
     def load(self, config_of: Callable[[str], LogConfig] | None = None) -> None:
         """Open every log, recovered where the last stop was unclean.
 
-        ``config_of`` gives the configuration of a topic; ``mending`` does it with worker processes. Raises ``LogDirectoryError`` and ``KafkaStorageError`` with
-        a sentence for whoever starts the broker.
+        ``config_of`` gives the configuration of a topic; ``mending`` does it with worker processes. Raises
+        ``LogDirectoryError`` and ``KafkaStorageError`` with a sentence for whoever starts the broker.
         """
         if not self.directories.are_locked:
             self.lock()
