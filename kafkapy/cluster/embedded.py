@@ -3,6 +3,9 @@
 An operation changes the tree at once, on the event loop, which puts all of them in one order. Its answer, its
 watches, and every later read wait until the file has it. While one commit is on its way to the disk, what arrives
 gathers for the next: however many operations an event has, it costs one or two commits.
+
+While the disk refuses a commit, everybody waits, as they would for a ZooKeeper that can't be reached; the commit is
+tried again each second until the disk takes it, with what has come meanwhile. So nothing is lost or done twice.
 """
 
 import asyncio
@@ -12,6 +15,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from kafkapy.clock import Clock
+from kafkapy.cluster.retry import Retry
 from kafkapy.cluster.sqlite_file import SqliteFile, StoreFileError, row_of
 from kafkapy.cluster.store import (
     ANY_VERSION,
@@ -33,6 +37,9 @@ from kafkapy.cluster.tree import Tree, Watches
 FILE_NAME: Final = "kafkapy-metadata.sqlite"
 """The file's name in the first log directory (a plain file: Apache Kafka refuses a foreign folder there)."""
 
+RETRY_MS: Final = 1000
+"""How long to wait before a commit that the disk refused is tried again."""
+
 logger = logging.getLogger(__name__)
 
 
@@ -49,7 +56,11 @@ class EmbeddedStore:
         self._events: deque[WatchEvent] = deque()
         self._commit: asyncio.Task[None] | None = None
         self._next_commit: asyncio.Task[None] | None = None
+        self._is_closing = False
+        self._retry = Retry(clock)
+        self._refused = asyncio.Event()
         self.failed = False
+        """The store was closed while the disk refused its changes."""
 
     async def open(self) -> None:
         """Read the file; raises StoreFileError. Ephemeral nodes of an earlier run are not there any more."""
@@ -65,7 +76,9 @@ class EmbeddedStore:
         return session
 
     async def close(self) -> None:
-        """End every session and close the file."""
+        """End every session and close the file; what the disk refuses now is lost."""
+        self._is_closing = True
+        self._retry.now()
         for session in list(self._sessions.values()):
             await session.close()
         if self._file is not None:
@@ -82,7 +95,10 @@ class EmbeddedStore:
         return applied.results
 
     async def committed(self) -> None:
-        """Everything applied so far is on the disk and told; raises StoreClosedError when that has failed."""
+        """Wait until everything applied so far is on the disk and told.
+
+        Raises StoreClosedError when the store is closed before the disk takes it.
+        """
         if self.failed:
             raise StoreClosedError("/")
         if self._file is None:
@@ -97,6 +113,14 @@ class EmbeddedStore:
         if self.failed:
             raise StoreClosedError("/")
 
+    async def committed_or_refused(self) -> None:
+        """As ``committed``, but don't wait while the disk refuses."""
+        waits = [asyncio.ensure_future(self.committed()), asyncio.ensure_future(self._refused.wait())]
+        await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        for wait in waits:
+            wait.cancel()
+        await asyncio.gather(*waits, return_exceptions=True)
+
     def forget(self, session_id: int) -> None:
         """The session is over."""
         del self._sessions[session_id]
@@ -105,19 +129,30 @@ class EmbeddedStore:
         if previous is not None:
             await previous
         self._commit, self._next_commit = self._next_commit, None
-        changed, self._changed = self._changed, set()
-        events = len(self._events)
-        nodes = self.tree.nodes
-        gone = [path for path in changed if path not in nodes]
-        rows = [row_of(path, nodes[path]) for path in changed if path in nodes and not nodes[path].owner]
-        loop = asyncio.get_running_loop()
-        try:
-            await loop.run_in_executor(file.thread, file.write, self.tree.zxid, rows, gone)
-        except StoreFileError:
-            logger.exception("The metadata store stops: restart the broker when its disk is well again")
-            self.failed = True
-        else:
-            self._tell(events)
+        while not self.failed:
+            changed, self._changed = self._changed, set()
+            events = len(self._events)
+            nodes = self.tree.nodes
+            gone = [path for path in changed if path not in nodes]
+            rows = [row_of(path, nodes[path]) for path in changed if path in nodes and not nodes[path].owner]
+            loop = asyncio.get_running_loop()
+            try:
+                await loop.run_in_executor(file.thread, file.write, self.tree.zxid, rows, gone)
+            except StoreFileError as error:
+                self._changed |= changed
+                if self._is_closing:
+                    self.failed = True
+                    return
+                if not self._refused.is_set():
+                    logger.error("%s. Changes of the cluster wait until its disk is well again", error)
+                    self._refused.set()
+                await self._retry.pause(RETRY_MS)
+            else:
+                if self._refused.is_set():
+                    logger.warning("The metadata store goes on: its disk takes changes again")
+                    self._refused.clear()
+                self._tell(events)
+                return
 
     def _tell(self, count: int) -> None:
         self.watches.fire([self._events.popleft() for _ in range(count)])
@@ -212,7 +247,7 @@ class EmbeddedSession:
         owned = self._store.tree.owned_by(self._session_id)
         if owned and not self._store.failed:
             self._store.apply([Delete(path) for path in owned], self._session_id)
-            await self._store.committed()
+            await self._store.committed_or_refused()
 
     def _apply(self, operations: Sequence[Operation]) -> Outcome:
         try:

@@ -10,6 +10,7 @@ process holds, or that is no store of ours, raises StoreFileError with a sentenc
 import sqlite3
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from typing import ClassVar, Final
 
 from kafkapy.cluster.store import NodeStat
@@ -56,22 +57,28 @@ class SqliteFile:
             raise StoreFileError(self._advice(error)) from error
 
     def write(self, zxid: int, rows: Iterable[Row], deleted: Iterable[str]) -> None:
-        """Make one commit durable: nodes as they are now, paths that are gone. Raises StoreFileError."""
-        database = self._opened()
+        """Make one commit durable: nodes as they are now, paths that are gone.
+
+        Raises StoreFileError when the disk refuses; the file is as it was before, and the same can be tried again.
+        """
         try:
+            database = self._database = self._database or self._open()
             with database:
                 database.execute("BEGIN")
                 database.executemany("REPLACE INTO node VALUES (?, ?, ?, ?, ?, ?, ?)", rows)
                 database.executemany("DELETE FROM node WHERE path = ?", ((path,) for path in deleted))
                 database.execute("REPLACE INTO state VALUES ('zxid', ?)", (zxid,))
         except sqlite3.Error as error:
+            # What the connection still holds of the failed commit is worth nothing: the next one opens the file anew.
+            with suppress(sqlite3.Error):
+                self.close()
             raise StoreFileError(f"{self.path}: the cluster's metadata could not be written: {error}") from error
 
     def close(self) -> None:
         """Close the file; a second call does nothing."""
-        if self._database is not None:
-            self._database.close()
-            self._database = None
+        database, self._database = self._database, None
+        if database is not None:
+            database.close()
 
     def _open(self) -> sqlite3.Connection:
         database = sqlite3.connect(self.path, timeout=0, isolation_level=None, check_same_thread=False)

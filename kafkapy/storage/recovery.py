@@ -16,6 +16,7 @@ from kafkapy.storage.errors import CorruptIndexError, MalformedCheckpointError
 from kafkapy.storage.leader_epochs import EpochEntry
 from kafkapy.storage.listing import Listing, list_partition
 from kafkapy.storage.removal import delete_segment_files
+from kafkapy.storage.rolling import begin
 from kafkapy.storage.segment import Segment
 
 if TYPE_CHECKING:
@@ -57,7 +58,7 @@ def load(log: "Log", checkpointed: Checkpointed) -> None:
     end_offset = _recover(log, doubtful, checkpointed)
     if not log.segments or end_offset < start_offset:
         _drop(log, log.segments.cut(0), f"the log begins at {start_offset}, above all of it")
-        _begin(log, start_offset)
+        begin(log, start_offset)
         end_offset = start_offset
     log.log_start_offset = max(start_offset, log.segments.first.base_offset)
     log.log_end_offset = end_offset
@@ -73,12 +74,6 @@ def load(log: "Log", checkpointed: Checkpointed) -> None:
         rebuild_producer_state(log, end_offset)
     log.producer_state.take_snapshot()
     log.update_high_watermark(checkpointed.high_watermark)
-
-
-def _begin(log: "Log", offset: int) -> None:
-    segment = log.new_segment(offset)
-    segment.create()
-    log.segments.add(segment)
 
 
 def _load_leader_epochs(log: "Log", size: int) -> bool:

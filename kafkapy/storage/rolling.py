@@ -61,9 +61,15 @@ def roll(log: "Log", base_offset: int) -> Segment:
     active.become_inactive()
     log.producer_state.map_end_offset = base_offset
     snapshot = log.producer_state.take_snapshot()
-    segment = log.new_segment(base_offset)
-    segment.create()
-    log.segments.add(segment)
+    segment = begin(log, base_offset)
     log.tail.clear()
     log.durability.flush_later(base_offset, snapshot)
+    return segment
+
+
+def begin(log: "Log", base_offset: int) -> Segment:
+    """Add a new segment at the log's end; with ``preallocate`` its file has ``segment.bytes`` from the start."""
+    segment = log.new_segment(base_offset)
+    segment.create(log.config.segment_bytes if log.config.preallocate else 0)
+    log.segments.add(segment)
     return segment

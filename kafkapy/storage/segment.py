@@ -83,6 +83,7 @@ class Segment:
         "max_timestamp",
         "max_timestamp_offset",
         "roll_jitter_ms",
+        "is_preallocated",
         "is_new",
         "_bytes_since_index_entry",
         "_rolling_timestamp",
@@ -104,18 +105,23 @@ class Segment:
         self.max_timestamp = NO_TIMESTAMP
         self.max_timestamp_offset = base_offset
         self.roll_jitter_ms = 0
+        self.is_preallocated = False
+        """Whether the file is longer than what was written."""
         self.is_new = True
         """Whether its name may not be on the disk yet."""
         self._bytes_since_index_entry = 0
         self._rolling_timestamp: int | None = None
         self._files = files
 
-    def create(self) -> None:
-        """Make the three files, empty."""
+    def create(self, preallocated_bytes: int = 0) -> None:
+        """Make the three files, empty; the log with room for ``preallocated_bytes``, zeros until it is written."""
         self._files.remove(self.transaction_index.path)
         self._files.create(self.log.path)
         self._files.create(self.offset_index.path)
         self._files.create(self.time_index.path)
+        if preallocated_bytes:
+            self._files.truncate(self.log.path, preallocated_bytes)
+            self.is_preallocated = True
 
     def load(self, sizes: dict[str, int]) -> None:
         """Take over existing files; ``sizes`` maps the suffixes of those that are there to bytes.
@@ -184,9 +190,12 @@ class Segment:
         return self.offset_index.is_full or self.time_index.is_full
 
     def become_inactive(self) -> None:
-        """Give the time index its final entry and write what is in memory."""
+        """Give the time index its final entry, write what is in memory, and give back room that was not needed."""
         self.time_index.maybe_append(self.max_timestamp, self.max_timestamp_offset)
         self.write_indexes()
+        if self.is_preallocated:
+            self._files.truncate(self.log.path, self.size)
+            self.is_preallocated = False
 
     def write_indexes(self) -> None:
         """Write the index entries that are in memory."""

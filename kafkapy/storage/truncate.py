@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING
 
 from kafkapy.storage import recovery
 from kafkapy.storage.removal import delete_segment_files
+from kafkapy.storage.rolling import begin
 
 if TYPE_CHECKING:
     from kafkapy.storage.log import Log
@@ -36,9 +37,7 @@ def truncate_fully_and_start_at(log: "Log", offset: int) -> None:
     log.storage.about_to_cut(log, min(offset, log.log_start_offset))
     _lower(log, min(log.log_start_offset, offset), offset)
     delete_segment_files(log, log.segments.cut(0)[::-1])
-    segment = log.new_segment(offset)
-    segment.create()
-    log.segments.add(segment)
+    begin(log, offset)
     log.producer_state.delete_snapshots(above=-1)
     _finish(log, offset, offset)
     log.leader_epochs.clear()

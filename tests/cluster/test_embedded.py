@@ -1,5 +1,5 @@
 import asyncio
-import logging
+import resource
 import sqlite3
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
@@ -8,10 +8,12 @@ from pathlib import Path
 import pytest
 
 from kafkapy.clock import SystemClock
-from kafkapy.cluster.embedded import FILE_NAME, EmbeddedStore
-from kafkapy.cluster.sqlite_file import StoreFileError
+from kafkapy.cluster.embedded import FILE_NAME, RETRY_MS, EmbeddedStore
+from kafkapy.cluster.sqlite_file import SqliteFile, StoreFileError
 from kafkapy.cluster.store import Create, MetadataStore, StoreClosedError
+from kafkapy.testing.clock import ManualClock
 from tests.cluster.store_contract import OpenSession, Seen, StoreContract
+from tests.server.harness import until
 
 
 @asynccontextmanager
@@ -137,29 +139,85 @@ def test_a_foreign_file_is_refused(tmp_path: Path, content: bytes | None) -> Non
     asyncio.run(main())
 
 
-def test_a_disk_that_fails_ends_the_store(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def _full_disk(path: str) -> tuple[int, int]:
+    """From now on no file of this process grows beyond what the store's have: the system's own refusal."""
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    sizes = [Path(path + suffix).stat().st_size for suffix in ("", "-wal")]
+    resource.setrlimit(resource.RLIMIT_FSIZE, (max(sizes), limits[1]))
+    return limits
+
+
+def test_while_the_disk_refuses_everybody_waits_and_nothing_is_lost_or_doubled(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     path = str(tmp_path / FILE_NAME)
+    clock = ManualClock()
 
     async def main() -> None:
-        store = EmbeddedStore(path, SystemClock())
+        store = EmbeddedStore(path, clock)
         await store.open()
         session = store.session()
         seen = Seen()
-        await session.exists("/lost", seen)
-        assert store._file is not None
-        database = store._file._database
-        assert database is not None
-        database.execute("PRAGMA query_only = ON")
-        with pytest.raises(StoreClosedError):
-            await session.create("/lost")
-        assert seen.events == []
-        with pytest.raises(StoreClosedError):
-            await session.get("/")
-        database.execute("PRAGMA query_only = OFF")
-        with pytest.raises(StoreClosedError):
-            await session.create("/after")
+        await session.create("/before", b"1")
+        await session.exists("/late", seen)
+        limits = _full_disk(path)
+        try:
+            created = asyncio.create_task(session.create("/late", b"x" * 100_000))
+            for _ in range(3):
+                await until(lambda: store._retry.is_waiting)
+                clock.advance(RETRY_MS)
+                await asyncio.sleep(0)
+            number = asyncio.create_task(session.create("/before/n", sequential=True))
+            read = asyncio.create_task(session.get("/before"))
+            await asyncio.sleep(0.01)
+            assert not created.done()
+            assert not number.done()
+            assert not read.done()
+            assert seen.events == []
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+        while not created.done():
+            clock.advance(RETRY_MS)
+            await asyncio.sleep(0.001)
+        assert (await created, await number) == ("/late", "/before/n0000000000")
+        assert (await read).data == b"1"
+        assert [event.path for event in seen.events] == ["/late"]
+        await session.set("/late", b"2")
         await store.close()
+        again = EmbeddedStore(path, clock)
+        await again.open()
+        session = again.session()
+        nodes = await session.get_many(["/late", "/before", "/before/n0000000000"])
+        assert [(node.data, node.stat.version) if node else None for node in nodes] == [(b"2", 1), (b"1", 0), (None, 0)]
+        assert await session.create("/before/n", sequential=True) == "/before/n0000000001"
+        await again.close()
 
-    with caplog.at_level(logging.ERROR):
-        asyncio.run(main())
-    assert "restart the broker" in caplog.text
+    asyncio.run(main())
+    messages = [record.getMessage() for record in caplog.records if "metadata" in record.getMessage()]
+    assert len(messages) == 2
+    assert "could not be written" in messages[0]
+    assert messages[1] == "The metadata store goes on: its disk takes changes again"
+
+
+def test_a_broker_can_stop_while_the_disk_refuses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(*_: object) -> None:
+        raise StoreFileError("no")
+
+    async def main() -> None:
+        store = EmbeddedStore(str(tmp_path / FILE_NAME), ManualClock())
+        await store.open()
+        session = store.session()
+        other = store.session()
+        await session.create("/e", ephemeral=True)
+        await other.create("/f", ephemeral=True)
+        monkeypatch.setattr(SqliteFile, "write", refused)
+        lost = asyncio.create_task(session.create("/lost"))
+        await asyncio.sleep(0)
+        await session.close()
+        await store.close()
+        with pytest.raises(StoreClosedError):
+            await lost
+        with pytest.raises(StoreClosedError):
+            await other.get("/")
+
+    asyncio.run(asyncio.wait_for(main(), 10))

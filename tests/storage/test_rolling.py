@@ -7,7 +7,7 @@ from kafkapy.storage.log import Log
 from kafkapy.storage.rolling import segment_ms, waited_ms
 from kafkapy.storage.segment import AppendedRange
 from kafkapy.testing.clock import ManualClock
-from tests.storage.support import START_MS, batch, open_log, reopen
+from tests.storage.support import START_MS, batch, contents, fill, open_log, reopen
 
 
 def _clock(log: Log) -> ManualClock:
@@ -92,3 +92,35 @@ def test_the_largest_timestamp_counts_even_if_an_earlier_batch_had_it(tmp_path: 
     content = batch(timestamp=700)
     segment.append(content, AppendedRange(0, 0, 700, 0, len(content)), 4096)
     assert (waited_ms(segment, _clock(log), 300), segment.first_timestamp()) == (-400, 700)
+
+
+def test_preallocated_segments_have_their_size_at_once_and_give_back_the_rest(tmp_path: Path) -> None:
+    config = LogConfig(preallocate=True, segment_bytes=10_000, index_interval_bytes=500)
+    log = open_log(tmp_path, config)
+    plain = open_log(tmp_path / "plain", LogConfig(segment_bytes=10_000, index_interval_bytes=500))
+    path = Path(log.segments.active.log.path)
+    assert (path.stat().st_size, log.size_bytes) == (10_000, 0)
+    for each in (log, plain):
+        fill(each, 20)
+    assert path.stat().st_size == 10_000
+    assert len(log.read(19, 10_000).records) == log.size_bytes // 20
+    for each in (log, plain):
+        each.roll()
+        fill(each, 20)
+        each.close()
+    assert contents(Path(log.directory)) == contents(Path(plain.directory))
+
+
+def test_after_a_crash_recovery_cuts_the_zeros(tmp_path: Path) -> None:
+    config = LogConfig(preallocate=True, segment_bytes=100_000)
+    log = open_log(tmp_path, config)
+    fill(log, 20)
+    size = log.size_bytes
+    again = reopen(log, clean=False)
+    assert (again.log_end_offset, again.size_bytes) == (20, size)
+    assert Path(again.segments.active.log.path).stat().st_size == size
+    fill(again, 5)
+    again.truncate_to(22)
+    again.truncate_fully_and_start_at(7)
+    assert Path(again.segments.active.log.path).stat().st_size == 100_000
+    assert reopen(again).log_end_offset == 7
