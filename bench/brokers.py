@@ -63,12 +63,16 @@ class Contestant:
             said = self.process.log_tail(1) or "nothing"
             raise BrokerGoneError(f"{self.name} died; the last it said: {said}") from None
 
-    def ensure_topic(self, topic: str) -> None:
+    def ensure_topic(self, topic: str, config: dict[str, str] | None = None) -> None:
         """Creates the topic with one partition if this run hasn't yet, and waits until it has a leader."""
         if topic in self.records:
             return
         admin = AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0})
-        self._wait(admin.create_topics([NewTopic(topic, 1, 1)], operation_timeout=TIMEOUT_S)[topic], "create", topic)
+        self._wait(
+            admin.create_topics([NewTopic(topic, 1, 1, config=config or {})], operation_timeout=TIMEOUT_S)[topic],
+            "create",
+            topic,
+        )
         self.records[topic] = 0
         deadline = time.monotonic() + TIMEOUT_S
         while self._end_offset(topic) is None:

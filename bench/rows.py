@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
+from bench.durable import DurableRecords
 from bench.lifecycle import Memory, OnNewBroker, StartUp
 from bench.loads import Fetch, Latency, Load, Produce, ProduceThenFetch, SingleRecords
 from bench.long_log import LongLog
@@ -46,6 +47,7 @@ def all_rows(*, quick: bool, long_log_gb: int = LONG_LOG_GB) -> list[Row]:
         *_throughput("librdkafka", large, 0.30),
         *_throughput("librdkafka", small, 0.50),
         *_requests(share),
+        *_durable(share),
         *_latency(2 if quick else 6),
         Row("start", "start to first acknowledged produce", "s", StartUp(), "start_s", ratio=0.12),
         Row("start-cost", "the same, what it costs", "processor-s", StartUp(), "processor_s"),
@@ -92,6 +94,17 @@ def _requests(share: int) -> list[Row]:
         Row("single-16", "one-record produce requests, 16 connections", unit, many, "us_per_request", ratio=1.0),
         Row("single-1", "one-record produce requests, 1 connection", unit, one, "us_per_request", ratio=0.8),
         Row("single-1-wait", "the same, its round trip, median", "µs", one, "p50_us"),
+    ]
+
+
+def _durable(share: int) -> list[Row]:
+    what = "the same, each on the disk before its answer (kafkapy.flush=ack, flush.messages=1)"
+    many = DurableRecords(16, 4_000 // share)
+    one = DurableRecords(1, 1_000 // share)
+    return [
+        Row("durable-16", f"{what}, 16 connections", "processor-µs per request", many, "us_per_request"),
+        Row("durable-16-wait", "the same, its round trip, median", "µs", many, "p50_us"),
+        Row("durable-1-wait", f"{what}, 1 connection, round trip, median", "µs", one, "p50_us"),
     ]
 
 

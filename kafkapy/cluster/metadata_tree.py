@@ -7,12 +7,13 @@ controller, and the notes about changes, which every broker reads anew when it s
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, TypeVar
 
 from kafkapy.cluster.config_znodes import ConfigZNode
 from kafkapy.cluster.topic_znodes import LeaderIsr, PartitionStateZNode, TopicsZNode, TopicZNode
 from kafkapy.cluster.znodes import ClusterIdZNode, ControllerEpochZNode, ProducerIdBlockZNode
+from kafkapy.config.own_keys import is_own
 from kafkapy.types import TopicPartition
 
 SEQUENCE_PATH: Final = "/brokers/seqid"
@@ -88,6 +89,16 @@ class MetadataTree:
             path[len(prefix) :]: self._at(path, ConfigZNode.decode) for path in self.nodes if path.startswith(prefix)
         }
         return {name: config for name, config in found.items() if config}
+
+    def for_kafka(self) -> "MetadataTree":
+        """The same without the keys that are kafkapy's own: Apache Kafka refuses to change a topic that has one."""
+        nodes = dict(self.nodes)
+        for kind in KINDS:
+            for name, config in self.configs(kind).items():
+                kept = {key: value for key, value in config.items() if not is_own(key)}
+                if kept != config:
+                    nodes[f"{ConfigZNode.kind_path(kind)}/{name}"] = ConfigZNode.encode(kept)
+        return replace(self, nodes=nodes)
 
     def replicas(self) -> dict[TopicPartition, tuple[int, ...]]:
         """The brokers of every partition."""

@@ -1,5 +1,6 @@
 import pytest
 
+from kafkapy.cluster.config_znodes import ConfigZNode
 from kafkapy.cluster.metadata_tree import MetadataError, MetadataTree, is_carried
 from kafkapy.types import TopicPartition
 from tests.cluster.metadata_samples import CLUSTER_ID, NODES, tree
@@ -68,3 +69,10 @@ def test_a_node_that_no_broker_could_read_is_named(path: str, data: bytes) -> No
 )
 def test_what_lasts_is_carried(path: str, carried: bool) -> None:
     assert is_carried(path) is carried
+
+
+def test_kafka_is_given_no_key_that_it_would_refuse() -> None:
+    path = "/config/topics/flights"
+    ours = MetadataTree({**NODES, path: ConfigZNode.encode({"cleanup.policy": "compact", "kafkapy.flush": "ack"})})
+    assert ours.for_kafka().configs("topics") == {"flights": {"cleanup.policy": "compact"}}
+    assert dict(tree().for_kafka().nodes) == dict(tree().nodes)

@@ -69,6 +69,8 @@ def export(  # noqa: PLR0913, PLR0917  # typer reads a command's options from it
             typer.echo(encode_document(tree).decode(), nl=False)
             return
         options = Options(overwrite, dry_run, as_json)
+        if isinstance(target, ZooKeeperPlace):
+            tree = tree.for_kafka()
         _carry(tree, target, checks.Directories.read(directories), directories[0].path, options)
         if isinstance(target, ZooKeeperPlace) and not as_json and not dry_run:
             typer.echo(_advice(tree, target, directories))
