@@ -223,7 +223,9 @@ def _read_bytes(content: memoryview, place: int) -> tuple[bytes | None, int]:
 
 def _read_headers(content: memoryview, place: int) -> tuple[Headers, int]:
     count, place = read_varint(content, place)
-    if not 0 <= count <= len(content) - place:
+    if count == 0:
+        return (), place
+    if not 0 < count <= len(content) - place:
         raise InvalidRecordError(f"A record can't have {count} headers")
     headers = []
     for _ in range(count):

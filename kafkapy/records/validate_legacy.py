@@ -45,6 +45,8 @@ from kafkapy.records.errors import (
 from kafkapy.records.legacy import Entry, encode_legacy, iterate_entries, set_offset, set_timestamp
 from kafkapy.records.record import Record, encode_batch, iterate_records
 from kafkapy.records.validate import (
+    MAX_INT64,
+    MIN_INT64,
     PRODUCER,
     ProducePolicy,
     RecordFault,
@@ -143,21 +145,23 @@ class _Noted:
 
     def placed(self, records: Iterable[Record]) -> Iterator[Record]:
         """Take note of each and give it with the offset that it gets."""
-        first_offset = self.first_offset
-        for place, (key, value, timestamp, headers, _) in enumerate(records):
-            self.note(timestamp)
+        offset = self.first_offset
+        for key, value, timestamp, headers, _ in records:
+            if timestamp > self.max_timestamp or timestamp < self.smallest_timestamp:
+                self.note_timestamp(timestamp)
             if headers:
                 self.has_headers = True
-            yield Record(key, value, timestamp, headers, first_offset + place)
+            self.count += 1
+            yield Record(key, value, timestamp, headers, offset)
+            offset += 1
 
-    def note(self, timestamp: int) -> None:
-        """One more record."""
+    def note_timestamp(self, timestamp: int) -> None:
+        """Take note of the next record's, before it is counted."""
         if timestamp > self.max_timestamp:
             self.max_timestamp = timestamp
             self.place_of_max = self.count
         elif timestamp < self.smallest_timestamp:
             self.smallest_timestamp = timestamp
-        self.count += 1
 
 
 def _stamp_messages(records: WritableBuffer, policy: ProducePolicy, now_ms: int, first_offset: int) -> ValidatedBatch:
@@ -167,7 +171,8 @@ def _stamp_messages(records: WritableBuffer, policy: ProducePolicy, now_ms: int,
     for position, header in iterate_headers(records):
         (record,) = _read_batch(records, position, header, policy, now_ms)
         set_offset(records, position, first_offset + noted.count)
-        noted.note(record.timestamp)
+        noted.note_timestamp(record.timestamp)
+        noted.count += 1
         if header.magic:
             timestamp = now_ms if appends else max(record.timestamp, NO_TIMESTAMP)
             set_timestamp(records, position, header, policy.timestamp_type, timestamp)
@@ -185,7 +190,8 @@ def _stamp_wrapper(
     for record in _read_batch(records, 0, header, policy, now_ms):
         if record.offset != noted.count:
             return None
-        noted.note(record.timestamp)
+        noted.note_timestamp(record.timestamp)
+        noted.count += 1
     noted.place_of_max = noted.count - 1
     if policy.timestamp_type == LOG_APPEND_TIME:
         noted.max_timestamp = now_ms
@@ -210,12 +216,27 @@ def _read_batch(
         yield from iterate_records(records, header, max_size=policy.max_decompressed_size)
         return
     entries = iterate_entries(records, header, position, policy.max_decompressed_size)
+    earliest, latest = _timestamps_beyond_doubt(header, policy, now_ms)
+    key_required, magic = policy.key_required, header.magic
     for place, entry in enumerate(entries):
-        fault = _entry_fault(place, entry, header, policy, now_ms)
-        if fault is not None:
-            others = (_entry_fault(at, each, header, policy, now_ms) for at, each in enumerate(entries, place + 1))
-            refuse(chain((fault,), others))
-        yield Record(entry.key, entry.value, entry.timestamp, (), entry.offset)
+        offset, own_magic, _, timestamp, key, value, has_valid_crc = entry
+        is_plain = own_magic == magic and has_valid_crc and earliest <= timestamp <= latest
+        if not is_plain or (key is None and key_required):
+            fault = _entry_fault(place, entry, header, policy, now_ms)
+            if fault is not None:
+                others = (_entry_fault(at, each, header, policy, now_ms) for at, each in enumerate(entries, place + 1))
+                refuse(chain((fault,), others))
+        yield Record(key, value, timestamp, (), offset)
+
+
+def _timestamps_beyond_doubt(header: BatchHeader, policy: ProducePolicy, now_ms: int) -> tuple[int, int]:
+    """The smallest and largest timestamp with which a record need not be looked at closer."""
+    if header.timestamp_type == LOG_APPEND_TIME:
+        return 0, -1
+    if policy.timestamp_type == LOG_APPEND_TIME:
+        return MIN_INT64, MAX_INT64
+    allowed = policy.timestamp_difference_max_ms
+    return now_ms - allowed, now_ms + allowed
 
 
 def _entry_fault(
