@@ -9,7 +9,7 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, Consumer, Producer, TopicPartition
 from kafka import KafkaConsumer, KafkaProducer
 from kafka import TopicPartition as KafkaPythonPartition
 
@@ -142,7 +142,8 @@ def librdkafka_client(version: str | None, bootstrap: str) -> OldClient:
             while len(found) < count and time.monotonic() < deadline:
                 for each in consumer.consume(count - len(found), 0.2):
                     assert each.error() is None, each.error()
-                    time_ms = each.timestamp()[1]
+                    kind, time_ms = each.timestamp()
+                    time_ms = None if kind == TIMESTAMP_NOT_AVAILABLE else time_ms
                     found.append(Received(each.value(), each.key(), (), time_ms, 0, each.offset() or 0))
             return found
         finally:

@@ -23,7 +23,7 @@ def wire(broker: Broker) -> Wire:
 def records(client: str, codec: str, first: int) -> list[Sent]:
     """A few records; their timestamps count on with their offsets."""
     return [
-        Sent(f"{client} {codec} {at} ".encode() * (20 * at), f"key {at}".encode() if at % 2 else None, (), NOW_MS + at)
+        Sent(f"{client} {codec} {at} ".encode() * (at % 50), f"key {at}".encode() if at % 2 else None, (), NOW_MS + at)
         for at in range(first, first + RECORDS)
     ]
 
@@ -49,7 +49,7 @@ def test_everyone_reads_what_everyone_wrote(wire: Wire, old_clients: list[OldCli
             for at, (each, wanted) in enumerate(zip(received, expected, strict=True)):
                 assert (each.key, each.value) == wanted[:2], (client.name, at)
                 if client.reads > 0 and at not in own_times:
-                    assert each.timestamp == wanted[2], (client.name, at)
+                    assert (-1 if each.timestamp is None else each.timestamp) == wanted[2], (client.name, at)
 
 
 def fetched(agent: Agent, how: str, topic: str, count: int, **fields: int) -> list[Received]:

@@ -1,0 +1,193 @@
+"""Topics of message formats 0 and 1, and of changing ones: the same requests to 2.7.2 and to us, the same files."""
+
+import random
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from compat_tests.data_path.frames import list_offsets, produce_request
+from compat_tests.groups.wire import Wire
+from compat_tests.kafkapy_process import KafkapyProcess
+from compat_tests.real_kafka import RealKafka
+from compat_tests.storage.test_dump_log import _dump
+from compat_tests.storage.test_same_bytes import _contents
+from kafkapy.config.log_config import LogConfig
+from kafkapy.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
+from kafkapy.protocol.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
+from kafkapy.records.batch import iterate_headers
+from kafkapy.records.convert import encode_records
+from kafkapy.records.record import Record, read_records
+from kafkapy.storage.log_directory import LogManager
+from kafkapy.testing.clock import ManualClock
+from kafkapy.types import TopicPartition
+
+pytestmark = pytest.mark.java
+
+START_MS = 1_700_000_000_000
+TOPIC = 2
+SEGMENT_BYTES = 6000
+PROBE = "probe"
+GZIP = 1
+CONFIGS: dict[str, dict[str, str]] = {
+    "format-0": {"message.format.version": "0.9.0"},
+    "format-1": {"message.format.version": "0.10.0"},
+    "format-2": {"message.format.version": "2.7"},
+    "gzip-0": {"message.format.version": "0.8.2", "compression.type": "gzip"},
+    "gzip-2": {"compression.type": "gzip", "message.format.version": "2.7"},
+    "snappy-1": {"message.format.version": "0.10.2", "compression.type": "snappy"},
+    "plain-1": {"message.format.version": "0.10.1-IV2", "compression.type": "uncompressed"},
+    "mixed": {"message.format.version": "0.9.0", "index.interval.bytes": "200"},
+}
+GZIPPED = ("gzip-0", "gzip-2")
+"""Java and we have different implementations of deflate: what is compressed anew has the same records, other bytes."""
+CHANGES = {20: "0.10.0", 40: "2.7", 60: "0.9.0", 80: "2.7"}
+"""After how many requests the topic ``mixed`` changes its ``message.format.version``, and to what."""
+
+
+def _requests(topic: str) -> Iterator[tuple[int, bytes]]:
+    """(version of Produce, its records): formats, codecs and versions by chance, the same for each broker."""
+    chance = random.Random(topic)
+    for number in range(100):
+        magic = chance.choice([0, 1, 2])
+        codec = chance.choice([0, 0, GZIP, 2, 3] if topic in GZIPPED else [0, 0, 2, 3])
+        records = [
+            Record(
+                chance.choice([None, b"key"]),
+                bytes(chance.choices(range(97, 110), k=chance.randrange(600))),
+                START_MS + 10 * number + chance.randrange(-20, 20),
+                (),
+                at,
+            )
+            for at in range(chance.choice([1, 1, 2, 5, 12]))
+        ]
+        yield (8 if magic == 2 else chance.choice([0, 1, 2])), encode_records(records, magic, codec)
+
+
+def _set_format(wire: Wire, topic: str, release: str) -> None:
+    change = AlterableConfig(name="message.format.version", config_operation=0, value=release)
+    resource = AlterConfigsResource(resource_type=TOPIC, resource_name=topic, configs=[change])
+    answer = wire.ask(IncrementalAlterConfigsRequest(resources=[resource]), 0)
+    assert [each.error_code for each in answer.responses] == [0]
+
+
+def _change_format(wire: Wire, topic: str, release: str) -> None:
+    """Change a topic's format and wait until the broker has heard of it: changes arrive in their order."""
+    _set_format(wire, topic, release)
+    for probed, code in (("0.9.0", 43), ("2.7", 0)):
+        _set_format(wire, PROBE, probed)
+        while list_offsets(wire, PROBE, START_MS).error_code != code:
+            pass
+
+
+def _create(wire: Wire, name: str, configs: dict[str, str]) -> None:
+    settings = [CreatableTopicConfig(*pair) for pair in {"segment.bytes": str(SEGMENT_BYTES), **configs}.items()]
+    topic = CreatableTopic(name=name, num_partitions=1, replication_factor=1, configs=settings)
+    assert wire.ask(CreateTopicsRequest(topics=[topic], timeout_ms=20_000), 4).topics[0].error_code == 0
+    while list_offsets(wire, name, -1).error_code != 0:
+        pass
+
+
+def _feed(bootstrap: str) -> None:
+    with Wire(bootstrap) as wire:
+        _create(wire, PROBE, {})
+        for name, configs in CONFIGS.items():
+            _create(wire, name, configs)
+            end = 0
+            for number, (version, records) in enumerate(_requests(name)):
+                if name == "mixed" and number in CHANGES:
+                    _change_format(wire, name, CHANGES[number])
+                answer = wire.ask(produce_request(name, records, acks=1), version)
+                found = answer.responses[0].partition_responses[0]
+                assert (found.error_code, found.base_offset) == (0, end), (name, version)
+                end += len(_records_of(records))
+
+
+def _records_of(content: bytes) -> list[Record]:
+    return [
+        record for position, header in iterate_headers(content) for record in read_records(content, header, position)
+    ]
+
+
+@pytest.fixture(scope="module")
+def real(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The data directory of a 2.7.2 broker that was fed and has stopped cleanly."""
+    copy = tmp_path_factory.mktemp("real") / "data"
+    with RealKafka("2.7.2", heap="256M") as broker:
+        _feed(broker.bootstrap)
+        broker.stop()
+        shutil.copytree(broker.data, copy)
+    return copy
+
+
+@pytest.fixture(scope="module")
+def ours(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Ours, fed with the same."""
+    with KafkapyProcess(directory=tmp_path_factory.mktemp("ours")) as broker:
+        _feed(broker.bootstrap)
+        broker.stop()
+        return broker.data
+
+
+@pytest.mark.parametrize("topic", sorted(CONFIGS.keys() - set(GZIPPED)))
+def test_the_files_are_the_same(real: Path, ours: Path, topic: str) -> None:
+    theirs, written = _contents(real / f"{topic}-0"), _contents(ours / f"{topic}-0")
+    assert sorted(written) == sorted(theirs)
+    assert [name for name in written if written[name] != theirs[name]] == []
+    assert sum(name.endswith(".log") for name in written) > 1
+
+
+@pytest.mark.parametrize("topic", GZIPPED)
+def test_what_is_compressed_anew_holds_the_same(real: Path, ours: Path, topic: str) -> None:
+    def held(data: Path) -> list[tuple[tuple[int, ...], list[Record]]]:
+        content = b"".join(path.read_bytes() for path in sorted((data / f"{topic}-0").glob("*.log")))
+        return [
+            (tuple(header._replace(size=0, crc=0)), read_records(content, header, position))
+            for position, header in iterate_headers(content)
+        ]
+
+    assert held(ours) == held(real)
+
+
+@pytest.mark.parametrize("topic", CONFIGS)
+def test_dump_log_finds_nothing_wrong_with_ours(ours: Path, topic: str) -> None:
+    logs = sorted((ours / f"{topic}-0").glob("*.log"))
+    counted = sum(len(_records_of(path.read_bytes())) for path in logs)
+    assert _dump(*logs, options=("--deep-iteration",)).count("offset: ") >= counted
+    for pattern in ("*.index", "*.timeindex"):
+        indexes = sorted((ours / f"{topic}-0").glob(pattern))
+        assert _dump(*indexes, options=("--index-sanity-check",)).count("passed sanity check") == len(indexes)
+        _dump(*indexes)
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_kafkas_directory_opens(real: Path, tmp_path: Path, clean: bool) -> None:
+    """After a clean stop nothing changes; after any other, all that derives from the log is rebuilt as it was."""
+    shutil.copytree(real, tmp_path / "data")
+    if not clean:
+        (tmp_path / "data" / ".kafka_cleanshutdown").unlink()
+        (tmp_path / "data" / "recovery-point-offset-checkpoint").unlink()
+    manager = LogManager([str(tmp_path / "data")], LogConfig(), ManualClock(START_MS))
+    manager.load()
+    for topic in CONFIGS:
+        log = manager.get(TopicPartition(topic, 0))
+        assert log is not None
+        theirs = b"".join(path.read_bytes() for path in sorted((real / f"{topic}-0").glob("*.log")))
+        listed = _records_of(theirs)
+        assert log.log_end_offset == len(listed)
+        for offset in range(0, len(listed), 7):
+            read = log.read(offset, 1 << 20).records
+            assert not isinstance(read, bytes)
+            first = next(record for record in _records_of(read.read()) if record.offset >= offset)
+            assert first == listed[offset]
+    manager.shutdown()
+    for topic in CONFIGS:
+        theirs_by_name, left = _contents(real / f"{topic}-0"), _contents(tmp_path / "data" / f"{topic}-0")
+        for name in theirs_by_name:
+            if name.endswith(".log") or (clean and name.endswith((".index", ".timeindex"))):
+                assert left[name] == theirs_by_name[name], (topic, name)
