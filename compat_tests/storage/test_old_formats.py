@@ -1,13 +1,15 @@
 """Topics of message formats 0 and 1, and of changing ones: the same requests to 2.7.2 and to us, the same files."""
 
+import itertools
 import random
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
-from compat_tests.data_path.frames import list_offsets, produce_request
+from compat_tests.data_path.frames import fetch, list_offsets, produce_request
 from compat_tests.groups.wire import Wire
 from compat_tests.kafkapy_process import KafkapyProcess
 from compat_tests.real_kafka import RealKafka
@@ -114,24 +116,62 @@ def _records_of(content: bytes) -> list[Record]:
     ]
 
 
+class Fed(NamedTuple):
+    """What a broker that was fed left behind, and what it had answered to fetches."""
+
+    data: Path
+    fetched: dict[tuple[object, ...], tuple[int, int, bytes]]
+
+
+def _fetch_all(bootstrap: str) -> dict[tuple[object, ...], tuple[int, int, bytes]]:
+    """(topic, version, offset, size) → (error, high watermark, records)."""
+    found = {}
+    with Wire(bootstrap) as wire:
+        for topic in CONFIGS.keys() - set(GZIPPED):
+            for case in itertools.product((0, 1, 2, 3, 4, 11), (0, 7, 50, 111), (300, 2500, 1 << 20)):
+                version, offset, size = case
+                answer = fetch(wire, topic, offset, version, partition_max_bytes=size)
+                found[topic, *case] = (answer.error_code, answer.high_watermark, bytes(answer.records))
+    return found
+
+
 @pytest.fixture(scope="module")
-def real(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The data directory of a 2.7.2 broker that was fed and has stopped cleanly."""
+def real_fed(tmp_path_factory: pytest.TempPathFactory) -> Fed:
+    """A 2.7.2 broker that was fed and has stopped cleanly."""
     copy = tmp_path_factory.mktemp("real") / "data"
     with RealKafka("2.7.2", heap="256M") as broker:
         _feed(broker.bootstrap)
+        fetched = _fetch_all(broker.bootstrap)
         broker.stop()
         shutil.copytree(broker.data, copy)
-    return copy
+    return Fed(copy, fetched)
 
 
 @pytest.fixture(scope="module")
-def ours(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def our_fed(tmp_path_factory: pytest.TempPathFactory) -> Fed:
     """Ours, fed with the same."""
     with KafkapyProcess(directory=tmp_path_factory.mktemp("ours")) as broker:
         _feed(broker.bootstrap)
+        fetched = _fetch_all(broker.bootstrap)
         broker.stop()
-        return broker.data
+        return Fed(broker.data, fetched)
+
+
+@pytest.fixture(scope="module")
+def real(real_fed: Fed) -> Path:
+    """Its data directory."""
+    return real_fed.data
+
+
+@pytest.fixture(scope="module")
+def ours(our_fed: Fed) -> Path:
+    """Our data directory."""
+    return our_fed.data
+
+
+def test_every_version_of_fetch_gets_the_same_bytes(real_fed: Fed, our_fed: Fed) -> None:
+    differing = [case for case, answer in our_fed.fetched.items() if answer != real_fed.fetched[case]]
+    assert differing == []
 
 
 @pytest.mark.parametrize("topic", sorted(CONFIGS.keys() - set(GZIPPED)))
