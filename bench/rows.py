@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
+from bench.compaction import Compaction
 from bench.durable import DurableRecords
 from bench.lifecycle import Memory, OnNewBroker, StartUp
 from bench.loads import Fetch, Latency, Load, Produce, ProduceThenFetch, SingleRecords
@@ -54,6 +55,7 @@ def all_rows(*, quick: bool, long_log_gb: int = LONG_LOG_GB) -> list[Row]:
         *_memory(2_000_000 // share),
         *_first_gigabytes(share),
         *_long_log(1 if quick else long_log_gb),
+        *_compaction(share),
         *[row for workload in compressed for row in _throughput("java", workload, None)],
     ]
 
@@ -156,6 +158,16 @@ def _long_log(gigabytes: int) -> list[Row]:
         Row("long-log", what, "processor-s per GB", load, "s_per_gb"),
         Row("long-log-wall", "the same, by the clock", "s per GB", load, "wall_s_per_gb"),
         Row("long-log-sendfile", "the same files by sendfile alone", "s per GB", load, "sendfile_wall_s_per_gb"),
+    ]
+
+
+def _compaction(share: int) -> list[Row]:
+    unit = "processor-s per GB"
+    small = Compaction(1_000_000 // share, 200_000 // share, 100)
+    large = Compaction(400_000 // share, 80_000 // share, 1000)
+    return [
+        Row("compaction-100B", "compact a log, 100 B records, five of each key", unit, small, "s_per_gb", ratio=2.0),
+        Row("compaction-1kB", "compact a log, 1 kB records, five of each key", unit, large, "s_per_gb", ratio=2.0),
     ]
 
 

@@ -9,9 +9,10 @@ from typing import Any
 
 import confluent_kafka.admin
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 
 from compat_tests.java_tools import JavaTools
+from compat_tests.kafkapy_process import KafkapyProcess
 from compat_tests.real_kafka import RealKafka
 from kafkapy.config.broker_config import BrokerConfig
 from kafkapy.config.log_config import LogConfig
@@ -64,8 +65,14 @@ def create(bootstrap: str) -> None:
         created.result()
 
 
-def produce(bootstrap: str, topic: str, options: dict[str, object], seed: int) -> None:
-    """Bursts of records of few keys, some without a value; every third transaction is aborted."""
+Newest = dict[bytes, bytes | None]
+
+
+def produce(bootstrap: str, topic: str, options: dict[str, object], seed: int, newest: Newest) -> None:
+    """Bursts of records of few keys, some without a value; every third transaction is aborted.
+
+    What is committed is noted in ``newest``.
+    """
     chance = random.Random(f"{topic}{seed}")
     producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 20, "acks": "all", **options})
     transactional = "transactional.id" in options
@@ -74,13 +81,33 @@ def produce(bootstrap: str, topic: str, options: dict[str, object], seed: int) -
     for burst in range(60):
         if transactional:
             producer.begin_transaction()
+        committed = not transactional or burst % 3 != 0
         for _ in range(chance.choice([1, 1, 2, 5, 20])):
             key = b"key-%d" % int(chance.expovariate(0.05))
             value = bytes(chance.choices(range(97, 110), k=chance.randrange(10, 600)))
-            producer.produce(topic, None if chance.random() < 0.15 else value, key, headers={"burst": str(burst)})
+            kept = None if chance.random() < 0.15 else value
+            producer.produce(topic, kept, key, headers={"burst": str(burst)})
+            if committed:
+                newest[key] = kept
         producer.flush()
         if transactional:
-            (producer.commit_transaction if burst % 3 else producer.abort_transaction)()
+            (producer.commit_transaction if committed else producer.abort_transaction)()
+
+
+def consumed(bootstrap: str, topic: str) -> Newest:
+    """The newest committed value of each key that a consumer gets, but what was deleted."""
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "g", "enable.partition.eof": True})
+    newest: Newest = {}
+    try:
+        consumer.assign([TopicPartition(topic, 0, 0)])
+        while (message := consumer.poll(PATIENCE_S)) is not None:
+            if message.error() is not None:
+                assert message.error().code() == KafkaError._PARTITION_EOF
+                return newest
+            newest[message.key() or b""] = message.value()
+    finally:
+        consumer.close()
+    raise AssertionError(f"{topic} has no end")
 
 
 def contents(directory: Path) -> dict[str, bytes]:
@@ -148,8 +175,28 @@ def compact_theirs(broker: RealKafka, expected: dict[str, int]) -> None:
     broker.stop()
 
 
+def hand_over(broker: RealKafka, ours: Path, newest: dict[str, Newest]) -> None:
+    """The real broker goes on with what we compacted, serves it, and compacts it further."""
+    shutil.rmtree(broker.data)
+    shutil.copytree(ours, broker.data, copy_function=shutil.copy2)
+    clean_to = checkpoint(ours)
+    broker.overrides = dict(CLEANING)
+    broker.start()
+    for topic, options in PRODUCERS.items():
+        produce(broker.bootstrap, topic, options, 7, newest[topic])
+    until(
+        lambda: all(checkpoint(broker.data)[topic] > clean_to[topic] for topic in PRODUCERS), "their further compaction"
+    )
+    for topic in PRODUCERS:
+        found = consumed(broker.bootstrap, topic)
+        assert found.items() >= {key: value for key, value in newest[topic].items() if value is not None}.items(), topic
+        assert all(found[key] is None for key in found if newest[topic][key] is None), topic
+    broker.stop()
+
+
 def test_both_compact_a_directory_to_the_same_files(tmp_path: Path) -> None:
     """Twice: the second time there is a clean part, whose tombstones and markers go."""
+    newest: dict[str, Newest] = {topic: {} for topic in PRODUCERS}
     with RealKafka("2.7.2", heap="256M", directory=tmp_path / "broker", config=NOT_CLEANING) as broker:
         create(broker.bootstrap)
         for seed in range(2):
@@ -157,7 +204,7 @@ def test_both_compact_a_directory_to_the_same_files(tmp_path: Path) -> None:
                 broker.overrides = dict(NOT_CLEANING)
                 broker.start()
             for topic, options in PRODUCERS.items():
-                produce(broker.bootstrap, topic, options, seed)
+                produce(broker.bootstrap, topic, options, seed, newest[topic])
             broker.stop()
             ours = tmp_path / f"ours-{seed}"
             shutil.copytree(broker.data, ours, copy_function=shutil.copy2)
@@ -168,7 +215,32 @@ def test_both_compact_a_directory_to_the_same_files(tmp_path: Path) -> None:
                 assert surviving(mine) == surviving(theirs), (topic, seed)
                 if topic not in ("gzip", "snappy", "lz4", "zstd"):
                     assert contents(mine) == contents(theirs), (topic, seed)
-        assert checkpoint(ours) == {topic: at for topic, at in checkpoint(broker.data).items() if topic in PRODUCERS}
+        hand_over(broker, ours, newest)
     paths = [str(path) for topic in PRODUCERS for path in sorted((ours / f"{topic}-0").glob("*.log"))]
     dumped = JavaTools("2.7.2").run("DumpLogSegments", "--files", ",".join(paths), "--deep-iteration")
     assert "isvalid: false" not in dumped
+
+
+def test_a_groups_offsets_are_compacted_and_survive(tmp_path: Path) -> None:
+    """__consumer_offsets is a compacted topic as any other; the running broker compacts it in its worker."""
+    settings = {
+        "offsets.topic.num.partitions": "1",
+        "offsets.topic.segment.bytes": "4000",
+        "log.cleaner.backoff.ms": "100",
+        "log.cleaner.min.cleanable.ratio": "0.1",
+    }
+    broker = KafkapyProcess(directory=tmp_path / "broker", config=settings)
+    with broker:
+        admin = kafka_admin.AdminClient({"bootstrap.servers": broker.bootstrap})
+        admin.create_topics([kafka_admin.NewTopic("t", 1, 1)])["t"].result()
+        consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": "g", "enable.auto.commit": False})
+        for offset in range(200):
+            consumer.commit(offsets=[TopicPartition("t", 0, offset)], asynchronous=False)
+        consumer.close()
+        until(lambda: checkpoint(broker.data).get("__consumer_offsets", 0) > 0, "the compaction of offsets")
+        assert sum(path.stat().st_size for path in (broker.data / "__consumer_offsets-0").glob("*.log")) < 15_000
+        broker.stop()
+        broker.start()
+        consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": "g"})
+        assert consumer.committed([TopicPartition("t", 0)], timeout=20)[0].offset == 199
+        consumer.close()
