@@ -44,6 +44,12 @@ class Cleanable(NamedTuple):
             return False
         return self.is_overdue or self.ratio > self.log.config.min_cleanable_dirty_ratio
 
+    @property
+    def may_become_due(self) -> bool:
+        """Whether time alone can make it due."""
+        config = self.log.config
+        return config.min_compaction_lag_ms > 0 or config.max_compaction_lag_ms != _NEVER_MS
+
 
 def examine(log: "Log", checkpoint: int | None) -> Cleanable:
     """Say how much of ``log`` waits; ``checkpoint`` is the end of what is clean. Raises ``OSError``."""

@@ -74,6 +74,7 @@ class LogCleaner:
         self._timer: TimerHandle | None = None
         self._runs: dict[TopicPartition, CompactionRun] = {}
         self._clean_to: dict[TopicPartition, int] = {}
+        self._not_due: dict[TopicPartition, tuple[object, ...]] = {}
 
     def start(self) -> None:
         """Read the checkpoints and begin to look for dirty logs."""
@@ -128,7 +129,9 @@ class LogCleaner:
         self._timer = self._logs.storage.clock.call_later(self.settings.backoff_ms, self._look)
         self._begin_what_is_due()
         for log in list(self._logs.all_logs()):
-            if log.config.compact and log.topic_partition not in self._logs.being_cleaned:
+            if not log.config.compact or log.topic_partition in self._logs.being_cleaned:
+                continue
+            if log.config.delete or log.log_start_offset > log.segments.first.base_offset:
                 with suppress(KafkaStorageError):
                     delete_old_segments(log)
 
@@ -147,11 +150,27 @@ class LogCleaner:
                 continue
             if self.uncleanable.get(partition) is log:
                 continue
+            state = self._state(log)
+            if self._not_due.get(partition) == state:
+                continue
             try:
-                examined.append(examine(log, self._clean_to.get(partition)))
+                cleanable = examine(log, self._clean_to.get(partition))
             except (OSError, BrokerError) as error:
                 self._give_up(log, error)
+                continue
+            examined.append(cleanable)
+            if cleanable.is_due or cleanable.may_become_due:
+                self._not_due.pop(partition, None)
+            else:
+                self._not_due[partition] = state
         return examined
+
+    def _state(self, log: Log) -> tuple[object, ...]:
+        """All that decides, beside the clock, whether a log is due: thousands that are not cost nothing but this."""
+        segments = log.segments
+        bound = min(log.last_stable_offset, segments.active.base_offset)
+        clean_to = self._clean_to.get(log.topic_partition)
+        return len(segments), segments.first, segments.active, bound, clean_to, log.log_start_offset, log.config
 
     def _give_up(self, log: Log, error: Exception) -> None:
         self.uncleanable[log.topic_partition] = log

@@ -8,6 +8,8 @@ from queue import SimpleQueue
 import pytest
 
 from kafkapy.config.log_config import LogConfig
+from kafkapy.storage import cleaner
+from kafkapy.storage.cleanable import Cleanable, examine
 from kafkapy.storage.cleaner import CleanerSettings, LogCleaner
 from kafkapy.storage.log import Log
 from kafkapy.types import TopicPartition
@@ -102,6 +104,35 @@ def test_as_many_at_a_time_as_there_are_threads(tmp_path: Path) -> None:
     world.run_posted()
     assert not world.logs.being_cleaned
     world.cleaner.stop()
+
+
+def test_time_alone_makes_a_log_due(world: World) -> None:
+    config = replace(COMPACT, min_compaction_lag_ms=10_000)
+    dirty_log(world, config=config)
+    world.compact()
+    assert not world.pool.jobs
+    world.clock.advance(10_000)
+    assert world.pool.jobs
+
+
+def test_a_log_that_is_not_due_is_looked_at_again_when_it_has_changed(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looked: list[str] = []
+
+    def look(log: Log, checkpoint: int | None) -> Cleanable:
+        looked.append(str(log.topic_partition))
+        return examine(log, checkpoint)
+
+    monkeypatch.setattr(cleaner, "examine", look)
+    log = dirty_log(world, config=replace(COMPACT, min_cleanable_dirty_ratio=0.99))
+    world.compact()
+    looked.clear()
+    world.clock.advance(5000)
+    assert looked == []
+    append(log, (b"k0", b"w" * 900))
+    world.clock.advance(1000)
+    assert looked == ["orders-0"]
 
 
 def test_only_compacted_topics_are_compacted(world: World) -> None:
@@ -255,13 +286,13 @@ def test_a_checkpoint_that_can_not_be_written_is_told(
 def test_a_real_worker_does_the_same(tmp_path: Path) -> None:
     world = World(tmp_path)
     posted: SimpleQueue = SimpleQueue()  # type: ignore[type-arg]
-    cleaner = LogCleaner(world.logs, world.config, posted.put)
+    real = LogCleaner(world.logs, world.config, posted.put)
     log = dirty_log(world)
-    cleaner.start()
+    real.start()
     world.clock.advance(0)
-    while cleaner._runs:
+    while real._runs:
         posted.get(timeout=PATIENCE_S)()
     assert sorted(values_in(log)) == [2, 3, 4, 5, 6]
     assert checkpoint(world) == "0\n1\norders 0 4\n"
     close_segment(log)
-    cleaner.stop()
+    real.stop()
