@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
+from time import process_time
 from typing import cast
 
 import pytest
@@ -56,12 +57,11 @@ def test_every_partition_of_many_topics_is_there_when_the_answer_comes() -> None
 
 def test_ten_thousand_partitions_take_no_seconds() -> None:
     async def scenario(started: Cluster) -> None:
-        loop = asyncio.get_running_loop()
-        began = loop.time()
+        began = process_time()  # not the clock on the wall: others may keep the processor busy
         assert _codes(await started.controller.node.topic_admin.create_topics([NewTopic("big", 10_000, 1)], 9000)) == [
             0
         ]
-        assert loop.time() - began < 5
+        assert process_time() - began < 5
 
     _run(scenario)
 
