@@ -7,7 +7,9 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from compat_tests.exchange.contents import QUIET, Contents, committed, read_all
+from compat_tests.exchange.dumped import nothing_is_wrong
 from compat_tests.exchange.home import Home
+from tools.jars import VERSIONS
 
 kafka_admin: Any = confluent_kafka.admin  # exports its names without saying so to type checkers
 
@@ -102,3 +104,6 @@ def test_transactions_are_read_as_kafka_reads_them(home: Home, kill: bool) -> No
     home.to_kafkapy(kill=kill)
     assert _seen(home) == before
     assert committed(home.bootstrap, GROUP) == {(TOPIC, 0): (77, None), (TOPIC, 1): (3, None)}
+    home.leave(kill=kill)
+    if not kill:  # a crash may leave what the next start mends
+        nothing_is_wrong(home.data, VERSIONS)

@@ -83,6 +83,7 @@ class PartitionCheck:
         self._findings = findings
         self._options = options
         self._segments: dict[int, set[str]] = {}
+        self._active_base = -1
         self._snapshots: list[tuple[int, str]] = []
         self._transactions = Transactions()
         self._epochs: list[tuple[int, int]] = []
@@ -96,7 +97,7 @@ class PartitionCheck:
         size = 0
         bases = sorted(base for base, suffixes in self._segments.items() if LOG_SUFFIX in suffixes)
         for base_offset in bases:
-            size += self._check_segment(base_offset, snapshots, is_last=base_offset == bases[-1])
+            size += self._check_segment(base_offset, snapshots, is_last=base_offset == self._active_base)
         start = bases[0] if bases else 0
         self._check_epochs(max(self._next_offset, start))
         return Extent(start, max(self._next_offset, start), size)
@@ -105,17 +106,22 @@ class PartitionCheck:
         for name, _ in self._files.list_directory(self._directory):
             path = f"{self._directory}/{name}"
             base, suffix = name[:BASE_DIGITS], name[BASE_DIGITS:]
+            if name.endswith(LOG_SUFFIX) and base.isdecimal():
+                self._active_base = max(self._active_base, int(base))
             if self._only is not None and base.isdecimal() and int(base) != self._only:
                 continue
-            leftover = next((text for end, text in LEFTOVERS.items() if name.endswith(end)), None)
-            if leftover is not None:
-                self._findings.add(NOTE, path, leftover)
+            leftovers = [text for end, text in LEFTOVERS.items() if name.endswith(end)]
+            if leftovers:
+                self._findings.add(NOTE, path, leftovers[0])
             elif base.isdecimal() and suffix in _OF_A_SEGMENT:
                 self._segments.setdefault(int(base), set()).add(suffix)
             elif base.isdecimal() and suffix == SNAPSHOT_SUFFIX:
                 self._snapshots.append((int(base), path))
             elif name not in (EPOCHS_NAME, "partition.metadata"):
                 self._findings.add(NOTE, path, "no file of a log; brokers leave it alone")
+        self._name_orphans()
+
+    def _name_orphans(self) -> None:
         for base_offset, suffixes in self._segments.items():
             if LOG_SUFFIX not in suffixes:
                 for suffix in sorted(suffixes):

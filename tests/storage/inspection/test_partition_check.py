@@ -167,6 +167,15 @@ def test_leader_epochs(folder: Path, text: str, severity: str, message: str) -> 
     assert any(each.severity == severity and message in each.message for each in check(folder))
 
 
+def test_one_file_that_is_not_the_last_may_not_be_torn(folder: Path) -> None:
+    for number, severity in ((0, ERROR), (-1, WARNING)):
+        path = logs(folder)[number]
+        path.write_bytes(path.read_bytes() + b"torn")
+        findings = Findings()
+        check_file(Files(), str(path), findings, Options())
+        assert [each.severity for each in findings] == [severity]
+
+
 def test_one_file(folder: Path) -> None:
     index = sorted(folder.glob("*.index"))[1]
     change(index, 4, b"\0\0\1\1")
