@@ -12,7 +12,7 @@ from kafkapy.storage.inspection.partition_check import Options
 
 
 def nothing_is_wrong(data: Path, versions: Sequence[str]) -> None:
-    """``kafka-dump-log`` of each release, decoders and index checks included, and ``kafkapy log verify`` find nothing."""
+    """``kafka-dump-log`` of each release, with its decoders and index checks, and ``log verify`` find nothing."""
     findings = Findings()
     check_directory(Files(), str(data), findings, Options())
     assert [each for each in findings if each.severity != NOTE] == []

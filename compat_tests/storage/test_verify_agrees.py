@@ -88,7 +88,7 @@ def sample(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def _dump_complains(tools: Tools, path: Path) -> str:
-    runs = [("--deep-iteration",)] if path.suffix == ".log" else [(), ("--index-sanity-check",)]
+    runs: list[tuple[str, ...]] = [("--deep-iteration",)] if path.suffix == ".log" else [(), ("--index-sanity-check",)]
     if path.suffix == ".snapshot":
         runs = [()]
     for options in runs:
