@@ -18,7 +18,7 @@ LONG_FUNCTIONS: dict[str, str] = {}
 WIDE_FUNCTIONS: dict[str, str] = {
     "kafkapy/server/commands/topics.py:create": "typer reads a command's options from its parameters, one for each",
     "kafkapy/server/commands/produce.py:run": "typer reads a command's options from its parameters, one for each",
-    "kafkapy/server/commands/metadata.py:export": "typer reads a command's options from its parameters, one for each",
+    "kafkapy/server/commands/metadata.py:export_": "typer reads a command's options from its parameters, one for each",
     "kafkapy/server/commands/metadata.py:import_": "typer reads a command's options from its parameters, one for each",
     "kafkapy/server/commands/consume.py:run": "typer reads a command's options from its parameters, one for each",
 }

@@ -4,6 +4,7 @@ import subprocess
 import time
 from pathlib import Path
 
+from confluent_kafka import KafkaException
 from kazoo.client import KazooClient
 
 from compat_tests.exchange.contents import partitions
@@ -13,12 +14,12 @@ from compat_tests.real_kafka import RealKafka, ZooKeeper
 
 SESSION_MS = 18000  # of a broker that may be starved; a killed one's is ended by hand
 BROKER_ID = 7
-# Small segments and a cleaner that does not wait, on both sides.
+# Small segments, a cleaner that does not wait, and records that stay however old they are, on both sides.
 SETTINGS = {
     "broker.id": str(BROKER_ID),
     "log.segment.bytes": "16384",
     "log.cleaner.backoff.ms": "200",
-    "log.retention.check.interval.ms": "1000",
+    "log.retention.ms": "-1",
     "log.flush.start.offset.checkpoint.interval.ms": "200",
     "transaction.state.log.replication.factor": "1",
     "transaction.state.log.num.partitions": "4",
@@ -54,10 +55,16 @@ class Home:
     def start(self, broker: ChildProcess) -> None:
         """The broker takes its place; partitions that were led before are led again when this returns."""
         self._running = broker.start()
-        deadline = time.monotonic() + 30
-        while not self._led <= set(partitions(self.bootstrap, internal=True)):
+        deadline = time.monotonic() + 60
+        while not self._led <= self._served():
             assert time.monotonic() < deadline, broker.log_tail()
             time.sleep(0.05)
+
+    def _served(self) -> set[tuple[str, int]]:
+        try:
+            return set(partitions(self.bootstrap, internal=True))
+        except KafkaException:
+            return set()  # it answers before it knows of its topics
 
     def leave(self, *, kill: bool = False) -> None:
         """The broker that is at home stops, or dies."""

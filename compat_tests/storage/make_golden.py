@@ -38,6 +38,7 @@ TOPICS: dict[str, dict[str, str]] = {
 SETTINGS = {
     "offsets.topic.num.partitions": "1",
     "transaction.state.log.num.partitions": "1",
+    "log.retention.ms": "-1",
     "log.cleaner.backoff.ms": "200",
     "log.segment.delete.delay.ms": "1000",
     "replica.high.watermark.checkpoint.interval.ms": "500",

@@ -1,0 +1,194 @@
+"""``kafkapy metadata``: what its commands do."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import typer
+
+from kafkapy.clock import SystemClock
+from kafkapy.cluster import metadata_checks as checks
+from kafkapy.cluster.metadata_changes import GONE, NEW, OTHER, Change, changes, refuse_overwriting
+from kafkapy.cluster.metadata_json import encode_document
+from kafkapy.cluster.metadata_tree import KINDS, MetadataError, MetadataTree
+from kafkapy.cluster.sqlite_file import StoreFileError
+from kafkapy.config.errors import InvalidConfigError
+from kafkapy.server.commands.metadata_places import DocumentPlace, OwnPlace, Place, ZooKeeperPlace
+from kafkapy.server.commands.output import done, fail, show
+from kafkapy.server.commands.settings import UsageError, build_config
+from kafkapy.storage.data_directory import DataDirectory
+from kafkapy.storage.errors import LogDirectoryError
+from kafkapy.storage.files import Files
+
+
+class Places(NamedTuple):
+    """Where the broker's directories are, and the other place: a ZooKeeper or a document."""
+
+    data: Path | None
+    config: Path | None
+    zookeeper: str | None
+    file: str | None
+
+
+class Options(NamedTuple):
+    """What the user wants of a run."""
+
+    overwrite: bool
+    dry_run: bool
+    as_json: bool
+
+
+def export(places: Places, options: Options) -> None:
+    """Write a stopped broker's metadata to a ZooKeeper, for Apache Kafka to start on its data, or to a document."""
+    with _failures_in_one_line(), _stopped(places.data, places.config) as directories:
+        target = _other_place(places.zookeeper, places.file)
+        tree = OwnPlace(directories[0].path).read()
+        if tree.cluster_id is None:
+            raise MetadataError(f"{directories[0].path} has no metadata of kafkapy: no broker has started there yet")
+        if str(target) == DocumentPlace.TERMINAL:
+            typer.echo(encode_document(tree).decode(), nl=False)
+            return
+        if isinstance(target, ZooKeeperPlace):
+            tree = tree.for_kafka()
+        _carry(tree, target, checks.Directories.read(directories), directories[0].path, options)
+        if isinstance(target, ZooKeeperPlace) and not options.as_json and not options.dry_run:
+            typer.echo(_advice(tree, target, directories))
+
+
+def import_(places: Places, options: Options, *, only_this_broker: bool) -> None:
+    """Read a stopped cluster's metadata from a ZooKeeper or a document, for kafkapy to start on its data directory."""
+    with _failures_in_one_line(), _stopped(places.data, places.config) as directories:
+        source = _other_place(places.zookeeper, places.file)
+        tree = source.read()
+        if tree.cluster_id is None:
+            raise MetadataError(f"{source} holds no cluster: check the address, and the chroot in zookeeper.connect")
+        tree.check()
+        if tree.live_brokers:
+            ids = ", ".join(map(str, tree.live_brokers))
+            raise MetadataError(
+                f"brokers are running on {source} ({ids}): stop them, then wait for their sessions' end"
+            )
+        found = checks.Directories.read(directories)
+        broker_id = None if found.identity is None else found.identity.broker_id
+        if only_this_broker:
+            if broker_id is None:
+                raise MetadataError(f"{directories[0].path} does not say which broker's it is: it has no broker.id")
+            tree = checks.only_of_broker(tree, broker_id)
+        checks.require_one_broker(tree, broker_id)
+        _carry(tree, OwnPlace(directories[0].path), found, directories[0].path, options)
+
+
+@contextmanager
+def _failures_in_one_line() -> Iterator[None]:
+    try:
+        yield
+    except (MetadataError, StoreFileError, LogDirectoryError, UsageError, InvalidConfigError) as error:
+        fail(str(error))
+    except OSError as error:
+        fail(f"{error.filename or 'the file'}: {error.strerror}")
+
+
+@contextmanager
+def _stopped(data: Path | None, config: Path | None) -> Iterator[Sequence[DataDirectory]]:
+    """The data directories of a broker that does not run, locked while the block does."""
+    built = build_config(
+        file=None if config is None else str(config), data=None if data is None else str(data), port=None, settings=()
+    )
+    files = Files()
+    for path in built.log_dirs:
+        if not files.exists(path):
+            raise MetadataError(f"there is no data directory {path}: give it with --data")
+    directories = [DataDirectory(files, path) for path in built.log_dirs]
+    for directory in directories:
+        directory.lock()
+    try:
+        yield directories
+    finally:
+        for directory in directories:
+            directory.unlock()
+
+
+def _other_place(zookeeper: str | None, file: str | None) -> Place:
+    if (zookeeper is None) == (file is None):
+        raise UsageError("give either --zookeeper HOST:PORT/CHROOT or --file FILE")
+    if zookeeper is not None:
+        return ZooKeeperPlace(zookeeper)
+    return DocumentPlace(file or "-")
+
+
+def _carry(tree: MetadataTree, target: Place, directories: checks.Directories, data: str, options: Options) -> None:
+    """Compare, refuse or write, and say what was done."""
+    tree.check()
+    checks.check_identity(tree, directories, data)
+    there = target.read()
+    found = changes(tree, there)
+    warned = checks.warnings(tree, directories)
+    try:
+        refuse_overwriting(tree, there, found, str(target), overwrite=options.overwrite)
+    except MetadataError as error:
+        if not options.dry_run:
+            raise
+        warned.append(f"this would be refused: {error}")
+    if not options.dry_run:
+        target.write(tree, found, SystemClock().now_ms())
+        left = changes(tree, target.read())
+        if left:
+            raise MetadataError(
+                f"{target} differs from what was written, at {left[0].path}: does something else write?"
+            )
+    _report(tree, target, found, warned, options)
+
+
+def _report(
+    tree: MetadataTree, target: Place, found: Sequence[Change], warned: Sequence[str], options: Options
+) -> None:
+    counted = {kind: sum(1 for change in found if change.kind == kind) for kind in (NEW, OTHER, GONE)}
+    summary = _summary(tree)
+    if options.as_json:
+        listed = [change._asdict() for change in found]
+        done(
+            "", as_json=True, target=str(target), dry_run=options.dry_run, summary=summary, changes=listed,
+            warnings=list(warned),
+        )  # fmt: skip
+        return
+    show([{"what": what, "is": value} for what, value in summary.items()], as_json=False, title=str(target))
+    if options.dry_run and found:
+        show([change._asdict() for change in found], as_json=False, title="changes")
+    same = len(tree.nodes) - counted[NEW] - counted[OTHER]
+    typer.echo(
+        f"{'would write' if options.dry_run else 'written'}: {counted[NEW]} nodes new, {counted[OTHER]} changed, "
+        f"{counted[GONE]} removed, {same} as they were"
+    )
+    for sentence in warned:
+        typer.echo(f"kafkapy: warning: {sentence}", err=True)
+
+
+def _summary(tree: MetadataTree) -> dict[str, Any]:
+    replicas = tree.replicas()
+    block = tree.producer_ids
+    configs = {kind: tree.configs(kind) for kind in KINDS}
+    return {
+        "cluster id": tree.cluster_id,
+        "brokers": sorted({broker for each in replicas.values() for broker in each}),
+        "topics": len({partition.topic for partition in replicas}),
+        "partitions": len(replicas),
+        **{f"configured {kind}": len(found) for kind, found in configs.items()},
+        "ACLs on resources": sum(path.startswith("/kafka-acl") and path.count("/") > 2 for path in tree.nodes),
+        "controller epoch": tree.controller_epoch,
+        "last producer id block": "none" if block is None else f"{block.first}-{block.last}",
+    }
+
+
+def _advice(tree: MetadataTree, target: Place, directories: Sequence[DataDirectory]) -> str:
+    identity = directories[0].read_identity()
+    replicas = next(iter(tree.replicas().values()), (0,))
+    broker_id = replicas[0] if identity is None else identity.broker_id
+    return (
+        "Apache Kafka 2.7 starts on it with these settings:\n"
+        f"  broker.id={broker_id}\n  zookeeper.connect={target}\n"
+        f"  log.dirs={','.join(each.path for each in directories)}\n"
+        "With one broker set offsets.topic.replication.factor, transaction.state.log.replication.factor and "
+        "transaction.state.log.min.isr to 1.\n"
+        "Before kafkapy starts on this directory again, run kafkapy metadata import: until then its own copy is old."
+    )
