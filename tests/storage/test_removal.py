@@ -1,5 +1,7 @@
 from pathlib import Path
 
+import pytest
+
 from kafkapy.config.log_config import LogConfig
 from kafkapy.records.batch import read_header
 from kafkapy.storage.descriptors import FileSlice
@@ -28,3 +30,16 @@ def test_segments_stay_readable_until_their_files_go(tmp_path: Path) -> None:
     clock.advance(1)
     assert not list(directory.glob("*.deleted"))
     assert read_header(records.read()).base_offset == 1
+
+
+def test_what_can_not_be_renamed_stays_in_the_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    log = open_log(tmp_path, CONFIG)
+    fill(log, 12)
+
+    def refused(*_: str) -> None:
+        raise OSError("no")
+
+    monkeypatch.setattr(log.storage.files, "rename", refused)
+    with pytest.raises(OSError, match="no"):
+        remove_segments(log, log.segments.starting_at(0)[:2])
+    assert [each.base_offset for each in log.segments] == [0, 4, 8]
