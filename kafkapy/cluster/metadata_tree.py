@@ -100,6 +100,18 @@ class MetadataTree:
                     nodes[f"{ConfigZNode.kind_path(kind)}/{name}"] = ConfigZNode.encode(kept)
         return replace(self, nodes=nodes)
 
+    def with_own_keys_of(self, other: "MetadataTree") -> "MetadataTree":
+        """The same with kafkapy's own keys of ``other``, where it has the node: they could not go to a ZooKeeper."""
+        nodes = dict(self.nodes)
+        for kind in KINDS:
+            here = self.configs(kind)
+            for name, config in other.configs(kind).items():
+                path = f"{ConfigZNode.kind_path(kind)}/{name}"
+                own = {key: value for key, value in config.items() if is_own(key)}
+                if own and path in nodes:
+                    nodes[path] = ConfigZNode.encode({**own, **here.get(name, {})})
+        return replace(self, nodes=nodes)
+
     def replicas(self) -> dict[TopicPartition, tuple[int, ...]]:
         """The brokers of every partition."""
         return {

@@ -76,3 +76,12 @@ def test_kafka_is_given_no_key_that_it_would_refuse() -> None:
     ours = MetadataTree({**NODES, path: ConfigZNode.encode({"cleanup.policy": "compact", "kafkapy.flush": "ack"})})
     assert ours.for_kafka().configs("topics") == {"flights": {"cleanup.policy": "compact"}}
     assert dict(tree().for_kafka().nodes) == dict(tree().nodes)
+
+
+def test_own_keys_come_back_to_what_is_still_there() -> None:
+    own = b'{"version":1,"config":{"cleanup.policy":"delete","kafkapy.flush":"ack"}}'
+    ours = MetadataTree({**NODES, "/config/topics/flights": own, "/config/topics/gone": own})
+    back = tree().with_own_keys_of(ours)
+    assert back.configs("topics") == {"flights": {"kafkapy.flush": "ack", "cleanup.policy": "compact"}}
+    assert back.for_kafka().configs("topics") == {"flights": {"cleanup.policy": "compact"}}
+    assert tree().with_own_keys_of(tree()) == tree()

@@ -76,7 +76,10 @@ def import_(places: Places, options: Options, *, only_this_broker: bool) -> None
                 raise MetadataError(f"{directories[0].path} does not say which broker's it is: it has no broker.id")
             tree = checks.only_of_broker(tree, broker_id)
         checks.require_one_broker(tree, broker_id)
-        _carry(tree, OwnPlace(directories[0].path), found, directories[0].path, options)
+        target = OwnPlace(directories[0].path)
+        if isinstance(source, ZooKeeperPlace):
+            tree = tree.with_own_keys_of(target.read())
+        _carry(tree, target, found, directories[0].path, options)
 
 
 @contextmanager
