@@ -28,7 +28,7 @@ class StartUp:
         process = arena.prepared(contestant.name)
         try:
             process.start(wait=False)
-            acknowledged_s = _until_acknowledged(process.port, contestant.name)
+            acknowledged_s = until_acknowledged(process.port, contestant.name)
             used_s = processor_time(process.pid).total_s if process.pid is not None else 0.0
             return {"start_s": acknowledged_s - process.started_s, "processor_s": used_s}
         finally:
@@ -48,7 +48,7 @@ class Memory:
         try:
             process.start()
             fresh = Contestant(contestant.name, process, arena.scratch)
-            _until_acknowledged(process.port, contestant.name)
+            until_acknowledged(process.port, contestant.name)
             time.sleep(SETTLE_S)
             idle = resident_mib(fresh.pid)
             Produce("java", self.workload).run(fresh, arena)
@@ -70,13 +70,14 @@ class OnNewBroker:
         process = arena.prepared(contestant.name)
         try:
             process.start()
-            _until_acknowledged(process.port, contestant.name)
+            until_acknowledged(process.port, contestant.name)
             return self.load.run(Contestant(contestant.name, process, arena.scratch), arena)
         finally:
             process.close()
 
 
-def _until_acknowledged(port: int, name: str) -> float:
+def until_acknowledged(port: int, name: str) -> float:
+    """Asks for the acknowledgement of a record until it comes; the time at which it did, on the monotonic clock."""
     try:
         return first_acknowledged_s(port, "first", time.monotonic() + START_TIMEOUT_S)
     except TimeoutError:

@@ -9,6 +9,7 @@ from bench.durable import DurableRecords
 from bench.lifecycle import Memory, OnNewBroker, StartUp
 from bench.loads import Fetch, Latency, Load, Produce, ProduceThenFetch, SingleRecords
 from bench.long_log import LongLog
+from bench.restarts import ManyPartitions, Recovery
 from bench.workloads import Workload
 
 CODECS = ("gzip", "snappy", "lz4", "zstd")
@@ -31,6 +32,7 @@ class Row:
 
 
 LONG_LOG_GB = 5
+RECOVERED_GB = 3
 
 
 def all_rows(*, quick: bool, long_log_gb: int = LONG_LOG_GB) -> list[Row]:
@@ -56,6 +58,7 @@ def all_rows(*, quick: bool, long_log_gb: int = LONG_LOG_GB) -> list[Row]:
         *_first_gigabytes(share),
         *_long_log(1 if quick else long_log_gb),
         *_compaction(share),
+        *_restarts(10_000 // share, 1 if quick else RECOVERED_GB),
         *[row for workload in compressed for row in _throughput("java", workload, None)],
     ]
 
@@ -71,7 +74,7 @@ def warm_up_loads(*, quick: bool) -> list[Load]:
 
 def needs_warm_brokers(loads: Sequence[Load]) -> bool:
     """Whether any load is put on brokers that run already."""
-    return not all(isinstance(load, StartUp | Memory | OnNewBroker) for load in loads)
+    return not all(isinstance(load, StartUp | Memory | OnNewBroker | Recovery | ManyPartitions) for load in loads)
 
 
 def _throughput(client: str, workload: Workload, produce_ratio: float | None) -> list[Row]:
@@ -168,6 +171,29 @@ def _compaction(share: int) -> list[Row]:
     return [
         Row("compaction-100B", "compact a log, 100 B records, five of each key", unit, small, "s_per_gb", ratio=2.0),
         Row("compaction-1kB", "compact a log, 1 kB records, five of each key", unit, large, "s_per_gb", ratio=2.0),
+    ]
+
+
+def _restarts(partitions: int, gigabytes: int) -> list[Row]:
+    many, recovery = ManyPartitions(partitions), Recovery(gigabytes)
+    ten = f"{partitions:,} partitions"
+    lost = f"recovery of {gigabytes} GB in 64 kB batches after an unclean stop"
+    return [
+        Row("recovery", f"{lost}, above a clean start", "processor-s per GB", recovery, "s_per_gb", ratio=2.0),
+        Row("recovery-wall", "the same, by the clock", "s per GB", recovery, "wall_s_per_gb"),
+        Row("partitions-create", f"{ten}: create", "s", many, "create_s"),
+        Row(
+            "partitions-start",
+            f"{ten}: start to first acknowledged produce",
+            "s",
+            many,
+            "start_s",
+            ratio=0.3,
+            ceiling=5,
+        ),
+        Row("partitions-start-cost", "the same, what it costs", "processor-s", many, "processor_s"),
+        Row("partitions-memory", f"{ten}: resident memory then", "MiB", many, "resident_mib", ceiling=150),
+        Row("partitions-files", f"{ten}: open files then", "files", many, "open_files", ceiling=1000),
     ]
 
 

@@ -3,7 +3,7 @@
 import logging
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 from uuid import uuid4
 
@@ -177,11 +177,37 @@ class DataDirectory:
         """Return what the checkpoint ``name`` on the disk says of a partition; 0 if nothing."""
         return self._written.get(name, {}).get(partition, 0)
 
-    def write_checkpoint(self, name: str, offsets: Mapping[TopicPartition, int], flusher: Flusher) -> None:
-        """Replace one checkpoint, if it changes; ``flusher`` waits for the disk."""
-        if self._written.get(name) != offsets:
-            written = dict(offsets)
-            flusher.run(lambda: self._checkpoints[name].write(written), lambda: self._written.update({name: written}))
+    def write_checkpoint(
+        self,
+        name: str,
+        offsets: Mapping[TopicPartition, int],
+        flusher: Flusher,
+        failed: Callable[[OSError], object] | None = None,
+    ) -> None:
+        """Replace one checkpoint, if it changes; ``flusher`` waits for the disk.
+
+        ``failed`` is told what the disk refuses; without it that is raised, as ``OSError``.
+        """
+        if self._written.get(name) == offsets:
+            return
+        written = dict(offsets)
+        refused: list[OSError] = []
+
+        def write() -> None:
+            try:
+                self._checkpoints[name].write(written)
+            except OSError as error:
+                refused.append(error)
+
+        def done() -> None:
+            if not refused:
+                self._written[name] = written
+            elif failed is None:
+                raise refused[0]
+            else:
+                failed(refused[0])
+
+        flusher.run(write, done)
 
     # partitions
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 from kafkapy.storage.errors import KafkaStorageError
 
 if TYPE_CHECKING:
-    from kafkapy.storage.log import Log
+    from kafkapy.storage.log import Log, Storage
 
 logger: Final = logging.getLogger(__name__)
 
@@ -50,6 +50,13 @@ def storage_error(log: "Log", deed: str, error: OSError) -> KafkaStorageError:
         logger.error("%s. Clients get KAFKA_STORAGE_ERROR until the disk is well again", text)
     log.is_failing = True
     return KafkaStorageError(text)
+
+
+def file_refused(storage: "Storage", path: str, error: OSError) -> None:
+    """A file of a data directory, which is no log's, can't be written; it will be tried again."""
+    logger.error("%s can't be written: %s", path, error)
+    if not is_passing(error):
+        storage.disk_failed(path, error)
 
 
 @contextmanager

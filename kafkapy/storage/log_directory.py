@@ -12,7 +12,7 @@ from kafkapy.storage import closing, loading, stale_checkpoints
 from kafkapy.storage.checkpoints import HIGH_WATERMARK, LOG_START_OFFSET, RECOVERY_POINT
 from kafkapy.storage.data_directories import DataDirectories
 from kafkapy.storage.data_directory import DataDirectory, MetaProperties
-from kafkapy.storage.disk_errors import as_storage_error, is_passing
+from kafkapy.storage.disk_errors import as_storage_error, file_refused
 from kafkapy.storage.errors import KafkaStorageError
 from kafkapy.storage.flusher import Flusher, InlineFlusher
 from kafkapy.storage.log import Log, Storage
@@ -208,12 +208,8 @@ class LogManager:
     def _checkpoint(self, name: str, flusher: Flusher = INLINE) -> None:
         offsets = self.offsets(name)
         for directory in self.directories.online:
-            try:
-                directory.write_checkpoint(name, offsets[directory.path], flusher)
-            except OSError as error:
-                logger.error("%s/%s can't be written: %s", directory.path, name, error)
-                if not is_passing(error):
-                    self.disk_failed(directory.path, error)
+            refused = partial(file_refused, self.storage, f"{directory.path}/{name}")
+            directory.write_checkpoint(name, offsets[directory.path], flusher, refused)
 
     def checkpoint_high_watermarks(self) -> None:
         """Each 5 s (``replica.high.watermark.checkpoint.interval.ms``): too often for requests to wait for the disk."""

@@ -29,6 +29,9 @@ def test_ids_are_unique_and_quick_changes_only_sizes() -> None:
         ("first-single-16", 1.0, None),
         ("start", 0.12, None),
         ("memory-idle", None, 45),
+        ("recovery", 2.0, None),
+        ("partitions-start", 0.3, 5),
+        ("partitions-memory", None, 150),
         ("memory-loaded", None, 90),
         ("produce-1kB-zstd-java", None, None),
     ],
@@ -55,7 +58,7 @@ def test_rows_of_one_load_share_its_runs() -> None:
 def test_new_brokers_are_not_warmed() -> None:
     rows = all_rows(quick=True)
     assert needs_warm_brokers(loads_of(rows))
-    assert not needs_warm_brokers(loads_of(chosen(rows, ["first-*", "start", "memory-*"])))
+    assert not needs_warm_brokers(loads_of(chosen(rows, ["first-*", "start", "memory-*", "recovery", "partitions-*"])))
 
 
 def order(row: str, brokers: list[str], rounds: int) -> list[tuple[int, str]]:

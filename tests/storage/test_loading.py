@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from kafkapy.config.log_config import LogConfig
-from kafkapy.storage.errors import LogDirectoryError, UnexpectedAppendOffsetError
+from kafkapy.storage.errors import KafkaStorageError, LogDirectoryError
 from kafkapy.storage.log import Storage
 from kafkapy.storage.log_directory import LogManager
 from kafkapy.testing.clock import ManualClock
@@ -75,10 +75,10 @@ def test_what_is_no_fault_of_the_disk_stops_the_start(tmp_path: Path, monkeypatc
     _filled(tmp_path)
 
     def refuse(*_: object) -> None:
-        raise UnexpectedAppendOffsetError("of another world")
+        raise KafkaStorageError("of another world")
 
     monkeypatch.setattr("kafkapy.storage.log_directory.load_log", refuse)
-    with pytest.raises(UnexpectedAppendOffsetError):
+    with pytest.raises(KafkaStorageError, match="of another world"):
         _manager(tmp_path).load()
 
 
