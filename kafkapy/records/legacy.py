@@ -18,6 +18,7 @@ they end. A wrapper of offset 0 is what some producers send: its inner offsets a
 says LogAppendTime, its timestamp is that of all records in it. LZ4 in magic 0 has a quirk (``lz4_frame.py``).
 """
 
+import struct
 from collections.abc import Iterable, Iterator
 from struct import Struct
 from typing import NamedTuple
@@ -246,6 +247,7 @@ def encode_legacy(
     With ``timestamp_type`` 1 all have ``append_time`` (ms). Headers are left out. No records, no bytes.
 
     Raises:
+        InvalidRecordError: an offset or a timestamp is over 64 bits, as sums in batches that lie can be.
         UnsupportedCompressionTypeError: zstd, or no such codec.
     """
     appends = timestamp_type == LOG_APPEND_TIME
@@ -259,7 +261,10 @@ def encode_legacy(
         if appends:
             timestamp = append_time
         largest = max(largest, timestamp)
-        output += _entry(last_offset - base_offset, magic, attributes, timestamp, key, value)
+        try:
+            output += _entry(last_offset - base_offset, magic, attributes, timestamp, key, value)
+        except struct.error:
+            raise InvalidRecordError(f"Offset {last_offset} or its timestamp {timestamp} is over 64 bits") from None
     if not compression or base_offset is None:
         return bytes(output)
     if compression == ZSTD:

@@ -10,7 +10,8 @@ The rules are those of Kafka 2.7.2's ``Log.analyzeAndValidateRecords`` and ``Log
 A single message is a batch of its own: the first one at fault is the answer. In a wrapper all are listed. What differs
 from Kafka, on purpose, beside what ``validate.py`` names:
 
-- messages whose key or value goes beyond their end are INVALID_RECORD; Kafka stores them;
+- messages whose key or value goes beyond their end are INVALID_RECORD, a timestamp of 2^63-1 for a log of magic 2 is
+  INVALID_TIMESTAMP; Kafka stores them;
 - where Kafka fails with UNKNOWN_SERVER_ERROR, the answer names the fault: UNSUPPORTED_FOR_MESSAGE_FORMAT for headers
   in a log without them, UNSUPPORTED_COMPRESSION_TYPE for zstd in one, INVALID_TIMESTAMP for those below -1 that must be
   encoded again, CORRUPT_MESSAGE for what doesn't decompress.
@@ -287,6 +288,8 @@ def _write(records: Iterable[Record], compression: int, policy: ProducePolicy, n
 def _refuse_what_cannot_be_told(noted: _Noted, policy: ProducePolicy) -> None:
     if noted.smallest_timestamp < NO_TIMESTAMP:
         raise InvalidTimestampError("Some records have timestamps below -1")
+    if policy.magic == MAGIC and noted.max_timestamp == MAX_INT64:
+        raise InvalidTimestampError("The distance between timestamps is over 64 bits")
     if policy.magic < MAGIC and noted.has_headers:
         raise UnsupportedForMessageFormatError(
             f"Headers are not for {policy.topic_partition}, whose format is {policy.magic}"

@@ -209,6 +209,12 @@ def test_what_can_not_be_read(data: bytes, error: type[errors.RecordsError]) -> 
         list(iterate_legacy_records(data))
 
 
+def test_offsets_and_timestamps_have_64_bits() -> None:
+    for record in (Record(None, b"", 2**63, (), 0), Record(None, b"", 0, (), 2**63)):
+        with pytest.raises(errors.InvalidRecordError, match="over 64 bits"):
+            encode_legacy([record], 1)
+
+
 def test_decompression_is_bounded() -> None:
     data = encode_legacy([Record(None, bytes(100_000), 0, (), 0)], 1, compression=1)
     with pytest.raises(errors.RecordTooLargeError):

@@ -198,6 +198,15 @@ def test_timestamps_out_of_range(magic: int, codec: int) -> None:
     assert validate(data, policy(magic=1, timestamp_difference_max_ms=0, timestamp_type=1)).max_timestamp == NOW
 
 
+def test_timestamps_too_far_apart_for_a_batch() -> None:
+    data = produced(1, 0, [Record(b"k", b"v"), Record(b"k", b"v", 2**63 - 1)])
+    assert validate(data, policy(magic=1)).max_timestamp == 2**63 - 1
+    with pytest.raises(errors.InvalidTimestampError, match="64 bits"):
+        validate(data, policy(magic=2))
+    data = produced(1, 0, [Record(b"k", b"v"), Record(b"k", b"v", 2**63 - 2)])
+    assert [record.timestamp for record in stored(validate(data, policy(magic=2)))] == [-1, 2**63 - 2]
+
+
 def test_the_first_message_at_fault_is_the_answer() -> None:
     data = produced(1, 0, [Record(None, b"v", NOW), Record(b"k", b"v", 0)])
     with pytest.raises(errors.InvalidRecordError):
