@@ -15,12 +15,21 @@ DEADLINE_S = 60
 class Load:
     """Sends numbered records round the partitions until `finish`; keeps what the broker has acknowledged."""
 
-    def __init__(self, bootstrap: str, topic: str) -> None:
+    def __init__(
+        self,
+        bootstrap: str,
+        topic: str,
+        *,
+        pause_every: int = PAUSE_EVERY,
+        queue: int = 10_000,
+        timeout_s: int = DEADLINE_S,
+    ) -> None:
         self.bootstrap = bootstrap
         self.topic = topic
         self.acknowledged: dict[int, dict[bytes, int]] = defaultdict(dict)
         self.failures: list[str] = []
         self.count = 0
+        self._pause_every = pause_every
         self._stop = threading.Event()
         self._producer = Producer(
             {
@@ -28,8 +37,8 @@ class Load:
                 "enable.idempotence": True,
                 "linger.ms": 2,
                 "batch.num.messages": 50,
-                "queue.buffering.max.messages": 10_000,
-                "message.timeout.ms": DEADLINE_S * 1000,
+                "queue.buffering.max.messages": queue,
+                "message.timeout.ms": timeout_s * 1000,
                 "reconnect.backoff.ms": 10,
                 "reconnect.backoff.max.ms": 50,
                 "retry.backoff.ms": 20,
@@ -75,7 +84,7 @@ class Load:
                 self.failures.append(str(error))
                 return
             self.count += 1
-            if self.count % PAUSE_EVERY == 0:
+            if self.count % self._pause_every == 0:
                 self._producer.poll(0.004)
 
     @property
@@ -99,6 +108,15 @@ class Load:
         assert self._producer.flush(DEADLINE_S) == 0
         assert not self.failures, (len(self.failures), self.failures[:3])
 
+    def check_suffix(self) -> None:
+        """As `check`, for a topic whose oldest records are deleted: what is left is the end of all that was sent."""
+        assert self.acknowledged_count == self.count
+        for partition, records in read_all(self.bootstrap, self.topic).items():
+            sent = sorted((offset, value) for value, offset in self.acknowledged[partition].items())
+            assert records, partition
+            assert records == sent[len(sent) - len(records) :], partition
+            assert len(records) < len(sent), f"nothing of partition {partition} was deleted"
+
     def check(self) -> None:
         """Each record is in the log once, at the offset that was acknowledged, in the order of sending."""
         assert self.acknowledged_count == self.count
@@ -111,8 +129,8 @@ class Load:
 
 def read_all(bootstrap: str, topic: str) -> dict[int, list[tuple[int, bytes]]]:
     """Every (offset, value), by partition."""
-    settings: dict[str, Any] = {"bootstrap.servers": bootstrap, "group.id": "chaos", "enable.partition.eof": True}
-    consumer = Consumer({**settings, "enable.auto.commit": False, "log_level": 0})
+    settings: dict[str, Any] = {"bootstrap.servers": bootstrap, "group.id": "chaos", "auto.offset.reset": "earliest"}
+    consumer = Consumer({**settings, "enable.partition.eof": True, "enable.auto.commit": False, "log_level": 0})
     consumer.assign([TopicPartition(topic, partition, 0) for partition in range(PARTITIONS)])
     found: dict[int, list[tuple[int, bytes]]] = {partition: [] for partition in range(PARTITIONS)}
     ended: set[int] = set()

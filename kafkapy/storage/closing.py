@@ -24,8 +24,8 @@ def finish(log: "Log") -> list[str]:
     """Write the producer snapshot and the final index entries; return the paths to fsync before ``finished``."""
     log.producer_state.map_end_offset = log.log_end_offset
     snapshot = log.producer_state.take_snapshot()
-    log.segments.active.become_inactive()
-    paths = log.durability.paths_to_close()
+    written = log.segments.active.become_inactive()
+    paths = [*log.durability.paths_to_close(), *written]
     return [*paths, snapshot] if snapshot else paths
 
 

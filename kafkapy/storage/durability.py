@@ -59,7 +59,7 @@ class Durability:
 
     __slots__ = (
         "follows_appends", "is_owing", "owed_offset", "failure", "listener",
-        "_log", "_data_offset", "_flush_wanted", "_data_wanted", "_failed_offset", "_snapshots", "_running",
+        "_log", "_data_offset", "_flush_wanted", "_data_wanted", "_failed_offset", "_written", "_running",
         "_is_doubtful",
     )  # fmt: skip
 
@@ -75,7 +75,7 @@ class Durability:
         """Called when something that was owed is on the disk, or will not be."""
         self._log = log
         self._data_offset = self._flush_wanted = self._data_wanted = self._failed_offset = 0
-        self._snapshots: list[str] = []
+        self._written: list[str] = []
         self._running: Flush | None = None
         self._is_doubtful = False
 
@@ -134,11 +134,10 @@ class Durability:
         self.is_owing = True
         self.flush_later(self.owed_offset)
 
-    def flush_later(self, end_offset: int, snapshot: str | None = None) -> None:
-        """Make everything below ``end_offset`` durable, a producer snapshot with it; the recovery point follows."""
+    def flush_later(self, end_offset: int, written: Iterable[str] = ()) -> None:
+        """Make everything below ``end_offset`` durable, the paths ``written`` with it; the recovery point follows."""
         self._flush_wanted = max(self._flush_wanted, end_offset)
-        if snapshot is not None:
-            self._snapshots.append(snapshot)
+        self._written += written
         self._begin()
 
     def resume(self) -> None:
@@ -191,7 +190,7 @@ class Durability:
     def _begin(self) -> None:
         log = self._log
         if self._running is not None or (
-            self._flush_wanted <= log.recovery_point and self._data_wanted <= self.data_offset and not self._snapshots
+            self._flush_wanted <= log.recovery_point and self._data_wanted <= self.data_offset and not self._written
         ):
             return
         self.failure = None
@@ -220,7 +219,7 @@ class Durability:
             paths += log.paths_to_sync(flush_end, log.recovery_point)
             log.leader_epochs.wait_for_flush = False
         flush = Flush(
-            log.storage.files, (flush_end, data_end), log.truncations, [*paths, *self._snapshots], new_segments
+            log.storage.files, (flush_end, data_end), log.truncations, [*paths, *self._written], new_segments
         )  # fmt: skip
         if self._is_doubtful:
             flush.rewriting = Rewriting(log, log.recovery_point, data_end)
@@ -248,7 +247,7 @@ class Durability:
         self.failure = None
         for segment in flush.new_segments:
             segment.is_new = False
-        self._snapshots = [path for path in self._snapshots if path not in flush.paths]
+        self._written = [path for path in self._written if path not in flush.paths]
         self._data_offset = max(self._data_offset, flush.data_end)
         if flush.flush_end > log.recovery_point:
             log.recovery_point = flush.flush_end

@@ -117,13 +117,15 @@ class Index:
             with suppress(OSError):
                 self.write()
 
-    def write(self) -> None:
-        """Put the entries that are only in memory into the file."""
-        if self._pending:
+    def write(self) -> bool:
+        """Put the entries that are only in memory into the file; return whether there were any."""
+        has_more = bool(self._pending)
+        if has_more:
             self._files.write(self.path, self._pending, self._size)
             self._size += len(self._pending)
             self._pending = bytearray()
             self._cache.drop(self.path)
+        return has_more
 
     def keep(self, entries: int) -> None:
         """Cut the index to its first ``entries``."""

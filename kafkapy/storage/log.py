@@ -14,6 +14,7 @@ from kafkapy.clock import Clock
 from kafkapy.config.log_config import LogConfig
 from kafkapy.storage import append, closing, read, rolling, truncate
 from kafkapy.storage.append import AppendResult
+from kafkapy.storage.disk_errors import as_storage_error
 from kafkapy.storage.durability import Durability
 from kafkapy.storage.errors import OffsetOutOfRangeError
 from kafkapy.storage.files import Files
@@ -204,16 +205,19 @@ class Log:
     def advance_log_start_offset(self, offset: int) -> None:
         """Hide the records below ``offset``; lower than now does nothing.
 
-        Raises ``OffsetOutOfRangeError`` above the high watermark.
+        Raises ``OffsetOutOfRangeError`` above the high watermark, ``KafkaStorageError`` when the disk refuses: then
+        nothing is hidden.
         """
         if offset > self.high_watermark:
             raise OffsetOutOfRangeError(
                 f"{self.topic_partition} can't begin at {offset}, above its high watermark {self.high_watermark}"
             )
         if offset > self.log_start_offset:
+            with as_storage_error(self, "trimmed"):
+                self.leader_epochs.truncate_from_start(offset)
+            # Apache Kafka lifts the recovery point too, although nothing was fsynced: if the power fails before the
+            # new start is in its checkpoint, the next start would trust what never reached the disk.
             self.log_start_offset = offset
-            self.recovery_point = max(self.recovery_point, offset)
-            self.leader_epochs.truncate_from_start(offset)
             self.producer_state.log_start_moved(offset)
 
     def truncate_to(self, offset: int) -> bool:
@@ -237,9 +241,8 @@ class Log:
             segment.write_indexes()
             paths += segment.paths_to_sync()
         if start <= self.segments.first.base_offset:
-            paths.append(
-                os.path.dirname(self.directory)
-            )  # nothing was flushed yet: the folder's own name must last too
+            # Nothing was flushed yet: the folder's own name must last too.
+            paths.append(os.path.dirname(self.directory))
         if self.leader_epochs.wait_for_flush:
             paths.append(self.leader_epochs.path)
         return [*paths, self.directory]

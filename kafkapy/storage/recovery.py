@@ -65,8 +65,8 @@ def load(log: "Log", checkpointed: Checkpointed) -> None:
     log.recovery_point = end_offset if checkpointed.clean else min(checkpointed.recovery_point, end_offset)
     if epochs_are_lost:
         log.leader_epochs.rebuild(_batch_epochs(log))
-    log.leader_epochs.truncate_from_end(end_offset)
     log.leader_epochs.truncate_from_start(log.log_start_offset)
+    log.leader_epochs.truncate_from_end(end_offset)
     log.producer_state.delete_snapshots(above=end_offset)  # of records that are gone; others will have their offsets
     if checkpointed.is_trusted and listing.says_nothing_of_producers(end_offset):
         log.producer_state.clear(end_offset)

@@ -58,12 +58,12 @@ def roll(log: "Log", base_offset: int) -> Segment:
     active = log.segments.active
     if base_offset == active.base_offset:
         return active
-    active.become_inactive()
+    written = active.become_inactive()
     log.producer_state.map_end_offset = base_offset
     snapshot = log.producer_state.take_snapshot()
     segment = begin(log, base_offset)
     log.tail.clear()
-    log.durability.flush_later(base_offset, snapshot)
+    log.durability.flush_later(base_offset, [*written, snapshot] if snapshot else written)
     return segment
 
 

@@ -189,19 +189,22 @@ class Segment:
         """Whether one of the indexes has no room for another entry."""
         return self.offset_index.is_full or self.time_index.is_full
 
-    def become_inactive(self) -> None:
-        """Give the time index its final entry, write what is in memory, and give back room that was not needed."""
+    def become_inactive(self) -> list[str]:
+        """Give the time index its final entry, write what is in memory, and give back room that was not needed.
+
+        Returns the paths that were written.
+        """
         self.time_index.maybe_append(self.max_timestamp, self.max_timestamp_offset)
-        self.write_indexes()
+        written = self.write_indexes()
         if self.is_preallocated:
             self._files.truncate(self.log.path, self.size)
             self.is_preallocated = False
+            written.append(self.log.path)
+        return written
 
-    def write_indexes(self) -> None:
-        """Write the index entries that are in memory."""
-        self.offset_index.write()
-        self.time_index.write()
-        self.transaction_index.write()
+    def write_indexes(self) -> list[str]:
+        """Write the index entries that are in memory; return the paths that were written."""
+        return [index.path for index in (self.offset_index, self.time_index, self.transaction_index) if index.write()]
 
     def paths_to_sync(self) -> list[str]:
         """Return the files that a flush must fsync."""

@@ -60,11 +60,13 @@ class TransactionIndex:
         with suppress(OSError):
             self.write()
 
-    def write(self) -> None:
-        """Put the entries that are only in memory into the file."""
-        if self._pending:
+    def write(self) -> bool:
+        """Put the entries that are only in memory into the file; return whether there were any."""
+        has_more = bool(self._pending)
+        if has_more:
             self._files.write(self.path, self._pending, self.size - len(self._pending))
             self._pending = b""
+        return has_more
 
     def truncate_to(self, offset: int) -> None:
         """Drop the transactions whose marker is at ``offset`` or later."""

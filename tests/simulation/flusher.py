@@ -9,12 +9,14 @@ class SlowFlusher:
 
     def __init__(self) -> None:
         self.waiting: deque[tuple[Callable[[], None], Callable[[], None]]] = deque()
+        self._is_closed = False
 
     def flush(self, work: Callable[[], None], done: Callable[[], None]) -> None:
         self.run(work, done)
 
     def run(self, work: Callable[[], None], done: Callable[[], None]) -> None:
-        self.waiting.append((work, done))
+        if not self._is_closed:
+            self.waiting.append((work, done))
 
     def catch_up(self, most: int = 1_000) -> None:
         """Do the first ``most`` pieces of work."""
@@ -27,4 +29,5 @@ class SlowFlusher:
             done()
 
     def close(self) -> None:
+        self._is_closed = True
         self.catch_up()

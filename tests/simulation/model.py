@@ -68,6 +68,8 @@ class Model:
     aborted: list[Aborted] = field(default_factory=list)
     history: dict[int, set[bytes]] = field(default_factory=lambda: defaultdict(set))
     """Whatever was ever written at an offset: a power cut may bring it back, unless something newer was fsynced."""
+    refused: set[bytes] = field(default_factory=set)
+    """Batches that were not acknowledged because the disk refused something: they may be there or not."""
     has_lost_beginning: bool = False
     """Batches were removed from the front: what a replay can't know any more may be known to snapshots."""
 
@@ -93,11 +95,14 @@ class Model:
         self.aborted = []
         self.start = self.high_watermark = self.end = offset
 
-    def drop_front(self, offset: int) -> None:
-        """The segments below ``offset`` are gone."""
-        if offset > 0:
-            self.has_lost_beginning = True
-        self.batches = [each for each in self.batches if each.last_offset >= offset]
+    def dropped_to(self, log: Log) -> None:
+        """Retention has had its turn: whole segments below the high watermark may be gone from the front."""
+        first = log.segments.first.base_offset
+        dropped = [each for each in self.batches if each.last_offset < first]
+        self.batches = self.batches[len(dropped) :]
+        self.has_lost_beginning |= bool(dropped)
+        assert not dropped or dropped[-1].last_offset < self.high_watermark
+        self.start = max(self.start, first)
 
     def visible(self) -> list[Stored]:
         """The batches that may be read."""
@@ -120,12 +125,11 @@ class Model:
         for each in self.batches:
             if self._must_be_there(each, change, promised):
                 assert each in here, ("lost", each[:2], "of", offsets, change, promised)
-        known = set(self.batches)
+        may_be_there = {each.content for each in self.batches} | self.refused
         for each in found:
             if promised is not None:
-                is_known = each.content in self.history[each.first_offset] or each.content in change.adds
-            else:
-                is_known = each in known or each.content in change.adds
+                may_be_there |= self.history[each.first_offset]
+            is_known = each.content in may_be_there or each.content in change.adds
             assert is_known, ("appeared", each[:2], "of", offsets, change, promised)
 
     def _must_be_there(self, each: Stored, change: Change, promised: int | None) -> bool:

@@ -18,6 +18,7 @@ from kafkapy.storage.log_directory import LogManager
 from kafkapy.storage.recovery import Checkpointed, load
 from kafkapy.testing.clock import ManualClock
 from kafkapy.testing.disk import Fault, SimulatedDisk
+from kafkapy.testing.durable import Survival
 from tests.storage.support import PARTITION, START_MS, open_log, produced
 
 BATCHES = 40
@@ -156,3 +157,37 @@ def test_a_follower_that_can_not_note_an_epoch_has_written_nothing(tmp_path: Pat
     assert (log.log_end_offset, log.producer_state.producers) == (0, {})
     log.append_as_follower(content)
     assert log.leader_epochs.entries == [(4, 0)]
+
+
+def test_a_start_that_can_not_be_noted_hides_nothing(tmp_path: Path) -> None:
+    disk = SimulatedDisk(str(tmp_path))
+    log = open_log(tmp_path, CONFIG, storage=Storage(ManualClock(START_MS), disk))
+    _write_all(log)
+    disk.fail(Fault(frozenset({"rename"}), code=errno.ENOSPC))
+    with pytest.raises(KafkaStorageError, match="can't be trimmed"):
+        log.advance_log_start_offset(5)
+    assert log.log_start_offset == 0
+    log.advance_log_start_offset(5)
+    assert log.log_start_offset == 5
+
+
+def test_deleting_records_makes_nothing_durable(tmp_path: Path) -> None:
+    """Apache Kafka lifts the recovery point: a start after a power failure would then trust what is garbage."""
+    disk = SimulatedDisk(str(tmp_path))
+    log = open_log(tmp_path, storage=Storage(ManualClock(START_MS), disk))
+    _write_all(log)
+    log.advance_log_start_offset(20)
+    assert log.recovery_point == 0
+
+
+@pytest.mark.parametrize("end", ["roll", "close"])
+def test_the_last_entry_of_a_time_index_is_on_the_disk_though_its_records_were_before(tmp_path: Path, end: str) -> None:
+    disk = SimulatedDisk(str(tmp_path))
+    log = open_log(tmp_path, LogConfig(), storage=Storage(ManualClock(START_MS), disk))
+    _write_all(log)
+    log.flush()
+    getattr(log, end)()
+    disk.cut_power(Survival.NOTHING)
+    again = Log(PARTITION, log.directory, LogConfig(), Storage(ManualClock(START_MS)))
+    load(again, Checkpointed(False, log.recovery_point, 0, BATCHES))
+    assert again.segments.first.max_timestamp == START_MS

@@ -1,0 +1,85 @@
+"""A real ext4 that loses its power: what was not fsynced when the broker died is gone when it comes back.
+
+The kernel's shutdown request (as xfstests use it) stops the file system at once without writing its journal or its
+pages; the next mount replays the journal as after a power failure.
+"""
+
+import fcntl
+import os
+import shutil
+import struct
+import subprocess
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from compat_tests.kafkapy_process import KafkapyProcess
+
+EXT4_IOC_SHUTDOWN = 0x8004587D
+WITHOUT_LOG_FLUSH = 2
+TOOLS = ("mkfs.ext4", "losetup", "mount", "umount")
+
+
+class NoPowerCutError(Exception):
+    """This machine can't do it; the message says why."""
+
+
+class PowerCutDisk:
+    """An ext4 in a file, mounted at `path` while it is entered."""
+
+    def __init__(self, directory: Path, *, size_mb: int = 512) -> None:
+        self.path = directory / "disk"
+        self._image = directory / "disk.img"
+        self._size_mb = size_mb
+        self._device = ""
+
+    def __enter__(self) -> Self:
+        if os.geteuid() != 0 or not all(map(shutil.which, TOOLS)):
+            raise NoPowerCutError("only root can mount a file system, with mkfs.ext4 and losetup")
+        self.path.mkdir()
+        with self._image.open("wb") as file:
+            file.truncate(self._size_mb * 2**20)
+        subprocess.run(["mkfs.ext4", "-q", "-F", self._image], check=True)
+        found = subprocess.run(
+            ["losetup", "--find", "--show", self._image], check=False, capture_output=True, text=True
+        )
+        if found.returncode != 0:
+            raise NoPowerCutError(found.stderr.strip())
+        self._device = found.stdout.strip()
+        try:
+            self._mount()
+        except subprocess.CalledProcessError as error:
+            subprocess.run(["losetup", "--detach", self._device], check=True)
+            raise NoPowerCutError("no ext4 can be mounted here") from error
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        subprocess.run(["umount", "--lazy", self.path], check=True)
+        subprocess.run(["losetup", "--detach", self._device], check=True)
+        self._image.unlink()
+
+    def _mount(self) -> None:
+        subprocess.run(["mount", "-t", "ext4", self._device, self.path], check=True)
+
+    def cut(self) -> None:
+        """Stop the file system where it is, and mount what the disk has."""
+        descriptor = os.open(self.path, os.O_RDONLY)
+        try:
+            fcntl.ioctl(descriptor, EXT4_IOC_SHUTDOWN, struct.pack("I", WITHOUT_LOG_FLUSH))
+        finally:
+            os.close(descriptor)
+        subprocess.run(["umount", self.path], check=True)
+        self._mount()
+
+    def end(self, broker: KafkapyProcess) -> None:
+        """Cut the power of `broker`'s machine: nothing that it does after this moment reaches the disk."""
+        descriptor = os.open(self.path, os.O_RDONLY)
+        try:
+            fcntl.ioctl(descriptor, EXT4_IOC_SHUTDOWN, struct.pack("I", WITHOUT_LOG_FLUSH))
+        finally:
+            os.close(descriptor)
+        broker.kill()
+        subprocess.run(["umount", self.path], check=True)
+        self._mount()
