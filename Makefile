@@ -1,6 +1,7 @@
 # make run     the main job: a broker, real flights, a PySpark pipeline, its result under out/
 # make test    everything: checks, all tests with their coverage gates, compatibility with stock clients and Spark
 # make check   format, lint, types, layers, generated code, fast tests: about a minute, no Java, no network
+# make simulate  thousands of random histories of a log on a disk that fails and dies (KAFKAPY_SIMULATIONS=5000)
 # make bench   kafkapy beside Apache Kafka; ARGUMENTS=--quick for a short run
 # Each of them sets up what it needs, in .venv and .cache, once.
 
@@ -17,7 +18,7 @@ SCAN := $(wildcard setup.py kafkapy/records/scan.py kafkapy/records/scan.pxd kaf
 INSTALLED := $(VENV)/.installed
 COMPILED := $(VENV)/.compiled
 
-.PHONY: help setup java jars check fmt lint fast test unit coverage compat run bench clean
+.PHONY: simulate help setup java jars check fmt lint fast test unit coverage compat run bench clean
 
 help:
 	@sed -n 's/^# \(make .*\)/\1/p' Makefile
@@ -66,6 +67,11 @@ fast: setup
 	KAFKAPY_INTERPRETED_SCAN=1 $(BIN)/pytest -n $(WORKERS) -m "not java and not spark and not slow" tests/records
 
 check: lint fast
+
+KAFKAPY_SIMULATIONS ?= 5000
+
+simulate: setup
+	KAFKAPY_SIMULATIONS=$(KAFKAPY_SIMULATIONS) $(BIN)/pytest --timeout=0 tests/simulation
 
 # --- everything ---------------------------------------------------------------------------------------------------
 

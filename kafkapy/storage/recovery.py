@@ -51,6 +51,8 @@ def load(log: "Log", checkpointed: Checkpointed) -> None:
     listing = list_partition(log.storage.files, log.directory, keep_deleted=checkpointed.mended)
     log.producer_state.snapshot_offsets += listing.snapshots
     doubtful = _load_segments(log, listing)
+    _drop_empty_ends(log)
+    doubtful = [segment for segment in doubtful if segment in log.segments]
     epochs_are_lost = _load_leader_epochs(log, listing.leader_epochs)
     start_offset = checkpointed.log_start_offset
     if log.segments:
@@ -74,6 +76,20 @@ def load(log: "Log", checkpointed: Checkpointed) -> None:
         rebuild_producer_state(log, end_offset)
     log.producer_state.take_snapshot()
     log.update_high_watermark(checkpointed.high_watermark)
+
+
+def _drop_empty_ends(log: "Log") -> None:
+    """A segment that was begun and never used: the one before it has gone on, and has the offsets from its base on."""
+    segments = log.segments
+    while len(segments) > 1 and not segments.active.size:
+        before = segments.starting_at(len(segments) - 2)[0]
+        try:
+            end_offset = before.next_offset()
+        except CorruptRecordError:
+            return  # it is recovered first
+        if end_offset <= segments.active.base_offset:
+            return
+        _drop(log, segments.cut(len(segments) - 1), f"it is empty, and the one before it ends at {end_offset}")
 
 
 def _load_leader_epochs(log: "Log", size: int) -> bool:

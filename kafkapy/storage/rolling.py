@@ -10,6 +10,7 @@
 An empty segment is left only for its indexes or for an offset.
 """
 
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from kafkapy.records.errors import RecordBatchTooLargeError
@@ -59,9 +60,19 @@ def roll(log: "Log", base_offset: int) -> Segment:
     if base_offset == active.base_offset:
         return active
     written = active.become_inactive()
-    log.producer_state.map_end_offset = base_offset
-    snapshot = log.producer_state.take_snapshot()
-    segment = begin(log, base_offset)
+    segment = log.new_segment(base_offset)
+    state = log.producer_state
+    try:
+        _create(log, segment)
+        state.map_end_offset = base_offset
+        snapshot = state.take_snapshot()
+    except OSError:
+        # The log goes on in the segment that it has: an empty one beside it would hide what comes, after a start.
+        state.map_end_offset = log.log_end_offset
+        with suppress(OSError):
+            segment.remove()
+        raise
+    log.segments.add(segment)
     log.tail.clear()
     log.durability.flush_later(base_offset, [*written, snapshot] if snapshot else written)
     return segment
@@ -70,6 +81,10 @@ def roll(log: "Log", base_offset: int) -> Segment:
 def begin(log: "Log", base_offset: int) -> Segment:
     """Add a new segment at the log's end; with ``preallocate`` its file has ``segment.bytes`` from the start."""
     segment = log.new_segment(base_offset)
-    segment.create(log.config.segment_bytes if log.config.preallocate else 0)
+    _create(log, segment)
     log.segments.add(segment)
     return segment
+
+
+def _create(log: "Log", segment: Segment) -> None:
+    segment.create(log.config.segment_bytes if log.config.preallocate else 0)

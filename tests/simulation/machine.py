@@ -65,7 +65,8 @@ class Subject:
             # Not marked as clean when the disk refuses: then the last checkpoints count.
             self.model.check_survivors(self.log, Change(), None)
             if not self.disk.faults:
-                assert (self.log.log_start_offset, self.log.high_watermark, self.log.log_end_offset) == before
+                after = (self.log.log_start_offset, self.log.high_watermark, self.log.log_end_offset)
+                assert after == before, (before, after)
             self.model.take_over(self.log)
             self.check_all()
 

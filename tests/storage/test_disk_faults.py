@@ -19,7 +19,7 @@ from kafkapy.storage.recovery import Checkpointed, load
 from kafkapy.testing.clock import ManualClock
 from kafkapy.testing.disk import Fault, SimulatedDisk
 from kafkapy.testing.durable import Survival
-from tests.storage.support import PARTITION, START_MS, open_log, produced
+from tests.storage.support import PARTITION, START_MS, open_log, produced, reopen
 
 BATCHES = 40
 CONFIG = LogConfig(segment_bytes=1500, index_interval_bytes=0)
@@ -191,3 +191,32 @@ def test_the_last_entry_of_a_time_index_is_on_the_disk_though_its_records_were_b
     again = Log(PARTITION, log.directory, LogConfig(), Storage(ManualClock(START_MS)))
     load(again, Checkpointed(False, log.recovery_point, 0, BATCHES))
     assert again.segments.first.max_timestamp == START_MS
+
+
+@pytest.mark.parametrize("can_be_removed", [True, False])
+@pytest.mark.parametrize("clean", [True, False])
+def test_a_segment_that_could_not_be_begun_hides_nothing_later(
+    tmp_path: Path, *, clean: bool, can_be_removed: bool
+) -> None:
+    """A small batch still fits the old segment: its offset is the base of the one that the disk has refused."""
+    for after in range(4):
+        (tmp_path / str(after)).mkdir()
+        disk = SimulatedDisk(str(tmp_path / str(after)))
+        log = open_log(
+            tmp_path / str(after), LogConfig(segment_bytes=500), storage=Storage(ManualClock(START_MS), disk)
+        )
+        log.append_as_leader(produced(0, value=b"x" * 200), 0)
+        disk.fail(Fault(after=after, code=errno.ENOSPC))
+        if not can_be_removed:
+            disk.fail(Fault(frozenset({"remove"}), times=9))
+        with pytest.raises(KafkaStorageError):
+            log.append_as_leader(produced(1, value=b"y" * 300), 0)
+        disk.faults = []
+        log.append_as_leader(produced(1), 0)
+        log.append_as_leader(produced(2), 0)
+        assert log.log_end_offset == 3
+        again = reopen(log, clean=clean)
+        assert [segment.base_offset for segment in again.segments] == [0]
+        assert again.log_end_offset == 3
+        assert again.append_as_leader(produced(2), 0).duplicate
+        again.close()
