@@ -74,11 +74,11 @@ def produce(bootstrap: str, topic: str, options: dict[str, object], seed: int, n
     What is committed is noted in ``newest``.
     """
     chance = random.Random(f"{topic}{seed}")
-    producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 20, "acks": "all", **options})
+    producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 5, "acks": "all", **options})
     transactional = "transactional.id" in options
     if transactional:
         producer.init_transactions()
-    for burst in range(60):
+    for burst in range(40):
         if transactional:
             producer.begin_transaction()
         committed = not transactional or burst % 3 != 0
@@ -101,8 +101,9 @@ def consumed(bootstrap: str, topic: str) -> Newest:
     try:
         consumer.assign([TopicPartition(topic, 0, 0)])
         while (message := consumer.poll(PATIENCE_S)) is not None:
-            if message.error() is not None:
-                assert message.error().code() == KafkaError._PARTITION_EOF
+            error = message.error()
+            if error is not None:
+                assert error.code() == KafkaError._PARTITION_EOF
                 return newest
             newest[message.key() or b""] = message.value()
     finally:
@@ -208,11 +209,13 @@ def test_both_compact_a_directory_to_the_same_files(tmp_path: Path) -> None:
             broker.stop()
             ours = tmp_path / f"ours-{seed}"
             shutil.copytree(broker.data, ours, copy_function=shutil.copy2)
+            before = {topic: len(surviving(ours / f"{topic}-0")) for topic in PRODUCERS}
             compact_ours(ours)
             compact_theirs(broker, {topic: checkpoint(ours)[topic] for topic in PRODUCERS})
             for topic in PRODUCERS:
                 mine, theirs = ours / f"{topic}-0", broker.data / f"{topic}-0"
                 assert surviving(mine) == surviving(theirs), (topic, seed)
+                assert len(surviving(mine)) < before[topic], "there was something to compact"
                 if topic not in ("gzip", "snappy", "lz4", "zstd"):
                     assert contents(mine) == contents(theirs), (topic, seed)
         hand_over(broker, ours, newest)
