@@ -75,7 +75,7 @@ NAMED: dict[str, tuple[dict[str, str], int, bytes, int]] = {
 
 
 def refusal(wire: Wire, configs: dict[str, str], version: int, records: bytes) -> int:
-    topic = new_topic(wire, **configs)
+    topic = new_topic(wire, 1, **configs)
     code, offset = produce(wire, topic, records, version)
     assert offset == -1
     assert list_offsets(wire, topic, -1).offset == 0
@@ -139,7 +139,7 @@ def test_old_fetches(wire: Wire) -> None:
 
 def test_offsets_by_time_need_timestamps(wire: Wire) -> None:
     for configs, code in ((OLDEST, 43), (OLD, 0)):
-        topic = new_topic(wire, **configs)
+        topic = new_topic(wire, 1, **configs)
         produce(wire, topic, ONE, 2)
         assert [list_offsets(wire, topic, NOW_MS, version).error_code for version in (1, 5)] == [code] * 2
         ends = [list_offsets(wire, topic, which) for which in (-1, -2)]

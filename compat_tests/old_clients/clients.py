@@ -142,8 +142,8 @@ def librdkafka_client(version: str | None, bootstrap: str) -> OldClient:
             while len(found) < count and time.monotonic() < deadline:
                 for each in consumer.consume(count - len(found), 0.2):
                     assert each.error() is None, each.error()
-                    kind, time_ms = each.timestamp()
-                    time_ms = None if kind == TIMESTAMP_NOT_AVAILABLE else time_ms
+                    kind, known_ms = each.timestamp()
+                    time_ms = None if kind == TIMESTAMP_NOT_AVAILABLE else known_ms
                     found.append(Received(each.value(), each.key(), (), time_ms, 0, each.offset() or 0))
             return found
         finally:

@@ -1,5 +1,7 @@
 """What clients of before 0.11 wrote, all others read, in topics of every message format."""
 
+from collections.abc import Iterator
+
 import pytest
 
 from compat_tests.clients.agent import Agent, _received, _sent
@@ -15,9 +17,9 @@ UNSUPPORTED_VERSION = 35
 
 
 @pytest.fixture(scope="module")
-def wire(broker: Broker) -> Wire:
+def wire(broker: Broker) -> Iterator[Wire]:
     with Wire(broker.bootstrap) as wire:
-        yield wire  # type: ignore[misc]
+        yield wire
 
 
 def records(client: str, codec: str, first: int) -> list[Sent]:

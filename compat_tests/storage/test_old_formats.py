@@ -22,9 +22,9 @@ from kafkapy.protocol.messages.incremental_alter_configs import (
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
 )
-from kafkapy.records.batch import iterate_headers
-from kafkapy.records.convert import encode_records
-from kafkapy.records.record import Record, read_records
+from kafkapy.records.batch import MAGIC, iterate_headers
+from kafkapy.records.legacy import encode_legacy
+from kafkapy.records.record import Record, encode_batch, read_records
 from kafkapy.storage.log_directory import LogManager
 from kafkapy.testing.clock import ManualClock
 from kafkapy.types import TopicPartition
@@ -68,7 +68,10 @@ def _requests(topic: str) -> Iterator[tuple[int, bytes]]:
             )
             for at in range(chance.choice([1, 1, 2, 5, 12]))
         ]
-        yield (8 if magic == 2 else chance.choice([0, 1, 2])), encode_records(records, magic, codec)
+        if magic == MAGIC:
+            yield 8, encode_batch(records, compression=codec)
+        else:
+            yield chance.choice([0, 1, 2]), encode_legacy(records, magic, compression=codec)
 
 
 def _set_format(wire: Wire, topic: str, release: str) -> None:
@@ -125,7 +128,7 @@ class Fed(NamedTuple):
 
 def _fetch_all(bootstrap: str) -> dict[tuple[object, ...], tuple[int, int, bytes]]:
     """(topic, version, offset, size) → (error, high watermark, records)."""
-    found = {}
+    found: dict[tuple[object, ...], tuple[int, int, bytes]] = {}
     with Wire(bootstrap) as wire:
         for topic in CONFIGS.keys() - set(GZIPPED):
             for case in itertools.product((0, 1, 2, 3, 4, 11), (0, 7, 50, 111), (300, 2500, 1 << 20)):

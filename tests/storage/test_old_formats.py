@@ -173,3 +173,42 @@ def test_a_mixed_log_is_truncated_and_recovered(tmp_path: Path) -> None:
     assert (log.log_end_offset, log.segments.active.max_timestamp) == (6, START_MS + 5)
     log.truncate_to(4)  # within the wrapper: all of it goes, and the next record comes at 4
     assert (log.log_end_offset, log.segments.active.max_timestamp) == (4, -1)
+
+
+@pytest.mark.parametrize("codec", [0, 1])
+@pytest.mark.parametrize("magic", [0, 1])
+def test_a_leader_writes_the_format_that_is_configured(tmp_path: Path, magic: int, codec: int) -> None:
+    log = open_log(tmp_path, LogConfig(message_format_version=FORMATS[magic]))
+    for sent in (entries(0, 0, 3, codec=codec), entries(1, 0, 2, codec=codec), batch(4, compression=codec)):
+        before = log.log_end_offset
+        result = log.append_as_leader(bytearray(sent), 7)
+        assert (result.first_offset, result.log_append_time_ms) == (before, -1)
+        assert log.log_end_offset == result.last_offset + 1
+        assert log.tail[before] == log.size_bytes - result.size
+        # a read at the tail begins with the very append
+        assert len(log.read(before, 10**6).records) == result.size
+    assert log.log_end_offset == 9
+    assert {header.magic for _, header, _ in log.segments.active.batches(0, log.size_bytes)} == {magic}
+    assert log.leader_epochs.latest == -1
+    assert reopen(log, clean=False).log_end_offset == 9
+
+
+def test_formats_change_while_the_log_is_written(tmp_path: Path) -> None:
+    log = open_log(tmp_path)
+    log.append_as_leader(batch(2), 1)
+    log.update_config(LogConfig(message_format_version="0.10.0"))
+    log.append_as_leader(batch(2), 1)
+    log.update_config(LogConfig())
+    log.append_as_leader(bytearray(entries(0, 0, 2)), 1)
+    assert [header.magic for _, header, _ in log.segments.active.batches(0, log.size_bytes)] == [2, 1, 1, 2]
+    assert log.leader_epochs.entries == [(1, 4)]
+    assert reopen(log, clean=False).leader_epochs.entries == [(1, 0)]
+
+
+def test_log_append_time_of_old_formats(tmp_path: Path) -> None:
+    config = LogConfig(message_format_version="0.10.0", message_timestamp_type="LogAppendTime")
+    log = open_log(tmp_path, config)
+    log.storage.clock.advance(50)  # type: ignore[attr-defined]  # the clock of these tests
+    result = log.append_as_leader(bytearray(entries(1, 0, 2)), 0)
+    assert result.log_append_time_ms == START_MS + 50
+    assert log.lookup_timestamp(START_MS + 50) == TimestampOffset(0, START_MS + 50)
