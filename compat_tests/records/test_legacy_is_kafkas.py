@@ -316,7 +316,7 @@ def test_changed_messages(oracle: RecordsOracle, data: st.DataObject) -> None:
     places = st.integers(8, min(len(changed) - 1, 40))
     for place in data.draw(st.lists(places, min_size=1, max_size=3)):
         changed[place] = data.draw(st.sampled_from([0, 1, 2, 3, 8, 9, 127, 128, 255]) | st.integers(0, 255))
-    produced = sealed(changed) if data.draw(st.booleans()) else bytes(changed)
+    produced = sealed(bytes(changed)) if data.draw(st.booleans()) else bytes(changed)
     if data.draw(st.booleans()):
         codec = data.draw(st.integers(1, 3))
         produced = wrapped(compress(codec, produced), magic, codec, data.draw(st.sampled_from([0, 1, 4])))

@@ -76,7 +76,7 @@ CASES = {
 
 
 def _fill(wire: Wire, case: Case) -> str:
-    topic = new_topic(wire, **{"segment.bytes": "2000", **case.configs})
+    topic = new_topic(wire, 1, **{"segment.bytes": "2000", **case.configs})
     for timestamp in case.timestamps:
         records = [Record(offset=0, timestamp=timestamp, key=b"k", value=VALUE, headers=())]
         code, _ = produce(wire, topic, bytes(encode_batch(records)))
