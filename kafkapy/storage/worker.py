@@ -130,7 +130,8 @@ def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the broker ends the worker itself
     os.nice(int(sys.argv[1]))
     answers = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
-    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # what somebody prints must not look like a message
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # what somebody prints must not look like a message …
+    sys.stdout = sys.stderr  # … nor wait in a buffer: the process ends at once
     serve(sys.stdin.buffer, answers)
 
 

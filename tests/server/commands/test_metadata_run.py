@@ -178,7 +178,7 @@ def test_another_clusters_directory_is_refused(run: Run, server: FakeZooKeeper, 
 
 def test_a_directory_in_use_is_refused(run: Run, data: Path) -> None:
     """POSIX locks are a process's own, so another one takes it."""
-    hold = "import fcntl, sys; f = open(sys.argv[1], 'w'); fcntl.lockf(f, fcntl.LOCK_EX); print(); sys.stdin.read()"
+    hold = "import fcntl, sys; f = open(sys.argv[1], 'w'); fcntl.lockf(f, fcntl.LOCK_EX); print(flush=True); sys.stdin.read()"
     command = [sys.executable, "-c", hold, str(data / ".lock")]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as holder:
         assert holder.stdout is not None

@@ -41,7 +41,7 @@ def test_an_unclean_stop_is_noted(data: Path) -> None:
 
 
 def test_a_directory_in_use_is_noted(data: Path) -> None:
-    hold = "import fcntl, sys; f = open(sys.argv[1], 'w'); fcntl.lockf(f, fcntl.LOCK_EX); print(); sys.stdin.read()"
+    hold = "import fcntl, sys; f = open(sys.argv[1], 'w'); fcntl.lockf(f, fcntl.LOCK_EX); print(flush=True); sys.stdin.read()"
     command = [sys.executable, "-c", hold, str(data / ".lock")]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as holder:
         assert holder.stdout is not None
