@@ -11,6 +11,7 @@ import pytest
 from kafkapy.storage.errors import LogDirectoryLockedError
 from kafkapy.storage.files import Descriptor, Files
 from kafkapy.storage.log_file import LogFile
+from tests.storage.lock_holder import held_by_another
 
 
 class ShortWrites(Files):
@@ -130,10 +131,6 @@ def test_whether_somebody_holds_a_lock(tmp_path: Path) -> None:
     assert files.is_locked(path)
     del held
     assert not files.is_locked(path)
-    hold = "import fcntl, sys; f = open(sys.argv[1], 'w'); fcntl.lockf(f, fcntl.LOCK_EX); print(flush=True); sys.stdin.read()"
-    with subprocess.Popen([sys.executable, "-c", hold, path], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
-        assert other.stdout is not None
-        other.stdout.readline()
+    with held_by_another(Path(path)):
         assert files.is_locked(path)
-        other.communicate()
     assert not files.is_locked(path)

@@ -3,8 +3,6 @@
 import asyncio
 import fcntl
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -16,6 +14,7 @@ from kafkapy.testing.clock import ManualClock
 from tests.cluster.fake_zookeeper import SERVERS, FakeZooKeeper
 from tests.cluster.metadata_samples import CLUSTER_ID, NODES
 from tests.server.commands.conftest import Run
+from tests.storage.lock_holder import held_by_another
 
 CHROOT = f"{SERVERS}/kafka"
 
@@ -177,16 +176,10 @@ def test_another_clusters_directory_is_refused(run: Run, server: FakeZooKeeper, 
 
 
 def test_a_directory_in_use_is_refused(run: Run, data: Path) -> None:
-    """POSIX locks are a process's own, so another one takes it."""
-    hold = "import fcntl, sys; f = open(sys.argv[1], 'w'); fcntl.lockf(f, fcntl.LOCK_EX); print(flush=True); sys.stdin.read()"
-    command = [sys.executable, "-c", hold, str(data / ".lock")]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as holder:
-        assert holder.stdout is not None
-        holder.stdout.readline()
+    with held_by_another(data / ".lock"):
         refused = run("metadata", "export", "--data", f"{data}", "--file", "-")
         assert refused.code == 1
         assert "is in use by another process" in refused.err
-        holder.communicate()
     assert run("metadata", "export", "--data", f"{data}", "--file", "-").code == 0
     with (data / ".lock").open("r+") as file:
         fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

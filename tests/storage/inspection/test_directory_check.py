@@ -1,6 +1,4 @@
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -11,6 +9,7 @@ from kafkapy.storage.inspection.findings import ERROR, NOTE, WARNING, Findings
 from kafkapy.storage.inspection.partition_check import Options
 from kafkapy.types import TopicPartition
 from tests.storage.inspection.support import said
+from tests.storage.lock_holder import held_by_another
 from tests.storage.support import GOLDEN
 
 
@@ -41,14 +40,9 @@ def test_an_unclean_stop_is_noted(data: Path) -> None:
 
 
 def test_a_directory_in_use_is_noted(data: Path) -> None:
-    hold = "import fcntl, sys; f = open(sys.argv[1], 'w'); fcntl.lockf(f, fcntl.LOCK_EX); print(flush=True); sys.stdin.read()"
-    command = [sys.executable, "-c", hold, str(data / ".lock")]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as holder:
-        assert holder.stdout is not None
-        holder.stdout.readline()
+    with held_by_another(data / ".lock"):
         (data / "recovery-point-offset-checkpoint").write_text("0\n1\nseg 0 999\n")
         found = _check(data)
-        holder.communicate()
     assert found == [(NOTE, "data", "a broker is using it: what is being written now may look unfinished")]
 
 
