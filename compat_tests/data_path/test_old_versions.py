@@ -95,7 +95,11 @@ def test_what_kafka_has_no_name_for(name: str, wire: Wire, broker: Broker) -> No
 
 
 @pytest.mark.parametrize("version", range(3))
-@pytest.mark.parametrize("records", [b"", ONE[:20], ONE[:-1], changed(ONE, 16, b"\x09"), bytes(40)])
+@pytest.mark.parametrize(
+    "records",
+    [b"", ONE[:20], ONE[:-1], changed(ONE, 16, b"\x09"), bytes(40)],
+    ids=["nothing", "a head", "all but a byte", "an unknown magic", "zeros"],
+)
 def test_records_that_close_the_connection(version: int, records: bytes, wire: Wire) -> None:
     topic = new_topic(wire)
     with pytest.raises(AssertionError, match="closed the connection"):
