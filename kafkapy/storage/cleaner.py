@@ -1,13 +1,15 @@
 """Which log is compacted when: the dirtiest of those that are due, one for each of ``log.cleaner.threads``.
 
 A thread of Apache Kafka's is a worker process here (``worker_pool``). After a compaction the next log is looked for at
-once; if none is due, after ``log.cleaner.backoff.ms``. A log that can't be compacted, since its files are damaged, is
-left alone until the next start, with a line in the log file; one whose disk is full is tried again.
+once; if none is due, after ``log.cleaner.backoff.ms``. A log that can't be compacted, since its files are damaged or
+three workers in a row have died of it, is left alone until the next start, with a line in the log file. One whose disk
+is full is tried again, after the others have had their turn; any other error of a disk takes its directory offline.
 """
 
 import logging
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from functools import partial
 from typing import Final, NamedTuple, Self
 
 from kafkapy.clock import TimerHandle
@@ -17,17 +19,21 @@ from kafkapy.storage.checkpoints import CLEANER
 from kafkapy.storage.cleanable import Cleanable, examine
 from kafkapy.storage.compaction import Request
 from kafkapy.storage.compaction_run import CompactionRun, Pool, Post
+from kafkapy.storage.disk_errors import file_refused, is_passing
 from kafkapy.storage.errors import KafkaStorageError
 from kafkapy.storage.log import Log
 from kafkapy.storage.log_directory import LogManager
 from kafkapy.storage.retention import delete_old_segments
 from kafkapy.storage.worker import JobCancelledError
-from kafkapy.storage.worker_pool import LOW_PRIORITY, WorkerPool
+from kafkapy.storage.worker_pool import LOW_PRIORITY, WorkerDiedError, WorkerPool, WorkerStartError
 from kafkapy.types import TopicPartition
 
 _log: Final = logging.getLogger(__name__)
 
 NO_DATA: Final = -1
+MOST_DEATHS: Final = 3
+SHORTEST_BACKOFF_MS: Final = 10
+"""A backoff of 0 lets a thread of Apache Kafka's turn without end; here it would be the broker's only one."""
 
 
 class CleanerSettings(NamedTuple):
@@ -75,11 +81,19 @@ class LogCleaner:
         self._runs: dict[TopicPartition, CompactionRun] = {}
         self._clean_to: dict[TopicPartition, int] = {}
         self._not_due: dict[TopicPartition, tuple[object, ...]] = {}
+        self._put_off: set[TopicPartition] = set()
+        """What was refused since the last look: the others come first."""
+        self._deaths: dict[TopicPartition, int] = {}
+        """How many workers in a row have died of a log."""
+        self._checkpoint_timer: TimerHandle | None = None
 
     def start(self) -> None:
         """Read the checkpoints and begin to look for dirty logs."""
         for directory in self._logs.directories.online:
-            self._clean_to.update(directory.read_checkpoint(CLEANER))
+            for partition, offset in directory.read_checkpoint(CLEANER).items():
+                # A log that was deleted may be made again, or be in another directory: nothing of it is clean then.
+                if self._logs.directory_of(partition) == directory.path:
+                    self._clean_to[partition] = offset
         self._logs.storage.about_to_cut = self.about_to_cut
         self._config.add_listener(self._config_changed)
         self._open()
@@ -93,6 +107,8 @@ class LogCleaner:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+        if self._checkpoint_timer is not None:
+            self._checkpoint()
         for run in list(self._runs.values()):
             run.abort()
         if self._pool is not None:
@@ -117,16 +133,26 @@ class LogCleaner:
         if run is not None and run.log is log:
             run.abort()
         if self._logs.get(partition) is not log:
-            self._clean_to.pop(partition, None)
+            self._forget(partition)
         elif self._clean_to.get(partition, 0) > offset:
             segments = log.segments
             self._clean_to[partition] = min(offset, segments.starting_at(segments.floor(offset))[0].base_offset)
             self._checkpoint()
 
+    def _forget(self, partition: TopicPartition) -> None:
+        """A log is gone; one that is made under its name has nothing of it."""
+        for known in (self.uncleanable, self._not_due, self._deaths):
+            known.pop(partition, None)
+        if self._clean_to.pop(partition, None) is not None and self._checkpoint_timer is None:
+            # Once for all that go now.
+            self._checkpoint_timer = self._logs.storage.clock.call_later(0, self._checkpoint)
+
     # looking for work
 
     def _look(self) -> None:
-        self._timer = self._logs.storage.clock.call_later(self.settings.backoff_ms, self._look)
+        backoff_ms = max(self.settings.backoff_ms, SHORTEST_BACKOFF_MS)
+        self._timer = self._logs.storage.clock.call_later(backoff_ms, self._look)
+        self._put_off.clear()
         self._begin_what_is_due()
         for log in list(self._logs.all_logs()):
             if not log.config.compact or log.topic_partition in self._logs.being_cleaned:
@@ -148,7 +174,7 @@ class LogCleaner:
             partition = log.topic_partition
             if not log.config.compact or len(log.segments) == 1 or partition in self._runs:
                 continue
-            if self.uncleanable.get(partition) is log:
+            if partition in self._put_off or partition in self.uncleanable:
                 continue
             state = self._state(log)
             if self._not_due.get(partition) == state:
@@ -156,7 +182,7 @@ class LogCleaner:
             try:
                 cleanable = examine(log, self._clean_to.get(partition))
             except (OSError, BrokerError) as error:
-                self._give_up(log, error)
+                self._refused(log, error)
                 continue
             examined.append(cleanable)
             if cleanable.is_due or cleanable.may_become_due:
@@ -171,6 +197,23 @@ class LogCleaner:
         bound = min(log.last_stable_offset, segments.active.base_offset)
         clean_to = self._clean_to.get(log.topic_partition)
         return len(segments), segments.first, segments.active, bound, clean_to, log.log_start_offset, log.config
+
+    def _refused(self, log: Log, error: Exception) -> None:
+        """Make of ``error`` what the head of this page says."""
+        partition = log.topic_partition
+        self._put_off.add(partition)
+        if isinstance(error, OSError):
+            _log.error("%s could not be compacted and stays as it is: %s", partition, error)
+            if not is_passing(error):
+                self._logs.disk_failed(log.directory, error)
+        elif isinstance(error, WorkerStartError) or (isinstance(error, WorkerDiedError) and not self._is_deadly(log)):
+            _log.warning("%s could not be compacted and will be tried again: %s", partition, error)
+        else:
+            self._give_up(log, error)
+
+    def _is_deadly(self, log: Log) -> bool:
+        deaths = self._deaths[log.topic_partition] = self._deaths.get(log.topic_partition, 0) + 1
+        return deaths >= MOST_DEATHS
 
     def _give_up(self, log: Log, error: Exception) -> None:
         self.uncleanable[log.topic_partition] = log
@@ -219,26 +262,28 @@ class LogCleaner:
         self._logs.being_cleaned.discard(partition)
         if run.end_offset is not None:
             self._clean_to[partition] = run.end_offset
+            self._deaths.pop(partition, None)
             self._checkpoint()
             _log.info("%s is compacted up to offset %d: %s", partition, run.end_offset, _summary(run.facts))
-            self._begin_what_is_due()
-        elif isinstance(run.error, OSError):
-            _log.error("%s could not be compacted and stays as it is: %s", partition, run.error)
-        elif run.error is not None and not isinstance(run.error, JobCancelledError):
-            self._give_up(run.log, run.error)
+        elif isinstance(run.error, JobCancelledError):
+            return
+        else:
+            assert run.error is not None
+            self._refused(run.log, run.error)
+        self._begin_what_is_due()
 
     def _checkpoint(self) -> None:
         """Note down how far the logs are clean, of those that are still there."""
-        offsets: dict[str, dict[TopicPartition, int]] = {}
+        if self._checkpoint_timer is not None:
+            self._checkpoint_timer.cancel()
+            self._checkpoint_timer = None
+        offsets: dict[str | None, dict[TopicPartition, int]] = {}
         for partition, offset in self._clean_to.items():
-            path = self._logs.directory_of(partition)
-            if path is not None:
-                offsets.setdefault(path, {})[partition] = offset
+            offsets.setdefault(self._logs.directory_of(partition), {})[partition] = offset
+        storage = self._logs.storage
         for directory in self._logs.directories.online:
-            try:
-                directory.write_checkpoint(CLEANER, offsets.get(directory.path, {}), self._logs.storage.flusher)
-            except OSError as error:
-                _log.error("%s/%s can't be written: %s", directory.path, CLEANER, error)
+            refused = partial(file_refused, storage, f"{directory.path}/{CLEANER}")
+            directory.write_checkpoint(CLEANER, offsets.get(directory.path, {}), storage.flusher, refused)
 
 
 def _real(config: BrokerConfig, name: str) -> float:

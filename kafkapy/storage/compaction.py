@@ -14,7 +14,16 @@ from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
 
 from kafkapy.clock import SystemClock
-from kafkapy.records.batch import MAGIC, MAGIC_OFFSET, BatchHeader, measure, read_header
+from kafkapy.records.batch import (
+    HEADER_SIZE,
+    LENGTH_OFFSET,
+    LOG_OVERHEAD,
+    MAGIC,
+    MAGIC_OFFSET,
+    BatchHeader,
+    measure,
+    read_header,
+)
 from kafkapy.records.errors import CorruptRecordError
 from kafkapy.records.legacy import read_entries, read_legacy_header
 from kafkapy.storage.batch_filter import BatchFilter, LastRecord, records_body
@@ -99,6 +108,13 @@ class Compaction:
 
     def run(self) -> dict[str, Any]:
         """Do the job; return its result."""
+        try:
+            return self._run()
+        finally:
+            for segment in (*self._segments, *self._later):
+                segment.close()
+
+    def _run(self) -> dict[str, Any]:
         self._note_keys()
         end_offset = self._offsets.latest_offset + 1
         transactions = CleanedTransactions()
@@ -185,7 +201,20 @@ class Compaction:
             elif len(content) < chunk_bytes:
                 raise CorruptRecordError(f"{segment.log.path} ends within a batch")
             else:
-                chunk_bytes *= 2
+                chunk_bytes = self._larger(segment, content, position)
+
+    def _larger(self, segment: Segment, content: memoryview, position: int) -> int:
+        """How much to read where ``content`` holds no whole batch: twice as much, up to what the topic allows.
+
+        Then the size of the batch: a damaged length must not have the rest of the segment read into memory.
+        """
+        largest = max(self._request.max_message_bytes, HEADER_SIZE)
+        if len(content) < largest:
+            return min(2 * len(content), largest)
+        size = int.from_bytes(content[LENGTH_OFFSET:LOG_OVERHEAD], "big") + LOG_OVERHEAD
+        if size > segment.size - position:
+            raise CorruptRecordError(f"{segment.log.path} holds a batch of {size} bytes, more than are left")
+        return size
 
     def _clean(
         self, group: list[Segment], horizon_ms: int, batch_filter: BatchFilter, transactions: CleanedTransactions
@@ -205,6 +234,8 @@ class Compaction:
         except BaseException:
             output.remove()
             raise
+        for segment in group:
+            segment.close()  # the broker removes it soon, and a descriptor would keep its bytes on the disk
         bases = [segment.base_offset for segment in group]
         self._context.progress({"base": output.base_offset, "replaces": bases, "size": output.size})
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 from uuid import uuid4
 
+from kafkapy.storage.checkpoint_file import CheckpointFile
 from kafkapy.storage.checkpoints import CLEANER, HIGH_WATERMARK, LOG_START_OFFSET, RECOVERY_POINT, OffsetCheckpoint
 from kafkapy.storage.errors import (
     BrokerIdMismatchError,
@@ -65,10 +66,9 @@ class DataDirectory:
         self._files = files
         self._lock: Descriptor | None = None
         self._checkpoints = {
-            name: OffsetCheckpoint(files, f"{path}/{name}")
+            name: CheckpointFile(OffsetCheckpoint(files, f"{path}/{name}"))
             for name in (RECOVERY_POINT, HIGH_WATERMARK, LOG_START_OFFSET, CLEANER)
         }
-        self._written: dict[str, dict[TopicPartition, int]] = {}
 
     def lock(self) -> None:
         """Make the folder and lock it; raises ``LogDirectoryLockedError``."""
@@ -165,17 +165,14 @@ class DataDirectory:
     def read_checkpoint(self, name: str) -> dict[TopicPartition, int]:
         """Return what one checkpoint says; a damaged one says nothing, and costs a warning."""
         try:
-            found = self._checkpoints[name].read()
+            return self._checkpoints[name].read()
         except MalformedCheckpointError as error:
             logger.warning("%s; going on without it: %s", error, WITHOUT_CHECKPOINT[name])
             return {}
-        if found:
-            self._written[name] = found
-        return found
 
     def written_offset(self, name: str, partition: TopicPartition) -> int:
-        """Return what the checkpoint ``name`` on the disk says of a partition; 0 if nothing."""
-        return self._written.get(name, {}).get(partition, 0)
+        """Return what a crash may leave of a partition in the checkpoint ``name``; 0 if nothing."""
+        return self._checkpoints[name].highest(partition)
 
     def write_checkpoint(
         self,
@@ -188,26 +185,7 @@ class DataDirectory:
 
         ``failed`` is told what the disk refuses; without it that is raised, as ``OSError``.
         """
-        if self._written.get(name) == offsets:
-            return
-        written = dict(offsets)
-        refused: list[OSError] = []
-
-        def write() -> None:
-            try:
-                self._checkpoints[name].write(written)
-            except OSError as error:
-                refused.append(error)
-
-        def done() -> None:
-            if not refused:
-                self._written[name] = written
-            elif failed is None:
-                raise refused[0]
-            else:
-                failed(refused[0])
-
-        flusher.run(write, done)
+        self._checkpoints[name].write(offsets, flusher, failed)
 
     # partitions
 

@@ -60,7 +60,7 @@ class Durability:
     __slots__ = (
         "follows_appends", "is_owing", "owed_offset", "failure", "listener",
         "_log", "_data_offset", "_flush_wanted", "_data_wanted", "_failed_offset", "_written", "_running",
-        "_is_doubtful",
+        "_is_doubtful", "_is_over",
     )  # fmt: skip
 
     def __init__(self, log: "Log") -> None:
@@ -78,6 +78,7 @@ class Durability:
         self._written: list[str] = []
         self._running: Flush | None = None
         self._is_doubtful = False
+        self._is_over = False
 
     # what is on the disk
 
@@ -173,11 +174,20 @@ class Durability:
         self._log.recovery_point = self._log.log_end_offset
         self._is_doubtful = False
 
+    def abandon(self) -> None:
+        """The log's files are none of its business any more: what is under way ends unheard, and nothing begins.
+
+        They may have another name by now, and a new log theirs.
+        """
+        self.fall_to(self._data_offset)
+        self._running = None
+        self._is_over = True
+
     def fall_to(self, offset: int) -> None:
         """Files are about to be cut: what lies above ``offset`` counts as not on the disk."""
+        self._data_offset = min(self._data_offset, offset)
         if self._running is not None and self._running.rewriting is not None:
             self._running.rewriting.cancel()
-        self._data_offset = min(self._data_offset, offset)
 
     def truncated(self, end_offset: int) -> None:
         """The log ends at ``end_offset`` now."""
@@ -189,8 +199,12 @@ class Durability:
 
     def _begin(self) -> None:
         log = self._log
-        if self._running is not None or (
-            self._flush_wanted <= log.recovery_point and self._data_wanted <= self.data_offset and not self._written
+        if (
+            self._running is not None
+            or self._is_over
+            or (
+                self._flush_wanted <= log.recovery_point and self._data_wanted <= self.data_offset and not self._written
+            )
         ):
             return
         self.failure = None
@@ -227,7 +241,7 @@ class Durability:
 
     def _ended(self, flush: Flush) -> None:
         if self._running is not flush:
-            return  # the log was closed meanwhile
+            return  # the log was closed or abandoned meanwhile
         self._running = None
         self._end(flush)
         if flush.error is None:

@@ -261,6 +261,7 @@ class Log:
         closing.close(self)
 
     def release(self) -> None:
-        """Let go of descriptors and cached indexes; nothing is written."""
+        """Let go of files, descriptors and cached indexes: it is used no more. Nothing is written."""
+        self.durability.abandon()
         for segment in self.segments:
             segment.close()

@@ -55,6 +55,7 @@ class LogManager:
         self.directory_listener: DirectoryListener | None = None
         self._logs: dict[TopicPartition, Log] = {}
         self._directory_of: dict[TopicPartition, DataDirectory] = {}
+        self._let_go: set[str] = set()
         self.being_cleaned: set[TopicPartition] = set()
         """Logs whose segments a compaction is about to replace."""
 
@@ -104,6 +105,9 @@ class LogManager:
         self._take_offline(directory)
 
     def _take_offline(self, directory: DataDirectory) -> None:
+        if directory.path in self._let_go:
+            return  # an error while it was loaded: it was told of where it came up, and by who loads
+        self._let_go.add(directory.path)
         partitions = [each for each, home in self._directory_of.items() if home is directory]
         for partition in partitions:
             del self._directory_of[partition]
@@ -234,13 +238,14 @@ class LogManager:
                 log.durability.flush_later(log.log_end_offset)
 
     def enforce_retention(self) -> None:
-        """Each ``log.retention.check.interval.ms``: delete the segments whose time has come, of every log.
+        """Each ``log.retention.check.interval.ms``: delete the segments whose time has come.
 
-        A log that the cleaner is working on is left to the next time. One whose disk refuses keeps nobody from going
-        on; its error is in the log file.
+        Compacted logs are left to the cleaner, as in Apache Kafka; without one nothing of them goes. A log that the
+        cleaner is still working on is left to the next time. One whose disk refuses keeps nobody from going on; its
+        error is in the log file.
         """
         for log in list(self._logs.values()):
-            if log.topic_partition not in self.being_cleaned:
+            if not log.config.compact and log.topic_partition not in self.being_cleaned:
                 with suppress(KafkaStorageError):
                     delete_old_segments(log)
 

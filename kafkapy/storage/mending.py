@@ -139,11 +139,13 @@ def _bytes_beyond(listing: Sequence[tuple[str, int]], recovery_point: int) -> in
 
 def _bundles(damaged: Sequence[Damaged]) -> Iterator[list[Damaged]]:
     bundle: list[Damaged] = []
+    size = 0
     for each in damaged:
         bundle.append(each)
-        if sum(other.size for other in bundle) >= JOB_BYTES:
+        size += each.size
+        if size >= JOB_BYTES:
             yield bundle
-            bundle = []
+            bundle, size = [], 0
     if bundle:
         yield bundle
 

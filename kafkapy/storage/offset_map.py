@@ -28,7 +28,7 @@ class OffsetMap:
 
     def __init__(self, memory_bytes: int, load_factor: float, most_keys: int) -> None:
         slots = max(memory_bytes // SLOT_BYTES, 3)
-        most = min(int(slots * load_factor), slots - 1)
+        most = max(min(int(slots * load_factor), slots - 1), 1)  # a map without room would never come to an end
         slots = min(slots, 2 * most_keys + 3)  # half empty is quick, and the memory of a small log small
         self._table = memoryview(bytearray(slots * SLOT_BYTES)).cast("q")
         self._state = memoryview(bytearray(8 * compact.STATE_WORDS)).cast("q")

@@ -17,7 +17,8 @@ from kafkapy.storage.leader_epochs import EpochEntry
 from kafkapy.storage.listing import Listing, list_partition
 from kafkapy.storage.removal import delete_segment_files
 from kafkapy.storage.rolling import begin
-from kafkapy.storage.segment import Segment
+from kafkapy.storage.segment import MAX_RELATIVE_OFFSET, Segment
+from kafkapy.storage.splitting import split
 
 if TYPE_CHECKING:
     from kafkapy.storage.log import Log
@@ -139,8 +140,9 @@ def _recover(log: "Log", doubtful: list[Segment], checkpointed: Checkpointed) ->
         # A truncation may have reached the epochs' file and not the records: these say it better.
         log.leader_epochs.truncate_from_end(beyond[0].base_offset)
     for segment in beyond:
-        if recover_segment(log, segment):
-            _drop(log, segments.cut(segments.floor(segment.base_offset) + 1), "a corrupt segment comes before")
+        cut = recover_segment(log, segment)
+        if cut is not None:
+            _drop(log, segments.cut(segments.floor(cut.base_offset) + 1), "a corrupt segment comes before")
             break
     if not segments:
         return checkpointed.log_start_offset
@@ -159,11 +161,11 @@ def _drop(log: "Log", segments: list[Segment], reason: str) -> None:
     delete_segment_files(log, segments[::-1])
 
 
-def recover_segment(log: "Log", segment: Segment) -> int:
-    """Check ``segment`` batch by batch, rebuild what derives from it, cut off what is no batch; return bytes cut.
+def recover_segment(log: "Log", segment: Segment) -> Segment | None:
+    """Check ``segment`` batch by batch, rebuild what derives from it, cut off what is no batch; return what was cut.
 
-    0 too if what was cut is in the next segment in another form: a truncation that didn't reach the disk before the
-    power failed, and what was written after it, which is what holds.
+    None too if that is in the next segment in another form: a truncation that didn't reach the disk before the power
+    failed, and what was written after it, which is what holds. One with offsets that don't fit becomes several.
     """
     state = log.producer_state
     rebuild_producer_state(log, segment.base_offset)
@@ -173,9 +175,13 @@ def recover_segment(log: "Log", segment: Segment) -> int:
     later = log.segments.starting_at(log.segments.floor(end_offset) + 1)
     limit = later[0].base_offset if later else END_OF_OFFSETS
     is_overtaken = False
+    size, rest = segment.size, None
     try:
-        for position, header, content in segment.batches(0, segment.size):
+        for position, header, content in segment.batches(0, size):
             _check(header, content, end_offset, limit)
+            if header.last_offset - segment.base_offset > MAX_RELATIVE_OFFSET:
+                rest = split(log, segment, position, max(header.base_offset, header.last_offset - MAX_RELATIVE_OFFSET))
+                break
             segment.index_again(position, header, log.config.index_interval_bytes)
             if header.partition_leader_epoch > log.leader_epochs.latest:
                 log.leader_epochs.assign(header.partition_leader_epoch, header.base_offset)
@@ -187,16 +193,17 @@ def recover_segment(log: "Log", segment: Segment) -> int:
     except CorruptRecordError as error:
         is_overtaken = isinstance(error, _OvertakenError)
         logger.warning("Cutting %s at %d of %d bytes: %s", segment.log.path, valid_bytes, segment.size, error)
-    size = segment.size
-    cut = size - valid_bytes
+    cut = segment.size - valid_bytes
     if cut:
         log.storage.files.truncate(segment.log.path, valid_bytes)
         segment.size = valid_bytes
     segment.become_inactive()
     state.map_end_offset = end_offset
     state.take_snapshot()
-    log.storage.recovered(size)
-    return 0 if is_overtaken else cut
+    log.storage.recovered(segment.size + cut)
+    if rest is not None:
+        return recover_segment(log, rest)
+    return segment if cut and not is_overtaken else None
 
 
 class _OvertakenError(CorruptRecordError):

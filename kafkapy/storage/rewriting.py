@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from kafkapy.records.batch import crc_is_valid
 from kafkapy.records.errors import RecordsError
 from kafkapy.storage.descriptors import Descriptor
+from kafkapy.storage.errors import KafkaStorageError
 from kafkapy.storage.files import Files
 from kafkapy.storage.log_file import LogFile
 from kafkapy.storage.offset_index import OffsetIndex
@@ -83,7 +84,10 @@ class Rewriting:
             self._add(log, segment, start)
 
     def _add(self, log: "Log", segment: Segment, start: int) -> None:
-        found = segment.translate(start) if start > segment.base_offset else (0, 0)
+        try:
+            found = segment.translate(start) if start > segment.base_offset else (0, 0)
+        except KafkaStorageError as error:
+            raise _lost(segment.log.path) from error
         copy = log.new_segment(segment.base_offset)
         copy.log = own = _OwnFile(self._files, segment.log.path)
         self._batches.append(_Batches(copy, own, found[0] if found else segment.size, segment.size))

@@ -4,6 +4,8 @@ from collections.abc import Callable
 from typing import Final
 
 INTERVAL_S: Final = 0.3
+LONGEST_S: Final = 86_400.0
+"""How long it waits at a time, however low the rate is: Apache Kafka sleeps for ever at a rate of 0."""
 
 
 class Throttle:
@@ -22,8 +24,8 @@ class Throttle:
         elapsed_s = self._now_s() - self._since_s
         if elapsed_s < INTERVAL_S:
             return
-        surplus_s = self._bytes / self._rate - elapsed_s
+        surplus_s = self._bytes / self._rate - elapsed_s if self._rate > 0 else LONGEST_S
         if surplus_s > 0:
-            self._wait(surplus_s)
+            self._wait(min(surplus_s, LONGEST_S))
         self._since_s = self._now_s()
         self._bytes = 0

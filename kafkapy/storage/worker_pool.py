@@ -38,12 +38,16 @@ class WorkerDiedError(BrokerError):
     """The process ended without an answer: killed, out of memory, or a fault in the job."""
 
 
+class WorkerStartError(BrokerError):
+    """The system starts no process now: it has no memory, descriptors or processes left."""
+
+
 class Job:
     """Work that was asked for.
 
-    ``future`` gets the job's result, or raises ``JobFailedError``, ``OSError`` as the system refused it,
-    ``WorkerDiedError``, or ``JobCancelledError``. It is completed, and ``on_progress`` is called, on a thread of the
-    pool: what runs on an event loop goes through ``call_soon_threadsafe``.
+    ``future`` gets the job's result, or raises ``JobFailedError``, ``OSError`` as the system refused what the job did,
+    ``WorkerDiedError``, ``WorkerStartError``, or ``JobCancelledError``. It is completed, and ``on_progress`` is called,
+    on a thread of the pool: what runs on an event loop goes through ``call_soon_threadsafe``.
     """
 
     def __init__(self, pool: "WorkerPool", message: Facts, on_progress: Callable[[Facts], object]) -> None:
@@ -185,12 +189,15 @@ class _Worker:
 
     def _started(self) -> subprocess.Popen[bytes]:
         if self.process is None:
-            self.process = subprocess.Popen(  # noqa: S603 - our own interpreter and module
-                [sys.executable, "-m", "kafkapy.storage.worker", str(self._pool.niceness)],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                env=_environment(),
-            )
+            try:
+                self.process = subprocess.Popen(  # noqa: S603 - our own interpreter and module
+                    [sys.executable, "-m", "kafkapy.storage.worker", str(self._pool.niceness)],
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    env=_environment(),
+                )
+            except OSError as error:
+                raise WorkerStartError(f"A worker process can't be started: {error}") from error
             if self._pool.is_closed:  # it could not hang up on a process that was not there yet
                 self.hang_up()
         return self.process

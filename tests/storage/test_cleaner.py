@@ -1,5 +1,7 @@
 """Which log is compacted when, and what ends a compaction."""
 
+import errno
+import os
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -12,6 +14,7 @@ from kafkapy.storage import cleaner
 from kafkapy.storage.cleanable import Cleanable, examine
 from kafkapy.storage.cleaner import CleanerSettings, LogCleaner
 from kafkapy.storage.log import Log
+from kafkapy.storage.worker_pool import WorkerDiedError, WorkerStartError
 from kafkapy.types import TopicPartition
 from tests.storage.compacting import COMPACT, World, append, close_segment, names_of, values_in
 from tests.storage.support import PARTITION, START_MS
@@ -253,19 +256,147 @@ def test_after_a_stop_nothing_begins(world: World) -> None:
     assert len(world.pool.jobs) == 1
 
 
-def test_a_log_that_can_not_be_looked_at_is_left_alone(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def _refuse_to_look(world: World, monkeypatch: pytest.MonkeyPatch, number: int) -> Log:
     log = dirty_log(world, config=replace(COMPACT, min_compaction_lag_ms=1))
     log.segments.first.max_timestamp = -1
 
     def refuse(_path: str) -> int:
-        raise OSError(5, "Input/output error")
+        raise OSError(number, os.strerror(number))
 
     monkeypatch.setattr(world.storage.files, "modified_ms", refuse)
     world.compact()
-    assert world.cleaner.uncleanable == {PARTITION: log}
     monkeypatch.undo()
+    return log
+
+
+def test_a_log_that_can_not_be_looked_at_for_the_moment_is_looked_at_again(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = _refuse_to_look(world, monkeypatch, errno.EMFILE)
+    log.segments.first.max_timestamp = START_MS
+    assert not world.cleaner.uncleanable
+    assert not world.pool.jobs
+    world.compact()
+    assert world.pool.jobs
+
+
+def test_a_log_whose_disk_is_broken_takes_its_directory_along(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    log = _refuse_to_look(world, monkeypatch, errno.EIO)
+    world.clock.advance(0)
+    assert world.logs.get(log.topic_partition) is None
+    assert "Input/output error" in str(world.logs.directories.offline[0].failure)
+
+
+def test_a_log_that_is_damaged_where_it_is_looked_at_is_left_alone(world: World) -> None:
+    log = dirty_log(world, config=replace(COMPACT, max_compaction_lag_ms=1))
+    first = log.segments.first
+    first._rolling_timestamp = None
+    path = Path(first.log.path)
+    path.write_bytes(bytes(path.stat().st_size))
+    world.compact()
+    assert world.cleaner.uncleanable == {PARTITION: log}
     world.compact()
     assert not world.pool.jobs
+    world.logs.delete(PARTITION)
+    assert not world.cleaner.uncleanable, "the next one of this name is another log"
+
+
+def test_a_full_disk_keeps_no_other_log_waiting(world: World) -> None:
+    dirty_log(world, "full", batches=12)
+    dirty_log(world, "half", batches=6)
+    world.pool.error = OSError(errno.ENOSPC, "No space left on device")
+    world.pool.is_held = True
+    world.compact()
+    world.pool.run()
+    world.pool.error = None
+    world.pool.is_held = False
+    world.run_posted()
+    asked = [Path(request["directory"]).name for request in world.pool.requests]
+    assert len(set(asked)) == 2
+    assert asked[0] not in asked[1:], "it has its turn at the next look"
+    world.compact()
+    assert {Path(request["directory"]).name for request in world.pool.requests[2:]} == {asked[0]}
+
+
+def test_an_input_output_error_in_a_worker_takes_the_directory_offline(world: World) -> None:
+    dirty_log(world)
+    world.pool.error = OSError(errno.EIO, "Input/output error")
+    world.compact()
+    world.clock.advance(0)
+    assert [each.failure for each in world.logs.directories] == ["[Errno 5] Input/output error"]
+
+
+def test_a_log_that_workers_die_of_is_tried_three_times(world: World, caplog: pytest.LogCaptureFixture) -> None:
+    log = dirty_log(world)
+    world.pool.is_held = True
+    for error in (WorkerStartError("no memory"), *[WorkerDiedError("killed")] * 3):
+        assert not world.cleaner.uncleanable
+        world.compact()
+        world.pool.jobs[-1].future.set_exception(error)
+        world.run_posted()
+    assert world.cleaner.uncleanable == {PARTITION: log}
+    assert caplog.text.count("will be tried again") == 3
+    assert "left alone until the next start: killed" in caplog.text
+
+
+def test_a_compaction_that_succeeds_makes_good_for_the_deaths_before(world: World) -> None:
+    log = dirty_log(world)
+    for _ in range(3):
+        world.pool.is_held = True
+        for _ in range(2):
+            world.compact()
+            world.pool.jobs[-1].future.set_exception(WorkerDiedError("killed"))
+            world.run_posted()
+        world.pool.is_held = False
+        world.compact()
+        append(log, (b"k0", b"w" * 900))
+        append(log, (b"k0", b"w" * 900))
+    assert not world.cleaner.uncleanable
+
+
+def test_the_checkpoint_says_nothing_of_a_topic_that_was_deleted(world: World) -> None:
+    """Else the records of a new one with this name would count as clean after the next start."""
+    dirty_log(world)
+    dirty_log(world, "other")
+    world.compact()
+    world.logs.delete(PARTITION)
+    world.logs.delete(TopicPartition("other", 0))
+    world.clock.advance(0)
+    assert checkpoint(world) == "0\n0\n"
+
+
+def test_a_stop_writes_what_was_about_to_be_written(world: World) -> None:
+    dirty_log(world)
+    world.compact()
+    world.logs.delete(PARTITION)
+    world.cleaner.stop()
+    assert checkpoint(world) == "0\n0\n"
+
+
+def test_what_the_checkpoint_says_of_a_topic_that_is_gone_counts_for_no_later_one(world: World) -> None:
+    (world.directory / "cleaner-offset-checkpoint").write_text("0\n1\norders 0 4\n")
+    world.cleaner.start()
+    dirty_log(world)
+    world.compact()
+    assert world.pool.requests[0]["first_dirty_offset"] == 0
+
+
+def test_no_backoff_leaves_the_broker_room(world: World) -> None:
+    world.cleaner.settings = world.cleaner.settings._replace(backoff_ms=0)
+    world.cleaner.start()
+    world.clock.advance(0)
+    assert world.cleaner._timer is not None
+    looks = 0
+    real = world.cleaner._begin_what_is_due
+
+    def count() -> None:
+        nonlocal looks
+        looks += 1
+        real()
+
+    world.cleaner._begin_what_is_due = count  # type: ignore[method-assign]
+    world.clock.advance(100)
+    assert looks == 10
 
 
 def test_a_checkpoint_that_can_not_be_written_is_told(

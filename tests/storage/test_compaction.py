@@ -1,5 +1,6 @@
 """What a compaction leaves of a log: against rules one by one, and against a model of random logs."""
 
+import os
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -11,9 +12,11 @@ from hypothesis import strategies as st
 
 from kafkapy.records.batch import read_header
 from kafkapy.records.control import ControlType, Marker, encode_marker
+from kafkapy.records.errors import CorruptRecordError
 from kafkapy.records.legacy import encode_legacy
 from kafkapy.records.record import Record
-from kafkapy.storage.compaction import Request, grouped
+from kafkapy.storage.compaction import Compaction, Request, grouped
+from kafkapy.storage.files import Descriptor, Files
 from kafkapy.storage.log import Log
 from kafkapy.storage.segment import AppendedRange
 from tests.storage.compacting import COMPACT, DAY_MS, World, append, close_segment, names_of, records_in, values_in
@@ -192,7 +195,7 @@ def test_a_full_map_leaves_the_rest_of_a_message_set(world: World) -> None:
     assert offsets(log) == [2, 3, 4]
 
 
-@pytest.mark.parametrize("damage", ["cut", "crc", "offsets"])
+@pytest.mark.parametrize("damage", ["cut", "crc", "offsets", "length"])
 def test_a_damaged_log_is_left_alone(world: World, damage: str, caplog: pytest.LogCaptureFixture) -> None:
     log = world.log(BIG)
     append(log, (b"a", b"1" * 300))
@@ -204,6 +207,8 @@ def test_a_damaged_log_is_left_alone(world: World, damage: str, caplog: pytest.L
         content[:8] = (2**31 - 1).to_bytes(8, "big")
         second = read_header(content).size
         content[second : second + 8] = (2**31).to_bytes(8, "big")
+    if damage == "length":
+        content[8:12] = (2**30).to_bytes(4, "big")
     path.write_bytes(content[:-5] if damage == "cut" else content)
     if damage == "crc":
         path.write_bytes(content[:-5] + b"X" + content[-4:])
@@ -307,3 +312,71 @@ def test_random_logs_against_a_model(tmp_path_factory: pytest.TempPathFactory, s
     reopened = again.log(replace(COMPACT, segment_bytes=2000))
     assert {o: pair for o, pair in values_in(reopened).items() if o in written} == found
     assert reopened.log_end_offset == log.log_end_offset
+
+
+class Reads(Files):
+    """Remembers the largest read, and which files are open."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.largest = 0
+
+    def read_at(self, descriptor: Descriptor, size: int, position: int) -> bytes:
+        self.largest = max(self.largest, size)
+        return super().read_at(descriptor, size, position)
+
+
+def test_a_damaged_length_does_not_have_the_segment_read_into_memory(world: World) -> None:
+    log = world.log(BIG)
+    for _ in range(20):
+        append(log, (b"a", b"x" * 4000))
+    close_segment(log)
+    world.pool.is_held = True
+    world.compact()
+    path = Path(log.segments.first.log.path)
+    content = bytearray(path.read_bytes())
+    content[8:12] = (2**30).to_bytes(4, "big")
+    path.write_bytes(content)
+    files = Reads()
+    arguments = {**world.pool.requests[0], "chunk_bytes": 100, "max_message_bytes": 5000}
+    with pytest.raises(CorruptRecordError, match="holds a batch of 1073741836 bytes, more than are left"):
+        Compaction(Request(**arguments), world.pool.jobs[0].context, files).run()
+    assert files.largest == 5000
+
+
+def test_a_batch_larger_than_the_topic_allows_now_is_read(world: World) -> None:
+    log = world.log(BIG)
+    append(log, (b"a", b"x" * 5000))
+    append(log, (b"a", b"y"))
+    close_segment(log)
+    world.pool.is_held = True
+    world.compact()
+    arguments = {**world.pool.requests[0], "chunk_bytes": 7, "max_message_bytes": 0}
+    files = Reads()
+    facts = Compaction(Request(**arguments), world.pool.jobs[0].context, files).run()
+    assert (facts["end_offset"], facts["records_kept"]) == (2, 1)
+    assert files.largest == log.segments.first.batch_size(0)
+
+
+def test_a_segment_that_was_copied_is_not_kept_open(world: World) -> None:
+    """Its bytes would stay on the disk as long as the worker lives."""
+    log = world.log(replace(COMPACT, segment_bytes=900))
+    for number in range(6):
+        append(log, (b"k%d" % (number % 4), b"v" * 200))
+        close_segment(log)
+    world.pool.is_held = True
+    world.compact()
+    open_at: list[set[str]] = []
+
+    def look(_facts: object) -> None:
+        names = (os.path.realpath(f"/proc/self/fd/{number}") for number in os.listdir("/proc/self/fd"))
+        open_at.append({Path(name).name for name in names if name.startswith(log.directory)})
+
+    log.release()
+    context = world.pool.jobs[0].context
+    context.progress = look  # type: ignore[method-assign,assignment]
+    Compaction(Request(**world.pool.requests[0]), context).run()
+    look({})
+    assert len(open_at) == 3
+    assert not open_at[0] & {f"{base:020d}.log" for base in (0, 1, 2)}
+    assert open_at[-1] == set()

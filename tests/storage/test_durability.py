@@ -7,9 +7,10 @@ from kafkapy.config.log_config import LogConfig
 from kafkapy.storage.errors import KafkaStorageError
 from kafkapy.storage.files import Files
 from kafkapy.storage.log import Log, Storage
+from kafkapy.storage.log_directory import LogManager
 from kafkapy.testing.clock import ManualClock
 from tests.storage.slow_flusher import SlowFlusher
-from tests.storage.support import START_MS, batch, contents, fill, open_log, produced, reopen
+from tests.storage.support import PARTITION, START_MS, batch, contents, fill, open_log, produced, reopen
 
 ACK = LogConfig(kafkapy_flush="ack")
 
@@ -235,3 +236,36 @@ def test_flushing_on_the_spot_says_what_the_disk_refuses(tmp_path: Path) -> None
     assert (log.recovery_point, log.durability.data_offset) == (0, 0)
     log.flush()
     assert (log.recovery_point, log.durability.unflushed) == (1, 0)
+
+
+@pytest.mark.parametrize("made_again", [False, True])
+def test_a_flush_of_a_log_that_was_deleted_meanwhile_touches_no_file(tmp_path: Path, *, made_again: bool) -> None:
+    clock, flusher = ManualClock(START_MS), SlowFlusher()
+    manager = LogManager([str(tmp_path)], LogConfig(), clock, storage=Storage(clock, flusher=flusher))
+    manager.load()
+    log = manager.get_or_create(PARTITION, LogConfig(flush_messages=1, index_interval_bytes=0))
+    flusher.close()
+    _append(log, 3)
+    assert len(flusher.waiting) == 1, "the second and the third wait for the first"
+    manager.delete(PARTITION)
+    if made_again:
+        manager.get_or_create(PARTITION)
+    before = contents(tmp_path)
+    flusher.close()
+    clock.advance(0)
+    assert contents(tmp_path) == before
+    assert manager.directories.offline == []
+
+
+def test_what_is_written_again_of_a_log_that_is_gone_ends(tmp_path: Path) -> None:
+    log, flusher, files = _open(tmp_path, ACK)
+    _append(log)
+    files.broken = ".log"
+    flusher.catch_up()
+    _append(log)
+    rewriting = log.durability._running.rewriting  # type: ignore[union-attr]
+    assert rewriting is not None
+    log.release()
+    assert rewriting.is_cancelled
+    flusher.close()
+    assert log.durability.data_offset == 0

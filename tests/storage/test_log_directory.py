@@ -316,3 +316,16 @@ def test_retention_visits_every_log_but_those_that_are_being_cleaned(tmp_path: P
     assert [log.log_start_offset for log in manager.all_logs()] == [1, 1]
     assert sorted(path.name for path in tmp_path.glob("orders-*")) == ["orders-0", "orders-1"]
     assert not list(tmp_path.rglob("*.deleted"))
+
+
+def test_compacted_logs_are_left_to_the_cleaner(tmp_path: Path) -> None:
+    """Apache Kafka's cleaner deletes what is old of them; without one (log.cleaner.enable=false) nobody does."""
+    clock = ManualClock(START_MS)
+    manager = LogManager([str(tmp_path)], LogConfig(retention_ms=1000), clock)
+    manager.load()
+    config = LogConfig(retention_ms=1000, cleanup_policy=("compact", "delete"))
+    log = manager.get_or_create(PARTITION, config)
+    fill(log, 3)
+    clock.advance(10_000)
+    manager.enforce_retention()
+    assert log.log_start_offset == 0

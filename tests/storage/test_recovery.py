@@ -274,7 +274,7 @@ def test_real_kafkas_segments_rebuild_to_the_byte(tmp_path: Path) -> None:
     log = open_log(tmp_path, LogConfig(index_interval_bytes=1024), Checkpointed(clean=True, log_start_offset=80))
     segment = log.segments.first
     before = contents(tmp_path)
-    assert recover_segment(log, segment) == 0
+    assert recover_segment(log, segment) is None
     after = contents(tmp_path)
     for suffix in ("log", "index", "timeindex"):
         name = f"orders-0/{75:020d}.{suffix}"
@@ -317,3 +317,13 @@ def test_a_flush_makes_a_truncation_last_too(tmp_path: Path) -> None:
     log.flush()
     disk.cut_power(Survival.NOTHING)
     assert reopen(log, clean=False).log_end_offset == 1
+
+
+def test_an_empty_segment_behind_a_torn_one_goes_with_the_recovery(log: Log) -> None:
+    path = Path(log.segments.active.log.path)
+    log.roll()
+    log.release()
+    path.write_bytes(path.read_bytes()[:-5])
+    again = open_log(path.parents[1], log.config, Checkpointed(clean=False))
+    assert again.segments.active.log.path == str(path)
+    assert again.log_end_offset == log.log_end_offset - 1

@@ -104,3 +104,10 @@ def test_an_index_that_was_never_written_whole_is_noticed(log: Log, tmp_path: Pa
         file.write(b"1")
     with pytest.raises(OSError, match="can't be read any more"):
         Rewriting(log, 0, log.log_end_offset).run()
+
+
+def test_zeros_before_the_first_batch_to_write_are_noticed(log: Log, tmp_path: Path) -> None:
+    path = tmp_path / f"{STEM}.log"
+    path.write_bytes(bytes(path.stat().st_size))
+    with pytest.raises(OSError, match="can't be read any more"):
+        Rewriting(log, 7, log.log_end_offset)

@@ -10,6 +10,7 @@ from kafkapy.storage.log_directory import LogManager
 from kafkapy.testing.clock import ManualClock
 from kafkapy.testing.disk import SimulatedDisk
 from kafkapy.testing.durable import Survival
+from tests.storage.slow_flusher import SlowFlusher
 from tests.storage.support import PARTITION, START_MS, batch, fill
 
 RECOVERY_POINTS = "data/recovery-point-offset-checkpoint"
@@ -103,3 +104,19 @@ def test_a_new_data_directory_and_partition_last_with_the_first_flush(disk: Simu
     _, again = _start(disk, tmp_path, logs)
     assert again.log_end_offset == 3
     assert again.leader_epochs.entries == [(0, 0)]
+
+
+def test_a_truncation_while_the_thread_writes_a_checkpoint(tmp_path: Path) -> None:
+    clock, flusher = ManualClock(START_MS), SlowFlusher()
+    logs = LogManager([str(tmp_path)], LogConfig(), clock, storage=Storage(clock, flusher=flusher))
+    logs.load()
+    log = logs.get_or_create(PARTITION)
+    fill(log, 80)
+    log.flush()
+    flusher.close()
+    logs.checkpoint_recovery_points()
+    work, done = flusher.waiting.popleft()
+    log.truncate_to(10)
+    work()
+    done()
+    assert "orders 0 0" in (tmp_path / "recovery-point-offset-checkpoint").read_text()

@@ -23,3 +23,11 @@ def test_what_is_too_fast_waits_every_third_of_a_second() -> None:
     now[0] += 0.5
     throttle.worked(2000)
     assert waits == [0.2, 1.5]
+
+
+def test_a_rate_of_nearly_nothing_waits_long_and_not_for_ever() -> None:
+    for rate in (0.0, 5e-324, 1e-300):
+        now = iter([0.0, 1.0, 1.0])
+        waits: list[float] = []
+        Throttle(rate, lambda now=now: next(now), waits.append).worked(2**60)  # type: ignore[misc]
+        assert waits == [86_400.0]

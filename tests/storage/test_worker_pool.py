@@ -12,7 +12,7 @@ import pytest
 
 from kafkapy.storage import worker_pool
 from kafkapy.storage.worker import JobCancelledError
-from kafkapy.storage.worker_pool import Facts, Job, JobFailedError, WorkerDiedError, WorkerPool
+from kafkapy.storage.worker_pool import Facts, Job, JobFailedError, WorkerDiedError, WorkerPool, WorkerStartError
 
 JOB = "tests.storage.worker_jobs"
 PATIENCE_S = 30
@@ -164,5 +164,5 @@ def test_an_interpreter_that_can_not_be_started_fails_the_job(
     pool: WorkerPool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sys, "executable", "/nowhere/python")
-    with pytest.raises(FileNotFoundError):
+    with pytest.raises(WorkerStartError, match=r"can.t be started: .*/nowhere/python"):
         pool.submit(JOB, {}).future.result(PATIENCE_S)

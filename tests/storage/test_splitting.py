@@ -1,0 +1,86 @@
+"""Segments as Apache Kafka compacted them before 1.1: with offsets that don't fit above their names."""
+
+from pathlib import Path
+
+import pytest
+
+from kafkapy.records.legacy import encode_legacy
+from kafkapy.records.record import Record, encode_batch
+from kafkapy.storage import splitting
+from kafkapy.storage.log import Log
+from kafkapy.storage.recovery import Checkpointed
+from tests.storage.compacting import values_in
+from tests.storage.support import START_MS, open_log
+
+FAR = 2**31
+CRASHED = Checkpointed(clean=False)
+
+
+def _record(offset: int, magic: int) -> bytes:
+    record = Record(b"k", b"%d" % offset * 100, START_MS + offset, (), offset)
+    if magic < 2:
+        return encode_legacy([record], magic, compression=1)
+    return encode_batch([record], base_offset=offset, partition_leader_epoch=0)
+
+
+def _write(directory: Path, *offsets: int, magic: int = 2) -> Path:
+    log = open_log(directory)
+    log.close()
+    path = Path(log.segments.first.log.path)
+    path.write_bytes(b"".join(_record(offset, magic) for offset in offsets))
+    return path
+
+
+def _bases(log: Log) -> list[int]:
+    return [segment.base_offset for segment in log.segments]
+
+
+@pytest.mark.parametrize("clean", [False, True])
+@pytest.mark.parametrize("magic", [1, 2])
+def test_a_recovery_makes_several_of_it(
+    tmp_path: Path, *, clean: bool, magic: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(splitting, "_PIECE_BYTES", 100)
+    offsets = (0, 5, FAR - 1, FAR, FAR + 7, 2 * FAR + 7, 2 * FAR + 8)
+    path = _write(tmp_path, *offsets, magic=magic)
+    path.with_suffix(".index").unlink()
+    log = open_log(tmp_path, checkpointed=Checkpointed(clean=clean))
+    assert tuple(values_in(log)) == offsets
+    assert _bases(log) == [0, FAR, 2 * FAR + 7] if magic == 2 else len(_bases(log)) == 3
+    assert log.log_end_offset == 2 * FAR + 9
+    for segment in log.segments:
+        assert segment.time_index.last_timestamp == segment.max_timestamp == START_MS + segment.max_timestamp_offset
+    log.close()
+    again = open_log(tmp_path)
+    assert (_bases(again), again.log_end_offset) == (_bases(log), log.log_end_offset)
+
+
+def test_damage_behind_the_cut_ends_the_log_there(tmp_path: Path) -> None:
+    path = _write(tmp_path, 0, FAR, FAR + 1, 2 * FAR)
+    later = path.with_name(f"{3 * FAR:020d}.log")
+    later.write_bytes(_record(3 * FAR, 2))
+    content = bytearray(path.read_bytes())
+    content[-len(_record(2 * FAR, 2)) - 3] ^= 1
+    path.write_bytes(content)
+    log = open_log(tmp_path, checkpointed=CRASHED)
+    assert tuple(values_in(log)) == (0, FAR)
+    assert (_bases(log), log.log_end_offset) == ([0, FAR], FAR + 1)
+    assert later.with_name(later.name + ".deleted").exists()
+
+
+def test_a_crash_before_the_old_one_was_cut_leaves_no_record_twice(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _write(tmp_path, 0, 5, FAR + 5)
+    log = open_log(tmp_path)
+
+    def power_cut(_path: str, _size: int) -> None:
+        raise InterruptedError
+
+    monkeypatch.setattr(log.storage.files, "truncate", power_cut)
+    with pytest.raises(InterruptedError):
+        splitting.split(log, log.segments.first, len(_record(0, 2)) + len(_record(5, 2)), FAR + 5)
+    log.release()
+    again = open_log(tmp_path, checkpointed=CRASHED)
+    assert list(values_in(again)) == [0, 5, FAR + 5]
+    assert _bases(again) == [0, FAR + 5]
