@@ -10,6 +10,7 @@ from itertools import pairwise
 from typing import Final, NamedTuple
 
 from kafkapy.storage.checkpoints import decode, encode, number
+from kafkapy.storage.disk_errors import is_passing
 from kafkapy.storage.errors import MalformedCheckpointError
 from kafkapy.storage.files import Files
 
@@ -111,12 +112,21 @@ class LeaderEpochs:
             self._take([entry for entry in self.entries if entry.start_offset < end_offset])
 
     def truncate_from_start(self, start_offset: int) -> None:
-        """The log now begins at ``start_offset``: the epoch that it falls into begins there."""
+        """The log now begins at ``start_offset``: the epoch that it falls into begins there.
+
+        A disk without room does not keep a log from being trimmed, which makes some: the file then says too much until
+        the next change or start. Raises ``OSError`` for other refusals.
+        """
         at = bisect_right(self.entries, start_offset, key=lambda entry: entry.start_offset)
         if at:
             kept = [EpochEntry(self.entries[at - 1].epoch, start_offset), *self.entries[at:]]
-            if kept != self.entries:
-                self._take(kept)
+            if kept != self.entries and self._is_kept:
+                try:
+                    self._take(kept)
+                except OSError as error:
+                    if not is_passing(error):
+                        raise
+                    self.entries = kept
 
     def rebuild(self, batches: Iterable[EpochEntry]) -> None:
         """Take the epochs from the log itself: (leader epoch, base offset) of its batches, in order."""

@@ -205,8 +205,8 @@ class Log:
     def advance_log_start_offset(self, offset: int) -> None:
         """Hide the records below ``offset``; lower than now does nothing.
 
-        Raises ``OffsetOutOfRangeError`` above the high watermark, ``KafkaStorageError`` when the disk refuses: then
-        nothing is hidden.
+        Raises ``OffsetOutOfRangeError`` above the high watermark, ``KafkaStorageError`` when the disk is broken: then
+        nothing is hidden. A full one does not matter.
         """
         if offset > self.high_watermark:
             raise OffsetOutOfRangeError(

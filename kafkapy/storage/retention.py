@@ -16,7 +16,7 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from kafkapy.storage.disk_errors import as_storage_error
+from kafkapy.storage.disk_errors import as_storage_error, is_passing
 from kafkapy.storage.removal import remove_segments
 from kafkapy.storage.segment import Segment
 
@@ -71,10 +71,10 @@ def _delete_below_start(log: "Log") -> int:
 
 def _delete_while(log: "Log", is_due: Callable[[Segment, Segment | None], bool], reason: str) -> int:
     due = _due_segments(log, is_due)
+    if len(due) == len(log.segments) and not _begin_another(log):
+        due.pop()  # there is no room for another one now: the older ones make some
     if not due:
         return 0
-    if len(due) == len(log.segments):
-        log.roll()
     try:
         remove_segments(log, due)
     finally:
@@ -83,6 +83,17 @@ def _delete_while(log: "Log", is_due: Callable[[Segment, Segment | None], bool],
         "%s begins at offset %d now: %d of its segments %s", log.topic_partition, log.log_start_offset, len(due), reason
     )
     return len(due)
+
+
+def _begin_another(log: "Log") -> bool:
+    """Roll ``log`` unless the disk is full; raises ``OSError`` for other refusals."""
+    try:
+        log.roll()
+    except OSError as error:
+        if not is_passing(error):
+            raise
+        return False
+    return True
 
 
 def _due_segments(log: "Log", is_due: Callable[[Segment, Segment | None], bool]) -> list[Segment]:

@@ -3,6 +3,7 @@
 import errno
 import os
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ from kafkapy.storage.files import Files
 from kafkapy.storage.log import Log, Storage
 from kafkapy.storage.log_directory import LogManager
 from kafkapy.storage.recovery import Checkpointed, load
+from kafkapy.storage.retention import delete_old_segments
 from kafkapy.testing.clock import ManualClock
 from kafkapy.testing.disk import Fault, SimulatedDisk
 from kafkapy.testing.durable import Survival
@@ -159,16 +161,45 @@ def test_a_follower_that_can_not_note_an_epoch_has_written_nothing(tmp_path: Pat
     assert log.leader_epochs.entries == [(4, 0)]
 
 
-def test_a_start_that_can_not_be_noted_hides_nothing(tmp_path: Path) -> None:
+def test_a_start_that_a_broken_disk_can_not_note_hides_nothing(tmp_path: Path) -> None:
     disk = SimulatedDisk(str(tmp_path))
     log = open_log(tmp_path, CONFIG, storage=Storage(ManualClock(START_MS), disk))
     _write_all(log)
-    disk.fail(Fault(frozenset({"rename"}), code=errno.ENOSPC))
+    disk.fail(Fault(frozenset({"rename"}), code=errno.EIO))
     with pytest.raises(KafkaStorageError, match="can't be trimmed"):
         log.advance_log_start_offset(5)
     assert log.log_start_offset == 0
     log.advance_log_start_offset(5)
     assert log.log_start_offset == 5
+
+
+@pytest.mark.parametrize("retention_bytes", [-1, 0])
+@pytest.mark.parametrize("crash", [False, True])
+def test_trimming_makes_room_on_a_disk_that_has_none(tmp_path: Path, *, retention_bytes: int, crash: bool) -> None:
+    """By DeleteRecords, and by retention though the active segment can't be left; no write succeeds meanwhile."""
+    files = FailingFiles()
+    config = replace(CONFIG, cleanup_policy=("delete",), retention_bytes=retention_bytes)
+    log = open_log(tmp_path, config, storage=Storage(ManualClock(START_MS), files))
+    _write_all(log)
+    files.fail_at, files.times = 1, 10**9
+    real_rename = Files.rename
+    files.rename = lambda path, target: real_rename(files, path, target)  # type: ignore[method-assign]
+    active = log.segments.active.base_offset
+    if retention_bytes < 0:
+        log.advance_log_start_offset(active + 1)
+    assert delete_old_segments(log) == 1
+    assert [segment.base_offset for segment in log.segments] == [active]
+    assert log.log_start_offset == (active + 1 if retention_bytes < 0 else active)
+    assert log.leader_epochs.entries == [(3, log.log_start_offset)]
+    log.storage.clock.advance(60_000)  # type: ignore[attr-defined]
+    assert not list(tmp_path.rglob("*.deleted"))
+    files.times = 0
+    again = reopen(log, clean=not crash)
+    assert again.leader_epochs.entries == [(3, log.log_start_offset)]
+    assert "3 0" not in (tmp_path / "orders-0" / "leader-epoch-checkpoint").read_text()
+    if retention_bytes == 0:
+        assert delete_old_segments(again) == 1
+        assert again.log_start_offset == BATCHES
 
 
 def test_deleting_records_makes_nothing_durable(tmp_path: Path) -> None:
