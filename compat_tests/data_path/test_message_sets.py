@@ -51,7 +51,7 @@ def with_wrong_crc(data: bytes) -> bytes:
 
 ONE, ZERO = message_set(1), message_set(0)
 NO_KEY = [THREE[0], Record(None, b"v", NOW_MS)]
-LATE = [THREE[0], Record(b"k", b"v", NOW_MS - 10_000_000)]
+LATE = [THREE[0], Record(b"k", b"v", NOW_MS - 200_000_000)]
 SETS: dict[str, bytes] = {
     "single messages of 0": ZERO,
     "single messages of 1": ONE,
@@ -131,7 +131,7 @@ KINDS: dict[str, dict[str, Any]] = {
     "gzip": {"compression__type": "gzip"},
     "uncompressed": {"compression__type": "uncompressed"},
     "compact": {"cleanup__policy": "compact"},
-    "timely": {"message__timestamp__difference__max__ms": "100000"},
+    "timely": {"message__timestamp__difference__max__ms": "86400000"},
 }
 
 

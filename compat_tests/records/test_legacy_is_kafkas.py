@@ -270,6 +270,7 @@ records_of_all_kinds = st.lists(
         st.none() | st.binary(max_size=4),
         st.none() | st.binary(max_size=40),
         st.sampled_from([-1, NOW, NOW - 11, NOW + 10, NOW - 3, 0, -2]) | st.integers(0, 2**40),
+        st.just(()),
     ),
     min_size=1,
     max_size=5,
