@@ -17,6 +17,7 @@ from kafkapy.cluster.errors import (
 )
 from kafkapy.cluster.isr import InSyncReplicas, RemoteReplica, high_watermark, may_join
 from kafkapy.storage.append import AppendResult
+from kafkapy.storage.disk_errors import is_passing, storage_error
 from kafkapy.storage.log import Log
 from kafkapy.storage.read import LogRead
 from kafkapy.types import TopicPartition
@@ -78,14 +79,16 @@ class Partition:
     def make_leader(self, state: PartitionState) -> None:
         """Lead from now on; the epoch begins at the log's end.
 
-        In-sync followers count as caught up now; where they are is unknown until they fetch.
+        In-sync followers count as caught up now; where they are is unknown until they fetch. Raises
+        ``KafkaStorageError`` when the disk is broken; nothing has changed then.
         """
         new_epoch = state.leader_epoch > self.leader_epoch
+        if new_epoch:
+            self._note_epoch(state.leader_epoch)
         self._take(state)
         self.is_leader = True
         if new_epoch:
             self.epoch_start_offset = self.log.log_end_offset
-            self.log.leader_epochs.assign(state.leader_epoch, self.log.log_end_offset)
             self.log.durability.settle()
             now_ms = self._clock.now_ms()
             self.remotes = {
@@ -94,6 +97,15 @@ class Partition:
                 if broker_id != self._broker_id
             }
         self.advance_high_watermark()
+
+    def _note_epoch(self, leader_epoch: int) -> None:
+        try:
+            self.log.leader_epochs.assign(leader_epoch, self.log.log_end_offset)
+        except OSError as error:
+            refusal = storage_error(self.log, "written", error)
+            if not is_passing(error):
+                raise refusal from error
+            # A full disk: what is there can be read, and the first record of the epoch will note it.
 
     def make_follower(self, state: PartitionState) -> None:
         """Follow ``state.leader`` (-1: nobody leads, keep the log and wait)."""

@@ -25,6 +25,7 @@ def finish(log: "Log") -> list[str]:
     log.producer_state.map_end_offset = log.log_end_offset
     snapshot = log.producer_state.take_snapshot()
     written = log.segments.active.become_inactive()
+    log.leader_epochs.write_again()
     paths = [*log.durability.paths_to_close(), *written]
     return [*paths, snapshot] if snapshot else paths
 

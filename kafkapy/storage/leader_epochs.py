@@ -29,13 +29,15 @@ class EpochEntry(NamedTuple):
 class LeaderEpochs:
     """The terms, oldest first; a new one drops those that it contradicts."""
 
-    __slots__ = ("path", "entries", "wait_for_flush", "_files", "_log_end_offset", "_is_kept")
+    __slots__ = ("path", "entries", "wait_for_flush", "is_stale", "_files", "_log_end_offset", "_is_kept")
 
     def __init__(self, files: Files, path: str, log_end_offset: Callable[[], int]) -> None:
         self.path = path
         self.entries: list[EpochEntry] = []
         self.wait_for_flush = False
         """The file was not fsynced when it was written: the next flush of the log must do it."""
+        self.is_stale = False
+        """The disk had no room for the file when entries were dropped: it says too much."""
         self._files = files
         self._log_end_offset = log_end_offset
         self._is_kept = True
@@ -63,13 +65,25 @@ class LeaderEpochs:
             raise MalformedCheckpointError(f"{self.path} has epochs or offsets that go back")
         self.entries = entries
 
-    def _take(self, entries: list[EpochEntry]) -> None:
+    def write_again(self) -> None:
+        """Before the file may be trusted: let it say what it has missed; raises ``OSError``."""
+        if self.is_stale:
+            self._take(self.entries)
+
+    def _take(self, entries: list[EpochEntry], *, may_wait: bool = False) -> None:
         if not self._is_kept:
             return
         # A partition without records has nothing to lose, and ten thousand of them are created at once.
         sync = self._log_end_offset() > 0
-        self._files.replace(self.path, encode(f"{e} {s}" for e, s in entries), sync=sync)
-        self.wait_for_flush = not sync
+        try:
+            self._files.replace(self.path, encode(f"{e} {s}" for e, s in entries), sync=sync)
+        except OSError as error:
+            if not (may_wait and is_passing(error)):
+                raise
+            self.is_stale = True
+        else:
+            self.is_stale = False
+            self.wait_for_flush = not sync
         self.entries = entries
 
     @property
@@ -109,24 +123,19 @@ class LeaderEpochs:
     def truncate_from_end(self, end_offset: int) -> None:
         """The log now ends at ``end_offset``: drop the epochs that began there or later."""
         if self.latest_start_offset >= end_offset:
-            self._take([entry for entry in self.entries if entry.start_offset < end_offset])
+            self._take([entry for entry in self.entries if entry.start_offset < end_offset], may_wait=True)
 
     def truncate_from_start(self, start_offset: int) -> None:
         """The log now begins at ``start_offset``: the epoch that it falls into begins there.
 
-        A disk without room does not keep a log from being trimmed, which makes some: the file then says too much until
-        the next change or start. Raises ``OSError`` for other refusals.
+        A disk without room does not keep a log from being trimmed, which makes some. Raises ``OSError`` for other
+        refusals.
         """
         at = bisect_right(self.entries, start_offset, key=lambda entry: entry.start_offset)
         if at:
             kept = [EpochEntry(self.entries[at - 1].epoch, start_offset), *self.entries[at:]]
-            if kept != self.entries and self._is_kept:
-                try:
-                    self._take(kept)
-                except OSError as error:
-                    if not is_passing(error):
-                        raise
-                    self.entries = kept
+            if kept != self.entries:
+                self._take(kept, may_wait=True)
 
     def rebuild(self, batches: Iterable[EpochEntry]) -> None:
         """Take the epochs from the log itself: (leader epoch, base offset) of its batches, in order."""

@@ -243,6 +243,7 @@ class Log:
         if start <= self.segments.first.base_offset:
             # Nothing was flushed yet: the folder's own name must last too.
             paths.append(os.path.dirname(self.directory))
+        self.leader_epochs.write_again()
         if self.leader_epochs.wait_for_flush:
             paths.append(self.leader_epochs.path)
         return [*paths, self.directory]

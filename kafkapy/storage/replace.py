@@ -132,11 +132,19 @@ class Replacement:
     def abort(self) -> None:
         """Give it up: the old segments get their names back and the new ones go; ``done`` is not called.
 
-        Raises ``OSError``; then a start may still complete the replacement.
+        Raises ``OSError``; then a start may still complete the replacement, so no later one may come before that: the
+        data directory goes offline.
         """
         if self._is_over:
             return
         self._is_over = True
+        try:
+            self._take_back()
+        except OSError as error:
+            self._log.storage.disk_failed(self._log.directory, error)
+            raise
+
+    def _take_back(self) -> None:
         for segment in self._new:
             if segment.suffix != CLEANED_SUFFIX:
                 segment.rename(SWAP_SUFFIX)  # those that step 4 had renamed must not stand in the old ones' way

@@ -1,5 +1,6 @@
 """A partition as leader and follower."""
 
+import errno
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from kafkapy.cluster.errors import (
 from kafkapy.cluster.isr import InSyncReplicas
 from kafkapy.cluster.partition import ALL_IN_SYNC
 from kafkapy.config.log_config import LogConfig
+from kafkapy.storage.errors import KafkaStorageError
 from tests.cluster.logs import ME, Node, batch, state
 
 
@@ -98,3 +100,31 @@ def test_a_new_term_begins_at_the_logs_end(tmp_path: Path) -> None:
     assert partition.remotes[2] is remote
     partition.make_follower(state(leader=-1, epoch=4))
     assert (partition.is_leader, partition.remotes) == (False, {})
+
+
+def test_on_a_full_disk_it_leads_and_the_first_record_notes_the_epoch(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node = Node(tmp_path)
+    node.partition().append(batch())
+    files = node.logs.storage.files
+    refused = OSError(errno.ENOSPC, "No space left on device")
+
+    def refuse(*_: object, **__: object) -> None:
+        raise refused
+
+    with monkeypatch.context() as full:
+        full.setattr(files, "replace", refuse)
+        partition = node.partition(epoch=1)
+        assert partition.read(0, 1000, up_to_offset=None).records
+        with pytest.raises(KafkaStorageError):
+            partition.append(batch())
+    assert partition.append(batch()).first_offset == 1
+    assert partition.log.leader_epochs.entries == [(0, 0), (1, 1)]
+    refused = OSError(errno.EIO, "Input/output error")
+    monkeypatch.setattr(files, "replace", refuse)
+    with pytest.raises(KafkaStorageError, match="Input/output error"):
+        node.partition(epoch=2)
+    assert (partition.leader_epoch, partition.epoch_start_offset) == (1, 1)
+    node.clock.advance(0)
+    assert node.logs.directories.online == []

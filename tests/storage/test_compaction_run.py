@@ -168,17 +168,20 @@ def test_a_disk_that_refuses_the_swap_leaves_the_log_as_it_was(world: World, mon
 def test_a_swap_that_can_not_be_taken_back_is_told(
     world: World, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
+    """Its ``.swap`` files would be completed by the next start, over whatever was compacted after them."""
     dirty_log(world)
     world.storage.flusher = disk = SlowDisk()
     world.compact()
 
     def refuse(_path: str) -> None:
-        raise OSError(5, "Input/output error")
+        raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(world.storage.files, "sync_path", refuse)
     run_of(world).abort()
     disk.go_on()
     assert "can't be taken back" in caplog.text
+    world.clock.advance(0)
+    assert world.logs.directories.online == []
 
 
 def test_a_segment_that_is_gone_ends_it(world: World, caplog: pytest.LogCaptureFixture) -> None:

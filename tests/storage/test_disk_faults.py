@@ -21,7 +21,8 @@ from kafkapy.storage.retention import delete_old_segments
 from kafkapy.testing.clock import ManualClock
 from kafkapy.testing.disk import Fault, SimulatedDisk
 from kafkapy.testing.durable import Survival
-from tests.storage.support import PARTITION, START_MS, open_log, produced, reopen
+from kafkapy.types import TopicPartition
+from tests.storage.support import PARTITION, START_MS, batch, fill, open_log, produced, reopen
 
 BATCHES = 40
 CONFIG = LogConfig(segment_bytes=1500, index_interval_bytes=0)
@@ -251,3 +252,39 @@ def test_a_segment_that_could_not_be_begun_hides_nothing_later(
         assert again.log_end_offset == 3
         assert again.append_as_leader(produced(2), 0).duplicate
         again.close()
+
+
+@pytest.mark.parametrize("clean", [False, True])
+def test_epochs_that_a_truncation_on_a_full_disk_has_dropped_do_not_come_back(tmp_path: Path, *, clean: bool) -> None:
+    files = FailingFiles()
+    log = open_log(tmp_path, storage=Storage(ManualClock(START_MS), files))
+    for epoch in (1, 1, 2, 2):
+        log.append_as_leader(batch(), epoch)
+    log.flush()
+    files.changes, files.fail_at, files.times = 0, 1, 10**9
+    log.truncate_to(1)
+    files.times = 0
+    for _ in range(5):
+        log.append_as_follower(encode_batch([Record(b"k", b"v", START_MS)], base_offset=log.log_end_offset,
+                                            partition_leader_epoch=1))  # fmt: skip
+    log.flush()
+    again = reopen(log, clean=clean)
+    assert again.leader_epochs.entries == [(1, 0)]
+
+
+def test_a_clean_start_needs_no_room(tmp_path: Path) -> None:
+    log = open_log(tmp_path)
+    log.leader_epochs.assign(1, 0)
+    fill(log, 3)
+    empty = Log(TopicPartition("empty", 0), str(tmp_path / "empty-0"), LogConfig(), log.storage)
+    load(empty, Checkpointed())
+    empty.leader_epochs.assign(1, 0)
+    log.close()
+    empty.close()
+    files = FailingFiles()
+    files.fail_at, files.times = 1, 10**9
+    for each in (log, empty):
+        again = Log(each.topic_partition, each.directory, LogConfig(), Storage(ManualClock(START_MS), files))
+        load(again, Checkpointed(True, each.log_end_offset, 0, each.log_end_offset))
+        assert again.log_end_offset == each.log_end_offset
+        assert again.read(0, 1000) is not None

@@ -1,3 +1,4 @@
+import errno
 from pathlib import Path
 
 import pytest
@@ -5,6 +6,7 @@ import pytest
 from kafkapy.storage.errors import MalformedCheckpointError
 from kafkapy.storage.files import Files
 from kafkapy.storage.leader_epochs import EpochEntry, LeaderEpochs
+from tests.storage.broken_disk import BrokenDisk
 from tests.storage.support import GOLDEN
 
 
@@ -90,3 +92,36 @@ def test_an_empty_partition_does_not_wait_for_the_disk(tmp_path: Path, monkeypat
     assert not waits
     _epochs(tmp_path, (0, 0), end=1)
     assert waits
+
+
+@pytest.mark.parametrize("cut", ["start", "end"])
+def test_what_a_full_disk_did_not_take_is_written_later(tmp_path: Path, cut: str) -> None:
+    path = tmp_path / "leader-epoch-checkpoint"
+    epochs = LeaderEpochs(Files(), str(path), lambda: 20)
+    epochs.assign(1, 0)
+    epochs.assign(2, 10)
+    before = path.read_text()
+    disk = BrokenDisk(errno.ENOSPC)
+    disk.broken = str(tmp_path)
+    epochs._files = disk
+    if cut == "start":
+        epochs.truncate_from_start(15)
+        left = [(2, 15)]
+    else:
+        epochs.truncate_from_end(5)
+        left = [(1, 0)]
+    assert (epochs.entries, path.read_text()) == (left, before)
+    with pytest.raises(OSError, match="No space"):
+        epochs.write_again()
+    with pytest.raises(OSError, match="No space"):
+        epochs.assign(3, 20)
+    disk.broken = "nothing"
+    epochs.write_again()
+    assert path.read_text() == f"0\n1\n{left[0][0]} {left[0][1]}\n"
+    path.unlink()
+    epochs.write_again()
+    assert not path.exists(), "it is as it should be"
+    disk.number, disk.broken = errno.EIO, str(tmp_path)
+    with pytest.raises(OSError, match="Input/output"):
+        epochs.truncate_from_end(0)
+    assert epochs.entries == left
