@@ -54,8 +54,8 @@ def decode_document(content: bytes, where: str) -> MetadataTree:
     if document.get("version") != VERSION:
         raise MetadataError(f"{where} has version {document.get('version')!r}; this kafkapy reads version {VERSION}")
     nodes, sequence = document.get("nodes"), document.get("broker_id_sequence", 0)
-    if not isinstance(nodes, dict) or not isinstance(sequence, int):
-        raise MetadataError(f"{where} lacks its nodes, or its broker_id_sequence is no number")
+    if not isinstance(nodes, dict) or not isinstance(sequence, int) or sequence < 0:
+        raise MetadataError(f"{where} lacks its nodes, or its broker_id_sequence is no count")
     strange = [path for path in nodes if not is_carried(path)]
     if strange:
         raise MetadataError(f"{where}: {strange[0]} is no part of a cluster's lasting metadata; remove it")

@@ -6,11 +6,13 @@ ACLs, delegation tokens, old consumers. Left behind is what belongs to a running
 controller, and the notes about changes, which every broker reads anew when it starts.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, TypeVar
 
 from kafkapy.cluster.config_znodes import ConfigZNode
+from kafkapy.cluster.errors import InvalidTopicError
+from kafkapy.cluster.topic_rules import check_name
 from kafkapy.cluster.topic_znodes import LeaderIsr, PartitionStateZNode, TopicsZNode, TopicZNode
 from kafkapy.cluster.znodes import ClusterIdZNode, ControllerEpochZNode, ProducerIdBlockZNode
 from kafkapy.config.own_keys import is_own
@@ -124,8 +126,12 @@ class MetadataTree:
         """Raise MetadataError, naming the node, on what no broker could start with."""
         if self.cluster_id is None:
             raise MetadataError("there is no cluster's metadata there: it has no /cluster/id")
+        for name, topic in self.topics().items():
+            _check_topic(name, topic)
         for partition in self.replicas():
-            self.state(partition)
+            state = self.state(partition)
+            if state is not None and not _are_brokers(state.isr):
+                raise MetadataError(f"{PartitionStateZNode.path(partition)} names no brokers in sync: {state.isr}")
         for kind in KINDS:
             self.configs(kind)
         _ = self.controller_epoch, self.producer_ids
@@ -143,6 +149,20 @@ class MetadataTree:
             return decode(data)
         except (ValueError, TypeError, AttributeError) as error:
             raise MetadataError(f"{path} does not hold what Kafka keeps there: {error}") from error
+
+
+def _check_topic(name: str, topic: TopicZNode) -> None:
+    try:
+        check_name(name)
+    except InvalidTopicError as error:
+        raise MetadataError(f"{TopicZNode.path(name)}: {error}") from error
+    for index, assigned in topic.partitions.items():
+        if not assigned.replicas or not _are_brokers(assigned.replicas):
+            raise MetadataError(f"{TopicZNode.path(name)} names no brokers for partition {index}")
+
+
+def _are_brokers(ids: Sequence[object]) -> bool:
+    return all(type(each) is int and each >= 0 for each in ids)
 
 
 def is_carried(path: str) -> bool:

@@ -8,9 +8,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line (the process's own unless ``arguments`` are given); the exit code."""
     words = list(sys.argv[1:] if arguments is None else arguments)
     if words[:1] == ["start"]:
+        from kafkapy.server.commands.start_options import parse
+
+        options = parse(words[1:])  # help ends here, before the broker is imported
         from kafkapy.server.commands.start import run as run_start
 
-        return run_start(words[1:])
+        return run_start(options)
     if words == ["--version"]:
         return _show_version()
     from kafkapy.server.commands.app import run

@@ -88,7 +88,7 @@ class Files:
             self.sync(descriptor)
         self.rename(temporary, path)
         if sync:
-            self.sync_path(os.path.dirname(path))
+            self.sync_path(os.path.dirname(path) or ".")
 
     def truncate(self, path: str, size: int) -> None:
         """Cut ``path`` to ``size`` bytes."""

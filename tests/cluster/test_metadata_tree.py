@@ -49,6 +49,25 @@ def test_a_node_that_no_broker_could_read_is_named(path: str, data: bytes) -> No
 
 
 @pytest.mark.parametrize(
+    ("path", "data", "said"),
+    [
+        ("/brokers/topics/flights", b'{"partitions":{"0":["x"],"1":[1]}}', "names no brokers for partition 0"),
+        ("/brokers/topics/flights", b'{"partitions":{"0":[1],"1":[]}}', "names no brokers for partition 1"),
+        ("/brokers/topics/flights", b'{"partitions":{"0":[-1]}}', "names no brokers for partition 0"),
+        ("/brokers/topics/fl ights", b'{"partitions":{"0":[1]}}', "may hold only ASCII letters"),
+        (
+            "/brokers/topics/flights/partitions/1/state",
+            b'{"leader":1,"leader_epoch":0,"controller_epoch":1,"isr":["x"]}',
+            "names no brokers in sync",
+        ),
+    ],
+)
+def test_what_no_broker_could_start_with_is_named(path: str, data: bytes, said: str) -> None:
+    with pytest.raises(MetadataError, match=f"^{path}.*{said}"):
+        MetadataTree({**NODES, path: data}).check()
+
+
+@pytest.mark.parametrize(
     ("path", "carried"),
     [
         ("/brokers/topics/a/partitions/0/state", True),

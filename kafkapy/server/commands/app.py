@@ -70,9 +70,12 @@ def _root(
 
 
 def _start(context: typer.Context) -> None:
+    from kafkapy.server.commands.start_options import parse
+
+    options = parse(context.args)
     from kafkapy.server.commands import start
 
-    raise typer.Exit(start.run(context.args))
+    raise typer.Exit(start.run(options))
 
 
 def _start_options(

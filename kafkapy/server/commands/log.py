@@ -27,8 +27,8 @@ def dump(  # typer reads a command's options from its parameters
     decoder: Annotated[
         str, typer.Option("--decoder", help="auto, none, offsets or transactions: what keys and values are.")
     ] = "auto",
-    from_offset: Annotated[int, typer.Option("--from-offset", help="Begin at this offset.")] = 0,
-    limit: Annotated[int | None, typer.Option("--limit", help="Stop after so many lines.")] = None,
+    from_offset: Annotated[int, typer.Option("--from-offset", min=0, help="Begin at this offset.")] = 0,
+    limit: Annotated[int | None, typer.Option("--limit", min=1, help="Stop after so many lines.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print a JSON object a line.")] = False,
 ) -> None:
     """Show what is in the files: batches, records, index entries, snapshots, checkpoints."""

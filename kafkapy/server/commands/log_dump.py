@@ -3,16 +3,26 @@
 import base64
 import json
 import os
-from collections.abc import Iterator, Sequence
+import sys
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
 import typer
 
 from kafkapy.errors import BrokerError
 from kafkapy.server.commands.log_decoders import AUTO, NONE, OFFSETS, TRANSACTIONS, Decoder, decoder
-from kafkapy.server.commands.output import fail
+from kafkapy.server.commands.output import bytes_progress, fail
 from kafkapy.storage.files import Files
-from kafkapy.storage.inspection.dump import Row, UnknownFileError, batches, entries, kind_of, records
+from kafkapy.storage.inspection.dump import (
+    Row,
+    UnknownFileError,
+    base_of,
+    batches,
+    entries,
+    kind_of,
+    records,
+    require_known,
+)
 from kafkapy.storage.inspection.log_scan import LogScan, Scanned
 from kafkapy.storage.segment import LOG_SUFFIX
 
@@ -41,12 +51,15 @@ def run(paths: Sequence[str], options: DumpOptions) -> None:
         fail(f"there is no decoder {options.decoder!r}: these are {', '.join(DECODERS)}")
     problems = []
     try:
-        for path in [file for named in paths for file in _files(named)]:
-            dumper = Dumper(path, options)
-            dumper.run()
-            problems += dumper.problems
-            if dumper.is_full:
-                break
+        files = [file for named in paths for file in _files(named, options.from_offset)]
+        with bytes_progress(is_wanted=not sys.stdout.isatty()) as bar:
+            task = bar.add_task("reading", total=sum(map(os.path.getsize, files)))
+            for path in files:
+                dumper = Dumper(path, options, lambda count: bar.advance(task, count))
+                dumper.run()
+                problems += dumper.problems
+                if dumper.is_full:
+                    break
     except (UnknownFileError, BrokerError) as error:
         fail(str(error))
     except OSError as error:
@@ -57,24 +70,29 @@ def run(paths: Sequence[str], options: DumpOptions) -> None:
         raise typer.Exit(1)
 
 
-def _files(path: str) -> list[str]:
-    """The file itself, or the segments of a partition's folder."""
+def _files(path: str, from_offset: int) -> list[str]:
+    """The file itself, or the segments of a partition's folder that may hold ``from_offset`` or later ones."""
     if not os.path.isdir(path):
+        if not os.path.exists(path):
+            fail(f"{path}: No such file or directory")
+        require_known(path)
         return [path]
     names = [name for name, size in Files().list_directory(path) if size >= 0 and name.endswith(LOG_SUFFIX)]
     if not names:
         fail(f"{path} holds no segments: give a partition's folder, or a file")
-    return [f"{path.rstrip('/')}/{name}" for name in names]
+    before = [name for name in names if base_of(name) <= from_offset]
+    return [f"{path.rstrip('/')}/{name}" for name in names[max(len(before) - 1, 0) :]]
 
 
 class Dumper:
     """Shows one file."""
 
-    def __init__(self, path: str, options: DumpOptions) -> None:
+    def __init__(self, path: str, options: DumpOptions, progress: Callable[[int], object]) -> None:
         self.problems: list[str] = []
         self.is_full = False
         self._path = path
         self._options = options
+        self._progress = progress
         self._left = options.limit
         self._columns: tuple[str, ...] = ()
 
@@ -104,7 +122,7 @@ class Dumper:
                 self._show(row)
 
     def _log_rows(self, scan: LogScan, decode: Decoder) -> Iterator[Row]:
-        for row, scanned in batches(scan, self._options.from_offset):
+        for row, scanned in batches(self._told(scan), self._options.from_offset):
             if not scanned.crc_is_valid:
                 self.problems.append(f"{self._path}: at position {scanned.position}: the batch's CRC is wrong")
             if not self._options.records:
@@ -112,6 +130,11 @@ class Dumper:
                 continue
             yield {"batch": row} if self._options.as_json else row
             yield from self._record_rows(scanned, decode)
+
+    def _told(self, scan: LogScan) -> Iterator[Scanned]:
+        for scanned in scan:
+            self._progress(scanned.header.size)
+            yield scanned
 
     def _record_rows(self, scanned: Scanned, decode: Decoder) -> Iterator[Row]:
         try:

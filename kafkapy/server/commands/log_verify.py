@@ -10,7 +10,13 @@ from kafkapy.storage.data_directory import parse_partition
 from kafkapy.storage.files import Files
 from kafkapy.storage.inspection.directory_check import check_directory, is_data_directory, list_logs
 from kafkapy.storage.inspection.findings import ERROR, WARNING, Findings
-from kafkapy.storage.inspection.partition_check import Options, check_file, check_partition
+from kafkapy.storage.inspection.partition_check import (
+    BASE_DIGITS,
+    EPOCHS_NAME,
+    Options,
+    check_file,
+    check_partition,
+)
 from kafkapy.storage.segment import LOG_SUFFIX
 
 ERRORS_FOUND = 1
@@ -21,6 +27,9 @@ def run(paths: Sequence[str], *, headers_only: bool, as_json: bool) -> None:
     """Check everything, show what was found, end with the exit code."""
     files, findings = Files(), Findings()
     checked = [os.path.normpath(path) for path in paths]
+    for path in checked:
+        if os.path.exists(path) and not os.path.isdir(path) and not _is_of_a_partition(path):
+            fail(f"{path} is no file of a partition: give the data directory to have its checkpoints checked")
     try:
         total = sum(_bytes(files, path) for path in checked)
         with bytes_progress() as bar:
@@ -61,10 +70,24 @@ def _annotate(files: Files, path: str, options: Options) -> None:
 
 def _bytes(files: Files, path: str) -> int:
     if not os.path.isdir(path):
-        return files.size(path)
+        files.size(path)  # raises when it is not there
+        return _bytes_read_for(files, path)
     if parse_partition(os.path.basename(os.path.abspath(path))) is None or is_data_directory(files, path):
         return sum(_bytes_of_logs(files, f"{path}/{partition}") for partition in list_logs(files, path))
     return _bytes_of_logs(files, path)
+
+
+def _is_of_a_partition(path: str) -> bool:
+    name = os.path.basename(path)
+    return name[:BASE_DIGITS].isdecimal() or name == EPOCHS_NAME
+
+
+def _bytes_read_for(files: Files, path: str) -> int:
+    """An index is checked against the ``.log`` beside it, the leader epochs against every one."""
+    directory, name = os.path.split(path)
+    base = name[:BASE_DIGITS] if name[:BASE_DIGITS].isdecimal() else ""
+    logs = files.list_directory(directory or os.curdir)
+    return sum(size for other, size in logs if other.endswith(LOG_SUFFIX) and other.startswith(base))
 
 
 def _bytes_of_logs(files: Files, path: str) -> int:

@@ -7,7 +7,7 @@ from typing import Final, Protocol
 from kafkapy.cluster.metadata_changes import Change
 from kafkapy.cluster.metadata_file import metadata_path, read_file_tree, write_file_tree
 from kafkapy.cluster.metadata_json import decode_document, encode_document
-from kafkapy.cluster.metadata_tree import MetadataTree
+from kafkapy.cluster.metadata_tree import MetadataError, MetadataTree
 from kafkapy.storage.files import Files
 
 
@@ -80,13 +80,19 @@ class DocumentPlace:
         return self._path
 
     def read(self) -> MetadataTree:
-        """See ``Place.read``; raises MetadataError when it is something else."""
+        """See ``Place.read``; raises MetadataError when it is something else, or can't be read."""
         if self._path == self.TERMINAL:
             return decode_document(sys.stdin.buffer.read(), "the input")
         if not self._files.exists(self._path):
             return MetadataTree({})
-        return decode_document(self._files.read(self._path), self._path)
+        try:
+            return decode_document(self._files.read(self._path), self._path)
+        except OSError as error:
+            raise MetadataError(f"{self._path} can't be read: {error.strerror}") from error
 
     def write(self, source: MetadataTree, found: Sequence[Change], now_ms: int) -> None:  # noqa: ARG002  # it is whole
-        """See ``Place.write``."""
-        self._files.replace(self._path, encode_document(source))
+        """See ``Place.write``; raises MetadataError when the file can't be written."""
+        try:
+            self._files.replace(self._path, encode_document(source))
+        except OSError as error:
+            raise MetadataError(f"{self._path} can't be written: {error.strerror}") from error

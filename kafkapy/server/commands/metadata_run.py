@@ -10,6 +10,7 @@ import typer
 from kafkapy.clock import SystemClock
 from kafkapy.cluster import metadata_checks as checks
 from kafkapy.cluster.metadata_changes import GONE, NEW, OTHER, Change, changes, refuse_overwriting
+from kafkapy.cluster.metadata_file import metadata_path
 from kafkapy.cluster.metadata_json import encode_document
 from kafkapy.cluster.metadata_tree import KINDS, MetadataError, MetadataTree
 from kafkapy.cluster.sqlite_file import StoreFileError
@@ -41,11 +42,11 @@ class Options(NamedTuple):
 
 def export(places: Places, options: Options) -> None:
     """Write a stopped broker's metadata to a ZooKeeper, for Apache Kafka to start on its data, or to a document."""
-    with _failures_in_one_line(), _stopped(places.data, places.config) as directories:
+    with _failures_in_one_line(), _stopped(places.data, places.config, has_metadata=True) as directories:
         target = _other_place(places.zookeeper, places.file)
         tree = OwnPlace(directories[0].path).read()
         if tree.cluster_id is None:
-            raise MetadataError(f"{directories[0].path} has no metadata of kafkapy: no broker has started there yet")
+            raise MetadataError(_no_metadata(directories[0].path))
         if str(target) == DocumentPlace.TERMINAL:
             typer.echo(encode_document(tree).decode(), nl=False)
             return
@@ -62,7 +63,8 @@ def import_(places: Places, options: Options, *, only_this_broker: bool) -> None
         source = _other_place(places.zookeeper, places.file)
         tree = source.read()
         if tree.cluster_id is None:
-            raise MetadataError(f"{source} holds no cluster: check the address, and the chroot in zookeeper.connect")
+            where = "the address, and the chroot in zookeeper.connect" if places.zookeeper else "the file's name"
+            raise MetadataError(f"{source} holds no cluster: check {where}")
         tree.check()
         if tree.live_brokers:
             ids = ", ".join(map(str, tree.live_brokers))
@@ -93,8 +95,13 @@ def _failures_in_one_line() -> Iterator[None]:
 
 
 @contextmanager
-def _stopped(data: Path | None, config: Path | None) -> Iterator[Sequence[DataDirectory]]:
-    """The data directories of a broker that does not run, locked while the block does."""
+def _stopped(
+    data: Path | None, config: Path | None, *, has_metadata: bool = False
+) -> Iterator[Sequence[DataDirectory]]:
+    """The data directories of a broker that does not run, locked while the block does.
+
+    With ``has_metadata`` the first one must have a store of ours: a lock leaves a file, which only a broker's may get.
+    """
     built = build_config(
         file=None if config is None else str(config), data=None if data is None else str(data), port=None, settings=()
     )
@@ -102,6 +109,8 @@ def _stopped(data: Path | None, config: Path | None) -> Iterator[Sequence[DataDi
     for path in built.log_dirs:
         if not files.exists(path):
             raise MetadataError(f"there is no data directory {path}: give it with --data")
+    if has_metadata and not files.exists(metadata_path(built.log_dirs[0])):
+        raise MetadataError(_no_metadata(built.log_dirs[0]))
     directories = [DataDirectory(files, path) for path in built.log_dirs]
     for directory in directories:
         directory.lock()
@@ -110,6 +119,10 @@ def _stopped(data: Path | None, config: Path | None) -> Iterator[Sequence[DataDi
     finally:
         for directory in directories:
             directory.unlock()
+
+
+def _no_metadata(directory: str) -> str:
+    return f"{directory} has no metadata of kafkapy: no broker has started there yet"
 
 
 def _other_place(zookeeper: str | None, file: str | None) -> Place:

@@ -16,17 +16,17 @@ if TYPE_CHECKING:
 Row = Mapping[str, Any]
 
 
-def show(rows: Sequence[Row], *, as_json: bool, title: str = "") -> None:
-    """Print rows of equal columns; the first row's keys are the columns' names."""
+def show(rows: Sequence[Row], *, as_json: bool, title: str = "", to_error: bool = False) -> None:
+    """Print rows of equal columns (to standard error if asked to); the first row's keys are the columns' names."""
     if as_json:
-        typer.echo(json.dumps(list(rows), ensure_ascii=False, indent=2))
+        typer.echo(json.dumps(list(rows), ensure_ascii=False, indent=2), err=to_error)
     elif not rows:
-        typer.echo(f"{title}: none" if title else "none")
+        typer.echo(f"{title}: none" if title else "none", err=to_error)
     else:
-        _show_table(rows, title)
+        _show_table(rows, title, to_error=to_error)
 
 
-def _show_table(rows: Sequence[Row], title: str) -> None:
+def _show_table(rows: Sequence[Row], title: str, *, to_error: bool) -> None:
     from rich import box
     from rich.console import Console
     from rich.table import Table
@@ -37,7 +37,7 @@ def _show_table(rows: Sequence[Row], title: str) -> None:
         table.add_column(name.replace("_", " "), justify="right" if isinstance(value, int) else "left", overflow="fold")
     for row in rows:
         table.add_row(*(Text(_cell(value)) for value in row.values()))
-    console = Console()
+    console = Console(stderr=to_error)
     if not console.is_terminal:
         console.width = 200  # a pipe has no width: don't fold what somebody greps
     console.print(table)
@@ -87,15 +87,17 @@ def progress() -> "Progress":
     return Progress(*columns, console=Console(stderr=True), transient=True)
 
 
-def bytes_progress() -> "Progress":
-    """A progress bar of bytes on standard error; nothing where that is no terminal."""
+def bytes_progress(*, is_wanted: bool = True) -> "Progress":
+    """A progress bar of bytes on standard error; nothing where that is no terminal, or when it is not wanted."""
     from rich.console import Console
     from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
 
     columns = (
         TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn()
     )  # fmt: skip
-    return Progress(*columns, console=Console(stderr=True), transient=True, disable=not shows_progress())
+    return Progress(
+        *columns, console=Console(stderr=True), transient=True, disable=not (is_wanted and shows_progress())
+    )
 
 
 def examples(*lines: str) -> str:

@@ -1,7 +1,7 @@
 """``kafkapy start``: one broker in the foreground until SIGTERM or Ctrl-C.
 
 Nothing here imports what only the other commands need: the time from the command to the first acknowledged record is
-a promise.
+a promise. The command line is read by ``start_options``, which imports next to nothing.
 """
 
 import argparse
@@ -10,7 +10,6 @@ import gc
 import logging
 import signal
 import sys
-from collections.abc import Sequence
 from typing import Final
 
 import kafkapy
@@ -40,49 +39,9 @@ START_FAILURES: Final = (
 )
 """What may stop a broker from starting, each with a sentence for whoever starts it."""
 
-_EXAMPLES: Final = """\
-examples:
-  kafkapy start
-  kafkapy start --data ./data --port 9192 num.partitions=4
-  kafkapy start --config server.properties --log-json
-  kafkapy start --ephemeral --port 0
 
-Settings win over --data and --port, these over the file. Without a file
-group.initial.rebalance.delay.ms is 0 (Apache Kafka's sample file says so too).
-Without zookeeper.connect the broker is alone and keeps the cluster's metadata itself.
-"""
-
-
-def parser() -> argparse.ArgumentParser:
-    """The command line of ``kafkapy start``."""
-    description = "Start a broker and keep it running until SIGTERM or Ctrl-C."
-    result = argparse.ArgumentParser(
-        "kafkapy start", description=description, epilog=_EXAMPLES, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    result.add_argument("--data", metavar="DIR", help="data directory (default: the user's own, under ~/.local/share)")
-    result.add_argument(
-        "--port", type=_port, help="listen on 127.0.0.1 at this port; 0 takes a free one (default: 9092)"
-    )
-    result.add_argument("--config", metavar="FILE", help="a server.properties")
-    result.add_argument(
-        "--ephemeral", action="store_true", help="keep data in a directory that goes when the broker does"
-    )
-    result.add_argument("--log-level", choices=logs.LEVELS, default="info", help="how much to log (default: info)")
-    result.add_argument("--log-json", action="store_true", help="log one JSON object a line")
-    result.add_argument("settings", nargs="*", metavar="key=value", help="configuration keys as in server.properties")
-    return result
-
-
-def _port(text: str) -> int:
-    port = int(text)
-    if not 0 <= port < 65536:
-        raise ValueError(text)
-    return port
-
-
-def run(arguments: Sequence[str]) -> int:
-    """Start with these arguments and serve; the exit code."""
-    options = parser().parse_intermixed_args(arguments)
+def run(options: argparse.Namespace) -> int:
+    """Start with these options and serve; the exit code."""
     logs.configure(options.log_level, as_json=options.log_json)
     try:
         if options.ephemeral:

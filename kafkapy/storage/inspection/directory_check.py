@@ -20,11 +20,11 @@ from kafkapy.types import TopicPartition
 CLEANER: Final = "cleaner-offset-checkpoint"
 
 
-def is_data_directory(files: Files, directory: str) -> bool:
-    """Whether the folder is one of a broker's ``log.dirs``, and not a partition's."""
+def is_data_directory(files: Files, directory: str, *, by_name: bool = True) -> bool:
+    """Whether the folder is one of ``log.dirs``: it has a broker's files, or (``by_name``) is no partition's."""
     names = {name for name, _ in files.list_directory(directory)}
     known = {META_PROPERTIES_NAME, RECOVERY_POINT, HIGH_WATERMARK, CLEAN_SHUTDOWN_NAME, LOCK_NAME}
-    return bool(names & known) or parse_partition(os.path.basename(directory)) is None
+    return bool(names & known) or (by_name and parse_partition(os.path.basename(directory)) is None)
 
 
 def list_logs(files: Files, directory: str) -> list[TopicPartition]:

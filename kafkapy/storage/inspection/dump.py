@@ -2,7 +2,7 @@
 
 import os
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final
 
 from kafkapy.records.batch import MAGIC, BatchHeader
@@ -13,8 +13,9 @@ from kafkapy.storage.checkpoints import HIGH_WATERMARK, LOG_START_OFFSET, RECOVE
 from kafkapy.storage.files import Files
 from kafkapy.storage.inspection.directory_check import CLEANER
 from kafkapy.storage.inspection.index_files import aborted_entries, offset_entries, time_entries
-from kafkapy.storage.inspection.log_scan import LogScan, Scanned
+from kafkapy.storage.inspection.log_scan import Scanned
 from kafkapy.storage.inspection.partition_check import BASE_DIGITS, EPOCHS_NAME
+from kafkapy.storage.segment import LOG_SUFFIX
 from kafkapy.storage.snapshot import decode_snapshot
 
 Row = dict[str, Any]
@@ -39,16 +40,21 @@ def base_of(path: str) -> int:
     return int(os.path.basename(path)[:BASE_DIGITS])
 
 
+def require_known(path: str) -> None:
+    """Raises UnknownFileError unless the name is that of a file of a data directory that can be shown."""
+    if kind_of(path) not in _KNOWN:
+        raise UnknownFileError(
+            f"{path} is no file of a data directory that can be shown: these are {', '.join(_KNOWN)}"
+        )
+
+
 def entries(files: Files, path: str) -> Iterator[Row]:
     """The entries of any file but a ``.log``.
 
     Raises UnknownFileError, and of what can't be read ``CorruptSnapshotError`` or ``MalformedCheckpointError``.
     """
-    reader = _READERS.get(kind_of(path))
-    if reader is None:
-        known = ", ".join((".log", *_READERS))
-        raise UnknownFileError(f"{path} is no file of a data directory that can be shown: these are {known}")
-    return reader(files, path)
+    require_known(path)
+    return _READERS[kind_of(path)](files, path)
 
 
 def _offsets(files: Files, path: str) -> Iterator[Row]:
@@ -111,9 +117,11 @@ _READERS: Final[dict[str, Callable[[Files, str], Iterator[Row]]]] = {
     "meta.properties": _properties,
 }
 
+_KNOWN: Final = (LOG_SUFFIX, *_READERS)
 
-def batches(scan: LogScan, from_offset: int = 0) -> Iterator[tuple[Row, Scanned]]:
-    """The batches of a ``.log`` that hold ``from_offset`` or later ones; ``scan.problem`` says why it ended early."""
+
+def batches(scan: Iterable[Scanned], from_offset: int = 0) -> Iterator[tuple[Row, Scanned]]:
+    """The batches of a ``.log`` that hold ``from_offset`` or later ones; ``LogScan.problem`` says why it ends early."""
     for scanned in scan:
         if scanned.header.last_offset >= from_offset:
             yield _batch(scanned), scanned

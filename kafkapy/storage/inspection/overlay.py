@@ -6,11 +6,12 @@ keeps its bytes, only its new length is kept in mind. So a trial costs as much r
 """
 
 import os
+from collections.abc import Callable
 from hashlib import sha256
 from typing import Final, NamedTuple
 
 from kafkapy.storage.data_directory import LOCK_NAME
-from kafkapy.storage.files import Files
+from kafkapy.storage.files import Descriptor, Files
 from kafkapy.storage.segment import LOG_SUFFIX
 
 CUT: Final = "cut"
@@ -30,8 +31,10 @@ class Action(NamedTuple):
 class RecordingFiles(Files):
     """The real files; ``done`` says what has become of them."""
 
-    def __init__(self) -> None:
+    def __init__(self, progress: Callable[[int], object] = lambda _bytes: None) -> None:
+        """``progress`` is told how many bytes were read, each time."""
         super().__init__()
+        self._progress = progress
         self._actions: list[Action] = []
         self._before: dict[str, bytes] = {}
 
@@ -48,6 +51,12 @@ class RecordingFiles(Files):
     def forget(self) -> None:
         """What was done so far is no news."""
         self._actions.clear()
+
+    def read_at(self, descriptor: Descriptor, size: int, position: int) -> bytes:
+        """See ``Files.read_at``."""
+        found = super().read_at(descriptor, size, position)
+        self._progress(len(found))
+        return found
 
     def truncate(self, path: str, size: int) -> None:
         """See ``Files.truncate``."""
@@ -97,8 +106,9 @@ class RecordingFiles(Files):
 class ShadowFiles(RecordingFiles):
     """The files of a shadow: links to the real ones, replaced by own files when they are written to."""
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, progress: Callable[[int], object] = lambda _bytes: None) -> None:
+        """See ``RecordingFiles``."""
+        super().__init__(progress)
         self._lengths: dict[str, int] = {}
 
     def add_directory(self, directory: str, shadow: str) -> None:

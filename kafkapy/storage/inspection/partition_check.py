@@ -15,6 +15,7 @@ from kafkapy.storage.inspection.findings import ERROR, NOTE, WARNING, Findings
 from kafkapy.storage.inspection.index_checks import OffsetIndexCheck, TimeIndexCheck
 from kafkapy.storage.inspection.log_scan import LogScan, Scanned
 from kafkapy.storage.inspection.producer_checks import SnapshotChecks, TransactionIndexCheck, Transactions
+from kafkapy.storage.inspection.swap_check import LOG_SWAP_SUFFIX, check_swap
 from kafkapy.storage.producer_state import SUFFIX as SNAPSHOT_SUFFIX
 from kafkapy.storage.segment import (
     LOG_SUFFIX,
@@ -113,6 +114,8 @@ class PartitionCheck:
             leftovers = [text for end, text in LEFTOVERS.items() if name.endswith(end)]
             if leftovers:
                 self._findings.add(NOTE, path, leftovers[0])
+                if name.endswith(LOG_SWAP_SUFFIX):
+                    check_swap(self._files, path, self._findings)
             elif base.isdecimal() and suffix in _OF_A_SEGMENT:
                 self._segments.setdefault(int(base), set()).add(suffix)
             elif base.isdecimal() and suffix == SNAPSHOT_SUFFIX:

@@ -62,19 +62,26 @@ class _Reasons(logging.Handler):
 
 
 def repair(
-    directories: Sequence[str], clock: Clock, config_of: Callable[[str], LogConfig], *, whole: bool, dry_run: bool
+    directories: Sequence[str],
+    clock: Clock,
+    config_of: Callable[[str], LogConfig],
+    *,
+    whole: bool,
+    dry_run: bool,
+    progress: Callable[[int], object] = lambda _bytes: None,
 ) -> Repaired:
     """Open the logs of ``directories`` as a start does, and close them as a clean stop does.
 
     ``whole`` reads every segment, not only what the last stop left in doubt. With ``dry_run`` nothing is touched.
+    ``progress`` is told how many bytes were read, each time.
     Raises ``LogDirectoryLockedError`` when a broker is running, and what a start raises: ``LogDirectoryError``,
     ``KafkaStorageError``, ``OSError``.
     """
     if not dry_run:
-        return _run(RecordingFiles(), directories, clock, config_of, whole=whole)
+        return _run(RecordingFiles(progress), directories, clock, config_of, whole=whole)
     held = [Files().lock(f"{directory}/{LOCK_NAME}") for directory in directories]
     with tempfile.TemporaryDirectory(prefix="kafkapy-repair-") as top:
-        files = ShadowFiles()
+        files = ShadowFiles(progress)
         shadows = [f"{top}/{number}" for number in range(len(directories))]
         for directory, shadow in zip(directories, shadows, strict=True):
             files.add_directory(directory, shadow)

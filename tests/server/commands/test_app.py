@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from kafkapy.server.commands import app, start
+from kafkapy.server.commands import app, start_options
 from tests.server.commands.conftest import Run
 
 GROUPS = {
@@ -73,7 +73,7 @@ def test_a_shell_completes(typed: str, offered: set[str]) -> None:
 
 def test_start_completes_what_start_takes() -> None:
     completed = {f"--{name.replace('_', '-')}" for name in inspect.signature(app._start_options).parameters}
-    assert completed == set(re.findall(r"--[a-z-]+", start.parser().format_usage()))
+    assert completed == set(re.findall(r"--[a-z-]+", start_options.parser().format_usage()))
 
 
 def test_version_among_other_words(run: Run) -> None:

@@ -94,6 +94,7 @@ def test_records_that_can_not_be_read(run: Run, tmp_path: Path, monkeypatch: pyt
     ("words", "said"),
     [
         (["{}/odd"], "is no file of a data directory that can be shown"),
+        (["{}/missing"], "missing: No such file or directory"),
         ([f"{{}}/{9:020d}.log"], "No such file"),
         (["{}"], "holds no segments: give a partition's folder"),
         (["{}/odd", "--decoder", "x"], "there is no decoder 'x'"),
@@ -107,3 +108,16 @@ def test_mistakes_are_one_line(run: Run, tmp_path: Path, words: list[str], said:
     assert refused.code == 1
     assert said in refused.err
     assert refused.err.count("\n") == 1
+    assert refused.out in ("", f"{tmp_path}/{0:020d}.snapshot\n")
+
+
+def test_segments_below_the_wanted_offset_are_not_read(run: Run) -> None:
+    rows = _lines(run("log", "dump", f"{GOLDEN}/seg-0", "--json", "--from-offset", "183").out)
+    assert {row["file"] for row in rows} == {f"{GOLDEN}/seg-0/00000000000000000183.log"}
+    rows = _lines(run("log", "dump", f"{GOLDEN}/seg-0", "--json", "--from-offset", "182").out)
+    assert (rows[0]["last_offset"], rows[-1]["last_offset"]) == (182, 203)
+
+
+@pytest.mark.parametrize("option", ["--limit=0", "--limit=-1", "--from-offset=-1"])
+def test_numbers_out_of_range_are_refused(run: Run, option: str) -> None:
+    assert run("log", "dump", f"{GOLDEN}/seg-0", option).code == 2

@@ -53,8 +53,53 @@ def test_cutting_is_asked_for(run: Run, data: Path) -> None:
     assert run("log", "verify", f"{data}").code == 0
 
 
+def test_the_question_is_not_in_the_answer(run: Run, data: Path) -> None:
+    done = run("log", "repair", f"{data}", "--json", stdin=b"y\n")
+    assert json.loads(done.out)["dry_run"] is False
+    assert "would be" in done.err
+    assert "Do that?" in done.err
+
+
+def test_a_segment_that_would_leave_the_log_is_asked_for_too(run: Run, data: Path) -> None:
+    """The log start offset is beyond the log's end: nothing of it stays."""
+    (data / "rf3-0" / "00000000000000000000.log").write_bytes(b"")
+    (data / "log-start-offset-checkpoint").write_text("0\n1\nseg 0 1000\n")
+    before = {path: path.read_bytes() for path in (data / "seg-0").iterdir()}
+    refused = run("log", "repair", f"{data}", stdin=b"n\n")
+    assert refused.code == 1
+    assert "Do that?" in refused.err
+    assert {path: path.read_bytes() for path in (data / "seg-0").iterdir()} == before
+
+
 def test_nothing_is_asked_with_yes(run: Run, data: Path) -> None:
     assert run("log", "repair", f"{data}", "--yes").code == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("data/rf3-0", "a partition's folder; give the data directory around it"),
+        ("data/meta.properties", "not a directory"),
+        ("home", "no data directory: it has neither a broker's files nor partitions"),
+    ],
+)
+def test_what_is_no_data_directory_is_left_alone(run: Run, data: Path, tmp_path: Path, name: str, said: str) -> None:
+    (tmp_path / "home" / "dbus-1").mkdir(parents=True)  # called like a partition
+    before = sorted(tmp_path.rglob("*"))
+    for options in ([], ["--dry-run"]):
+        refused = run("log", "repair", f"{tmp_path}/{name}", *options)
+        assert refused.code == 1
+        assert said in refused.err
+        assert refused.err.count("\n") == 1
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_partitions_alone_are_a_data_directory(run: Run, data: Path) -> None:
+    for path in data.iterdir():
+        if path.is_file():
+            path.unlink()
+    assert run("log", "repair", f"{data}", "--yes").code == 0
+    assert (data / "recovery-point-offset-checkpoint").exists()
 
 
 def test_mistakes_are_one_line(run: Run, data: Path, tmp_path: Path) -> None:

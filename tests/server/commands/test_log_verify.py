@@ -46,6 +46,19 @@ def test_what_a_start_mends_is_a_warning(run: Run, data: Path) -> None:
         assert run("log", "verify", f"{path}").code == 3
 
 
+def test_what_is_read_for_one_file_is_counted(run: Run, data: Path) -> None:
+    log = (data / "rf3-0" / "00000000000000000000.log").stat().st_size
+    for name in ("00000000000000000000.index", "00000000000000000000.log", "leader-epoch-checkpoint"):
+        assert json.loads(run("log", "verify", f"{data}/rf3-0/{name}", "--json").out)["bytes"] == log
+
+
+@pytest.mark.parametrize("name", ["meta.properties", "recovery-point-offset-checkpoint"])
+def test_what_is_no_file_of_a_partition_is_said(run: Run, data: Path, name: str) -> None:
+    refused = run("log", "verify", f"{data}/{name}")
+    assert refused.code == 1
+    assert refused.err.endswith("is no file of a partition: give the data directory to have its checkpoints checked\n")
+
+
 def test_a_file_by_its_bare_name_and_one_that_is_missing(run: Run, data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(data / "rf3-0")
     assert run("log", "verify", "00000000000000000000.index").code == 0

@@ -95,6 +95,12 @@ def test_a_document(run: Run, data: Path, tmp_path: Path) -> None:
     assert "NEWER: controller epoch 9" in piped.err
 
 
+def test_a_document_beside_the_user(run: Run, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert run("metadata", "export", "--data", "data", "--file", "metadata.json").err == ""
+    assert run("metadata", "import", "--data", "data", "--file", "metadata.json").code == 0
+
+
 def test_kafkas_own_directory_is_taken_over(run: Run, server: FakeZooKeeper, tmp_path: Path) -> None:
     _kafka(server)
     path = _directory(tmp_path, "flights-0", "orders-0")
@@ -142,8 +148,9 @@ def test_one_broker_of_several(run: Run, server: FakeZooKeeper, tmp_path: Path) 
         (["import", "--zookeeper", CHROOT, "--file", "f"], "give either --zookeeper"),
         (["import", "--zookeeper", "nonsense"], "'nonsense' is no address of a ZooKeeper"),
         (["import", "--zookeeper", f"{SERVERS}/empty"], f"{SERVERS}/empty holds no cluster: check the address"),
-        (["import", "--file", "missing.json"], "missing.json holds no cluster"),
-        (["export", "--file", "/missing/f"], "/missing/f.tmp: No such file or directory"),
+        (["import", "--file", "missing.json"], "missing.json holds no cluster: check the file's name"),
+        (["import", "--file", "/"], "/ can't be read: Is a directory"),
+        (["export", "--file", "/missing/f"], "/missing/f can't be written: No such file or directory"),
     ],
 )
 def test_mistakes_are_one_line(run: Run, server: FakeZooKeeper, data: Path, words: list[str], said: str) -> None:
@@ -158,6 +165,9 @@ def test_places_without_metadata_are_said(run: Run, server: FakeZooKeeper, tmp_p
     assert "there is no data directory" in nowhere.err
     empty = run("metadata", "export", "--data", f"{tmp_path}", "--zookeeper", CHROOT)
     assert "has no metadata of kafkapy" in empty.err
+    assert list(tmp_path.iterdir()) == []  # not even a lock file, in what may be no data directory
+    (tmp_path / "kafkapy-metadata.sqlite").touch()
+    assert "has no metadata of kafkapy" in run("metadata", "export", "--data", f"{tmp_path}", "--file", "-").err
 
 
 def test_running_brokers_are_left_alone(run: Run, server: FakeZooKeeper, data: Path) -> None:

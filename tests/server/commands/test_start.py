@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from kafkapy.server.commands import start
+from kafkapy.server.commands.start_options import parse
 
 START = [sys.executable, "-m", "kafkapy", "start"]
 FORBIDDEN = ("typer", "click", "rich", "kazoo", "kafka", "prometheus_client")
@@ -63,7 +64,7 @@ def test_the_same_in_this_process(capsys: pytest.CaptureFixture[str]) -> None:
     stop = StopWhenReady()
     logging.getLogger("kafkapy").addFilter(stop)
     try:
-        assert start.run(["--ephemeral", "--port", "0"]) == 0
+        assert start.run(parse(["--ephemeral", "--port", "0"])) == 0
     finally:
         logging.getLogger("kafkapy").removeFilter(stop)
     assert "Stopping: SIGTERM" in capsys.readouterr().err
@@ -79,13 +80,13 @@ def restored_root_logger() -> Iterator[None]:
 
 @pytest.mark.usefixtures("restored_root_logger")
 def test_refusals_in_this_process(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    assert start.run(["num.partition=3"]) == 1
-    assert start.run(["--ephemeral", "--data", str(tmp_path)]) == 1
+    assert start.run(parse(["num.partition=3"])) == 1
+    assert start.run(parse(["--ephemeral", "--data", str(tmp_path)])) == 1
     file = tmp_path / "server.properties"
     file.write_text("num.partition=3\nbroker.id=-5\n")
-    assert start.run(["--config", str(file)]) == 1
+    assert start.run(parse(["--config", str(file)])) == 1
     with pytest.raises(SystemExit):
-        start.run(["--port", "-1"])
+        start.run(parse(["--port", "-1"]))
     assert len(capsys.readouterr().err.splitlines()) >= 4
 
 

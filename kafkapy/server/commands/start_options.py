@@ -1,0 +1,51 @@
+"""The command line of ``kafkapy start``: read, and its help shown, before anything of the broker is imported."""
+
+import argparse
+from collections.abc import Sequence
+from typing import Final
+
+from kafkapy.server import logs
+
+_EXAMPLES: Final = """\
+examples:
+  kafkapy start
+  kafkapy start --data ./data --port 9192 num.partitions=4
+  kafkapy start --config server.properties --log-json
+  kafkapy start --ephemeral --port 0
+
+Settings win over --data and --port, these over the file. Without a file
+group.initial.rebalance.delay.ms is 0 (Apache Kafka's sample file says so too).
+Without zookeeper.connect the broker is alone and keeps the cluster's metadata itself.
+"""
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command line of ``kafkapy start``."""
+    description = "Start a broker and keep it running until SIGTERM or Ctrl-C."
+    result = argparse.ArgumentParser(
+        "kafkapy start", description=description, epilog=_EXAMPLES, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    result.add_argument("--data", metavar="DIR", help="data directory (default: the user's own, under ~/.local/share)")
+    result.add_argument(
+        "--port", type=_port, help="listen on 127.0.0.1 at this port; 0 takes a free one (default: 9092)"
+    )
+    result.add_argument("--config", metavar="FILE", help="a server.properties")
+    result.add_argument(
+        "--ephemeral", action="store_true", help="keep data in a directory that goes when the broker does"
+    )
+    result.add_argument("--log-level", choices=logs.LEVELS, default="info", help="how much to log (default: info)")
+    result.add_argument("--log-json", action="store_true", help="log one JSON object a line")
+    result.add_argument("settings", nargs="*", metavar="key=value", help="configuration keys as in server.properties")
+    return result
+
+
+def _port(text: str) -> int:
+    port = int(text)
+    if not 0 <= port < 65536:
+        raise ValueError(text)
+    return port
+
+
+def parse(arguments: Sequence[str]) -> argparse.Namespace:
+    """The options; ends the process with help, or with exit code 2 when they can't be understood."""
+    return parser().parse_intermixed_args(arguments)
