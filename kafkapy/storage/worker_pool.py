@@ -52,6 +52,7 @@ class Job:
 
     def __init__(self, pool: "WorkerPool", message: Facts, on_progress: Callable[[Facts], object]) -> None:
         self.future: Future[Facts] = Future()
+        self.future.set_running_or_notify_cancel()  # asyncio, giving up, would cancel it under the pool's hands
         self.message = message
         self.on_progress = on_progress
         self.is_cancelled = False

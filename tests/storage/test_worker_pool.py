@@ -1,5 +1,6 @@
 """Processes that work beside the broker: results, failures, cancellation, and how they end."""
 
+import asyncio
 import os
 import signal
 import sys
@@ -149,6 +150,21 @@ def test_a_process_that_does_not_end_is_killed(script: str, tmp_path: Path, monk
     with pytest.raises((JobCancelledError, WorkerDiedError)):
         job.future.result(PATIENCE_S)
     assert all(_gone(pid) for pid in pids)
+
+
+@pytest.mark.filterwarnings("error::pytest.PytestUnhandledThreadExceptionWarning")
+def test_whoever_waits_on_a_loop_may_give_up() -> None:
+    """As a start that a signal ends does, in the midst of a recovery."""
+
+    async def scenario() -> list[BaseException | None]:
+        with WorkerPool() as pool:
+            jobs = [_running(pool), pool.submit(JOB, {"echo": 1})]
+            for waiting in [asyncio.wrap_future(job.future) for job in jobs]:
+                waiting.cancel()
+            await asyncio.sleep(0)
+        return [job.future.exception(PATIENCE_S) for job in jobs]
+
+    assert [type(each) for each in asyncio.run(scenario())] == [JobCancelledError, JobCancelledError]
 
 
 def test_idle_processes_end() -> None:

@@ -11,7 +11,7 @@ import typer
 
 from kafkapy.errors import BrokerError
 from kafkapy.server.commands.log_decoders import AUTO, NONE, OFFSETS, TRANSACTIONS, Decoder, decoder
-from kafkapy.server.commands.output import bytes_progress, fail
+from kafkapy.server.commands.output import bytes_progress, fail, fail_with
 from kafkapy.storage.files import Files
 from kafkapy.storage.inspection.dump import (
     Row,
@@ -63,7 +63,7 @@ def run(paths: Sequence[str], options: DumpOptions) -> None:
     except (UnknownFileError, BrokerError) as error:
         fail(str(error))
     except OSError as error:
-        fail(f"{error.filename}: {error.strerror}")
+        fail_with(error)
     for problem in problems:
         typer.echo(f"kafkapy: {problem}", err=True)
     if problems:

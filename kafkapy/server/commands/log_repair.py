@@ -12,7 +12,7 @@ from kafkapy.cluster.metadata_tree import MetadataError
 from kafkapy.cluster.sqlite_file import StoreFileError
 from kafkapy.config.broker_config import BrokerConfig
 from kafkapy.config.log_config import LogConfig
-from kafkapy.server.commands.output import bytes_progress, done, fail, show
+from kafkapy.server.commands.output import bytes_progress, done, fail, fail_with, show
 from kafkapy.storage.data_directory import LOCK_NAME, parse_partition
 from kafkapy.storage.errors import KafkaStorageError, LogDirectoryError
 from kafkapy.storage.files import Files
@@ -35,6 +35,8 @@ def run(directories: Sequence[str], options: RepairOptions) -> None:
     """Try it, ask when something would be cut off, do it, say what was done."""
     for directory in directories:
         _require_data_directory(directory)
+        if Files().is_locked(f"{directory}/{LOCK_NAME}"):
+            fail(f"{directory} is in use by a broker (lock file {directory}/{LOCK_NAME}); stop it first")
     try:
         configs = _topic_configs(directories)
         planned = _repair(directories, configs, options, dry_run=True)
@@ -48,7 +50,7 @@ def run(directories: Sequence[str], options: RepairOptions) -> None:
     except (LogDirectoryError, KafkaStorageError, StoreFileError, MetadataError) as error:
         fail(str(error))
     except OSError as error:
-        fail(f"{error.filename}: {error.strerror}")
+        fail_with(error)
 
 
 def _require_data_directory(directory: str) -> None:

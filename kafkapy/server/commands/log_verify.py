@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import typer
 
-from kafkapy.server.commands.output import bytes_progress, done, fail, show
+from kafkapy.server.commands.output import bytes_progress, done, fail, fail_with, show
 from kafkapy.storage.data_directory import parse_partition
 from kafkapy.storage.files import Files
 from kafkapy.storage.inspection.directory_check import check_directory, is_data_directory, list_logs
@@ -38,7 +38,7 @@ def run(paths: Sequence[str], *, headers_only: bool, as_json: bool) -> None:
                 options = Options(deep=not headers_only, progress=lambda count: bar.advance(task, count))
                 _check(files, path, findings, options)
     except OSError as error:
-        fail(f"{error.filename}: {error.strerror}")
+        fail_with(error)
     rows = [finding._asdict() for finding in findings]
     counts = {kind: sum(1 for each in findings if each.severity == kind) for kind in (ERROR, WARNING)}
     if as_json:

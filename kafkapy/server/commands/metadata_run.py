@@ -16,7 +16,7 @@ from kafkapy.cluster.metadata_tree import KINDS, MetadataError, MetadataTree
 from kafkapy.cluster.sqlite_file import StoreFileError
 from kafkapy.config.errors import InvalidConfigError
 from kafkapy.server.commands.metadata_places import DocumentPlace, OwnPlace, Place, ZooKeeperPlace
-from kafkapy.server.commands.output import done, fail, show
+from kafkapy.server.commands.output import done, fail, fail_with, show
 from kafkapy.server.commands.settings import UsageError, build_config
 from kafkapy.storage.data_directory import DataDirectory
 from kafkapy.storage.errors import LogDirectoryError
@@ -91,7 +91,7 @@ def _failures_in_one_line() -> Iterator[None]:
     except (MetadataError, StoreFileError, LogDirectoryError, UsageError, InvalidConfigError) as error:
         fail(str(error))
     except OSError as error:
-        fail(f"{error.filename or 'the file'}: {error.strerror}")
+        fail_with(error)
 
 
 @contextmanager

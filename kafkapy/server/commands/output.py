@@ -64,6 +64,13 @@ def fail(message: str) -> NoReturn:
     raise typer.Exit(1)
 
 
+def fail_with(error: OSError, what: str = "the file") -> NoReturn:
+    """End the command with what the system said of a file; a reader of our output that is gone is no failure."""
+    if isinstance(error, BrokenPipeError):
+        raise error
+    fail(f"{error.filename or what}: {error.strerror}")
+
+
 @contextmanager
 def failures_in_one_line() -> Iterator[None]:
     """A client's error ends the command with one line and exit code 1."""

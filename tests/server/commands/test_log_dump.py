@@ -1,6 +1,8 @@
 """``kafkapy log dump`` on a real broker's files."""
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -116,6 +118,16 @@ def test_segments_below_the_wanted_offset_are_not_read(run: Run) -> None:
     assert {row["file"] for row in rows} == {f"{GOLDEN}/seg-0/00000000000000000183.log"}
     rows = _lines(run("log", "dump", f"{GOLDEN}/seg-0", "--json", "--from-offset", "182").out)
     assert (rows[0]["last_offset"], rows[-1]["last_offset"]) == (182, 203)
+
+
+@pytest.mark.parametrize("words", [["dump", "{}/seg-0", "--json"], ["verify", "{}"]])
+def test_a_reader_that_has_seen_enough_is_no_failure_to_speak_of(words: list[str]) -> None:
+    command = [sys.executable, "-m", "kafkapy", "log", *(word.format(GOLDEN) for word in words)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        process.stdout.close()
+        assert process.stderr is not None
+        assert process.stderr.read() == b""
 
 
 @pytest.mark.parametrize("option", ["--limit=0", "--limit=-1", "--from-offset=-1"])
