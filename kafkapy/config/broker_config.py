@@ -168,8 +168,10 @@ class BrokerConfig:
     @property
     def log_dirs(self) -> tuple[str, ...]:
         """``log.dirs``, else ``log.dir``, else the user's data directory."""
-        text = self.text("log.dirs") or str(self._static.get("log.dir") or default_data_directory())
-        return tuple(filter(None, (directory.strip() for directory in text.split(","))))
+        text = self._static.get("log.dirs")
+        if text is None:
+            text = self._static.get("log.dir") or default_data_directory()
+        return tuple(filter(None, (directory.strip() for directory in str(text).split(","))))
 
     @property
     def listeners(self) -> tuple[EndPoint, ...]:

@@ -13,6 +13,7 @@ from kafkapy.config.errors import InvalidConfigError
         ({"broker.id": "-1", "broker.id.generation.enable": "false"}, "broker.id: must be at least 0"),
         ({"broker.id": "1001"}, "must not be above reserved.broker.max.id"),
         ({"log.dirs": " , "}, "log.dirs: must name at least one directory"),
+        ({"log.dirs": "", "log.dir": "/a"}, "log.dirs: must name at least one directory"),
         ({"log.roll.ms": "0"}, "log.roll.ms: must be at least 1"),
         ({"log.retention.ms": "0"}, "log.retention.ms: must be -1"),
         ({"log.retention.minutes": "0"}, "log.retention.ms: must be -1"),
