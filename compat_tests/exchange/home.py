@@ -10,7 +10,7 @@ from kazoo.client import KazooClient
 from compat_tests.exchange.contents import partitions
 from compat_tests.kafkapy_process import KafkapyProcess, kafkapy_command
 from compat_tests.process import ChildProcess
-from compat_tests.real_kafka import RealKafka, ZooKeeper
+from compat_tests.real_kafka import RealKafka, ZooKeeper, write_properties
 
 SESSION_MS = 18000  # of a broker that may be starved; a killed one's is ended by hand
 BROKER_ID = 7
@@ -28,12 +28,14 @@ SETTINGS = {
 
 
 class Home:
-    """A data directory that moves between kafkapy and Apache Kafka 2.7.2; clients see one broker that restarts."""
+    """A broker's two data directories, which move between kafkapy and Apache Kafka 2.7.2 as it restarts."""
 
     def __init__(self, directory: Path, zookeeper: ZooKeeper) -> None:
         self.zookeeper_address = f"{zookeeper.bootstrap}/{directory.name}"
-        self.ours = KafkapyProcess(directory=directory / "kafkapy", config=SETTINGS)
-        self.data = self.ours.data
+        self.data = [directory / "disk1", directory / "disk2"]
+        settings = {**SETTINGS, "log.dirs": ",".join(map(str, self.data))}
+        self.ours = KafkapyProcess(directory=directory / "kafkapy", config=settings)
+        self._properties = write_properties(self.ours.directory / "server.properties", settings)
         self.theirs = RealKafka(
             "2.7.2",
             directory=directory / "kafka",
@@ -41,8 +43,7 @@ class Home:
             heap="256M",
             broker_id=BROKER_ID,
             config={
-                **SETTINGS,
-                "log.dirs": str(self.data),
+                **settings,
                 "zookeeper.connect": self.zookeeper_address,
                 "zookeeper.session.timeout.ms": str(SESSION_MS),
             },
@@ -98,7 +99,7 @@ class Home:
 
     def metadata(self, way: str, *options: str) -> str:
         """``kafkapy metadata``; its output."""
-        command = [*kafkapy_command(), "metadata", way, "--data", str(self.data)]
+        command = [*kafkapy_command(), "metadata", way, "--config", str(self._properties)]
         command += ["--zookeeper", self.zookeeper_address, *options]
         run = subprocess.run(
             command, capture_output=True, text=True, check=False, env=self.ours.environment(), timeout=60

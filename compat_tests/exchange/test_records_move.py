@@ -9,6 +9,7 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from compat_tests.exchange.contents import QUIET, Contents, committed, configs, log_starts, read_all
+from compat_tests.exchange.dumped import nothing_is_wrong
 from compat_tests.exchange.home import Home
 
 kafka_admin: Any = confluent_kafka.admin  # exports its names without saying so to type checkers
@@ -17,6 +18,13 @@ START_MS = 1_700_000_000_000
 TOPICS: dict[str, tuple[int, dict[str, str]]] = {
     "plain": (3, {}),
     "gzip": (1, {"compression.type": "gzip"}),
+    "snappy": (1, {"compression.type": "snappy"}),
+    "lz4": (1, {"compression.type": "lz4"}),
+    "zstd": (1, {"compression.type": "zstd"}),
+    "format0": (1, {"message.format.version": "0.9.0"}),
+    "format0-lz4": (1, {"message.format.version": "0.9.0", "compression.type": "lz4"}),
+    "format1": (1, {"message.format.version": "0.10.2"}),
+    "format1-snappy": (1, {"message.format.version": "0.10.2", "compression.type": "snappy"}),
     "stamped": (1, {"message.timestamp.type": "LogAppendTime"}),
     "compacted": (1, {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.01", "segment.bytes": "4096"}),
     "cut": (1, {}),
@@ -24,22 +32,26 @@ TOPICS: dict[str, tuple[int, dict[str, str]]] = {
 
 
 class Clients:
-    """An idempotent producer that outlives every move, a group, and what was acknowledged."""
+    """Producers that outlive every move, idempotent where the format allows it, a group, and what was acknowledged."""
 
     def __init__(self, home: Home) -> None:
         self.home = home
         self._acknowledged: dict[tuple[str, int], list[bytes]] = {}
-        self.producer = Producer(
+        self.producer, self._old = self._connected(idempotent=True), self._connected(idempotent=False)
+        self._number = 0
+
+    def _connected(self, *, idempotent: bool) -> Producer:
+        return Producer(
             {
-                "bootstrap.servers": home.bootstrap,
-                "enable.idempotence": True,
+                "bootstrap.servers": self.home.bootstrap,
+                "enable.idempotence": idempotent,
+                "max.in.flight.requests.per.connection": 1,
                 "linger.ms": 5,
                 "batch.num.messages": 20,
                 "reconnect.backoff.max.ms": 200,
                 **QUIET,
             }
         )
-        self._number = 0
 
     def create(self) -> None:
         admin = kafka_admin.AdminClient({"bootstrap.servers": self.home.bootstrap, **QUIET})
@@ -54,16 +66,17 @@ class Clients:
             for name, (partitions, _) in TOPICS.items():
                 for index in range(partitions):
                     value = None if name == "compacted" and self._number % 7 == 0 else b"%d " % self._number * 30
-                    self.producer.produce(
+                    is_old = name.startswith("format")
+                    (self._old if is_old else self.producer).produce(
                         name,
                         value,
                         key=b"%d" % (self._number % 5) if self._number % 3 or name == "compacted" else None,
                         partition=index,
                         timestamp=START_MS + self._number * 10 - self._number % 4 * 25,
-                        headers=[("number", b"%d" % self._number), ("null", None)],
+                        headers=None if is_old else [("number", b"%d" % self._number), ("null", None)],
                         on_delivery=self._delivered,
                     )
-        assert self.producer.flush(30) == 0
+        assert self.producer.flush(30) + self._old.flush(30) == 0
 
     def _delivered(self, error: object, message: Any) -> None:
         assert error is None, error
@@ -141,3 +154,6 @@ def test_there_and_back(home: Home, first: str, kill: bool) -> None:
     assert contents[("cut", 0)][0].offset == 33
     assert contents[("cut", 0)][-1].offset == 269
     assert configs(home.bootstrap, "gzip") == {"compression.type": "gzip"}
+    home.leave(kill=kill)
+    if not kill:  # a crash may leave what the next start mends
+        nothing_is_wrong(home.data, ["2.7.2"])

@@ -107,5 +107,6 @@ def test_transactions_are_read_as_kafka_reads_them(home: Home, kill: bool) -> No
     assert _seen(home) == before
     assert committed(home.bootstrap, GROUP) == {(TOPIC, 0): (77, None), (TOPIC, 1): (3, None)}
     home.leave(kill=kill)
+    assert list(home.data[0].glob("*/*.txnindex")) + list(home.data[1].glob("*/*.txnindex"))
     if not kill:  # a crash may leave what the next start mends
         nothing_is_wrong(home.data, VERSIONS)
