@@ -10,6 +10,7 @@ from typing import Any, Final, NamedTuple
 import typer
 
 from kafkapy.errors import BrokerError
+from kafkapy.server.commands.log_columns import fitting, heading, line, terminal_width
 from kafkapy.server.commands.log_decoders import AUTO, NONE, OFFSETS, TRANSACTIONS, Decoder, decoder
 from kafkapy.server.commands.output import bytes_progress, fail, fail_with
 from kafkapy.storage.files import Files
@@ -29,10 +30,6 @@ from kafkapy.storage.segment import LOG_SUFFIX
 DECODERS: Final = (AUTO, NONE, OFFSETS, TRANSACTIONS)
 SHOWN_BYTES: Final = 100
 """Of a key or value in a table; JSON has all of it."""
-_WIDTHS: Final = {
-    "position": 11, "size": 9, "base_offset": 12, "last_offset": 12, "timestamp": 14, "max_timestamp": 14,
-    "offset": 12, "compression": 11, "timestamp_type": 14, "topic": 40, "producer_id": 11, "kind": 13,
-}  # fmt: skip
 
 
 class DumpOptions(NamedTuple):
@@ -94,6 +91,7 @@ class Dumper:
         self._options = options
         self._progress = progress
         self._left = options.limit
+        self._names: tuple[str, ...] = ()
         self._columns: tuple[str, ...] = ()
 
     def run(self) -> None:
@@ -154,22 +152,20 @@ class Dumper:
                 }
 
     def _show(self, row: Row) -> None:
-        is_record = "headers" in row
-        if not is_record and tuple(row) != self._columns:
-            self._columns = tuple(row)
-            typer.echo("  ".join(f"{name.replace('_', ' '):>{_width(name)}}" for name in row))
-        if is_record:
+        if "headers" in row:
             headers = " ".join(f"{name}={_text(value)}" for name, value in row["headers"])
             typer.echo(
                 f"  | {row['offset']}  {row['timestamp']}  {_text(row['key'])}: {_text(row['value'])}"
                 + (f"  [{headers}]" if headers else "")
             )
-        else:
-            typer.echo("  ".join(f"{row[name]!s:>{_width(name)}}" for name in row))
-
-
-def _width(name: str) -> int:
-    return max(_WIDTHS.get(name, 6), len(name))
+            return
+        if tuple(row) != self._names:
+            self._names = tuple(row)
+            self._columns = fitting(self._names, terminal_width())
+            typer.echo(heading(self._columns))
+            if missing := [name.replace("_", " ") for name in row if name not in self._columns]:
+                typer.echo(f"(no room for {', '.join(missing)}: a wider terminal, a pipe or --json has them)")
+        typer.echo(line(self._columns, row))
 
 
 def _text(value: Any) -> str:
