@@ -4,13 +4,14 @@ import logging
 import os
 import tempfile
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 from kafkapy.clock import Clock, TimerHandle
 from kafkapy.config.log_config import LogConfig
 from kafkapy.storage.checkpoints import RECOVERY_POINT
 from kafkapy.storage.data_directory import CLEAN_SHUTDOWN_NAME, LOCK_NAME
-from kafkapy.storage.errors import LogDirectoryError
+from kafkapy.storage.errors import KafkaStorageError, LogDirectoryError
 from kafkapy.storage.files import Files
 from kafkapy.storage.inspection.overlay import Action, RecordingFiles, ShadowFiles
 from kafkapy.storage.log import Storage
@@ -82,12 +83,18 @@ def repair(
     held = [Files().lock(f"{directory}/{LOCK_NAME}") for directory in directories]
     with tempfile.TemporaryDirectory(prefix="kafkapy-repair-") as top:
         files = ShadowFiles(progress)
-        shadows = [f"{top}/{number}" for number in range(len(directories))]
+        shadows = [f"{top}/{number}-" for number in range(len(directories))]
         for directory, shadow in zip(directories, shadows, strict=True):
             files.add_directory(directory, shadow)
-        found = _run(files, shadows, clock, config_of, whole=whole)
+        real = partial(_real, shadows, directories)
+        try:
+            found = _run(files, shadows, clock, config_of, whole=whole)
+        except (LogDirectoryError, KafkaStorageError) as error:
+            raise type(error)(real(str(error))) from error
     held.clear()
-    return _named(found, shadows, directories)
+    return Repaired(
+        [each._replace(path=real(each.path)) for each in found.actions], [real(each) for each in found.reasons]
+    )
 
 
 def _run(
@@ -123,14 +130,8 @@ def _run(
     return Repaired(done, reasons.said)
 
 
-def _named(found: Repaired, shadows: Sequence[str], directories: Sequence[str]) -> Repaired:
-    """The real files' names in place of their shadows'."""
-
-    def real(text: str) -> str:
-        for shadow, directory in zip(shadows, directories, strict=True):
-            text = text.replace(shadow + "/", directory.rstrip("/") + "/")
-        return text
-
-    return Repaired(
-        [action._replace(path=real(action.path)) for action in found.actions], [real(said) for said in found.reasons]
-    )
+def _real(shadows: Sequence[str], directories: Sequence[str], text: str) -> str:
+    """A sentence with the real files' names in place of their shadows'."""
+    for shadow, directory in zip(shadows, directories, strict=True):
+        text = text.replace(shadow, directory.rstrip("/"))
+    return text

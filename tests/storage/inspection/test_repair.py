@@ -1,5 +1,6 @@
 import asyncio
 import errno
+import re
 import shutil
 from pathlib import Path
 
@@ -8,7 +9,7 @@ import pytest
 from kafkapy.config.log_config import LogConfig
 from kafkapy.storage.errors import LogDirectoryError, LogDirectoryLockedError
 from kafkapy.storage.files import Files
-from kafkapy.storage.inspection.overlay import CUT, RENAMED, RecordingFiles
+from kafkapy.storage.inspection.overlay import CUT, RENAMED, RecordingFiles, ShadowFiles
 from kafkapy.storage.inspection.repair import Repaired, _NoTimers, repair
 from kafkapy.testing.clock import ManualClock
 from tests.storage.inspection.support import change, check, logs, written
@@ -108,6 +109,21 @@ def test_one_of_two_disks_refuses(data: Path, tmp_path: Path, monkeypatch: pytes
     monkeypatch.setattr(RecordingFiles, "list_directory", refuse)
     with pytest.raises(LogDirectoryError, match=f"{other}: .*broken"):
         repair([str(data), str(other)], ManualClock(START_MS), lambda _: LogConfig(), whole=False, dry_run=False)
+
+
+def test_a_trial_speaks_of_the_real_files(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (data / "lost+found").mkdir()
+    for dry_run in (True, False):
+        with pytest.raises(LogDirectoryError, match=f"^{re.escape(str(data))}/lost.found is not a partition's folder"):
+            _repair(data, dry_run=dry_run)
+    (data / "lost+found").rmdir()
+
+    def refuse(self: ShadowFiles, path: str) -> None:
+        raise OSError(errno.EIO, "broken", path)
+
+    monkeypatch.setattr(ShadowFiles, "lock", refuse)
+    with pytest.raises(LogDirectoryError, match=f"^{re.escape(str(data))} can't be used as a data directory"):
+        _repair(data, dry_run=True)
 
 
 def test_timers_never_fire() -> None:
