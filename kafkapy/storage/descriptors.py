@@ -2,6 +2,7 @@
 
 import os
 from collections import deque
+from contextlib import suppress
 from typing import Final, Protocol
 
 DEFAULT_MAX_OPEN_FILES: Final = 512
@@ -101,10 +102,12 @@ class OpenFiles:
     def drop_half(self) -> bool:
         """Close half of the open ones, oldest first, because the process has no descriptor left; tell whether any."""
         count = (len(self._files) + 1) // 2
-        for _ in range(count):
-            self._files.popleft().drop()
+        with suppress(IndexError):  # a thread that opens a file to fsync it may do the same at the same time
+            for _ in range(count):
+                self._files.popleft().drop()
         return count > 0
 
     def forget(self, file: Droppable) -> None:
         """``file`` was closed by its owner."""
-        self._files.remove(file)
+        with suppress(ValueError):  # as above
+            self._files.remove(file)

@@ -145,6 +145,8 @@ class Replacement:
             raise
 
     def _take_back(self) -> None:
+        # A flush that is under way may have looked for the old ones in vain: it counts no more, and is begun anew.
+        self._log.truncations += 1
         for segment in self._new:
             if segment.suffix != CLEANED_SUFFIX:
                 segment.rename(SWAP_SUFFIX)  # those that step 4 had renamed must not stand in the old ones' way

@@ -28,3 +28,22 @@ def test_the_idle_are_closed_before_the_busy() -> None:
     opened.forget(busy)
     opened.add(Opened())
     assert not new.dropped
+
+
+def test_a_thread_without_descriptors_may_come_in_between() -> None:
+    opened = OpenFiles(9)
+    files = [Opened() for _ in range(4)]
+    for file in files:
+        opened.add(file)
+    first_drop = files[0].drop
+
+    def drop() -> None:
+        first_drop()
+        while opened.drop_half():
+            pass
+
+    files[0].drop = drop  # type: ignore[method-assign]
+    assert opened.drop_half()
+    assert all(file.dropped for file in files)
+    opened.forget(files[0])
+    assert not opened.drop_half()

@@ -14,6 +14,7 @@ from kafkapy.storage.recovery import Checkpointed, load
 from kafkapy.storage.replace import CLEANED_SUFFIX, Replacement, finish_interrupted, replace_segments
 from kafkapy.storage.segment import AppendedRange, Segment
 from kafkapy.testing.clock import ManualClock
+from tests.storage.slow_flusher import SlowFlusher
 from tests.storage.support import PARTITION, START_MS, batch, fill, open_log
 
 CONFIG = LogConfig(segment_bytes=1000, index_interval_bytes=100)
@@ -279,3 +280,31 @@ def test_damage_within_a_swapped_log_drops_no_segment_behind_it(tmp_path: Path) 
     (directory / f"{0:020d}.log.swap").write_bytes(bytes(content[:16]) + b"\x03" + bytes(content[17:]))
     assert finish_interrupted(Files(), log.directory) == [0]
     assert sorted(int(path.stem) for path in directory.glob("*.log")) == bases
+
+
+def test_a_flush_that_did_not_find_the_old_ones_counts_for_nothing_when_they_come_back(tmp_path: Path) -> None:
+    log, new, old, files = prepared(tmp_path, {1})
+    log.storage.flusher = slow = SlowFlusher()
+    recovery_point = log.recovery_point
+    log.append_as_leader(batch(), 0)
+    log.durability._data_offset = log.recovery_point = 0  # as if the disk had been slow since the beginning
+    log.durability.flush_later(log.log_end_offset)
+    flush, flushed = slow.waiting.popleft()
+    replacement = replace_segments(log, new, old, lambda _: None)
+    slow.catch_up()
+    synced: list[str] = []
+    real_sync = files.sync_path
+
+    def sync_path(path: str) -> None:
+        real_sync(path)
+        synced.append(path)
+
+    files.sync_path = sync_path  # type: ignore[method-assign]
+    flush()
+    replacement.abort()
+    flushed()
+    assert old[0].log.path not in synced
+    assert log.recovery_point == 0
+    slow.close()
+    assert old[0].log.path in synced
+    assert log.recovery_point == log.log_end_offset > recovery_point
