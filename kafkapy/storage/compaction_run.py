@@ -98,7 +98,10 @@ class CompactionRun:
             return
         stem = f"{log.directory}/{facts['base']:020d}"
         paths = {kind: stem + kind + CLEANED_SUFFIX for kind in SUFFIXES}
-        new.load({kind: files.size(path) for kind, path in paths.items() if files.exists(path)})
+        sizes = {kind: files.size(path) for kind, path in paths.items() if files.exists(path)}
+        if not sizes.keys() >= set(SUFFIXES[:-1]):
+            raise KafkaStorageError(f"of the new segment {stem} there is no more than {sorted(sizes)}")
+        new.load(sizes)
         bases = set(facts["replaces"])
         old: list[Segment] = [segment for segment in log.segments if segment.base_offset in bases]
         if len(old) != len(bases):

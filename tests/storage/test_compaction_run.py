@@ -195,13 +195,19 @@ def test_a_segment_that_is_gone_ends_it(world: World, caplog: pytest.LogCaptureF
     assert not names_of(log, ".cleaned", ".swap")
 
 
-def test_a_new_segment_that_can_not_be_opened_ends_it(world: World) -> None:
+@pytest.mark.parametrize(
+    ("kind", "how"), [("index", "odd"), ("timeindex", "odd"), ("index", "gone"), ("timeindex", "gone"), ("log", "gone")]
+)
+def test_a_new_segment_that_can_not_be_opened_ends_it(world: World, kind: str, how: str) -> None:
     log = dirty_log(world)
     world.cleaner.start()
     world.clock.advance(0)
     before = values_in(log)
-    for path in Path(log.directory).glob("*.index.cleaned"):
-        path.write_bytes(b"odd")
+    for path in Path(log.directory).glob(f"*.{kind}.cleaned"):
+        if how == "gone":
+            path.unlink()
+        else:
+            path.write_bytes(b"odd")
     world.run_posted()
     assert values_in(log) == before
     assert PARTITION in world.cleaner.uncleanable
