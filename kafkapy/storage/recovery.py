@@ -53,7 +53,7 @@ def load(log: "Log", checkpointed: Checkpointed) -> None:
     log.producer_state.snapshot_offsets += listing.snapshots
     doubtful = _load_segments(log, listing)
     _drop_empty_ends(log)
-    doubtful = [segment for segment in doubtful if segment in log.segments]
+    doubtful = [found for found in doubtful if found[0] in log.segments]
     epochs_are_lost = _load_leader_epochs(log, listing.leader_epochs)
     start_offset = checkpointed.log_start_offset
     if log.segments:
@@ -113,28 +113,28 @@ def _batch_epochs(log: "Log") -> Iterator[EpochEntry]:
                     yield EpochEntry(header.partition_leader_epoch, header.base_offset)
 
 
-def _load_segments(log: "Log", listing: Listing) -> list[Segment]:
-    """Open the segments and return those whose indexes must be rebuilt."""
-    doubtful = []
+def _load_segments(log: "Log", listing: Listing) -> list[tuple[Segment, Exception]]:
+    """Open the segments and return those whose indexes must be rebuilt, and why."""
+    doubtful: list[tuple[Segment, Exception]] = []
     for base_offset, sizes in sorted(listing.segments.items()):
         segment = log.new_segment(base_offset)
         log.segments.add(segment)
         try:
             segment.load(sizes)
         except (CorruptIndexError, KeyError) as error:
-            logger.warning("Rebuilding the indexes of %s: %s", segment.log.path, error)
-            doubtful.append(segment)
+            doubtful.append((segment, error))
     return doubtful
 
 
-def _recover(log: "Log", doubtful: list[Segment], checkpointed: Checkpointed) -> int:
+def _recover(log: "Log", doubtful: list[tuple[Segment, Exception]], checkpointed: Checkpointed) -> int:
     """Rebuild what must be; return the log's end offset."""
     segments = log.segments
     beyond = (
         [] if checkpointed.is_trusted else segments.starting_at(segments.floor(max(checkpointed.recovery_point, 0)))
     )  # fmt: skip
-    for segment in doubtful:
-        if segment not in beyond:
+    for segment, error in doubtful:
+        if segment not in beyond:  # of the others it is no news: a crashed Apache Kafka leaves zeros in their indexes
+            logger.warning("Rebuilding the indexes of %s: %s", segment.log.path, error)
             recover_segment(log, segment)
     if beyond:
         # A truncation may have reached the epochs' file and not the records: these say it better.

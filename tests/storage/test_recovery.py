@@ -159,6 +159,19 @@ def test_an_index_that_can_not_be_right_is_rebuilt(tmp_path: Path, suffix: str, 
     assert path.read_bytes() == good
 
 
+@pytest.mark.parametrize("clean", [True, False])
+def test_an_index_is_spoken_of_unless_it_is_made_anew_anyway(
+    log: Log, caplog: pytest.LogCaptureFixture, *, clean: bool
+) -> None:
+    """A crashed Apache Kafka leaves ten megabytes of zeros in the indexes of every active segment."""
+    log.close()
+    index = Path(log.segments.active.log.path).with_suffix(".index")
+    index.write_bytes(index.read_bytes() + bytes(8000))
+    reopen(log, clean=clean)
+    said = [record.getMessage() for record in caplog.records if "Rebuilding the indexes" in record.getMessage()]
+    assert [str(index) in each for each in said] == ([True] if clean else [])
+
+
 def test_a_damaged_transaction_index_is_rebuilt(tmp_path: Path) -> None:
     log = open_log(tmp_path)
     log.append_as_leader(produced(0, transactional=True), 0)
