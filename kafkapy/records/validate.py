@@ -298,9 +298,9 @@ def refuse(faults: Iterable[RecordFault | None]) -> None:
     found = list(islice((fault for fault in faults if fault is not None), MAX_LISTED_FAULTS))
     errors = [(fault.place, fault.message) for fault in found]
     if any(fault.of_timestamp for fault in found):
-        raise InvalidTimestampError("Timestamps of some records are refused", errors)
+        raise InvalidTimestampError(f"Timestamps of some records are refused: {errors[0][1]}", errors)
     if errors:
-        raise InvalidRecordError("Some records are refused", errors)
+        raise InvalidRecordError(f"Some records are refused: {errors[0][1]}", errors)
 
 
 def record_fault(

@@ -11,6 +11,7 @@ GAP: Final = "  "
 _WIDTHS: Final = {
     "position": 11, "size": 9, "base_offset": 12, "last_offset": 12, "timestamp": 14, "max_timestamp": 14,
     "offset": 12, "compression": 11, "timestamp_type": 14, "topic": 40, "producer_id": 11, "kind": 13,
+    "key": 11, "value": 40,
 }  # fmt: skip
 _LAST_TO_GO: Final = (
     "base_offset", "last_offset", "count", "position", "size", "kind", "max_timestamp", "compression", "crc",

@@ -37,6 +37,14 @@ def test_a_line_without_the_separator_is_refused(run: Run) -> None:
     assert refused.err == "kafkapy: line 2 has no ':' between key and value\n"
 
 
+def test_a_record_that_the_broker_refuses_is_said_why(run: Run) -> None:
+    run("topics", "create", "p-compacted", "--config", "cleanup.policy=compact")
+    refused = run("produce", "p-compacted", stdin=b"no key\n")
+    assert refused.code == 1
+    assert "Some records are refused: " in refused.err
+    assert "key" in refused.err.partition("refused: ")[2]
+
+
 def test_a_file(run: Run, tmp_path: Path) -> None:
     file = tmp_path / "lines"
     file.write_bytes(b"from\na file\n")
