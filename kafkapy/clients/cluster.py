@@ -112,13 +112,13 @@ class ClusterClient:
         self._addresses.update({broker.node_id: (broker.host, broker.port) for broker in answer.brokers})
         return answer
 
-    def topic(self, name: str, *, create: bool = False) -> MetadataResponseTopic:
-        """One topic, once all of its partitions have leaders; raises RequestFailedError."""
+    def topic(self, name: str, *, create: bool = False, led: bool = True) -> MetadataResponseTopic:
+        """One topic, with ``led`` once all of its partitions have leaders; raises RequestFailedError."""
 
         def find() -> MetadataResponseTopic:
             (topic,) = self.metadata([name], create=create).topics
             check(topic.error_code, what=f"topic {name}")
-            for partition in topic.partitions:
+            for partition in topic.partitions if led else ():
                 check(partition.error_code, what=f"partition {name}-{partition.partition_index}")
             topic.partitions.sort(key=lambda partition: partition.partition_index)
             return topic

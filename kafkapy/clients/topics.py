@@ -71,11 +71,14 @@ def grow_topic(client: ClusterClient, name: str, partitions: int) -> None:
 
 
 def offsets(client: ClusterClient, topic: MetadataResponseTopic, partitions: Iterable[int], at: int) -> dict[int, int]:
-    """Partition → its offset at a time (ms since the epoch, or LATEST, EARLIEST); -1 where nothing is that new."""
+    """Partition → its offset at a time (ms since the epoch, or LATEST, EARLIEST); -1 where nothing is that new.
+
+    A partition that nobody leads is left out.
+    """
     wanted = set(partitions)
     by_leader: dict[int, list[ListOffsetsPartition]] = {}
     for partition in topic.partitions:
-        if partition.partition_index in wanted:
+        if partition.partition_index in wanted and partition.leader_id >= 0:
             asked = ListOffsetsPartition(partition.partition_index, timestamp=at)
             by_leader.setdefault(partition.leader_id, []).append(asked)
     found = {}

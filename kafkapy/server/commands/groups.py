@@ -69,7 +69,7 @@ def _ends(client: ClusterClient, places: dict[Place, int]) -> dict[Place, int]:
     ends = {}
     for name in sorted({topic for topic, _ in places}):
         partitions = [index for topic, index in places if topic == name]
-        found = client_topics.offsets(client, client.topic(name), partitions, client_topics.LATEST)
+        found = client_topics.offsets(client, client.topic(name, led=False), partitions, client_topics.LATEST)
         ends.update({(name, index): offset for index, offset in found.items()})
     return ends
 

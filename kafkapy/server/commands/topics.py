@@ -44,9 +44,9 @@ def list_(
 
 @app.command(epilog=examples("kafkapy topics describe flights", "kafkapy topics describe flights --json"))
 def describe(name: Name, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, as_json: Json = False) -> None:
-    """Show a topic's partitions, their offsets, and its own settings."""
+    """Show a topic's partitions, their offsets (where there is a leader), and its own settings."""
     with failures_in_one_line(), ClusterClient(bootstrap) as client:
-        topic = client.topic(name)
+        topic = client.topic(name, led=False)
         indexes = [partition.partition_index for partition in topic.partitions]
         first = client_topics.offsets(client, topic, indexes, client_topics.EARLIEST)
         end = client_topics.offsets(client, topic, indexes, client_topics.LATEST)
@@ -54,11 +54,11 @@ def describe(name: Name, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, as_json: Json
     rows = [
         {
             "partition": partition.partition_index,
-            "leader": partition.leader_id,
+            "leader": partition.leader_id if partition.leader_id >= 0 else None,
             "replicas": partition.replica_nodes,
             "in_sync": partition.isr_nodes,
-            "first_offset": first[partition.partition_index],
-            "end_offset": end[partition.partition_index],
+            "first_offset": first.get(partition.partition_index),
+            "end_offset": end.get(partition.partition_index),
         }
         for partition in topic.partitions
     ]

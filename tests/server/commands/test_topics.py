@@ -1,9 +1,13 @@
 """``kafkapy topics`` on a running broker."""
 
 import json
+from typing import Any
 
 import pytest
 
+from kafkapy.clients.cluster import ClusterClient
+from kafkapy.protocol.errors import ErrorCode
+from kafkapy.protocol.messages.metadata import MetadataResponse
 from tests.server.commands.conftest import Run
 
 
@@ -32,6 +36,28 @@ def test_internal_topics_show_on_request(run: Run) -> None:
     run("groups", "reset-offsets", "t-group", "--topic", "t-plain", "--to", "latest")
     assert "__consumer_offsets" not in run("topics", "list").out
     assert "__consumer_offsets" in run("topics", "list", "--internal").out
+
+
+def test_a_partition_without_a_leader_is_shown(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its disk has failed, for example."""
+    run("topics", "create", "t-down", "-p", "2")
+    run("groups", "reset-offsets", "t-down-group", "--topic", "t-down", "--to", "earliest")
+    metadata = ClusterClient.metadata
+
+    def leaderless(self: ClusterClient, *words: Any, **options: Any) -> MetadataResponse:
+        answer = metadata(self, *words, **options)
+        for partition in (each for topic in answer.topics for each in topic.partitions if each.partition_index):
+            partition.leader_id, partition.error_code = -1, ErrorCode.LEADER_NOT_AVAILABLE
+        return answer
+
+    monkeypatch.setattr(ClusterClient, "metadata", leaderless)
+    rows = json.loads(run("topics", "describe", "t-down", "--json").out)["partitions"]
+    assert [(row["leader"] is None, row["first_offset"], row["end_offset"]) for row in rows] == [
+        (False, 0, 0),
+        (True, None, None),
+    ]
+    lags = json.loads(run("groups", "describe", "t-down-group", "--json").out)["offsets"]
+    assert [(row["committed"], row["lag"]) for row in lags] == [(0, 0), (0, None)]
 
 
 def test_describe(run: Run) -> None:
