@@ -5,6 +5,9 @@ from typing import NamedTuple
 
 from kafkapy.cluster.metadata_tree import MetadataError, MetadataTree
 from kafkapy.cluster.topic_znodes import PartitionStateZNode, ReplicaAssignment, TopicZNode
+from kafkapy.config.broker_config import BrokerConfig
+from kafkapy.config.errors import InvalidConfigError
+from kafkapy.config.log_config import FIELD_OF, LogConfig
 from kafkapy.storage.data_directory import DataDirectory, MetaProperties
 from kafkapy.storage.errors import LogDirectoryError
 from kafkapy.types import TopicPartition
@@ -39,6 +42,18 @@ def check_identity(tree: MetadataTree, directories: Directories, where: str) -> 
             f"{where} belongs to cluster {found.cluster_id} (meta.properties), the metadata to {tree.cluster_id}: "
             "no broker would start on the two together"
         )
+
+
+def check_topic_configs(tree: MetadataTree) -> list[str]:
+    """Raise MetadataError on a topic's setting that no broker starts with; a sentence on those that are ignored."""
+    unknown, defaults = [], BrokerConfig.from_properties({})
+    for topic, config in sorted(tree.configs("topics").items()):
+        try:
+            LogConfig.resolve(defaults, config)
+        except InvalidConfigError as error:
+            raise MetadataError(f"/config/topics/{topic}: {error}") from error
+        unknown += [f"{key} of {topic}" for key in config if key not in FIELD_OF]
+    return [f"topics' settings that kafkapy does not know and ignores: {', '.join(unknown)}"] if unknown else []
 
 
 def warnings(tree: MetadataTree, directories: Directories) -> list[str]:

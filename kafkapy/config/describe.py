@@ -76,10 +76,26 @@ def _entry(name: str, value: str | None, settings: Iterable[Setting], source: So
 
 
 def describe_topic(config: BrokerConfig, overrides: Mapping[str, str]) -> list[Description]:
-    """The 26 keys of a topic with ``overrides`` on a broker with ``config``; of our own those that somebody has set."""
+    """The 26 keys of a topic with ``overrides`` on a broker with ``config``; of our own those that somebody has set.
+
+    Keys that are stored although topics don't have them show without their value, as in Apache Kafka.
+    """
     log_config = LogConfig.resolve(config, overrides)
     own = [name for name in OWN_TOPIC_KEYS if name in overrides or name in config.originals]
-    return [_topic_entry(config, log_config, name, name in overrides) for name in (*TOPIC_KEYS, *own)]
+    known = [_topic_entry(config, log_config, name, name in overrides) for name in (*TOPIC_KEYS, *own)]
+    return known + [_foreign_entry(name) for name in overrides if name not in FIELD_OF]
+
+
+def _foreign_entry(name: str) -> Description:
+    return Description(
+        name=name,
+        value=None,
+        read_only=False,
+        source=DYNAMIC_TOPIC,
+        sensitive=True,
+        synonyms=(Synonym(name, None, DYNAMIC_TOPIC),),
+        type=UNKNOWN_TYPE,
+    )
 
 
 def _topic_entry(config: BrokerConfig, log_config: LogConfig, name: str, overridden: bool) -> Description:

@@ -71,9 +71,13 @@ class LogConfig:
 
     @classmethod
     def resolve(cls, broker: BrokerConfig, overrides: Mapping[str, str] | None = None) -> Self:
-        """The broker's values with ``overrides`` above them; raises InvalidConfigError as the next function does."""
+        """The broker's values with stored ``overrides`` above them.
+
+        Keys that topics don't have are ignored, as Apache Kafka does: another release or distribution has written them.
+        Raises InvalidConfigError as ``parse_topic_overrides`` does.
+        """
         values: dict[str, Any] = broker_values(broker)
-        values |= parse_topic_overrides(overrides or {})
+        values |= parse_topic_overrides({name: text for name, text in (overrides or {}).items() if name in FIELD_OF})
         return cls(**{name.replace(".", "_"): value for name, value in values.items()})
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping
 
 from kafkapy.config.broker_config import BrokerConfig
+from kafkapy.config.errors import InvalidConfigError
 from kafkapy.config.log_config import LogConfig
 from kafkapy.storage.log_directory import LogManager
 
@@ -21,19 +22,22 @@ class LogConfigs:
         config.add_listener(self._broker_defaults_changed)
 
     def of(self, topic: str) -> LogConfig:
-        """Return what holds for a topic's logs now."""
-        return self._resolve(self._overrides_of(topic))
+        """Return what holds for a topic's logs now; raises InvalidConfigError, naming the topic, where nothing can."""
+        return self._resolve(topic, self._overrides_of(topic))
 
-    def _resolve(self, overrides: Mapping[str, str]) -> LogConfig:
+    def _resolve(self, topic: str, overrides: Mapping[str, str]) -> LogConfig:
         key = frozenset(overrides.items())
         resolved = self._resolved.get(key)
         if resolved is None:
-            resolved = self._resolved[key] = LogConfig.resolve(self._config, overrides)
+            try:
+                resolved = self._resolved[key] = LogConfig.resolve(self._config, overrides)
+            except InvalidConfigError as error:
+                raise type(error)(f"the configuration of topic {topic}: {error}") from error
         return resolved
 
     def topic_config_changed(self, topic: str, overrides: Mapping[str, str]) -> None:
         """See ``ConfigListener``."""
-        resolved = self._resolve(overrides)
+        resolved = self._resolve(topic, overrides)
         for log in self._logs.all_logs():
             if log.topic_partition.topic == topic:
                 log.update_config(resolved)

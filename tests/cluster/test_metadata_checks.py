@@ -2,7 +2,14 @@ from pathlib import Path
 
 import pytest
 
-from kafkapy.cluster.metadata_checks import Directories, check_identity, only_of_broker, require_one_broker, warnings
+from kafkapy.cluster.metadata_checks import (
+    Directories,
+    check_identity,
+    check_topic_configs,
+    only_of_broker,
+    require_one_broker,
+    warnings,
+)
 from kafkapy.cluster.metadata_tree import MetadataError, MetadataTree
 from kafkapy.storage.data_directory import DataDirectory, MetaProperties
 from kafkapy.storage.files import Files
@@ -87,3 +94,13 @@ def test_the_replicas_of_one_broker() -> None:
     unstarted = {path: data for path, data in SPREAD.items() if not path.endswith("0/state")}
     with pytest.raises(MetadataError, match="broker 1 is not in sync for flights-0"):
         only_of_broker(MetadataTree(unstarted), 1)
+
+
+def test_settings_of_topics() -> None:
+    assert check_topic_configs(tree()) == []
+    later = MetadataTree({**NODES, "/config/topics/flights": b'{"version":1,"config":{"later.key":"1"}}'})
+    (sentence,) = check_topic_configs(later)
+    assert sentence.endswith("does not know and ignores: later.key of flights")
+    odd = MetadataTree({**NODES, "/config/topics/flights": b'{"version":1,"config":{"retention.ms":"soon"}}'})
+    with pytest.raises(MetadataError, match=r"^/config/topics/flights: soon can't be the value of retention.ms"):
+        check_topic_configs(odd)

@@ -75,3 +75,17 @@ def test_our_own_key_is_told_of_only_where_somebody_has_set_it() -> None:
         _by_name(describe_topic(BrokerConfig.from_properties(), {})),
     ):
         assert "kafkapy.flush" not in described
+
+
+def test_a_stored_key_that_topics_do_not_have_shows_without_its_value_as_on_2_7_2() -> None:
+    described = describe_topic(golden_config(), {"retention.ms": "5000", "another.release": "1"})
+    assert len(described) == 27
+    assert _plain(described[-1]) == {
+        "name": "another.release",
+        "value": None,
+        "read_only": False,
+        "source": 1,
+        "sensitive": True,
+        "synonyms": [["another.release", None, 1]],
+        "type": 0,
+    }

@@ -2,6 +2,14 @@
 
 from pathlib import Path
 
+import pytest
+
+from kafkapy.config.broker_config import BrokerConfig
+from kafkapy.config.errors import InvalidConfigError
+from kafkapy.config.log_config import LogConfig
+from kafkapy.server.log_configs import LogConfigs
+from kafkapy.storage.log_directory import LogManager
+from kafkapy.testing.clock import ManualClock
 from kafkapy.types import TopicPartition
 from tests.server.harness import Client, batch, run, running_broker, until
 
@@ -40,3 +48,13 @@ def test_topics_with_the_same_overrides_share_their_configuration(tmp_path: Path
             assert len({id(log.config) for log in logs.all_logs() if log.config.segment_ms == 5000}) == 1
 
     run(scenario())
+
+
+def test_what_others_have_written_there(tmp_path: Path) -> None:
+    """Keys of another release are ignored, as in Apache Kafka; a value that can't be is said with its topic."""
+    stored = {"later": {"confluent.tier.enable": "true", "retention.ms": "5"}, "odd": {"retention.ms": "soon"}}
+    logs = LogManager([str(tmp_path)], LogConfig(), ManualClock(1))
+    configs = LogConfigs(BrokerConfig.from_properties({}), logs, stored.__getitem__)
+    assert configs.of("later").retention_ms == 5
+    with pytest.raises(InvalidConfigError, match="topic odd: soon can't be the value of retention"):
+        configs.of("odd")

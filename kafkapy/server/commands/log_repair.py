@@ -11,6 +11,7 @@ from kafkapy.cluster.metadata_file import metadata_path, read_file_tree
 from kafkapy.cluster.metadata_tree import MetadataError
 from kafkapy.cluster.sqlite_file import StoreFileError
 from kafkapy.config.broker_config import BrokerConfig
+from kafkapy.config.errors import InvalidConfigError
 from kafkapy.config.log_config import LogConfig
 from kafkapy.server.commands.output import bytes_progress, done, fail, fail_with, show
 from kafkapy.storage.data_directory import LOCK_NAME, parse_partition
@@ -47,7 +48,7 @@ def run(directories: Sequence[str], options: RepairOptions) -> None:
             _report(planned, options._replace(dry_run=True, as_json=False), to_error=True)
             typer.confirm("Do that?", abort=True, err=True)
         _report(_repair(directories, configs, options, dry_run=False), options)
-    except (LogDirectoryError, KafkaStorageError, StoreFileError, MetadataError) as error:
+    except (LogDirectoryError, KafkaStorageError, StoreFileError, MetadataError, InvalidConfigError) as error:
         fail(str(error))
     except OSError as error:
         fail_with(error)

@@ -139,7 +139,7 @@ def _carry(tree: MetadataTree, target: Place, directories: checks.Directories, d
     checks.check_identity(tree, directories, data)
     there = target.read()
     found = changes(tree, there)
-    warned = checks.warnings(tree, directories)
+    warned = checks.warnings(tree, directories) + checks.check_topic_configs(tree)
     try:
         refuse_overwriting(tree, there, found, str(target), overwrite=options.overwrite)
     except MetadataError as error:

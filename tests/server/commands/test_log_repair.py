@@ -6,7 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from kafkapy.cluster.config_znodes import ConfigZNode
+from kafkapy.cluster.metadata_changes import NEW, Change
+from kafkapy.cluster.metadata_file import metadata_path, write_file_tree
+from kafkapy.cluster.metadata_tree import MetadataTree
 from kafkapy.storage.files import Files
+from tests.cluster.metadata_samples import NODES
 from tests.server.commands.conftest import Run
 from tests.storage.support import GOLDEN
 
@@ -92,6 +97,17 @@ def test_what_is_no_data_directory_is_left_alone(run: Run, data: Path, tmp_path:
         assert said in refused.err
         assert refused.err.count("\n") == 1
     assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_a_topics_settings_that_can_not_be_are_said(run: Run, data: Path) -> None:
+    config = ConfigZNode.encode({"retention.ms": "soon"})
+    nodes = {**NODES, "/config/topics/rf3": config}
+    write_file_tree(metadata_path(str(data)), MetadataTree(nodes), [Change(NEW, path) for path in nodes], 1)
+    refused = run("log", "repair", f"{data}", "--yes")
+    assert (refused.code, refused.err) == (
+        1,
+        "kafkapy: soon can't be the value of retention.ms: not a whole number of 64 bits\n",
+    )
 
 
 def test_partitions_alone_are_a_data_directory(run: Run, data: Path) -> None:
