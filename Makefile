@@ -2,6 +2,8 @@
 # make test    everything: checks, all tests with their coverage gates, compatibility with stock clients and Spark
 # make check   format, lint, types, layers, generated code, fast tests: about a minute, no Java, no network
 # make simulate  thousands of random histories of a log on a disk that fails and dies (KAFKAPY_SIMULATIONS=5000)
+# make kill    1,000 brokers killed under load, one after the other, nothing acknowledged lost (KILLS=100; ARGUMENTS=--power
+#              cuts the power of an ext4 of its own instead, for kafkapy.flush=ack)
 # make bench   kafkapy beside Apache Kafka; ARGUMENTS=--quick for a short run
 # Each of them sets up what it needs, in .venv and .cache, once.
 
@@ -18,10 +20,10 @@ SCAN := $(wildcard setup.py kafkapy/records/scan.py kafkapy/records/scan.pxd kaf
 INSTALLED := $(VENV)/.installed
 COMPILED := $(VENV)/.compiled
 
-.PHONY: simulate help setup java jars check fmt lint fast test unit coverage compat run bench clean
+.PHONY: simulate kill help setup java jars check fmt lint fast test unit coverage compat run bench clean
 
 help:
-	@sed -n 's/^# \(make .*\)/\1/p' Makefile
+	@sed -n 's/^# \(make .*\|  .*\)/\1/p' Makefile
 
 # --- set-up -------------------------------------------------------------------------------------------------------
 
@@ -71,7 +73,12 @@ check: lint fast
 KAFKAPY_SIMULATIONS ?= 5000
 
 simulate: setup
-	KAFKAPY_SIMULATIONS=$(KAFKAPY_SIMULATIONS) $(BIN)/pytest --timeout=0 tests/simulation
+	KAFKAPY_SIMULATIONS=$(KAFKAPY_SIMULATIONS) $(BIN)/pytest --timeout=0 --show-capture=no tests/simulation
+
+KILLS ?= 1000
+
+kill: setup
+	$(BIN)/python -m compat_tests.chaos.campaign --kills $(KILLS) $(ARGUMENTS)
 
 # --- everything ---------------------------------------------------------------------------------------------------
 

@@ -1,14 +1,16 @@
 """Kill a broker again and again under load: `python -m compat_tests.chaos.campaign --kills 1000`.
 
-Two idempotent producers write all the time, to a topic that keeps everything and to one whose oldest segments are
-deleted meanwhile; segments are small, so that rolls, flushes, checkpoints and deletions are under way at any moment. At
-the end (and each `--check-every` kills) every record is at the offset that was acknowledged, once, in order. With
-`--power` the data directory is an ext4 of its own that loses what it has not fsynced at each kill, and the topics have
-`kafkapy.flush=ack`.
+Idempotent producers write all the time, over two log directories: to a topic that keeps everything, to one whose oldest
+segments are deleted meanwhile, and to a compacted one; a group commits offsets. Segments are small, so that rolls,
+flushes, checkpoints, deletions and compactions are under way at any moment. At the end every record is at the offset
+that was acknowledged, once, in order (of the compacted topic the newest of each key), the last committed offset is
+there, and `kafkapy log verify` finds nothing wrong. With `--power` the log directories are on an ext4 of its own that
+loses what it has not fsynced at each kill, and the topics have `kafkapy.flush=ack`.
 """
 
 import argparse
 import random
+import subprocess
 import sys
 import tempfile
 import time
@@ -19,9 +21,9 @@ from pathlib import Path
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from compat_tests.chaos.load import PARTITIONS, Load
+from compat_tests.chaos.load import PARTITIONS, Commits, Load
 from compat_tests.chaos.power import PowerCutDisk
-from compat_tests.kafkapy_process import KafkapyProcess
+from compat_tests.kafkapy_process import KafkapyProcess, kafkapy_command
 
 SETTINGS = {
     "log.segment.bytes": "65536",
@@ -34,7 +36,14 @@ SETTINGS = {
     "log.flush.start.offset.checkpoint.interval.ms": "400",
 }
 FLUSH_BEFORE_ACK = {"kafkapy.flush": "ack"}
-TOPICS: dict[str, dict[str, str]] = {"kept": {}, "shortened": {"retention.bytes": "200000"}}
+TOPICS: dict[str, dict[str, str]] = {
+    "kept": {},
+    "shortened": {"retention.bytes": "200000"},
+    "compacted": {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.01"},
+}
+KEYS = 200
+COMMIT_EVERY = 5
+LEAST_RECORDS = 6000
 START_S = 60
 PATIENCE_S = 600  # on a busy machine a record of one topic can be unlucky at dozens of kills in a row
 
@@ -53,40 +62,60 @@ class Campaign:
     def __init__(
         self, directory: Path, end: Callable[[KafkapyProcess], None], *, seed: int, topic_config: dict[str, str]
     ) -> None:
-        self.broker = KafkapyProcess(directory=directory, config=SETTINGS)
+        self.directories = [directory / "data", directory / "more"]
+        log_dirs = ",".join(map(str, self.directories))
+        self.broker = KafkapyProcess(directory=directory, config={**SETTINGS, "log.dirs": log_dirs})
         self.kills = 0
         self._end = end
         self._random = random.Random(seed)
         self._topic_config = topic_config
 
     def run(self, kills: int, *, check_every: int = 1_000_000, say: Callable[[str], object] = lambda _: None) -> int:
-        """Kill `kills` times and check; return how many records were acknowledged."""
+        """Kill `kills` times and check; return how many records were acknowledged.
+
+        Each topic gets as many as it takes to have something deleted and compacted.
+        """
         with self.broker, ExitStack() as stack:
             bootstrap = self.broker.bootstrap
             create_topics(bootstrap, self._topic_config)
-            kept = stack.enter_context(Load(bootstrap, "kept", pause_every=4, queue=800, timeout_s=PATIENCE_S))
-            shortened = stack.enter_context(
-                Load(bootstrap, "shortened", pause_every=4, queue=800, timeout_s=PATIENCE_S)
-            )
-            loads = (kept, shortened)
+            kept, shortened, compacted = loads = [
+                stack.enter_context(Load(bootstrap, topic, pause_every=4, queue=800, timeout_s=PATIENCE_S, keys=keys))
+                for topic, keys in zip(TOPICS, (0, 0, KEYS), strict=True)
+            ]
+            commits = stack.enter_context(Commits(bootstrap, "kept"))
             began_s = time.monotonic()
             for number in range(1, kills + 1):
-                loads[number % 2].wait_for_more(self._random.randrange(1, 250))
+                loads[number % 3].wait_for_more(self._random.randrange(1, 250))
+                if number % COMMIT_EVERY == 0:
+                    commits.commit()
                 self._end(self.broker)
                 self.kills += 1
                 self.broker.start()
                 if number % check_every == 0:
                     acknowledged = sum(load.acknowledged_count for load in loads)
                     say(f"{number} kills, {acknowledged} records, {time.monotonic() - began_s:.0f} s")
-                    assert not kept.failures, kept.failures[:3]
-                    assert not shortened.failures, shortened.failures[:3]
+                    for load in loads:
+                        assert not load.failures, load.failures[:3]
+                    commits.check()
             for load in loads:
+                load.wait_for_more(max(LEAST_RECORDS - load.acknowledged_count, 0))
                 load.finish()
             kept.check()
             shortened.check_suffix()
+            compacted.check_newest()
+            commits.check()
             assert self.broker.stop() == 0
-            assert "Traceback" not in self.broker.log_tail(100_000)
+            _, _, fault = self.broker.log_tail(1_000_000).partition("Traceback")
+            assert not fault, fault[:3000]
+            self._verify()
             return sum(load.acknowledged_count for load in loads)
+
+    def _verify(self) -> None:
+        for directory in self.directories:
+            assert any(path.is_dir() for path in directory.iterdir())
+            command = [*kafkapy_command(), "log", "verify", str(directory)]
+            found = subprocess.run(command, check=False, capture_output=True, text=True, env=self.broker.environment())
+            assert found.returncode == 0, found.stdout[-2000:] + found.stderr[-2000:]
 
 
 def main() -> None:

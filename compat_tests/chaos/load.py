@@ -3,6 +3,7 @@
 import threading
 import time
 from collections import defaultdict
+from contextlib import suppress
 from typing import Any, Self
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
@@ -23,12 +24,15 @@ class Load:
         pause_every: int = PAUSE_EVERY,
         queue: int = 10_000,
         timeout_s: int = DEADLINE_S,
+        keys: int = 0,
     ) -> None:
+        """`keys`: how many keys take turns; 0: records have none."""
         self.bootstrap = bootstrap
         self.topic = topic
         self.acknowledged: dict[int, dict[bytes, int]] = defaultdict(dict)
         self.failures: list[str] = []
         self.count = 0
+        self._keys = keys
         self._pause_every = pause_every
         self._stop = threading.Event()
         self._producer = Producer(
@@ -75,7 +79,11 @@ class Load:
             try:
                 value = b"%08d" % self.count + b"x" * (10 if self.count % 3 else 1000)
                 self._producer.produce(
-                    self.topic, value, partition=self.count % PARTITIONS, on_delivery=self._on_delivery
+                    self.topic,
+                    value,
+                    key=self._key(self.count),
+                    partition=self.count % PARTITIONS,
+                    on_delivery=self._on_delivery,
                 )
             except BufferError:
                 self._producer.poll(0.05)
@@ -86,6 +94,9 @@ class Load:
             self.count += 1
             if self.count % self._pause_every == 0:
                 self._producer.poll(0.004)
+
+    def _key(self, number: int) -> bytes | None:
+        return b"%d" % (number % self._keys) if self._keys else None
 
     @property
     def acknowledged_count(self) -> int:
@@ -116,6 +127,18 @@ class Load:
             assert records, partition
             assert records == sent[len(sent) - len(records) :], partition
             assert len(records) < len(sent), f"nothing of partition {partition} was deleted"
+
+    def check_newest(self) -> None:
+        """As `check`, for a compacted topic: of each key the newest record is left, of the others not all."""
+        assert self.acknowledged_count == self.count
+        for partition, records in read_all(self.bootstrap, self.topic).items():
+            sent = self.acknowledged[partition]
+            offsets = [offset for offset, _ in records]
+            assert offsets == sorted(set(offsets)), partition
+            assert all(sent[value] == offset for offset, value in records), partition
+            newest = {self._key(int(value[:8])): (offset, value) for value, offset in sorted(sent.items())}
+            assert set(newest.values()) <= set(records), partition
+            assert len(records) < len(sent), f"nothing of partition {partition} was compacted"
 
     def check(self) -> None:
         """Each record is in the log once, at the offset that was acknowledged, in the order of sending."""
@@ -151,3 +174,43 @@ def read_all(bootstrap: str, topic: str) -> dict[int, list[tuple[int, bytes]]]:
     finally:
         consumer.close()
     return found
+
+
+class Commits:
+    """A group that commits one offset after the other; each that was acknowledged must be there later."""
+
+    def __init__(self, bootstrap: str, topic: str) -> None:
+        self.count = 0
+        self._topic = topic
+        self._consumer = Consumer(
+            {
+                "bootstrap.servers": bootstrap,
+                "group.id": "commits",
+                "enable.auto.commit": False,
+                "reconnect.backoff.ms": 10,
+                "reconnect.backoff.max.ms": 50,
+                "log_level": 0,
+            }
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._consumer.close()
+
+    def commit(self) -> None:
+        """Commit the next offset; done when it is acknowledged."""
+        deadline = time.monotonic() + DEADLINE_S
+        while time.monotonic() < deadline:
+            with suppress(KafkaException):  # the coordinator is on its way back
+                self._consumer.commit(offsets=[TopicPartition(self._topic, 0, self.count + 1)], asynchronous=False)
+                self.count += 1
+                return
+        raise AssertionError(f"commit {self.count + 1} is never acknowledged")
+
+    def check(self) -> None:
+        """The last commit is what the group has."""
+        (found,) = self._consumer.committed([TopicPartition(self._topic, 0)], timeout=DEADLINE_S)
+        assert found.error is None
+        assert max(found.offset, 0) == self.count, (found.offset, self.count)

@@ -5,7 +5,6 @@ the log as it was.
 """
 
 import logging
-from contextlib import suppress
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kafkapy.config.log_config import LogConfig
@@ -26,7 +25,7 @@ from kafkapy.records.validate import PRODUCER, ProducePolicy, validate_produced
 from kafkapy.storage.disk_errors import as_storage_error, storage_error
 from kafkapy.storage.errors import UnexpectedAppendOffsetError
 from kafkapy.storage.producer_entry import ProducedBatch
-from kafkapy.storage.rolling import must_roll, roll
+from kafkapy.storage.rolling import must_roll, roll, take_back
 from kafkapy.storage.segment import MAX_RELATIVE_OFFSET, AppendedRange, Segment
 from kafkapy.types import TopicPartition
 
@@ -174,8 +173,12 @@ def _write(log: "Log", content: bytes | bytearray | memoryview, added: AppendedR
             segment = roll(log, added.first_offset)
         position = segment.append(content, added, log.config.index_interval_bytes)
     except OSError as error:
-        with suppress(OSError):
+        try:
             log.storage.files.truncate(segment.log.path, segment.size)
+        except OSError:
+            segment.is_preallocated = True  # behind what is written there is more; no other segment may follow on that
+        if segment.base_offset > log.log_end_offset:
+            take_back(log)
         raise storage_error(log, "written", error) from error
     log.is_failing = False
     log.log_end_offset = added.last_offset + 1

@@ -2,10 +2,11 @@
 
     log start … first dirty offset       clean: compacted before
     … first uncleanable offset           dirty: will be compacted
-    … end                                from the segment on that is active, holds the last stable offset, or a record
-                                         younger than ``min.compaction.lag.ms``
+    … end                                from the segment on that is active, holds the last stable offset or what is
+                                         not on the disk yet, or a record younger than ``min.compaction.lag.ms``
 
 The last stable offset is never above the high watermark; 2.7 looks at open transactions alone, later releases at both.
+Nor is a record superseded by one that a power failure may still take: Apache Kafka would lose both then.
 """
 
 import logging
@@ -56,7 +57,7 @@ def examine(log: "Log", checkpoint: int | None) -> Cleanable:
     segments = log.segments
     first_dirty = _first_dirty_offset(log, checkpoint)
     dirty = _closed_from(log, first_dirty)
-    bounds = [log.last_stable_offset, segments.active.base_offset]
+    bounds = [log.last_stable_offset, segments.active.base_offset, log.recovery_point]
     lag_ms = log.config.min_compaction_lag_ms
     if lag_ms > 0:
         youngest_ms = log.storage.clock.now_ms() - lag_ms

@@ -176,6 +176,8 @@ class LogCleaner:
                 continue
             if partition in self._put_off or partition in self.uncleanable:
                 continue
+            # A roll has asked for it, unless that was before this start, or the disk has refused.
+            log.durability.make_durable(log.segments.active.base_offset)
             state = self._state(log)
             if self._not_due.get(partition) == state:
                 continue
@@ -194,7 +196,7 @@ class LogCleaner:
     def _state(self, log: Log) -> tuple[object, ...]:
         """All that decides, beside the clock, whether a log is due: thousands that are not cost nothing but this."""
         segments = log.segments
-        bound = min(log.last_stable_offset, segments.active.base_offset)
+        bound = min(log.last_stable_offset, segments.active.base_offset, log.recovery_point)
         clean_to = self._clean_to.get(log.topic_partition)
         return len(segments), segments.first, segments.active, bound, clean_to, log.log_start_offset, log.config
 

@@ -141,6 +141,11 @@ class Durability:
         self._written += written
         self._begin()
 
+    def make_durable(self, end_offset: int) -> None:
+        """See to it that everything below ``end_offset`` will be durable, if it isn't."""
+        if self._log.recovery_point < end_offset:
+            self.flush_later(end_offset)
+
     def resume(self) -> None:
         """Try again what the disk refused, if it did."""
         self._begin()
@@ -232,11 +237,13 @@ class Durability:
         if flush_end > log.recovery_point:
             paths += log.paths_to_sync(flush_end, log.recovery_point)
             log.leader_epochs.wait_for_flush = False
+        elif self._written:
+            paths.append(log.directory)  # a new snapshot's name
         flush = Flush(
             log.storage.files, (flush_end, data_end), log.truncations, [*paths, *self._written], new_segments
         )  # fmt: skip
         if self._is_doubtful:
-            flush.rewriting = Rewriting(log, log.recovery_point, data_end)
+            flush.rewriting = Rewriting(log, log.recovery_point, data_end, self._written)
         return flush
 
     def _ended(self, flush: Flush) -> None:

@@ -9,7 +9,7 @@ import fcntl
 import os
 import shutil
 from struct import Struct
-from typing import Final
+from typing import ClassVar, Final
 
 from kafkapy.storage.descriptors import (
     DEFAULT_MAX_OPEN_FILES,
@@ -29,6 +29,9 @@ _FLOCK: Final = Struct("hhqqi4x")
 
 class Files:
     """The file system as the log uses it. Paths are strings; every method raises ``OSError`` as the system does."""
+
+    parallel_syncs: ClassVar[int] = 8
+    """Fsyncs that go beside each other: a journaling file system makes one commit of those that wait together."""
 
     def __init__(self, max_open_files: int = DEFAULT_MAX_OPEN_FILES) -> None:
         self.open_files = OpenFiles(max_open_files)

@@ -8,8 +8,6 @@ from typing import Final, Protocol
 
 from kafkapy.storage.files import Files
 
-PARALLEL_SYNCS: Final = 8
-
 _log: Final = logging.getLogger(__name__)
 
 
@@ -40,7 +38,7 @@ def sync_all(files: Files, paths: Sequence[str]) -> None:
 
 def sync_in_parallel(files: Files, paths: Sequence[str]) -> None:
     """As ``sync_all``, several at a time: the disk makes one journal commit of them, ten times as fast for many."""
-    with ThreadPoolExecutor(PARALLEL_SYNCS, "kafkapy-sync") as threads:
+    with ThreadPoolExecutor(files.parallel_syncs, "kafkapy-sync") as threads:
         for finished in [threads.submit(sync_all, files, [path]) for path in paths]:
             finished.result()
 
@@ -62,14 +60,11 @@ class InlineFlusher:
 
 
 class ThreadFlusher:
-    """Waits in threads of its own; ``done`` runs on the event loop.
-
-    Fsyncs go beside each other: a journaling file system makes one commit of those that wait together.
-    """
+    """Waits in threads of its own, fsyncs beside each other; ``done`` runs on the event loop."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
-        self._flushes = ThreadPoolExecutor(PARALLEL_SYNCS, "kafkapy-flush")
+        self._flushes = ThreadPoolExecutor(Files.parallel_syncs, "kafkapy-flush")
         self._works = ThreadPoolExecutor(1, "kafkapy-write")
         self._is_closed = False
 

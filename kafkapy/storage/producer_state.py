@@ -5,6 +5,8 @@ recovery replays batches through the same ``apply``. Snapshots are written at ev
 replay begins at the newest one.
 """
 
+from contextlib import suppress
+
 from kafkapy.records.batch import BatchHeader
 from kafkapy.records.control import ControlRecord, ControlType, read_control
 from kafkapy.storage.errors import CorruptSnapshotError, TransactionCoordinatorFencedError
@@ -132,7 +134,8 @@ class ProducerState:
         """Records below it are gone, and so go the snapshots; what is known of producers stays."""
         self.unreplicated = {f: last for f, last in self.unreplicated.items() if last >= log_start_offset}
         self.map_end_offset = max(self.map_end_offset, log_start_offset)
-        self.delete_snapshots(below=log_start_offset)
+        with suppress(OSError):  # then they go the next time
+            self.delete_snapshots(below=log_start_offset)
 
     def remove_expired(self, now_ms: int) -> None:
         """Forget producers that have been silent for ``expiration_ms`` and have no transaction open."""
@@ -162,11 +165,10 @@ class ProducerState:
 
     def delete_snapshots(self, *, below: int = 0, above: int = 2**63 - 1) -> None:
         """Remove the snapshots below or above these offsets."""
-        kept = [offset for offset in self.snapshot_offsets if below <= offset <= above]
-        for offset in self.snapshot_offsets:
+        for offset in list(self.snapshot_offsets):
             if not below <= offset <= above:
                 self._files.remove(self.snapshot_path(offset))
-        self.snapshot_offsets = kept
+                self.snapshot_offsets.remove(offset)
 
     def reload(self, log_start_offset: int, log_end_offset: int, now_ms: int) -> None:
         """Go back to the newest good snapshot within the log; the caller replays from ``map_end_offset`` on."""

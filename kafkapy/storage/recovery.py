@@ -8,6 +8,7 @@ rebuilt from what is left. A segment whose index can't be right is rebuilt after
 import logging
 from collections.abc import Iterator
 from contextlib import suppress
+from itertools import takewhile
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kafkapy.records.batch import MAGIC, BatchHeader, crc_is_valid
@@ -68,6 +69,8 @@ def load(log: "Log", checkpointed: Checkpointed) -> None:
     log.recovery_point = end_offset if checkpointed.clean else min(checkpointed.recovery_point, end_offset)
     if epochs_are_lost:
         log.leader_epochs.rebuild(_batch_epochs(log))
+    elif not checkpointed.clean:
+        _restore_epochs(log)
     log.leader_epochs.truncate_from_start(log.log_start_offset)
     log.leader_epochs.truncate_from_end(end_offset)
     log.producer_state.delete_snapshots(above=end_offset)  # of records that are gone; others will have their offsets
@@ -84,13 +87,22 @@ def _drop_empty_ends(log: "Log") -> None:
     segments = log.segments
     while len(segments) > 1 and not segments.active.size:
         before = segments.starting_at(len(segments) - 2)[0]
-        try:
-            end_offset = before.next_offset()
-        except CorruptRecordError:
-            return  # it is recovered first
+        end_offset = _readable_end(before)
         if end_offset <= segments.active.base_offset:
             return
         _drop(log, segments.cut(len(segments) - 1), f"it is empty, and the one before it ends at {end_offset}")
+
+
+def _readable_end(segment: Segment) -> int:
+    """The offset after the last batch that a recovery will keep; damage comes after it."""
+    with suppress(CorruptRecordError):
+        return segment.next_offset()
+    end_offset = segment.base_offset
+    with suppress(CorruptRecordError):
+        for _, header, content in segment.batches(0, segment.size):
+            _check(header, content, end_offset, END_OF_OFFSETS)
+            end_offset = header.next_offset
+    return end_offset
 
 
 def _load_leader_epochs(log: "Log", size: int) -> bool:
@@ -111,6 +123,29 @@ def _batch_epochs(log: "Log") -> Iterator[EpochEntry]:
             for _, header, _ in segment.batches(0, segment.size):
                 if header.magic >= MAGIC:
                     yield EpochEntry(header.partition_leader_epoch, header.base_offset)
+
+
+def _restore_epochs(log: "Log") -> None:
+    """Take back epochs that were dropped when the log's start rose, if it has fallen since.
+
+    That it had risen comes to its checkpoint by and by; a crash in between brings the records back.
+    """
+    known = log.leader_epochs.entries
+    if known and known[0].start_offset > log.log_start_offset:
+        below = takewhile(lambda entry: entry.start_offset < known[0].start_offset, _first_batch_epochs(log))
+        log.leader_epochs.rebuild([*below, *known])
+
+
+def _first_batch_epochs(log: "Log") -> Iterator[EpochEntry]:
+    """Those of the batches from the log's start on, up to the first message set; read as far as somebody asks."""
+    for segment in log.segments:
+        with suppress(CorruptRecordError):
+            for _, header, _ in segment.batches(0, segment.size):
+                if header.next_offset <= log.log_start_offset:
+                    continue
+                if header.magic < MAGIC:
+                    return
+                yield EpochEntry(header.partition_leader_epoch, max(header.base_offset, log.log_start_offset))
 
 
 def _load_segments(log: "Log", listing: Listing) -> list[tuple[Segment, Exception]]:
@@ -139,6 +174,8 @@ def _recover(log: "Log", doubtful: list[tuple[Segment, Exception]], checkpointed
     if beyond:
         # A truncation may have reached the epochs' file and not the records: these say it better.
         log.leader_epochs.truncate_from_end(beyond[0].base_offset)
+        # Snapshots of what follows may tell of batches that the power took: sent again, they would be duplicates.
+        log.producer_state.delete_snapshots(above=beyond[0].base_offset)
     for segment in beyond:
         cut = recover_segment(log, segment)
         if cut is not None:
@@ -183,6 +220,9 @@ def recover_segment(log: "Log", segment: Segment) -> Segment | None:
                 rest = split(log, segment, position, max(header.base_offset, header.last_offset - MAX_RELATIVE_OFFSET))
                 break
             segment.index_again(position, header, log.config.index_interval_bytes)
+            if log.config.flush_before_ack:
+                # An fsync may have failed before the stop: then these bytes are in memory alone, marked as written.
+                segment.log.write_at(content, position)
             if header.partition_leader_epoch > log.leader_epochs.latest:
                 log.leader_epochs.assign(header.partition_leader_epoch, header.base_offset)
             aborted = state.replay(header, content)

@@ -7,6 +7,7 @@ more is an input/output error, and the data directory goes offline, as after any
 """
 
 import errno
+from collections.abc import Collection
 from itertools import pairwise
 from struct import Struct
 from threading import Lock
@@ -15,11 +16,13 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from kafkapy.records.batch import crc_is_valid
 from kafkapy.records.errors import RecordsError
 from kafkapy.storage.descriptors import Descriptor
-from kafkapy.storage.errors import KafkaStorageError
+from kafkapy.storage.errors import CorruptSnapshotError, KafkaStorageError
 from kafkapy.storage.files import Files
 from kafkapy.storage.log_file import LogFile
 from kafkapy.storage.offset_index import OffsetIndex
+from kafkapy.storage.producer_state import SUFFIX as SNAPSHOT_SUFFIX
 from kafkapy.storage.segment import Segment
+from kafkapy.storage.snapshot import decode_snapshot
 from kafkapy.storage.time_index import TimeIndex
 from kafkapy.storage.transaction_index import ENTRY as TRANSACTION_ENTRY
 from kafkapy.storage.transaction_index import TransactionIndex
@@ -70,20 +73,29 @@ class _Entries(NamedTuple):
 
 
 class Rewriting:
-    """Of a log's offsets ``start`` to ``end``: made on the log's thread, ``run`` on any."""
+    """Of a log's offsets ``start`` to ``end``: made on the log's thread, ``run`` on any.
 
-    def __init__(self, log: "Log", start: int, end: int) -> None:
+    ``written`` names other files that an fsync may have failed for: indexes and snapshots, of earlier segments too.
+    """
+
+    def __init__(self, log: "Log", start: int, end: int, written: Collection[str] = ()) -> None:
         """Raises ``OSError`` as the disk does."""
         self.is_cancelled = False
         self._files = log.storage.files
         self._lock = Lock()
         self._batches: list[_Batches] = []
         self._entries: list[_Entries] = []
-        for segment in log.segments.between(start, end):
-            segment.write_indexes()
-            self._add(log, segment, start)
+        self._snapshots = [path for path in written if path.endswith(SNAPSHOT_SUFFIX)]
+        beyond = log.segments.between(start, end)
+        for segment in log.segments:
+            if segment in beyond:
+                segment.write_indexes()
+                self._add_batches(log, segment, start)
+            elif not any(index.path in written for index in _indexes(segment)):
+                continue
+            self._add_entries(segment)
 
-    def _add(self, log: "Log", segment: Segment, start: int) -> None:
+    def _add_batches(self, log: "Log", segment: Segment, start: int) -> None:
         try:
             found = segment.translate(start) if start > segment.base_offset else (0, 0)
         except KafkaStorageError as error:
@@ -91,7 +103,9 @@ class Rewriting:
         copy = log.new_segment(segment.base_offset)
         copy.log = own = _OwnFile(self._files, segment.log.path)
         self._batches.append(_Batches(copy, own, found[0] if found else segment.size, segment.size))
-        for index in (segment.offset_index, segment.time_index, segment.transaction_index):
+
+    def _add_entries(self, segment: Segment) -> None:
+        for index in _indexes(segment):
             if self._files.exists(index.path):
                 descriptor = self._files.open(index.path)
                 size = self._files.size(index.path)
@@ -109,6 +123,8 @@ class Rewriting:
                 self._rewrite_batches(part)
             for entries in self._entries:
                 self._rewrite_entries(entries)
+            for path in self._snapshots:
+                self._rewrite_snapshot(path)
         except OSError:
             if not self.is_cancelled:  # else it was cut off
                 raise
@@ -133,10 +149,25 @@ class Rewriting:
                 raise _lost(part.path)
         self._write(part.descriptor, content, 0)
 
+    def _rewrite_snapshot(self, path: str) -> None:
+        if not self._files.exists(path):
+            return  # nobody needed it any more
+        descriptor = self._files.open(path)
+        content = self._files.read_at(descriptor, self._files.size(path), 0)
+        try:
+            decode_snapshot(content)
+        except CorruptSnapshotError as error:
+            raise _lost(path) from error
+        self._write(descriptor, content, 0)
+
     def _write(self, descriptor: Descriptor, content: bytes, position: int) -> None:
         with self._lock:
             if not self.is_cancelled:
                 self._files.write_at(descriptor, content, position)
+
+
+def _indexes(segment: Segment) -> tuple[OffsetIndex, TimeIndex, TransactionIndex]:
+    return segment.offset_index, segment.time_index, segment.transaction_index
 
 
 def _lost(path: str) -> OSError:

@@ -78,6 +78,22 @@ def roll(log: "Log", base_offset: int) -> Segment:
     return segment
 
 
+def take_back(log: "Log") -> None:
+    """The append that a segment was begun for, beyond a gap, has failed: what comes next may lie within the gap."""
+    (segment,) = log.segments.cut(len(log.segments) - 1)
+    log.truncations += 1
+    log.recovery_point = min(log.recovery_point, log.log_end_offset)
+    log.durability.fall_to(log.log_end_offset)
+    log.durability.truncated(log.log_end_offset)
+    log.producer_state.map_end_offset = log.log_end_offset
+    try:
+        segment.remove()
+        log.producer_state.delete_snapshots(above=log.log_end_offset)
+    except OSError as error:
+        # A start would take both for the log's end, whatever is in the gap by then: nothing more may be written.
+        log.storage.disk_failed(log.directory, error)
+
+
 def begin(log: "Log", base_offset: int) -> Segment:
     """Add a new segment at the log's end; with ``preallocate`` its file has ``segment.bytes`` from the start."""
     segment = log.new_segment(base_offset)

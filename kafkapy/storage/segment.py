@@ -106,7 +106,7 @@ class Segment:
         self.max_timestamp_offset = base_offset
         self.roll_jitter_ms = 0
         self.is_preallocated = False
-        """Whether the file is longer than what was written."""
+        """Whether the file is, or may be, longer than what was written: it is cut before another segment follows."""
         self.is_new = True
         """Whether its name may not be on the disk yet."""
         self._bytes_since_index_entry = 0

@@ -56,18 +56,22 @@ class JobContext:
 
 
 class Output:
-    """Lines for the broker."""
+    """Lines for the broker; ``end`` is called when it is gone: then nobody may touch its files any more."""
 
-    def __init__(self, stream: BinaryIO) -> None:
+    def __init__(self, stream: BinaryIO, end: Callable[[int], object] = os._exit) -> None:
         self._stream = stream
+        self._end = end
         self._lock = Lock()
 
     def send(self, message: Message) -> None:
         """Write one message."""
         line = json.dumps(message, separators=(",", ":")).encode() + b"\n"
         with self._lock:
-            self._stream.write(line)
-            self._stream.flush()
+            try:
+                self._stream.write(line)
+                self._stream.flush()
+            except BrokenPipeError:
+                self._end(0)
 
 
 class Inbox:

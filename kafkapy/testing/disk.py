@@ -9,12 +9,12 @@ the same calls give the same disk.
 
 import errno
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from random import Random
 from threading import RLock
-from typing import Final
+from typing import ClassVar, Final
 from weakref import WeakKeyDictionary
 
 from kafkapy.storage.descriptors import DEFAULT_MAX_OPEN_FILES, Descriptor
@@ -22,7 +22,7 @@ from kafkapy.storage.files import Files
 from kafkapy.testing.durable import DurableTree, FileNode, FolderNode, Node, Survival
 
 READS: Final = frozenset({"read", "open"})
-CHANGES: Final = frozenset({"write", "sync", "create", "truncate", "rename", "remove", "make directory"})
+CHANGES: Final = frozenset({"write", "sync", "create", "truncate", "rename", "remove", "make directory", "set time"})
 SPACE_TAKING: Final = frozenset({"write", "create", "make directory"})
 
 
@@ -51,9 +51,20 @@ class Fault:
 
 
 class SimulatedDisk(Files):
-    """``Files`` over ``root`` (what lies outside of it is only passed on), with faults, crashes and power cuts."""
+    """``Files`` over ``root`` (what lies outside of it is only passed on), with faults, crashes and power cuts.
 
-    def __init__(self, root: str, seed: int = 0, max_open_files: int = DEFAULT_MAX_OPEN_FILES) -> None:
+    With ``now_ms`` its files' times of modification are that clock's, and outlive a power cut with the files.
+    """
+
+    parallel_syncs: ClassVar[int] = 1
+
+    def __init__(
+        self,
+        root: str,
+        seed: int = 0,
+        max_open_files: int = DEFAULT_MAX_OPEN_FILES,
+        now_ms: Callable[[], int] | None = None,
+    ) -> None:
         super().__init__(max_open_files)
         self.random = Random(seed)  # noqa: S311  # no secret
         self.changes = 0
@@ -61,6 +72,10 @@ class SimulatedDisk(Files):
         """Every change since the start, as (operation, path)."""
         self.faults: list[Fault] = []
         self.is_dead = False
+        self.has_forfeited = False
+        """An fsync failed since the machine was switched on: what waited for it may be in memory alone."""
+        self._has_clock = now_ms is not None
+        self._now_ms: Callable[[], int] = now_ms or (lambda: 0)
         self._crash_at = 0
         self._tree = DurableTree(root)
         self._nodes: WeakKeyDictionary[Descriptor, Node] = WeakKeyDictionary()
@@ -87,6 +102,7 @@ class SimulatedDisk(Files):
         with self._lock:
             self._tree.cut_power(survival, self.random)
             self._nodes.clear()
+        self.has_forfeited = False
         self.restart()
 
     # counting
@@ -137,7 +153,7 @@ class SimulatedDisk(Files):
     def _opened(self, path: str, flags: int, *, is_new: bool) -> Descriptor:
         descriptor = super().open(path, flags)
         if is_new:
-            self._tree.added(path, FileNode())
+            self._tree.added(path, FileNode(modified_ms=self._now_ms()))
         node = self._tree.find(path)
         if node is not None:
             self._nodes[descriptor] = node
@@ -145,10 +161,10 @@ class SimulatedDisk(Files):
                 self._note(node, 0, None)
         return descriptor
 
-    @staticmethod
-    def _note(node: Node | None, position: int, data: bytes | None) -> None:
+    def _note(self, node: Node | None, position: int, data: bytes | None) -> None:
         if isinstance(node, FileNode):
             node.pending.append((position, data))
+            node.modified_ms = self._now_ms()
 
     def write_at(self, descriptor: Descriptor, data: bytes | bytearray | memoryview, position: int) -> None:
         """See ``Files.write_at``; a crash or a fault may leave any beginning of ``data``."""
@@ -186,7 +202,23 @@ class SimulatedDisk(Files):
         except OSError:
             if node is not None:
                 node.forfeit()
+                self.has_forfeited = True
             raise
+
+    # times
+
+    def modified_ms(self, path: str) -> int:
+        """See ``Files.modified_ms``."""
+        node = self._tree.find(path)
+        return node.modified_ms if self._has_clock and isinstance(node, FileNode) else super().modified_ms(path)
+
+    def set_modified_ms(self, path: str, time_ms: int) -> None:
+        """See ``Files.set_modified_ms``."""
+        with self._change("set time", path):
+            super().set_modified_ms(path, time_ms)
+            node = self._tree.find(path)
+            if isinstance(node, FileNode):
+                node.modified_ms = time_ms
 
     # names
 

@@ -32,6 +32,7 @@ class FileNode:
 
     durable: bytearray = field(default_factory=bytearray)
     pending: list[tuple[int, bytes | None]] = field(default_factory=list)
+    modified_ms: int = 0
 
     def apply(self, position: int, data: bytes | None) -> None:
         """Do one change to the promised bytes."""

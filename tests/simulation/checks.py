@@ -3,7 +3,8 @@
 import tempfile
 from pathlib import Path
 
-from kafkapy.records.batch import crc_is_valid
+from kafkapy.records.batch import MAGIC, crc_is_valid
+from kafkapy.storage.leader_epochs import UNDEFINED_EPOCH
 from kafkapy.storage.log import Log, Storage
 from kafkapy.storage.producer_entry import NO_OFFSET, ProducerEntry
 from kafkapy.storage.recovery import Checkpointed, load
@@ -47,13 +48,15 @@ def check_segment(segment: Segment) -> None:
     assert segment.max_timestamp >= top, (segment.log.path, segment.max_timestamp, top)
 
 
-def _remembered(entry: ProducerEntry) -> tuple[object, ...]:
-    """What a snapshot keeps of a producer."""
+def _remembered(entry: ProducerEntry, *, is_compacted: bool) -> tuple[object, ...]:
+    """What a snapshot keeps of a producer, or of that what compaction must leave."""
     last = entry.batches[-1][:3] if entry.batches else None
+    if is_compacted:
+        return entry.producer_epoch if last else None, entry.current_txn_first_offset, last
     return entry.producer_epoch, entry.coordinator_epoch, entry.current_txn_first_offset, entry.last_timestamp, last
 
 
-def check_against_rebuild(log: Log, *, has_lost_beginning: bool) -> None:
+def check_against_rebuild(log: Log, *, has_lost_beginning: bool, is_compacted: bool) -> None:
     """The same record files, alone in a folder, lead to the same log."""
     with tempfile.TemporaryDirectory() as name:
         directory = Path(name) / "orders-0"
@@ -61,33 +64,44 @@ def check_against_rebuild(log: Log, *, has_lost_beginning: bool) -> None:
         for segment in log.segments:
             path = Path(segment.log.path)
             # A write that the disk refused, and the cut after it too, left something behind what the log knows.
-            (directory / path.name).write_bytes(path.read_bytes()[: segment.size])
+            (directory / f"{segment.base_offset:020d}.log").write_bytes(path.read_bytes()[: segment.size])
         again = Log(log.topic_partition, str(directory), log.config, Storage(ManualClock(log.storage.clock.now_ms())))
         load(again, Checkpointed(False, 0, log.log_start_offset, log.high_watermark))
         try:
-            _compare(log, again, has_lost_beginning=has_lost_beginning)
+            _compare(log, again)
+            if not has_lost_beginning and not log.log_start_offset:
+                _compare_producers(log, again, is_compacted=is_compacted)
         finally:
             again.release()
 
 
-def _compare(log: Log, again: Log, *, has_lost_beginning: bool) -> None:
+def _compare(log: Log, again: Log) -> None:
     assert (again.log_start_offset, again.log_end_offset) == (log.log_start_offset, log.log_end_offset)
     assert [(each.base_offset, each.size) for each in again.segments] == [
         (each.base_offset, each.size) for each in log.segments
     ]
-    replayed = again.producer_state.producers
-    known = log.producer_state.producers
-    if has_lost_beginning or log.log_start_offset > 0:
-        return
-    assert {i: _remembered(entry) for i, entry in known.items()} == {
-        i: _remembered(entry) for i, entry in replayed.items()
-    }
-    assert [list(each.transaction_index) for each in again.segments] == [
-        list(each.transaction_index) for each in log.segments
-    ]
 
 
-def check_memory(log: Log) -> None:
+def _compare_producers(log: Log, again: Log, *, is_compacted: bool) -> None:
+    known, replayed = (
+        {
+            producer: _remembered(entry, is_compacted=is_compacted)
+            for producer, entry in each.producer_state.producers.items()
+            if entry.batches or not is_compacted
+        }
+        for each in (log, again)
+    )
+    assert known == replayed
+    aborted, seen = ([list(segment.transaction_index) for segment in each.segments] for each in (log, again))
+    if not is_compacted:
+        assert aborted == seen
+    for of_segment, seen_in_segment in zip(aborted, seen, strict=True):
+        # A marker may stay longer than everything that it has aborted.
+        markers = {(entry.producer_id, entry.last_offset) for entry in seen_in_segment}
+        assert {(entry.producer_id, entry.last_offset) for entry in of_segment} <= markers
+
+
+def check_memory(log: Log, *, has_old_formats: bool) -> None:
     """The laws of the offsets, the leader epochs and the open transactions."""
     assert log.log_start_offset <= log.high_watermark <= log.log_end_offset
     assert log.log_start_offset <= log.last_stable_offset <= log.high_watermark
@@ -99,7 +113,9 @@ def check_memory(log: Log) -> None:
         for _, header, _ in segment.batches(0, segment.size):
             if header.last_offset >= log.log_start_offset:
                 offset = max(header.base_offset, log.log_start_offset)
-                assert log.leader_epochs.epoch_for(offset) == header.partition_leader_epoch, (header, entries)
+                epoch = log.leader_epochs.epoch_for(offset)
+                is_forgotten = has_old_formats and (epoch == UNDEFINED_EPOCH or header.magic < MAGIC)
+                assert is_forgotten or epoch == header.partition_leader_epoch, (header, entries)
     open_first = [
         entry.current_txn_first_offset
         for entry in log.producer_state.producers.values()

@@ -2,24 +2,42 @@
 
 import shutil
 import tempfile
+from collections import deque
 from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
+from kafkapy.config.broker_config import BrokerConfig
 from kafkapy.config.log_config import LogConfig
+from kafkapy.records.batch import MAGIC, assign
 from kafkapy.records.errors import RecordBatchTooLargeError
+from kafkapy.records.validate import validate_produced
+from kafkapy.storage.cleaner import LogCleaner
+from kafkapy.storage.compaction import batches_in
 from kafkapy.storage.errors import KafkaStorageError
 from kafkapy.storage.log import Log, Storage
 from kafkapy.storage.log_directory import LogManager
+from kafkapy.storage.snapshot import encode_snapshot
 from kafkapy.testing.clock import ManualClock
 from kafkapy.testing.disk import Crashed, SimulatedDisk
 from kafkapy.testing.durable import Survival
 from tests.simulation.checks import check_against_rebuild, check_indexes, check_memory
 from tests.simulation.flusher import SlowFlusher
 from tests.simulation.model import Aborted, Change, Model, Stored, stored_in
+from tests.storage.compacting import InlinePool
 from tests.storage.support import PARTITION, START_MS, contents
 
 Result = TypeVar("Result")
+
+BROKER = BrokerConfig.from_properties(
+    {
+        "broker.id": "0",
+        "log.dirs": "none",
+        "log.cleaner.backoff.ms": "1000",
+        "log.cleaner.dedupe.buffer.size": "1100000",
+        "log.cleaner.io.buffer.size": "1024",
+    }
+)
 
 MEMORY = Path("/dev/shm")  # a file system in memory, where there is one
 
@@ -27,19 +45,31 @@ MEMORY = Path("/dev/shm")  # a file system in memory, where there is one
 class Subject:
     """One partition of one broker process after another, all on the same disk."""
 
-    def __init__(self, config: LogConfig, seed: int) -> None:
-        self.config = config
+    def __init__(self, config: LogConfig, seed: int, *, is_alone: bool) -> None:
+        """``is_alone``: there are no followers, so that what is appended is committed."""
+        self.is_alone = is_alone
         self.directory = Path(tempfile.mkdtemp(dir=MEMORY if MEMORY.is_dir() else None))
-        self.disk = SimulatedDisk(str(self.directory), seed)
+        self.disk = SimulatedDisk(str(self.directory), seed, now_ms=self._clock_ms)
         self.data = self.directory / "data"
         self.now_ms = START_MS
         self.model = Model()
+        self.use(config)
+        self.unsafe_from: int | None = None
+        """A process died after an fsync had failed: what is from here on may have been in memory alone since."""
+        self.may_drop_below = 0
+        """A disk that fails may keep retention from saying what it has taken out: batches below may be gone then."""
         self.survival: Survival | None = None
         """How the next crash ends the machine; None: only the process dies."""
         self._open()
 
     def close(self) -> None:
         shutil.rmtree(self.directory)
+
+    def use(self, config: LogConfig) -> None:
+        """The topic's configuration from now on."""
+        self.config = config
+        self.model.has_old_formats |= config.message_format < MAGIC
+        self.model.deletes_go |= not config.delete_retention_ms
 
     # processes
 
@@ -52,11 +82,17 @@ class Subject:
         self.manager = LogManager([str(self.data)], self.config, self.clock, storage=storage)
         self.manager.load(lambda _: self.config)
         self.log: Log = self.manager.get_or_create(PARTITION, self.config)
+        self.posted: deque[Callable[[], object]] = deque()
+        self.pool = InlinePool(self.disk)
+        self.pool.is_held = True
+        self.cleaner = LogCleaner(self.manager, BROKER, self.posted.append, lambda _: self.pool)
+        self.cleaner.start()
 
     def stop(self) -> None:
         """A clean stop and start."""
 
         def stop_and_start() -> None:
+            self.cleaner.stop()
             self.manager.shutdown()
             self._open()
 
@@ -72,7 +108,8 @@ class Subject:
 
     def die(self, change: Change) -> None:
         """The process ended in the middle of ``change``; the next one must find what was promised."""
-        promised = self.log.durability.data_offset if self.survival else None
+        promised = self._promised() if self.survival else None
+        change.drops_below, self.may_drop_below = max(change.drops_below, self.may_drop_below), 0
         start = self.log.log_start_offset
         while True:
             if self.survival:
@@ -87,6 +124,9 @@ class Subject:
                 continue
             break
         self.disk.restart()
+        self.unsafe_from = None
+        if self.disk.has_forfeited and not self.config.flush_before_ack:
+            self.unsafe_from = self.log.recovery_point
         self.model.check_survivors(self.log, change, promised)
         # Without power an older and longer log may be back, that began higher.
         assert self.survival or self.log.log_start_offset <= max(start, change.drops_below)
@@ -95,71 +135,137 @@ class Subject:
         self.check_all()
         self.check_second_start()
 
+    def _promised(self) -> int:
+        data_offset = self.log.durability.data_offset
+        return data_offset if self.unsafe_from is None else min(data_offset, self.unsafe_from)
+
     def check_second_start(self) -> None:
-        """What one recovery left is what another leaves, but for files that wait for their removal."""
+        """What one recovery left is what another leaves, but for files that wait for their removal.
+
+        Nor is it sure at which offsets there are snapshots: of segments that are read again they are made anew.
+        """
         before = contents(self.data)
-        end = self.log.log_end_offset
+        known = self._producers(), self.log.log_end_offset
         self._open()
-        assert self.log.log_end_offset == end
+        assert (self._producers(), self.log.log_end_offset) == known
         after = contents(self.data)
         changed = [name for name in before | after if after.get(name) != before.get(name)]
-        assert all(name.endswith(".deleted") for name in changed), [
+        assert all(name.endswith((".deleted", ".snapshot")) for name in changed), [
             (name, before.get(name), after.get(name)) for name in changed
         ]
 
+    def _producers(self) -> list[bytes]:
+        return [encode_snapshot([entry]) for _, entry in sorted(self.log.producer_state.producers.items())]
+
     def attempt(self, action: Callable[[], Result], change: Change) -> "Result | type[Died]":
         """Do ``action``; when the process dies in it, start the next one and return ``Died``."""
+        self.model.stable = self.log.last_stable_offset
         try:
             return action()
         except Crashed:
             self.die(change)
             return Died
 
+    # compaction
+
+    @property
+    def retention_bound(self) -> int:
+        """Batches that end below may go by retention."""
+        return self.model.high_watermark if self.config.delete else self.model.start
+
+    def retain(self, action: Callable[[], object]) -> None:
+        """Do what may delete old segments."""
+        self.may_drop_below = self.retention_bound if self.disk_is_failing else 0
+        action()
+
+    def clean(self, steps: int) -> None:
+        """The cleaner looks; the worker, the disk and the broker do ``steps`` of what follows, in any order."""
+        self.retain(lambda: self.pass_time(int(BROKER["log.cleaner.backoff.ms"])))
+        for _ in range(steps):
+            due = [
+                *[job.run for job in self.pool.jobs if not job.future.done()],
+                *([self._hear] if self.posted else []),
+                *([lambda: self.flusher.catch_up(1)] if self.flusher.waiting else []),
+            ]
+            if not due:
+                break
+            self.disk.random.choice(due)()
+
+    def _hear(self) -> None:
+        self.posted.popleft()()
+
+    def _clock_ms(self) -> int:
+        return self.clock.now_ms()
+
+    def pass_time(self, duration_ms: int) -> None:
+        self.now_ms += duration_ms
+        self.clock.advance(duration_ms)
+
     # truth
 
     def check_all(self) -> None:
         """Everything that costs a look at every file."""
-        check_memory(self.log)
+        check_memory(self.log, has_old_formats=self.model.has_old_formats)
         check_indexes(self.log)
         assert stored_in(self.log) == self.model.batches
-        check_against_rebuild(self.log, has_lost_beginning=self.model.has_lost_beginning)
+        model = self.model
+        check_against_rebuild(self.log, has_lost_beginning=model.has_lost_beginning, is_compacted=model.is_compacted)
 
     def check_offsets(self) -> None:
         """The cheap part, after each step. A data directory that is offline is open to the next process only."""
         if self.manager.directories.offline:
             self.die(Change())
         log, model = self.log, self.model
-        assert (log.log_start_offset, log.high_watermark, log.log_end_offset) == (
-            model.start,
-            model.high_watermark,
-            model.end,
-        )
+        found = (log.log_start_offset, log.high_watermark, log.log_end_offset)
+        assert found == (model.start, model.high_watermark, model.end), (found, model.batches[-3:])
         assert model.start <= model.high_watermark <= model.end
         assert log.recovery_point <= log.log_end_offset
+        assert self.disk_is_failing or not self.cleaner.uncleanable
 
     # what several operations share
 
-    def append(self, records: bytearray, append: Callable[[bytearray], object]) -> bool:
-        """Append one batch, whose stored bytes the log leaves in ``records``; return whether it is in."""
-        change = Change()
-        change.adds = Adds(records)
+    def append_as_leader(self, batch: bytearray, leader_epoch: int, *, from_client: bool = True) -> bool:
+        """Append what a producer sends; return whether it is in."""
+        log = self.log
+        end_offset = log.log_end_offset
+        valid = validate_produced(
+            bytearray(batch), log.policy, self.clock.now_ms(), from_client=from_client, first_offset=end_offset
+        )
+        expected = bytearray(valid.buffer)
+        if valid.header.magic == MAGIC:
+            assign(expected, 0, end_offset, leader_epoch)
+        return self._append(expected, lambda: log.append_as_leader(batch, leader_epoch, from_client=from_client))
+
+    def append_as_follower(self, batches: bytes) -> bool:
+        """Append what a leader sends; return whether it is in."""
+        return self._append(batches, lambda: self.log.append_as_follower(batches))
+
+    def _append(self, expected: bytes | bytearray, append: Callable[[], object]) -> bool:
+        contents = [bytes(content) for _, content in batches_in(memoryview(expected))]
         try:
-            result = self.attempt(lambda: append(records), change)
+            result = self.attempt(append, Change(adds=set(contents)))
         except RecordBatchTooLargeError:
-            assert len(records) > self.config.segment_bytes
+            assert len(expected) > self.config.segment_bytes
             return False
         except KafkaStorageError:
             assert self.disk_is_failing
             # Refused before it was written, or written and not flushed.
             if self.log.log_end_offset != self.model.end:
-                self.model.add(bytes(records))
+                self.model.add(contents)
             else:
-                self.model.refused.add(bytes(records))
+                self.model.refused.update(contents)
             return False
         if result is Died:
             return False
-        self.model.add(bytes(records))
+        self.model.add(contents)
+        if self.is_alone:
+            self.commit(self.model.end)
         return True
+
+    def commit(self, offset: int) -> None:
+        """Move the high watermark."""
+        self.model.high_watermark = offset
+        assert self.log.update_high_watermark(offset) == offset
 
     @property
     def disk_is_failing(self) -> bool:
@@ -171,17 +277,6 @@ class Subject:
 
 class Died:
     """What ``attempt`` returns when the process died."""
-
-
-class Adds(set[bytes]):
-    """The bytes of a buffer as they are when somebody asks: the log gives a batch its offsets in place."""
-
-    def __init__(self, records: bytearray) -> None:
-        super().__init__()
-        self._records = records
-
-    def __contains__(self, content: object) -> bool:
-        return content == bytes(self._records)
 
 
 __all__ = ["Died", "Stored", "Subject"]

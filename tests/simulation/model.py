@@ -1,17 +1,25 @@
 """What a log must hold, as a list of batches, and what of it must be there after the process or the machine died."""
 
 from collections import defaultdict
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from functools import lru_cache
 from itertools import pairwise
 from typing import NamedTuple
 
-from kafkapy.records.batch import BatchHeader, read_header
-from kafkapy.records.record import read_records
+from kafkapy.records.batch import MAGIC, BatchHeader, read_header
+from kafkapy.records.record import Record, read_records
 from kafkapy.storage.log import Log
+from tests.simulation.compacted import Missing, is_shortened
+
+
+@lru_cache(10_000)
+def _records(content: bytes) -> tuple[Record, ...]:
+    return tuple(read_records(content))
 
 
 class Stored(NamedTuple):
-    """A batch as it is on the disk."""
+    """A batch, or an entry of a message set, as it is on the disk; the latter names its last offset only."""
 
     first_offset: int
     last_offset: int
@@ -26,9 +34,9 @@ class Stored(NamedTuple):
     def header(self) -> BatchHeader:
         return read_header(self.content)
 
-    def timestamps(self) -> list[tuple[int, int]]:
-        """(offset, timestamp) of each record."""
-        return [(record.offset, record.timestamp) for record in read_records(self.content, self.header)]
+    @property
+    def records(self) -> tuple[Record, ...]:
+        return _records(self.content)
 
 
 def stored_in(log: Log) -> list[Stored]:
@@ -65,6 +73,8 @@ class Model:
     start: int = 0
     high_watermark: int = 0
     end: int = 0
+    stable: int = 0
+    """The last stable offset: compaction goes by what is below it."""
     aborted: list[Aborted] = field(default_factory=list)
     history: dict[int, set[bytes]] = field(default_factory=lambda: defaultdict(set))
     """Whatever was ever written at an offset: a power cut may bring it back, unless something newer was fsynced."""
@@ -72,16 +82,26 @@ class Model:
     """Batches that were not acknowledged because the disk refused something: they may be there or not."""
     has_lost_beginning: bool = False
     """Batches were removed from the front: what a replay can't know any more may be known to snapshots."""
+    has_old_formats: bool = False
+    """Message sets of format 0 or 1 were written, or only configured: leader epochs are forgotten then."""
+    is_compacted: bool = False
+    """Records were superseded and are gone."""
+    deletes_go: bool = False
+    """``delete.retention.ms`` was 0 at some time, so that tombstones and markers may be gone."""
 
-    def add(self, content: bytes) -> None:
-        """A batch was appended."""
-        stored = Stored.of(content)
-        self.batches.append(stored)
-        self.history[stored.first_offset].add(content)
-        self.end = stored.last_offset + 1
+    def add(self, contents: Iterable[bytes]) -> None:
+        """Batches were appended."""
+        for content in contents:
+            stored = Stored.of(content)
+            self.batches.append(stored)
+            self.history[stored.first_offset].add(content)
+            self.has_old_formats |= stored.header.magic < MAGIC
+            self.end = stored.last_offset + 1
 
     def truncate(self, offset: int) -> None:
         """Everything from ``offset`` on is gone; an empty log begins there."""
+        # Compaction keeps what the last batch of a producer says, which was another one.
+        self.has_lost_beginning |= self.is_compacted and offset < self.end
         self.batches = [each for each in self.batches if each.last_offset < offset]
         self.aborted = [each for each in self.aborted if each.last_offset < offset]
         self.end = offset
@@ -104,6 +124,16 @@ class Model:
         assert not dropped or dropped[-1].last_offset < self.high_watermark
         self.start = max(self.start, first)
 
+    def compacted(self, log: Log) -> None:
+        """Compacted segments may have taken their places."""
+        found = stored_in(log)
+        if found != self.batches:
+            self._check(found, lambda _: True, self.end, frozenset())
+            self.is_compacted = True
+            self.batches = found
+            for each in found:
+                self.history[each.first_offset].add(each.content)
+
     def visible(self) -> list[Stored]:
         """The batches that may be read."""
         return [each for each in self.batches if each.last_offset >= self.start]
@@ -119,18 +149,37 @@ class Model:
     def check_survivors(self, log: Log, change: Change, promised: int | None) -> None:
         """The log of a new process: ``promised`` is None when the machine lived, else below what all was fsynced."""
         found = stored_in(log)
-        offsets = [(each.first_offset, each.last_offset) for each in found]
+        known = {content for contents in self.history.values() for content in contents} if promised is not None else ()
+        end_offset = found[-1].last_offset + 1 if found else 0
+        self._check(
+            found,
+            lambda each: self._must_be_there(each, change, promised),
+            end_offset,
+            self.refused.union(known),
+            change.adds,
+        )
+
+    def _check(
+        self,
+        found: list[Stored],
+        must_be_there: Callable[[Stored], bool],
+        end_offset: int,
+        *known: "frozenset[bytes] | set[bytes]",
+    ) -> None:
+        """Nothing is missing that must be there, and nothing is there that was never written."""
+        offsets = [each[:2] for each in found]
         assert all(before[1] < after[0] for before, after in pairwise(offsets)), offsets
         here = set(found)
+        missing = Missing(self, found, min(self.stable, end_offset))
         for each in self.batches:
-            if self._must_be_there(each, change, promised):
-                assert each in here, ("lost", each[:2], "of", offsets, change, promised)
-        may_be_there = {each.content for each in self.batches} | self.refused
+            if each not in here and must_be_there(each):
+                missing.check(each)
+        written = {each.content for each in self.batches}
         for each in found:
-            if promised is not None:
-                may_be_there |= self.history[each.first_offset]
-            is_known = each.content in may_be_there or each.content in change.adds
-            assert is_known, ("appeared", each[:2], "of", offsets, change, promised)
+            is_known = each.content in written or any(each.content in contents for contents in known)
+            assert is_known or any(
+                is_shortened(each, Stored.of(content)) for contents in (written, *known) for content in list(contents)
+            ), ("appeared", each[:2], "of", offsets)
 
     def _must_be_there(self, each: Stored, change: Change, promised: int | None) -> bool:
         if promised is not None and each.last_offset >= promised:
@@ -141,10 +190,18 @@ class Model:
 
     def take_over(self, log: Log) -> None:
         """Go on from what the log holds, once it was checked."""
-        self.batches = stored_in(log)
+        found = stored_in(log)
+        # Whatever is missing between the first and the last, or is not as it was, is compaction's doing.
+        ends = (found[0].first_offset, found[-1].last_offset) if found else (0, 0)
+        self.is_compacted |= any(
+            each not in found and ends[0] <= each.first_offset and each.last_offset <= ends[1] for each in self.batches
+        )
+        self.has_lost_beginning |= self.is_compacted and log.log_end_offset < self.end
+        self.batches = found
         for each in self.batches:
             self.history[each.first_offset].add(each.content)
         self.start, self.high_watermark, self.end = log.log_start_offset, log.high_watermark, log.log_end_offset
+        self.stable = log.last_stable_offset
         self.aborted = [
             Aborted(entry.producer_id, entry.first_offset, entry.last_offset)
             for segment in log.segments

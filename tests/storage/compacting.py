@@ -1,5 +1,6 @@
 """What the tests of compaction share: a broker's logs, a cleaner, and a pool whose jobs run on the spot."""
 
+import json
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from importlib import import_module
@@ -12,7 +13,8 @@ from kafkapy.config.log_config import LogConfig
 from kafkapy.errors import BrokerError
 from kafkapy.records.record import Record, encode_batch, read_records
 from kafkapy.storage.cleaner import LogCleaner
-from kafkapy.storage.compaction import batches_in
+from kafkapy.storage.compaction import Compaction, Request, batches_in
+from kafkapy.storage.files import Files
 from kafkapy.storage.log import Log, Storage
 from kafkapy.storage.log_directory import LogManager
 from kafkapy.storage.worker import JobCancelledError, JobContext, Output
@@ -43,7 +45,12 @@ class InlineJob:
         try:
             if pool.error is not None:
                 raise pool.error
-            self.future.set_result(import_module(job).run(dict(arguments), self.context))
+            if pool.files is None:
+                result = import_module(job).run(dict(arguments), self.context)
+            else:
+                request = Request(**json.loads(json.dumps(arguments)))  # as they come to a worker
+                result = Compaction(request, self.context, pool.files).run()
+            self.future.set_result(result)
         except BrokerError as error:
             self.future.set_exception(JobFailedError(str(error)))
         except (OSError, JobCancelledError) as error:
@@ -51,9 +58,10 @@ class InlineJob:
 
 
 class InlinePool:
-    """``is_held`` keeps jobs until ``run``; ``error`` is what they end with."""
+    """``is_held`` keeps jobs until ``run``; ``error`` is what they end with. ``files`` are those of compactions."""
 
-    def __init__(self) -> None:
+    def __init__(self, files: Files | None = None) -> None:
+        self.files = files
         self.is_held = False
         self.error: Exception | None = None
         self.jobs: list[InlineJob] = []

@@ -101,3 +101,9 @@ def test_open_transactions_and_what_is_not_replicated_wait(tmp_path: Path) -> No
     log.append_as_leader(marker(commit=False), 0, from_client=False)
     log.update_high_watermark(log.log_end_offset)
     assert examine(log, None).first_uncleanable_offset == 9
+
+
+def test_what_a_power_failure_may_take_supersedes_nothing(tmp_path: Path) -> None:
+    log = four_segments(tmp_path)
+    log.recovery_point = 3
+    assert examine(log, None).first_uncleanable_offset == 2

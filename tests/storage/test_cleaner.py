@@ -427,3 +427,11 @@ def test_a_real_worker_does_the_same(tmp_path: Path) -> None:
     assert checkpoint(world) == "0\n1\norders 0 4\n"
     close_segment(log)
     real.stop()
+
+
+def test_what_is_not_on_the_disk_is_brought_there_first(world: World) -> None:
+    log = dirty_log(world)
+    log.recovery_point = 0  # as after a start that was unclean
+    world.compact()
+    assert log.recovery_point == log.segments.active.base_offset
+    assert checkpoint(world) == f"0\n1\norders 0 {log.recovery_point}\n"

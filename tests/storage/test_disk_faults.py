@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from kafkapy.config.log_config import LogConfig
+from kafkapy.config.own_keys import FLUSH_BEFORE_ACK
 from kafkapy.records.batch import assign
 from kafkapy.records.record import Record, encode_batch, read_records
 from kafkapy.storage.descriptors import Descriptor
@@ -18,6 +19,7 @@ from kafkapy.storage.log import Log, Storage
 from kafkapy.storage.log_directory import LogManager
 from kafkapy.storage.recovery import Checkpointed, load
 from kafkapy.storage.retention import delete_old_segments
+from kafkapy.storage.snapshot import decode_snapshot
 from kafkapy.testing.clock import ManualClock
 from kafkapy.testing.disk import Fault, SimulatedDisk
 from kafkapy.testing.durable import Survival
@@ -288,3 +290,103 @@ def test_a_clean_start_needs_no_room(tmp_path: Path) -> None:
         load(again, Checkpointed(True, each.log_end_offset, 0, each.log_end_offset))
         assert again.log_end_offset == each.log_end_offset
         assert again.read(0, 1000) is not None
+
+
+@pytest.mark.parametrize("after", range(3))
+def test_what_closed_a_segment_is_written_again_after_a_refused_fsync(tmp_path: Path, after: int) -> None:
+    """All its batches were on the disk before; its last index entries and the producers' snapshot were not."""
+    disk = SimulatedDisk(str(tmp_path))
+    config = LogConfig(flush_messages=1, index_interval_bytes=0)
+    log = open_log(tmp_path, config, storage=Storage(ManualClock(START_MS), disk))
+    _write_all(log)
+    assert log.recovery_point == BATCHES
+    disk.fail(Fault(frozenset({"sync"}), after))
+    log.roll()
+    log.durability.resume()
+    disk.cut_power(Survival.NOTHING)
+    assert decode_snapshot(disk.read(f"{log.directory}/{BATCHES:020d}.snapshot"))
+    again = Log(PARTITION, log.directory, config, Storage(ManualClock(START_MS)))
+    load(again, Checkpointed(False, log.recovery_point, 0, BATCHES))
+    assert again.segments.first.max_timestamp == START_MS
+    assert again.segments.first.offset_index.entries == BATCHES - 1
+
+
+def test_a_start_writes_again_what_a_refused_fsync_before_it_may_have_lost(tmp_path: Path) -> None:
+    """With an fsync before each acknowledgement: what is acknowledged later must not come to stand behind a hole."""
+    disk = SimulatedDisk(str(tmp_path))
+    config = LogConfig(kafkapy_flush=FLUSH_BEFORE_ACK)
+    log = open_log(tmp_path, config, storage=Storage(ManualClock(START_MS), disk))
+    disk.fail(Fault(frozenset({"sync"})))
+    log.append_as_leader(produced(0), 3)
+    assert not log.durability.data_offset
+    log.release()
+    again = open_log(tmp_path, config, Checkpointed(clean=False), storage=Storage(ManualClock(START_MS), disk))
+    again.append_as_leader(produced(1), 3)
+    assert again.durability.is_settled(2)
+    disk.cut_power(Survival.NOTHING)
+    last = open_log(tmp_path, config, Checkpointed(clean=False))
+    assert last.log_end_offset == 2
+
+
+def test_a_snapshot_that_can_not_be_removed_keeps_no_records_from_being_deleted(tmp_path: Path) -> None:
+    disk = SimulatedDisk(str(tmp_path))
+    log = open_log(tmp_path, CONFIG, storage=Storage(ManualClock(START_MS), disk))
+    _write_all(log)
+    oldest = log.producer_state.snapshot_offsets[0]
+    disk.fail(Fault(frozenset({"remove"})))
+    log.advance_log_start_offset(BATCHES)
+    assert (log.log_start_offset, log.producer_state.snapshot_offsets[0]) == (BATCHES, oldest)
+    log.producer_state.log_start_moved(BATCHES)
+    assert oldest not in log.producer_state.snapshot_offsets
+    assert not disk.exists(log.producer_state.snapshot_path(oldest))
+
+
+def _refused_beyond_a_gap(log: Log, disk: SimulatedDisk) -> None:
+    log.append_as_leader(produced(0), 0)
+    far = produced(1)
+    assign(far, 0, 2**32, 0)
+    disk.fail(Fault(frozenset({"write"}), after=2, code=errno.ENOSPC))  # the time index, the snapshot, the batch
+    with pytest.raises(KafkaStorageError):
+        log.append_as_follower(far)
+    disk.faults = []
+
+
+def test_a_segment_begun_beyond_a_gap_goes_with_the_append_that_was_refused(tmp_path: Path) -> None:
+    """Else what comes next, within the gap, would lie in a segment of greater offsets."""
+    disk = SimulatedDisk(str(tmp_path))
+    log = open_log(tmp_path, storage=Storage(ManualClock(START_MS), disk))
+    _refused_beyond_a_gap(log, disk)
+    assert (len(log.segments), log.recovery_point, log.durability.data_offset) == (1, 1, 1)
+    near = produced(1)
+    assign(near, 0, 7, 0)
+    log.append_as_follower(near)
+    log.flush()
+    for again in (log, reopen(log)):
+        assert _values(again) == [(0, b"v"), (7, b"v")]
+        assert again.append_as_leader(produced(1), 0).duplicate
+
+
+def test_a_segment_begun_beyond_a_gap_that_can_not_be_removed_ends_the_writing(tmp_path: Path) -> None:
+    failures = []
+    disk = SimulatedDisk(str(tmp_path))
+    storage = Storage(ManualClock(START_MS), disk, disk_failed=lambda path, error: failures.append((path, error.errno)))
+    log = open_log(tmp_path, storage=storage)
+    disk.fail(Fault(frozenset({"remove"}), times=9))
+    _refused_beyond_a_gap(log, disk)
+    assert failures == [(log.directory, errno.EIO)]
+
+
+def test_what_could_not_be_cut_off_hides_no_later_segment(tmp_path: Path) -> None:
+    """A disk that has no room even for a truncation, as those that copy on write may."""
+    disk = SimulatedDisk(str(tmp_path), seed=1)
+    log = open_log(tmp_path, storage=Storage(ManualClock(START_MS), disk))
+    log.append_as_leader(produced(0), 3)
+    disk.fail(Fault(frozenset({"write", "truncate"}), times=2, code=errno.ENOSPC))
+    with pytest.raises(KafkaStorageError):
+        log.append_as_leader(produced(1, value=b"x" * 1000), 3)
+    log.append_as_leader(produced(1), 3)
+    assert disk.size(log.segments.active.log.path) > log.segments.active.size
+    log.roll()
+    log.append_as_leader(produced(2), 3)
+    again = reopen(log, clean=False)
+    assert _values(again) == [(offset, b"v") for offset in range(3)]

@@ -5,8 +5,10 @@ import pytest
 
 from kafkapy.config.log_config import LogConfig
 from kafkapy.records.batch import read_header
-from kafkapy.records.record import encode_batch, read_records
+from kafkapy.records.legacy import encode_legacy
+from kafkapy.records.record import Record, encode_batch, read_records
 from kafkapy.storage.errors import OutOfOrderSequenceError
+from kafkapy.storage.leader_epochs import EpochEntry
 from kafkapy.storage.log import Log, Storage
 from kafkapy.storage.recovery import Checkpointed, load, recover_segment
 from kafkapy.testing.clock import ManualClock
@@ -340,3 +342,51 @@ def test_an_empty_segment_behind_a_torn_one_goes_with_the_recovery(log: Log) -> 
     again = open_log(path.parents[1], log.config, Checkpointed(clean=False))
     assert again.segments.active.log.path == str(path)
     assert again.log_end_offset == log.log_end_offset - 1
+
+
+@pytest.mark.parametrize(
+    ("start", "expected"), [(0, [(2, 9), (4, 11)]), (3, [(0, 3), (1, 5), (2, 7), (4, 11)]), (11, [(4, 11)])]
+)
+def test_epochs_come_back_with_the_records_when_a_crash_takes_back_the_start(
+    tmp_path: Path, start: int, expected: list[tuple[int, int]]
+) -> None:
+    """The start is in its checkpoint each minute only, the epochs are in their file at once, as in Apache Kafka."""
+    log = open_log(tmp_path, LogConfig(segment_bytes=200))
+    log.append_as_follower(encode_legacy([Record(b"k", b"v", START_MS, (), 0)], 1))  # of which no epoch is known
+    for epoch in (0, 0, 1, 2, 2, 4):
+        log.append_as_leader(batch(2), epoch)
+    log.flush()
+    log.update_high_watermark(log.log_end_offset)
+    log.advance_log_start_offset(12)
+    assert log.leader_epochs.entries == [(4, 12)]
+    log.leader_epochs._take([EpochEntry(4, 11)])
+    log.release()
+    again = open_log(tmp_path, checkpointed=Checkpointed(False, log.recovery_point, start, log.high_watermark))
+    assert again.leader_epochs.entries == expected
+
+
+def test_a_snapshot_tells_nothing_of_batches_that_the_power_took(tmp_path: Path) -> None:
+    """The name of the next segment and the snapshot beside it were on the disk before the batch was."""
+    log = open_log(tmp_path)
+    log.append_as_leader(produced(0), 0)
+    log.flush()
+    log.append_as_leader(produced(1), 0)
+    log.roll()
+    log.release()
+    path = Path(log.segments.first.log.path)
+    path.write_bytes(path.read_bytes()[: len(produced(0))])
+    again = open_log(tmp_path, checkpointed=Checkpointed(clean=False, recovery_point=1))
+    assert again.producer_state.producers[7].last_sequence == 0
+    assert not again.append_as_leader(produced(1), 0).duplicate
+
+
+@pytest.mark.parametrize("torn", [0, 30])
+def test_an_empty_segment_that_was_never_used_hides_nothing_of_a_torn_one_before_it(tmp_path: Path, torn: int) -> None:
+    log = open_log(tmp_path)
+    fill(log, 2)
+    (tmp_path / "orders-0" / f"{1:020d}.log").touch()
+    log.release()
+    path = Path(log.segments.first.log.path)
+    path.write_bytes(path.read_bytes() + bytes(batch()[:torn]))
+    again = open_log(tmp_path, checkpointed=Checkpointed(clean=False))
+    assert ([segment.base_offset for segment in again.segments], again.log_end_offset) == ([0], 2)

@@ -110,3 +110,15 @@ def test_the_process_ends_with_its_input_and_keeps_its_output_clean() -> None:
         process.stdin.close()
         assert process.wait(10) == 0
         assert process.stderr.read() == b"not a message\n"
+
+
+def test_it_ends_when_nobody_reads_what_it_says() -> None:
+    """In the midst of a job: whose broker is gone must not touch its files, nor print a traceback."""
+
+    class Broken(io.BytesIO):
+        def flush(self) -> None:
+            raise BrokenPipeError
+
+    ends: list[int] = []
+    JobContext(1, Output(Broken(), ends.append)).progress({})
+    assert ends == [0]
