@@ -90,9 +90,10 @@ def append_as_leader(
     if header.magic < MAGIC:
         _forget_epochs(log)
     else:
-        if leader_epoch != log.leader_epochs.latest:
+        epochs = log.leader_epochs
+        if leader_epoch != epochs.latest or first_offset < epochs.latest_start_offset:
             with as_storage_error(log, "written"):
-                log.leader_epochs.assign(leader_epoch, first_offset)
+                epochs.assign(leader_epoch, first_offset)
         assign(batch, 0, first_offset, leader_epoch)
     added = AppendedRange(first_offset, last_offset, max_timestamp, first_offset + max_timestamp_delta, header.size)
     segment = _write(log, batch, added)
@@ -153,9 +154,12 @@ def append_as_follower(log: "Log", records: bytes | bytearray | memoryview) -> A
 def _note_epoch(log: "Log", header: BatchHeader) -> None:
     if header.magic < MAGIC:
         _forget_epochs(log)
-    elif header.partition_leader_epoch > log.leader_epochs.latest:
+        return
+    epochs = log.leader_epochs
+    # A batch that was refused after all may have noted its epoch further up, beyond a gap.
+    if header.partition_leader_epoch > epochs.latest or header.base_offset < epochs.latest_start_offset:
         with as_storage_error(log, "written"):
-            log.leader_epochs.assign(header.partition_leader_epoch, header.base_offset)
+            epochs.assign(header.partition_leader_epoch, header.base_offset)
 
 
 def _forget_epochs(log: "Log") -> None:

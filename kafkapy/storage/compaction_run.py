@@ -7,7 +7,6 @@ import logging
 from collections import deque
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
-from contextlib import suppress
 from typing import Any, Final, Protocol
 
 from kafkapy.errors import BrokerError
@@ -151,9 +150,16 @@ class CompactionRun:
         self._ended(self)
 
     def _remove_leftovers(self) -> None:
-        """What a worker that died has left; a log that is gone meanwhile has taken it along."""
-        files = self.log.storage.files
-        with suppress(OSError):
-            for name, _ in files.list_directory(self.log.directory):
+        """What a worker that died has left; a log that is gone meanwhile has taken it along.
+
+        It must go: a start would take it for a sign that later segments, swapped in by then, were not complete.
+        """
+        storage, directory = self.log.storage, self.log.directory
+        try:
+            for name, _ in storage.files.list_directory(directory):
                 if name.endswith(CLEANED_SUFFIX):
-                    files.remove(f"{self.log.directory}/{name}")
+                    storage.files.remove(f"{directory}/{name}")
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            storage.disk_failed(directory, error)

@@ -78,7 +78,7 @@ def _delete_while(log: "Log", is_due: Callable[[Segment, Segment | None], bool],
     try:
         remove_segments(log, due)
     finally:
-        log.advance_log_start_offset(log.segments.first.base_offset)
+        _begin_with_first_segment(log)
     _log.info(
         "%s begins at offset %d now: %d of its segments %s", log.topic_partition, log.log_start_offset, len(due), reason
     )
@@ -94,6 +94,15 @@ def _begin_another(log: "Log") -> bool:
             raise
         return False
     return True
+
+
+def _begin_with_first_segment(log: "Log") -> None:
+    """What was below is gone, whether or not the disk takes the leader epochs without it."""
+    offset = log.segments.first.base_offset
+    if offset > log.log_start_offset:
+        log.log_start_offset = offset
+        log.producer_state.log_start_moved(offset)
+        log.leader_epochs.truncate_from_start(offset)
 
 
 def _due_segments(log: "Log", is_due: Callable[[Segment, Segment | None], bool]) -> list[Segment]:

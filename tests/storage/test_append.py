@@ -6,7 +6,7 @@ from types import FrameType
 import pytest
 
 from kafkapy.config.log_config import LogConfig
-from kafkapy.records.batch import iterate_headers, read_header
+from kafkapy.records.batch import assign, iterate_headers, read_header
 from kafkapy.records.errors import CorruptRecordError, InvalidRecordError, RecordBatchTooLargeError
 from kafkapy.records.record import encode_batch
 from kafkapy.storage.append import TAIL_BATCHES
@@ -249,3 +249,19 @@ def test_appending_goes_on_after_a_restart(tmp_path: Path) -> None:
         for _, header in iterate_headers(Path(segment.log.path).read_bytes())
     ]
     assert headers == list(range(40))
+
+
+@pytest.mark.parametrize("is_leader", [True, False])
+def test_the_epoch_of_a_batch_that_was_refused_counts_from_the_next_one(tmp_path: Path, is_leader: bool) -> None:
+    log = open_log(tmp_path, LogConfig(segment_bytes=200))
+    large = batch(value=b"x" * 300)
+    assign(large, 0, 5, 3)
+    with pytest.raises(RecordBatchTooLargeError):
+        log.append_as_follower(large)
+    if is_leader:
+        log.append_as_leader(batch(), 3)
+    else:
+        small = batch()
+        assign(small, 0, 0, 3)
+        log.append_as_follower(small)
+    assert log.leader_epochs.entries == [(3, 0)]

@@ -184,6 +184,24 @@ def test_a_swap_that_can_not_be_taken_back_is_told(
     assert world.logs.directories.online == []
 
 
+
+def test_leftovers_that_can_not_be_removed_take_the_directory_offline(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = dirty_log(world)
+    world.pool.is_held = True
+    world.compact()
+    (Path(log.directory) / f"{0:020d}.log.cleaned").write_bytes(b"half")
+
+    def refuse(_path: str) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(world.storage.files, "remove", refuse)
+    world.pool.jobs[0].future.set_exception(WorkerDiedError("The worker process ended with -9"))
+    world.run_posted()
+    assert world.logs.directories.containing(str(world.directory)).failure
+
+
 def test_a_segment_that_is_gone_ends_it(world: World, caplog: pytest.LogCaptureFixture) -> None:
     log = dirty_log(world)
     world.cleaner.start()

@@ -1,3 +1,4 @@
+import errno
 import os
 from pathlib import Path
 
@@ -9,6 +10,7 @@ from kafkapy.storage.files import Files
 from kafkapy.storage.log import Log, Storage
 from kafkapy.storage.retention import delete_old_segments
 from kafkapy.testing.clock import ManualClock
+from kafkapy.testing.disk import Fault, SimulatedDisk
 from tests.storage.support import START_MS, batch, fill, open_log, produced, reopen
 
 VALUE = b"v" * 100
@@ -189,3 +191,18 @@ def test_a_disk_that_refuses_loses_nothing_and_is_asked_again(tmp_path: Path, mo
         "00000000000000000008.log.deleted",
         "00000000000000000010.log",
     ]
+
+
+def test_the_log_begins_above_what_was_deleted_though_the_disk_refuses_its_epochs(tmp_path: Path) -> None:
+    disk = SimulatedDisk(str(tmp_path))
+    log = open_log(
+        tmp_path, LogConfig(segment_bytes=500, retention_ms=-1), storage=Storage(ManualClock(START_MS), disk)
+    )
+    fill(log, 10)
+    log.update_config(LogConfig(segment_bytes=500, retention_ms=-1, retention_bytes=600))
+    disk.fail(Fault(frozenset({"create"}), code=errno.ENOSPC))
+    with pytest.raises(KafkaStorageError, match="can't be trimmed"):
+        delete_old_segments(log)
+    assert log.log_start_offset == log.segments.first.base_offset > 0
+    with pytest.raises(OffsetOutOfRangeError):
+        log.read(0, 1000)

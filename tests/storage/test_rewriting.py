@@ -111,3 +111,24 @@ def test_zeros_before_the_first_batch_to_write_are_noticed(log: Log, tmp_path: P
     path.write_bytes(bytes(path.stat().st_size))
     with pytest.raises(OSError, match="can't be read any more"):
         Rewriting(log, 7, log.log_end_offset)
+
+
+def test_snapshots_and_the_indexes_of_earlier_segments_are_written_again_where_they_are_named(log: Log) -> None:
+    log.flush()
+    first, snapshot = log.segments.first, log.producer_state.snapshot_path(log.producer_state.snapshot_offsets[-1])
+    end = log.log_end_offset
+    rewriting = Rewriting(log, end, end, [first.time_index.path, snapshot, log.producer_state.snapshot_path(0)])
+    _writes(log).written = 0
+    rewriting.run()
+    files = log.storage.files
+    paths = [first.offset_index.path, first.time_index.path, first.transaction_index.path, snapshot]
+    active = log.segments.active
+    paths += [active.offset_index.path, active.time_index.path]
+    assert _writes(log).written == sum(map(files.size, paths))
+
+
+def test_a_snapshot_that_was_lost_is_noticed(log: Log) -> None:
+    path = log.producer_state.snapshot_path(log.producer_state.snapshot_offsets[-1])
+    Path(path).write_bytes(bytes(Path(path).stat().st_size))
+    with pytest.raises(OSError, match="can't be read any more"):
+        Rewriting(log, log.log_end_offset, log.log_end_offset, [path]).run()
