@@ -176,8 +176,9 @@ class LogCleaner:
                 continue
             if partition in self._put_off or partition in self.uncleanable:
                 continue
-            # A roll has asked for it, unless that was before this start, or the disk has refused.
-            log.durability.make_durable(log.segments.active.base_offset)
+            if log.recovery_point < log.segments.active.base_offset:
+                # A roll has asked for it, but that was before this start, or the disk has refused.
+                log.durability.flush_later(log.segments.active.base_offset)
             state = self._state(log)
             if self._not_due.get(partition) == state:
                 continue

@@ -141,11 +141,6 @@ class Durability:
         self._written += written
         self._begin()
 
-    def make_durable(self, end_offset: int) -> None:
-        """See to it that everything below ``end_offset`` will be durable, if it isn't."""
-        if self._log.recovery_point < end_offset:
-            self.flush_later(end_offset)
-
     def resume(self) -> None:
         """Try again what the disk refused, if it did."""
         self._begin()

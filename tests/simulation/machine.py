@@ -25,7 +25,7 @@ from tests.simulation.checks import check_against_rebuild, check_indexes, check_
 from tests.simulation.flusher import SlowFlusher
 from tests.simulation.model import Aborted, Change, Model, Stored, stored_in
 from tests.storage.compacting import InlinePool
-from tests.storage.support import PARTITION, START_MS, contents
+from tests.storage.support import PARTITION, START_MS, contents, crash
 
 Result = TypeVar("Result")
 
@@ -39,6 +39,8 @@ BROKER = BrokerConfig.from_properties(
     }
 )
 
+MAX_OPEN_FILES = 20  # a log that died lets go of its own only when Python finds it
+
 MEMORY = Path("/dev/shm")  # a file system in memory, where there is one
 
 
@@ -49,7 +51,7 @@ class Subject:
         """``is_alone``: there are no followers, so that what is appended is committed."""
         self.is_alone = is_alone
         self.directory = Path(tempfile.mkdtemp(dir=MEMORY if MEMORY.is_dir() else None))
-        self.disk = SimulatedDisk(str(self.directory), seed, now_ms=self._clock_ms)
+        self.disk = SimulatedDisk(str(self.directory), seed, MAX_OPEN_FILES, self._clock_ms)
         self.data = self.directory / "data"
         self.now_ms = START_MS
         self.model = Model()
@@ -63,6 +65,7 @@ class Subject:
         self._open()
 
     def close(self) -> None:
+        crash(self.manager)
         shutil.rmtree(self.directory)
 
     def use(self, config: LogConfig) -> None:
@@ -75,7 +78,7 @@ class Subject:
 
     def _open(self) -> None:
         if hasattr(self, "manager"):
-            self.manager.directories.unlock()
+            crash(self.manager)
         self.clock = ManualClock(self.now_ms)
         self.flusher = SlowFlusher()
         storage = Storage(self.clock, self.disk, self.flusher)

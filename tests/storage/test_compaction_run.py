@@ -184,7 +184,6 @@ def test_a_swap_that_can_not_be_taken_back_is_told(
     assert world.logs.directories.online == []
 
 
-
 def test_leftovers_that_can_not_be_removed_take_the_directory_offline(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -361,8 +361,13 @@ def test_epochs_come_back_with_the_records_when_a_crash_takes_back_the_start(
     assert log.leader_epochs.entries == [(4, 12)]
     log.leader_epochs._take([EpochEntry(4, 11)])
     log.release()
-    again = open_log(tmp_path, checkpointed=Checkpointed(False, log.recovery_point, start, log.high_watermark))
+    checkpointed = Checkpointed(False, log.recovery_point, start, log.high_watermark)
+    again = open_log(tmp_path, checkpointed=checkpointed)
     assert again.leader_epochs.entries == expected
+    again.leader_epochs._take([EpochEntry(5, 13)])  # whose leader has written nothing
+    again.release()
+    last = open_log(tmp_path, checkpointed=checkpointed._replace(mended=True))
+    assert last.leader_epochs.entries == [entry for entry in expected if start]
 
 
 def test_a_snapshot_tells_nothing_of_batches_that_the_power_took(tmp_path: Path) -> None:
@@ -388,5 +393,7 @@ def test_an_empty_segment_that_was_never_used_hides_nothing_of_a_torn_one_before
     log.release()
     path = Path(log.segments.first.log.path)
     path.write_bytes(path.read_bytes() + bytes(batch()[:torn]))
+    if not torn:
+        path.with_suffix(".index").write_bytes((1).to_bytes(4) + (9999).to_bytes(4))  # beyond the file's end
     again = open_log(tmp_path, checkpointed=Checkpointed(clean=False))
     assert ([segment.base_offset for segment in again.segments], again.log_end_offset) == ([0], 2)

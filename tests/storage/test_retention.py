@@ -200,9 +200,21 @@ def test_the_log_begins_above_what_was_deleted_though_the_disk_refuses_its_epoch
     )
     fill(log, 10)
     log.update_config(LogConfig(segment_bytes=500, retention_ms=-1, retention_bytes=600))
-    disk.fail(Fault(frozenset({"create"}), code=errno.ENOSPC))
+    disk.fail(Fault(frozenset({"create"}), code=errno.EIO))
     with pytest.raises(KafkaStorageError, match="can't be trimmed"):
         delete_old_segments(log)
     assert log.log_start_offset == log.segments.first.base_offset > 0
     with pytest.raises(OffsetOutOfRangeError):
         log.read(0, 1000)
+
+
+def test_a_broken_disk_that_lets_no_segment_be_begun_ends_it(tmp_path: Path) -> None:
+    disk = SimulatedDisk(str(tmp_path))
+    log = open_log(
+        tmp_path, LogConfig(retention_ms=-1, retention_bytes=0), storage=Storage(ManualClock(START_MS), disk)
+    )
+    fill(log, 2)
+    disk.fail(Fault(frozenset({"create"}), code=errno.EIO))
+    with pytest.raises(KafkaStorageError, match="can't be trimmed"):
+        delete_old_segments(log)
+    assert (log.log_start_offset, len(log.segments)) == (0, 1)

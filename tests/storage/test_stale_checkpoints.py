@@ -5,13 +5,14 @@ from pathlib import Path
 import pytest
 
 from kafkapy.config.log_config import LogConfig
+from kafkapy.storage import stale_checkpoints
 from kafkapy.storage.log import Log, Storage
 from kafkapy.storage.log_directory import LogManager
 from kafkapy.testing.clock import ManualClock
 from kafkapy.testing.disk import SimulatedDisk
 from kafkapy.testing.durable import Survival
 from tests.storage.slow_flusher import SlowFlusher
-from tests.storage.support import PARTITION, START_MS, batch, fill
+from tests.storage.support import PARTITION, START_MS, batch, fill, open_log
 
 RECOVERY_POINTS = "data/recovery-point-offset-checkpoint"
 LOG_STARTS = "data/log-start-offset-checkpoint"
@@ -120,3 +121,11 @@ def test_a_truncation_while_the_thread_writes_a_checkpoint(tmp_path: Path) -> No
     work()
     done()
     assert "orders 0 0" in (tmp_path / "recovery-point-offset-checkpoint").read_text()
+
+
+def test_a_log_of_no_data_directory_has_no_checkpoint(tmp_path: Path) -> None:
+    manager = LogManager([str(tmp_path / "data")], LogConfig(), ManualClock(START_MS))
+    manager.load()
+    stale_checkpoints.lower(manager, open_log(tmp_path))
+    assert [path.name for path in (tmp_path / "data").iterdir()] == [".lock"]
+    manager.shutdown()
