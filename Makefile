@@ -16,7 +16,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 WORKERS ?= 2
 ARGUMENTS ?=
-SCAN := $(wildcard setup.py kafkapy/records/scan.py kafkapy/records/scan.pxd kafkapy/records/compact.py kafkapy/records/compact.pxd)
+SCAN := $(wildcard setup.py $(foreach name,scan compact entries,kafkapy/records/$(name).py kafkapy/records/$(name).pxd))
 INSTALLED := $(VENV)/.installed
 COMPILED := $(VENV)/.compiled
 

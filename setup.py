@@ -1,6 +1,6 @@
 """Compiles the loops that Python can't afford; everything else about the package stands in pyproject.toml.
 
-Without Cython or a C compiler the package installs all the same, and ``kafkapy/records/{scan,compact}.py`` run
+Without Cython or a C compiler the package installs all the same, and ``kafkapy/records/{scan,compact,entries}.py`` run
 interpreted.
 """
 
@@ -14,7 +14,7 @@ def compiled_modules() -> list[Extension]:
     except ImportError:
         return []
     extensions = cythonize(
-        ["kafkapy/records/scan.py", "kafkapy/records/compact.py"],
+        [f"kafkapy/records/{name}.py" for name in ("scan", "compact", "entries")],
         build_dir="build",  # keeps the C file out of the wheel
         compiler_directives={
             "language_level": 3,

@@ -4,14 +4,19 @@
 codec  name     what is written; what is read
 =====  =======  ==========================================================================================
 0      none
-1      gzip     one member; also several
+1      gzip     one member; also several, or one before what is none
 2      snappy   the framing of snappy-java ("xerial"), 32 kB blocks; also a bare snappy block (other clients)
 3      lz4      an LZ4 frame of independent 64 kB blocks, as Java's; Kafka's clients read no dependent blocks
 4      zstd     one frame, level 3; also several (KIP-110)
 =====  =======  ==========================================================================================
+
+What lies behind compressed data is passed over where Java passes over it. The checksums of all the content, in gzip
+and where an lz4 frame has one, must be right; Java's readers stop before them.
 """
 
+import zlib
 from collections.abc import Callable
+from functools import partial
 from struct import Struct
 
 import cramjam
@@ -33,8 +38,15 @@ _LZ4_HEADER = _LZ4_MAGIC + b"\x60\x40\x82"
 _LZ4_BLOCK = 64 * 1024
 _LZ4_STORED = 1 << 31
 _LZ4_END = b"\x00\x00\x00\x00"
-_LZ4_INDEPENDENT_BIT = 0x20
+_LZ4_FIRST_BLOCK = 7
+_LZ4_FIXED_BITS, _LZ4_FIXED_FLAGS = 0xE3, 0x60
+"""Version 1, independent blocks; no dictionary, nothing reserved."""
+_LZ4_RESERVED_SIZES, _LZ4_SMALLEST_SIZE = 0x8F, 4
+_LZ4_BLOCK_CHECKSUM_BIT, _LZ4_CONTENT_SIZE_BIT, _LZ4_CONTENT_CHECKSUM_BIT = 0x10, 0x08, 0x04
+_GZIP_WINDOW = 31
+_GZIP_MEMBER = b"\x1f\x8b\x08"
 _ZSTD_LEVEL = 3
+_GZIP_LEVEL = 6
 
 _BIG_INT32 = Struct(">I")
 _LITTLE_INT32 = Struct("<I")
@@ -69,34 +81,85 @@ def decompress(codec: int, data: ReadableBuffer, max_size: int) -> memoryview:
 
 
 def _compress_gzip(data: ReadableBuffer) -> bytes:
-    return bytes(cramjam.gzip.compress(data, level=6))
+    return bytes(cramjam.gzip.compress(data, level=_GZIP_LEVEL))
 
 
 def _compress_zstd(data: ReadableBuffer) -> bytes:
     return bytes(cramjam.zstd.compress(data, level=_ZSTD_LEVEL))
 
 
-def _compress_snappy(data: ReadableBuffer) -> bytes:
-    view = memoryview(data)
-    parts = [_XERIAL_HEADER]
-    for start in range(0, len(view), _XERIAL_BLOCK):
-        block = bytes(cramjam.snappy.compress_raw(view[start : start + _XERIAL_BLOCK]))
-        parts += (_BIG_INT32.pack(len(block)), block)
-    return b"".join(parts)
+class _GzipStream:
+    def __init__(self) -> None:
+        self._stream = cramjam.gzip.Compressor(level=_GZIP_LEVEL)
+
+    def add(self, data: ReadableBuffer) -> None:
+        """Compress the next bytes."""
+        self._stream.compress(bytes(data))
+
+    def finish(self) -> bytes:
+        """Return all that was compressed."""
+        return bytes(self._stream.finish())
 
 
-def _compress_lz4(data: ReadableBuffer) -> bytes:
-    view = memoryview(data)
-    parts = [_LZ4_HEADER]
-    for start in range(0, len(view), _LZ4_BLOCK):
-        plain = view[start : start + _LZ4_BLOCK]
-        block = bytes(cramjam.lz4.compress_block(plain, store_size=False))
-        if len(block) < len(plain):
-            parts += (_LITTLE_INT32.pack(len(block)), block)
-        else:
-            parts += (_LITTLE_INT32.pack(len(plain) | _LZ4_STORED), bytes(plain))
-    parts.append(_LZ4_END)
-    return b"".join(parts)
+class _BlockStream:
+    """For codecs whose blocks don't know of each other."""
+
+    def __init__(self, header: bytes, block_size: int, encode: Callable[[ReadableBuffer], bytes], end: bytes) -> None:
+        self._parts = [header]
+        self._block_size = block_size
+        self._encode = encode
+        self._end = end
+        self._rest = b""
+
+    def add(self, data: ReadableBuffer) -> None:
+        """Compress the next bytes."""
+        view = memoryview(self._rest + data) if self._rest else memoryview(data)
+        whole = len(view) - len(view) % self._block_size
+        for start in range(0, whole, self._block_size):
+            self._parts.append(self._encode(view[start : start + self._block_size]))
+        self._rest = bytes(view[whole:])
+
+    def finish(self) -> bytes:
+        """Return all that was compressed."""
+        if self._rest:
+            self._parts.append(self._encode(self._rest))
+        return b"".join((*self._parts, self._end))
+
+
+CompressStream = _GzipStream | _BlockStream
+
+
+def _snappy_block(plain: ReadableBuffer) -> bytes:
+    block = bytes(cramjam.snappy.compress_raw(plain))
+    return _BIG_INT32.pack(len(block)) + block
+
+
+def _lz4_block(plain: ReadableBuffer) -> bytes:
+    block = bytes(cramjam.lz4.compress_block(plain, store_size=False))
+    if len(block) < len(plain):
+        return _LITTLE_INT32.pack(len(block)) + block
+    return _LITTLE_INT32.pack(len(plain) | _LZ4_STORED) + bytes(plain)
+
+
+def compress_stream(codec: int) -> CompressStream:
+    """What compresses as ``compress`` does, but takes the data piece by piece: gzip, snappy or lz4 (1 to 3).
+
+    Raises:
+        UnsupportedCompressionTypeError: another codec.
+    """
+    if codec == GZIP:
+        return _GzipStream()
+    if codec == SNAPPY:
+        return _BlockStream(_XERIAL_HEADER, _XERIAL_BLOCK, _snappy_block, b"")
+    if codec == LZ4:
+        return _BlockStream(_LZ4_HEADER, _LZ4_BLOCK, _lz4_block, _LZ4_END)
+    raise UnsupportedCompressionTypeError(f"Codec {codec} is none of those that message sets know")
+
+
+def _compress_blocks(codec: int, data: ReadableBuffer) -> bytes:
+    stream = compress_stream(codec)
+    stream.add(data)
+    return stream.finish()
 
 
 def _too_large(max_size: int) -> RecordTooLargeError:
@@ -130,7 +193,24 @@ def _growing(decompress_into: Callable[[memoryview, bytearray], int], data: memo
 
 
 def _decompress_gzip(data: memoryview, max_size: int) -> memoryview:
-    return _growing(cramjam.gzip.decompress_into, data, max_size)
+    try:
+        return _growing(cramjam.gzip.decompress_into, data, max_size)
+    except CorruptRecordError:
+        return _decompress_gzip_before_others(data, max_size)
+
+
+def _decompress_gzip_before_others(data: memoryview, max_size: int) -> memoryview:
+    """One member before what is none: Java passes over that."""
+    member = zlib.decompressobj(_GZIP_WINDOW)
+    try:
+        output = member.decompress(data, max_size + 1)
+    except zlib.error as error:
+        raise CorruptRecordError(f"Compressed data is corrupt: {error}") from error
+    if len(output) > max_size:
+        raise _too_large(max_size)
+    if not member.eof or member.unused_data[:3] == _GZIP_MEMBER:
+        raise CorruptRecordError("Compressed data ends too early, or goes on with what is corrupt")
+    return memoryview(output)
 
 
 def _decompress_zstd(data: memoryview, max_size: int) -> memoryview:
@@ -138,9 +218,25 @@ def _decompress_zstd(data: memoryview, max_size: int) -> memoryview:
 
 
 def _decompress_lz4(data: memoryview, max_size: int) -> memoryview:
-    if data[:4] != _LZ4_MAGIC or not data[4:5].tobytes() or not data[4] & _LZ4_INDEPENDENT_BIT:
+    return _growing(cramjam.lz4.decompress_into, data[: _lz4_frame_end(data)], max_size)
+
+
+def _lz4_frame_end(data: memoryview) -> int:
+    """Where the frame ends; what follows is passed over, and only frames that Java reads are taken."""
+    if len(data) < _LZ4_FIRST_BLOCK or data[:4] != _LZ4_MAGIC:
+        raise CorruptRecordError("Compressed data is not an LZ4 frame")
+    flags, sizes = data[4], data[5]
+    if flags & _LZ4_FIXED_BITS != _LZ4_FIXED_FLAGS or sizes & _LZ4_RESERVED_SIZES or sizes >> 4 < _LZ4_SMALLEST_SIZE:
         raise CorruptRecordError("Compressed data is not an LZ4 frame of independent blocks")
-    return _growing(cramjam.lz4.decompress_into, data, max_size)
+    position = _LZ4_FIRST_BLOCK + (8 if flags & _LZ4_CONTENT_SIZE_BIT else 0)
+    after_block = 4 if flags & _LZ4_BLOCK_CHECKSUM_BIT else 0
+    while position + 4 <= len(data):
+        (size,) = _LITTLE_INT32.unpack_from(data, position)
+        position += 4
+        if size == 0:
+            return position + (4 if flags & _LZ4_CONTENT_CHECKSUM_BIT else 0)
+        position += (size & ~_LZ4_STORED) + after_block
+    return len(data)
 
 
 def _decompress_snappy(data: memoryview, max_size: int) -> memoryview:
@@ -166,7 +262,7 @@ def _xerial_blocks(data: memoryview) -> list[memoryview]:
     position = len(_XERIAL_HEADER)
     while position < len(data):
         if position + 4 > len(data):
-            raise CorruptRecordError("Snappy data ends inside a block's length")
+            break  # as in Java
         (size,) = _BIG_INT32.unpack_from(data, position)
         if size == _XERIAL_NEXT_HEADER:
             position += len(_XERIAL_HEADER)
@@ -182,8 +278,8 @@ def _xerial_blocks(data: memoryview) -> list[memoryview]:
 _COMPRESS: dict[int, Callable[[ReadableBuffer], bytes]] = {
     NONE: bytes,
     GZIP: _compress_gzip,
-    SNAPPY: _compress_snappy,
-    LZ4: _compress_lz4,
+    SNAPPY: partial(_compress_blocks, SNAPPY),
+    LZ4: partial(_compress_blocks, LZ4),
     ZSTD: _compress_zstd,
 }
 _DECOMPRESS: dict[int, Callable[[memoryview, int], memoryview]] = {

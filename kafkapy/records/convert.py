@@ -8,10 +8,10 @@ they are: every reader of a format knows those before it.
 
 from collections.abc import Iterator
 
-from kafkapy.records.batch import ReadableBuffer, iterate_headers
+from kafkapy.records.batch import LOG_APPEND_TIME, ReadableBuffer, iterate_headers
 from kafkapy.records.compression import ZSTD
 from kafkapy.records.errors import UnsupportedCompressionTypeError
-from kafkapy.records.legacy import encode_legacy
+from kafkapy.records.legacy import encode_legacy_in_steps
 from kafkapy.records.record import MAX_DECOMPRESSED_SIZE, iterate_records
 
 
@@ -28,12 +28,13 @@ def convert(
         UnsupportedCompressionTypeError: a batch under zstd, which no format before magic 2 knows.
         CorruptRecordError, InvalidRecordError, RecordTooLargeError: the records can't be read.
     """
-    return b"".join(_converted(records, to_magic, first_offset, max_size))
+    return b"".join(convert_in_steps(records, to_magic, first_offset, max_size))
 
 
-def _converted(
-    records: ReadableBuffer, to_magic: int, first_offset: int, max_size: int
+def convert_in_steps(
+    records: ReadableBuffer, to_magic: int, first_offset: int = 0, max_size: int = MAX_DECOMPRESSED_SIZE
 ) -> Iterator[bytes | memoryview]:
+    """As ``convert``, in pieces of whole entries, some of them empty: each has taken a few milliseconds."""
     view = memoryview(records)
     for position, header in iterate_headers(records):
         if header.magic <= to_magic:
@@ -46,10 +47,5 @@ def _converted(
         listed = iterate_records(records, header, position, max_size)
         if not header.compression:
             listed = (record for record in listed if record.offset >= first_offset)
-        yield encode_legacy(
-            listed,
-            to_magic,
-            compression=header.compression,
-            timestamp_type=header.timestamp_type,
-            append_time=header.max_timestamp,
-        )
+        append_time = header.max_timestamp if header.timestamp_type == LOG_APPEND_TIME else None
+        yield from encode_legacy_in_steps(listed, to_magic, header.compression, append_time)

@@ -40,7 +40,7 @@ from kafkapy.records.batch import (
     read_legacy_header,
     unpack_legacy_header,
 )
-from kafkapy.records.compression import CODEC_NAMES, LZ4, ZSTD, compress, decompress
+from kafkapy.records.compression import CODEC_NAMES, LZ4, ZSTD, CompressStream, compress_stream, decompress
 from kafkapy.records.errors import CorruptRecordError, InvalidRecordError, UnsupportedCompressionTypeError
 from kafkapy.records.lz4_frame import with_old_checksum, with_right_checksum
 from kafkapy.records.record import MAX_DECOMPRESSED_SIZE, Record
@@ -55,6 +55,10 @@ __all__ = [
     "set_offset",
     "set_timestamp",
 ]
+
+STEP_RECORDS = 500
+STEP_SIZE = 64 * 1024
+"""Records and bytes after which an encoding in steps pauses: some milliseconds."""
 
 ATTRIBUTES_OFFSET = 17
 TIMESTAMP_OFFSET = 18
@@ -147,17 +151,22 @@ def iterate_entries(
     if not header.compression:
         yield _read_entry(entry, header.magic, 0)
         return
-    if header.compression == ZSTD:
-        raise InvalidRecordError(f"Magic {header.magic} has no zstd")
-    _, value = _read_key_and_value(entry, header.magic)
-    if value is None:
-        raise InvalidRecordError(f"A wrapper of magic {header.magic} has a null value")
-    data = _decompress(header, value, max_size)
+    data = wrapped_set(entry, header, max_size)
     last_offset = _last_inner_offset(data)
     base_offset = header.base_offset - last_offset if header.magic and header.base_offset else 0
     if base_offset < 0:
         raise InvalidRecordError(f"A wrapper has offset {header.base_offset}, and its last record {last_offset}")
     yield from _inner_entries(data, header, base_offset)
+
+
+def wrapped_set(entry: ReadableBuffer, header: BatchHeader, max_size: int) -> memoryview:
+    """The message set in the wrapper that ``entry`` is, decompressed. Raises: see ``iterate_entries``."""
+    if header.compression == ZSTD:
+        raise InvalidRecordError(f"Magic {header.magic} has no zstd")
+    _, value = _read_key_and_value(memoryview(entry), header.magic)
+    if value is None:
+        raise InvalidRecordError(f"A wrapper of magic {header.magic} has a null value")
+    return _decompress(header, value, max_size)
 
 
 def _decompress(header: BatchHeader, value: memoryview, max_size: int) -> memoryview:
@@ -250,29 +259,50 @@ def encode_legacy(
         InvalidRecordError: an offset or a timestamp is over 64 bits, as sums in batches that lie can be.
         UnsupportedCompressionTypeError: zstd, or no such codec.
     """
-    appends = timestamp_type == LOG_APPEND_TIME
-    attributes = timestamp_type << 3 if magic else 0
+    fixed_time = append_time if timestamp_type == LOG_APPEND_TIME else None
+    return b"".join(encode_legacy_in_steps(records, magic, compression, fixed_time))
+
+
+def encode_legacy_in_steps(
+    records: Iterable[Record], magic: int, compression: int, append_time: int | None
+) -> Iterator[bytes]:
+    """As ``encode_legacy``, some ``STEP_RECORDS`` at a time: whoever takes the pieces may do something else in between.
+
+    What is compressed comes in the last piece, the others are empty then. ``append_time`` (ms) is None for CreateTime.
+    """
+    stream = compress_stream(compression) if compression else None
+    attributes = LOG_APPEND_TIME << 3 if magic and append_time is not None else 0
     output = bytearray()
     largest, base_offset, last_offset = NO_TIMESTAMP, None, 0
-    for record in records:
+    for place, record in enumerate(records, 1):
         key, value, timestamp, _, last_offset = record
         if base_offset is None:
             base_offset = last_offset if magic and compression else 0
-        if appends:
+        if append_time is not None:
             timestamp = append_time
         largest = max(largest, timestamp)
         try:
             output += _entry(last_offset - base_offset, magic, attributes, timestamp, key, value)
         except struct.error:
             raise InvalidRecordError(f"Offset {last_offset} or its timestamp {timestamp} is over 64 bits") from None
-    if not compression or base_offset is None:
-        return bytes(output)
-    if compression == ZSTD:
-        raise UnsupportedCompressionTypeError(f"Magic {magic} has no zstd")
-    content = compress(compression, output)
-    if magic == 0 and compression == LZ4:
-        content = with_old_checksum(content)
-    return _entry(last_offset, magic, attributes | compression, largest, None, content)
+        if len(output) >= STEP_SIZE or place % STEP_RECORDS == 0:
+            yield _taken(output, stream)
+            output = bytearray()
+    rest = _taken(output, stream)
+    if stream is not None and base_offset is not None:
+        content = stream.finish()
+        if magic == 0 and compression == LZ4:
+            content = with_old_checksum(content)
+        rest = _entry(last_offset, magic, attributes | compression, largest, None, content)
+    yield rest
+
+
+def _taken(entries: bytearray, stream: CompressStream | None) -> bytes:
+    """Hand the entries on: to the stream, if there is one."""
+    if stream is None:
+        return bytes(entries)
+    stream.add(entries)
+    return b""
 
 
 def _entry(offset: int, magic: int, attributes: int, timestamp: int, key: bytes | None, value: bytes | None) -> bytes:

@@ -1,4 +1,4 @@
-"""Which ``scan`` and ``compact`` run: compiled where the installation has them, else interpreted, from the same files.
+"""Which ``scan``, ``compact`` and ``entries`` run: compiled where they are installed so, else interpreted.
 
 ``KAFKAPY_INTERPRETED_SCAN=1`` in the environment takes the interpreted ones even so (tests run both ways).
 """
@@ -22,7 +22,7 @@ Scan = Callable[[memoryview, int], ScanResult]
 
 
 def interpreted_module(name: str = "scan") -> ModuleType:
-    """``scan.py`` or ``compact.py`` as a module of its own, interpreted even where a compiled one is installed."""
+    """``scan.py`` or another of the three as a module of its own, interpreted even where it is compiled."""
     loader = SourceFileLoader(f"kafkapy.records.{name}", str(DIRECTORY / f"{name}.py"))
     spec = spec_from_loader(loader.name, loader)
     assert spec is not None
@@ -37,7 +37,7 @@ def is_compiled(module: ModuleType) -> bool:
 
 
 def choose(name: str = "scan") -> ModuleType:
-    """The module, ``scan`` or ``compact``, that this process works with."""
+    """The module, ``scan``, ``compact`` or ``entries``, that this process works with."""
     if os.environ.get(INTERPRETED_VARIABLE) == "1":
         return interpreted_module(name)
     return import_module(f"kafkapy.records.{name}")
@@ -46,6 +46,10 @@ def choose(name: str = "scan") -> ModuleType:
 _chosen = choose()
 scan = cast(Scan, _chosen.scan)
 FAULTS = cast(tuple[str, ...], _chosen.FAULTS)
+_entries = choose("entries")
+scan_entries = cast(Callable[[memoryview, int], tuple[int, int, int, int, int, bool, int]], _entries.scan_entries)
+number_entries = cast(Callable[[memoryview, int], None], _entries.number_entries)
+rewrite_entries = cast(Callable[[memoryview, int, memoryview], int], _entries.rewrite_entries)
 
 
 def fault_message(position: int) -> str:

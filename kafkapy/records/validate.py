@@ -10,8 +10,8 @@ The order of the rules, their error codes and messages are those of ``ProduceReq
   and fails with UNKNOWN_SERVER_ERROR on a compressed one;
 - decompressed size is bounded (MESSAGE_TOO_LARGE), and so is the list of records at fault;
 - where Kafka fails with UNKNOWN_SERVER_ERROR (an unknown codec, bytes that don't decompress, a record longer than its
-  batch, a number that does not end), the answer names the fault: UNSUPPORTED_COMPRESSION_TYPE, CORRUPT_MESSAGE,
-  INVALID_RECORD;
+  batch, a number that does not end; timestamps or a producer that its encoder refuses), the answer names the fault:
+  UNSUPPORTED_COMPRESSION_TYPE, CORRUPT_MESSAGE, INVALID_TIMESTAMP, INVALID_RECORD;
 - base timestamp and delta may not add up to more than 64 bits (INVALID_RECORD); Kafka lets the sum wrap.
 
 Messages are Kafka's but for faults in a record's structure, where fewer are told apart.
@@ -32,10 +32,12 @@ from kafkapy.records.batch import (
     LOG_APPEND_TIME,
     MAGIC,
     MAGIC_OFFSET,
+    NO_PRODUCER_EPOCH,
+    NO_PRODUCER_ID,
     NO_TIMESTAMP,
     BatchHeader,
     WritableBuffer,
-    crc_of,
+    crc_is_valid,
     measure,
     read_header,
     set_max_timestamp,
@@ -166,6 +168,7 @@ def validate_produced(
     timestamp_type = policy.timestamp_type
     max_timestamp = now_ms if timestamp_type == LOG_APPEND_TIME else scanned.max_timestamp
     if target != codec:
+        check_encoded_again(header, scanned.min_timestamp, policy)
         stamped = header._replace(
             attributes=header.attributes & 0x30 | timestamp_type << 3 | target, max_timestamp=max_timestamp
         )
@@ -189,20 +192,29 @@ def _the_one_batch(
     size = measure(records)
     if size is None:
         raise InvalidRecordError("There is no whole batch")
+    header = _header(records, 0, policy, from_client)
     if size < len(records):
-        if measure(records, size) is not None:
+        position = size
+        while (size := measure(records, position)) is not None:
+            _header(records, position, policy, from_client)
+            position += size
+        if position > header.size:
             raise InvalidRecordError("There is more than one batch")
-        records = memoryview(records)[:size]
-    header = read_header(records)
-    if from_client and header.base_offset != 0:
-        raise misplaced(header, policy)
-    if size > policy.max_batch_size:
-        raise too_large(size, policy)
-    if header.crc != (computed := crc_of(records, 0, size)):
-        raise CorruptRecordError(f"A batch for {policy.topic_partition} has CRC {computed} and says {header.crc}")
+        records = memoryview(records)[:position]
     if header.compression >= len(CODEC_NAMES):
         raise UnsupportedCompressionTypeError(f"There is no codec {header.compression}")
     return records, header
+
+
+def _header(records: WritableBuffer, position: int, policy: ProducePolicy, from_client: bool) -> BatchHeader:
+    header = read_header(records, position)
+    if from_client and header.magic == MAGIC and header.base_offset != 0:
+        raise misplaced(header, policy)
+    if header.size > policy.max_batch_size:
+        raise too_large(header.size, policy)
+    if not crc_is_valid(records, position, header):
+        raise CorruptRecordError(f"A batch for {policy.topic_partition} has a wrong CRC, not {header.crc}")
+    return header
 
 
 def misplaced(header: BatchHeader, policy: ProducePolicy) -> InvalidRecordError:
@@ -237,6 +249,23 @@ def check_client_batch(header: BatchHeader, partition: TopicPartition) -> None:
         raise InvalidRecordError(
             f"Producer {header.producer_id} numbers a batch for {partition} with {header.base_sequence}"
         )
+
+
+def check_encoded_again(header: BatchHeader, smallest_timestamp: int, policy: ProducePolicy) -> None:
+    """The rules that Kafka's encoder has for a batch of magic 2, which hold only where it has to write one anew.
+
+    Raises:
+        InvalidTimestampError: timestamps below -1.
+        InvalidRecordError: a producer without epoch or sequence, or with an id below -1.
+    """
+    if smallest_timestamp < NO_TIMESTAMP:
+        raise InvalidTimestampError("Some records have timestamps below -1")
+    if header.producer_id != NO_PRODUCER_ID:
+        is_lacking = header.producer_epoch == NO_PRODUCER_EPOCH or header.base_sequence < 0
+        if is_lacking or policy.magic < MAGIC:
+            raise InvalidRecordError(
+                f"Producer {header.producer_id} has epoch {header.producer_epoch}, sequence {header.base_sequence}"
+            )
 
 
 def scan_batch(records: WritableBuffer, header: BatchHeader, policy: ProducePolicy) -> Scanned:

@@ -7,6 +7,9 @@ The rules are those of Kafka 2.7.2's ``Log.analyzeAndValidateRecords`` and ``Log
 - anything else is encoded again as the log's format and codec: one wrapper or one batch for all, or single messages;
 - what the log's format can't say is refused: producers' ids, transactions, headers.
 
+Sets that are as they should be take the first two roads, and the third towards magic 2, through
+``validate_entries.py``, which is much faster. Here they would come to the same.
+
 A single message is a batch of its own: the first one at fault is the answer. In a wrapper all are listed. What differs
 from Kafka, on purpose, beside what ``validate.py`` names:
 
@@ -24,10 +27,6 @@ from typing import NamedTuple
 from kafkapy.records.batch import (
     LOG_APPEND_TIME,
     MAGIC,
-    NO_LEADER_EPOCH,
-    NO_PRODUCER_EPOCH,
-    NO_PRODUCER_ID,
-    NO_SEQUENCE,
     NO_TIMESTAMP,
     BatchHeader,
     WritableBuffer,
@@ -54,6 +53,7 @@ from kafkapy.records.validate import (
     ValidatedBatch,
     check_client_batch,
     check_each_record,
+    check_encoded_again,
     may_hold_bad_records,
     misplaced,
     record_fault,
@@ -61,6 +61,7 @@ from kafkapy.records.validate import (
     scan_batch,
     too_large,
 )
+from kafkapy.records.validate_entries import message_set, validate_entries
 
 
 class _Examined(NamedTuple):
@@ -75,6 +76,9 @@ def validate_legacy(
     records: WritableBuffer, policy: ProducePolicy, now_ms: int, first_offset: int, from_client: bool
 ) -> ValidatedBatch:
     """See ``validate.validate_produced``, which calls this where magic 0 or 1 is in the records or in ``policy``."""
+    quickly = validate_entries(records, policy, now_ms, first_offset)
+    if quickly is not None:
+        return quickly
     found = _examine(records, policy, from_client)
     records = memoryview(records)[: found.size]
     target = found.compression if policy.compression == PRODUCER else policy.compression
@@ -129,6 +133,7 @@ def _check_batch(header: BatchHeader, policy: ProducePolicy, from_client: bool) 
         raise UnsupportedForMessageFormatError(
             f"{kind} records are not for {policy.topic_partition}, whose format is {policy.magic}"
         )
+    check_encoded_again(header, NO_TIMESTAMP, policy)
 
 
 class _Noted:
@@ -298,10 +303,5 @@ def _refuse_what_cannot_be_told(noted: _Noted, policy: ProducePolicy) -> None:
 
 def _validated(records: WritableBuffer, noted: _Noted, policy: ProducePolicy, compression: int = 0) -> ValidatedBatch:
     """A message set, whose header stands for the whole: see ``ValidatedBatch``."""
-    attributes = compression | policy.timestamp_type << 3
-    max_timestamp = noted.max_timestamp
-    header = BatchHeader(
-        noted.first_offset, len(records), NO_LEADER_EPOCH, policy.magic, 0, attributes, noted.count - 1,
-        max_timestamp, max_timestamp, NO_PRODUCER_ID, NO_PRODUCER_EPOCH, NO_SEQUENCE, noted.count,
-    )  # fmt: skip
-    return ValidatedBatch(records, header, max_timestamp, noted.place_of_max)
+    offsets = (noted.first_offset, noted.count)
+    return message_set(records, policy, offsets, (noted.max_timestamp, noted.place_of_max), compression)

@@ -11,17 +11,17 @@ from typing import Final
 from kafkapy.cluster.fetching import EMPTY, FetchWish, PartitionRead, Reads
 from kafkapy.cluster.replica_manager import ReplicaManager
 from kafkapy.errors import BrokerError
+from kafkapy.server.turns import in_turns
 from kafkapy.storage.converted import ConvertedSlice, holds_newer_format
 from kafkapy.storage.disk_errors import as_storage_error
 from kafkapy.storage.files import FileSlice
-from kafkapy.storage.log import Log
 from kafkapy.types import TopicPartition
 
+FIRST_VERSION_OF_FORMAT_2: Final = 4
 FIRST_VERSION_WITH_ALL: Final = 10
 """From here on clients know every format and codec."""
 
 _FIRST_VERSION_OF_FORMAT_1: Final = 2
-_FIRST_VERSION_OF_FORMAT_2: Final = 4
 _FIRST_VERSION_OF_STORAGE_ERROR: Final = 6
 _NOT_LEADER_OR_FOLLOWER: Final = 6
 _UNSUPPORTED_VERSION: Final = 35
@@ -29,7 +29,21 @@ _KAFKA_STORAGE_ERROR: Final = 56
 _UNSUPPORTED_COMPRESSION_TYPE: Final = 76
 
 
-def fit(
+def fit(replicas: ReplicaManager, version: int, reads: Reads) -> Reads:
+    """Return ``reads`` with what a request of ``version`` (below ``FIRST_VERSION_WITH_ALL``) must not get refused."""
+    return [_fit(replicas, version, read) for read in reads]
+
+
+def _fit(replicas: ReplicaManager, version: int, read: PartitionRead) -> PartitionRead:
+    partition = replicas.partitions.get(read.topic_partition)
+    if partition is not None and partition.log.config.compression_type == "zstd":
+        return _refused(read, _UNSUPPORTED_COMPRESSION_TYPE)
+    if read.error_code == _KAFKA_STORAGE_ERROR and version < _FIRST_VERSION_OF_STORAGE_ERROR:
+        return read._replace(error_code=_NOT_LEADER_OR_FOLLOWER)
+    return read
+
+
+async def convert_all(
     replicas: ReplicaManager,
     version: int,
     reads: Reads,
@@ -37,41 +51,35 @@ def fit(
     *,
     is_follower: bool,
 ) -> Reads:
-    """Return ``reads`` as a request of ``version`` (below ``FIRST_VERSION_WITH_ALL``) can take them."""
-    return [_fit(replicas, version, read, wishes, is_follower) for read in reads]
+    """Return ``reads`` in formats that a request of ``version`` (below ``FIRST_VERSION_OF_FORMAT_2``) knows.
 
-
-def _fit(
-    replicas: ReplicaManager,
-    version: int,
-    read: PartitionRead,
-    wishes: Mapping[TopicPartition, FetchWish],
-    is_follower: bool,
-) -> PartitionRead:
-    partition = replicas.partitions.get(read.topic_partition)
-    if partition is not None and partition.log.config.compression_type == "zstd":
-        return _refused(read, _UNSUPPORTED_COMPRESSION_TYPE)
-    if read.error_code == _KAFKA_STORAGE_ERROR and version < _FIRST_VERSION_OF_STORAGE_ERROR:
-        return read._replace(error_code=_NOT_LEADER_OR_FOLLOWER)
-    if partition is None or version >= _FIRST_VERSION_OF_FORMAT_2 or not isinstance(read.records, FileSlice):
-        return read
+    Looking for what is newer and converting the first batch, whose size must be known, take turns with other requests.
+    """
     magic = 1 if version >= _FIRST_VERSION_OF_FORMAT_1 else 0
-    offset = wishes[read.topic_partition].offset
-    try:
-        return _converted(partition.log, read, read.records, magic, offset, is_follower)
-    except BrokerError as error:
-        return _refused(read, error.error_code)
+    return [
+        await _convert(replicas, read, magic, wishes[read.topic_partition].offset, is_follower=is_follower)
+        for read in reads
+    ]
 
 
-def _converted(
-    log: Log, read: PartitionRead, records: FileSlice, magic: int, offset: int, is_follower: bool
+async def _convert(
+    replicas: ReplicaManager, read: PartitionRead, magic: int, offset: int, *, is_follower: bool
 ) -> PartitionRead:
-    with as_storage_error(log, "read"):
-        if not holds_newer_format(records, magic):
-            return read
-        if not (log.config.message_downconversion_enable or is_follower):
-            return _refused(read, _UNSUPPORTED_VERSION)
-        converted = ConvertedSlice(records, magic, offset)
+    partition, records = replicas.partitions.get(read.topic_partition), read.records
+    if partition is None or not isinstance(records, FileSlice):
+        return read
+    log = partition.log
+    try:
+        with as_storage_error(log, "read"):
+            if not await in_turns(holds_newer_format(records, magic)):
+                return read
+            if not (log.config.message_downconversion_enable or is_follower):
+                return _refused(read, _UNSUPPORTED_VERSION)
+            converted = ConvertedSlice(records, magic, offset)
+            await in_turns(converted.prepare())
+    except BrokerError as error:
+        is_of_disk = error.error_code == _KAFKA_STORAGE_ERROR
+        return _refused(read, _NOT_LEADER_OR_FOLLOWER if is_of_disk else error.error_code)
     return read._replace(records=converted if converted.size else EMPTY)
 
 

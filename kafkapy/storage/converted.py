@@ -3,14 +3,18 @@
 Apache Kafka's scheme (KIP-283): the response announces as many bytes as the slice has, or as its first batch has after
 conversion if that is more; so a client gets at least one batch. Conversion goes on until that many bytes are sent, the
 last entry perhaps cut. If it yields fewer, what is left is filled with the beginning of an entry that is too long to
-be whole, which every client passes over. Never more than one piece is in memory.
+be whole, which every client passes over.
+
+Conversion takes a thousand times as long as sending. So it goes in steps of some milliseconds, between which the loop
+serves others; never more than one piece is in memory, or one batch, decompressed, with what was compressed of it.
 """
 
+from collections.abc import Generator, Iterator
 from struct import Struct
 from typing import Final
 
 from kafkapy.records.batch import HEADER_SIZE, MAGIC_OFFSET, SMALLEST_LENGTH, measure
-from kafkapy.records.convert import convert
+from kafkapy.records.convert import convert_in_steps
 from kafkapy.records.errors import CorruptRecordError, RecordsError
 from kafkapy.storage.files import FileSlice
 
@@ -23,8 +27,8 @@ _SIZED: Final = Struct(">8xi4xb")  # length, magic
 _LONG_ENTRY: Final = Struct(">qi")  # offset, length
 
 
-def holds_newer_format(source: FileSlice, magic: int) -> bool:
-    """Whether a whole batch in ``source`` has a format above ``magic``.
+def holds_newer_format(source: FileSlice, magic: int) -> Generator[None, None, bool]:
+    """Find out, with a pause at each yield, whether a whole batch in ``source`` has a format above ``magic``.
 
     Raises ``CorruptRecordError`` at what is no batch, ``OSError`` as the disk does.
     """
@@ -44,59 +48,80 @@ def holds_newer_format(source: FileSlice, magic: int) -> bool:
         if at == 0:
             return False
         position += at
+        yield
 
 
 class ConvertedSlice:
-    """A body whose bytes are made when they are asked for: ``size`` of them are left."""
+    """A body whose bytes are made when they are asked for: ``size`` of them are left, once ``prepare`` has ended."""
 
-    __slots__ = ("size", "_source", "_magic", "_first_offset", "_position", "_piece")
+    __slots__ = ("size", "_source", "_magic", "_first_offset", "_position", "_first", "_steps")
 
     def __init__(self, source: FileSlice, magic: int, first_offset: int) -> None:
-        """Convert the first piece of ``source`` to ``magic``; records below ``first_offset`` may be left out.
-
-        Raises ``RecordsError`` when that can't be done (a codec that old clients don't know), ``OSError`` as the disk
-        does.
-        """
+        """Of ``source`` make what is of ``magic``; records below ``first_offset`` may be left out."""
         self._source = source
         self._magic = magic
         self._first_offset = first_offset
         self._position = 0
-        self._piece = self._convert_next(only_one=True)
-        self.size = max(len(source), len(self._piece)) if self._piece else 0
+        self._first = b""
+        self._steps: Iterator[bytes | memoryview] = iter(())
+        self.size = 0
 
     def __len__(self) -> int:
         return self.size
 
+    def prepare(self) -> Generator[None]:
+        """Convert the first batch that comes to something, with a pause at each yield; then ``size`` is known.
+
+        It is converted alone: one that can't be, behind it, must not keep it from the client.
+
+        Raises ``RecordsError`` when that can't be done (a codec that old clients don't know), ``OSError`` as the disk
+        does.
+        """
+        pieces: list[bytes | memoryview] = []
+        while not any(pieces) and (taken := self._take_batches(only_one=True)):
+            for piece in self._converted(taken):
+                pieces.append(piece)
+                yield
+        self._first = b"".join(pieces)
+        self.size = max(len(self._source), len(self._first)) if self._first else 0
+
     def next_piece(self) -> bytes | memoryview:
-        """Return the next bytes, at most ``size``. Raises ``OSError`` as the disk does."""
-        piece: bytes | memoryview = self._piece
-        self._piece = b""
+        """Return the next bytes, at most ``size``, or none where others should have a turn first.
+
+        Raises ``OSError`` as the disk does.
+        """
+        piece: bytes | memoryview | None = self._first
+        self._first = b""
         if not piece:
-            try:
-                piece = self._convert_next()
-            except RecordsError:
-                # So much was announced: the client takes what came before and asks again from here, where the same
-                # happens to the first piece and is answered with its error.
-                self._position = self._source.size
-        if not piece:
+            piece = self._convert_next()
+        if piece is None:
             piece = _filler(self.size)
         if len(piece) > self.size:
             piece = memoryview(piece)[: self.size]
         self.size -= len(piece)
         return piece
 
-    def _convert_next(self, *, only_one: bool = False) -> bytes:
-        """Convert batches until some bytes come of it; a piece of control batches yields none.
+    def _convert_next(self) -> bytes | memoryview | None:
+        """Go on with what is being converted, or with the next batches; None at their end."""
+        try:
+            for piece in self._steps:
+                return piece
+            taken = self._take_batches()
+            if taken is None:
+                return None
+            self._steps = self._converted(taken)
+            return next(self._steps, b"")
+        except RecordsError:
+            # So much was announced: the client takes what came before and asks again from here, where the same
+            # happens to the first batch and is answered with its error.
+            self._position = self._source.size
+            self._steps = iter(())
+            return None
 
-        The first is converted alone: one that can't be, behind it, must not keep it from the client.
-        """
-        while taken := self._take_batches(only_one):
-            converted = convert(taken, self._magic, first_offset=self._first_offset)
-            if converted:
-                return converted
-        return b""
+    def _converted(self, batches: memoryview) -> Iterator[bytes | memoryview]:
+        return convert_in_steps(batches, self._magic, self._first_offset)
 
-    def _take_batches(self, only_one: bool) -> memoryview | None:
+    def _take_batches(self, *, only_one: bool = False) -> memoryview | None:
         source, position = self._source, self._position
         content = memoryview(source.read_part(PIECE_SIZE, position))
         if len(content) > MAGIC_OFFSET and measure(content) is None:
@@ -113,6 +138,7 @@ class ConvertedSlice:
     def release(self) -> None:
         """Let go of the file."""
         self._source.release()
+        self._steps = iter(())
         self.size = 0
 
 

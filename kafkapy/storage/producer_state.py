@@ -51,6 +51,7 @@ class ProducerState:
         """
         entry = self.producers.get(header.producer_id)
         if entry is None:
+            ProducerEntry(header.producer_id).check_epoch(header.producer_epoch)
             return None
         if from_client:
             duplicate = entry.find_duplicate(header)

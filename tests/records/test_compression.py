@@ -1,3 +1,4 @@
+import os
 import random
 import subprocess
 import sys
@@ -8,8 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkapy.records import compression
-from kafkapy.records.compression import CODEC_NAMES, compress, decompress
+from kafkapy.records.compression import CODEC_NAMES, compress, compress_stream, decompress
 from kafkapy.records.errors import CorruptRecordError, RecordTooLargeError, UnsupportedCompressionTypeError
+from kafkapy.records.lz4_frame import xxhash32_of_few
 
 CODECS = range(5)
 COMPRESSED = range(1, 5)
@@ -105,10 +107,38 @@ def test_snappy_streams_that_were_joined_are_read() -> None:
     assert decompress(compression.SNAPPY, compress(2, b"one ") + compress(2, b"two"), 100) == b"one two"
 
 
-@pytest.mark.parametrize("tail", [b"\x00", b"\x00\x00\x00\x09abc", b"\x00\x00\x00\x01\xff"])
+@pytest.mark.parametrize("tail", [bytes(4), b"\x00\x00\x00\x09abc", b"\x00\x00\x00\x01\xff"])
 def test_broken_snappy_blocks_are_corrupt(tail: bytes) -> None:
     with pytest.raises(CorruptRecordError):
         decompress(compression.SNAPPY, compress(2, b"one") + tail, 1000)
+
+
+@pytest.mark.parametrize(("codec", "tail"), [(1, bytes(9)), (1, b"\x1f\x8b"), (2, bytes(3)), (3, bytes(9)), (3, b"x")])
+def test_what_follows_compressed_data_is_passed_over(codec: int, tail: bytes) -> None:
+    assert decompress(codec, compress(codec, b"one " * 100) + tail, 400) == b"one " * 100
+    with pytest.raises(RecordTooLargeError):
+        decompress(codec, compress(codec, b"one " * 100) + tail, 399)
+
+
+@pytest.mark.parametrize(
+    "data", [compress(1, b"one")[:-1], compress(1, b"one") + b"\x1f\x8b\x08 no member", b"\x1f\x8b"]
+)
+def test_gzip_that_ends_early_or_goes_on_wrongly_is_corrupt(data: bytes) -> None:
+    with pytest.raises(CorruptRecordError):
+        decompress(compression.GZIP, data, 1000)
+
+
+@pytest.mark.parametrize("codec", [1, 2, 3])
+@pytest.mark.parametrize("size", [0, 1, 32768, 65536, 200_001])
+def test_a_stream_compresses_as_a_whole_does(codec: int, size: int) -> None:
+    data = os.urandom(size // 2) + bytes(size - size // 2)
+    for step in (7_000, 65536, 1 << 20):
+        stream = compress_stream(codec)
+        for start in range(0, size, step):
+            stream.add(bytearray(data[start : start + step]))
+        assert stream.finish() == compress(codec, data)
+    with pytest.raises(UnsupportedCompressionTypeError):
+        compress_stream(compression.ZSTD)
 
 
 def test_lz4_frames_are_those_of_java() -> None:
@@ -117,10 +147,42 @@ def test_lz4_frames_are_those_of_java() -> None:
     assert packed.endswith(bytes(4))
 
 
-@pytest.mark.parametrize("data", [b"\x04\x22\x4d\x18", b"\x04\x22\x4d\x18\x40\x40\xc0" + bytes(4), b"\x04\x22\x4d"])
+def lz4_frame(flags: int, sizes: int, content: bytes = b"", end: bytes = bytes(4)) -> bytes:
+    descriptor = bytes([flags, sizes]) + content
+    checksum = bytes([xxhash32_of_few(descriptor) >> 8 & 0xFF])
+    return b"\x04\x22\x4d\x18" + descriptor + checksum + b"\x03\x00\x00\x80one" + end
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"\x04\x22\x4d\x18",
+        b"\x04\x22\x4d",
+        b"\x05" + lz4_frame(0x60, 0x40)[1:],
+        lz4_frame(0x40, 0x40),  # blocks that depend on each other
+        lz4_frame(0xA0, 0x40),  # another version
+        lz4_frame(0x61, 0x40, bytes(4)),  # a dictionary
+        lz4_frame(0x62, 0x40),  # a reserved bit
+        lz4_frame(0x60, 0x30),  # a size of blocks that is not defined
+        lz4_frame(0x60, 0xC0),
+        lz4_frame(0x60, 0x41),
+    ],
+)
 def test_lz4_that_kafkas_clients_cannot_read_is_refused(data: bytes) -> None:
     with pytest.raises(CorruptRecordError):
         decompress(compression.LZ4, data, 1000)
+
+
+def test_lz4_of_other_libraries_is_read() -> None:
+    checksum_of_one = xxhash32_of_few(b"one").to_bytes(4, "little")
+    for data in (
+        lz4_frame(0x60, 0x70),
+        lz4_frame(0x68, 0x40, (3).to_bytes(8, "little")),
+        lz4_frame(0x70, 0x40, end=checksum_of_one + bytes(4)),
+        lz4_frame(0x64, 0x40, end=bytes(4) + checksum_of_one),
+        lz4_frame(0x74, 0x40, end=checksum_of_one + bytes(4) + checksum_of_one + b"more"),
+    ):
+        assert decompress(compression.LZ4, data, 1000) == b"one"
 
 
 def test_frames_that_were_joined_are_read() -> None:

@@ -42,6 +42,45 @@ def scan_of_both_kinds(either_scan: Scan, monkeypatch: pytest.MonkeyPatch) -> No
     assert scanner.FAULTS
 
 
+def test_each_of_several_batches_is_looked_at_before_they_are_too_many() -> None:
+    large = encode_batch([Record(b"k", bytes(200), NOW)])
+    for data in (
+        large + encode_batch(TWO),
+        encode_batch(TWO) + large,
+        encode_batch(TWO) + encode_legacy(TWO, 1) + large,
+    ):
+        with pytest.raises(errors.RecordTooLargeError):
+            validate(data, policy(max_batch_size=200))
+        with pytest.raises(errors.InvalidRecordError, match="more than one"):
+            validate(data)
+
+
+PRODUCERS = [
+    (5, -1, 0, False), (5, 0, 0, True), (-2, 0, 0, True), (-2, 0, -1, False), (-2, -1, -1, False), (-1, -1, -1, True),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("producer_id", "epoch", "sequence", "is_taken"), PRODUCERS)
+def test_what_kafkas_encoder_refuses_is_refused_where_it_would_encode(
+    producer_id: int, epoch: int, sequence: int, is_taken: bool
+) -> None:
+    fields = {"producer_id": producer_id, "producer_epoch": epoch, "base_sequence": sequence}
+    data = encode_batch(TWO, **fields)  # type: ignore[arg-type]  # ints only
+    assert validate(data).header.producer_id == producer_id
+    if is_taken:
+        assert validate(data, policy(compression=1)).header.producer_id == producer_id
+    else:
+        with pytest.raises(errors.InvalidRecordError, match=f"Producer {producer_id} has epoch {epoch}"):
+            validate(data, policy(compression=1))
+
+
+def test_timestamps_below_minus_one_are_kept_but_not_encoded_again() -> None:
+    data = encode_batch([Record(b"k", b"v", -2), Record(b"k", b"v", NOW)], compression=1)
+    assert validate(data).max_timestamp == NOW
+    with pytest.raises(errors.InvalidTimestampError, match="below -1"):
+        validate(data, policy(compression=0))
+
+
 @pytest.mark.parametrize("codec", range(5))
 def test_a_good_batch_passes_untouched(codec: int) -> None:
     data = bytearray(encode_batch(TWO, compression=codec, producer_id=7, producer_epoch=0, base_sequence=0))
@@ -120,7 +159,9 @@ def test_a_piece_of_another_batch_behind_is_cut_off() -> None:
         (lambda data: data[:-1], errors.InvalidRecordError, "There is no whole batch"),
         (lambda data: b"", errors.InvalidRecordError, "There is no whole batch"),
         (lambda data: data + data, errors.InvalidRecordError, "more than one batch"),
-        (lambda data: data[:-1] + b"x", errors.CorruptRecordError, "orders-3 has CRC .* and says"),
+        (lambda data: data + data[:-1] + b"x", errors.CorruptRecordError, "orders-3 has a wrong CRC"),
+        (lambda data: data + patched(data, ">q", 0, 5), errors.InvalidRecordError, "orders-3 begins at offset 5"),
+        (lambda data: data[:-1] + b"x", errors.CorruptRecordError, "orders-3 has a wrong CRC"),
         (lambda data: patched(data, ">q", 0, 5), errors.InvalidRecordError, "orders-3 begins at offset 5"),
         (lambda data: patched(data, ">b", 16, 1), errors.CorruptRecordError, "wrong CRC"),
         (lambda data: patched(data, ">b", 16, 3), errors.CorruptRecordError, "No format has magic 3"),

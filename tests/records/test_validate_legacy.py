@@ -148,6 +148,7 @@ def bad_crc() -> bytearray:
         (produced(0, 1) * 2, 2, errors.InvalidRecordError, "more than one"),
         (produced(2) * 2, 1, errors.InvalidRecordError, "more than one"),
         (encode_batch(THREE, base_offset=4), 1, errors.InvalidRecordError, "begins at offset 4"),
+        (encode_batch(THREE, producer_id=-2), 1, errors.InvalidRecordError, "Producer -2"),
         (encode_batch(THREE, is_control=True), 1, errors.InvalidRecordError, "the broker's to write"),
         (wrapped(compress(1, bad_crc()), 1, 1, 2), 1, errors.CorruptRecordError, "Record 2 in a wrapper"),
         (wrapped(compress(1, produced(1)), 1, 9, 2), 1, errors.InvalidTimestampError, "refused"),

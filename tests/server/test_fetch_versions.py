@@ -1,5 +1,6 @@
 """Old versions of Fetch: what is newer than they know is converted, cut or refused."""
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -10,12 +11,12 @@ from kafkapy.protocol.messages.fetch import FetchPartition as Wanted
 from kafkapy.protocol.messages.fetch import FetchRequest, FetchTopic
 from kafkapy.records.batch import iterate_headers
 from kafkapy.records.convert import convert
-from kafkapy.records.legacy import encode_legacy
+from kafkapy.records.legacy import STEP_RECORDS, encode_legacy
 from kafkapy.records.record import Record
 from kafkapy.server.broker import BrokerServer
 from kafkapy.server.fetch_versions import fit
 from kafkapy.types import TopicPartition
-from tests.server.harness import EPOCH_MS, Client, batch, run, running_broker, values_of
+from tests.server.harness import EPOCH_MS, Client, batch, fetch_request, frame, run, running_broker, until, values_of
 
 PLACE = TopicPartition("t", 0)
 
@@ -57,6 +58,57 @@ def test_what_is_old_enough_leaves_as_it_is(version: int, tmp_path: Path) -> Non
             records = only(await client.fetch("t", version=version)).records
             wanted = [Record(None, value, -1, (), at) for at, value in enumerate((b"a", b"b"))]
             assert bytes(records) == encode_legacy(wanted, 0)
+
+    run(scenario())
+
+
+def test_others_have_their_turn_while_a_large_batch_is_converted(tmp_path: Path) -> None:
+    """Before the answer begins and while it is sent: no more than some hundreds of records at a time."""
+    large = [batch(*[b""] * 20 * STEP_RECORDS, compression=codec) for codec in (1, 0)]
+
+    async def scenario() -> None:
+        async with running_broker(tmp_path) as broker:
+            client, other = await Client.connect(broker), await Client.connect(broker)
+            await client.create_topic("t")
+            for each in large:
+                assert (await client.produce("t", each)).error_code == 0
+            client.send(frame(fetch_request("t"), 3))
+            answer = asyncio.ensure_future(client.receive())
+            turns = 0
+            while not answer.done():
+                assert only(await other.fetch("t", 40 * STEP_RECORDS)).error_code == 0
+                turns += 1
+            records = only(Client.decode(1, 3, answer.result())).records
+            assert bytes(records).startswith(convert(large[0], 1))
+            assert turns > 5
+
+    run(scenario())
+
+
+def test_a_connection_that_is_lost_ends_its_conversion(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with running_broker(tmp_path) as broker:
+            client, lost = await Client.connect(broker), await Client.connect(broker)
+            await client.create_topic("t")
+            lost.send(frame(fetch_request("t", min_bytes=1, max_wait_ms=60_000), 1))
+            before = len(asyncio.all_tasks())
+            await until(lambda: len(asyncio.all_tasks()) > before)
+            await lost.close()
+            await until(lambda: len(asyncio.all_tasks()) <= before)
+            await client.produce("t", batch(b"a"))
+            assert values_of(only(await client.fetch("t", version=1)).records) == [b"a"]
+
+    run(scenario())
+
+
+def test_a_waiting_fetch_of_an_old_client_is_answered(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with running_broker(tmp_path) as broker:
+            client, other = await Client.connect(broker), await Client.connect(broker)
+            await client.create_topic("t")
+            client.send(frame(fetch_request("t", min_bytes=1, max_wait_ms=60_000), 1))
+            await other.produce("t", batch(b"a"))
+            assert magics(only(Client.decode(1, 1, await client.receive())).records) == [0]
 
     run(scenario())
 
@@ -132,7 +184,7 @@ def test_errors_that_old_clients_do_not_know(tmp_path: Path) -> None:
         async with running_broker(tmp_path) as broker:
             replicas = broker.services.replica_manager
             failed = [PartitionRead(PLACE, error_code=56)]
-            codes = [fit(replicas, version, failed, {}, is_follower=False)[0].error_code for version in (3, 5, 6, 9)]
+            codes = [fit(replicas, version, failed)[0].error_code for version in (3, 5, 6, 9)]
             assert codes == [6, 6, 56, 56]
 
     run(scenario())

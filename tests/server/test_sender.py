@@ -146,6 +146,7 @@ def test_converted_slices_are_made_piece_by_piece_and_others_get_their_turn(tmp_
 
         theirs.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 20)
         body = ConvertedSlice(file_slice(tmp_path / "0", batches), 1, 0)
+        assert list(body.prepare()) == [None]
         size = len(body)
         assert not sender.send([b"head", body, b"tail"])
         count()
@@ -165,6 +166,7 @@ def test_a_converted_slice_ends_with_its_connection(tmp_path: Path) -> None:
 
     async def test(sender: BodySender, peer: Peer, theirs: socket.socket) -> None:
         body = ConvertedSlice(file_slice(tmp_path / "0", batches), 1, 0)
+        assert list(body.prepare()) == [None]
         peer.transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 22)
         assert not sender.send([body])
         sender.close()

@@ -6,7 +6,7 @@ import pytest
 from kafkapy.records.batch import HEADER_SIZE, iterate_headers
 from kafkapy.records.convert import convert
 from kafkapy.records.errors import CorruptRecordError, UnsupportedCompressionTypeError
-from kafkapy.records.legacy import encode_legacy
+from kafkapy.records.legacy import STEP_RECORDS, STEP_SIZE, encode_legacy
 from kafkapy.records.record import Record, read_records
 from kafkapy.storage.converted import PIECE_SIZE, ConvertedSlice, holds_newer_format
 from kafkapy.storage.files import Files, FileSlice
@@ -19,12 +19,28 @@ def _slice(path: Path, *contents: bytes | bytearray, size: int | None = None) ->
     return FileSlice(Files().open(str(path / "0.log"), os.O_RDONLY), 6, len(data) - 6 if size is None else size)
 
 
+def _prepared(source: FileSlice, magic: int, first_offset: int) -> ConvertedSlice:
+    body = ConvertedSlice(source, magic, first_offset)
+    for _ in body.prepare():
+        pass
+    return body
+
+
+def _holds_newer(source: FileSlice, magic: int) -> bool:
+    search = holds_newer_format(source, magic)
+    while True:
+        try:
+            next(search)
+        except StopIteration as end:
+            return bool(end.value)
+
+
 def _taken(body: ConvertedSlice) -> bytes:
-    """All that is sent; never more than was announced."""
+    """All that is sent; never more than was announced, nor many pauses."""
     announced, pieces = len(body), []
     while body.size:
         pieces.append(bytes(body.next_piece()))
-        assert pieces[-1]
+        assert any(pieces[-100:])
         assert sum(map(len, pieces)) + body.size == announced
     return b"".join(pieces)
 
@@ -38,7 +54,7 @@ def _values(sent: bytes) -> list[bytes | None]:
 def test_batches_are_converted_as_they_are_taken(tmp_path: Path, magic: int, codec: int) -> None:
     contents = [batch(4, value=b"%d" % at * 500, base_offset=4 * at, compression=codec) for at in range(50)]
     whole = b"".join(contents)
-    sent = _taken(ConvertedSlice(_slice(tmp_path, whole), magic, 0))
+    sent = _taken(_prepared(_slice(tmp_path, whole), magic, 0))
     converted = convert(whole, magic)
     shared = min(len(sent), len(converted))
     assert sent[:shared] == converted[:shared]
@@ -50,7 +66,7 @@ def test_what_is_short_of_the_promise_is_an_entry_that_never_ends(tmp_path: Path
     contents = [batch(value=b"v" * 300), *[marker(commit=True)] * 30]
     source = _slice(tmp_path, *contents)
     announced = len(source)
-    sent = _taken(ConvertedSlice(source, 1, 0))
+    sent = _taken(_prepared(source, 1, 0))
     first = convert(contents[0], 1)
     assert len(sent) == announced
     assert sent[: len(first)] == first
@@ -66,7 +82,7 @@ def test_fillers_of_every_size(tmp_path: Path, left: int) -> None:
     content = batch(20, value=b"")
     converted = convert(content, 1)
     source = _slice(tmp_path, content, size=len(converted) + left)
-    body = ConvertedSlice(source, 1, 0)
+    body = _prepared(source, 1, 0)
     sent = _taken(body)
     assert (len(sent), sent[: len(converted)]) == (len(converted) + left, converted)
     assert sent[len(converted) :] == (b"\xff" * 8 + HEADER_SIZE.to_bytes(4, "big") + bytes(9))[:left]
@@ -74,42 +90,42 @@ def test_fillers_of_every_size(tmp_path: Path, left: int) -> None:
 
 def test_one_batch_comes_whole_even_if_it_grows(tmp_path: Path) -> None:
     content = batch(300, value=b"")
-    sent = _taken(ConvertedSlice(_slice(tmp_path, content), 1, 0))
+    sent = _taken(_prepared(_slice(tmp_path, content), 1, 0))
     assert sent == convert(content, 1)
     assert len(sent) > len(content)
 
 
 def test_a_batch_larger_than_a_piece(tmp_path: Path) -> None:
     content = batch(2, value=os.urandom(PIECE_SIZE))
-    sent = _taken(ConvertedSlice(_slice(tmp_path, content, batch(base_offset=2)[:30]), 0, 0))
+    sent = _taken(_prepared(_slice(tmp_path, content, batch(base_offset=2)[:30]), 0, 0))
     assert sent[: len(convert(content, 0))] == convert(content, 0)
 
 
 def test_records_below_the_first_offset_are_left_out(tmp_path: Path) -> None:
-    sent = _taken(ConvertedSlice(_slice(tmp_path, batch(3, value=b"v" * 90)), 1, 2))
+    sent = _taken(_prepared(_slice(tmp_path, batch(3, value=b"v" * 90)), 1, 2))
     assert [header.base_offset for _, header in iterate_headers(sent)] == [2]
 
 
 def test_nothing_comes_of_control_batches_and_of_less_than_a_batch(tmp_path: Path) -> None:
     for contents in ([marker(commit=True)], [batch()[:40]], [b""]):
-        assert len(ConvertedSlice(_slice(tmp_path, *contents), 1, 0)) == 0
+        assert len(_prepared(_slice(tmp_path, *contents), 1, 0)) == 0
 
 
 def test_zstd_is_refused_at_once_and_ends_what_came_before(tmp_path: Path) -> None:
     modern = batch(compression=4)
     with pytest.raises(UnsupportedCompressionTypeError):
-        ConvertedSlice(_slice(tmp_path, modern), 1, 0)
+        _prepared(_slice(tmp_path, modern), 1, 0)
     for size in (90, PIECE_SIZE):
         source = _slice(tmp_path, batch(value=b"v" * size), modern, modern)
         announced = len(source)
-        sent = _taken(ConvertedSlice(source, 1, 0))
+        sent = _taken(_prepared(source, 1, 0))
         assert len(sent) == announced
         assert _values(sent) == [b"v" * size]
 
 
 def test_a_released_body_has_nothing_left(tmp_path: Path) -> None:
     source = _slice(tmp_path, batch())
-    body = ConvertedSlice(source, 1, 0)
+    body = _prepared(source, 1, 0)
     body.release()
     assert len(body) == 0
     with pytest.raises(AssertionError):
@@ -119,11 +135,40 @@ def test_a_released_body_has_nothing_left(tmp_path: Path) -> None:
 def test_the_newest_format_of_a_slice(tmp_path: Path) -> None:
     old = [encode_legacy([Record(b"k", b"v" * 40, START_MS, (), at)], at % 2) for at in range(2000)]
     newer = batch()
-    assert not holds_newer_format(_slice(tmp_path, *old), 1)
-    assert holds_newer_format(_slice(tmp_path, *old), 0)
-    assert holds_newer_format(_slice(tmp_path, *old, newer), 1)
-    assert not holds_newer_format(_slice(tmp_path, *old, newer[:-1]), 1)  # not whole: the client will ask again
-    assert not holds_newer_format(_slice(tmp_path, *old, newer[:10]), 1)
-    assert not holds_newer_format(_slice(tmp_path, old[0], size=1000), 1)  # the file was cut meanwhile
+    assert not _holds_newer(_slice(tmp_path, *old), 1)
+    assert _holds_newer(_slice(tmp_path, *old), 0)
+    assert _holds_newer(_slice(tmp_path, *old, newer), 1)
+    assert not _holds_newer(_slice(tmp_path, *old, newer[:-1]), 1)  # not whole: the client will ask again
+    assert not _holds_newer(_slice(tmp_path, *old, newer[:10]), 1)
+    assert not _holds_newer(_slice(tmp_path, old[0], size=1000), 1)  # the file was cut meanwhile
     with pytest.raises(CorruptRecordError):
-        holds_newer_format(_slice(tmp_path, bytes(30)), 1)
+        _holds_newer(_slice(tmp_path, bytes(30)), 1)
+
+
+def _steps(contents: bytes, path: Path) -> tuple[int, ConvertedSlice]:
+    body = ConvertedSlice(_slice(path, contents), 1, 0)
+    return len(list(body.prepare())), body
+
+
+@pytest.mark.parametrize("codec", [0, 1, 2, 3])
+def test_a_batch_of_many_records_is_converted_in_many_steps(tmp_path: Path, codec: int) -> None:
+    """Nobody else waits for the whole of it, whether it is the first or a later one."""
+    content = batch(20 * STEP_RECORDS, value=b"", compression=codec)
+    steps, body = _steps(content, tmp_path)
+    assert steps >= 20
+    assert _taken(body) == convert(content, 1)
+    steps, body = _steps(batch(value=os.urandom(500)) + content + batch(value=bytes(1 << 19)), tmp_path)
+    assert steps == 1
+    pieces = []
+    while body.size:
+        pieces.append(body.next_piece())
+    assert len(pieces) > 20
+    assert pieces.count(b"") >= (19 if codec else 0)
+    assert max(map(len, pieces[1:-9])) <= (len(convert(content, 1)) if codec else 2 * STEP_SIZE)
+
+
+def test_a_batch_that_turns_out_bad_ends_what_came_before(tmp_path: Path) -> None:
+    bad = bytearray(batch(3 * STEP_RECORDS, base_offset=1))
+    bad[-1] = 9
+    sent = _taken(_prepared(_slice(tmp_path, batch(), bad, batch(value=bytes(1 << 17))), 1, 0))
+    assert [header.base_offset for _, header in iterate_headers(sent)] == list(range(1 + 2 * STEP_RECORDS))

@@ -40,6 +40,12 @@ def test_clients_are_held_to_their_sequence_and_coordinators_are_not(state: Prod
         state.check(_header(7, epoch=1), from_client=False)
 
 
+def test_an_epoch_below_that_of_nobody_is_refused(state: ProducerState) -> None:
+    assert state.check(_header(0, epoch=-1), from_client=True) is None
+    with pytest.raises(InvalidProducerEpochError):
+        state.check(_header(0, epoch=-2), from_client=True)
+
+
 def test_a_transaction_holds_the_last_stable_offset_until_its_marker_is_replicated(state: ProducerState) -> None:
     assert state.first_unstable_offset is None
     state.apply(_header(0, transactional=True), 10)

@@ -2,7 +2,8 @@
 
 Done: min and max bytes, max wait, partition limits; incremental sessions (KIP-227); isolation level with the aborted
 transactions; the epoch that the client knows (KIP-320); followers' fetches with diverging epochs (KIP-595). Records
-leave as they lie in the file, but below v4 what is newer than the client's format is converted on its way.
+leave as they lie in the file, but below v4 what is newer than the client's format is converted on its way, a few
+milliseconds at a time.
 Not done: rack-aware reading (the preferred read replica is always -1).
 Errors: CORRUPT_MESSAGE 2, OFFSET_OUT_OF_RANGE 1, UNKNOWN_TOPIC_OR_PARTITION 3, NOT_LEADER_OR_FOLLOWER 6,
 UNSUPPORTED_VERSION 35 (conversion is switched off), KAFKA_STORAGE_ERROR 56, FETCH_SESSION_ID_NOT_FOUND 70,
@@ -12,7 +13,7 @@ before v10).
 
 import asyncio
 from collections.abc import Callable
-from typing import Final
+from typing import Final, TypeVar
 
 from kafkapy.cluster.fetching import FetchLimits, FetchWish, PartitionRead, Reads, fetch
 from kafkapy.protocol.messages.fetch import (
@@ -28,6 +29,8 @@ from kafkapy.server.context import RequestContext
 from kafkapy.server.fetch_sessions import FINAL_EPOCH, INITIAL_EPOCH, NO_SESSION, FetchSession, FetchSessionCache
 from kafkapy.server.fetch_sessions import next_epoch as epoch_after
 from kafkapy.types import TopicPartition
+
+T = TypeVar("T")
 
 READ_COMMITTED: Final = 1
 LAST_VERSION_WITH_HARD_LIMITS: Final = 2
@@ -88,9 +91,25 @@ def _fetch(
         return fetch(replicas, tuple(wishes.items()), limits, build)
 
     def build_fitted(reads: Reads) -> FetchResponse:
-        return build(fetch_versions.fit(replicas, version, reads, wishes, is_follower=limits.is_follower))
+        return build(fetch_versions.fit(replicas, version, reads))
 
-    return fetch(replicas, tuple(wishes.items()), limits, build_fitted)
+    if version >= fetch_versions.FIRST_VERSION_OF_FORMAT_2:
+        return fetch(replicas, tuple(wishes.items()), limits, build_fitted)
+    found = fetch(replicas, tuple(wishes.items()), limits, lambda reads: reads)
+
+    async def convert() -> FetchResponse:
+        reads = fetch_versions.fit(replicas, version, await found if isinstance(found, asyncio.Future) else found)
+        is_follower = limits.is_follower
+        return build(await fetch_versions.convert_all(replicas, version, reads, wishes, is_follower=is_follower))
+
+    return _given_up_with_its_future(asyncio.ensure_future(convert()))
+
+
+def _given_up_with_its_future(task: "asyncio.Task[T]") -> "asyncio.Future[T]":
+    """A future of the task's result; who cancels it, as a connection does that is lost, cancels the task."""
+    future = asyncio.shield(task)
+    future.add_done_callback(lambda done: task.cancel() if done.cancelled() else None)
+    return future
 
 
 def _wishes(request: FetchRequest) -> dict[TopicPartition, FetchWish]:

@@ -11,7 +11,7 @@ Errors: 2, 3, 6, 7, 10, 17, 18, 19, 20, 21, 32, 43, 45, 47, 48, 53, 56, 76, 87.
 """
 
 import asyncio
-from struct import Struct
+from collections.abc import Generator
 from typing import Final
 
 from kafkapy.cluster.errors import (
@@ -29,18 +29,12 @@ from kafkapy.protocol.messages.produce import (
     ProduceResponse,
     TopicProduceResponse,
 )
-from kafkapy.records.batch import (
-    ATTRIBUTES_OFFSET,
-    HEADER_SIZE,
-    MAGIC,
-    MAGIC_OFFSET,
-    TRANSACTIONAL_BIT,
-    measure,
-)
-from kafkapy.records.errors import CorruptRecordError, InvalidRecordError, InvalidTimestampError, RecordsError
-from kafkapy.records.validate import FIRST_VERSION_OF_ZSTD, check_produce_version
+from kafkapy.records.errors import InvalidRecordError, InvalidTimestampError, RecordsError
+from kafkapy.records.validate import check_produce_version
 from kafkapy.server.context import RequestContext
-from kafkapy.server.errors import RefusedError, UnansweredFailureError
+from kafkapy.server.errors import UnansweredFailureError
+from kafkapy.server.produce_examination import examine
+from kafkapy.server.turns import at_once_or_in_turns
 from kafkapy.storage.errors import InvalidTxnStateError
 from kafkapy.types import TopicPartition
 
@@ -56,9 +50,8 @@ FIRST_VERSION_OF_STORAGE_ERROR: Final = 4
 _NOT_LEADER_OR_FOLLOWER: Final = 6
 _KAFKA_STORAGE_ERROR: Final = 56
 _NO_OFFSET: Final = -1
-_SIZE_FIELD: Final = Struct(">i")
 
-Answer = ProduceResponse | asyncio.Future[ProduceResponse] | None
+Answer = ProduceResponse | asyncio.Future[ProduceResponse | None] | None
 
 
 class _Append:
@@ -66,7 +59,7 @@ class _Append:
 
     __slots__ = (
         "context", "replicas", "version", "acks", "may_write_internal", "all_plain", "refusal", "waiting", "answers",
-        "failures",
+        "count", "failures",
     )  # fmt: skip
 
     def __init__(self, context: RequestContext, request: ProduceRequest) -> None:
@@ -76,34 +69,30 @@ class _Append:
         self.acks = request.acks
         self.may_write_internal = context.header.client_id == ADMIN_CLIENT
         self.refusal: BrokerError | None = None
-        self.all_plain, any_transactional = _examine(request, self.version)
+        self.all_plain, any_transactional = examine(request, self.version)
         if any_transactional:
             self.refusal = _transaction_refusal(request)
         elif request.acks not in VALID_ACKS:
             self.refusal = InvalidRequiredAcksError(f"acks {request.acks} is none of -1, 0, 1")
         self.waiting: list[Awaited] = []
         self.answers: list[PartitionProduceResponse] = []
-        self.failures = 0
+        self.count = self.failures = 0
 
-    def append(self, topic: str, index: int, records: memoryview | None) -> PartitionProduceResponse:
+    def append(self, topic: str, index: int, records: memoryview) -> PartitionProduceResponse:
         """Append one partition's batch."""
+        self.count += 1
         topic_partition = TopicPartition(topic, index)
+        log_start_offset = _NO_OFFSET
         try:
             partition = self.replicas.partition(topic_partition)
-            if self.refusal is not None:
-                raise self.refusal
-            if topic in INTERNAL_TOPICS and not self.may_write_internal:
-                raise InvalidTopicError(f"clients can't write to {topic}")
-            if records is None or not self.all_plain:
-                check_produce_version(records or memoryview(b""), self.version)
-                assert records is not None, "null records were refused, or have no version that takes them"
+            self._refuse(topic, records)
+            log_start_offset = partition.log.log_start_offset  # what the log itself refuses is answered with it
             result = self.replicas.append_to(partition, records, required_acks=self.acks)
         except BrokerError as error:
             self.failures += 1
             if isinstance(error, RecordsError) or error is self.refusal:
                 self.context.log_refusal(f"records for {topic}-{index}", error)
-            known = self.replicas.partitions.get(topic_partition)
-            response = failed(index, error, known.log.log_start_offset if known else _NO_OFFSET)
+            response = failed(index, error, log_start_offset)
             if error.error_code == _KAFKA_STORAGE_ERROR and self.version < FIRST_VERSION_OF_STORAGE_ERROR:
                 response.error_code = _NOT_LEADER_OR_FOLLOWER
             return response
@@ -117,22 +106,32 @@ class _Append:
                 self.answers.append(response)
         return response
 
+    def _refuse(self, topic: str, records: memoryview) -> None:
+        """Raise what keeps records from the log, in the order in which Kafka looks."""
+        if isinstance(self.refusal, TransactionalIdAuthorizationFailedError | InvalidTxnStateError):
+            raise self.refusal
+        if not self.all_plain:
+            check_produce_version(records, self.version)
+        if self.refusal is not None:
+            raise self.refusal
+        if topic in INTERNAL_TOPICS and not self.may_write_internal:
+            raise InvalidTopicError(f"clients can't write to {topic}")
+
 
 def handle(context: RequestContext, request: ProduceRequest) -> Answer:
-    """See the card."""
-    append = _Append(context, request)
-    response = ProduceResponse(
-        [
-            TopicProduceResponse(
-                name=topic.name,
-                partition_responses=[
-                    append.append(topic.name, partition.index, partition.records)  # type: ignore[arg-type]  # as read
-                    for partition in topic.partition_data
-                ],
-            )
-            for topic in request.topic_data
-        ]
-    )
+    """See the card. Between partitions others have their turn, should they take long."""
+    return at_once_or_in_turns(_handle(_Append(context, request), request))
+
+
+def _handle(append: _Append, request: ProduceRequest) -> Generator[None, None, Answer]:
+    response = ProduceResponse([])
+    for topic in request.topic_data:
+        answered = TopicProduceResponse(name=topic.name, partition_responses=[])
+        response.responses.append(answered)
+        for partition in topic.partition_data:
+            if append.count:
+                yield
+            answered.partition_responses.append(append.append(topic.name, partition.index, partition.records))  # type: ignore[arg-type]  # as read
     if request.acks == NO_ACKS:
         if append.failures:
             raise UnansweredFailureError(_failure_text(response))
@@ -144,9 +143,9 @@ def handle(context: RequestContext, request: ProduceRequest) -> Answer:
 
 def _when_acknowledged(
     append: _Append, response: ProduceResponse, timeout_ms: int
-) -> "asyncio.Future[ProduceResponse]":
+) -> "asyncio.Future[ProduceResponse | None]":
     waited = append.replicas.wait_for_acks(append.waiting, timeout_ms)
-    future: asyncio.Future[ProduceResponse] = asyncio.get_running_loop().create_future()
+    future: asyncio.Future[ProduceResponse | None] = asyncio.get_running_loop().create_future()
 
     def answer(errors: "asyncio.Future[list[BrokerError | None]]") -> None:
         if future.done():
@@ -158,37 +157,6 @@ def _when_acknowledged(
 
     waited.add_done_callback(answer)
     return future
-
-
-def _examine(request: ProduceRequest, version: int) -> tuple[bool, bool]:
-    """Look at every batch before any is appended: is each just one of format 2, is any transactional?
-
-    Records that don't begin with a whole batch end the connection: Kafka fails to parse such a request.
-    """
-    all_plain = version >= FIRST_VERSION_OF_ZSTD
-    any_transactional = False
-    for topic in request.topic_data:
-        for partition in topic.partition_data:
-            records: memoryview | None = partition.records  # type: ignore[assignment]  # as it was read
-            if records is None:
-                raise RefusedError(f"records of {topic.name}-{partition.index} are null")
-            size = len(records)
-            plain = size >= HEADER_SIZE and _SIZE_FIELD.unpack_from(records, 8)[0] + 12 == size
-            if not plain or records[MAGIC_OFFSET] != MAGIC:
-                all_plain = False
-                _refuse_unparsable(topic.name, partition.index, records)
-            elif records[ATTRIBUTES_OFFSET + 1] & TRANSACTIONAL_BIT:
-                any_transactional = True
-    return all_plain, any_transactional
-
-
-def _refuse_unparsable(topic: str, index: int, records: memoryview) -> None:
-    try:
-        size = measure(records)
-    except CorruptRecordError as error:
-        raise RefusedError(f"records of {topic}-{index} are no batch: {error}") from error
-    if size is None:
-        raise RefusedError(f"records of {topic}-{index} hold no whole batch")
 
 
 def _transaction_refusal(request: ProduceRequest) -> BrokerError:

@@ -46,6 +46,81 @@ def test_old_versions_bring_message_sets(version: int, magic: int, tmp_path: Pat
     run(scenario())
 
 
+def test_what_the_request_itself_must_not_bring_is_refused_before_the_log_is_looked_at(tmp_path: Path) -> None:
+    message = encode_legacy([Record(b"k", b"v", EPOCH_MS, (), 0)], 1)
+    wrong, zstd = batch(b"v")[:-1] + b"x", batch(b"v", compression=4)
+
+    async def scenario() -> None:
+        async with running_broker(tmp_path) as broker:
+            client = await Client.connect(broker)
+            await client.create_topic("t")
+            for data, version, acks, code in (
+                (message, 8, 1, 87), (message, 8, 5, 87), (batch(b"v"), 8, 5, 21), (zstd, 6, 1, 76),
+                (wrong, 8, 1, 2), (wrong + b"tail", 8, 1, 2), (batch(b"v", is_transactional=True) + b"tail", 8, 1, 53),
+            ):  # fmt: skip
+                request = produce_request("t", data, acks=acks)
+                answer = (await client.ask(request, version)).responses[0].partition_responses[0]
+                assert (answer.error_code, answer.base_offset, answer.log_start_offset) == (code, -1, -1)
+            answer = await client.produce("t", batch(b"v", base_offset=5))
+            assert (answer.error_code, answer.log_start_offset) == (87, 0)
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("acks", [0, 1, -1])
+def test_others_have_their_turn_between_partitions(acks: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kafkapy.server.turns.SLICE_S", 0)
+
+    async def scenario() -> None:
+        async with running_broker(tmp_path) as broker:
+            client = await Client.connect(broker)
+            await client.create_topic("t", partitions=20)
+            data = [PartitionProduceData(at, batch(b"%d" % at)) for at in range(20)]
+            request = ProduceRequest(None, acks, 1000, [TopicProduceData("t", partition_data=data)])
+            logs = [broker.services.replica_manager.partition(TopicPartition("t", at)).log for at in range(20)]
+            seen = set()
+
+            def look() -> None:
+                seen.add(sum(log.log_end_offset for log in logs))
+                if 20 not in seen:
+                    asyncio.get_running_loop().call_soon(look)
+
+            client.send(frame(request, 8))
+            look()
+            if acks:
+                answer = Client.decode(0, 8, await client.receive()).responses[0].partition_responses
+                assert [(each.index, each.error_code, each.base_offset) for each in answer] == [
+                    (at, 0, 0) for at in range(20)
+                ]
+            assert only_values(await client.fetch("t", partition=19)) == [b"19"]
+            assert len(seen) > 10
+
+    run(scenario())
+
+
+def only_values(response: Any) -> list[bytes | None]:
+    return values_of(response.responses[0].partitions[0].records)
+
+
+@pytest.mark.parametrize(("size", "code"), [(26, None), (50, None), (51, 2), (60, 2)])
+def test_a_batch_that_is_shorter_than_its_header(size: int, code: int | None, tmp_path: Path) -> None:
+    """Kafka can't parse a request whose first batch has no producer id, and takes a longer one for corrupt."""
+
+    async def scenario() -> None:
+        async with running_broker(tmp_path) as broker:
+            client = await Client.connect(broker)
+            await client.create_topic("t")
+            data = batch(b"v")
+            cut = data[:8] + (size - 12).to_bytes(4, "big") + data[12:size]
+            if code is None:
+                client.writer.write(frame(produce_request("t", cut), 8))
+                assert await client.is_closed()
+            else:
+                assert (await client.produce("t", cut)).error_code == code
+
+    run(scenario())
+
+
 @pytest.mark.parametrize("acks", [1, -1])
 def test_many_topics_and_partitions_each_with_its_own_error(acks: int, tmp_path: Path) -> None:
     async def scenario() -> None:

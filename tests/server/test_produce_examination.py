@@ -1,0 +1,41 @@
+import pytest
+
+from kafkapy.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from kafkapy.records.legacy import encode_legacy
+from kafkapy.records.record import Record
+from kafkapy.server.errors import RefusedError
+from kafkapy.server.produce_examination import examine
+from tests.server.harness import batch
+
+MESSAGE = encode_legacy([Record(b"k", b"v", 5, (), 0)], 1)
+PLAIN = batch(b"a")
+TRANSACTIONAL = batch(b"a", is_transactional=True)
+
+
+def request(*records: bytes | None) -> ProduceRequest:
+    partitions = [
+        PartitionProduceData(at, None if each is None else memoryview(each)) for at, each in enumerate(records)
+    ]
+    return ProduceRequest(None, 1, 1000, [TopicProduceData("t", partition_data=partitions)])
+
+
+@pytest.mark.parametrize(
+    ("records", "version", "expected"),
+    [
+        ((PLAIN, PLAIN), 8, (True, False)),
+        ((PLAIN,), 6, (False, False)),
+        ((PLAIN, MESSAGE), 8, (False, False)),
+        ((PLAIN + PLAIN,), 8, (False, False)),
+        ((PLAIN, TRANSACTIONAL), 8, (True, True)),
+        ((TRANSACTIONAL + b"tail",), 8, (False, True)),
+        ((MESSAGE + TRANSACTIONAL,), 2, (False, False)),
+    ],
+)
+def test_what_the_batches_are(records: tuple[bytes, ...], version: int, expected: tuple[bool, bool]) -> None:
+    assert examine(request(*records), version) == expected
+
+
+@pytest.mark.parametrize("records", [None, b"", PLAIN[:40], MESSAGE[:30], bytes(40), PLAIN[:16] + b"\x09" + PLAIN[17:]])
+def test_what_can_not_be_parsed_is_refused(records: bytes | None) -> None:
+    with pytest.raises(RefusedError, match="t-1"):
+        examine(request(PLAIN, records), 8)

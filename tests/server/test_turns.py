@@ -1,0 +1,89 @@
+import asyncio
+from collections.abc import Generator
+
+import pytest
+
+from kafkapy.server import turns
+from kafkapy.server.turns import at_once_or_in_turns, in_turns
+from tests.server.harness import run
+
+
+def steps(count: int, done: list[int]) -> Generator[None, None, int]:
+    for number in range(count):
+        done.append(number)
+        yield
+    return count
+
+
+@pytest.fixture
+def no_patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each step is as long as a slice."""
+    monkeypatch.setattr(turns, "SLICE_S", 0)
+
+
+def test_what_is_soon_done_is_done_at_once() -> None:
+    async def scenario() -> None:
+        done: list[int] = []
+        assert at_once_or_in_turns(steps(3, done)) == 3
+        assert at_once_or_in_turns(steps(0, done)) == 0
+        assert await in_turns(steps(2, done)) == 2
+        assert done == [0, 1, 2, 0, 1]
+
+    run(scenario())
+
+
+@pytest.mark.usefixtures("no_patience")
+def test_others_have_their_turn_after_each_slice() -> None:
+    async def scenario() -> None:
+        done: list[int] = []
+        seen: list[int] = []
+
+        def look() -> None:
+            seen.append(len(done))
+            if len(seen) < 9:
+                asyncio.get_running_loop().call_soon(look)
+
+        look()
+        assert await in_turns(steps(5, done)) == 5
+        assert {1, 2, 3, 4, 5} <= set(seen)
+        later = at_once_or_in_turns(steps(5, done))
+        assert isinstance(later, asyncio.Task)
+        assert len(done) == 6
+        assert await later == 5
+        assert len(done) == 10
+
+    run(scenario())
+
+
+@pytest.mark.usefixtures("no_patience")
+def test_a_future_that_comes_of_it_is_waited_for() -> None:
+    async def scenario() -> None:
+        future: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+
+        def ending_so() -> Generator[None, None, asyncio.Future[int]]:
+            yield
+            return future
+
+        later = at_once_or_in_turns(ending_so())
+        asyncio.get_running_loop().call_soon(future.set_result, 7)
+        assert isinstance(later, asyncio.Future)
+        assert await later == 7
+
+    run(scenario())
+
+
+@pytest.mark.usefixtures("no_patience")
+def test_what_the_steps_raise_comes_out() -> None:
+    def failing() -> Generator[None, None, int]:
+        yield
+        raise LookupError
+
+    async def scenario() -> None:
+        with pytest.raises(LookupError):
+            await in_turns(failing())
+        later = at_once_or_in_turns(failing())
+        assert isinstance(later, asyncio.Future)
+        with pytest.raises(LookupError):
+            await later
+
+    run(scenario())
