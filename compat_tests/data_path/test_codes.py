@@ -17,6 +17,7 @@ from compat_tests.data_path.frames import (
     produce_request,
     raw,
 )
+from compat_tests.data_path.odd_records import entry
 from compat_tests.groups.wire import Wire
 from compat_tests.process import Broker
 from kafkapy.protocol.headers import RequestHeader, write_request_header
@@ -30,6 +31,8 @@ from kafkapy.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderTopic,
 )
 from kafkapy.protocol.primitives import Writer
+from kafkapy.records.compression import compress
+from kafkapy.records.legacy import encode_legacy
 from kafkapy.records.record import Record, encode_batch
 
 NOWHERE = "nowhere-x"
@@ -163,6 +166,54 @@ def test_sequences_of_idempotent_producers(wire: Wire) -> None:
     assert [send(7, 1, at) for at in (4, 0)] == [(45, -1), (0, 4)]
     assert send(7, 0, 4) == (47, -1)
     assert send(8, 0, 5) == (0, 6)
+
+
+def test_what_is_refused_first(wire: Wire) -> None:
+    """Several things are wrong with each: the order in which they are looked at decides."""
+
+    def refusal(topic: str, records: bytes, version: int = 8, **fields: Any) -> tuple[int, int]:
+        answer = wire.ask(produce_request(topic, records, **fields), version).responses[0].partition_responses[0]
+        return answer.error_code, answer.log_start_offset
+
+    topic, small = new_topic(wire), new_topic(wire, max__message__bytes="200")
+    large, segments = batch(b"x" * 200), new_topic(wire, segment__bytes="200")
+    wrong, message = patched(THREE, 17, bytes(4), with_crc=False), encode_legacy([Record(b"k", b"v", NOW_MS, (), 0)], 1)
+    assert refusal(topic, message) == refusal(topic, THREE + THREE, acks=5) == (87, -1)
+    assert refusal(topic, batch(b"a", compression=4), 6) == (76, -1)
+    assert refusal(topic, THREE, acks=5) == (21, -1)
+    assert refusal(topic, wrong) == (2, -1)
+    assert refusal(topic, patched(THREE, 0, struct.pack(">q", 5))) == (87, 0)
+    assert refusal(topic, patched(THREE, 21, b"\x00\x10") + b"tail") == (53, -1)
+    assert refusal(small, large + THREE, 2) == refusal(small, THREE + large, 2) == (10, -1)
+    assert refusal(topic, THREE + wrong, 2) == (2, -1)
+    producer = {"producer_id": 9, "producer_epoch": 0}
+    assert refusal(segments, batch(b"a", base_sequence=0, **producer)) == (0, 0)
+    assert refusal(segments, batch(b"x" * 200, base_sequence=0, **producer)) == (18, -1)
+    assert refusal(segments, batch(b"x" * 200, base_sequence=9, **producer)) == (18, -1)
+    assert refusal(topic, batch(b"a", producer_id=9, producer_epoch=-5, base_sequence=0)) == (47, 0)
+
+
+SHORT = {26: None, 50: None, 51: 2, 60: 2}
+
+
+@pytest.mark.parametrize("size", SHORT)
+def test_a_batch_that_is_shorter_than_its_header(size: int, wire: Wire) -> None:
+    topic = new_topic(wire)
+    records = THREE[:8] + struct.pack(">i", size - 12) + THREE[12:size]
+    if SHORT[size] is None:
+        with pytest.raises(AssertionError, match="closed the connection"):
+            produce(wire, topic, records)
+    else:
+        assert produce(wire, topic, records) == (SHORT[size], -1)
+
+
+@pytest.mark.parametrize("codec", [1, 2, 3])
+def test_what_follows_compressed_data_is_passed_over(codec: int, wire: Wire) -> None:
+    content = compress(codec, encode_legacy([Record(b"k", b"v", NOW_MS, (), 0)], 1))
+    for tail in (b"", b"\0\0\0"):
+        data = entry(0, 1, codec, NOW_MS, None, content + tail)
+        assert produce(wire, new_topic(wire, message__format__version="0.10.0"), data, 2) == (0, 0)
+        assert produce(wire, new_topic(wire, compression__type="uncompressed"), data, 2) == (0, 0)
 
 
 def test_fetches(wire: Wire) -> None:

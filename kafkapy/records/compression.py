@@ -203,11 +203,9 @@ def _decompress_gzip_before_others(data: memoryview, max_size: int) -> memoryvie
     """One member before what is none: Java passes over that."""
     member = zlib.decompressobj(_GZIP_WINDOW)
     try:
-        output = member.decompress(data, max_size + 1)
+        output = member.decompress(data, max_size)
     except zlib.error as error:
         raise CorruptRecordError(f"Compressed data is corrupt: {error}") from error
-    if len(output) > max_size:
-        raise _too_large(max_size)
     if not member.eof or member.unused_data[:3] == _GZIP_MEMBER:
         raise CorruptRecordError("Compressed data ends too early, or goes on with what is corrupt")
     return memoryview(output)

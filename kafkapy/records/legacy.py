@@ -270,7 +270,7 @@ def encode_legacy_in_steps(
 
     What is compressed comes in the last piece, the others are empty then. ``append_time`` (ms) is None for CreateTime.
     """
-    stream = compress_stream(compression) if compression else None
+    stream: CompressStream | None = None
     attributes = LOG_APPEND_TIME << 3 if magic and append_time is not None else 0
     output = bytearray()
     largest, base_offset, last_offset = NO_TIMESTAMP, None, 0
@@ -278,6 +278,7 @@ def encode_legacy_in_steps(
         key, value, timestamp, _, last_offset = record
         if base_offset is None:
             base_offset = last_offset if magic and compression else 0
+            stream = compress_stream(compression) if compression else None
         if append_time is not None:
             timestamp = append_time
         largest = max(largest, timestamp)
@@ -289,7 +290,7 @@ def encode_legacy_in_steps(
             yield _taken(output, stream)
             output = bytearray()
     rest = _taken(output, stream)
-    if stream is not None and base_offset is not None:
+    if stream is not None:
         content = stream.finish()
         if magic == 0 and compression == LZ4:
             content = with_old_checksum(content)

@@ -352,7 +352,8 @@ def _offset_fault(place: int, record: Record, header: BatchHeader) -> RecordFaul
 def _timestamp_fault(record: Record, header: BatchHeader, policy: ProducePolicy, now_ms: int) -> str | None:
     allowed = policy.timestamp_difference_max_ms
     timestamp = record.timestamp
-    if policy.timestamp_type == CREATE_TIME and timestamp != NO_TIMESTAMP and abs(timestamp - now_ms) > allowed:
+    is_bounded = policy.timestamp_type == CREATE_TIME and timestamp != NO_TIMESTAMP and allowed < MAX_INT64
+    if is_bounded and abs(timestamp - now_ms) > allowed:
         return f"Offset {record.offset} has timestamp {timestamp}; {now_ms - allowed} to {now_ms + allowed} is allowed"
     if header.timestamp_type == LOG_APPEND_TIME:
         return f"Offset {record.offset} is marked LogAppendTime, which is the broker's to set"

@@ -25,7 +25,7 @@ from kafkapy.records.validate import PRODUCER, ProducePolicy, validate_produced
 from kafkapy.storage.disk_errors import as_storage_error, storage_error
 from kafkapy.storage.errors import UnexpectedAppendOffsetError
 from kafkapy.storage.producer_entry import ProducedBatch
-from kafkapy.storage.rolling import must_roll, roll, take_back
+from kafkapy.storage.rolling import check_size, must_roll, roll, take_back
 from kafkapy.storage.segment import MAX_RELATIVE_OFFSET, AppendedRange, Segment
 from kafkapy.types import TopicPartition
 
@@ -83,6 +83,7 @@ def append_as_leader(
             marker = read_control(batch, header)
             state.check_marker(header, marker)
         else:
+            check_size(log.config, header.size)
             duplicate = state.check(header, from_client=from_client)
             if duplicate is not None:
                 return _answer_again(log, duplicate, header)

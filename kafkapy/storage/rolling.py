@@ -27,18 +27,22 @@ def must_roll(log: "Log", segment: Segment, added: AppendedRange) -> bool:
 
     Raises ``RecordBatchTooLargeError`` for what no segment may hold.
     """
-    config = log.config
-    if segment.size + added.size > config.segment_bytes:
-        if added.size > config.segment_bytes:
-            raise RecordBatchTooLargeError(
-                f"The batch of {added.size} bytes is larger than segment.bytes, {config.segment_bytes}"
-            )
+    if segment.size + added.size > log.config.segment_bytes:
+        check_size(log.config, added.size)
         return True
     if added.last_offset - segment.base_offset > MAX_RELATIVE_OFFSET or segment.indexes_are_full:
         return True
     if segment.size == 0:
         return False
-    return waited_ms(segment, log.storage.clock, added.max_timestamp) > segment_ms(config) - segment.roll_jitter_ms
+    return waited_ms(segment, log.storage.clock, added.max_timestamp) > segment_ms(log.config) - segment.roll_jitter_ms
+
+
+def check_size(config: "LogConfig", size: int) -> None:
+    """Raise ``RecordBatchTooLargeError`` for what no segment may hold."""
+    if size > config.segment_bytes:
+        raise RecordBatchTooLargeError(
+            f"The batch of {size} bytes is larger than segment.bytes, {config.segment_bytes}"
+        )
 
 
 def segment_ms(config: "LogConfig") -> int:

@@ -57,6 +57,13 @@ def test_the_table_knows_the_last_offset_of_each_key(either: ModuleType) -> None
     assert (state[compact.ENTRIES], state[compact.LATEST], state[compact.FULL]) == (3, 4, 0)
 
 
+def test_a_key_whose_slots_are_taken_up_to_the_end_is_looked_for_from_the_beginning(either: ModuleType) -> None:
+    table, _ = tables(2)
+    in_last_slot = [key for key in (b"%d" % at for at in range(200)) if hash(key) % 2 == 1][:2]
+    assert [either.put(key, at, table) for at, key in enumerate(in_last_slot)] == [1, 1]
+    assert [either.find(key, table) for key in in_last_slot] == [0, 1]
+
+
 def test_keys_below_the_start_are_left_out(either: ModuleType) -> None:
     table, state = tables()
     either.put_keys(body(listed(b"a", b"b", b"c", start=100), 100), 3, 100, 101, table, state)

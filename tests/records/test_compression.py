@@ -128,6 +128,16 @@ def test_gzip_that_ends_early_or_goes_on_wrongly_is_corrupt(data: bytes) -> None
         decompress(compression.GZIP, data, 1000)
 
 
+def test_gzip_before_what_is_none_is_bounded_too() -> None:
+    packed = compress(1, b"x" * 5000)
+    member = packed[:-8] + b"\0" + packed[-8:]
+    for data in (packed + bytes(9), member):
+        with pytest.raises((RecordTooLargeError, CorruptRecordError)):
+            decompress(compression.GZIP, data, 4000)
+    with pytest.raises(CorruptRecordError):
+        decompress(compression.GZIP, packed[:20] + b"\xff" * 9 + packed[29:], 10_000)
+
+
 @pytest.mark.parametrize("codec", [1, 2, 3])
 @pytest.mark.parametrize("size", [0, 1, 32768, 65536, 200_001])
 def test_a_stream_compresses_as_a_whole_does(codec: int, size: int) -> None:

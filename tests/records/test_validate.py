@@ -55,6 +55,14 @@ def test_each_of_several_batches_is_looked_at_before_they_are_too_many() -> None
             validate(data)
 
 
+@pytest.mark.parametrize("timestamp", [-(2**63), 2**63 - 1])
+def test_the_largest_difference_is_none(timestamp: int) -> None:
+    data = encode_batch([Record(b"k", b"v", timestamp)])
+    assert validate(data).max_timestamp == max(timestamp, -1)
+    with pytest.raises(errors.InvalidTimestampError):
+        validate(data, policy(timestamp_difference_max_ms=2**62))
+
+
 PRODUCERS = [
     (5, -1, 0, False), (5, 0, 0, True), (-2, 0, 0, True), (-2, 0, -1, False), (-2, -1, -1, False), (-1, -1, -1, True),
 ]  # fmt: skip

@@ -153,6 +153,7 @@ def bad_crc() -> bytearray:
         (wrapped(compress(1, bad_crc()), 1, 1, 2), 1, errors.CorruptRecordError, "Record 2 in a wrapper"),
         (wrapped(compress(1, produced(1)), 1, 9, 2), 1, errors.InvalidTimestampError, "refused"),
         (wrapped(compress(1, produced(1)), 0, 1, 2), 0, errors.InvalidRecordError, "refused"),
+        (wrapped(compress(4, produced(0)), 0, 4, 2), 0, errors.InvalidRecordError, "no zstd"),
         (wrapped(compress(4, produced(1)), 1, 4, 2), 1, errors.InvalidRecordError, "no zstd"),
     ],
 )  # fmt: skip
@@ -221,8 +222,9 @@ def test_the_size_of_each_batch_is_bounded_before_and_after() -> None:
     assert validate(one * 3, policy(magic=1, max_batch_size=len(one))).header.record_count == 3
     with pytest.raises(errors.RecordTooLargeError):
         validate(one, policy(magic=1, max_batch_size=len(one) - 1))
-    with pytest.raises(errors.RecordTooLargeError):
-        validate(one * 3, policy(magic=2, max_batch_size=len(one)))
+    for data in (one * 3, one * 3 + one[:20]):
+        with pytest.raises(errors.RecordTooLargeError):
+            validate(data, policy(magic=2, max_batch_size=len(one)))
 
 
 def test_decompression_is_bounded() -> None:

@@ -132,6 +132,14 @@ def test_a_duplicate_is_answered_with_its_first_offset(tmp_path: Path) -> None:
     assert log.log_end_offset == 6
 
 
+def test_what_no_segment_holds_is_refused_before_its_sequence_is_looked_at(tmp_path: Path) -> None:
+    log = open_log(tmp_path, LogConfig(segment_bytes=200))
+    log.append_as_leader(produced(0), 0)
+    for sequence in (0, 1, 9):
+        with pytest.raises(RecordBatchTooLargeError):
+            log.append_as_leader(produced(sequence, value=bytes(200)), 0)
+
+
 def test_transactions_hold_the_last_stable_offset(tmp_path: Path) -> None:
     log = open_log(tmp_path)
     log.append_as_leader(produced(0, transactional=True), 0)
