@@ -58,6 +58,9 @@ RELEASES: Final = (
 """The versions of the inter-broker protocol and message format that 2.7 knows, oldest first."""
 
 
+FIRST_RELEASES_OF_FORMATS: Final = ("0.10.0-IV0", "0.11.0-IV0")
+
+
 class Release(NamedTuple):
     """A version in ``RELEASES``: in full, or its release alone, with anything after it (``2.7``, ``2.7.2``)."""
 
@@ -73,6 +76,12 @@ def release_of(text: str) -> str | None:
     words = 3 if text.startswith("0.") else 2
     prefix = ".".join(text.split(".")[:words])
     return next((release for release in reversed(RELEASES) if release.partition("-")[0] == prefix), None)
+
+
+def format_of(version: str) -> int:
+    """The magic of the message format that a version stands for: 0 up to 0.9, 1 in 0.10, 2 since 0.11."""
+    release = RELEASES.index(version if version in RELEASES else release_of(version) or RELEASES[-1])
+    return sum(release >= RELEASES.index(first) for first in FIRST_RELEASES_OF_FORMATS)
 
 
 class ThrottledReplicas(NamedTuple):

@@ -4,14 +4,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Final, Self
 
-from kafkapy.config.allowed import RELEASES, release_of
+from kafkapy.config.allowed import format_of
 from kafkapy.config.broker_config import BrokerConfig
 from kafkapy.config.errors import InvalidConfigError
 from kafkapy.config.keys import Value
 from kafkapy.config.own_keys import FLUSH_AS_KAFKA, FLUSH_BEFORE_ACK, OWN_TOPIC_KEYS
 from kafkapy.config.topic_keys import BROKER_KEY_OF, TOPIC_KEYS, topic_key
 
-FIRST_RELEASES_OF_FORMATS: Final = ("0.10.0-IV0", "0.11.0-IV0")
 """The releases that brought message formats 1 and 2."""
 
 
@@ -64,10 +63,8 @@ class LogConfig:
 
     @property
     def message_format(self) -> int:
-        """The magic that ``message_format_version`` stands for: 0 up to 0.9, 1 in 0.10, 2 since 0.11."""
-        named = self.message_format_version
-        release = RELEASES.index(named if named in RELEASES else release_of(named) or RELEASES[-1])
-        return sum(release >= RELEASES.index(first) for first in FIRST_RELEASES_OF_FORMATS)
+        """The magic that ``message_format_version`` stands for."""
+        return format_of(self.message_format_version)
 
     @classmethod
     def resolve(cls, broker: BrokerConfig, overrides: Mapping[str, str] | None = None) -> Self:

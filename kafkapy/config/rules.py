@@ -5,6 +5,7 @@ These are the checks of Apache Kafka 2.7's start that no single key can make.
 
 from typing import TYPE_CHECKING, Final
 
+from kafkapy.config.allowed import format_of
 from kafkapy.config.errors import InvalidConfigError, invalid_value
 
 if TYPE_CHECKING:
@@ -58,6 +59,14 @@ def _offset_commits_can_be_acknowledged(config: "BrokerConfig") -> None:
         raise invalid_value("offsets.commit.required.acks", acks, allowed)
 
 
+def _brokers_exchange_the_message_format(config: "BrokerConfig") -> None:
+    named, protocol = str(config["log.message.format.version"]), str(config["inter.broker.protocol.version"])
+    if format_of(named) > format_of(protocol):
+        raise invalid_value(
+            "log.message.format.version", named, f"is above what inter.broker.protocol.version {protocol} exchanges"
+        )
+
+
 def _listeners_can_be_reached(config: "BrokerConfig") -> None:
     bound = {endpoint.listener_name for endpoint in config.listeners}
     if not bound:
@@ -76,5 +85,6 @@ _RULES: Final = (
     _the_cleaner_has_memory,
     _replicas_wait_less_than_they_may,
     _offset_commits_can_be_acknowledged,
+    _brokers_exchange_the_message_format,
     _listeners_can_be_reached,
 )

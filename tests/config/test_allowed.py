@@ -2,7 +2,7 @@
 
 import pytest
 
-from kafkapy.config.allowed import RELEASES, AtLeast, Between, OneOf, Release, ThrottledReplicas, release_of
+from kafkapy.config.allowed import RELEASES, AtLeast, Between, OneOf, Release, ThrottledReplicas, format_of, release_of
 
 
 def test_at_least() -> None:
@@ -40,6 +40,14 @@ def test_a_version_number_means_the_newest_format_of_its_release() -> None:
     assert release_of("2.7.2") == "2.7-IV2"
     assert release_of("0.10.1") == "0.10.1-IV2"
     assert release_of("9.9") is None
+    assert [format_of(each) for each in ("0.8.2", "0.9.0", "0.10.0", "0.10.2-IV0", "0.11.0", "2.7")] == [
+        0,
+        0,
+        1,
+        1,
+        2,
+        2,
+    ]
 
 
 @pytest.mark.parametrize("items", [(), ("*",), ("0:1", "12:3")])
