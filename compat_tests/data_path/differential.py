@@ -35,7 +35,7 @@ INVALID_TXN_STATE = 48
 UNKNOWN_SERVER_ERROR = -1
 ROLLS_FIRST = (45, 47)
 """Refusals before which Kafka may have rolled the segment already."""
-KNOWN = {(87, 43), (87, 2), (2, 87), (87, 76), (2, 76), (76, 2), (32, 87), (32, 76)}
+KNOWN = {(87, 43), (87, 2), (2, 87), (87, 76), (2, 76), (76, 2), (32, 87), (32, 76), (45, 87)}
 """Both refuse, for another one of several reasons."""
 NAMED = (2, 10, 32, 43, 76, 87)
 """What we say where Kafka fails inside."""
