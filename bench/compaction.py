@@ -14,7 +14,7 @@ from confluent_kafka.cimpl import NewTopic
 
 from bench.brokers import Arena, Contestant, LoadError
 from bench.loads import Metrics
-from bench.measure import BrokerGoneError, parse_stat, processor_time
+from bench.measure import BrokerGoneError, parse_stat, peak_mib, processor_time
 
 TIMEOUT_S = 120.0
 SEGMENT_BYTES = 16 * 1024 * 1024
@@ -57,7 +57,9 @@ class Compaction:
         wait_until(lambda: f"{topic} 0 " in read(data / CHECKPOINT), f"{contestant.name} compacts {topic}")
         used = family_time(contestant.pid) - before
         wall = time.monotonic() - started
-        return {"s_per_gb": used / gigabytes, "mb_per_s": 1000 * gigabytes / wall, "wall_s": wall, "processor_s": used}
+        workers = [peak_mib(child) for child in children_of(contestant.pid)]
+        metrics = {"s_per_gb": used / gigabytes, "mb_per_s": 1000 * gigabytes / wall, "wall_s": wall}
+        return {**metrics, "processor_s": used} | ({"worker_peak_mib": max(workers)} if workers else {})
 
     def _produce(self, bootstrap: str, topic: str) -> None:
         source = random.Random(20130101)

@@ -202,9 +202,9 @@ class SingleRecords:
 
     connections: int
     requests: int
+    topic: str = "single"
     warm_ups = 0
     most_rounds = MANY
-    topic = "single"
 
     def run(self, contestant: Contestant, arena: Arena) -> Metrics:
         contestant.ensure_topic(self.topic)

@@ -8,6 +8,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from bench.brokers import Arena, Contestant, LoadError
 from bench.loads import Metrics, python_client
@@ -38,27 +39,38 @@ class LongLog:
         files = sorted(contestant.process.directory.glob(f"**/{self.topic}-0/*.log"))
         if sum(path.stat().st_size for path in files) < answer["bytes"]:
             raise LoadError(f"the files of {self.topic} are shorter than what was read")
-        sendfile_s = sendfile_alone_s(files)
+        alone = sendfile_alone(files)
         contestant.drop_topics()
         return {
             "s_per_gb": meter.processor_s / gigabytes,
             "wall_s_per_gb": answer["wall_s"] / gigabytes,
-            "sendfile_wall_s_per_gb": sendfile_s / gigabytes,
+            "sendfile_s_per_gb": alone.processor_s / gigabytes,
+            "sendfile_wall_s_per_gb": alone.wall_s / gigabytes,
+            "above_sendfile": meter.processor_s / alone.processor_s,
+            "wall_above_sendfile": answer["wall_s"] / alone.wall_s,
         }
 
 
-def sendfile_alone_s(files: Sequence[Path]) -> float:
-    """Seconds that it takes to send the files over a loopback connection, by the megabyte, to one who only reads."""
+class Alone(NamedTuple):
+    """What sending files takes without a broker: by the clock, and of the processor."""
+
+    wall_s: float
+    processor_s: float
+
+
+def sendfile_alone(files: Sequence[Path]) -> Alone:
+    """Sends the files over a loopback connection, by the megabyte, to one who only reads."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         reader = threading.Thread(target=_read_all, args=(server.getsockname()[1],))
         reader.start()
         connection, _ = server.accept()
-        began = time.monotonic()
+        began, used_s = time.monotonic(), time.thread_time()
         with connection:
             for path in files:
                 _send(connection, path)
+        used_s = time.thread_time() - used_s
         reader.join()
-        return time.monotonic() - began
+        return Alone(time.monotonic() - began, used_s)
 
 
 def _send(connection: socket.socket, path: Path) -> None:

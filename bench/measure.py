@@ -24,9 +24,9 @@ def parse_stat(text: str) -> tuple[str, int, int]:
     return fields[0], user + children_user, system + children_system
 
 
-def parse_resident_kib(text: str) -> int:
-    """VmRSS of a /proc/<pid>/status file, in KiB; 0 when the kernel gives none."""
-    lines = [line for line in text.splitlines() if line.startswith("VmRSS:")]
+def parse_resident_kib(text: str, field: str = "VmRSS") -> int:
+    """A field of a /proc/<pid>/status file, in KiB; 0 when the kernel gives none."""
+    lines = [line for line in text.splitlines() if line.startswith(f"{field}:")]
     return int(lines[0].split()[1]) if lines else 0
 
 
@@ -55,8 +55,17 @@ def processor_time(pid: int) -> ProcessorTime:
 
 def resident_mib(pid: int) -> float:
     """Resident memory of the process in MiB; raises BrokerGoneError when it ended."""
+    return _status_mib(pid, "VmRSS")
+
+
+def peak_mib(pid: int) -> float:
+    """The most resident memory that the process has had, in MiB; raises BrokerGoneError when it ended."""
+    return _status_mib(pid, "VmHWM")
+
+
+def _status_mib(pid: int, field: str) -> float:
     try:
-        return parse_resident_kib(Path(f"/proc/{pid}/status").read_text()) / 1024
+        return parse_resident_kib(Path(f"/proc/{pid}/status").read_text(), field) / 1024
     except (FileNotFoundError, ProcessLookupError):
         raise BrokerGoneError(f"process {pid} has ended") from None
 

@@ -5,7 +5,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from confluent_kafka import KafkaException
+from confluent_kafka import KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
@@ -60,7 +60,7 @@ class Recovery:
 
 @dataclass(frozen=True)
 class ManyPartitions:
-    """A topic of very many partitions: made, then started on after a clean stop. The JVM gets 2 GB."""
+    """A topic of very many partitions: made, filled a little, then started on after a clean stop. The JVM gets 2 GB."""
 
     partitions: int
     warm_ups = 0
@@ -74,19 +74,28 @@ class ManyPartitions:
             process.start()
             until_acknowledged(process.port, contestant.name)
             create_s = self._create(process)
+            self._write_to_each(process)
             used_s, start_s = _restarted(process, contestant.name)
             assert process.pid is not None
             resident = resident_mib(process.pid)
-            files = len(list(Path(f"/proc/{process.pid}/fd").iterdir()))
+            self._write_to_each(process)
             return {
                 "create_s": create_s,
                 "start_s": start_s,
                 "processor_s": used_s,
                 "resident_mib": resident,
-                "open_files": files,
+                "used_resident_mib": resident_mib(process.pid),
+                "open_files": len(list(Path(f"/proc/{process.pid}/fd").iterdir())),
             }
         finally:
             process.close()
+
+    def _write_to_each(self, process: ChildProcess) -> None:
+        producer = Producer({"bootstrap.servers": process.bootstrap, "linger.ms": 50, "log_level": 0})
+        for number in range(self.partitions):
+            producer.produce("many", bytes(100), partition=number)
+        if producer.flush(CREATE_TIMEOUT_S):
+            raise LoadError(f"not each of {self.partitions} partitions took a record in {CREATE_TIMEOUT_S:.0f} s")
 
     def _create(self, process: ChildProcess) -> float:
         admin = AdminClient({"bootstrap.servers": process.bootstrap, "log_level": 0, "socket.timeout.ms": 120_000})

@@ -5,9 +5,11 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
 from bench.compaction import Compaction
+from bench.compaction_latency import CompactionLatency
 from bench.durable import DurableRecords
 from bench.lifecycle import Memory, OnNewBroker, StartUp
 from bench.loads import Fetch, Latency, Load, Produce, ProduceThenFetch, SingleRecords
+from bench.long_append import AppendsToLongLogs
 from bench.long_log import LongLog
 from bench.restarts import ManyPartitions, Recovery
 from bench.workloads import Workload
@@ -57,7 +59,9 @@ def all_rows(*, quick: bool, long_log_gb: int = LONG_LOG_GB) -> list[Row]:
         *_memory(2_000_000 // share),
         *_first_gigabytes(share),
         *_long_log(1 if quick else long_log_gb),
+        *_log_length(share),
         *_compaction(share),
+        *_compaction_latency(quick),
         *_restarts(10_000 // share, 1 if quick else RECOVERED_GB),
         *[row for workload in compressed for row in _throughput("java", workload, None)],
     ]
@@ -74,7 +78,10 @@ def warm_up_loads(*, quick: bool) -> list[Load]:
 
 def needs_warm_brokers(loads: Sequence[Load]) -> bool:
     """Whether any load is put on brokers that run already."""
-    return not all(isinstance(load, StartUp | Memory | OnNewBroker | Recovery | ManyPartitions) for load in loads)
+    return not all(
+        isinstance(load, StartUp | Memory | OnNewBroker | Recovery | ManyPartitions | Compaction | CompactionLatency)
+        for load in loads
+    )
 
 
 def _throughput(client: str, workload: Workload, produce_ratio: float | None) -> list[Row]:
@@ -108,8 +115,10 @@ def _durable(share: int) -> list[Row]:
     one = DurableRecords(1, 1_000 // share)
     return [
         Row("durable-16", f"{what}, 16 connections", "processor-µs per request", many, "us_per_request"),
+        Row("durable-16-rate", "the same, how many", "requests per s", many, "requests_per_s"),
         Row("durable-16-wait", "the same, its round trip, median", "µs", many, "p50_us"),
-        Row("durable-1-wait", f"{what}, 1 connection, round trip, median", "µs", one, "p50_us"),
+        Row("durable-1", f"{what}, 1 connection", "processor-µs per request", one, "us_per_request"),
+        Row("durable-1-wait", "the same, its round trip, median", "µs", one, "p50_us"),
     ]
 
 
@@ -161,6 +170,17 @@ def _long_log(gigabytes: int) -> list[Row]:
         Row("long-log", what, "processor-s per GB", load, "s_per_gb"),
         Row("long-log-wall", "the same, by the clock", "s per GB", load, "wall_s_per_gb"),
         Row("long-log-sendfile", "the same files by sendfile alone", "s per GB", load, "sendfile_wall_s_per_gb"),
+        Row("long-log-speed", "the log's time by that of sendfile", "×", load, "wall_above_sendfile", ceiling=1.25),
+        Row("long-log-sendfile-cost", "sendfile alone", "processor-s per GB", load, "sendfile_s_per_gb"),
+    ]
+
+
+def _log_length(share: int) -> list[Row]:
+    load = AppendsToLongLogs(1000 // share, 20_000 // share)
+    what = f"one-record appends to a log of {load.segments:,} segments"
+    return [
+        Row("long-append", what, "processor-µs per request", load, "long_us_per_request"),
+        Row("long-append-effect", "the same, by what they cost in a new log", "×", load, "effect", ceiling=1.1),
     ]
 
 
@@ -171,6 +191,24 @@ def _compaction(share: int) -> list[Row]:
     return [
         Row("compaction-100B", "compact a log, 100 B records, five of each key", unit, small, "s_per_gb", ratio=2.0),
         Row("compaction-1kB", "compact a log, 1 kB records, five of each key", unit, large, "s_per_gb", ratio=2.0),
+        Row(
+            "compaction-memory",
+            f"the process that compacts {small.keys:,} keys: most resident memory",
+            "MiB",
+            small,
+            "worker_peak_mib",
+            ceiling=128,
+        ),
+    ]
+
+
+def _compaction_latency(quick: bool) -> list[Row]:
+    load = CompactionLatency(6, 1000, 5, Latency(1000, 2 if quick else 5))
+    return [
+        Row("compacting-quiet-p99", "latency on a new broker at rest, 99 %", "ms", load, "quiet_p99"),
+        Row("compacting-p50", "the same while it compacts logs, median", "ms", load, "busy_p50"),
+        Row("compacting-p99", "the same while it compacts logs, 99 %", "ms", load, "busy_p99", ratio=1.0),
+        Row("compacting-effect", "the latter by that at rest", "×", load, "p99_ratio", ceiling=2),
     ]
 
 
@@ -193,6 +231,14 @@ def _restarts(partitions: int, gigabytes: int) -> list[Row]:
         ),
         Row("partitions-start-cost", "the same, what it costs", "processor-s", many, "processor_s"),
         Row("partitions-memory", f"{ten}: resident memory then", "MiB", many, "resident_mib", ceiling=150),
+        Row(
+            "partitions-memory-used",
+            f"{ten}: after a record to each of them",
+            "MiB",
+            many,
+            "used_resident_mib",
+            ceiling=150,
+        ),
         Row("partitions-files", f"{ten}: open files then", "files", many, "open_files", ceiling=1000),
     ]
 

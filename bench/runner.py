@@ -18,8 +18,8 @@ class Runs:
     failures: dict[str, str] = field(default_factory=dict)
 
     def samples(self, broker: str, metric: str) -> list[float]:
-        """One metric of all runs on one broker."""
-        return [metrics[metric] for metrics in self.measured.get(broker, [])]
+        """One metric of all runs on one broker; none where it doesn't exist."""
+        return [metrics[metric] for metrics in self.measured.get(broker, []) if metric in metrics]
 
 
 def loads_of(rows: Sequence[Row]) -> list[Load]:

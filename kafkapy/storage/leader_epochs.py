@@ -29,15 +29,18 @@ class EpochEntry(NamedTuple):
 class LeaderEpochs:
     """The terms, oldest first; a new one drops those that it contradicts."""
 
-    __slots__ = ("path", "entries", "wait_for_flush", "is_stale", "_files", "_log_end_offset", "_is_kept")
+    __slots__ = (
+        "path", "entries", "wait_for_flush", "is_stale", "_in_file", "_files", "_log_end_offset", "_is_kept",
+    )  # fmt: skip
 
     def __init__(self, files: Files, path: str, log_end_offset: Callable[[], int]) -> None:
         self.path = path
         self.entries: list[EpochEntry] = []
         self.wait_for_flush = False
-        """The file was not fsynced when it was written: the next flush of the log must do it."""
+        """The file may not be on the disk as it is: the next flush of the log must fsync it."""
         self.is_stale = False
         """The disk had no room for the file when entries were dropped: it says too much."""
+        self._in_file: list[EpochEntry] | None = None
         self._files = files
         self._log_end_offset = log_end_offset
         self._is_kept = True
@@ -51,6 +54,7 @@ class LeaderEpochs:
     def load(self) -> None:
         """Read the file; a missing one holds no epochs. Raises ``MalformedCheckpointError``, with no epochs then."""
         self.entries = []
+        self._in_file = None
         if not self._is_kept:
             self._files.remove(self.path)
             self.wait_for_flush = False
@@ -63,7 +67,7 @@ class LeaderEpochs:
             raise MalformedCheckpointError(f"{self.path} is not a leader epoch checkpoint: {error}") from error
         if any(not _follows(*pair) for pair in pairwise(entries)):
             raise MalformedCheckpointError(f"{self.path} has epochs or offsets that go back")
-        self.entries = entries
+        self.entries = self._in_file = entries
 
     def write_again(self) -> None:
         """Before the file may be trusted: let it say what it has missed; raises ``OSError``."""
@@ -73,8 +77,14 @@ class LeaderEpochs:
     def _take(self, entries: list[EpochEntry], *, may_wait: bool = False) -> None:
         if not self._is_kept:
             return
+        if entries == self._in_file:
+            self.wait_for_flush = True  # whoever wrote it may not have fsynced it
+            self.is_stale = False
+            self.entries = entries
+            return
         # A partition without records has nothing to lose, and ten thousand of them are created at once.
         sync = self._log_end_offset() > 0
+        self._in_file = None
         try:
             self._files.replace(self.path, encode(f"{e} {s}" for e, s in entries), sync=sync)
         except OSError as error:
@@ -84,6 +94,7 @@ class LeaderEpochs:
         else:
             self.is_stale = False
             self.wait_for_flush = not sync
+            self._in_file = entries
         self.entries = entries
 
     @property
@@ -123,7 +134,17 @@ class LeaderEpochs:
     def truncate_from_end(self, end_offset: int) -> None:
         """The log now ends at ``end_offset``: drop the epochs that began there or later."""
         if self.latest_start_offset >= end_offset:
-            self._take([entry for entry in self.entries if entry.start_offset < end_offset], may_wait=True)
+            self._take(self._below(end_offset), may_wait=True)
+
+    def forget_from_end(self, end_offset: int) -> None:
+        """Do so in memory: the leader's next term changes the file, or begins where the last one in it did.
+
+        Ten thousand partitions without records would be written twice at each start.
+        """
+        self.entries = self._below(end_offset)
+
+    def _below(self, end_offset: int) -> list[EpochEntry]:
+        return [entry for entry in self.entries if entry.start_offset < end_offset]
 
     def truncate_from_start(self, start_offset: int) -> None:
         """The log now begins at ``start_offset``: the epoch that it falls into begins there.

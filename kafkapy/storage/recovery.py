@@ -72,7 +72,10 @@ def load(log: "Log", checkpointed: Checkpointed) -> None:
     elif not checkpointed.clean:
         _restore_epochs(log)
     log.leader_epochs.truncate_from_start(log.log_start_offset)
-    log.leader_epochs.truncate_from_end(end_offset)
+    if checkpointed.clean:
+        log.leader_epochs.forget_from_end(end_offset)
+    else:
+        log.leader_epochs.truncate_from_end(end_offset)
     log.producer_state.delete_snapshots(above=end_offset)  # of records that are gone; others will have their offsets
     if checkpointed.is_trusted and listing.says_nothing_of_producers(end_offset):
         log.producer_state.clear(end_offset)

@@ -1,6 +1,7 @@
 """What a compaction leaves of a log: against rules one by one, and against a model of random logs."""
 
 import os
+import tracemalloc
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -380,3 +381,26 @@ def test_a_segment_that_was_copied_is_not_kept_open(world: World) -> None:
     assert len(open_at) == 3
     assert not open_at[0] & {f"{base:020d}.log" for base in (0, 1, 2)}
     assert open_at[-1] == set()
+
+
+def test_its_memory_is_that_of_the_map_and_of_two_buffers(tmp_path: Path) -> None:
+    """However many keys there are: what finds no room is compacted the next time."""
+    map_bytes, chunk_bytes = 1_080_000, 16_384
+    sizes = {"log.cleaner.dedupe.buffer.size": str(map_bytes), "log.cleaner.io.buffer.size": str(2 * chunk_bytes)}
+    world = World(tmp_path, **sizes)
+    world.pool.is_held = True
+    log = world.log(replace(COMPACT, segment_bytes=500_000))
+    for start in range(0, 70_000, 500):
+        append(log, *[(b"%d" % number, b"v") for number in range(start, start + 500)])
+    world.compact()
+    (request,) = world.pool.requests
+    assert (request["map_bytes"], request["chunk_bytes"]) == (map_bytes, chunk_bytes)
+    tracemalloc.start()
+    try:
+        world.pool.run()
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert world.pool.jobs[0].future.result()["keys"] == int(0.9 * map_bytes / 24)
+    assert map_bytes < peak < map_bytes + 12 * chunk_bytes
+    world.cleaner.stop()

@@ -125,3 +125,36 @@ def test_what_a_full_disk_did_not_take_is_written_later(tmp_path: Path, cut: str
     with pytest.raises(OSError, match="Input/output"):
         epochs.truncate_from_end(0)
     assert epochs.entries == left
+
+
+def test_what_is_forgotten_stays_in_the_file_until_a_term_begins(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _epochs(tmp_path, (2, 10), (4, 25))
+    epochs = _epochs(tmp_path)
+    epochs.load()
+    epochs.forget_from_end(25)
+    assert (epochs.entries, _text(epochs)) == ([(2, 10)], "0\n2\n2 10\n4 25\n")
+    writes: list[str] = []
+    replace = Files.replace
+
+    def counted(files: Files, path: str, data: bytes, *, sync: bool = True) -> None:
+        writes.append(path)
+        replace(files, path, data, sync=sync)
+
+    monkeypatch.setattr(Files, "replace", counted)
+    epochs.assign(4, 25)
+    assert (epochs.entries, epochs.wait_for_flush, writes) == ([(2, 10), (4, 25)], True, [])
+    epochs.assign(5, 25)
+    assert (_text(epochs), epochs.wait_for_flush, len(writes)) == ("0\n2\n2 10\n5 25\n", False, 1)
+
+
+def test_a_forgotten_epoch_is_written_over_by_the_next_records(tmp_path: Path) -> None:
+    _epochs(tmp_path, (2, 10), (4, 25))
+    epochs = _epochs(tmp_path)
+    epochs.load()
+    epochs.forget_from_end(20)
+    epochs.assign(3, 22)
+    assert _text(epochs) == "0\n2\n2 10\n3 22\n"
+    epochs.load()
+    assert epochs.entries == [(2, 10), (3, 22)]

@@ -9,6 +9,9 @@ from kafkapy.records.legacy import encode_legacy
 from kafkapy.records.record import Record, encode_batch, read_records
 from kafkapy.storage.errors import OutOfOrderSequenceError
 from kafkapy.storage.leader_epochs import EpochEntry
+
+
+from kafkapy.storage.files import Files
 from kafkapy.storage.log import Log, Storage
 from kafkapy.storage.recovery import Checkpointed, load, recover_segment
 from kafkapy.testing.clock import ManualClock
@@ -397,3 +400,22 @@ def test_an_empty_segment_that_was_never_used_hides_nothing_of_a_torn_one_before
         path.with_suffix(".index").write_bytes((1).to_bytes(4) + (9999).to_bytes(4))  # beyond the file's end
     again = open_log(tmp_path, checkpointed=Checkpointed(clean=False))
     assert ([segment.base_offset for segment in again.segments], again.log_end_offset) == ([0], 2)
+
+
+@pytest.mark.parametrize("records", [0, 3])
+def test_a_clean_start_writes_nothing_for_a_log_whose_leader_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, records: int
+) -> None:
+    """Ten thousand logs would write, and rename, ten thousand files."""
+    log = open_log(tmp_path)
+    log.leader_epochs.assign(0, 0)
+    fill(log, records)
+    log.close()
+    before = contents(Path(log.directory))
+    written: list[str] = []
+    monkeypatch.setattr(Files, "write", lambda _files, path, *_, **__: written.append(path))
+    monkeypatch.setattr(Files, "replace", lambda _files, path, *_, **__: written.append(path))
+    again = open_log(tmp_path, checkpointed=Checkpointed(clean=True, recovery_point=records, high_watermark=records))
+    again.leader_epochs.assign(0, again.log_end_offset)
+    assert (written, again.leader_epochs.entries) == ([], [(0, 0)])
+    assert contents(Path(log.directory)) == before
