@@ -1,6 +1,7 @@
 """What a producer notices of compaction: the latency of its records before and while logs are compacted."""
 
 import json
+import os
 from dataclasses import dataclass
 
 from confluent_kafka.admin import AdminClient
@@ -48,6 +49,7 @@ class CompactionLatency:
         alter(admin, warm, SOON)
         checkpoint = contestant.process.directory / "data" / CHECKPOINT
         wait_until(lambda: f"{warm} 0 " in read(checkpoint), f"{contestant.name} compacts {warm}")
+        os.sync()  # what is written back must not be taken for compaction
         quiet = self.latency.run(contestant, arena)
         for topic in topics:
             alter(admin, topic, SOON)

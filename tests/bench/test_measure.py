@@ -12,6 +12,7 @@ from bench.measure import (
     median,
     parse_resident_kib,
     parse_stat,
+    peak_mib,
     percentile,
     processor_time,
     resident_mib,
@@ -25,6 +26,7 @@ def test_a_stat_line_with_brackets_in_its_name() -> None:
 
 def test_resident_memory_is_a_line_of_status() -> None:
     assert parse_resident_kib("Name:\tx\nVmRSS:\t  2048 kB\nThreads:\t1\n") == 2048
+    assert parse_resident_kib("VmHWM:\t 4096 kB\nVmRSS:\t 2048 kB\n", "VmHWM") == 4096
     assert parse_resident_kib("Name:\tx\n") == 0
 
 
@@ -35,7 +37,7 @@ def test_a_meter_counts_what_its_process_does() -> None:
     assert meter.processor_s == meter.user_s + meter.system_s
     assert processor_time(os.getpid()).total_s >= meter.processor_s
     assert meter.wall_s > 0
-    assert resident_mib(os.getpid()) > 5
+    assert peak_mib(os.getpid()) >= resident_mib(os.getpid()) > 5
 
 
 def test_a_process_that_ended_is_told() -> None:
