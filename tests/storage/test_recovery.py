@@ -8,10 +8,8 @@ from kafkapy.records.batch import read_header
 from kafkapy.records.legacy import encode_legacy
 from kafkapy.records.record import Record, encode_batch, read_records
 from kafkapy.storage.errors import OutOfOrderSequenceError
-from kafkapy.storage.leader_epochs import EpochEntry
-
-
 from kafkapy.storage.files import Files
+from kafkapy.storage.leader_epochs import EpochEntry
 from kafkapy.storage.log import Log, Storage
 from kafkapy.storage.recovery import Checkpointed, load, recover_segment
 from kafkapy.testing.clock import ManualClock
