@@ -25,6 +25,7 @@ QUIET = {"log_level": 0}
 TOPIC = {"segment.bytes": "2500", "index.interval.bytes": "400", "file.delete.delay.ms": "600000"}
 RECORDS, BASES = 60, (0, 15, 30, 45)
 READ_TIMEOUT_S = 20.0
+FAR = 2**31
 
 
 def _log(folder: Path, segment: int) -> Path:
@@ -106,6 +107,15 @@ def _duplicate(folder: Path) -> None:
     path.write_bytes(content + content[position : position + size])
 
 
+def _far(folder: Path) -> None:
+    """The last ten offsets don't fit 31 bits above their segment's: releases before 1.1 compacted so."""
+    path, position, _ = _batch(folder, 3, 5)
+    while position < path.stat().st_size:
+        offset, length = struct.unpack_from(">qi", path.read_bytes(), position)
+        _write(path, position, struct.pack(">q", offset + FAR))
+        position += length + 12
+
+
 class Case(NamedTuple):
     """A damage; the end offset after it, and the offsets that a consumer gets."""
 
@@ -153,6 +163,7 @@ CASES: dict[str, Case] = {
     "no-inactive": _without(range(15, 30), _each(f"{BASES[1]:020d}.log", None)),
     "leftovers": Case(_leftovers),
     "swap": Case(_swap),
+    "offsets-too-far": Case(_far, RECORDS + FAR, (range(50), range(50 + FAR, RECORDS + FAR))),
     "recovery-point-beyond": _up_to(59, _active(lambda content: content[:-7]), recovery_point=10**15),
     "clean-nothing": Case(lambda _: None, clean=True),
     "clean-torn-tail": _up_to(59, _active(lambda content: content[:-7]), clean=True),

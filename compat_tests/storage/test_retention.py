@@ -66,6 +66,9 @@ CASES = {
     "deleted by request": Case({"retention.ms": "-1"}, OLD, 13),
     "deleted by request, all": Case({"retention.ms": "-1"}, OLD, BATCHES),
     "compacted": Case({"cleanup.policy": "compact", "retention.ms": "1", "retention.bytes": "0"}, OLD),
+    "compacted and deleted, which is the cleaner's": Case(
+        {"cleanup.policy": "compact,delete", "retention.ms": str(24 * HOUR_MS)}, OLD
+    ),
     "segments by time": Case({"retention.ms": "-1", "segment.ms": "7200", "segment.bytes": "1000000"}, OLD),
     "segments by full index": Case(
         {"retention.ms": "-1", "segment.index.bytes": "24", "index.interval.bytes": "0", "segment.bytes": "1000000"},
