@@ -5,7 +5,7 @@ segments are deleted meanwhile, and to a compacted one; a group commits offsets.
 flushes, checkpoints, deletions and compactions are under way at any moment. At the end every record is at the offset
 that was acknowledged, once, in order (of the compacted topic the newest of each key), the last committed offset is
 there, and `kafkapy log verify` finds nothing wrong. With `--power` the log directories are on an ext4 of its own that
-loses what it has not fsynced at each kill, and the topics have `kafkapy.flush=ack`.
+loses what it has not fsynced at each kill, and the broker has `kafkapy.flush=ack`.
 """
 
 import argparse
@@ -48,27 +48,26 @@ START_S = 60
 PATIENCE_S = 600  # on a busy machine a record of one topic can be unlucky at dozens of kills in a row
 
 
-def create_topics(bootstrap: str, more: dict[str, str]) -> None:
+def create_topics(bootstrap: str) -> None:
     """Make the topics of the campaign."""
     admin = AdminClient({"bootstrap.servers": bootstrap})
-    topics = [NewTopic(name, PARTITIONS, 1, config={**config, **more}) for name, config in TOPICS.items()]
+    topics = [NewTopic(name, PARTITIONS, 1, config=config) for name, config in TOPICS.items()]
     for created in admin.create_topics(topics).values():
         created.result(START_S)
 
 
 class Campaign:
-    """A broker in `directory` under two producers; `end` is how it ends each time."""
+    """A broker in `directory`, with `settings` of its own, under producers; `end` is how it ends each time."""
 
     def __init__(
-        self, directory: Path, end: Callable[[KafkapyProcess], None], *, seed: int, topic_config: dict[str, str]
+        self, directory: Path, end: Callable[[KafkapyProcess], None], *, seed: int, settings: dict[str, str]
     ) -> None:
         self.directories = [directory / "data", directory / "more"]
         log_dirs = ",".join(map(str, self.directories))
-        self.broker = KafkapyProcess(directory=directory, config={**SETTINGS, "log.dirs": log_dirs})
+        self.broker = KafkapyProcess(directory=directory, config={**SETTINGS, **settings, "log.dirs": log_dirs})
         self.kills = 0
         self._end = end
         self._random = random.Random(seed)
-        self._topic_config = topic_config
 
     def run(self, kills: int, *, check_every: int = 1_000_000, say: Callable[[str], object] = lambda _: None) -> int:
         """Kill `kills` times and check; return how many records were acknowledged.
@@ -77,7 +76,7 @@ class Campaign:
         """
         with self.broker, ExitStack() as stack:
             bootstrap = self.broker.bootstrap
-            create_topics(bootstrap, self._topic_config)
+            create_topics(bootstrap)
             kept, shortened, compacted = loads = [
                 stack.enter_context(Load(bootstrap, topic, pause_every=4, queue=800, timeout_s=PATIENCE_S, keys=keys))
                 for topic, keys in zip(TOPICS, (0, 0, KEYS), strict=True)
@@ -132,7 +131,7 @@ def main() -> None:
         if options.power:
             disk = stack.enter_context(PowerCutDisk(Path(name), size_mb=4096))
             directory, end, config = disk.path / "broker", disk.end, FLUSH_BEFORE_ACK
-        campaign = Campaign(directory, end, seed=options.seed, topic_config=config)
+        campaign = Campaign(directory, end, seed=options.seed, settings=config)
         acknowledged = campaign.run(options.kills, check_every=options.check_every, say=print_now)
     print_now(f"{campaign.kills} kills, {acknowledged} records acknowledged: each once, in order, at its offset")
 

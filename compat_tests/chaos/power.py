@@ -9,6 +9,7 @@ import os
 import shutil
 import struct
 import subprocess
+import time
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -17,6 +18,7 @@ from compat_tests.kafkapy_process import KafkapyProcess
 
 EXT4_IOC_SHUTDOWN = 0x8004587D
 WITHOUT_LOG_FLUSH = 2
+PATIENCE_S = 30
 TOOLS = ("mkfs.ext4", "losetup", "mount", "umount")
 
 
@@ -63,6 +65,13 @@ class PowerCutDisk:
     def _mount(self) -> None:
         subprocess.run(["mount", "-t", "ext4", self._device, self.path], check=True)
 
+    def _unmount(self) -> None:
+        """A worker process of a broker that was killed ends by itself, and holds files until then."""
+        deadline = time.monotonic() + PATIENCE_S
+        while subprocess.run(["umount", self.path], check=False, capture_output=True).returncode:
+            assert time.monotonic() < deadline, f"{self.path} is in use"
+            time.sleep(0.02)
+
     def cut(self) -> None:
         """Stop the file system where it is, and mount what the disk has."""
         descriptor = os.open(self.path, os.O_RDONLY)
@@ -70,7 +79,7 @@ class PowerCutDisk:
             fcntl.ioctl(descriptor, EXT4_IOC_SHUTDOWN, struct.pack("I", WITHOUT_LOG_FLUSH))
         finally:
             os.close(descriptor)
-        subprocess.run(["umount", self.path], check=True)
+        self._unmount()
         self._mount()
 
     def end(self, broker: KafkapyProcess) -> None:
@@ -81,5 +90,5 @@ class PowerCutDisk:
         finally:
             os.close(descriptor)
         broker.kill()
-        subprocess.run(["umount", self.path], check=True)
+        self._unmount()
         self._mount()

@@ -127,7 +127,7 @@ def _write(descriptor: int) -> int:
 
 
 def test_a_short_campaign_of_kills(tmp_path: Path) -> None:
-    Campaign(tmp_path / "broker", KafkapyProcess.kill, seed=1, topic_config={}).run(KILLS)
+    Campaign(tmp_path / "broker", KafkapyProcess.kill, seed=1, settings={}).run(KILLS)
 
 
 def test_a_short_campaign_of_power_cuts(tmp_path: Path) -> None:
@@ -136,4 +136,4 @@ def test_a_short_campaign_of_power_cuts(tmp_path: Path) -> None:
             disk = stack.enter_context(PowerCutDisk(tmp_path))
         except NoPowerCutError as reason:
             pytest.skip(str(reason))
-        Campaign(disk.path / "broker", disk.end, seed=1, topic_config=FLUSH_BEFORE_ACK).run(KILLS)
+        Campaign(disk.path / "broker", disk.end, seed=1, settings=FLUSH_BEFORE_ACK).run(KILLS)

@@ -10,7 +10,6 @@
 An empty segment is left only for its indexes or for an offset.
 """
 
-from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from kafkapy.records.errors import RecordBatchTooLargeError
@@ -73,13 +72,24 @@ def roll(log: "Log", base_offset: int) -> Segment:
     except OSError:
         # The log goes on in the segment that it has: an empty one beside it would hide what comes, after a start.
         state.map_end_offset = log.log_end_offset
-        with suppress(OSError):
-            segment.remove()
+        _remove(log, segment)
         raise
     log.segments.add(segment)
     log.tail.clear()
     log.durability.flush_later(base_offset, [*written, snapshot] if snapshot else written)
     return segment
+
+
+def _remove(log: "Log", segment: Segment) -> None:
+    """What is left of ``segment``, which was begun in vain, goes, and snapshots above the log's end with it.
+
+    A start would take either for the log's end, or skip what lies before: if they stay nothing more may be written.
+    """
+    try:
+        segment.remove()
+        log.producer_state.delete_snapshots(above=log.log_end_offset)
+    except OSError as error:
+        log.storage.disk_failed(log.directory, error)
 
 
 def take_back(log: "Log") -> None:
@@ -90,12 +100,7 @@ def take_back(log: "Log") -> None:
     log.durability.fall_to(log.log_end_offset)
     log.durability.truncated(log.log_end_offset)
     log.producer_state.map_end_offset = log.log_end_offset
-    try:
-        segment.remove()
-        log.producer_state.delete_snapshots(above=log.log_end_offset)
-    except OSError as error:
-        # A start would take both for the log's end, whatever is in the gap by then: nothing more may be written.
-        log.storage.disk_failed(log.directory, error)
+    _remove(log, segment)
 
 
 def begin(log: "Log", base_offset: int) -> Segment:
