@@ -8,16 +8,14 @@ import shutil
 import signal
 import subprocess
 from collections.abc import Iterator
-from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from compat_tests.chaos.campaign import FLUSH_BEFORE_ACK, Campaign
+from compat_tests.chaos.campaign import Campaign
 from compat_tests.chaos.load import PARTITIONS, Load
-from compat_tests.chaos.power import NoPowerCutError, PowerCutDisk
 from compat_tests.kafkapy_process import KafkapyProcess
 
 SETTINGS = {"log.segment.bytes": "200000", "replica.high.watermark.checkpoint.interval.ms": "100"}
@@ -128,12 +126,3 @@ def _write(descriptor: int) -> int:
 
 def test_a_short_campaign_of_kills(tmp_path: Path) -> None:
     Campaign(tmp_path / "broker", KafkapyProcess.kill, seed=1, settings={}).run(KILLS)
-
-
-def test_a_short_campaign_of_power_cuts(tmp_path: Path) -> None:
-    with ExitStack() as stack:
-        try:
-            disk = stack.enter_context(PowerCutDisk(tmp_path))
-        except NoPowerCutError as reason:
-            pytest.skip(str(reason))
-        Campaign(disk.path / "broker", disk.end, seed=1, settings=FLUSH_BEFORE_ACK).run(KILLS)
