@@ -14,13 +14,11 @@ import pytest
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from compat_tests.chaos.campaign import Campaign
 from compat_tests.chaos.load import PARTITIONS, Load
 from compat_tests.kafkapy_process import KafkapyProcess
 
 SETTINGS = {"log.segment.bytes": "200000", "replica.high.watermark.checkpoint.interval.ms": "100"}
 ROUNDS = 4
-KILLS = 5  # `make kill` has a thousand
 
 
 @pytest.fixture
@@ -122,7 +120,3 @@ def _write(descriptor: int) -> int:
         return os.write(descriptor, bytes(65_536))
     except OSError:
         return 0
-
-
-def test_a_short_campaign_of_kills(tmp_path: Path) -> None:
-    Campaign(tmp_path / "broker", KafkapyProcess.kill, seed=1, settings={}).run(KILLS)
