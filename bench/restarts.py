@@ -20,6 +20,8 @@ from compat_tests.real_kafka import RealKafka
 
 MANY_HEAP = "2G"
 CREATE_TIMEOUT_S = 120.0
+STOP_TIMEOUT_S = 120.0
+"""A clean stop waits for the disk, once or more for each log that was written to."""
 
 
 @dataclass(frozen=True)
@@ -119,7 +121,7 @@ class ManyPartitions:
 
 def _restarted(process: ChildProcess, name: str) -> tuple[float, float]:
     """Stops the process and starts it; (processor-seconds, seconds) until it acknowledged a record."""
-    process.stop()
+    process.stop(STOP_TIMEOUT_S)
     process.start(wait=False)
     acknowledged_s = until_acknowledged(process.port, name)
     assert process.pid is not None

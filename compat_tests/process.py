@@ -132,14 +132,14 @@ class ChildProcess:
             return ""
         return "\n".join(self.log_path.read_text(errors="replace").splitlines()[-lines:])
 
-    def stop(self) -> int | None:
+    def stop(self, timeout_s: float = STOP_TIMEOUT_S) -> int | None:
         """Ends the process cleanly (SIGTERM), by force only when it hangs; returns its exit code."""
         process, self._process = self._process, None
         if process is None:
             return None
         process.send_signal(signal.SIGTERM)
         try:
-            return process.wait(STOP_TIMEOUT_S)
+            return process.wait(timeout_s)
         except subprocess.TimeoutExpired:
             process.kill()
             return process.wait()
