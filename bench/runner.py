@@ -3,11 +3,16 @@
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
+from confluent_kafka import KafkaException
+
 from bench.brokers import Arena, Contestant, LoadError
 from bench.loads import Load, Metrics
 from bench.rows import Row
+from compat_tests.process import BrokerError
 
 Progress = Callable[[str], None]
+REFUSALS = (LoadError, BrokerError, KafkaException, TimeoutError)
+"""What a load, a broker of its own that doesn't start, and an admin client say when it didn't work."""
 
 
 @dataclass
@@ -70,8 +75,9 @@ class Runner:
         contestant = self.contestants[name]
         try:
             metrics = load.run(contestant, self._arena)
-        except LoadError as error:
-            runs.failures[name] = str(error)
+        except REFUSALS as error:
+            # One load less is a line of the table; the others go on.
+            runs.failures[name] = next(iter(str(error).splitlines()), type(error).__name__)
             return
         finally:
             contestant.check_alive()

@@ -1,0 +1,53 @@
+"""A load that fails on one broker."""
+
+from dataclasses import dataclass
+from typing import cast
+
+import pytest
+from confluent_kafka import KafkaException
+
+from bench.brokers import Arena, Contestant, LoadError
+from bench.loads import Metrics
+from bench.runner import Runner
+from compat_tests.process import BrokerError
+
+
+@dataclass(frozen=True)
+class Failing:
+    error: Exception
+    warm_ups = 0
+    most_rounds = 2
+
+    def run(self, contestant: Contestant, arena: Arena) -> Metrics:
+        if contestant.name == "bad":
+            raise self.error
+        return {"x": 1.0}
+
+
+class Standing:
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def check_alive(self) -> None:
+        pass
+
+
+class Field:
+    def running(self, name: str) -> Standing:
+        return Standing(name)
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (LoadError("no"), "no"),
+        (BrokerError("did not start:\na log"), "did not start:"),
+        (KafkaException("timed out"), "timed out"),
+        (TimeoutError(), "TimeoutError"),
+    ],
+)
+def test_the_other_brokers_go_on(error: Exception, said: str) -> None:
+    runner = Runner(cast(Arena, Field()), ["good", "bad"], 2, lambda _: None)
+    runs = runner.measure(Failing(error), "row")
+    assert runs.measured == {"good": [{"x": 1.0}, {"x": 1.0}]}
+    assert runs.failures == {"bad": said}
