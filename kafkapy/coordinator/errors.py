@@ -76,6 +76,24 @@ class InvalidCommitOffsetSizeError(CoordinatorError):
     error_code = 28
 
 
+class InvalidProducerIdMappingError(CoordinatorError):
+    """The transactional id belongs to another producer id, or to none."""
+
+    error_code = 49
+
+
+class InvalidTransactionTimeoutError(CoordinatorError):
+    """The transaction's time-out is not between 1 and ``transaction.max.timeout.ms``."""
+
+    error_code = 50
+
+
+class ConcurrentTransactionsError(CoordinatorError):
+    """The transactional id's last transaction is still being ended, or a change of it being written: ask again."""
+
+    error_code = 51
+
+
 class NonEmptyGroupError(CoordinatorError):
     """The group has members, so it can't be deleted."""
 
@@ -116,3 +134,9 @@ class UnstableOffsetCommitError(CoordinatorError):
     """A transaction that commits an offset of the partition is still open (KIP-447)."""
 
     error_code = 88
+
+
+class ProducerFencedError(CoordinatorError):
+    """Another producer has taken the transactional id over (KIP-360)."""
+
+    error_code = 90

@@ -24,6 +24,9 @@ from kafkapy.config.listeners import EndPoint
 from kafkapy.config.log_config import LogConfig
 from kafkapy.config.unbuilt import check_built
 from kafkapy.coordinator.group.coordinator import GroupCoordinator
+from kafkapy.coordinator.transaction.coordinator import TransactionCoordinator
+from kafkapy.coordinator.transaction.marker_channel import BrokerMarkers
+from kafkapy.coordinator.transaction.marker_writer import MarkerWriter
 from kafkapy.server.budget import DEFAULT_LIMIT, FrameBudget
 from kafkapy.server.context import WILDCARD_HOSTS, LocalConnection, Services
 from kafkapy.server.directory_failures import DirectoryFailures
@@ -120,7 +123,8 @@ class BrokerServer:
         logs = self._open_directories()
         store = await self._open_store(logs)
         requests = LocalRequests()
-        node = MetadataNode(self.config, self.clock, store, LocalChannel({self.config.broker_id: requests.handle}))
+        channel = LocalChannel({self.config.broker_id: requests.handle})
+        node = MetadataNode(self.config, self.clock, store, channel)
         self._cleanup.push_async_callback(node.stop)
         await node.prepare()
         logs.directories.check_identity(self.config.broker_id, node.cluster_id)
@@ -139,6 +143,9 @@ class BrokerServer:
         failures = DirectoryFailures(logs, replicas, store, self.broken.set)
         logs.directory_listener = failures.directory_failed
         groups = GroupCoordinator(self.config, self.clock, replicas, node.cache)
+        writer = MarkerWriter(replicas, groups, self.clock, self.config.integer("request.timeout.ms"))
+        markers = BrokerMarkers(self.config.broker_id, node.cache, writer, channel)
+        transactions = TransactionCoordinator(self.config, self.clock, replicas, node.cache, markers)
         metrics = Metrics()
         services = self._services = Services(
             config=self.config,
@@ -153,6 +160,8 @@ class BrokerServer:
             replica_manager=replicas,
             log_manager=logs,
             group_coordinator=groups,
+            transaction_coordinator=transactions,
+            marker_writer=writer,
             fetch_sessions=FetchSessionCache(
                 self.clock, self.config.integer("max.incremental.fetch.session.cache.slots")
             ),
@@ -160,8 +169,9 @@ class BrokerServer:
         )
         self._bind(metrics)
         requests.serve(services, LocalConnection(self.listeners[0].name))
-        groups.startup()
-        self._cleanup.callback(groups.shutdown)
+        for coordinator in (groups, transactions):
+            coordinator.startup()
+            self._cleanup.callback(coordinator.shutdown)
         await node.start(self._advertised())
         logs.directories.write_identity(self.config.broker_id, node.cluster_id, self.clock.now_ms())
         self._cleanup.push_async_callback(failures.stop)

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from kafkapy.cluster.store import MetadataStore
     from kafkapy.cluster.topics import TopicAdmin
     from kafkapy.coordinator.group.coordinator import GroupCoordinator
+    from kafkapy.coordinator.transaction.coordinator import TransactionCoordinator
+    from kafkapy.coordinator.transaction.marker_writer import MarkerWriter
     from kafkapy.protocol.headers import RequestHeader
     from kafkapy.server.fetch_sessions import FetchSessionCache
     from kafkapy.server.metrics import Metrics
@@ -44,6 +46,8 @@ class Services:
     replica_manager: "ReplicaManager"
     log_manager: "LogManager"
     group_coordinator: "GroupCoordinator"
+    transaction_coordinator: "TransactionCoordinator"
+    marker_writer: "MarkerWriter"
     fetch_sessions: "FetchSessionCache"
     metrics: "Metrics"
 

@@ -52,9 +52,9 @@ def test_a_large_partition_is_loaded_piece_by_piece_while_others_run() -> None:
         world.restart()
         assert world.coordinator.list_groups() == (14, [])
         assert world.commit().value == {TP: 14}
-        await asyncio.gather(*world.coordinator._runtime._loads.values())
+        await asyncio.gather(*world.coordinator._runtime.loading.tasks.values())
         assert world.fetch() == 4
-        assert not world.coordinator._runtime._loads
+        assert not world.coordinator._runtime.loading.tasks
 
     asyncio.run(scenario())
 
@@ -66,7 +66,7 @@ def test_leadership_that_goes_while_loading() -> None:
             world.commit(offset)
         world.log.one_batch_per_read = True
         world.restart()
-        (load,) = world.coordinator._runtime._loads.values()
+        (load,) = world.coordinator._runtime.loading.tasks.values()
         world.coordinator.on_follower_or_stopped(PARTITION, 1)
         await asyncio.gather(load, return_exceptions=True)
         assert load.cancelled()
@@ -81,7 +81,7 @@ def test_what_compaction_took_from_the_end_is_not_waited_for() -> None:
         world.commit(5)
         world.log.log_end_offset = 9
         world.restart()
-        await asyncio.gather(*world.coordinator._runtime._loads.values())
+        await asyncio.gather(*world.coordinator._runtime.loading.tasks.values())
         assert world.fetch() == 5
 
     asyncio.run(scenario())
@@ -110,7 +110,7 @@ def test_a_partition_that_cannot_be_read_is_not_served(caplog: pytest.LogCapture
     world.log.read = read  # type: ignore[method-assign]  # a failing disk
     world.restart()
     assert world.commit().value == {TP: 16}
-    assert "Could not load groups and offsets from __consumer_offsets-0" in caplog.text
+    assert "Could not load __consumer_offsets-0" in caplog.text
 
 
 def test_loading_is_logged(caplog: pytest.LogCaptureFixture) -> None:

@@ -31,6 +31,7 @@ CONFIG: dict[str, Any] = {
     "offsets.topic.compression.codec": 0,
 }
 TP = TopicPartition("t", 0)
+TIMEOUTS_MS = (5_000, 30_000)
 CONSUMER = "consumer"
 
 
@@ -51,6 +52,7 @@ class MemoryLog:
         self.log_start_offset = 0
         self.log_end_offset = 0
         self.one_batch_per_read = False
+        self.config = SimpleNamespace(message_format=2)
 
     def append(self, batch: bytes, leader_epoch: int = 0) -> int:
         data = bytearray(batch)
@@ -79,6 +81,9 @@ class Broker:
         self.error: BrokerError | None = None
         self.error_comes_late = False
         self.is_slow = False
+        self.errors: dict[TopicPartition, BrokerError] = {}
+        self.slow: set[TopicPartition] = set()
+        self.absent: dict[TopicPartition, BrokerError] = {}
         self.unacknowledged: list[tuple[Future[Any], Any]] = []
         self.leadership_listeners: list[Any] = []
         self.metadata_listeners: list[Any] = []
@@ -88,7 +93,9 @@ class Broker:
         return self.logs.setdefault(tp, MemoryLog())
 
     def partition(self, tp: TopicPartition) -> Any:
-        return SimpleNamespace(log=self.log(tp))
+        if tp in self.absent:
+            raise self.absent[tp]
+        return SimpleNamespace(log=self.log(tp), is_leader=True)
 
     def append(self, tp: TopicPartition, records: Any, *, required_acks: int, from_client: bool = True) -> Any:
         assert isinstance(records, bytearray)
@@ -98,15 +105,16 @@ class Broker:
         return SimpleNamespace(first_offset=self.log(tp).append(records))
 
     def append_internal(self, tp: TopicPartition, batch: bytes, timeout_ms: int) -> Any:
-        assert timeout_ms == CONFIG["offsets.commit.timeout.ms"]
+        assert timeout_ms in TIMEOUTS_MS
         future: Future[Any] = Future()
-        if self.error is not None:
+        error = self.errors.get(tp, self.error)
+        if error is not None:
             if not self.error_comes_late:
-                raise self.error
-            future.set_exception(self.error)
+                raise error
+            future.set_exception(error)
             return future
         result = SimpleNamespace(first_offset=self.log(tp).append(batch))
-        if self.is_slow:
+        if self.is_slow or tp in self.slow:
             self.unacknowledged.append((future, result))
         else:
             future.set_result(result)

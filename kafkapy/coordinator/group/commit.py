@@ -1,10 +1,13 @@
-"""OffsetCommit: may this caller commit, and which of its offsets."""
+"""OffsetCommit and TxnOffsetCommit: may this caller commit, and which of its offsets."""
 
 from kafkapy.coordinator.errors import (
     CoordinatorNotAvailableError,
+    FencedInstanceIdError,
+    IllegalGenerationError,
     InvalidCommitOffsetSizeError,
     NotCoordinatorError,
     OffsetMetadataTooLargeError,
+    UnknownMemberIdError,
 )
 from kafkapy.coordinator.group import states
 from kafkapy.coordinator.group.checks import member_error
@@ -38,6 +41,19 @@ def commit_error(group: Group, call: CommitCall) -> int:
     if is_without_group and not group.members.is_fenced(call.member_id, call.instance_id):
         return 0
     return error_code or states.COMMIT_BY_MEMBER[group.state]
+
+
+def transaction_commit_error(group: Group, call: CommitCall) -> int:
+    """The error code for a commit in a transaction: member and generation count only if they are named (KIP-447)."""
+    if group.state is states.DEAD:
+        return CoordinatorNotAvailableError.error_code
+    if call.instance_id is not None and group.members.is_fenced(call.member_id, call.instance_id):
+        return FencedInstanceIdError.error_code
+    if call.member_id and call.member_id not in group.members:
+        return UnknownMemberIdError.error_code
+    if call.generation_id >= 0 and call.generation_id != group.generation_id:
+        return IllegalGenerationError.error_code
+    return 0
 
 
 def touch_member(rebalancer: Rebalancer, group: Group, call: CommitCall) -> None:

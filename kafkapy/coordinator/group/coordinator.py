@@ -1,6 +1,6 @@
 """The group coordinator: what the server talks to. It finds the group and hands the request to its state machine.
 
-Everything answers at once except JoinGroup, SyncGroup and OffsetCommit, which return an ``Answer``.
+Everything answers at once except JoinGroup, SyncGroup, OffsetCommit and TxnOffsetCommit, which return an ``Answer``.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -37,7 +37,8 @@ from kafkapy.coordinator.group.results import (
 )
 from kafkapy.coordinator.group.settings import Config, GroupSettings
 from kafkapy.coordinator.group.shard import GROUP_TOPIC
-from kafkapy.coordinator.runtime import GroupLog, Runtime
+from kafkapy.coordinator.partition_log import BrokerLog
+from kafkapy.coordinator.runtime import Producer, Runtime
 from kafkapy.types import TopicPartition
 
 # The log's error → what members get when the group could not be written; others pass as they are.
@@ -54,7 +55,7 @@ _STORE_ERRORS = {
 }
 
 
-class LeadershipSource(GroupLog, Protocol):
+class LeadershipSource(BrokerLog, Protocol):
     """``ReplicaManager``: the log, and the news of which partitions this broker leads."""
 
     def add_leadership_listener(self, listener: Any, /) -> None:
@@ -176,6 +177,14 @@ class GroupCoordinator:
     def commit_offsets(self, call: CommitCall) -> Answer[dict[TopicPartition, int]]:
         """OffsetCommit: an error code for each partition."""
         return self._offsets.commit(call)
+
+    def commit_offsets_in_transaction(self, call: CommitCall, producer: Producer) -> Answer[dict[TopicPartition, int]]:
+        """TxnOffsetCommit: an error code for each partition."""
+        return self._offsets.commit_in_transaction(call, producer)
+
+    def transaction_ended(self, partition: int, producer_id: int, *, is_commit: bool) -> None:
+        """The end of a producer's transaction stands in this partition of ``__consumer_offsets`` now."""
+        self._runtime.end_transaction(partition, producer_id, is_commit=is_commit)
 
     def fetch_offsets(
         self, group_id: str, partitions: Iterable[TopicPartition] | None, *, require_stable: bool = False

@@ -1,11 +1,18 @@
-"""OffsetCommit and OffsetFetch: to the log, and out of what was replayed from it."""
+"""OffsetCommit, TxnOffsetCommit and OffsetFetch: to the log, and out of what was replayed from it."""
 
 from collections.abc import Iterable
 
 from kafkapy.clock import Clock
 from kafkapy.coordinator.answer import Answer
 from kafkapy.coordinator.errors import IllegalGenerationError
-from kafkapy.coordinator.group.commit import TOO_LARGE, commit_error, log_error, too_large, touch_member
+from kafkapy.coordinator.group.commit import (
+    TOO_LARGE,
+    commit_error,
+    log_error,
+    too_large,
+    touch_member,
+    transaction_commit_error,
+)
 from kafkapy.coordinator.group.directory import Directory
 from kafkapy.coordinator.group.group import Group
 from kafkapy.coordinator.group.offsets import FetchedOffset
@@ -13,7 +20,7 @@ from kafkapy.coordinator.group.rebalance import Rebalancer
 from kafkapy.coordinator.group.records import offset_record
 from kafkapy.coordinator.group.results import CommitCall
 from kafkapy.coordinator.group.shard import Shard
-from kafkapy.coordinator.runtime import Runtime
+from kafkapy.coordinator.runtime import COMMITTER, Producer, Runtime
 from kafkapy.types import TopicPartition
 
 
@@ -42,7 +49,20 @@ class OffsetRequests:
         touch_member(self._rebalancer, group, call)
         return self._append_offsets(shard, group, call)
 
-    def _append_offsets(self, shard: Shard, group: Group, call: CommitCall) -> Answer[dict[TopicPartition, int]]:
+    def commit_in_transaction(self, call: CommitCall, producer: Producer) -> Answer[dict[TopicPartition, int]]:
+        """TxnOffsetCommit: kept until the producer's transaction ends; an error code for each partition."""
+        shard = self._directory.named_shard(call.group_id)
+        if isinstance(shard, int):
+            return Answer.of(dict.fromkeys(call.offsets, shard))
+        group = shard.get_or_create(call.group_id)
+        error_code = transaction_commit_error(group, call)
+        if error_code:
+            return Answer.of(dict.fromkeys(call.offsets, error_code))
+        return self._append_offsets(shard, group, call, producer)
+
+    def _append_offsets(
+        self, shard: Shard, group: Group, call: CommitCall, producer: Producer = COMMITTER
+    ) -> Answer[dict[TopicPartition, int]]:
         refused = too_large(call, self._runtime.settings.offset_metadata_max_bytes)
         partitions = [partition for partition in call.offsets if partition not in refused]
         if not partitions:
@@ -50,15 +70,17 @@ class OffsetRequests:
         now_ms = self._clock.now_ms()
         records = [offset_record(call.group_id, each, call.offsets[each], now_ms) for each in partitions]
         answer: Answer[dict[TopicPartition, int]] = Answer()
+        started, ended = group.offsets.append_started, group.offsets.append_ended
+        if producer is not COMMITTER:
+            started, ended = group.offsets.append_in_transaction_started, group.offsets.append_in_transaction_ended
 
         def appended(error_code: int) -> None:
-            group.offsets.append_ended(partitions)
+            ended(partitions)
             code = log_error(error_code)
             answer.set({each: TOO_LARGE if each in refused else code for each in call.offsets})
 
-        group.offsets.append_started(partitions)
-        # Kafka numbers the records of a commit from 0 though they have no producer
-        self._runtime.append(shard, records, appended, base_sequence=0)
+        started(partitions)
+        self._runtime.append(shard, records, appended, producer=producer)
         return answer
 
     def fetch(

@@ -1,5 +1,6 @@
 """The offsets that a group has committed, and those that are on their way."""
 
+from collections import Counter
 from typing import NamedTuple
 
 from kafkapy.coordinator.errors import UnstableOffsetCommitError
@@ -33,16 +34,17 @@ class Offsets:
     """The offsets of one group: replayed ones, and for each partition how many commits the log does not have yet.
 
     ``_in_transactions`` holds, by producer id, the commits of transactions that have not ended: nobody sees them
-    before the commit marker, and an abort drops them.
+    before the commit marker, and an abort drops them. ``_unsettled`` counts those that the log does not have yet.
     """
 
-    __slots__ = ("_committed", "_position", "_appending", "_in_transactions")
+    __slots__ = ("_committed", "_position", "_appending", "_in_transactions", "_unsettled")
 
     def __init__(self) -> None:
         self._committed: dict[TopicPartition, CommittedOffset] = {}
         self._position: dict[TopicPartition, int] = {}
         self._appending: dict[TopicPartition, int] = {}
         self._in_transactions: dict[int, dict[TopicPartition, tuple[int, CommittedOffset]]] = {}
+        self._unsettled: Counter[TopicPartition] = Counter()
 
     @property
     def committed(self) -> dict[TopicPartition, CommittedOffset]:
@@ -51,11 +53,11 @@ class Offsets:
 
     def is_empty(self) -> bool:
         """Whether nothing is committed and nothing is on its way."""
-        return not (self._committed or self._appending or self._in_transactions)
+        return not (self._committed or self._appending or self._in_transactions or self._unsettled)
 
     def has_only(self, partitions: list[TopicPartition]) -> bool:
         """Whether nothing would be left, committed or on its way, without the offsets of ``partitions``."""
-        is_idle = not self._appending and not self._in_transactions
+        is_idle = not (self._appending or self._in_transactions or self._unsettled)
         return is_idle and self._committed.keys() <= set(partitions)
 
     def is_appending(self, partition: TopicPartition) -> bool:
@@ -77,6 +79,14 @@ class Offsets:
                 del self._appending[partition]
                 if partition not in self._committed:
                     self._position.pop(partition, None)
+
+    def append_in_transaction_started(self, partitions: list[TopicPartition]) -> None:
+        """A transaction's commit of these partitions goes to the log."""
+        self._unsettled.update(partitions)
+
+    def append_in_transaction_ended(self, partitions: list[TopicPartition]) -> None:
+        """The log has it, or refused it."""
+        self._unsettled -= Counter(partitions)
 
     def replay(self, partition: TopicPartition, position: int, committed: CommittedOffset | None) -> None:
         """Take over the record at ``position`` of the log; ``None`` is a tombstone. An older record changes nothing."""
@@ -111,7 +121,8 @@ class Offsets:
 
     def is_unstable(self, partition: TopicPartition) -> bool:
         """Whether an open transaction commits an offset of the partition (KIP-447)."""
-        return any(partition in pending for pending in self._in_transactions.values())
+        is_pending = any(partition in pending for pending in self._in_transactions.values())
+        return is_pending or partition in self._unsettled
 
     def fetch(self, partition: TopicPartition, *, require_stable: bool = False) -> FetchedOffset:
         """What OffsetFetch answers for the partition."""

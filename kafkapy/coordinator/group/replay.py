@@ -49,7 +49,9 @@ def replay_record(shard: Shard, record: Record, producer_id: int = NO_PRODUCER_I
 def end_transaction(shard: Shard, producer_id: int, *, is_commit: bool) -> None:
     """A marker: the offsets of the producer's transaction count, or are dropped."""
     for group_id in shard.open_transactions.pop(producer_id, ()):
-        shard.groups[group_id].offsets.end_transaction(producer_id, is_commit=is_commit)
+        group = shard.groups.get(group_id)
+        if group is not None:  # else it was deleted, and with it what the transaction would have committed
+            group.offsets.end_transaction(producer_id, is_commit=is_commit)
 
 
 def _replay_offset(shard: Shard, key: OffsetKey, record: Record, producer_id: int) -> None:

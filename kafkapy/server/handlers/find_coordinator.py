@@ -1,7 +1,7 @@
-"""FindCoordinator: which broker coordinates a group.
+"""FindCoordinator: which broker coordinates a group, or a transactional id.
 
-Versions 0-3. Creates ``__consumer_offsets`` when it does not exist yet, and answers with its leader as soon as that is
-known. Coordinators of transactions: not built, 15.
+Versions 0-3. Creates the topic that keeps them (``__consumer_offsets``, ``__transaction_state``) when it does not exist
+yet, and answers with the leader of the key's partition as soon as that is known.
 Errors: 15 COORDINATOR_NOT_AVAILABLE (topic or leader not there yet), -1 UNKNOWN_SERVER_ERROR (unknown kind of key).
 """
 
@@ -11,11 +11,13 @@ from typing import TYPE_CHECKING
 
 from kafkapy.cluster.image import MetadataImage
 from kafkapy.coordinator.group.shard import GROUP_TOPIC
+from kafkapy.coordinator.transaction.shard import TRANSACTION_TOPIC
 from kafkapy.protocol.errors import ErrorCode
 from kafkapy.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from kafkapy.types import TopicPartition
 
 if TYPE_CHECKING:
-    from kafkapy.server.context import RequestContext
+    from kafkapy.server.context import RequestContext, Services
 
 logger = logging.getLogger(__name__)
 
@@ -27,34 +29,38 @@ def handle(
     context: "RequestContext", request: FindCoordinatorRequest
 ) -> FindCoordinatorResponse | Awaitable[FindCoordinatorResponse]:
     """Answer at once when the topic is there; else create it first."""
-    if request.key_type == TRANSACTION:
-        return _error(ErrorCode.COORDINATOR_NOT_AVAILABLE)
-    if request.key_type != GROUP:
+    if request.key_type not in (GROUP, TRANSACTION):
         return _error(ErrorCode.UNKNOWN_SERVER_ERROR)
-    if GROUP_TOPIC in context.services.metadata.image.topics:
-        return _locate(context, request.key)
-    return _create_and_locate(context, request.key)
+    topic = GROUP_TOPIC if request.key_type == GROUP else TRANSACTION_TOPIC
+    if topic in context.services.metadata.image.topics:
+        return _locate(context, topic, request.key)
+    return _create_and_locate(context, topic, request.key)
 
 
-async def _create_and_locate(context: "RequestContext", group_id: str) -> FindCoordinatorResponse:
+def _partition(services: "Services", topic: str, key: str) -> TopicPartition:
+    coordinator = services.group_coordinator if topic == GROUP_TOPIC else services.transaction_coordinator
+    return TopicPartition(topic, coordinator.partition_for(key))
+
+
+async def _create_and_locate(context: "RequestContext", topic: str, key: str) -> FindCoordinatorResponse:
     """Real Kafka answers 15 here and lets the client ask again; waiting for the leader saves it that round."""
     services = context.services
-    outcome = await services.topic_admin.create_automatically([GROUP_TOPIC])
-    if outcome[GROUP_TOPIC] is not None:
-        logger.warning("Could not create %s: %s", GROUP_TOPIC, outcome[GROUP_TOPIC])
+    outcome = await services.topic_admin.create_automatically([topic])
+    if outcome[topic] is not None:
+        logger.warning("Could not create %s: %s", topic, outcome[topic])
         return _error(ErrorCode.COORDINATOR_NOT_AVAILABLE)
 
     def has_leader(image: MetadataImage) -> bool:
-        partition = image.partition(GROUP_TOPIC, services.group_coordinator.partition_for(group_id))
+        partition = image.partition(*_partition(services, topic, key))
         return partition is not None and partition.leader >= 0
 
     await services.metadata.wait_until(has_leader, CREATION_TIMEOUT_MS, services.clock)
-    return _locate(context, group_id)
+    return _locate(context, topic, key)
 
 
-def _locate(context: "RequestContext", group_id: str) -> FindCoordinatorResponse:
+def _locate(context: "RequestContext", topic: str, key: str) -> FindCoordinatorResponse:
     services = context.services
-    partition = services.metadata.image.partition(GROUP_TOPIC, services.group_coordinator.partition_for(group_id))
+    partition = services.metadata.image.partition(*_partition(services, topic, key))
     leader = -1 if partition is None else partition.leader
     if leader == services.config.broker_id:
         host, port = context.own_endpoint()

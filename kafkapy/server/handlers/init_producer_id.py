@@ -1,19 +1,62 @@
-"""InitProducerId v0-4.
+"""InitProducerId v0-4: a producer id and epoch, and the fencing of whoever had the transactional id before.
 
-Done: an idempotent producer (no transactional id) gets an id of this broker's block.
-Not done: transactional ids; their coordinator does not exist here yet.
-Errors: COORDINATOR_NOT_AVAILABLE 15, INVALID_REQUEST 42, KAFKA_STORAGE_ERROR 56.
+Done: an idempotent producer (no transactional id) gets an id of this broker's block; a transactional id gets its own,
+with a higher epoch each time; a producer that names its id and epoch goes on from there (v3, KIP-360). An open
+transaction is aborted first: 51 meanwhile.
+Errors: 14, 15, 16, INVALID_REQUEST 42, INVALID_TRANSACTION_TIMEOUT 50, CONCURRENT_TRANSACTIONS 51, KAFKA_STORAGE_ERROR
+56, PRODUCER_FENCED 90 (below v4: INVALID_PRODUCER_EPOCH 47).
 """
 
+from collections.abc import Awaitable
 from typing import Final
 
+from kafkapy.coordinator.runtime import respond
+from kafkapy.coordinator.transaction.results import InitializeCall, Initialized
+from kafkapy.coordinator.transaction.transaction import Incarnation
 from kafkapy.errors import BrokerError
 from kafkapy.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from kafkapy.server.context import RequestContext
+from kafkapy.server.fencing_codes import fencing_code
 
-_COORDINATOR_NOT_AVAILABLE: Final = 15
 _INVALID_REQUEST: Final = 42
 _NONE: Final = -1
+_FIRST_VERSION_OF_FENCED: Final = 4
+
+Response = InitProducerIdResponse | Awaitable[InitProducerIdResponse]
+
+
+def handle(context: RequestContext, request: InitProducerIdRequest) -> Response:
+    """See the card."""
+    if (request.producer_id == _NONE) != (request.producer_epoch == _NONE):
+        return InitProducerIdResponse(error_code=_INVALID_REQUEST, producer_epoch=-1)
+    if request.transactional_id is None:
+        return _next_id(context)
+    expected = Incarnation(request.producer_id, request.producer_epoch)
+    call = InitializeCall(request.transactional_id, request.transaction_timeout_ms, expected)
+    return _initialize(context, call, None) or _with_new_id(context, call)
+
+
+def _initialize(context: RequestContext, call: InitializeCall, new_id: int | None) -> Response | None:
+    version = context.header.api_version
+
+    def build(result: Initialized) -> InitProducerIdResponse:
+        error_code = fencing_code(result.error_code, version, _FIRST_VERSION_OF_FENCED)
+        return InitProducerIdResponse(
+            error_code=error_code, producer_id=result.producer_id, producer_epoch=result.epoch
+        )
+
+    answer = context.services.transaction_coordinator.initialize(call, new_id)
+    return None if answer is None else respond(answer, build)
+
+
+async def _with_new_id(context: RequestContext, call: InitializeCall) -> InitProducerIdResponse:
+    try:
+        new_id = await context.services.producer_ids.next_producer_id()
+    except BrokerError as error:
+        return InitProducerIdResponse(error_code=error.error_code, producer_epoch=-1)
+    response = _initialize(context, call, new_id)
+    assert response is not None, "the id that was asked for is there"
+    return response if isinstance(response, InitProducerIdResponse) else await response
 
 
 async def _next_id(context: RequestContext) -> InitProducerIdResponse:
@@ -22,14 +65,3 @@ async def _next_id(context: RequestContext) -> InitProducerIdResponse:
     except BrokerError as error:
         return InitProducerIdResponse(error_code=error.error_code, producer_epoch=-1)
     return InitProducerIdResponse(producer_id=producer_id, producer_epoch=0)
-
-
-def handle(context: RequestContext, request: InitProducerIdRequest) -> object:
-    """See the card."""
-    if (request.producer_id == _NONE) != (request.producer_epoch == _NONE):
-        return InitProducerIdResponse(error_code=_INVALID_REQUEST, producer_epoch=-1)
-    if request.transactional_id is None:
-        return _next_id(context)
-    if not request.transactional_id:
-        return InitProducerIdResponse(error_code=_INVALID_REQUEST, producer_epoch=-1)
-    return InitProducerIdResponse(error_code=_COORDINATOR_NOT_AVAILABLE, producer_epoch=-1)

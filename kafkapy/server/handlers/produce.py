@@ -3,8 +3,8 @@
 Done: acks 0, 1 and -1; many topics and partitions, each with its own error; idempotent producers; every codec; both
 timestamp types; message sets of formats 0 and 1 (v0-2 take any format, later ones a batch of format 2), written as the
 format of the topic's ``message.format.version``.
-Not done: transactional batches answer INVALID_TXN_STATE 48, as nobody can have begun a transaction, and
-TRANSACTIONAL_ID_AUTHORIZATION_FAILED 53 (as in Kafka) when the request names no transactional id.
+Transactional batches need a transactional id in the request (53 without one); as in 2.7 nobody asks the coordinator
+whether the transaction is open.
 With acks=0 there is no answer; after an error the connection is closed, as in Kafka; so it is, before anything is
 appended, when a partition's records don't begin with a whole batch.
 Errors: 2, 3, 6, 7, 10, 17, 18, 19, 20, 21, 32, 43, 45, 47, 48, 53, 56, 76, 87.
@@ -35,7 +35,6 @@ from kafkapy.server.context import RequestContext
 from kafkapy.server.errors import UnansweredFailureError
 from kafkapy.server.produce_examination import examine
 from kafkapy.server.turns import at_once_or_in_turns
-from kafkapy.storage.errors import InvalidTxnStateError
 from kafkapy.types import TopicPartition
 
 NO_ACKS: Final = 0
@@ -70,8 +69,8 @@ class _Append:
         self.may_write_internal = context.header.client_id == ADMIN_CLIENT
         self.refusal: BrokerError | None = None
         self.all_plain, any_transactional = examine(request, self.version)
-        if any_transactional:
-            self.refusal = _transaction_refusal(request)
+        if any_transactional and request.transactional_id is None:
+            self.refusal = TransactionalIdAuthorizationFailedError("transactional records without an id")
         elif request.acks not in VALID_ACKS:
             self.refusal = InvalidRequiredAcksError(f"acks {request.acks} is none of -1, 0, 1")
         self.waiting: list[Awaited] = []
@@ -108,7 +107,7 @@ class _Append:
 
     def _refuse(self, topic: str, records: memoryview) -> None:
         """Raise what keeps records from the log, in the order in which Kafka looks."""
-        if isinstance(self.refusal, TransactionalIdAuthorizationFailedError | InvalidTxnStateError):
+        if isinstance(self.refusal, TransactionalIdAuthorizationFailedError):
             raise self.refusal
         if not self.all_plain:
             check_produce_version(records, self.version)
@@ -157,12 +156,6 @@ def _when_acknowledged(
 
     waited.add_done_callback(answer)
     return future
-
-
-def _transaction_refusal(request: ProduceRequest) -> BrokerError:
-    if request.transactional_id is None:
-        return TransactionalIdAuthorizationFailedError("transactional records without a transactional id")
-    return InvalidTxnStateError("transactions are not served by this broker")
 
 
 def failed(index: int, error: BrokerError, log_start_offset: int) -> PartitionProduceResponse:

@@ -1,6 +1,12 @@
 import pytest
 
-from kafkapy.coordinator.group.commit import commit_error, log_error, too_large, utf16_length
+from kafkapy.coordinator.group.commit import (
+    commit_error,
+    log_error,
+    too_large,
+    transaction_commit_error,
+    utf16_length,
+)
 from kafkapy.coordinator.group.offsets import CommittedOffset
 from kafkapy.coordinator.group.results import CommitCall
 from tests.coordinator.world import TP, World, states_world
@@ -68,3 +74,11 @@ def test_metadata_is_measured_in_javas_characters(metadata: str, is_refused: boo
 )
 def test_errors_of_the_log(error: int, expected: int) -> None:
     assert log_error(error) == expected
+
+
+def test_a_transaction_s_commit_to_a_dead_group() -> None:
+    world = World()
+    world.commit()
+    group = world.group()
+    world.coordinator.shutdown()
+    assert transaction_commit_error(group, CommitCall("g", "", -1, {})) == 15

@@ -2,6 +2,7 @@ import pytest
 
 from kafkapy.coordinator.group.offsets import CommittedOffset, FetchedOffset
 from kafkapy.coordinator.group.results import CommitCall
+from kafkapy.coordinator.runtime import Producer
 from kafkapy.records.batch import read_header
 from kafkapy.storage.errors import KafkaStorageError
 from kafkapy.types import TopicPartition
@@ -84,3 +85,47 @@ def test_a_broker_that_does_not_coordinate(leads: bool, error_code: int) -> None
         world.coordinator.shutdown()
     assert world.commit().value == {TP: error_code}
     assert world.coordinator.fetch_offsets("g", [TP]) == (error_code, {})
+
+
+def in_transaction(world: World, offset: int = 5, metadata: str = "") -> dict[TopicPartition, int]:
+    call = CommitCall("g", "", -1, {TP: CommittedOffset(offset, metadata=metadata), OTHER: CommittedOffset(1)})
+    return world.coordinator.commit_offsets_in_transaction(call, Producer(7, 2, 0)).value
+
+
+def test_a_commit_in_a_transaction_is_a_batch_of_the_producer() -> None:
+    world = World()
+    assert in_transaction(world) == {TP: 0, OTHER: 0}
+    header = read_header(world.log.batches[0])
+    assert (header.producer_id, header.producer_epoch, header.base_sequence, header.record_count) == (7, 2, 0, 2)
+    assert header.is_transactional
+    world.coordinator.transaction_ended(0, 8, is_commit=True)
+    world.coordinator.transaction_ended(9, 7, is_commit=True)
+    assert world.fetch() == -1
+    world.coordinator.transaction_ended(0, 7, is_commit=True)
+    assert world.fetch() == 5
+
+
+def test_what_a_transaction_may_not_commit() -> None:
+    world = World()
+    assert in_transaction(world, metadata="m" * 5_000) == {TP: 12, OTHER: 0}
+    world.broker.error = KafkaStorageError()
+    assert in_transaction(world) == {TP: 16, OTHER: 16}
+    world.broker.error = None
+    world.coordinator.transaction_ended(0, 7, is_commit=True)
+    assert (world.fetch(), world.fetch(tp=OTHER)) == (-1, 1)
+
+
+def test_a_group_that_is_deleted_takes_the_open_commit_with_it() -> None:
+    world = World()
+    in_transaction(world)
+    assert world.coordinator.delete_groups(["g"]) == {"g": 0}
+    world.coordinator.transaction_ended(0, 7, is_commit=True)
+    assert world.fetch() == -1
+
+
+def test_a_marker_that_comes_while_loading_is_read_with_the_log() -> None:
+    world = World()
+    in_transaction(world)
+    world.coordinator._runtime.shards[0].is_loading = True
+    world.coordinator.transaction_ended(0, 7, is_commit=True)
+    assert world.group().offsets.is_unstable(TP)

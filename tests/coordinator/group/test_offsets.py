@@ -84,3 +84,17 @@ def test_a_transaction_does_not_overwrite_a_later_commit() -> None:
     offsets.replay(A, 2, CommittedOffset(20))
     offsets.end_transaction(7, is_commit=True)
     assert offsets.fetch(A).offset == 20
+
+
+def test_offsets_on_their_way_in_a_transaction_are_unstable_too() -> None:
+    offsets = Offsets()
+    offsets.append_in_transaction_started([A, B])
+    offsets.append_in_transaction_started([A])
+    offsets.append_in_transaction_ended([A, B])
+    assert offsets.is_unstable(A)
+    assert not offsets.is_unstable(B)
+    assert not offsets.is_empty()
+    assert not offsets.has_only([])
+    assert not offsets.is_appending(A)
+    offsets.append_in_transaction_ended([A])
+    assert offsets.is_empty()

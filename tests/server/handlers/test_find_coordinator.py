@@ -5,11 +5,13 @@ import pytest
 
 from kafkapy.cluster.errors import InvalidReplicationFactorError
 from kafkapy.coordinator.group.shard import GROUP_TOPIC
+from kafkapy.coordinator.transaction.shard import TRANSACTION_TOPIC
 from kafkapy.errors import BrokerError
 from kafkapy.protocol.errors import ErrorCode
 from kafkapy.protocol.messages.find_coordinator import FindCoordinatorRequest
 from kafkapy.server.handlers import find_coordinator
 from tests.server.handlers.groups_context import ELSEWHERE, Asker, image
+from tests.server.handlers.transactions_context import TransactionAsker
 
 
 class Admin:
@@ -58,9 +60,18 @@ def test_a_leader_that_is_not_there(leader: int) -> None:
     assert response.error_message == ErrorCode.COORDINATOR_NOT_AVAILABLE.message
 
 
-@pytest.mark.parametrize(("key_type", "expected"), [(1, 15), (2, -1), (-1, -1)])
-def test_other_kinds_of_coordinators(key_type: int, expected: int) -> None:
-    assert Asker().ask(find_coordinator, FindCoordinatorRequest("g", key_type), 1).error_code == expected
+@pytest.mark.parametrize("key_type", [2, -1])
+def test_other_kinds_of_coordinators(key_type: int) -> None:
+    assert Asker().ask(find_coordinator, FindCoordinatorRequest("g", key_type), 1).error_code == -1
+
+
+def test_transactional_ids_have_a_topic_of_their_own() -> None:
+    asker = TransactionAsker()
+    asker.transactions.broker.image = image(GROUP_TOPIC, TRANSACTION_TOPIC)
+    response = asker.ask(find_coordinator, FindCoordinatorRequest("x", 1), 3)
+    assert (response.error_code, response.node_id, response.host, response.port) == (0, 0, "here", 9092)
+    asker.transactions.broker.image = image(GROUP_TOPIC, TRANSACTION_TOPIC, leader=ELSEWHERE)
+    assert asker.ask(find_coordinator, FindCoordinatorRequest("x", 1), 3).node_id == ELSEWHERE
 
 
 @pytest.mark.parametrize(("leader", "expected"), [(0, 0), (-1, 15)])

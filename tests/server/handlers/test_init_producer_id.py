@@ -1,11 +1,17 @@
-"""InitProducerId: ids for idempotent producers, and what transactional ones hear."""
+"""InitProducerId: ids for idempotent producers, ids and epochs for transactional ones."""
 
+import asyncio
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from kafkapy.cluster.store import StoreClosedError
+from kafkapy.protocol.messages.find_coordinator import FindCoordinatorRequest
 from kafkapy.protocol.messages.init_producer_id import InitProducerIdRequest
+from kafkapy.server.handlers import init_producer_id
+from tests.coordinator.transaction.world import SHARD
+from tests.server.handlers.transactions_context import TransactionAsker
 from tests.server.harness import Client, run, running_broker
 
 
@@ -22,38 +28,72 @@ def test_every_producer_gets_its_own_id(version: int, tmp_path: Path) -> None:
     run(scenario())
 
 
+def test_a_transactional_id_keeps_its_id(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with running_broker(tmp_path) as broker:
+            client = await Client.connect(broker)
+            assert (await client.ask(InitProducerIdRequest("x", 60_000), 4)).error_code == 16
+            assert (await client.ask(FindCoordinatorRequest("x", 1), 3)).error_code == 0
+            answers = [await client.ask(InitProducerIdRequest("x", 60_000), 4) for _ in range(2)]
+            assert [(each.error_code, each.producer_id, each.producer_epoch) for each in answers] == [
+                (0, answers[0].producer_id, 0),
+                (0, answers[0].producer_id, 1),
+            ]
+
+    run(scenario())
+
+
+def ask(asker: TransactionAsker, version: int = 4, **fields: Any) -> tuple[int, int, int]:
+    request = InitProducerIdRequest(**({"transactional_id": "x", "transaction_timeout_ms": 60_000} | fields))
+    response = asker.ask(init_producer_id, request, version)
+    return response.error_code, response.producer_id, response.producer_epoch
+
+
+@pytest.mark.parametrize(("version", "code"), [(3, 47), (4, 90)])
+def test_a_producer_that_was_replaced(version: int, code: int) -> None:
+    asker = TransactionAsker()
+    assert ask(asker) == (0, 1000, 0)
+    assert ask(asker, version, producer_id=1000, producer_epoch=0) == (0, 1000, 1)
+    assert ask(asker, version) == (0, 1000, 2)
+    assert ask(asker, version, producer_id=1000, producer_epoch=1) == (code, -1, -1)
+
+
 @pytest.mark.parametrize(("producer_id", "producer_epoch", "code"), [(5, 1, 0), (5, -1, 42), (-1, 1, 42)])
-def test_an_id_and_its_epoch_go_together(producer_id: int, producer_epoch: int, code: int, tmp_path: Path) -> None:
+@pytest.mark.parametrize("transactional_id", [None, "x"])
+def test_an_id_and_its_epoch_go_together(
+    transactional_id: str | None, producer_id: int, producer_epoch: int, code: int
+) -> None:
+    asker = TransactionAsker()
+    fields = {"transactional_id": transactional_id, "producer_id": producer_id, "producer_epoch": producer_epoch}
+    assert ask(asker, **fields)[0] == code
+
+
+@pytest.mark.parametrize(("transactional_id", "timeout_ms", "code"), [("", 60_000, 42), ("x", 0, 50)])
+def test_what_can_not_be(transactional_id: str, timeout_ms: int, code: int) -> None:
+    answer = ask(TransactionAsker(), transactional_id=transactional_id, transaction_timeout_ms=timeout_ms)
+    assert answer == (code, -1, -1)
+
+
+def test_the_answer_waits_for_the_log() -> None:
     async def scenario() -> None:
-        async with running_broker(tmp_path) as broker:
-            client = await Client.connect(broker)
-            request = InitProducerIdRequest(None, 60_000, producer_id, producer_epoch)
-            assert (await client.ask(request, 4)).error_code == code
+        asker = TransactionAsker()
+        asker.transactions.broker.slow.add(SHARD)
+        answer: Any = init_producer_id.handle(asker.context(4), InitProducerIdRequest("x", 60_000))
+        waiting = asyncio.ensure_future(answer)
+        for _ in range(3):
+            await asyncio.sleep(0)
+        assert not waiting.done()
+        asker.transactions.broker.acknowledge()
+        assert (await waiting).producer_id == 1000
 
-    run(scenario())
-
-
-@pytest.mark.parametrize(("transactional_id", "code"), [("t", 15), ("", 42)])
-def test_transactional_ids_have_no_coordinator(transactional_id: str, code: int, tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with running_broker(tmp_path) as broker:
-            client = await Client.connect(broker)
-            answer = await client.ask(InitProducerIdRequest(transactional_id, 60_000), 4)
-            assert (answer.error_code, answer.producer_id, answer.producer_epoch) == (code, -1, -1)
-
-    run(scenario())
+    asyncio.run(scenario())
 
 
-def test_no_block_of_ids_no_id(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def scenario() -> None:
-        async with running_broker(tmp_path) as broker:
+@pytest.mark.parametrize("transactional_id", [None, "x"])
+def test_no_block_of_ids_no_id(transactional_id: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def ended(*_: object) -> int:
+        raise StoreClosedError("/")
 
-            async def ended(*_: object) -> int:
-                raise StoreClosedError("/")
-
-            monkeypatch.setattr(broker.services.producer_ids, "next_producer_id", ended)
-            client = await Client.connect(broker)
-            response = await client.ask(InitProducerIdRequest(None, 60_000), 4)
-            assert (response.error_code, response.producer_id) == (56, -1)
-
-    run(scenario())
+    asker = TransactionAsker()
+    monkeypatch.setattr(asker.services.producer_ids, "next_producer_id", ended)
+    assert ask(asker, transactional_id=transactional_id)[:2] == (56, -1)

@@ -174,9 +174,9 @@ def test_other_acks_are_refused(acks: int, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("transactional_id", "is_transactional", "code"), [
-    ("x", True, 48), (None, True, 53), ("x", False, 0),
+    ("x", True, 0), (None, True, 53), ("x", False, 0),
 ])  # fmt: skip
-def test_transactional_batches_are_refused(
+def test_transactional_batches_need_a_transactional_id(
     transactional_id: str | None, is_transactional: bool, code: int, tmp_path: Path
 ) -> None:
     async def scenario() -> None:

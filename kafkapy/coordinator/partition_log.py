@@ -1,0 +1,145 @@
+"""The log of an internal topic as a coordinator uses it: append and hear when it is safe, read it all when leading.
+
+One thread owns everything, so a decision, its append and its replay need no locks; only an acknowledgement by other
+brokers, and the reading of a large partition, let others run in between.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any, Protocol, cast
+
+from kafkapy.clock import Clock
+from kafkapy.coordinator.errors import NotCoordinatorError
+from kafkapy.errors import BrokerError
+from kafkapy.protocol.primitives import ProtocolError
+from kafkapy.records.batch import BatchHeader, iterate_headers
+from kafkapy.types import TopicPartition
+
+logger = logging.getLogger(__name__)
+
+
+class Appended(Protocol):
+    """What is asked of an append's result."""
+
+    @property
+    def first_offset(self) -> int:
+        """The offset that the first record got."""
+        ...
+
+
+class BrokerLog(Protocol):
+    """What is asked of the broker's partitions (``ReplicaManager``)."""
+
+    def append(self, tp: TopicPartition, records: Any, /, *, required_acks: int, from_client: bool = True) -> Appended:
+        """Write to the local log, at once."""
+        ...
+
+    def append_internal(self, tp: TopicPartition, batch: bytes, timeout_ms: int, /) -> "asyncio.Future[Any]":
+        """Write, and complete when all in-sync replicas have it."""
+        ...
+
+    def partition(self, tp: TopicPartition, /) -> Any:
+        """The partition, with its ``log``."""
+        ...
+
+
+Finish = Callable[[int, Appended | None], None]
+TakeBatch = Callable[[memoryview, BatchHeader, int], None]
+OnLoaded = Callable[[bool, float], None]
+
+
+def append_safely(log: BrokerLog, tp: TopicPartition, batch: bytes, timeout_ms: int, finish: Finish) -> None:
+    """Append; once all in-sync replicas have it call ``finish(0, result)``, at an error ``finish(its code, None)``.
+
+    With one replica that is before this returns.
+    """
+    try:
+        future = log.append_internal(tp, batch, timeout_ms)
+    except BrokerError as error:
+        finish(error.error_code, None)
+        return
+    end = partial(_append_ended, finish)
+    if future.done():
+        end(future)
+    else:
+        future.add_done_callback(end)
+
+
+def _append_ended(finish: Finish, future: "asyncio.Future[Any]") -> None:
+    if future.cancelled():
+        finish(NotCoordinatorError.error_code, None)
+        return
+    error = future.exception()
+    if error is None:
+        finish(0, future.result())
+    elif isinstance(error, BrokerError):
+        finish(error.error_code, None)
+    else:
+        raise error
+
+
+class Loading:
+    """Reads partitions of one internal topic from their starts, one buffer at a time."""
+
+    def __init__(self, topic: str, log: BrokerLog, clock: Clock, buffer_size: int) -> None:
+        self.tasks: dict[int, asyncio.Task[None]] = {}
+        self._topic = topic
+        self._log = log
+        self._clock = clock
+        self._buffer_size = buffer_size
+
+    def start(self, partition: int, take: TakeBatch, loaded: OnLoaded) -> None:
+        """Give every batch to ``take``, then tell ``loaded`` whether all could be read, and in how many ms.
+
+        What fits into one read is there when this returns.
+        """
+        steps = self._steps(TopicPartition(self._topic, partition), take, loaded)
+        if next(steps, None) is not None:
+            self.tasks[partition] = asyncio.get_running_loop().create_task(self._rest(partition, steps))
+
+    def stop(self, partition: int) -> None:
+        """Nobody wants to know any more."""
+        task = self.tasks.pop(partition, None)
+        if task is not None:
+            task.cancel()
+
+    async def _rest(self, partition: int, steps: Iterator[int]) -> None:
+        for _ in steps:
+            await self._clock.sleep(0)
+        del self.tasks[partition]
+
+    def _steps(self, tp: TopicPartition, take: TakeBatch, loaded: OnLoaded) -> Iterator[int]:
+        """Yield the offset reached whenever more is to come."""
+        started_s = self._clock.monotonic_s()
+        try:
+            log = self._log.partition(tp).log
+            offset = log.log_start_offset
+            while offset < log.log_end_offset:
+                offset = self._some(log, offset, take)
+                if offset < log.log_end_offset:
+                    yield offset
+        except (BrokerError, ProtocolError):
+            # half of it would be worse than nothing: clients keep asking until somebody can read the partition
+            logger.exception("Could not load %s", tp)
+            loaded(False, self._ms_since(started_s))
+            return
+        loaded(True, self._ms_since(started_s))
+
+    def _ms_since(self, started_s: float) -> float:
+        return (self._clock.monotonic_s() - started_s) * 1000
+
+    def _some(self, log: Any, offset: int, take: TakeBatch) -> int:
+        """Take what one read from ``offset`` gives; returns where to read on."""
+        records = log.read(offset, self._buffer_size, up_to_offset=None).records
+        if not isinstance(records, bytes):
+            file_slice, records = records, records.read()
+            file_slice.release()
+        data = memoryview(records)
+        next_offset = offset
+        for position, header in iterate_headers(data):
+            take(data, header, position)
+            next_offset = header.next_offset
+        # compaction may have left nothing up to the end
+        return cast(int, next_offset if next_offset > offset else log.log_end_offset)

@@ -1,0 +1,1 @@
+"""Transactional ids and their transactions (KIP-98, KIP-360)."""

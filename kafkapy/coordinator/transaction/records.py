@@ -1,0 +1,82 @@
+"""The records of ``__transaction_state``: what a transactional id looks like in the log.
+
+    key 0    transactional id
+    value 0  producer, time-out, state, partitions, timestamps; null: the transactional id has expired
+
+Empty has null for partitions, every other state a list. Layouts: ``protocol/messages/stored/transaction_log.py``.
+"""
+
+from struct import Struct
+
+from kafkapy.coordinator.errors import CoordinatorError
+from kafkapy.coordinator.transaction.states import EMPTY, TransactionState
+from kafkapy.coordinator.transaction.transaction import TransactionData
+from kafkapy.protocol.messages.stored.transaction_log import PartitionsSchema, TransactionLogKey, TransactionLogValue
+from kafkapy.protocol.primitives import Message, Reader, Writer
+from kafkapy.records.record import Record
+from kafkapy.types import TopicPartition
+
+KEY_VERSION = 0
+VALUE_VERSION = 0
+
+_VERSION = Struct(">h")
+
+
+class UnknownTransactionStateError(CoordinatorError):
+    """The log holds a state that no release of Kafka writes."""
+
+
+def _encode(message: Message, version: int) -> bytes:
+    writer = Writer()
+    message.write(writer, version)
+    return _VERSION.pack(version) + writer.getvalue()
+
+
+def decode_key(key: bytes) -> str | None:
+    """The transactional id; ``None`` when only a later Kafka would know. ``ProtocolError`` when it is cut off."""
+    reader = Reader(memoryview(key))
+    version = reader.read_int16()
+    return TransactionLogKey.read(reader, version).transactional_id if version == KEY_VERSION else None
+
+
+def decode_value(value: bytes) -> TransactionData:
+    """What the log says of a transactional id. ``ProtocolError`` when it is cut off or of an unknown version."""
+    reader = Reader(memoryview(value))
+    stored = TransactionLogValue.read(reader, reader.read_int16())
+    try:
+        state = TransactionState(stored.transaction_status)
+    except ValueError:
+        raise UnknownTransactionStateError(f"transaction state {stored.transaction_status}") from None
+    return TransactionData(
+        stored.producer_id,
+        stored.producer_epoch,
+        stored.transaction_timeout_ms,
+        state,
+        tuple(
+            TopicPartition(each.topic, index)
+            for each in stored.transaction_partitions or ()
+            for index in each.partition_ids
+        ),
+        stored.transaction_last_update_timestamp_ms,
+        stored.transaction_start_timestamp_ms,
+    )
+
+
+def transaction_record(transactional_id: str, data: TransactionData | None, timestamp_ms: int) -> Record:
+    """The record of a transactional id; ``None`` makes it a tombstone."""
+    key = _encode(TransactionLogKey(transactional_id), KEY_VERSION)
+    if data is None:
+        return Record(key, None, timestamp_ms)
+    topics: dict[str, list[int]] = {}
+    for topic, index in data.partitions:
+        topics.setdefault(topic, []).append(index)
+    value = TransactionLogValue(
+        data.producer_id,
+        data.producer_epoch,
+        data.timeout_ms,
+        data.state,
+        None if data.state is EMPTY else [PartitionsSchema(*each) for each in topics.items()],
+        data.last_update_ms,
+        data.start_ms,
+    )
+    return Record(key, _encode(value, VALUE_VERSION), timestamp_ms)

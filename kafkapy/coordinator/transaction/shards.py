@@ -1,0 +1,163 @@
+"""Ties partitions of ``__transaction_state`` to their state: move → append → replay, load and unload."""
+
+import logging
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from typing import Final
+
+from kafkapy.clock import Clock
+from kafkapy.coordinator.errors import (
+    CoordinatorError,
+    CoordinatorLoadInProgressError,
+    CoordinatorNotAvailableError,
+    NotCoordinatorError,
+)
+from kafkapy.coordinator.partition_log import Appended, BrokerLog, Loading, append_safely
+from kafkapy.coordinator.transaction import states
+from kafkapy.coordinator.transaction.records import transaction_record
+from kafkapy.coordinator.transaction.results import Move
+from kafkapy.coordinator.transaction.settings import TransactionSettings
+from kafkapy.coordinator.transaction.shard import TRANSACTION_TOPIC, TransactionShard, replay_batch, replay_record
+from kafkapy.coordinator.transaction.transaction import Transaction
+from kafkapy.records.record import Record, encode_batch
+from kafkapy.types import TopicPartition
+
+logger = logging.getLogger(__name__)
+
+TOMBSTONE_BATCH_BYTES: Final = 16_384
+
+# The log's error → what the producer gets: try again, look for the coordinator again, or give up; others pass as they
+# are.
+_LOG_ERRORS: Final = {
+    3: CoordinatorNotAvailableError.error_code,
+    7: CoordinatorNotAvailableError.error_code,
+    19: CoordinatorNotAvailableError.error_code,
+    20: CoordinatorNotAvailableError.error_code,
+    6: NotCoordinatorError.error_code,
+    56: NotCoordinatorError.error_code,
+    10: CoordinatorError.error_code,
+    18: CoordinatorError.error_code,
+}
+
+
+class Shards:
+    """The partitions of ``__transaction_state`` that this broker leads."""
+
+    def __init__(self, settings: TransactionSettings, clock: Clock, log: BrokerLog) -> None:
+        self.loading = Loading(TRANSACTION_TOPIC, log, clock, settings.load_buffer_size)
+        self._shards: dict[int, TransactionShard] = {}
+        self._settings = settings
+        self._clock = clock
+        self._log = log
+
+    def find(self, partition: int) -> TransactionShard | int:
+        """The partition's shard, or the error code that says why this broker can't speak for it."""
+        shard = self._shards.get(partition)
+        if shard is None:
+            return NotCoordinatorError.error_code
+        return CoordinatorLoadInProgressError.error_code if shard.is_loading else shard
+
+    def loaded(self) -> Iterator[TransactionShard]:
+        """All shards that can be asked."""
+        return (shard for shard in list(self._shards.values()) if not shard.is_loading)
+
+    # Append and replay
+
+    def append(
+        self, shard: TransactionShard, transaction: Transaction, move: Move, on_done: Callable[[int], None]
+    ) -> None:
+        """Write the move; once all in-sync replicas have it replay it, then call ``on_done`` with 0 or an error code.
+
+        Until then the transactional id is moving: nobody else decides on it.
+        """
+        states.check_move(transaction.data.state, move.data.state)
+        transaction.is_moving = True
+        record = transaction_record(transaction.transactional_id, move.data, self._clock.now_ms())
+
+        def finish(error_code: int, appended: Appended | None) -> None:
+            transaction.is_moving = False
+            if appended is not None and self._shards.get(shard.partition) is not shard:
+                error_code = NotCoordinatorError.error_code  # whoever loads next reads the record from the log
+            elif appended is not None:
+                replay_record(shard, record)
+                if move.previous is not None:
+                    transaction.previous = move.previous
+            on_done(_LOG_ERRORS.get(error_code, error_code))
+
+        self._append(shard, [record], finish)
+
+    def expire(self, shard: TransactionShard, transactions: Iterable[Transaction]) -> None:
+        """Write tombstones for them, in batches of a moderate size, and forget them."""
+        now_ms = self._clock.now_ms()
+        batch: list[tuple[Transaction, Record]] = []
+        size = 0
+        for transaction in transactions:
+            record = transaction_record(transaction.transactional_id, None, now_ms)
+            size += len(record.key or b"")
+            if batch and size > TOMBSTONE_BATCH_BYTES:
+                self._append_tombstones(shard, batch)
+                batch, size = [], len(record.key or b"")
+            batch.append((transaction, record))
+        if batch:
+            self._append_tombstones(shard, batch)
+
+    def _append_tombstones(self, shard: TransactionShard, batch: list[tuple[Transaction, Record]]) -> None:
+        for transaction, _ in batch:
+            transaction.is_moving = True
+
+        def finish(error_code: int, appended: Appended | None) -> None:
+            for transaction, record in batch:
+                transaction.is_moving = False
+                if appended is not None:
+                    replay_record(shard, record)
+            logger.info(
+                "Forgot %d unused transactional ids of %s-%d: error %d",
+                len(batch),
+                TRANSACTION_TOPIC,
+                shard.partition,
+                error_code,
+            )
+
+        self._append(shard, [record for _, record in batch], finish)
+
+    def _append(
+        self, shard: TransactionShard, records: list[Record], finish: Callable[[int, Appended | None], None]
+    ) -> None:
+        tp = TopicPartition(TRANSACTION_TOPIC, shard.partition)
+        append_safely(self._log, tp, encode_batch(records), self._settings.request_timeout_ms, finish)
+
+    # Load and unload
+
+    def load(self, partition: int, leader_epoch: int, loaded: Callable[[TransactionShard], None]) -> None:
+        """This broker leads the partition: read it, then call ``loaded``; what fits into one read is there at once."""
+        known = self._shards.get(partition)
+        if known is not None:
+            known.coordinator_epoch = max(known.coordinator_epoch, leader_epoch)
+            return
+        shard = self._shards[partition] = TransactionShard(partition, leader_epoch)
+        self.loading.start(partition, partial(replay_batch, shard), partial(self._loaded, shard, loaded))
+
+    def _loaded(
+        self, shard: TransactionShard, loaded: Callable[[TransactionShard], None], is_whole: bool, duration_ms: float
+    ) -> None:
+        if not is_whole:
+            del self._shards[shard.partition]
+            return
+        shard.is_loading = False
+        level = logging.INFO if shard.transactions else logging.DEBUG
+        text = "Loaded %d transactional ids from %s-%d in %.0f ms"
+        logger.log(level, text, len(shard.transactions), TRANSACTION_TOPIC, shard.partition, duration_ms)
+        loaded(shard)
+
+    def unload(self, partition: int, leader_epoch: int | None) -> TransactionShard | None:
+        """Another broker leads now (or nobody): the shard that was forgotten, if there was one."""
+        shard = self._shards.get(partition)
+        if shard is None or (leader_epoch is not None and leader_epoch < shard.coordinator_epoch):
+            return None
+        self.loading.stop(partition)
+        return self._shards.pop(partition)
+
+    def unload_all(self) -> None:
+        """The broker stops; the log has everything that was acknowledged."""
+        for partition in list(self._shards):
+            self.unload(partition, None)

@@ -1,0 +1,94 @@
+"""WriteTxnMarkers v0: a coordinator ends transactions in partitions that this broker leads.
+
+Who asks is not checked, as in Kafka without an authorizer; the partition checks the epochs of producer and
+coordinator. Offsets that a transaction committed in ``__consumer_offsets`` count, or are dropped, with its marker.
+Errors, by partition: 3 (not here), 6, 19, 20, 7, 43 (an old message format), INVALID_PRODUCER_EPOCH 47,
+TRANSACTION_COORDINATOR_FENCED 52, 56.
+"""
+
+import asyncio
+from collections.abc import Awaitable
+from functools import partial
+from typing import TYPE_CHECKING
+
+from kafkapy.coordinator.group.results import by_topic
+from kafkapy.coordinator.transaction.marker_writer import Ending
+from kafkapy.protocol.messages.write_txn_markers import (
+    WritableTxnMarker,
+    WritableTxnMarkerPartitionResult,
+    WritableTxnMarkerResult,
+    WritableTxnMarkerTopicResult,
+    WriteTxnMarkersRequest,
+    WriteTxnMarkersResponse,
+)
+from kafkapy.records.control import Marker
+from kafkapy.types import TopicPartition
+
+if TYPE_CHECKING:
+    from kafkapy.server.context import RequestContext
+
+Errors = dict[TopicPartition, int]
+
+
+class _Answers:
+    """The markers that are not written yet; the answer comes with the last one."""
+
+    def __init__(self) -> None:
+        self.by_producer: dict[int, Errors] = {}
+        self.waiting = 1
+        """One for the loop that hands the markers out."""
+        self.future: asyncio.Future[WriteTxnMarkersResponse] | None = None
+
+    def written(self, errors: Errors, tp: TopicPartition, error_code: int) -> None:
+        """A partition has its marker, or an error code."""
+        errors[tp] = error_code
+        self.one_less()
+
+    def one_less(self) -> None:
+        """Answer if nothing is left to wait for."""
+        self.waiting -= 1
+        if self.waiting == 0 and self.future is not None and not self.future.done():
+            self.future.set_result(self.response())
+
+    def response(self) -> WriteTxnMarkersResponse:
+        """What was written; markers of one producer id share a line, as in Kafka."""
+        return WriteTxnMarkersResponse(
+            [
+                WritableTxnMarkerResult(
+                    producer_id,
+                    [
+                        WritableTxnMarkerTopicResult(
+                            name, [WritableTxnMarkerPartitionResult(*each) for each in answers]
+                        )
+                        for name, answers in by_topic(errors).items()
+                    ],
+                )
+                for producer_id, errors in self.by_producer.items()
+            ]
+        )
+
+
+def handle(
+    context: "RequestContext", request: WriteTxnMarkersRequest
+) -> WriteTxnMarkersResponse | Awaitable[WriteTxnMarkersResponse]:
+    """See the card."""
+    answers = _Answers()
+    for marker in request.markers:
+        _write(context, marker, answers)
+    answers.one_less()
+    if answers.waiting == 0:
+        return answers.response()
+    answers.future = asyncio.get_running_loop().create_future()
+    return answers.future
+
+
+def _write(context: "RequestContext", marker: WritableTxnMarker, answers: _Answers) -> None:
+    errors = answers.by_producer.setdefault(marker.producer_id, {})
+    ending = Ending(
+        Marker(marker.producer_id, marker.producer_epoch, marker.coordinator_epoch), marker.transaction_result
+    )
+    for topic in marker.topics:
+        for index in topic.partition_indexes:
+            tp = TopicPartition(topic.name, index)
+            answers.waiting += 1
+            context.services.marker_writer.write(tp, ending, partial(answers.written, errors, tp))

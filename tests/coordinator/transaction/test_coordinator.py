@@ -1,0 +1,212 @@
+import asyncio
+
+import pytest
+
+from kafkapy.cluster.errors import NotEnoughReplicasError, NotLeaderOrFollowerError
+from kafkapy.coordinator.group.shard import partition_for
+from kafkapy.coordinator.transaction.coordinator import TransactionCoordinator
+from kafkapy.coordinator.transaction.results import InitializeCall
+from kafkapy.coordinator.transaction.transaction import Incarnation
+from kafkapy.types import TopicPartition
+from tests.coordinator.transaction.world import GROUPS, OTHER, SHARD, TransactionWorld, image, markers
+from tests.coordinator.world import TP
+
+NOBODYS = Incarnation(5, 0)
+
+
+def test_requests_need_a_transactional_id() -> None:
+    world = TransactionWorld()
+    assert world.initialize("").error_code == 42
+    assert world.add(NOBODYS, name="") == 42
+    assert world.end(NOBODYS, name="") == 42
+
+
+def test_that_exists() -> None:
+    world = TransactionWorld()
+    assert (world.add(NOBODYS), world.end(NOBODYS)) == (49, 49)
+
+
+def test_on_this_broker() -> None:
+    world = TransactionWorld()
+    world.coordinator.on_follower_or_stopped(TopicPartition("t", 0), 1)
+    world.coordinator.on_follower_or_stopped(SHARD, 1)
+    world.coordinator.on_leader(TopicPartition("t", 0), 1)
+    assert (world.initialize().error_code, world.add(NOBODYS), world.end(NOBODYS)) == (16, 16, 16)
+
+
+@pytest.mark.parametrize(("timeout_ms", "code"), [(0, 50), (-1, 50), (1, 0), (900_000, 0), (900_001, 50)])
+def test_the_time_out_has_a_limit(timeout_ms: int, code: int) -> None:
+    assert TransactionWorld().initialize(timeout_ms=timeout_ms).error_code == code
+
+
+def test_the_number_of_partitions_is_the_topics_when_first_seen() -> None:
+    world = TransactionWorld(transaction_state_log_num_partitions=50)
+    world.broker.image = image({})  # type: ignore[assignment]  # a real one
+    assert world.coordinator.partition_for("x") == partition_for("x", 50)
+    world.broker.image = image({TopicPartition(SHARD.topic, index): 0 for index in range(3)})  # type: ignore[assignment]  # a real one
+    assert world.coordinator.partition_for("xyz") == partition_for("xyz", 3)
+    world.broker.image = image({})  # type: ignore[assignment]  # a real one
+    assert world.coordinator.partition_for("xyz") == partition_for("xyz", 3)
+
+
+def test_an_id_is_only_asked_for_when_it_is_needed() -> None:
+    world = TransactionWorld()
+    assert world.coordinator.initialize(InitializeCall("x", 1)) is None
+    world.producer()
+    assert world.coordinator.initialize(InitializeCall("x", 1)) is not None
+    world.transaction().data = world.transaction().data._replace(producer_epoch=32_766)
+    assert world.coordinator.initialize(InitializeCall("x", 1)) is None
+    assert world.initialize() == (0, 1001, 0)
+
+
+def test_an_id_that_the_log_refused_is_kept_for_the_next_attempt() -> None:
+    world = TransactionWorld()
+    world.broker.error = NotEnoughReplicasError()
+    assert world.initialize() == (15, -1, -1)
+    world.broker.error = None
+    assert world.initialize() == (0, 1000, 0)
+
+
+def test_a_new_producer_aborts_what_its_predecessor_left_open() -> None:
+    world = TransactionWorld()
+    old = world.producer()
+    world.add(old, TP, GROUPS)
+    world.write(old, b"left")
+    world.commit_offset(old, 7)
+    assert world.initialize() == (51, -1, -1)
+    assert markers(world.broker.log(TP)) == [(0, old.producer_id, 1, 0)]
+    assert (world.add(old), world.end(old)) == (90, 90)
+    new = world.producer()
+    assert new == (old.producer_id, 2)
+    assert world.states() == ["EMPTY", "ONGOING", "PREPARE_ABORT", "COMPLETE_ABORT", "EMPTY"]
+    assert (world.committed(), world.groups.fetch()) == ([], -1)
+
+
+def test_a_fencing_that_the_log_refuses_fences_nevertheless() -> None:
+    world = TransactionWorld()
+    old = world.producer()
+    world.add(old)
+    world.broker.errors[SHARD] = NotEnoughReplicasError()
+    assert world.initialize().error_code == 15
+    assert world.end(old) == 90
+    assert world.initialize().error_code == 15
+    world.broker.errors.clear()
+    assert world.initialize().error_code == 51
+    assert world.producer() == (old.producer_id, 2)
+
+
+def test_a_fencing_on_its_way_to_the_log() -> None:
+    world = TransactionWorld()
+    old = world.producer()
+    world.add(old)
+    world.broker.slow.add(SHARD)
+    first = world.ask_initialize()
+    assert not first.is_set
+    assert (world.initialize().error_code, world.end(old), world.add(old)) == (51, 90, 90)
+    world.broker.slow.clear()
+    world.broker.acknowledge()
+    assert first.value == (51, -1, -1)
+    assert world.states()[-1] == "COMPLETE_ABORT"
+
+
+def test_the_last_epoch_serves_for_fencing_then_there_is_a_new_id() -> None:
+    world = TransactionWorld()
+    world.producer()
+    world.transaction().data = world.transaction().data._replace(producer_epoch=32_765)
+    last = world.producer()
+    assert last == (1000, 32_766)
+    world.add(last)
+    assert world.initialize().error_code == 51
+    assert world.transaction().data.producer_epoch == 32_767
+    assert world.producer() == (1001, 0)
+    assert world.add(last) == 49
+
+
+def test_an_open_transaction_is_aborted_when_its_time_is_over() -> None:
+    world = TransactionWorld()
+    producer = world.producer(timeout_ms=4_000)
+    world.clock.advance(7_000)
+    world.add(producer, TP, OTHER)
+    world.clock.advance(3_000)  # looked at after 10 s: not over yet
+    assert world.states()[-1] == "ONGOING"
+    world.clock.advance(9_999)
+    assert world.states()[-1] == "ONGOING"
+    world.clock.advance(1)
+    assert world.states()[-2:] == ["PREPARE_ABORT", "COMPLETE_ABORT"]
+    assert markers(world.broker.log(OTHER)) == [(0, producer.producer_id, 1, 0)]
+    assert world.end(producer) == 90
+    assert world.producer().epoch == 2
+
+
+def test_a_transaction_that_moves_is_not_aborted() -> None:
+    world = TransactionWorld()
+    producer = world.producer(timeout_ms=1)
+    world.add(producer)
+    world.broker.slow.add(SHARD)
+    ended = world.ask_end(producer)
+    world.clock.advance(20_000)
+    world.broker.slow.clear()
+    world.broker.acknowledge()
+    assert (ended.value, world.states()[-1]) == (0, "COMPLETE_COMMIT")
+
+
+def test_a_time_out_that_the_log_refuses_is_tried_at_the_next_look(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO")
+    world = TransactionWorld()
+    producer = world.producer(timeout_ms=1)
+    world.add(producer)
+    world.broker.errors[SHARD] = NotLeaderOrFollowerError()
+    world.clock.advance(10_000)
+    assert "Aborted x, open for too long: error 16" in caplog.text
+    world.broker.errors.clear()
+    world.clock.advance(10_000)
+    assert world.states()[-1] == "COMPLETE_ABORT"
+    assert markers(world.broker.log(TP)) == [(0, producer.producer_id, 1, 0)]
+
+
+def test_the_time_out_counts_on_after_a_restart() -> None:
+    world = TransactionWorld()
+    world.add(world.producer(timeout_ms=15_000))
+    world.clock.advance(9_000)
+    world.restart()
+    world.clock.advance(10_000)
+    assert world.states()[-1] == "COMPLETE_ABORT"
+
+
+def test_offsets_and_output_move_together() -> None:
+    world = TransactionWorld()
+    producer = world.producer()
+    for number, commit in enumerate([True, False, True]):
+        world.add(producer, TP)
+        world.add(producer, GROUPS)
+        world.write(producer, b"%d" % number)
+        assert world.commit_offset(producer, number) == 0
+        assert world.groups.coordinator.fetch_offsets("g", [TP], require_stable=True)[1][TP].error_code == 88
+        assert world.end(producer, commit=commit) == 0
+        assert world.groups.fetch() == (number if commit else 0)
+    assert world.committed() == [b"0", b"2"]
+
+
+def test_stopping_and_starting_again() -> None:
+    world = TransactionWorld()
+    producer = world.producer()
+    world.restart()
+    assert world.add(producer) == 0
+    world.stop()
+    assert world.add(producer) == 16
+
+
+def test_stopping_while_loading() -> None:
+    async def scenario() -> None:
+        world = TransactionWorld()
+        for number in range(3):
+            world.initialize(f"x{number}")
+        world.log.one_batch_per_read = True
+        world.restart()
+        (load,) = world.coordinator._shards.loading.tasks.values()
+        world.stop()
+        await asyncio.gather(load, return_exceptions=True)
+        assert load.cancelled()
+        assert isinstance(world.coordinator, TransactionCoordinator)
+
+    asyncio.run(scenario())

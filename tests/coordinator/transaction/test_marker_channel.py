@@ -1,0 +1,109 @@
+import asyncio
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from kafkapy.cluster.errors import NotLeaderOrFollowerError
+from kafkapy.cluster.peer import PeerUnreachableError
+from kafkapy.coordinator.transaction.marker_channel import GONE, NO_LEADER, BrokerMarkers
+from kafkapy.coordinator.transaction.marker_writer import Ending, MarkerWriter
+from kafkapy.protocol.messages.write_txn_markers import (
+    WritableTxnMarkerPartitionResult,
+    WritableTxnMarkerResult,
+    WritableTxnMarkerTopicResult,
+    WriteTxnMarkersResponse,
+)
+from kafkapy.records.control import Marker
+from kafkapy.types import TopicPartition
+from tests.coordinator.transaction.world import ELSEWHERE, HERE, OTHER, SHARD, TransactionWorld, image, markers
+from tests.coordinator.world import TP
+
+ENDING = Ending(Marker(7, 2, 5), is_commit=True)
+THIRD = TopicPartition("u", 0)
+
+
+class Peers:
+    """Another broker."""
+
+    def __init__(self, *answers: tuple[str, int, int], reachable: bool = True) -> None:
+        self.answers, self.reachable = answers, reachable
+        self.requests: list[tuple[int, Any, int]] = []
+
+    async def send(self, broker_id: int, request: Any, version: int) -> Any:
+        self.requests.append((broker_id, request, version))
+        if not self.reachable:
+            raise PeerUnreachableError
+        topics = [
+            WritableTxnMarkerTopicResult(topic, [WritableTxnMarkerPartitionResult(index, code)])
+            for topic, index, code in self.answers
+        ]
+        return WriteTxnMarkersResponse([WritableTxnMarkerResult(7, topics)])
+
+
+def channel(world: TransactionWorld, peers: Peers | None = None) -> BrokerMarkers:
+    writer = MarkerWriter(world.broker, world.groups.coordinator, world.clock, 30_000)
+    return BrokerMarkers(HERE, world.broker, writer, peers or Peers())
+
+
+def test_where_a_partition_is_led() -> None:
+    world = TransactionWorld()
+    world.broker.image = image({SHARD: HERE, OTHER: ELSEWHERE})  # type: ignore[assignment]  # a real one
+    for tp in (OTHER, THIRD):
+        world.broker.absent[tp] = NotLeaderOrFollowerError()
+    where = channel(world)
+    assert where.leader_of(TP) == HERE  # as the log says, though the cluster's metadata does not yet
+    assert where.leader_of(OTHER) == ELSEWHERE
+    assert where.leader_of(THIRD) == GONE
+
+
+@pytest.mark.parametrize("known", [{}, {OTHER: HERE}])
+def test_metadata_that_is_not_whole_tells_nothing_of_deleted_topics(known: dict[TopicPartition, int]) -> None:
+    world = TransactionWorld()
+    world.broker.image = image(known)  # type: ignore[assignment]  # a real one
+    world.broker.absent[TP] = NotLeaderOrFollowerError()
+    assert channel(world).leader_of(TP) == NO_LEADER
+
+
+def test_own_partitions_get_theirs_at_once() -> None:
+    world = TransactionWorld()
+    answers: list[Mapping[TopicPartition, int]] = []
+    world.broker.errors[OTHER] = NotLeaderOrFollowerError()
+    channel(world).write(HERE, ENDING, [TP, OTHER], answers.append)
+    assert answers == [{TP: 0}, {OTHER: 6}]
+    assert markers(world.broker.log(TP)) == [(1, 7, 2, 5)]
+
+
+@pytest.mark.parametrize(
+    ("peers", "expected"),
+    [
+        (Peers(("t", 0, 0), ("t", 1, 6)), {TP: 0, OTHER: 6, THIRD: 13}),
+        (Peers(reachable=False), {TP: 13, OTHER: 13, THIRD: 13}),
+    ],
+)
+def test_another_broker_is_asked(peers: Peers, expected: dict[TopicPartition, int]) -> None:
+    async def scenario() -> None:
+        answers: list[Mapping[TopicPartition, int]] = []
+        asking = channel(TransactionWorld(), peers)
+        asking.write(ELSEWHERE, ENDING, [TP, THIRD, OTHER], answers.append)
+        await asyncio.gather(*asking._requests)
+        assert answers == [expected]
+        ((broker_id, request, version),) = peers.requests
+        (marker,) = request.markers
+        assert (broker_id, version) == (ELSEWHERE, 0)
+        assert (marker.producer_id, marker.producer_epoch, marker.transaction_result) == (7, 2, True)
+        assert marker.coordinator_epoch == 5
+        assert [(topic.name, topic.partition_indexes) for topic in marker.topics] == [("t", [0, 1]), ("u", [0])]
+
+    asyncio.run(scenario())
+
+
+def test_requests_are_kept_until_they_are_answered() -> None:
+    async def scenario() -> None:
+        asking = channel(TransactionWorld(), Peers())
+        asking.write(ELSEWHERE, ENDING, [TP], lambda _errors: None)
+        assert len(asking._requests) == 1
+        await asyncio.gather(*asking._requests)
+        assert asking._requests == set()
+
+    asyncio.run(scenario())

@@ -1,0 +1,269 @@
+import logging
+from collections.abc import Sequence
+from types import SimpleNamespace
+
+import pytest
+
+from kafkapy.cluster.errors import (
+    NotEnoughReplicasError,
+    NotLeaderOrFollowerError,
+    RequestTimedOutError,
+    UnknownTopicOrPartitionError,
+)
+from kafkapy.coordinator.transaction.marker_channel import OnWritten
+from kafkapy.coordinator.transaction.marker_writer import Ending
+from kafkapy.coordinator.transaction.markers import RETRY_MS, MarkerSender
+from kafkapy.errors import BrokerError
+from kafkapy.storage.errors import (
+    InvalidProducerEpochError,
+    KafkaStorageError,
+    TransactionCoordinatorFencedError,
+)
+from kafkapy.types import TopicPartition
+from tests.coordinator.transaction.world import (
+    ELSEWHERE,
+    GROUPS,
+    HERE,
+    OTHER,
+    SHARD,
+    TransactionWorld,
+    image,
+    markers,
+)
+from tests.coordinator.world import TP
+
+
+def waiting(world: TransactionWorld) -> int:
+    return len(world.coordinator._markers)
+
+
+@pytest.mark.parametrize(("commit", "name"), [(True, "COMMIT"), (False, "ABORT")])
+def test_a_transaction_has_ended_when_its_end_is_answered(commit: bool, name: str) -> None:
+    world = TransactionWorld()
+    producer = world.producer()
+    assert world.add(producer, TP, OTHER, GROUPS) == 0
+    assert world.end(producer, commit=commit) == 0
+    assert world.states() == ["EMPTY", "ONGOING", f"PREPARE_{name}", f"COMPLETE_{name}"]
+    for tp in (TP, OTHER, GROUPS):
+        assert markers(world.broker.log(tp)) == [(int(commit), *producer, 0)]
+    assert world.add(producer) == 0  # nobody is told to wait
+    assert world.clock.pending_timers() == world.groups.clock.pending_timers()
+    assert world.coordinator._markers._timer is None
+
+
+def test_the_answer_does_not_wait_for_markers() -> None:
+    world = TransactionWorld()
+    producer = world.producer()
+    world.add(producer, TP, OTHER)
+    world.broker.slow.add(OTHER)
+    assert world.end(producer) == 0
+    assert (world.add(producer), world.end(producer), world.initialize().error_code) == (51, 51, 51)
+    world.clock.advance(RETRY_MS * 3)
+    assert len(markers(world.broker.log(OTHER))) == 1  # no second one while the first is on its way
+    world.broker.acknowledge()
+    assert waiting(world) == 0
+    assert (world.states()[-1], world.end(producer)) == ("COMPLETE_COMMIT", 0)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        UnknownTopicOrPartitionError(),
+        NotLeaderOrFollowerError(),
+        NotEnoughReplicasError(),
+        RequestTimedOutError(),
+        KafkaStorageError(),
+    ],
+)
+def test_what_passes_is_tried_again(error: BrokerError) -> None:
+    world = TransactionWorld()
+    producer = world.producer()
+    world.add(producer, TP, OTHER)
+    world.broker.errors[OTHER] = error
+    assert world.end(producer) == 0
+    world.clock.advance(RETRY_MS * 2)
+    assert (world.states()[-1], world.add(producer)) == ("PREPARE_COMMIT", 51)
+    del world.broker.errors[OTHER]
+    world.clock.advance(RETRY_MS)
+    assert world.states()[-1] == "COMPLETE_COMMIT"
+    assert len(markers(world.broker.log(TP))) == 1  # it had its own already
+
+
+@pytest.mark.parametrize("error", [InvalidProducerEpochError(), TransactionCoordinatorFencedError()])
+def test_a_partition_that_knows_better_ends_the_attempts(error: BrokerError, caplog: pytest.LogCaptureFixture) -> None:
+    world = TransactionWorld()
+    producer = world.producer()
+    world.add(producer, TP, OTHER)
+    world.broker.errors[TP] = error
+    assert world.end(producer) == 0
+    assert "refused the marker of Transaction('x'" in caplog.text
+    world.broker.errors.clear()
+    world.clock.advance(RETRY_MS)
+    assert (waiting(world), world.add(producer)) == (0, 51)
+    world.restart()
+    assert world.add(producer) == 0
+
+
+def test_partitions_in_an_old_format_have_nothing_to_end() -> None:
+    world = TransactionWorld()
+    producer = world.producer()
+    world.add(producer)
+    world.broker.log(TP).config.message_format = 1
+    world.end(producer)
+    assert world.states()[-1] == "COMPLETE_COMMIT"
+
+
+def test_partitions_that_were_deleted_are_left_out() -> None:
+    world = TransactionWorld()
+    producer = world.producer()
+    world.add(producer, TP, OTHER)
+    world.broker.absent[OTHER] = UnknownTopicOrPartitionError()
+    world.broker.image = image({SHARD: HERE, TP: HERE})  # type: ignore[assignment]  # a real one
+    world.end(producer)
+    assert world.states()[-1] == "COMPLETE_COMMIT"
+
+
+def test_a_leader_that_is_not_there_is_waited_for() -> None:
+    world = TransactionWorld()
+    producer = world.producer()
+    world.add(producer)
+    world.broker.absent[TP] = UnknownTopicOrPartitionError()
+    world.broker.image = image({SHARD: HERE, TP: -1})  # type: ignore[assignment]  # a real one
+    world.end(producer)
+    assert waiting(world) == 1
+    del world.broker.absent[TP]
+    for listener in world.broker.metadata_listeners:
+        listener(world.broker.image, [])
+    assert waiting(world) == 0
+
+
+def test_the_completing_record_is_tried_again() -> None:
+    world = TransactionWorld()
+    producer = world.producer()
+    world.add(producer)
+    world.broker.slow.add(TP)
+    world.end(producer)
+    world.broker.errors[SHARD] = NotEnoughReplicasError()
+    world.broker.acknowledge()
+    assert (world.states()[-1], world.add(producer)) == ("PREPARE_COMMIT", 51)
+    world.clock.advance(RETRY_MS)
+    world.broker.errors.clear()
+    world.clock.advance(RETRY_MS)
+    assert (world.states()[-1], world.add(producer)) == ("COMPLETE_COMMIT", 0)
+
+
+def test_a_completing_record_that_can_not_be_written(caplog: pytest.LogCaptureFixture) -> None:
+    world = TransactionWorld()
+    producer = world.producer()
+    world.add(producer)
+    world.broker.slow.add(TP)
+    world.end(producer)
+    world.broker.errors[SHARD] = NotLeaderOrFollowerError()
+    world.broker.acknowledge()
+    assert waiting(world) == 0
+    assert "Could not complete Transaction('x'" in caplog.text
+
+
+def test_a_restart_ends_what_was_decided() -> None:
+    world = TransactionWorld()
+    committing, aborting = world.producer("c"), world.producer("a")
+    world.add(committing, TP, OTHER, name="c")
+    world.add(aborting, TP, name="a")
+    world.producer("idle")
+    world.broker.errors[TP] = NotLeaderOrFollowerError()
+    world.end(committing, name="c")
+    world.end(aborting, name="a", commit=False)
+    world.restart(leader_epoch=3)
+    assert world.add(committing, name="c") == 51
+    world.broker.errors.clear()
+    world.clock.advance(RETRY_MS)
+    assert markers(world.broker.log(TP)) == [(1, *committing, 3), (0, *aborting, 3)]
+    assert markers(world.broker.log(OTHER)) == [(1, *committing, 0), (1, *committing, 3)]
+    assert world.add(committing, name="c") == 0
+    assert waiting(world) == 0
+
+
+def test_who_leads_next_ends_them_instead() -> None:
+    world = TransactionWorld()
+    producer = world.producer()
+    world.add(producer, TP, OTHER)
+    world.broker.slow.add(TP)
+    world.broker.errors[OTHER] = NotLeaderOrFollowerError()
+    world.end(producer)
+    world.coordinator.on_follower_or_stopped(SHARD, 1)
+    assert waiting(world) == 0
+    world.broker.errors.clear()
+    world.broker.acknowledge()  # too late to matter
+    world.clock.advance(RETRY_MS)
+    assert world.states()[-1] == "PREPARE_COMMIT"
+    assert markers(world.broker.log(OTHER)) == []
+
+
+def test_the_partition_went_while_the_completing_record_was_written() -> None:
+    world = TransactionWorld()
+    producer = world.producer()
+    world.add(producer)
+    world.broker.slow.add(TP)
+    world.end(producer)
+    world.broker.slow.add(SHARD)
+    world.broker.acknowledge()
+    world.coordinator.on_follower_or_stopped(SHARD, 1)
+    world.broker.acknowledge()
+    assert waiting(world) == 0
+
+
+def test_other_transactions_go_on_when_one_partition_of_the_log_goes() -> None:
+    world = TransactionWorld()
+    producer = world.producer()
+    world.add(producer)
+    world.broker.slow.add(TP)
+    world.end(producer)
+    world.coordinator._markers.forget(SimpleNamespace())  # type: ignore[arg-type]  # another shard
+    assert waiting(world) == 1
+
+
+def test_stopping_leaves_no_timer() -> None:
+    world = TransactionWorld()
+    producer = world.producer()
+    world.add(producer)
+    world.broker.errors[TP] = NotLeaderOrFollowerError()
+    world.end(producer)
+    world.stop()
+    world.groups.coordinator.shutdown()
+    assert world.clock.pending_timers() == 0
+
+
+class Remote:
+    """Leaders elsewhere, who answer when the test wants."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[int, Ending, list[TopicPartition], OnWritten]] = []
+
+    def leader_of(self, tp: TopicPartition) -> int:
+        return ELSEWHERE + tp.partition
+
+    def write(
+        self, broker_id: int, ending: Ending, partitions: Sequence[TopicPartition], on_written: OnWritten
+    ) -> None:
+        self.asked.append((broker_id, ending, list(partitions), on_written))
+
+
+def test_each_leader_is_asked_once(caplog: pytest.LogCaptureFixture) -> None:
+    world, remote = TransactionWorld(), Remote()
+    world.coordinator._markers = MarkerSender(world.coordinator._shards, remote, world.clock)
+    producer = world.producer()
+    first = TopicPartition("u", 0)
+    world.add(producer, TP, first, OTHER)
+    with caplog.at_level(logging.ERROR):
+        world.end(producer, commit=False)
+    assert [(broker, ending.is_commit, tps) for broker, ending, tps, _ in remote.asked] == [
+        (ELSEWHERE, False, [TP, first]),
+        (ELSEWHERE + 1, False, [OTHER]),
+    ]
+    remote.asked[0][3]({TP: 0, first: 6})
+    remote.asked[1][3]({OTHER: 0})
+    world.clock.advance(RETRY_MS)
+    assert [tps for _, _, tps, _ in remote.asked[2:]] == [[first]]
+    remote.asked[2][3]({first: 0})
+    assert world.states()[-1] == "COMPLETE_ABORT"
+    assert caplog.text == ""

@@ -1,0 +1,81 @@
+import pytest
+
+from kafkapy.coordinator.transaction.records import (
+    UnknownTransactionStateError,
+    decode_key,
+    decode_value,
+    transaction_record,
+)
+from kafkapy.coordinator.transaction.states import TransactionState
+from kafkapy.coordinator.transaction.transaction import TransactionData
+from kafkapy.protocol.primitives import ProtocolError
+from kafkapy.types import TopicPartition
+
+KEY = "0000000474782d31"
+PARTITIONS = (TopicPartition("rf2", 1), TopicPartition("rf3", 0))
+# written by Apache Kafka 2.7.2
+REAL = [
+    (
+        "00000000000000000fa000000000271000ffffffff000001a1fd31f67fffffffffffffffff",
+        TransactionData(4000, 0, 10_000, TransactionState.EMPTY, (), 0x1A1FD31F67F, -1),
+    ),
+    (
+        (
+            "00000000000000000fa000000000271001000000020003726632000000010000000100037266330000000100000000000001a1fd31f6c9"
+            "000001a1fd31f6c9"
+        ),
+        TransactionData(4000, 0, 10_000, TransactionState.ONGOING, PARTITIONS, 0x1A1FD31F6C9, 0x1A1FD31F6C9),
+    ),
+    (
+        "00000000000000000fa00000000027100400000000000001a1fd3202cc000001a1fd31f6c9",
+        TransactionData(4000, 0, 10_000, TransactionState.COMPLETE_COMMIT, (), 0x1A1FD3202CC, 0x1A1FD31F6C9),
+    ),
+]
+
+
+@pytest.mark.parametrize(("value", "data"), REAL)
+def test_the_bytes_are_kafkas(value: str, data: TransactionData) -> None:
+    record = transaction_record("tx-1", data, 5)
+    assert record.key is not None
+    assert record.value is not None
+    assert (record.key.hex(), record.value.hex(), record.timestamp) == (KEY, value, 5)
+    assert decode_key(record.key) == "tx-1"
+    assert decode_value(record.value) == data
+
+
+def test_a_tombstone() -> None:
+    record = transaction_record("tx-1", None, 5)
+    assert record.key is not None
+    assert (record.key.hex(), record.value) == (KEY, None)
+
+
+def test_partitions_of_a_topic_stand_together() -> None:
+    mixed = (TopicPartition("a", 1), TopicPartition("b", 0), TopicPartition("a", 0))
+    record = transaction_record("x", TransactionData(1, 0, 1, TransactionState.ONGOING, mixed), 0)
+    assert record.value is not None
+    assert decode_value(record.value).partitions == (mixed[0], mixed[2], mixed[1])
+
+
+def test_keys_of_later_releases_are_not_ours() -> None:
+    assert decode_key(b"\x00\x01\x00\x01x") is None
+
+
+def test_a_later_layout_of_the_value_is_read() -> None:
+    value = b"\x00\x01" + bytes.fromhex("0000000000000fa00001000027100102047266320200000001") + b"\x00"
+    value += (7).to_bytes(8, "big") + (6).to_bytes(8, "big") + b"\x00"
+    expected = TransactionData(4000, 1, 10_000, TransactionState.ONGOING, (TopicPartition("rf2", 1),), 7, 6)
+    assert decode_value(value) == expected
+
+
+@pytest.mark.parametrize("state", [6, 7, -1])
+def test_states_that_nobody_writes(state: int) -> None:
+    value = bytearray.fromhex(REAL[0][0])
+    value[16] = state & 0xFF
+    with pytest.raises(UnknownTransactionStateError):
+        decode_value(bytes(value))
+
+
+@pytest.mark.parametrize("value", [b"", b"\x00\x05", bytes.fromhex(REAL[1][0])[:-9]])
+def test_what_is_cut_off_or_unknown(value: bytes) -> None:
+    with pytest.raises(ProtocolError):
+        decode_value(value)

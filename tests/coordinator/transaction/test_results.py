@@ -1,0 +1,10 @@
+from kafkapy.coordinator.transaction.results import InitializeCall, Initialized
+from kafkapy.coordinator.transaction.transaction import NOBODY
+
+
+def test_a_refusal_names_no_producer() -> None:
+    assert Initialized(51) == (51, -1, -1)
+
+
+def test_a_producer_need_not_say_who_it_is() -> None:
+    assert InitializeCall("x", 1).expected == NOBODY == (-1, -1)

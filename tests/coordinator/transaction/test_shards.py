@@ -1,0 +1,199 @@
+import asyncio
+import logging
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from kafkapy.cluster.errors import (
+    NotEnoughReplicasAfterAppendError,
+    NotEnoughReplicasError,
+    NotLeaderOrFollowerError,
+    RequestTimedOutError,
+    UnknownTopicOrPartitionError,
+)
+from kafkapy.coordinator.transaction import shards
+from kafkapy.errors import BrokerError
+from kafkapy.records.batch import read_header
+from kafkapy.storage.errors import KafkaStorageError, OutOfOrderSequenceError
+from tests.coordinator.transaction.world import SHARD, TransactionWorld
+
+HOUR_MS = 3_600_000
+WEEK_MS = 604_800_000
+
+
+def test_a_record_is_a_plain_batch() -> None:
+    world = TransactionWorld()
+    world.initialize()
+    header = read_header(world.log.batches[0])
+    assert (header.compression, header.producer_id, header.base_sequence, header.record_count) == (0, -1, -1, 1)
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (UnknownTopicOrPartitionError(), 15),
+        (RequestTimedOutError(), 15),
+        (NotEnoughReplicasError(), 15),
+        (NotEnoughReplicasAfterAppendError(), 15),
+        (NotLeaderOrFollowerError(), 16),
+        (KafkaStorageError(), 16),
+        (OutOfOrderSequenceError(), 45),
+        (BrokerError(), -1),
+    ],
+)
+def test_what_the_log_refuses_changes_nothing(error: BrokerError, code: int) -> None:
+    world = TransactionWorld()
+    producer = world.producer()
+    world.broker.error = error
+    assert world.add(producer) == code
+    assert world.end(producer) == 48
+    world.broker.error = None
+    assert world.add(producer) == 0
+
+
+@pytest.mark.parametrize("code", [10, 18])
+def test_a_record_that_is_too_large(code: int) -> None:
+    class TooLargeError(BrokerError):
+        error_code = code
+
+    world = TransactionWorld()
+    producer = world.producer()
+    world.broker.error = TooLargeError()
+    assert world.add(producer) == -1
+
+
+def test_nobody_else_decides_while_a_record_is_on_its_way() -> None:
+    world = TransactionWorld()
+    producer = world.producer()
+    world.broker.slow.add(SHARD)
+    waiting = world.ask_add(producer)
+    assert not waiting.is_set
+    assert (world.add(producer), world.end(producer), world.initialize().error_code) == (51, 51, 51)
+    world.broker.acknowledge()
+    assert waiting.value == 0
+    assert world.transaction().data.state.name == "ONGOING"
+
+
+def test_a_record_that_comes_through_after_the_partition_went() -> None:
+    world = TransactionWorld()
+    producer = world.producer()
+    world.broker.slow.add(SHARD)
+    waiting = world.ask_add(producer)
+    world.coordinator.on_follower_or_stopped(SHARD, 1)
+    world.broker.acknowledge()
+    assert waiting.value == 16
+    assert world.end(producer) == 16
+
+
+def test_leadership_in_a_later_epoch_goes_on_without_reading() -> None:
+    world = TransactionWorld()
+    transaction = (world.producer(), world.transaction())[1]
+    world.coordinator.on_leader(SHARD, 5)
+    world.coordinator.on_leader(SHARD, 4)
+    assert world.transaction() is transaction
+    assert world.shard.coordinator_epoch == 5
+
+
+def test_a_message_from_an_earlier_epoch_unloads_nothing() -> None:
+    world = TransactionWorld()
+    world.coordinator.on_leader(SHARD, 5)
+    world.coordinator.on_follower_or_stopped(SHARD, 4)
+    assert world.initialize().error_code == 0
+    world.coordinator.on_follower_or_stopped(SHARD, None)
+    world.coordinator.on_follower_or_stopped(SHARD, None)
+    assert world.initialize().error_code == 16
+
+
+def test_a_large_partition_answers_14_until_all_is_read() -> None:
+    async def scenario() -> None:
+        world = TransactionWorld()
+        for number in range(4):
+            world.initialize(f"x{number}")
+        world.log.one_batch_per_read = True
+        world.restart()
+        assert world.initialize("x3").error_code == 14
+        assert list(world.coordinator._shards.loaded()) == []
+        await asyncio.gather(*world.coordinator._shards.loading.tasks.values())
+        assert world.initialize("x3").epoch == 1
+
+    asyncio.run(scenario())
+
+
+def test_a_partition_that_cannot_be_read_is_not_served(caplog: pytest.LogCaptureFixture) -> None:
+    world = TransactionWorld()
+    world.initialize()
+    world.stop()
+    world.log.read = lambda *_, **__: SimpleNamespace(records=b"\0" * 8 + b"\0\0\0\x32" + b"\0" * 50)  # type: ignore[method-assign]  # no batch
+    world.broker.absent[SHARD] = KafkaStorageError("disk")
+    world.start()
+    assert world.initialize().error_code == 16
+    assert "Could not load __transaction_state-0" in caplog.text
+
+
+def test_loading_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    world = TransactionWorld()
+    world.initialize()
+    with caplog.at_level(logging.INFO):
+        world.restart()
+    assert "Loaded 1 transactional ids from __transaction_state-0" in caplog.text
+
+
+def test_unused_transactional_ids_are_forgotten(caplog: pytest.LogCaptureFixture) -> None:
+    world = TransactionWorld()
+    producer = world.producer("used")
+    world.initialize("idle")
+    with caplog.at_level(logging.INFO):
+        world.clock.advance(WEEK_MS - HOUR_MS)
+        assert world.add(producer, name="used") == 0
+        world.end(producer, name="used")
+        world.clock.advance(2 * HOUR_MS)
+    assert set(world.shard.transactions) == {"used"}
+    assert "Forgot 1 unused transactional ids of __transaction_state-0: error 0" in caplog.text
+    world.restart()
+    assert set(world.shard.transactions) == {"used"}
+    assert world.initialize("idle") == (0, 1002, 0)
+
+
+def test_tombstones_are_written_in_several_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shards, "TOMBSTONE_BATCH_BYTES", 20)
+    world = TransactionWorld()
+    for number in range(5):
+        world.initialize(f"id-{number}")
+    world.clock.advance(WEEK_MS + HOUR_MS)
+    assert world.shard.transactions == {}
+    assert [read_header(each).record_count for each in world.log.batches[5:]] == [2, 2, 1]
+
+
+def test_tombstones_that_the_log_refuses_are_written_later() -> None:
+    world = TransactionWorld()
+    world.initialize()
+    world.broker.error = NotEnoughReplicasError()
+    world.clock.advance(WEEK_MS + HOUR_MS)
+    assert not world.transaction().is_moving
+    world.broker.error = None
+    world.clock.advance(HOUR_MS)
+    assert world.shard.transactions == {}
+
+
+def test_a_transactional_id_that_is_just_forgotten_is_not_given_out() -> None:
+    world = TransactionWorld()
+    world.initialize()
+    world.broker.slow.add(SHARD)
+    world.clock.advance(WEEK_MS + HOUR_MS)
+    assert world.initialize().error_code == 51
+    world.broker.acknowledge()
+    world.broker.slow.clear()
+    assert world.initialize() == (0, 1001, 0)
+
+
+def test_an_unknown_state_in_the_log_is_not_guessed_at(caplog: pytest.LogCaptureFixture) -> None:
+    world = TransactionWorld()
+    world.initialize()
+    broken: Any = bytearray(world.log.batches[0])
+    at = bytes(broken).index(b"x", 61) + 1 + 1 + 2 + 8 + 2 + 4
+    broken[at] = 6
+    world.log.batches[0] = bytes(broken)
+    world.restart()
+    assert world.initialize().error_code == 16
+    assert "transaction state 6" in caplog.text

@@ -1,0 +1,177 @@
+"""A transaction coordinator, with a group coordinator beside it, on a manual clock and logs in memory."""
+
+from collections.abc import Mapping
+from itertools import count
+from types import SimpleNamespace
+from typing import Any
+
+from kafkapy.cluster.image import MetadataImage, PartitionInfo, TopicImage
+from kafkapy.coordinator.answer import Answer
+from kafkapy.coordinator.group.offsets import CommittedOffset
+from kafkapy.coordinator.group.results import CommitCall
+from kafkapy.coordinator.group.shard import GROUP_TOPIC
+from kafkapy.coordinator.runtime import Producer
+from kafkapy.coordinator.transaction.coordinator import TransactionCoordinator
+from kafkapy.coordinator.transaction.marker_channel import BrokerMarkers
+from kafkapy.coordinator.transaction.marker_writer import MarkerWriter
+from kafkapy.coordinator.transaction.records import decode_value
+from kafkapy.coordinator.transaction.results import AddCall, EndCall, InitializeCall, Initialized
+from kafkapy.coordinator.transaction.shard import TRANSACTION_TOPIC, TransactionShard
+from kafkapy.coordinator.transaction.transaction import NOBODY, Incarnation, Transaction, TransactionData
+from kafkapy.records.batch import BatchHeader, iterate_headers
+from kafkapy.records.control import read_control
+from kafkapy.records.record import Record, encode_batch, read_records
+from kafkapy.types import TopicPartition
+from tests.coordinator.world import TP, Broker, MemoryLog, World
+
+HERE, ELSEWHERE = 0, 1
+SHARD = TopicPartition(TRANSACTION_TOPIC, 0)
+GROUPS = TopicPartition(GROUP_TOPIC, 0)
+OTHER = TopicPartition("t", 1)
+CONFIG: dict[str, Any] = {
+    "transaction.max.timeout.ms": 900_000,
+    "transactional.id.expiration.ms": 604_800_000,
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": 10_000,
+    "transaction.remove.expired.transaction.cleanup.interval.ms": 3_600_000,
+    "transaction.state.log.load.buffer.size": 5_242_880,
+    "transaction.state.log.num.partitions": 1,
+    "request.timeout.ms": 30_000,
+}
+
+
+def image(leaders: Mapping[TopicPartition, int]) -> MetadataImage:
+    """Metadata that shows these partitions with these leaders."""
+    topics: dict[str, dict[int, PartitionInfo]] = {}
+    for (topic, index), leader in leaders.items():
+        topics.setdefault(topic, {})[index] = PartitionInfo(leader, 0, (leader,), (leader,))
+    return MetadataImage("c", HERE, {}, {name: TopicImage(name, partitions) for name, partitions in topics.items()})
+
+
+def markers(log: MemoryLog) -> list[tuple[int, int, int, int]]:
+    """Of every marker: type, producer id, producer epoch, coordinator epoch."""
+    found = []
+    for data in log.batches:
+        header = next(iterate_headers(data))[1]
+        if header.is_control:
+            control = read_control(data, header)
+            found.append((control.type, header.producer_id, header.producer_epoch, control.coordinator_epoch))
+    return found
+
+
+class TransactionWorld:
+    """Leads everything there is: ``__transaction_state-0``, ``__consumer_offsets-0``, ``t-0`` and ``t-1``."""
+
+    def __init__(self, *, broker: Broker | None = None, **config: Any) -> None:
+        self.groups = World(broker=broker)
+        self.broker, self.clock = self.groups.broker, self.groups.clock
+        self.broker.image = image(dict.fromkeys([SHARD, GROUPS, TP, OTHER], HERE))  # type: ignore[assignment]  # a real one
+        self.config = {**CONFIG, **{key.replace("_", "."): value for key, value in config.items()}}
+        self.ids = count(1000)
+        self.peers: Any = SimpleNamespace()
+        self.start()
+
+    def start(self, leader_epoch: int = 0, *, leads: bool = True) -> None:
+        writer = MarkerWriter(self.broker, self.groups.coordinator, self.clock, 30_000)
+        channel = BrokerMarkers(HERE, self.broker, writer, self.peers)
+        self.coordinator = TransactionCoordinator(self.config, self.clock, self.broker, self.broker, channel)
+        self.coordinator.startup()
+        if leads:
+            self.coordinator.on_leader(SHARD, leader_epoch)
+
+    def stop(self) -> None:
+        self.coordinator.shutdown()
+        self.broker.leadership_listeners.clear()
+        self.broker.metadata_listeners.clear()
+
+    def restart(self, leader_epoch: int = 1) -> None:
+        self.stop()
+        self.groups.restart()
+        self.start(leader_epoch)
+
+    @property
+    def log(self) -> MemoryLog:
+        return self.broker.log(SHARD)
+
+    @property
+    def shard(self) -> TransactionShard:
+        shard = self.coordinator._shards._shards[0]
+        assert isinstance(shard, TransactionShard)
+        return shard
+
+    def transaction(self, transactional_id: str = "x") -> Transaction:
+        return self.shard.transactions[transactional_id]
+
+    def written(self) -> list[TransactionData | None]:
+        """What the log says, record by record."""
+        return [None if each.value is None else decode_value(each.value) for each in self.log.records()]
+
+    def states(self) -> list[str]:
+        return ["-" if each is None else each.state.name for each in self.written()]
+
+    # requests
+
+    def ask_initialize(
+        self, transactional_id: str = "x", *, timeout_ms: int = 60_000, expected: Incarnation = NOBODY
+    ) -> Answer[Initialized]:
+        call = InitializeCall(transactional_id, timeout_ms, expected)
+        answer = self.coordinator.initialize(call)
+        if answer is None:
+            answer = self.coordinator.initialize(call, next(self.ids))
+        assert answer is not None
+        return answer
+
+    def initialize(self, transactional_id: str = "x", **fields: Any) -> Initialized:
+        return self.ask_initialize(transactional_id, **fields).value
+
+    def producer(self, transactional_id: str = "x", **fields: Any) -> Incarnation:
+        """A producer that was given its id and epoch."""
+        result = self.initialize(transactional_id, **fields)
+        assert result.error_code == 0
+        return Incarnation(result.producer_id, result.epoch)
+
+    def ask_add(self, producer: Incarnation, *partitions: TopicPartition, name: str = "x") -> Answer[int]:
+        return self.coordinator.add_partitions(AddCall(name, producer, partitions or (TP,)))
+
+    def add(self, producer: Incarnation, *partitions: TopicPartition, name: str = "x") -> int:
+        return self.ask_add(producer, *partitions, name=name).value
+
+    def ask_end(self, producer: Incarnation, *, commit: bool = True, name: str = "x") -> Answer[int]:
+        return self.coordinator.end(EndCall(name, producer, commit))
+
+    def end(self, producer: Incarnation, *, commit: bool = True, name: str = "x") -> int:
+        return self.ask_end(producer, commit=commit, name=name).value
+
+    def commit_offset(self, producer: Incarnation, offset: int, group_id: str = "g", **fields: Any) -> int:
+        call = CommitCall(
+            group_id, fields.get("member_id", ""), fields.get("generation_id", -1), {TP: CommittedOffset(offset)}
+        )
+        of = Producer(producer.producer_id, producer.epoch, 0)
+        return self.groups.coordinator.commit_offsets_in_transaction(call, of).value[TP]
+
+    # data
+
+    def write(self, producer: Incarnation, value: bytes, tp: TopicPartition = TP) -> None:
+        """What a producer sends to a partition; nobody checks sequences here."""
+        self.broker.log(tp).append(
+            encode_batch(
+                [Record(None, value, 1)],
+                producer_id=producer.producer_id,
+                producer_epoch=producer.epoch,
+                base_sequence=0,
+                is_transactional=True,
+            )
+        )
+
+    def committed(self, tp: TopicPartition = TP) -> list[bytes | None]:
+        """What a consumer with read_committed is shown."""
+        open_since: dict[int, list[bytes | None]] = {}
+        seen: list[bytes | None] = []
+        for data in self.broker.log(tp).batches:
+            header: BatchHeader = next(iterate_headers(data))[1]
+            if not header.is_control:
+                values = [each.value for each in read_records(data)]
+                open_since.setdefault(header.producer_id, []).extend(values)
+                continue
+            ended = open_since.pop(header.producer_id, [])
+            seen += ended if read_control(data, header).type == 1 else []
+        return seen

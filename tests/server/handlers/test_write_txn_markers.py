@@ -1,0 +1,74 @@
+import asyncio
+
+import pytest
+
+from kafkapy.cluster.errors import NotEnoughReplicasError
+from kafkapy.protocol.messages.write_txn_markers import (
+    WritableTxnMarker,
+    WritableTxnMarkerTopic,
+    WriteTxnMarkersRequest,
+    WriteTxnMarkersResponse,
+)
+from kafkapy.server.handlers import write_txn_markers
+from tests.coordinator.transaction.world import OTHER, markers
+from tests.coordinator.world import TP
+from tests.server.handlers.transactions_context import TransactionAsker
+
+Answer = tuple[int, dict[str, dict[int, int]]]
+
+
+def marker(producer_id: int, *indexes: int, commit: bool = True) -> WritableTxnMarker:
+    return WritableTxnMarker(producer_id, 2, commit, [WritableTxnMarkerTopic("t", list(indexes))], 5)
+
+
+def answers(response: WriteTxnMarkersResponse) -> list[Answer]:
+    return [
+        (
+            each.producer_id,
+            {topic.name: {p.partition_index: p.error_code for p in topic.partitions} for topic in each.topics},
+        )
+        for each in response.markers
+    ]
+
+
+def test_markers_are_written() -> None:
+    asker = TransactionAsker()
+    request = WriteTxnMarkersRequest([marker(7, 0, 1), marker(8, 0, commit=False), marker(7, 0)])
+    assert answers(asker.ask(write_txn_markers, request, 0)) == [
+        (7, {"t": {0: 0, 1: 0}}),
+        (8, {"t": {0: 0}}),
+    ]
+    assert markers(asker.transactions.broker.log(TP)) == [(1, 7, 2, 5), (0, 8, 2, 5), (1, 7, 2, 5)]
+    assert markers(asker.transactions.broker.log(OTHER)) == [(1, 7, 2, 5)]
+
+
+def test_each_partition_has_its_own_error() -> None:
+    asker = TransactionAsker()
+    asker.transactions.broker.errors[OTHER] = NotEnoughReplicasError()
+    request = WriteTxnMarkersRequest([marker(7, 0, 1)])
+    assert answers(asker.ask(write_txn_markers, request, 0)) == [(7, {"t": {0: 0, 1: 19}})]
+
+
+@pytest.mark.parametrize(
+    ("request_", "expected"),
+    [(WriteTxnMarkersRequest([]), []), (WriteTxnMarkersRequest([WritableTxnMarker(7)]), [(7, {})])],
+)
+def test_nothing_to_write(request_: WriteTxnMarkersRequest, expected: list[Answer]) -> None:
+    assert answers(TransactionAsker().ask(write_txn_markers, request_, 0)) == expected
+
+
+@pytest.mark.parametrize("is_gone", [False, True])
+def test_the_answer_waits_for_the_last_one(is_gone: bool) -> None:
+    async def scenario() -> None:
+        asker = TransactionAsker()
+        broker = asker.transactions.broker
+        broker.slow.add(OTHER)
+        waiting = write_txn_markers.handle(asker.context(0), WriteTxnMarkersRequest([marker(7, 0, 1)]))
+        assert isinstance(waiting, asyncio.Future)
+        if is_gone:
+            waiting.cancel()
+        broker.acknowledge()
+        if not is_gone:
+            assert answers(await waiting) == [(7, {"t": {0: 0, 1: 0}})]
+
+    asyncio.run(scenario())
