@@ -41,12 +41,15 @@ def run(scenario: Awaitable[Any]) -> None:
 
 
 @asynccontextmanager
-async def running_broker(path: Path, *, clock: Clock | None = None, **keys: str) -> AsyncIterator[BrokerServer]:
+async def running_broker(
+    path: Path, *, clock: Clock | None = None, in_memory_metadata: bool = True, **keys: str
+) -> AsyncIterator[BrokerServer]:
     """A broker on a free port; keys with ``__`` for each dot."""
     properties = {"broker.id": "0", "listeners": "PLAINTEXT://127.0.0.1:0", "log.dirs": str(path / "data")}
     properties |= {"offsets.topic.num.partitions": "2", "group.initial.rebalance.delay.ms": "0"}
     properties |= {name.replace("__", "."): value for name, value in keys.items()}
-    broker = BrokerServer(BrokerConfig.from_properties(properties), clock, in_memory_metadata=True)
+    config = BrokerConfig.from_properties(properties)
+    broker = BrokerServer(config, clock, in_memory_metadata=in_memory_metadata)
     async with broker:
         yield broker
 

@@ -142,9 +142,9 @@ class TransactionWorld:
         return self.ask_end(producer, commit=commit, name=name).value
 
     def commit_offset(self, producer: Incarnation, offset: int, group_id: str = "g", **fields: Any) -> int:
-        call = CommitCall(
-            group_id, fields.get("member_id", ""), fields.get("generation_id", -1), {TP: CommittedOffset(offset)}
-        )
+        committed = CommittedOffset(offset, commit_timestamp_ms=self.clock.now_ms())
+        member_id, generation_id = fields.get("member_id", ""), fields.get("generation_id", -1)
+        call = CommitCall(group_id, member_id, generation_id, {TP: committed})
         of = Producer(producer.producer_id, producer.epoch, 0)
         return self.groups.coordinator.commit_offsets_in_transaction(call, of).value[TP]
 
