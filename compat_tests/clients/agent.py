@@ -25,6 +25,7 @@ from compat_tests.clients.client import (
     ProduceOptions,
     Received,
     Sent,
+    Transaction,
 )
 
 POLL_S = 0.05
@@ -121,6 +122,18 @@ class AgentClient:
         }
         places = self._ask("produce", topic=topic, records=list(map(_sent, records)), **settings)
         return [(partition, offset) for partition, offset in places]
+
+    def transact(self, topic: str, transactional_id: str, transactions: Sequence[Transaction]) -> None:
+        listed = [
+            {
+                "values": list(map(_packed, each.values)),
+                "commit": each.commit,
+                "group": each.group,
+                "offset": each.offset,
+            }
+            for each in transactions
+        ]
+        self._ask("transact", topic=topic, transactional_id=transactional_id, transactions=listed)
 
     def consume(
         self, topic: str, count: int, *, partition: int = 0, offset: int = EARLIEST, committed: bool = False

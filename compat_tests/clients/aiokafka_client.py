@@ -21,6 +21,7 @@ from compat_tests.clients.client import (
     ProduceOptions,
     Received,
     Sent,
+    Transaction,
 )
 
 Result = TypeVar("Result")
@@ -101,6 +102,24 @@ class AiokafkaClient:
             return [(place.partition, place.offset) if place is not None else (0, -1) for place in places]
 
         return _run(run())
+
+    def transact(self, topic: str, transactional_id: str, transactions: Sequence[Transaction]) -> None:
+        async def run() -> None:
+            producer = AIOKafkaProducer(bootstrap_servers=self.bootstrap, transactional_id=transactional_id)
+            await producer.start()
+            try:
+                for each in transactions:
+                    await producer.begin_transaction()
+                    for value in each.values:
+                        await producer.send_and_wait(topic, value, partition=0)
+                    if each.group is not None:
+                        offsets = {TopicPartition(topic, 0): each.offset}
+                        await producer.send_offsets_to_transaction(offsets, each.group)
+                    await (producer.commit_transaction if each.commit else producer.abort_transaction)()
+            finally:
+                await producer.stop()
+
+        _run(run())
 
     def consume(
         self, topic: str, count: int, *, partition: int = 0, offset: int = EARLIEST, committed: bool = False

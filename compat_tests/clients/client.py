@@ -31,6 +31,16 @@ class Received(Sent):
 
 
 @dataclass(frozen=True)
+class Transaction:
+    """What a producer writes to partition 0 in one transaction, the offset it commits for a group, and its end."""
+
+    values: tuple[bytes, ...]
+    commit: bool = True
+    group: str | None = None
+    offset: int = 0
+
+
+@dataclass(frozen=True)
 class ProduceOptions:
     """How records are produced; `request_limit` is the client's own limit on the size of a request."""
 
@@ -82,6 +92,9 @@ class Client(Protocol):
 
     def produce(self, topic: str, records: Sequence[Sent], options: ProduceOptions = DEFAULTS) -> list[tuple[int, int]]:
         """Sends the records in order and waits; returns (partition, offset) of each."""
+
+    def transact(self, topic: str, transactional_id: str, transactions: Sequence[Transaction]) -> None:
+        """One producer writes these, one after the other."""
 
     def consume(
         self, topic: str, count: int, *, partition: int = 0, offset: int = EARLIEST, committed: bool = False

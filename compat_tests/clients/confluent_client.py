@@ -19,6 +19,7 @@ from compat_tests.clients.client import (
     ProduceOptions,
     Received,
     Sent,
+    Transaction,
 )
 
 LOG_APPEND_TIME = 2
@@ -92,6 +93,24 @@ class ConfluentClient:
         if errors:
             _raise(errors[0])
         return [places[number] for number in range(len(records))]
+
+    def transact(self, topic: str, transactional_id: str, transactions: Sequence[Transaction]) -> None:
+        producer = Producer({"bootstrap.servers": self.bootstrap, "transactional.id": transactional_id})
+        try:
+            producer.init_transactions(TIMEOUT_S)
+            for each in transactions:
+                producer.begin_transaction()
+                for value in each.values:
+                    producer.produce(topic, value, partition=0)
+                if each.group is not None:
+                    consumer = self._consumer(each.group)
+                    offsets = [TopicPartition(topic, 0, each.offset)]
+                    producer.send_offsets_to_transaction(offsets, consumer.consumer_group_metadata(), TIMEOUT_S)
+                    consumer.close()
+                producer.flush(TIMEOUT_S)
+                (producer.commit_transaction if each.commit else producer.abort_transaction)(TIMEOUT_S)
+        except KafkaException as failed:
+            _raise(failed.args[0])
 
     def consume(
         self, topic: str, count: int, *, partition: int = 0, offset: int = EARLIEST, committed: bool = False

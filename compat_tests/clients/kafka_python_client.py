@@ -21,6 +21,7 @@ from compat_tests.clients.client import (
     ProduceOptions,
     Received,
     Sent,
+    Transaction,
 )
 
 
@@ -83,6 +84,20 @@ class KafkaPythonClient:
             producer.flush(TIMEOUT_S)
             places = [future.get(TIMEOUT_S) for future in futures]
         return [(place.partition, place.offset) for place in places]
+
+    def transact(self, topic: str, transactional_id: str, transactions: Sequence[Transaction]) -> None:
+        producer = KafkaProducer(bootstrap_servers=self.bootstrap, transactional_id=transactional_id)
+        with closing(producer), _codes():
+            producer.init_transactions()
+            for each in transactions:
+                producer.begin_transaction()
+                for value in each.values:
+                    producer.send(topic, value, partition=0)
+                if each.group is not None:
+                    offsets = {TopicPartition(topic, 0): OffsetAndMetadata(each.offset, "", -1)}
+                    producer.send_offsets_to_transaction(offsets, each.group)
+                producer.flush(TIMEOUT_S)
+                (producer.commit_transaction if each.commit else producer.abort_transaction)()
 
     def consume(
         self, topic: str, count: int, *, partition: int = 0, offset: int = EARLIEST, committed: bool = False

@@ -19,6 +19,8 @@ from kafkapy.protocol.messages.metadata import (
 DEFAULT_BOOTSTRAP: Final = "127.0.0.1:9092"
 RETRY_PAUSE_S: Final = 0.05
 RETRIES: Final = 200
+_TRANSACTION: Final = 1
+"""The kind of key that FindCoordinator is asked for; a group's is 0."""
 _SOON: Final = frozenset(
     {
         ErrorCode.LEADER_NOT_AVAILABLE,
@@ -96,10 +98,17 @@ class ClusterClient:
 
     def coordinator(self, group_id: str) -> Connection:
         """The connection to a group's coordinator; waits while there is none yet."""
+        return self._coordinator(FindCoordinatorRequest(group_id), f"group {group_id}")
 
+    def transaction_coordinator(self, transactional_id: str) -> Connection:
+        """The connection to a transactional id's coordinator; waits while there is none yet."""
+        request = FindCoordinatorRequest(transactional_id, _TRANSACTION)
+        return self._coordinator(request, f"transactional id {transactional_id}")
+
+    def _coordinator(self, request: FindCoordinatorRequest, what: str) -> Connection:
         def find() -> int:
-            answer = self.call(FindCoordinatorRequest(group_id), FindCoordinatorResponse)
-            check(answer.error_code, answer.error_message, what=f"group {group_id}")
+            answer = self.call(request, FindCoordinatorResponse)
+            check(answer.error_code, answer.error_message, what=what)
             self._addresses[answer.node_id] = (answer.host, answer.port)
             return answer.node_id
 

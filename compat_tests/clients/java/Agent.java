@@ -13,6 +13,7 @@ import java.util.Map;
 import java.util.Properties;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.Future;
+import org.apache.kafka.clients.consumer.ConsumerGroupMetadata;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.clients.consumer.KafkaConsumer;
 import org.apache.kafka.clients.consumer.OffsetAndMetadata;
@@ -86,6 +87,34 @@ public final class Agent {
             }
         }
         return places;
+    }
+
+    private static Object transact(JsonNode question) throws Exception {
+        Properties settings = settings();
+        settings.put("transactional.id", question.get("transactional_id").asText());
+        TopicPartition place = place(question);
+        try (KafkaProducer<byte[], byte[]> producer =
+                new KafkaProducer<>(settings, new ByteArraySerializer(), new ByteArraySerializer())) {
+            producer.initTransactions();
+            for (JsonNode each : question.get("transactions")) {
+                producer.beginTransaction();
+                for (JsonNode value : each.get("values")) {
+                    producer.send(new ProducerRecord<>(place.topic(), 0, null, bytes(value)));
+                }
+                if (!each.get("group").isNull()) {
+                    Map<TopicPartition, OffsetAndMetadata> offsets = new HashMap<>();
+                    offsets.put(place, new OffsetAndMetadata(each.get("offset").asLong()));
+                    producer.sendOffsetsToTransaction(offsets, new ConsumerGroupMetadata(each.get("group").asText()));
+                }
+                producer.flush();
+                if (each.get("commit").asBoolean()) {
+                    producer.commitTransaction();
+                } else {
+                    producer.abortTransaction();
+                }
+            }
+        }
+        return null;
     }
 
     static Map<String, Object> received(ConsumerRecord<byte[], byte[]> record) {
@@ -178,6 +207,8 @@ public final class Agent {
         switch (wanted) {
             case "produce":
                 return produce(question);
+            case "transact":
+                return transact(question);
             case "consume":
                 return consume(question);
             case "watermarks":

@@ -79,6 +79,21 @@ async function produce({ topic, records, codec, idempotent, acks }) {
   })
 }
 
+async function transact({ topic, transactional_id: transactionalId, transactions }) {
+  const producer = kafka.producer({ transactionalId, idempotent: true, maxInFlightRequests: 1 })
+  await withClient(producer, async () => {
+    for (const { values, commit, group, offset } of transactions) {
+      const transaction = await producer.transaction()
+      await transaction.send({ topic, messages: values.map((value) => ({ value: unpacked(value), partition: 0 })) })
+      if (group !== null) {
+        const partitions = [{ partition: 0, offset: String(offset) }]
+        await transaction.sendOffsets({ consumerGroupId: group, topics: [{ topic, partitions }] })
+      }
+      await (commit ? transaction.commit() : transaction.abort())
+    }
+  })
+}
+
 // kafkajs reads through groups alone: a group of its own for each reading.
 async function consume({ topic, partition, offset, count, committed }) {
   if (count === 0) return []
@@ -173,6 +188,7 @@ async function describeGroup({ group }) {
 const configResource = (topic) => ({ type: ConfigResourceTypes.TOPIC, name: topic })
 const ANSWERS = {
   produce,
+  transact,
   consume,
   watermarks,
   offset_for_time: offsetForTime,

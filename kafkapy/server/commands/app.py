@@ -14,6 +14,7 @@ from kafkapy.server.commands.output import examples
 _GROUPS: Final = {
     "topics": "Create, list, describe, change and delete topics.",
     "groups": "Look at consumer groups, delete them, and move their offsets.",
+    "transactions": "Look at transactional ids, and abort what a producer has left open.",
     "configs": "Look at and change the configuration of topics and brokers.",
     "metadata": "Carry a stopped broker's metadata to and from a ZooKeeper or a document.",
     "log": "Look into a data directory's files, check and mend them.",

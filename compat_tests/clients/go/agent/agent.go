@@ -43,6 +43,14 @@ type Record struct {
 	AppendTime bool     `json:"append_time"`
 }
 
+// Transaction is what a producer writes, the offset that it commits for a group, and how it ends.
+type Transaction struct {
+	Values [][]byte `json:"values"`
+	Commit bool     `json:"commit"`
+	Group  *string  `json:"group"`
+	Offset int64    `json:"offset"`
+}
+
 // Question is everything that can be asked, each with the fields that it needs.
 type Question struct {
 	Do         string            `json:"do"`
@@ -66,6 +74,9 @@ type Question struct {
 	Value      string            `json:"value"`
 	Configs    map[string]string `json:"configs"`
 	Member     int               `json:"member"`
+
+	TransactionalID string        `json:"transactional_id"`
+	Transactions    []Transaction `json:"transactions"`
 }
 
 // Group is what a member holds and has read; its methods may be called from several goroutines.

@@ -22,6 +22,8 @@ var (
 	}
 	acks    = map[int]kgo.Acks{0: kgo.NoAck(), 1: kgo.LeaderAck(), -1: kgo.AllISRAcks()}
 	members = map[int]*member{}
+
+	errUnsupported = errors.New("franz-go commits offsets in transactions for group sessions alone")
 )
 
 func newClient(options ...kgo.Opt) (*kgo.Client, error) {
@@ -60,6 +62,32 @@ func produce(ctx context.Context, q *agent.Question) (any, error) {
 		places = append(places, [2]int64{int64(record.Partition), record.Offset})
 	}
 	return places, nil
+}
+
+// transact leaves offsets out: the library commits them for its own group sessions alone.
+func transact(ctx context.Context, q *agent.Question) (any, error) {
+	client, err := newClient(kgo.TransactionalID(q.TransactionalID), kgo.RecordPartitioner(kgo.ManualPartitioner()))
+	if err != nil {
+		return nil, err
+	}
+	defer client.Close()
+	for _, each := range q.Transactions {
+		if each.Group != nil {
+			return nil, errUnsupported
+		}
+		if err := client.BeginTransaction(); err != nil {
+			return nil, err
+		}
+		for _, value := range each.Values {
+			if err := client.ProduceSync(ctx, &kgo.Record{Topic: q.Topic, Value: value}).FirstErr(); err != nil {
+				return nil, err
+			}
+		}
+		if err := client.EndTransaction(ctx, kgo.TransactionEndTry(each.Commit)); err != nil {
+			return nil, err
+		}
+	}
+	return nil, nil
 }
 
 func received(record *kgo.Record) agent.Record {
@@ -164,6 +192,8 @@ func answer(q *agent.Question) (any, error) {
 	switch q.Do {
 	case "produce":
 		return produce(ctx, q)
+	case "transact":
+		return transact(ctx, q)
 	case "consume":
 		return consume(ctx, q)
 	case "join", "poll", "commit_member", "leave":
@@ -194,6 +224,9 @@ func main() {
 		var refusal *kerr.Error
 		if errors.As(err, &refusal) {
 			return int(refusal.Code)
+		}
+		if errors.Is(err, errUnsupported) {
+			return agent.Unsupported
 		}
 		return -1
 	})

@@ -83,6 +83,47 @@ func produce(q *agent.Question) (any, error) {
 	return places, nil
 }
 
+func transact(q *agent.Question) (any, error) {
+	config := newConfig()
+	config.Producer.Idempotent = true
+	config.Producer.RequiredAcks = sarama.WaitForAll
+	config.Producer.Transaction.ID = q.TransactionalID
+	config.Net.MaxOpenRequests = 1
+	producer, err := sarama.NewSyncProducer(address, config)
+	if err != nil {
+		return nil, err
+	}
+	defer producer.Close()
+	for _, each := range q.Transactions {
+		if err := transactOnce(producer, q.Topic, each); err != nil {
+			return nil, err
+		}
+	}
+	return nil, nil
+}
+
+func transactOnce(producer sarama.SyncProducer, topic string, wanted agent.Transaction) error {
+	if err := producer.BeginTxn(); err != nil {
+		return err
+	}
+	for _, value := range wanted.Values {
+		message := &sarama.ProducerMessage{Topic: topic, Value: sarama.ByteEncoder(value)}
+		if _, _, err := producer.SendMessage(message); err != nil {
+			return err
+		}
+	}
+	if wanted.Group != nil {
+		offsets := map[string][]*sarama.PartitionOffsetMetadata{topic: {{Offset: wanted.Offset}}}
+		if err := producer.AddOffsetsToTxn(offsets, *wanted.Group); err != nil {
+			return err
+		}
+	}
+	if wanted.Commit {
+		return producer.CommitTxn()
+	}
+	return producer.AbortTxn()
+}
+
 func received(message *sarama.ConsumerMessage) agent.Record {
 	timestamp := message.Timestamp.UnixMilli()
 	found := agent.Record{
@@ -188,6 +229,8 @@ func answer(q *agent.Question) (any, error) {
 	switch q.Do {
 	case "produce":
 		return produce(q)
+	case "transact":
+		return transact(q)
 	case "consume":
 		return consume(q)
 	case "join":
