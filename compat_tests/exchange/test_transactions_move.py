@@ -1,4 +1,4 @@
-"""Directories in which Apache Kafka 2.7.2 wrote transactions: kafkapy shows its readers the same records."""
+"""Directories with transactions that move between Apache Kafka 2.7.2 and kafkapy: commits and aborts stay."""
 
 from typing import Any
 
@@ -108,5 +108,55 @@ def test_transactions_are_read_as_kafka_reads_them(home: Home, kill: bool) -> No
     assert committed(home.bootstrap, GROUP) == {(TOPIC, 0): (77, None), (TOPIC, 1): (3, None)}
     home.leave(kill=kill)
     assert list(home.data[0].glob("*/*.txnindex")) + list(home.data[1].glob("*/*.txnindex"))
+    if not kill:  # a crash may leave what the next start mends
+        nothing_is_wrong(home.data, VERSIONS)
+
+
+@pytest.mark.parametrize("kill", [False, True], ids=["stopped", "killed"])
+def test_kafkapys_transactions_are_read_and_ended_by_kafka(home: Home, kill: bool) -> None:
+    """Producers go on across the move with their ids and epochs; what kafkapy left open Kafka ends, and the reverse."""
+    home.start(home.ours)
+    admin = kafka_admin.AdminClient({"bootstrap.servers": home.bootstrap, **QUIET})
+    admin.create_topics([kafka_admin.NewTopic(TOPIC, PARTITIONS, 1, config={"segment.bytes": "4096"})])[TOPIC].result()
+    plain, steady, left = _producer(home), _producer(home, "steady"), _producer(home, "left")
+    steady.init_transactions(30)
+    for number in range(12):
+        _transact(home, steady, f"steady {number}", offset=number, commit=number % 3 != 2)
+        _write(plain, f"plain {number}", 2)
+    left.init_transactions(30)
+    left.begin_transaction()
+    _write(left, "left open by kafkapy")
+    _send_offset(home, left, 99)
+    _write(plain, "behind the open one")
+    before = _seen(home)
+    assert before["offsets"] == {(TOPIC, 0): (10, None)}
+
+    home.to_kafka(kill=kill)
+    assert _seen(home) == before
+    _transact(home, steady, "steady at Kafka", offset=50)
+    assert _seen(home)["offsets"] == {(TOPIC, 0): (50, None)}
+    left.commit_transaction(30)  # begun there, committed here
+    visible = _values(read_all(home.bootstrap, committed=True))
+    for shown in (b"left open by kafkapy 0", b"behind the open one 0", b"steady at Kafka 0", b"steady 10 0"):
+        assert shown * 20 in visible
+    assert b"steady 11 0" * 20 not in visible
+    assert committed(home.bootstrap, GROUP) == {(TOPIC, 0): (99, None)}
+    left.begin_transaction()
+    _write(left, "left open by Kafka")
+    _send_offset(home, left, 77)
+    before = _seen(home)
+
+    home.to_kafkapy(kill=kill)
+    assert _seen(home) == before
+    successor = _producer(home, "left")
+    successor.init_transactions(30)
+    _transact(home, successor, "by the successor")
+    _transact(home, steady, "steady again", offset=51, commit=False)
+    visible = _values(read_all(home.bootstrap, committed=True))
+    assert b"left open by Kafka 0" * 20 not in visible
+    assert b"by the successor 0" * 20 in visible
+    assert b"steady again 0" * 20 not in visible
+    assert committed(home.bootstrap, GROUP) == {(TOPIC, 0): (99, None)}
+    home.leave(kill=kill)
     if not kill:  # a crash may leave what the next start mends
         nothing_is_wrong(home.data, VERSIONS)
