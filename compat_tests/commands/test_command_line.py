@@ -8,6 +8,7 @@ import sys
 from typing import Any
 
 import pytest
+from confluent_kafka import KafkaException, Producer
 
 from compat_tests.process import Broker
 
@@ -69,6 +70,23 @@ def test_a_groups_offsets_move(broker: Broker, topic_name: str) -> None:
     assert topic_name in [row["group"] for row in _json(broker, "groups", "list")]
     _run(broker, "groups", "delete", topic_name, "-y")
     assert "there is no group" in _run(broker, "groups", "describe", topic_name, code=1).stderr
+
+
+def test_transactions(broker: Broker, topic_name: str) -> None:
+    _run(broker, "topics", "create", topic_name)
+    producer = Producer({"bootstrap.servers": broker.bootstrap, "transactional.id": topic_name})
+    producer.init_transactions(30)
+    producer.begin_transaction()
+    producer.produce(topic_name, b"open")
+    producer.flush(30)
+    listed = {row["transactional_id"]: row["state"] for row in _json(broker, "transactions", "list")}
+    assert listed[topic_name] == "Ongoing"
+    assert _json(broker, "transactions", "describe", topic_name)["partitions"] == [f"{topic_name}-0"]
+    _run(broker, "transactions", "abort", topic_name, "--yes")
+    assert _json(broker, "transactions", "describe", topic_name)["state"] == "Empty"
+    assert "no open transaction" in _run(broker, "transactions", "abort", topic_name, "--yes", code=1).stderr
+    with pytest.raises(KafkaException, match="fenced"):
+        producer.commit_transaction(30)
 
 
 def test_configurations(broker: Broker, topic_name: str) -> None:

@@ -1,0 +1,11 @@
+"""Exactly once, while broker and client are killed. The broker is a kafkapy of its own, whatever `--target` says."""
+
+from pathlib import Path
+
+from compat_tests.chaos.exactly_once import ExactlyOnce
+
+
+def test_every_record_is_copied_once(tmp_path: Path) -> None:
+    run = ExactlyOnce(tmp_path / "broker", records=600, seed=7)
+    run.run()
+    assert sum(run.kills.values()) > 0
