@@ -21,6 +21,7 @@ FLUSH_S = 60.0
 IDLE_S = 10.0
 FETCH_BATCH = 5000
 VALUES = 1000
+WARM_TRANSACTIONS = 20
 
 
 def produce(options: dict[str, Any]) -> dict[str, float]:
@@ -120,10 +121,34 @@ def latency(options: dict[str, Any]) -> dict[str, float]:
     }
 
 
+def transact(options: dict[str, Any]) -> dict[str, float]:
+    """Commits `transactions` of `records` records each; how many a second, and how long one takes, in ms."""
+    producer = Producer(
+        {"bootstrap.servers": options["bootstrap"], "transactional.id": f"bench-{time.time_ns()}", "linger.ms": 0}
+    )
+    producer.init_transactions(FLUSH_S)
+    value = _values(options)[0]
+    waited: list[float] = []
+    # The first ones open connections and learn of leaders.
+    for count in (WARM_TRANSACTIONS, options["transactions"]):
+        start = time.monotonic()
+        waited.clear()
+        for _ in range(count):
+            began = time.monotonic()
+            producer.begin_transaction()
+            for _ in range(options["records"]):
+                producer.produce(options["topic"], value, partition=0)
+            producer.commit_transaction(FLUSH_S)
+            waited.append(1000 * (time.monotonic() - began))
+    rate = len(waited) / (time.monotonic() - start)
+    return {"per_s": rate} | {f"p{100 * share:g}": percentile(waited, share) for share in (0.5, 0.99)}
+
+
 MODES: dict[str, Callable[[dict[str, Any]], dict[str, float]]] = {
     "produce": produce,
     "fetch": fetch,
     "latency": latency,
+    "transact": transact,
 }
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@ from bench.loads import Fetch, Latency, Load, Produce, ProduceThenFetch, SingleR
 from bench.long_append import AppendsToLongLogs
 from bench.long_log import LongLog
 from bench.restarts import ManyPartitions, Recovery
+from bench.transactions import Transactions
 from bench.workloads import Workload
 
 CODECS = ("gzip", "snappy", "lz4", "zstd")
@@ -54,6 +55,7 @@ def all_rows(*, quick: bool, long_log_gb: int = LONG_LOG_GB) -> list[Row]:
         *_requests(share),
         *_durable(share),
         *_latency(2 if quick else 6),
+        *_transactions(share),
         Row("start", "start to first acknowledged produce", "s", StartUp(), "start_s", ratio=0.12),
         Row("start-cost", "the same, what it costs", "processor-s", StartUp(), "processor_s"),
         *_memory(2_000_000 // share),
@@ -131,6 +133,22 @@ def _latency(seconds: int) -> list[Row]:
     ]
     cost = Row("latency-cost", "the same, what a record costs", "processor-µs per record", load, "us_per_request")
     return [*rows, cost]
+
+
+def _transactions(share: int) -> list[Row]:
+    """One at a time, so the time of one is what the next waits for: a third of Kafka's is three times as many."""
+    rows = []
+    for records, ratio in ((1, 0.33), (10, 1.0), (100, 1.0)):
+        load = Transactions(records, 500 // share)
+        what = f"transactions of {records} record{'s' if records > 1 else ''}, librdkafka"
+        rows += [
+            Row(f"transactions-{records}", what, "processor-ms each", load, "ms_per_transaction", ratio=1.0),
+            Row(
+                f"transactions-{records}-wait", "the same, from begin to commit, median", "ms", load, "p50", ratio=ratio
+            ),
+            Row(f"transactions-{records}-rate", "the same, how many", "per s", load, "per_s"),
+        ]
+    return rows
 
 
 def _memory(records: int) -> list[Row]:

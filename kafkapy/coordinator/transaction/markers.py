@@ -33,7 +33,7 @@ _PASSING: Final = frozenset({3, 5, 6, 7, 13, 19, 20, 56})
 class _Job:
     """One transaction that is being ended: the partitions without a marker, and those that were asked just now."""
 
-    __slots__ = ("shard", "transaction", "missing", "asked", "is_completing")
+    __slots__ = ("shard", "transaction", "missing", "asked", "is_completing", "is_late")
 
     def __init__(self, shard: TransactionShard, transaction: Transaction) -> None:
         self.shard = shard
@@ -41,6 +41,7 @@ class _Job:
         self.missing = dict.fromkeys(transaction.data.partitions)
         self.asked: set[TopicPartition] = set()
         self.is_completing = False
+        self.is_late = False
 
     @property
     def ending(self) -> Ending:
@@ -121,6 +122,10 @@ class MarkerSender:
         if job.asked or job.is_completing or self._jobs.get(job.transaction) is not job:
             return
         if job.missing:
+            if not job.is_late:
+                job.is_late = True
+                missing = ", ".join(map(str, job.missing))
+                logger.info("The end of %s waits for %s", job.transaction.transactional_id, missing)
             self._wait()
             return
         job.is_completing = True

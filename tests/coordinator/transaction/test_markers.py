@@ -75,7 +75,8 @@ def test_the_answer_does_not_wait_for_markers() -> None:
         KafkaStorageError(),
     ],
 )
-def test_what_passes_is_tried_again(error: BrokerError) -> None:
+def test_what_passes_is_tried_again(error: BrokerError, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
     world = TransactionWorld()
     producer = world.producer()
     world.add(producer, TP, OTHER)
@@ -87,6 +88,7 @@ def test_what_passes_is_tried_again(error: BrokerError) -> None:
     world.clock.advance(RETRY_MS)
     assert world.states()[-1] == "COMPLETE_COMMIT"
     assert len(markers(world.broker.log(TP))) == 1  # it had its own already
+    assert caplog.text.count("The end of x waits for t-1") == 1
 
 
 @pytest.mark.parametrize("error", [InvalidProducerEpochError(), TransactionCoordinatorFencedError()])

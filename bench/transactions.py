@@ -1,0 +1,32 @@
+"""Transactions of one librdkafka producer, one after the other."""
+
+import json
+from dataclasses import dataclass
+from typing import ClassVar
+
+from bench.brokers import Arena, Contestant
+from bench.librdkafka_client import WARM_TRANSACTIONS
+from bench.loads import MANY, Metrics, python_client
+from bench.measure import Meter
+
+
+@dataclass(frozen=True)
+class Transactions:
+    """So many transactions of so many records: begin, produce, commit."""
+
+    records: int
+    transactions: int
+    warm_ups: ClassVar[int] = 1
+    most_rounds: ClassVar[int] = MANY
+
+    def run(self, contestant: Contestant, arena: Arena) -> Metrics:
+        topic = f"transactions-{self.records}"
+        contestant.ensure_topic(topic)
+        options = {"bootstrap": contestant.bootstrap, "topic": topic, "records": self.records, "record_size": 100}
+        with Meter(contestant.pid) as meter:
+            metrics = python_client(
+                "bench.librdkafka_client", "transact", json.dumps({**options, "transactions": self.transactions})
+            )
+        count = self.transactions + WARM_TRANSACTIONS
+        contestant.check_records(topic, count * (self.records + 1))  # each ends with a marker
+        return {**metrics, "ms_per_transaction": 1e3 * meter.processor_s / count}
