@@ -30,7 +30,7 @@ def test_ids_are_unique_and_quick_changes_only_sizes() -> None:
         ("start", 0.12, None),
         ("memory-idle", None, 45),
         ("transactions-1", 1.0, None),
-        ("transactions-1-wait", 0.33, None),
+        ("transactions-1-wait", 1.0, None),
         ("transactions-100-wait", 1.0, None),
         ("recovery", 2.0, None),
         ("partitions-start", 0.3, 5),
