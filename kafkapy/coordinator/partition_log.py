@@ -19,6 +19,10 @@ from kafkapy.types import TopicPartition
 
 logger = logging.getLogger(__name__)
 
+LARGEST_STEP = 65_536
+"""Bytes that are replayed before others get their turn: some milliseconds, where Kafka's buffer of 5 MB takes most
+of a second. One larger batch is read as a whole."""
+
 
 class Appended(Protocol):
     """What is asked of an append's result."""
@@ -88,7 +92,7 @@ class Loading:
         self._topic = topic
         self._log = log
         self._clock = clock
-        self._buffer_size = buffer_size
+        self._buffer_size = min(buffer_size, LARGEST_STEP)
 
     def start(self, partition: int, take: TakeBatch, loaded: OnLoaded) -> None:
         """Give every batch to ``take``, then tell ``loaded`` whether all could be read, and in how many ms.

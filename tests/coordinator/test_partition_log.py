@@ -4,9 +4,11 @@ from typing import Any
 
 import pytest
 
-from kafkapy.coordinator.partition_log import append_safely
+from kafkapy.coordinator.partition_log import LARGEST_STEP, Loading, append_safely
 from kafkapy.errors import BrokerError
+from kafkapy.records.record import Record, encode_batch
 from kafkapy.storage.errors import KafkaStorageError
+from kafkapy.testing.clock import ManualClock
 from kafkapy.types import TopicPartition
 from tests.coordinator.world import Broker
 
@@ -16,7 +18,7 @@ TIMEOUT_MS = 5_000
 
 def append(broker: Any) -> list[tuple[int, Any]]:
     ends: list[tuple[int, Any]] = []
-    append_safely(broker, TP, b"\0" * 8 + b"\0\0\0\x31" + b"\0" * 49, TIMEOUT_MS, lambda *end: ends.append(end))
+    append_safely(broker, TP, encode_batch([Record(b"k", b"v", 0)]), TIMEOUT_MS, lambda *end: ends.append(end))
     return ends
 
 
@@ -46,3 +48,13 @@ def test_an_append_that_is_cancelled_is_a_partition_that_went() -> None:
     future.cancel()
     future.set_running_or_notify_cancel()
     assert ends == [(16, None)]
+
+
+@pytest.mark.parametrize(("buffer_size", "expected"), [(5_242_880, LARGEST_STEP), (100, 100)])
+def test_a_partition_is_read_in_steps_that_hold_nobody_up(buffer_size: int, expected: int) -> None:
+    broker = Broker()
+    append(broker)
+    loaded: list[bool] = []
+    loading = Loading(TP.topic, broker, ManualClock(), buffer_size)
+    loading.start(0, lambda *_: None, lambda is_whole, _ms: loaded.append(is_whole))
+    assert (loaded, broker.log(TP).largest_read) == ([True], expected)

@@ -52,6 +52,7 @@ class MemoryLog:
         self.log_start_offset = 0
         self.log_end_offset = 0
         self.one_batch_per_read = False
+        self.largest_read = 0
         self.config = SimpleNamespace(message_format=2)
 
     def append(self, batch: bytes, leader_epoch: int = 0) -> int:
@@ -64,6 +65,7 @@ class MemoryLog:
 
     def read(self, offset: int, max_bytes: int, *, up_to_offset: int | None = None) -> Any:
         assert max_bytes > 0
+        self.largest_read = max(self.largest_read, max_bytes)
         assert up_to_offset is None
         wanted = [data for data in self.batches if next(iterate_headers(data))[1].next_offset > offset]
         return SimpleNamespace(records=b"".join(wanted[: 1 if self.one_batch_per_read else None]))
