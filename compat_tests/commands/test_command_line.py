@@ -99,7 +99,14 @@ def test_configurations(broker: Broker, topic_name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "words", [["topics", "list"], ["groups", "list"], ["configs", "describe", "brokers"], ["topics", "list", "--json"]]
+    "words",
+    [
+        ["topics", "list"],
+        ["groups", "list"],
+        ["transactions", "list"],
+        ["configs", "describe", "brokers"],
+        ["topics", "list", "--json"],
+    ],
 )
 def test_a_command_costs_less_than_it_may_take(broker: Broker, words: list[str]) -> None:
     """Processor time of the whole process, the least of three: it answers within 300 ms on a machine that is idle."""
