@@ -21,7 +21,9 @@ CACHE = ROOT / ".cache"
 VERSIONS = ("2.7.2", "3.9.1", "4.1.0")
 OLD_CLIENT_VERSIONS = ("0.8.2.2", "0.9.0.1", "0.10.0.1", "0.10.2.2")
 """Releases whose clients write and read message sets of format 0 (up to 0.9) and 1 (0.10)."""
-ALL_VERSIONS = (*VERSIONS, *OLD_CLIENT_VERSIONS)
+STREAMS = "streams-2.7.2"
+"""Not a broker: Kafka Streams, which reads, processes and writes exactly once."""
+ALL_VERSIONS = (*VERSIONS, *OLD_CLIENT_VERSIONS, STREAMS)
 SLF4J = "1.7.36"
 GROUP = "org.apache.kafka"
 
@@ -52,11 +54,15 @@ def class_path(version: str) -> str:
 
 def broker_artifact(version: str) -> str:
     """The artifact that holds the broker and, in old releases, the Scala clients; it is named after its Scala."""
+    if version.startswith("streams-"):
+        return "kafka-streams"
     return "kafka_2.11" if version.startswith("0.") else "kafka_2.13"
 
 
 def dependencies(version: str) -> list[tuple[str, str, str]]:
     """Group, artifact and version of what to resolve; everything else follows from these."""
+    if version.startswith("streams-"):
+        return [(GROUP, "kafka-streams", version.removeprefix("streams-")), ("org.slf4j", "slf4j-simple", SLF4J)]
     if version.startswith("0."):
         return [(GROUP, broker_artifact(version), version)]
     wanted = [(GROUP, broker_artifact(version), version), (GROUP, "kafka-tools", version)]
@@ -167,7 +173,7 @@ def fetchers() -> dict[str, Callable[[str, Path, Path], None]]:
 def fetch(version: str, way: str | None = None) -> Path:
     """Makes sure that the jars of `version` are cached, and returns their folder."""
     target = jars_directory(version)
-    main_jar = f"{broker_artifact(version)}-{version}.jar"
+    main_jar = f"{broker_artifact(version)}-{version.removeprefix('streams-')}.jar"
     if (target / main_jar).is_file():
         return target
     ways = fetchers()

@@ -85,3 +85,12 @@ def test_a_failing_resolver_is_one_clear_line(
     assert jars.main() == 1
     said = capsys.readouterr().err
     assert said == "jars: Maven failed ([ERROR] no route to host); is the network there?\n"
+
+
+def test_streams_are_fetched_beside_the_brokers(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fetch_streams(version: str, target: Path, _work: Path) -> None:
+        assert jars.dependencies(version)[0] == ("org.apache.kafka", "kafka-streams", "2.7.2")
+        (target / "kafka-streams-2.7.2.jar").touch()
+
+    monkeypatch.setattr(jars, "fetchers", lambda: {"ivy": fetch_streams})
+    assert jars.fetch(jars.STREAMS) == cache / "jars" / "kafka-streams-2.7.2"

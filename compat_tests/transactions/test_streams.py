@@ -1,0 +1,93 @@
+"""Kafka Streams' word count with both of its exactly-once guarantees: every count is shown once, in order."""
+
+import random
+import subprocess
+import time
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+
+from compat_tests.process import Broker
+from tools.jars import CACHE, STREAMS, JarsError, class_path
+from tools.java import NoJavaError, find_java
+
+SOURCE = Path(__file__).with_name("java") / "WordCount.java"
+BUILT = CACHE / "clients" / "streams"
+WORDS = ("kafka", "streams", "counts", "these", "words")
+LINES = 600
+TIMEOUT_S = 60
+QUIET = {"log_level": 0}
+
+
+@pytest.fixture(scope="session")
+def command() -> list[str]:
+    """The word count, compiled."""
+    try:
+        java, jars = find_java(), class_path(STREAMS)
+    except (NoJavaError, JarsError) as missing:
+        pytest.skip(f"Kafka Streams runs on Java alone, from its own jars: {missing}")
+    if not java.has_compiler:
+        pytest.skip(f"Kafka Streams' word count wants a JDK: {java.home} has no compiler")
+    BUILT.mkdir(parents=True, exist_ok=True)
+    compiler = [str(java.home / "bin" / "javac"), "-nowarn", "-cp", jars, "-d", str(BUILT), str(SOURCE)]
+    subprocess.run(compiler, check=True, timeout=120)
+    quiet = ["-Xmx256M", "-XX:TieredStopAtLevel=1", "-Dorg.slf4j.simpleLogger.defaultLogLevel=error"]
+    return [*java.command, *quiet, "-cp", f"{BUILT}:{jars}", "WordCount"]
+
+
+@contextmanager
+def running(command: list[str], *arguments: str) -> Iterator[None]:
+    with subprocess.Popen([*command, *arguments], stdin=subprocess.PIPE) as process:
+        assert process.stdin is not None
+        try:
+            yield
+            process.stdin.close()
+            process.wait(TIMEOUT_S)
+        finally:
+            process.kill()
+
+
+def _fill(bootstrap: str, topic: str) -> Counter[str]:
+    producer = Producer({"bootstrap.servers": bootstrap, "enable.idempotence": True, **QUIET})
+    source = random.Random(1)
+    expected: Counter[str] = Counter()
+    for number in range(LINES):
+        words = source.choices(WORDS, k=4)
+        expected.update(words)
+        producer.produce(topic, " ".join(words), partition=number % 2)
+    assert producer.flush(30) == 0
+    return expected
+
+
+def _shown(bootstrap: str, topic: str, count: int) -> dict[str, list[int]]:
+    consumer = Consumer(
+        {"bootstrap.servers": bootstrap, "group.id": "reader", "isolation.level": "read_committed", **QUIET}
+    )
+    consumer.assign([TopicPartition(topic, index, 0) for index in range(2)])
+    shown: dict[str, list[int]] = defaultdict(list)
+    deadline = time.monotonic() + TIMEOUT_S
+    while sum(map(len, shown.values())) < count and time.monotonic() < deadline:
+        for message in consumer.consume(500, 0.2):
+            assert message.error() is None
+            shown[(message.key() or b"").decode()].append(int(message.value() or b""))
+    consumer.close()
+    return shown
+
+
+@pytest.mark.java
+@pytest.mark.parametrize("guarantee", ["exactly_once", "exactly_once_beta"])
+def test_words_are_counted_exactly_once(broker: Broker, topic_name: str, command: list[str], guarantee: str) -> None:
+    source, target = f"{topic_name}-in", f"{topic_name}-out"
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap, **QUIET})
+    for created in admin.create_topics([NewTopic(name, 2, 1) for name in (source, target)]).values():
+        created.result(30)
+    expected = _fill(broker.bootstrap, source)
+    with running(command, broker.bootstrap, guarantee, topic_name, source, target):
+        shown = _shown(broker.bootstrap, target, sum(expected.values()))
+    assert shown == {word: list(range(1, count + 1)) for word, count in expected.items()}
