@@ -10,6 +10,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"kafkapy/compat/agent"
 )
@@ -22,8 +23,6 @@ var (
 	}
 	acks    = map[int]kgo.Acks{0: kgo.NoAck(), 1: kgo.LeaderAck(), -1: kgo.AllISRAcks()}
 	members = map[int]*member{}
-
-	errUnsupported = errors.New("franz-go commits offsets in transactions for group sessions alone")
 )
 
 func newClient(options ...kgo.Opt) (*kgo.Client, error) {
@@ -64,7 +63,6 @@ func produce(ctx context.Context, q *agent.Question) (any, error) {
 	return places, nil
 }
 
-// transact leaves offsets out: the library commits them for its own group sessions alone.
 func transact(ctx context.Context, q *agent.Question) (any, error) {
 	client, err := newClient(kgo.TransactionalID(q.TransactionalID), kgo.RecordPartitioner(kgo.ManualPartitioner()))
 	if err != nil {
@@ -72,9 +70,6 @@ func transact(ctx context.Context, q *agent.Question) (any, error) {
 	}
 	defer client.Close()
 	for _, each := range q.Transactions {
-		if each.Group != nil {
-			return nil, errUnsupported
-		}
 		if err := client.BeginTransaction(); err != nil {
 			return nil, err
 		}
@@ -83,11 +78,45 @@ func transact(ctx context.Context, q *agent.Question) (any, error) {
 				return nil, err
 			}
 		}
+		if each.Group != nil {
+			if err := commitOffset(ctx, client, q, each); err != nil {
+				return nil, err
+			}
+		}
 		if err := client.EndTransaction(ctx, kgo.TransactionEndTry(each.Commit)); err != nil {
 			return nil, err
 		}
 	}
 	return nil, nil
+}
+
+// commitOffset does by hand what the library does for its own group sessions.
+func commitOffset(ctx context.Context, client *kgo.Client, q *agent.Question, wanted agent.Transaction) error {
+	id, epoch, err := client.ProducerID(ctx)
+	if err != nil {
+		return err
+	}
+	add := kmsg.NewPtrAddOffsetsToTxnRequest()
+	add.TransactionalID, add.ProducerID, add.ProducerEpoch, add.Group = q.TransactionalID, id, epoch, *wanted.Group
+	added, err := add.RequestWith(ctx, client)
+	if err == nil {
+		err = kerr.ErrorForCode(added.ErrorCode)
+	}
+	if err != nil {
+		return err
+	}
+	partition := kmsg.NewTxnOffsetCommitRequestTopicPartition()
+	partition.Offset = wanted.Offset
+	topic := kmsg.NewTxnOffsetCommitRequestTopic()
+	topic.Topic, topic.Partitions = q.Topic, append(topic.Partitions, partition)
+	commit := kmsg.NewPtrTxnOffsetCommitRequest()
+	commit.TransactionalID, commit.ProducerID, commit.ProducerEpoch, commit.Group = q.TransactionalID, id, epoch, *wanted.Group
+	commit.Topics = append(commit.Topics, topic)
+	committed, err := commit.RequestWith(ctx, client)
+	if err != nil {
+		return err
+	}
+	return kerr.ErrorForCode(committed.Topics[0].Partitions[0].ErrorCode)
 }
 
 func received(record *kgo.Record) agent.Record {
@@ -224,9 +253,6 @@ func main() {
 		var refusal *kerr.Error
 		if errors.As(err, &refusal) {
 			return int(refusal.Code)
-		}
-		if errors.Is(err, errUnsupported) {
-			return agent.Unsupported
 		}
 		return -1
 	})
