@@ -27,6 +27,10 @@ from kafkapy.types import TopicPartition
 
 logger = logging.getLogger(__name__)
 
+LARGEST_STEP = 65_536
+"""Bytes that are replayed before others get their turn: some milliseconds, where Kafka's buffer of 5 MB takes most
+of a second. One larger batch is read as a whole."""
+
 T = TypeVar("T")
 R = TypeVar("R")
 
@@ -47,8 +51,10 @@ class GroupLog(Protocol):
         """Write to the local log, at once."""
         ...
 
-    def append_internal(self, tp: TopicPartition, batch: bytes, timeout_ms: int, /) -> "asyncio.Future[Any]":
-        """Write, and complete when all in-sync replicas have it."""
+    def append_internal(
+        self, tp: TopicPartition, batch: bytes, timeout_ms: int, required_acks: int, /
+    ) -> "asyncio.Future[Any]":
+        """Write, and complete when all in-sync replicas have it (``required_acks`` -1), or this broker has."""
         ...
 
     def partition(self, tp: TopicPartition, /) -> Any:
@@ -89,7 +95,10 @@ class Runtime:
         batch = self._encode(records, base_sequence)
         try:
             future = self._log.append_internal(
-                TopicPartition(GROUP_TOPIC, shard.partition), batch, self.settings.offsets_commit_timeout_ms
+                TopicPartition(GROUP_TOPIC, shard.partition),
+                batch,
+                self.settings.offsets_commit_timeout_ms,
+                self.settings.required_acks,
             )
         except BrokerError as error:
             on_done(error.error_code)
@@ -138,8 +147,8 @@ class Runtime:
     def _replay(self, shard: Shard, records: list[Record], appended: Appended) -> None:
         if self.shards.get(shard.partition) is not shard:
             return  # unloaded meanwhile; whoever loads next reads these records from the log
-        for place, record in enumerate(records):
-            replay_record(shard, record._replace(offset=appended.first_offset + place), NO_PRODUCER_ID)
+        for offset, (key, value, timestamp, headers, _) in enumerate(records, appended.first_offset):
+            replay_record(shard, Record(key, value, timestamp, headers, offset), NO_PRODUCER_ID)
 
     # Load and unload
 
@@ -189,7 +198,8 @@ class Runtime:
 
     def _load_some(self, shard: Shard, log: Any, offset: int) -> int:
         """Replay what one read from ``offset`` gives; returns where to read on."""
-        records = log.read(offset, self.settings.offsets_load_buffer_size, up_to_offset=None).records
+        size = min(self.settings.offsets_load_buffer_size, LARGEST_STEP)
+        records = log.read(offset, size, up_to_offset=None).records
         if not isinstance(records, bytes):
             file_slice, records = records, records.read()
             file_slice.release()

@@ -29,6 +29,8 @@ CONFIG: dict[str, Any] = {
     "offsets.load.buffer.size": 5_242_880,
     "offsets.topic.num.partitions": 1,
     "offsets.topic.compression.codec": 0,
+    "offsets.commit.required.acks": -1,
+    "inter.broker.protocol.version": "2.7-IV2",
 }
 TP = TopicPartition("t", 0)
 CONSUMER = "consumer"
@@ -51,6 +53,7 @@ class MemoryLog:
         self.log_start_offset = 0
         self.log_end_offset = 0
         self.one_batch_per_read = False
+        self.largest_read = 0
 
     def append(self, batch: bytes, leader_epoch: int = 0) -> int:
         data = bytearray(batch)
@@ -62,6 +65,7 @@ class MemoryLog:
 
     def read(self, offset: int, max_bytes: int, *, up_to_offset: int | None = None) -> Any:
         assert max_bytes > 0
+        self.largest_read = max(self.largest_read, max_bytes)
         assert up_to_offset is None
         wanted = [data for data in self.batches if next(iterate_headers(data))[1].next_offset > offset]
         return SimpleNamespace(records=b"".join(wanted[: 1 if self.one_batch_per_read else None]))
@@ -97,7 +101,8 @@ class Broker:
             raise self.error
         return SimpleNamespace(first_offset=self.log(tp).append(records))
 
-    def append_internal(self, tp: TopicPartition, batch: bytes, timeout_ms: int) -> Any:
+    def append_internal(self, tp: TopicPartition, batch: bytes, timeout_ms: int, required_acks: int) -> Any:
+        assert required_acks == CONFIG["offsets.commit.required.acks"]
         assert timeout_ms == CONFIG["offsets.commit.timeout.ms"]
         future: Future[Any] = Future()
         if self.error is not None:
