@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, TopicPartition
 
 from compat_tests.clients.client import Sent, wait_until
 from compat_tests.clients.confluent_client import ConfluentClient
@@ -19,6 +19,7 @@ class Watched:
         self.given: list[set[int]] = []
         self.taken: list[set[int]] = []
         self.values: list[bytes] = []
+        self.errors: list[KafkaError] = []
         defaults = {
             "bootstrap.servers": bootstrap,
             "group.id": group,
@@ -26,6 +27,7 @@ class Watched:
             "heartbeat.interval.ms": 200,
             "session.timeout.ms": 20_000,
             "log_level": 0,
+            "error_cb": self.errors.append,
         }
         self.consumer = Consumer({**defaults, **{name.replace("_", "."): value for name, value in settings.items()}})
         self.consumer.subscribe([topic], on_assign=self._on_assign, on_revoke=self._on_revoke)
@@ -105,11 +107,6 @@ def test_a_static_member_fences_its_double(broker: Broker, client: ConfluentClie
     poll_until([first], lambda: first.owned == set(range(PARTITIONS)), "all partitions")
     double = Watched(broker.bootstrap, topic_name, topic_name, group_instance_id="one")
     poll_until([double], lambda: double.owned == set(range(PARTITIONS)), "the double's partitions")
-    wait_until(lambda: _is_fenced(first), "the end of the first")
+    poll_until([first, double], lambda: any(error.fatal() for error in first.errors), "the end of the first")
+    assert not double.errors
     double.consumer.close()
-
-
-def _is_fenced(watched: Watched) -> bool:
-    message = watched.consumer.poll(0.1)
-    error = None if message is None else message.error()
-    return error is not None and error.fatal()

@@ -17,6 +17,9 @@ RECORDS = 10
 """One an hour, the last half an hour ago."""
 
 
+pytestmark = pytest.mark.parametrize("tools_version", ["2.7.2", "4.1.0"], indirect=True)
+
+
 class Reset:
     """A topic with records of known times, and groups that have committed 4 in both of its partitions."""
 
@@ -77,13 +80,15 @@ FORMS: list[tuple[str, Callable[[Reset], list[str]], int]] = [
 ]
 
 
-@pytest.mark.parametrize(("form", "expected"), [form[1:] for form in FORMS], ids=[form[0] for form in FORMS])
-def test_every_form(reset: Reset, form: Callable[[Reset], list[str]], expected: int) -> None:
-    assert reset.reset(*form(reset), "--topic", reset.topic) == [expected, expected]
+def test_every_form(reset: Reset) -> None:
+    got = {}
+    for name, form, _ in FORMS:
+        reset.commit(reset.group)
+        got[name] = reset.reset(*form(reset), "--topic", reset.topic)
+    assert got == {name: [expected, expected] for name, _, expected in FORMS}
 
 
 def test_a_plan_is_exported_and_taken_from_a_file(reset: Reset, tmp_path: Path) -> None:
-    reset.commit(reset.group)
     plan = reset.run("--reset-offsets", "--shift-by", "2", "--topic", f"{reset.topic}:0", "--export", "--dry-run")
     assert reset.committed() == [4, 4]
     (line,) = [line for line in plan.splitlines() if reset.topic in line]

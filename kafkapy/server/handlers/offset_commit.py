@@ -39,6 +39,11 @@ def handle(
     """Commit what belongs to partitions that exist."""
     if context.header.api_version == TREE_VERSION:
         return _commit_to_tree(context, request)
+    if refuses_static_member(context, request.group_instance_id):
+        asked = [
+            TopicPartition(topic.name, each.partition_index) for topic in request.topics for each in topic.partitions
+        ]
+        return _build(dict.fromkeys(asked, ErrorCode.UNSUPPORTED_VERSION))
     now_ms = context.services.clock.now_ms()
     retention_ms = request.retention_time_ms
     expire_ms = NO_EXPIRY if retention_ms == DEFAULT_RETENTION else now_ms + retention_ms
@@ -52,8 +57,6 @@ def handle(
                 offsets[key] = _committed(partition, now_ms, expire_ms)
     if not offsets:
         return _build(errors)
-    if refuses_static_member(context, request.group_instance_id):
-        return _build({**errors, **dict.fromkeys(offsets, ErrorCode.UNSUPPORTED_VERSION)})
     call = CommitCall(
         request.group_id,
         request.member_id,
