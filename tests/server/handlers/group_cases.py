@@ -38,8 +38,9 @@ SKIPPED: Final = ("unknown_tagged_fields", "host", "port", "node_id", "throttle_
 class Talk:
     """One conversation: requests on a first or a second connection, and a transcript of the answers."""
 
-    def __init__(self, first: Wire, second: Wire, group: str) -> None:
+    def __init__(self, first: Wire, second: Wire, group: str, patience_s: float) -> None:
         self.group = group
+        self._patience_s = patience_s
         self.transcript: list[Any] = []
         self._connections = (first, second)
         self._drawn: dict[str, str] = {}
@@ -54,7 +55,7 @@ class Talk:
     def wait(self, request: Message, version: int, on: int = 1) -> None:
         """Send what has to wait; the transcript says whether it did."""
         self.send(request, version, on)
-        self.transcript.append([] if self._connections[on].has_answer(0.1) else [WAITS])
+        self.transcript.append([] if self._connections[on].has_answer(self._patience_s) else [WAITS])
 
     def receive(self, on: int = 1) -> Any:
         response = self._connections[on].receive()
@@ -139,14 +140,17 @@ class Talk:
 
 
 @contextmanager
-def connected(bootstrap: str, group: str) -> Iterator[Talk]:
-    """A conversation with the broker there, once it coordinates the group."""
+def connected(bootstrap: str, group: str, *, patience_s: float = 0.1) -> Iterator[Talk]:
+    """A conversation with the broker there, once it coordinates the group.
+
+    What must wait is given ``patience_s`` to answer all the same.
+    """
     with Wire(bootstrap) as first, Wire(bootstrap) as second:
         find = FindCoordinatorRequest(group)
         nobody = JoinGroupRequest(group, 10_000, 10_000, "nobody", protocol_type="consumer")
         while first.ask(find, 0).error_code == NOT_AVAILABLE or first.ask(nobody, 1).error_code != UNKNOWN_MEMBER:
             first.has_answer(0.1)
-        yield Talk(first, second, group)
+        yield Talk(first, second, group, patience_s)
 
 
 def make_topics(wire: Wire) -> None:

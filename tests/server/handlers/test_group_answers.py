@@ -12,6 +12,7 @@ from tests.server.handlers import group_cases, offset_cases, static_member_cases
 from tests.server.handlers.group_cases import comparable, connected, make_topics
 from tests.server.wire import Wire
 
+PATIENCE_S = 0.01
 DATA = Path(__file__).parent / "data"
 ANSWERS: dict[str, Any] = json.loads((DATA / "group_answers.json").read_text())
 RECORDS: dict[str, Any] = json.loads((DATA / "group_records.json").read_text())
@@ -29,7 +30,7 @@ def bootstrap(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 @pytest.mark.parametrize("name", CONVERSATIONS)
 def test_the_answers_are_kafkas(bootstrap: str, name: str) -> None:
     group = f"group-{list(CONVERSATIONS).index(name)}"
-    with connected(bootstrap, group) as talk:
+    with connected(bootstrap, group, patience_s=PATIENCE_S) as talk:
         CONVERSATIONS[name](talk)
     assert comparable(talk.transcript) == comparable(ANSWERS[name])
 
@@ -39,7 +40,7 @@ def test_static_members_are_refused_below_2_3(tmp_path: Path, name: str) -> None
     with broker_beside(tmp_path, inter__broker__protocol__version="2.2") as broker:
         with Wire(broker.bootstrap) as wire:
             make_topics(wire)
-        with connected(broker.bootstrap, "group") as talk:
+        with connected(broker.bootstrap, "group", patience_s=PATIENCE_S) as talk:
             static_member_cases.CONVERSATIONS[name.partition(": ")[2]](talk)
     assert comparable(talk.transcript) == comparable(ANSWERS[name])
 
@@ -50,7 +51,7 @@ def test_the_records_are_kafkas(tmp_path: Path, name: str) -> None:
     with broker_beside(tmp_path, **keys) as broker:
         with Wire(broker.bootstrap) as wire:
             make_topics(wire)
-        with connected(broker.bootstrap, "some-group") as talk:
+        with connected(broker.bootstrap, "some-group", patience_s=PATIENCE_S) as talk:
             stored_group_cases.a_life(talk)
         written = stored_group_cases.stored(talk, tmp_path)
     assert stored_group_cases.comparable(written) == stored_group_cases.comparable(RECORDS[name])
