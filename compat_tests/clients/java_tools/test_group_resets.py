@@ -11,6 +11,7 @@ import pytest
 from compat_tests.clients.client import Sent, wait_until
 from compat_tests.clients.confluent_client import ConfluentClient
 from compat_tests.clients.java_tools.conftest import BrokerTools
+from compat_tests.groups.wire import Wire, find_coordinator
 
 HOUR_MS = 3_600_000
 RECORDS = 10
@@ -37,6 +38,8 @@ class Reset:
                 Sent(b"%d" % place, timestamp=each, partition=partition) for place, each in enumerate(self.times)
             ]
             self.client.produce(topic, records)
+        with Wire(tools.bootstrap) as wire:
+            find_coordinator(wire, self.group)  # else librdkafka's first commit may wait for long
         self.commit(self.group)
 
     def commit(self, group: str, topic: str | None = None) -> None:
