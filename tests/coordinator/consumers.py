@@ -88,7 +88,7 @@ class Consumer:
             leads = answer.leader_id == answer.member_id
             parts: dict[str, bytes] = {each.member_id: b"" for each in answer.members} if leads else {}
             for partition in range(PARTITIONS if parts else 0):
-                parts[sorted(parts)[partition % len(parts)]] += bytes([partition])
+                parts[list(parts)[partition % len(parts)]] += bytes([partition])
             self._syncing = self._world.sync(
                 self.member_id, self.generation, instance_id=self.instance_id, assignments=parts
             )
