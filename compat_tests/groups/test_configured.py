@@ -101,17 +101,25 @@ def test_a_group_has_a_size(configured: str, wire: Wire, second: Wire, group: st
     first, _ = settled(wire, group)
     second.send(join_request(group), 1)
     assert not second.has_answer()
+    assert wire.ask(join_request(group, first), 1).generation_id == second.receive().generation_id == 2
+    with Wire(configured) as third:
+        for member_id in "", "unknown":
+            refused = third.ask(join_request(group, member_id), 1)
+            assert (refused.error_code, refused.member_id, refused.generation_id, refused.members) == (81, "", -1, [])
+
+
+def test_who_comes_first_gets_the_places(configured: str, wire: Wire, second: Wire, group: str) -> None:
+    """While a group rebalances those count that have joined: a member that comes late finds its place taken."""
+    first, _ = settled(wire, group)
+    second.send(join_request(group), 1)
+    assert not second.has_answer()
     with Wire(configured) as third:
         third.send(join_request(group), 1)
-        again = wire.ask(join_request(group, first), 1)
-        answers = [second.receive(), third.receive()]
-    refused = [each for each in answers if each.error_code == 81]
-    assert again.generation_id == 2
-    assert [(each.error_code, each.generation_id) for each in answers if each not in refused] == [(0, 2)]
-    assert [(each.member_id, each.generation_id, each.members) for each in refused] == [("", -1, [])]
-    with Wire(configured) as fourth:
-        assert fourth.ask(join_request(group), 1).error_code == 81
-        assert fourth.ask(join_request(group, "unknown"), 1).error_code == 81
+        assert not third.has_answer()
+        late = wire.ask(join_request(group, first), 1)
+        assert (late.error_code, late.member_id) == (81, "")
+        assert (second.receive().generation_id, third.receive().generation_id) == (2, 2)
+    assert wire.ask(HeartbeatRequest(group, 2, first), 0).error_code == 25
 
 
 def test_who_does_not_join_again_in_time_is_out(wire: Wire, second: Wire, group: str) -> None:
