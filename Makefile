@@ -1,7 +1,8 @@
 # make run     the main job: a broker, real flights, a PySpark pipeline, its result under out/
 # make test    everything: checks, all tests with their coverage gates, compatibility with stock clients and Spark
 # make check   format, lint, types, layers, generated code, fast tests: about a minute, no Java, no network
-# make simulate  thousands of random histories of a log on a disk that fails and dies (KAFKAPY_SIMULATIONS=5000)
+# make simulate  thousands of random histories of a log on a disk that fails and dies, and of consumers in a group
+#                (KAFKAPY_SIMULATIONS=5000)
 # make kill    1,000 brokers killed under load, one after the other, nothing acknowledged lost (KILLS=100; ARGUMENTS=--power
 #              cuts the power of an ext4 of its own instead, for kafkapy.flush=ack)
 # make bench   kafkapy beside Apache Kafka; ARGUMENTS=--quick for a short run
@@ -74,6 +75,7 @@ KAFKAPY_SIMULATIONS ?= 5000
 
 simulate: setup
 	KAFKAPY_SIMULATIONS=$(KAFKAPY_SIMULATIONS) $(BIN)/pytest --timeout=0 --show-capture=no tests/simulation
+	KAFKAPY_GROUP_EXAMPLES=$(KAFKAPY_SIMULATIONS) $(BIN)/pytest --timeout=0 tests/coordinator/test_ownership.py
 
 KILLS ?= 1000
 

@@ -7,6 +7,7 @@ from fnmatch import fnmatchcase
 from bench.compaction import Compaction
 from bench.compaction_latency import CompactionLatency
 from bench.durable import DurableRecords
+from bench.groups import Commits, FirstRecord, Settle
 from bench.lifecycle import Memory, OnNewBroker, StartUp
 from bench.loads import Fetch, Latency, Load, Produce, ProduceThenFetch, SingleRecords
 from bench.long_append import AppendsToLongLogs
@@ -64,6 +65,7 @@ def all_rows(*, quick: bool, long_log_gb: int = LONG_LOG_GB) -> list[Row]:
         *_log_length(share),
         *_compaction(share),
         *_compaction_latency(quick),
+        *_groups(share),
         *_restarts(10_000 // share, 1 if quick else RECOVERED_GB),
         *[row for workload in compressed for row in _throughput("java", workload, None)],
     ]
@@ -228,6 +230,33 @@ def _compaction_latency(quick: bool) -> list[Row]:
         Row("compacting-p99", "the same while it compacts logs, 99 %", "ms", load, "busy_p99", ratio=1.0),
         Row("compacting-effect", "the latter by that at rest", "×", load, "p99_ratio", ceiling=2),
     ]
+
+
+def _groups(share: int) -> list[Row]:
+    many, one = Commits(16, 40_000 // share), Commits(1, 10_000 // share)
+    first = FirstRecord(20 // share)
+    settling = [(size, Settle(size, max(1, groups // share))) for size, groups in ((1, 100), (10, 20), (100, 5))]
+    rows = [
+        Row(
+            "commits-16", "offset commits, 16 connections", "processor-µs per commit", many, "us_per_request", ratio=1.0
+        ),
+        Row("commits-16-rate", "the same", "commits/s", many, "per_s"),
+        Row("commits-1", "offset commits, 1 connection", "processor-µs per commit", one, "us_per_request", ratio=1.0),
+        Row("commits-1-wait", "the same, its round trip, median", "µs", one, "p50_us", ratio=1.0),
+    ]
+    for size, load in settling:
+        what = "a group of one settles" if size == 1 else f"a group of {size} settles"
+        rows += [
+            Row(f"settle-{size}", f"{what}, from the first join on, median", "ms", load, "settle_ms", ratio=1.0),
+            Row(f"settle-{size}-cost", "the same, what it costs", "processor-ms per member", load, "ms_per_member",
+                ratio=1.0),
+        ]  # fmt: skip
+    return [
+        *rows,
+        Row("join-first-record", "subscribe to first record, librdkafka, new group, median", "ms", first, "first_ms",
+            ratio=1.0),
+        Row("join-first-record-cost", "the same, what it costs", "processor-ms", first, "cost_ms", ratio=1.0),
+    ]  # fmt: skip
 
 
 def _restarts(partitions: int, gigabytes: int) -> list[Row]:

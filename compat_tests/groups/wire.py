@@ -1,70 +1,16 @@
-"""A blocking client that sends any request in any version, and says what came back."""
+"""Requests of groups, as the tests here send them."""
 
-import select
-import socket
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
-from kafkapy.protocol.headers import RequestHeader, read_response_header, write_request_header
-from kafkapy.protocol.messages import response_class
 from kafkapy.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from kafkapy.protocol.messages.find_coordinator import FindCoordinatorRequest
 from kafkapy.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from kafkapy.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
-from kafkapy.protocol.primitives import Reader, Writer
+from tests.server.wire import Wire
 
-TIMEOUT_S = 30
+__all__ = ["RANGE", "Wire", "create_topic", "find_coordinator", "join_request", "sync_request"]
+
 RANGE = b"\x00\x00\x00\x00\x00\x01\x00\x01t\xff\xff\xff\xff"
-
-
-class Wire:
-    """One connection."""
-
-    def __init__(self, bootstrap: str, client_id: str | None = "wire") -> None:
-        host, _, port = bootstrap.rpartition(":")
-        self._socket = socket.create_connection((host, int(port)), TIMEOUT_S)
-        self._client_id = client_id
-        self._sent: list[tuple[int, int]] = []
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._socket.close()
-
-    def send(self, request: Any, version: int) -> None:
-        writer = Writer()
-        write_request_header(writer, RequestHeader(request.API_KEY, version, len(self._sent), self._client_id))
-        request.write(writer, version)
-        frame = writer.getvalue()
-        self._socket.sendall(len(frame).to_bytes(4, "big") + frame)
-        self._sent.append((request.API_KEY, version))
-
-    def has_answer(self, timeout_s: float = 0.2) -> bool:
-        return bool(select.select([self._socket], [], [], timeout_s)[0])
-
-    def receive(self) -> Any:
-        size = int.from_bytes(self._exactly(4), "big")
-        reader = Reader(memoryview(self._exactly(size)))
-        key, version = self._sent[-1]
-        read_response_header(reader, key, version)
-        response = response_class(key).read(reader, version)
-        reader.expect_end()
-        return response
-
-    def ask(self, request: Any, version: int) -> Any:
-        self.send(request, version)
-        return self.receive()
-
-    def _exactly(self, size: int) -> bytes:
-        data = b""
-        while len(data) < size:
-            piece = self._socket.recv(size - len(data))
-            assert piece, "the broker closed the connection"
-            data += piece
-        return data
 
 
 def join_request(group_id: str, member_id: str = "", **fields: Any) -> JoinGroupRequest:
@@ -96,7 +42,10 @@ def find_coordinator(wire: Wire, group_id: str) -> Any:
     return response
 
 
-def create_topic(wire: Wire, name: str) -> None:
-    topics = [CreatableTopic(name, num_partitions=1, replication_factor=1)]
-    assert wire.ask(CreateTopicsRequest(topics, timeout_ms=10_000), 4).topics[0].error_code in (0, 36)
+def create_topic(wire: Wire, name: str, partitions: int = 1) -> None:
+    """Ask until it is there: a broker that has just started does not count itself yet (38)."""
+    topics = [CreatableTopic(name, num_partitions=partitions, replication_factor=1)]
+    while (code := wire.ask(CreateTopicsRequest(topics, timeout_ms=10_000), 4).topics[0].error_code) == 38:
+        wire.has_answer(0.1)
+    assert code in (0, 36)
     wire.has_answer(0.1)

@@ -226,21 +226,25 @@ class ReplicaManager:
         return result
 
     def append_internal(
-        self, topic_partition: TopicPartition, batch: bytes | bytearray, timeout_ms: int
+        self,
+        topic_partition: TopicPartition,
+        batch: bytes | bytearray,
+        timeout_ms: int,
+        required_acks: int = ALL_IN_SYNC,
     ) -> "asyncio.Future[AppendResult]":
         """Append a broker's own batch (a coordinator's); the future is done when all in-sync replicas have it.
+
+        With other ``required_acks`` it is done when this broker has.
 
         It fails with the error of the append, ``RequestTimedOutError``, or what ``is_acknowledged`` raises.
         """
         future: asyncio.Future[AppendResult] = asyncio.get_running_loop().create_future()
         try:
-            result = self.append(
-                topic_partition, bytearray(batch), required_acks=ALL_IN_SYNC, from_client=False
-            )  # fmt: skip
+            result = self.append(topic_partition, bytearray(batch), required_acks=required_acks, from_client=False)
         except BrokerError as error:
             future.set_exception(error)
             return future
-        awaited = Awaited(topic_partition, result.last_offset + 1)
+        awaited = Awaited(topic_partition, result.last_offset + 1, required_acks)
 
         def answer(errors: "asyncio.Future[list[BrokerError | None]]") -> None:
             if future.cancelled():

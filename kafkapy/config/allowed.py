@@ -84,6 +84,12 @@ def format_of(version: str) -> int:
     return sum(release >= RELEASES.index(first) for first in FIRST_RELEASES_OF_FORMATS)
 
 
+def is_at_least(text: str, release: str) -> bool:
+    """Whether a version that ``Release`` allows is ``release`` (one of ``RELEASES``) or newer."""
+    version = text if text in RELEASES else release_of(text)
+    return version is not None and RELEASES.index(version) >= RELEASES.index(release)
+
+
 class ThrottledReplicas(NamedTuple):
     """``*``, nothing, or a list of ``partition:broker``."""
 

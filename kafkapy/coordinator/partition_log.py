@@ -11,6 +11,7 @@ from functools import partial
 from typing import Any, Protocol, cast
 
 from kafkapy.clock import Clock
+from kafkapy.cluster.partition import ALL_IN_SYNC
 from kafkapy.coordinator.errors import NotCoordinatorError
 from kafkapy.errors import BrokerError
 from kafkapy.protocol.primitives import ProtocolError
@@ -40,8 +41,10 @@ class BrokerLog(Protocol):
         """Write to the local log, at once."""
         ...
 
-    def append_internal(self, tp: TopicPartition, batch: bytes, timeout_ms: int, /) -> "asyncio.Future[Any]":
-        """Write, and complete when all in-sync replicas have it."""
+    def append_internal(
+        self, tp: TopicPartition, batch: bytes, timeout_ms: int, required_acks: int, /
+    ) -> "asyncio.Future[Any]":
+        """Write, and complete when all in-sync replicas have it (``required_acks`` -1), or this broker has."""
         ...
 
     def partition(self, tp: TopicPartition, /) -> Any:
@@ -54,13 +57,22 @@ TakeBatch = Callable[[memoryview, BatchHeader, int], None]
 OnLoaded = Callable[[bool, float], None]
 
 
-def append_safely(log: BrokerLog, tp: TopicPartition, batch: bytes, timeout_ms: int, finish: Finish) -> None:
-    """Append; once all in-sync replicas have it call ``finish(0, result)``, at an error ``finish(its code, None)``.
+def append_safely(
+    log: BrokerLog,
+    tp: TopicPartition,
+    batch: bytes,
+    timeout_ms: int,
+    finish: Finish,
+    *,
+    required_acks: int = ALL_IN_SYNC,
+) -> None:
+    """Append; once it is safe call ``finish(0, result)``, at an error ``finish(its code, None)``.
 
-    With one replica that is before this returns.
+    Safe is what all in-sync replicas have; with other ``required_acks`` what this broker has. With one replica that is
+    before this returns.
     """
     try:
-        future = log.append_internal(tp, batch, timeout_ms)
+        future = log.append_internal(tp, batch, timeout_ms, required_acks)
     except BrokerError as error:
         finish(error.error_code, None)
         return

@@ -69,7 +69,7 @@ class Runtime:
     def append(
         self, shard: Shard, records: list[Record], on_done: Callable[[int], None], *, producer: Producer = NO_PRODUCER
     ) -> None:
-        """Append, and once all in-sync replicas have it replay, then call ``on_done`` with 0 or the log's error.
+        """Append, and once it is safe replay, then call ``on_done`` with 0 or the log's error.
 
         With a ``producer`` that has an id the records belong to its transaction.
         """
@@ -81,7 +81,10 @@ class Runtime:
 
         tp = TopicPartition(GROUP_TOPIC, shard.partition)
         batch = self._encode(records, producer)
-        append_safely(self._log, tp, batch, self.settings.offsets_commit_timeout_ms, finish)
+        settings = self.settings
+        append_safely(
+            self._log, tp, batch, settings.offsets_commit_timeout_ms, finish, required_acks=settings.required_acks
+        )
 
     def append_locally(self, shard: Shard, records: list[Record]) -> int:
         """Append and replay without waiting for others: for tombstones, which may be written again if they get lost.
@@ -113,8 +116,8 @@ class Runtime:
     def _replay(self, shard: Shard, records: list[Record], appended: Appended, producer_id: int) -> None:
         if self.shards.get(shard.partition) is not shard:
             return  # unloaded meanwhile; whoever loads next reads these records from the log
-        for place, record in enumerate(records):
-            replay_record(shard, record._replace(offset=appended.first_offset + place), producer_id)
+        for offset, (key, value, timestamp, headers, _) in enumerate(records, appended.first_offset):
+            replay_record(shard, Record(key, value, timestamp, headers, offset), producer_id)
 
     def end_transaction(self, partition: int, producer_id: int, *, is_commit: bool) -> None:
         """A marker was written to the partition: the offsets of the producer's transaction count, or are dropped."""

@@ -181,9 +181,9 @@ def iterate_records(
         return
     if header.record_count < 0:
         raise InvalidRecordError(f"A batch can't have a record count {header.record_count}")
-    body = memoryview(batch)[position + HEADER_SIZE : position + header.size]
-    if header.compression:
-        body = decompress(header.compression, body, max_size)
+    content = memoryview(batch)[position + HEADER_SIZE : position + header.size]
+    # bytes are indexed and sliced in half the time that a view takes
+    body = bytes(decompress(header.compression, content, max_size) if header.compression else content)
     place = 0
     for _ in range(header.record_count):
         record, place = _read_record(body, place, header)
@@ -192,17 +192,20 @@ def iterate_records(
         raise InvalidRecordError("The batch goes on after its last record")
 
 
-def _read_record(body: memoryview, place: int, header: BatchHeader) -> tuple[Record, int]:
+def _read_record(body: bytes, place: int, header: BatchHeader) -> tuple[Record, int]:
     length, start = read_varint(body, place)
     end = start + length
     if not start < end <= len(body):
         raise InvalidRecordError("The batch ends before its last record does")
-    content = body[:end]
-    timestamp_delta, place = read_varlong(content, start + 1)
-    offset_delta, place = read_varint(content, place)
-    key, place = _read_bytes(content, place)
-    value, place = _read_bytes(content, place)
-    headers, place = _read_headers(content, place)
+    timestamp_delta, place = read_varlong(body, start + 1)
+    offset_delta, place = read_varint(body, place)
+    key, place = _read_bytes(body, place, end)
+    value, place = _read_bytes(body, place, end)
+    headers: Headers = ()
+    if place < end and body[place] == 0:  # as most have none
+        place += 1
+    else:
+        headers, place = _read_headers(body, place, end)
     if place != end:
         raise InvalidRecordError(f"A record says that it has {length} bytes, and its fields take {place - start}")
     timestamp = header.base_timestamp + timestamp_delta
@@ -211,27 +214,25 @@ def _read_record(body: memoryview, place: int, header: BatchHeader) -> tuple[Rec
     return Record(key, value, timestamp, headers, header.base_offset + offset_delta), end
 
 
-def _read_bytes(content: memoryview, place: int) -> tuple[bytes | None, int]:
-    length, place = read_varint(content, place)
+def _read_bytes(body: bytes, place: int, limit: int) -> tuple[bytes | None, int]:
+    length, place = read_varint(body, place)
     if length < 0:
         return None, place
     end = place + length
-    if end > len(content):
+    if end > limit:
         raise InvalidRecordError("A record's fields go beyond its end")
-    return bytes(content[place:end]), end
+    return body[place:end], end
 
 
-def _read_headers(content: memoryview, place: int) -> tuple[Headers, int]:
-    count, place = read_varint(content, place)
-    if count == 0:
-        return (), place
-    if not 0 < count <= len(content) - place:
+def _read_headers(body: bytes, place: int, end: int) -> tuple[Headers, int]:
+    count, place = read_varint(body, place)
+    if not 0 <= count <= end - place:
         raise InvalidRecordError(f"A record can't have {count} headers")
     headers = []
     for _ in range(count):
-        key, place = _read_bytes(content, place)
+        key, place = _read_bytes(body, place, end)
         if key is None:
             raise InvalidRecordError("A header has no key")
-        value, place = _read_bytes(content, place)
+        value, place = _read_bytes(body, place, end)
         headers.append((key.decode("utf-8", "surrogateescape"), value))
     return tuple(headers), place

@@ -157,6 +157,8 @@ def validate_produced(
         from kafkapy.records.validate_legacy import validate_legacy  # which imports this module
 
         return validate_legacy(records, policy, now_ms, first_offset, from_client)
+    if not from_client and (ready := _own_batch(records, policy)) is not None:
+        return ready
     records, header = _the_one_batch(records, policy, from_client)
     if from_client:
         check_client_batch(header, policy.topic_partition)
@@ -215,6 +217,20 @@ def _header(records: WritableBuffer, position: int, policy: ProducePolicy, from_
     if not crc_is_valid(records, position, header):
         raise CorruptRecordError(f"A batch for {policy.topic_partition} has a wrong CRC, not {header.crc}")
     return header
+
+
+def _own_batch(records: WritableBuffer, policy: ProducePolicy) -> ValidatedBatch | None:
+    """A coordinator's batch that is taken as ``encode_batch`` made it: most are. None if there is more to be done."""
+    header = read_header(records)
+    is_simple = (
+        header.size == len(records) <= policy.max_batch_size
+        and policy.compression == PRODUCER
+        and policy.timestamp_type == header.timestamp_type == CREATE_TIME
+        and header.base_timestamp == header.max_timestamp >= 0
+        and not header.compression
+        and crc_is_valid(records, 0, header)
+    )
+    return ValidatedBatch(records, header, header.max_timestamp, 0) if is_simple else None
 
 
 def misplaced(header: BatchHeader, policy: ProducePolicy) -> InvalidRecordError:

@@ -35,6 +35,8 @@ def read_varint(buffer: ReadableBuffer, position: int) -> tuple[int, int]:
 
 def read_varlong(buffer: ReadableBuffer, position: int) -> tuple[int, int]:
     """Read a number of 64 bits, of at most 10 bytes; else as ``read_varint``."""
+    if position < len(buffer) and (byte := buffer[position]) < 0x80:
+        return (byte >> 1) ^ -(byte & 1), position + 1
     return _read(buffer, position, _LAST_SHIFT_64, _MASK_64)
 
 

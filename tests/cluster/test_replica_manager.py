@@ -105,6 +105,7 @@ def test_a_brokers_own_batches(tmp_path: Path) -> None:
         cancelled = replicas.append_internal(TP, bytes(batch()), 1000)
         cancelled.cancel()
         late = replicas.append_internal(TP, bytes(batch(2)), 1000)
+        assert replicas.append_internal(TP, bytes(batch()), 1000, 1).result().first_offset == 4
         partition.follower_fetched(2, 2, 0)
         replicas.purgatory.check(TP)
         assert (await waiting).first_offset == 0
@@ -112,7 +113,7 @@ def test_a_brokers_own_batches(tmp_path: Path) -> None:
         with pytest.raises(RequestTimedOutError):
             await late
         node.partition(epoch=1)
-        assert replicas.append_internal(TP, bytes(batch()), 1000).result().first_offset == 4
+        assert replicas.append_internal(TP, bytes(batch()), 1000).result().first_offset == 5
         broken = batch()
         broken[17] ^= 1
         with pytest.raises(CorruptRecordError):

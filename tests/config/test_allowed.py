@@ -2,7 +2,17 @@
 
 import pytest
 
-from kafkapy.config.allowed import RELEASES, AtLeast, Between, OneOf, Release, ThrottledReplicas, format_of, release_of
+from kafkapy.config.allowed import (
+    RELEASES,
+    AtLeast,
+    Between,
+    OneOf,
+    Release,
+    ThrottledReplicas,
+    format_of,
+    is_at_least,
+    release_of,
+)
 
 
 def test_at_least() -> None:
@@ -58,3 +68,14 @@ def test_throttled_replicas_are_pairs_or_all(items: tuple[str, ...]) -> None:
 @pytest.mark.parametrize("items", [("0",), ("*", "0:1"), ("a:b",), ("0:1:2",), ("-1:0",)])
 def test_anything_else_is_no_list_of_throttled_replicas(items: tuple[str, ...]) -> None:
     assert ThrottledReplicas().problem(items) == "must be * or a list of partition:broker pairs"
+
+
+@pytest.mark.parametrize(
+    ("text", "release", "expected"),
+    [
+        ("2.7", "2.7-IV2", True), ("2.7-IV1", "2.7-IV2", False), ("0.10.1-IV0", "0.10.1-IV0", True),
+        ("0.10.0.1", "0.10.1-IV0", False), ("2.2.0", "2.3-IV0", False), ("3.0", "0.8.0", False),
+    ],
+)  # fmt: skip
+def test_releases_are_in_order(text: str, release: str, expected: bool) -> None:
+    assert is_at_least(text, release) == expected

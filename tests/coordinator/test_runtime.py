@@ -7,6 +7,7 @@ import pytest
 
 from kafkapy.coordinator.answer import Answer
 from kafkapy.coordinator.group.shard import GROUP_TOPIC
+from kafkapy.coordinator.partition_log import LARGEST_STEP
 from kafkapy.coordinator.runtime import respond
 from kafkapy.records.batch import read_header
 from kafkapy.storage.errors import KafkaStorageError
@@ -57,6 +58,15 @@ def test_a_large_partition_is_loaded_piece_by_piece_while_others_run() -> None:
         assert not world.coordinator._runtime.loading.tasks
 
     asyncio.run(scenario())
+
+
+@pytest.mark.parametrize(("configured", "expected"), [(5_242_880, LARGEST_STEP), (100, 100)])
+def test_a_step_of_loading_is_short_whatever_the_buffer(configured: int, expected: int) -> None:
+    world = World(offsets_load_buffer_size=configured)
+    world.commit(7)
+    world.restart()
+    assert (world.fetch(), world.log.largest_read) == (7, expected)
+    assert not world.coordinator._runtime.shards[0].known_keys
 
 
 def test_leadership_that_goes_while_loading() -> None:

@@ -29,6 +29,8 @@ CONFIG: dict[str, Any] = {
     "offsets.load.buffer.size": 5_242_880,
     "offsets.topic.num.partitions": 1,
     "offsets.topic.compression.codec": 0,
+    "offsets.commit.required.acks": -1,
+    "inter.broker.protocol.version": "2.7-IV2",
 }
 TP = TopicPartition("t", 0)
 TIMEOUTS_MS = (5_000, 30_000)
@@ -106,7 +108,8 @@ class Broker:
             raise self.error
         return SimpleNamespace(first_offset=self.log(tp).append(records))
 
-    def append_internal(self, tp: TopicPartition, batch: bytes, timeout_ms: int) -> Any:
+    def append_internal(self, tp: TopicPartition, batch: bytes, timeout_ms: int, required_acks: int) -> Any:
+        assert required_acks == CONFIG["offsets.commit.required.acks"]
         assert timeout_ms in TIMEOUTS_MS
         future: Future[Any] = Future()
         error = self.errors.get(tp, self.error)

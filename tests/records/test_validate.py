@@ -106,6 +106,38 @@ def test_the_first_of_the_largest_timestamps_is_told_for_plain_batches() -> None
     assert validate(encode_batch(listed, compression=1)).max_timestamp_offset == 3
 
 
+ONE = [Record(b"k", b"v", NOW), Record(b"l", b"w", NOW)]
+
+
+@pytest.mark.parametrize(
+    ("data", "given_policy"),
+    [
+        (encode_batch(ONE), POLICY),
+        (encode_batch(ONE, compression=1), POLICY),
+        (encode_batch(ONE), policy(compression=1)),
+        (encode_batch(ONE), policy(timestamp_type=1)),
+        (encode_batch(TWO), POLICY),
+        (encode_batch([Record(b"k", b"v")]), POLICY),
+        (encode_batch(ONE) + b"\0", POLICY),
+    ],
+    ids=["simple", "compressed", "to be compressed", "to be stamped", "two times", "no time", "more bytes"],
+)
+def test_a_coordinators_batch_is_judged_as_a_clients(data: bytes, given_policy: ProducePolicy) -> None:
+    """Most are taken without a look at their records; with the same result."""
+    of_client = validate_produced(bytearray(data), given_policy, NOW + 5)
+    own = validate_produced(bytearray(data), given_policy, NOW + 5, from_client=False)
+    assert (bytes(own.buffer), own[1:]) == (bytes(of_client.buffer), of_client[1:])
+
+
+def test_a_coordinators_batch_has_size_and_crc_checked() -> None:
+    with pytest.raises(errors.RecordTooLargeError):
+        validate_produced(bytearray(encode_batch(ONE)), policy(max_batch_size=20), NOW, from_client=False)
+    broken = bytearray(encode_batch(ONE))
+    broken[-1] ^= 1
+    with pytest.raises(errors.CorruptRecordError):
+        validate_produced(broken, POLICY, NOW, from_client=False)
+
+
 def test_records_without_a_timestamp() -> None:
     found = validate(encode_batch([Record(b"", b"")]), policy(timestamp_difference_max_ms=10))
     assert (found.max_timestamp, found.max_timestamp_offset) == (-1, -1)

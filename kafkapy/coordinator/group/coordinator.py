@@ -162,14 +162,17 @@ class GroupCoordinator:
             if group == UnknownMemberIdError.error_code:
                 return 0, [group for _ in leaving]
             return group, []
-        return 0, [leave.leave(self._rebalancer, group, member) for member in leaving]
+        try:
+            return 0, [leave.leave(self._rebalancer, group, member) for member in leaving]
+        except CoordinatorError as error:
+            return error.error_code, []
 
     def _store_group(self, group: Group, assignments: Mapping[str, bytes], on_done: Callable[[int], None]) -> None:
         shard = self._directory.shard(group.group_id)
         if isinstance(shard, int):
             on_done(shard)
             return
-        record = group_record(group, assignments, self._clock.now_ms())
+        record = group_record(group, assignments, self._clock.now_ms(), self.settings.group_value_version)
         self._runtime.append(shard, [record], lambda error_code: on_done(_STORE_ERRORS.get(error_code, error_code)))
 
     # Offsets

@@ -7,14 +7,18 @@ from kafkapy.coordinator.group.results import LeavingMember
 
 
 def leave(rebalancer: Rebalancer, group: Group, leaving: LeavingMember) -> int:
-    """Let one member go; the error code is that member's."""
+    """Let one member go; the error code is that member's.
+
+    Raises ``CoordinatorError`` for an id that was given out and comes with an instance id: Kafka breaks off there,
+    and who was named before has left.
+    """
     member_id, instance_id = leaving
     members = group.members
     if member_id and members.is_fenced(member_id, instance_id):
         return FencedInstanceIdError.error_code
     if member_id in group.pending:
         if instance_id is not None:
-            return CoordinatorError.error_code
+            raise CoordinatorError("a member id that was given out belongs to no instance")
         rebalancer.remove_pending(group, member_id)
         return 0
     if instance_id is not None and instance_id in members.static_ids:

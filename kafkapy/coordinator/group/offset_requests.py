@@ -68,7 +68,8 @@ class OffsetRequests:
         if not partitions:
             return Answer.of(dict.fromkeys(call.offsets, TOO_LARGE))
         now_ms = self._clock.now_ms()
-        records = [offset_record(call.group_id, each, call.offsets[each], now_ms) for each in partitions]
+        version = self._runtime.settings.offset_value_version
+        records = [offset_record(call.group_id, each, call.offsets[each], now_ms, version) for each in partitions]
         answer: Answer[dict[TopicPartition, int]] = Answer()
         started, ended = group.offsets.append_started, group.offsets.append_ended
         if producer is not COMMITTER:

@@ -125,8 +125,8 @@ class Offsets:
         return is_pending or partition in self._unsettled
 
     def fetch(self, partition: TopicPartition, *, require_stable: bool = False) -> FetchedOffset:
-        """What OffsetFetch answers for the partition."""
-        if require_stable and self.is_unstable(partition):
+        """What OffsetFetch answers for the partition; unstable is also what is on its way to the log."""
+        if require_stable and (self.is_unstable(partition) or self.is_appending(partition)):
             return FetchedOffset(error_code=UnstableOffsetCommitError.error_code)
         committed = self._committed.get(partition)
         if committed is None:

@@ -7,11 +7,12 @@ Written are the layouts of Kafka 2.7:
     key 2   metadata of a group             value 3
     value null                              tombstone: expired or deleted
 
-Key 0 is an older form of 1 and read like it; keys of later Kafka releases are skipped. Layouts:
-``protocol/messages/stored``.
+With an older ``inter.broker.protocol.version`` the values are as old as that (``settings``). Key 0 is an older form
+of 1 and read like it; keys of later Kafka releases are skipped. Layouts: ``protocol/messages/stored``.
 """
 
 from collections.abc import Mapping
+from functools import lru_cache
 from struct import Struct
 from typing import NamedTuple
 
@@ -29,7 +30,12 @@ OFFSET_VALUE_VERSION = 3
 OFFSET_VALUE_WITH_EXPIRY_VERSION = 1
 GROUP_VALUE_VERSION = 3
 
+_KNOWN_KEYS = 4096
+"""A group commits the same partitions again and again, and each commit writes a key and reads it back."""
 _VERSION = Struct(">h")
+_OFFSET_3 = Struct(">hqih")
+"""Version, offset, leader epoch and the length of the metadata, which the timestamp follows."""
+_TIMESTAMP = Struct(">q")
 
 
 class OffsetKey(NamedTuple):
@@ -56,6 +62,7 @@ def _versioned(data: bytes) -> tuple[int, Reader]:
     return reader.read_int16(), reader
 
 
+@lru_cache(maxsize=_KNOWN_KEYS)
 def decode_key(key: bytes) -> OffsetKey | GroupKey | None:
     """What a record is about; ``None`` when only a later Kafka would know. ``ProtocolError`` when it is cut off."""
     version, reader = _versioned(key)
@@ -69,6 +76,12 @@ def decode_key(key: bytes) -> OffsetKey | GroupKey | None:
 
 def decode_offset(value: bytes) -> CommittedOffset:
     """A committed offset, of any version."""
+    if len(value) >= _OFFSET_3.size:  # written out for the version that a log has by the million
+        version, offset, leader_epoch, size = _OFFSET_3.unpack_from(value)
+        end = _OFFSET_3.size + size
+        if version == OFFSET_VALUE_VERSION and size >= 0 and len(value) == end + _TIMESTAMP.size:
+            metadata = value[_OFFSET_3.size : end].decode("utf-8", "replace") if size else ""
+            return CommittedOffset(offset, leader_epoch, metadata, _TIMESTAMP.unpack_from(value, end)[0])
     version, reader = _versioned(value)
     stored = OffsetCommitValue.read(reader, version)
     return CommittedOffset(
@@ -87,13 +100,21 @@ def decode_group(value: bytes) -> GroupMetadataValue:
 
 
 def offset_record(
-    group_id: str, partition: TopicPartition, committed: CommittedOffset | None, timestamp_ms: int
+    group_id: str,
+    partition: TopicPartition,
+    committed: CommittedOffset | None,
+    timestamp_ms: int,
+    value_version: int = OFFSET_VALUE_VERSION,
 ) -> Record:
     """The record of a committed offset; ``None`` makes it a tombstone."""
-    key = _encode(OffsetCommitKey(group_id, partition.topic, partition.partition), OFFSET_KEY_VERSIONS[-1])
+    key = _offset_key(group_id, partition)
     if committed is None:
         return Record(key, None, timestamp_ms)
     has_expiry = committed.expire_timestamp_ms != NO_EXPIRY
+    if value_version == OFFSET_VALUE_VERSION and not has_expiry and not committed.metadata:
+        # written out as above: of a consumer's commits nearly all are such
+        head = _OFFSET_3.pack(value_version, committed.offset, committed.leader_epoch, 0)
+        return Record(key, head + _TIMESTAMP.pack(committed.commit_timestamp_ms), timestamp_ms)
     value = OffsetCommitValue(
         offset=committed.offset,
         leader_epoch=committed.leader_epoch,
@@ -101,11 +122,18 @@ def offset_record(
         commit_timestamp=committed.commit_timestamp_ms,
         expire_timestamp=committed.expire_timestamp_ms,
     )
-    version = OFFSET_VALUE_WITH_EXPIRY_VERSION if has_expiry else OFFSET_VALUE_VERSION
+    version = OFFSET_VALUE_WITH_EXPIRY_VERSION if has_expiry else value_version
     return Record(key, _encode(value, version), timestamp_ms)
 
 
-def group_record(group: Group, assignments: Mapping[str, bytes], timestamp_ms: int) -> Record:
+@lru_cache(maxsize=_KNOWN_KEYS)
+def _offset_key(group_id: str, partition: TopicPartition) -> bytes:
+    return _encode(OffsetCommitKey(group_id, partition.topic, partition.partition), OFFSET_KEY_VERSIONS[-1])
+
+
+def group_record(
+    group: Group, assignments: Mapping[str, bytes], timestamp_ms: int, value_version: int = GROUP_VALUE_VERSION
+) -> Record:
     """The record of a group as it is now, with these assignments."""
     value = GroupMetadataValue(
         protocol_type=group.protocol_type or "",
@@ -127,7 +155,7 @@ def group_record(group: Group, assignments: Mapping[str, bytes], timestamp_ms: i
             for member in group.members.values()
         ],
     )
-    return Record(_group_key(group.group_id), _encode(value, GROUP_VALUE_VERSION), timestamp_ms)
+    return Record(_group_key(group.group_id), _encode(value, value_version), timestamp_ms)
 
 
 def group_tombstone(group_id: str, timestamp_ms: int) -> Record:

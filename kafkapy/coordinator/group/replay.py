@@ -37,13 +37,23 @@ def replay_batch(shard: Shard, batch: ReadableBuffer, header: BatchHeader, posit
 
 def replay_record(shard: Shard, record: Record, producer_id: int = NO_PRODUCER_ID) -> None:
     """Take over one record; ``producer_id`` is that of a transaction that has not ended yet."""
-    key = None if record.key is None else decode_key(record.key)
+    key = None if record.key is None else _key(shard, record.key)
     if isinstance(key, OffsetKey):
         _replay_offset(shard, key, record, producer_id)
     elif isinstance(key, GroupKey):
         _replay_group(shard, key.group_id, record.value)
     else:
         logger.debug("skipped a record of a kind that is not known at offset %d of %d", record.offset, shard.partition)
+
+
+def _key(shard: Shard, data: bytes) -> OffsetKey | GroupKey | None:
+    if not shard.is_loading:
+        return decode_key(data)
+    try:
+        return shard.known_keys[data]
+    except KeyError:
+        key = shard.known_keys[data] = decode_key(data)
+        return key
 
 
 def end_transaction(shard: Shard, producer_id: int, *, is_commit: bool) -> None:

@@ -2,7 +2,15 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
+
+from kafkapy.config.allowed import is_at_least
+
+OFFSET_VALUE_RELEASES: Final = {1: "0.8.0", 2: "2.1-IV0", 3: "2.1-IV1"}
+GROUP_VALUE_RELEASES: Final = {0: "0.8.0", 1: "0.10.1-IV0", 2: "2.1-IV0", 3: "2.3-IV0"}
+"""From which inter-broker protocol on Kafka writes which version of a value: brokers of that age must read it."""
+STATIC_MEMBERS_RELEASE: Final = "2.3-IV0"
+"""Below it some brokers of the cluster may not know group instance ids, so none are taken (KIP-345)."""
 
 
 class Config(Protocol):
@@ -26,10 +34,15 @@ class GroupSettings:
     offsets_load_buffer_size: int = 5_242_880
     topic_partitions: int = 50
     topic_compression_codec: int = 0
+    required_acks: int = -1
+    offset_value_version: int = 3
+    group_value_version: int = 3
+    allows_static_members: bool = True
 
     @classmethod
     def from_config(cls, config: Config | Mapping[str, Any]) -> "GroupSettings":
         """Read them from the broker's configuration."""
+        protocol = config["inter.broker.protocol.version"]
         return cls(
             min_session_timeout_ms=config["group.min.session.timeout.ms"],
             max_session_timeout_ms=config["group.max.session.timeout.ms"],
@@ -42,4 +55,12 @@ class GroupSettings:
             offsets_load_buffer_size=config["offsets.load.buffer.size"],
             topic_partitions=config["offsets.topic.num.partitions"],
             topic_compression_codec=config["offsets.topic.compression.codec"],
+            required_acks=config["offsets.commit.required.acks"],
+            offset_value_version=_newest(OFFSET_VALUE_RELEASES, protocol),
+            group_value_version=_newest(GROUP_VALUE_RELEASES, protocol),
+            allows_static_members=is_at_least(protocol, STATIC_MEMBERS_RELEASE),
         )
+
+
+def _newest(versions: Mapping[int, str], protocol: str) -> int:
+    return max(version for version, release in versions.items() if is_at_least(protocol, release))

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from functools import lru_cache
 
 from kafkapy.coordinator.group.group import Group
+from kafkapy.coordinator.group.records import GroupKey, OffsetKey
 
 GROUP_TOPIC = "__consumer_offsets"
 
@@ -26,16 +27,18 @@ def partition_for(group_id: str, partition_count: int) -> int:
 class Shard:
     """The groups of one partition. While ``is_loading`` the log is being read and nobody may ask.
 
+    ``known_keys`` holds, until then, what the keys that were read mean: a log has each many times.
     ``open_transactions`` holds, by producer id, the groups for which it has committed offsets in a transaction.
     """
 
-    __slots__ = ("partition", "leader_epoch", "groups", "open_transactions", "is_loading", "_now_ms")
+    __slots__ = ("partition", "leader_epoch", "groups", "open_transactions", "known_keys", "is_loading", "_now_ms")
 
     def __init__(self, partition: int, leader_epoch: int, now_ms: Callable[[], int]) -> None:
         self.partition = partition
         self.leader_epoch = leader_epoch
         self.groups: dict[str, Group] = {}
         self.open_transactions: dict[int, set[str]] = {}
+        self.known_keys: dict[bytes, OffsetKey | GroupKey | None] = {}
         self.is_loading = True
         self._now_ms = now_ms
 
@@ -49,6 +52,7 @@ class Shard:
     def finish_loading(self) -> list[Group]:
         """All of the log was read: forget the groups of which it only tells that they are gone."""
         self.is_loading = False
+        self.known_keys.clear()
         for group in list(self.groups.values()):
             if group.generation_id == 0 and group.offsets.is_empty():
                 del self.groups[group.group_id]

@@ -1,15 +1,18 @@
 """JoinGroup: a member takes part in the next generation of its group.
 
 Versions 0-7. Waits until all members have joined; a member that needs an id first gets 79 with one from version 4 on.
-Errors: 14, 15, 16, 23, 24, 25, 26, 79, 81, 82 (see ``coordinator/group/join.py``).
+Errors: 14, 15, 16, 23, 24, 25, 26, 35 (``server/static_members.py``), 79, 81, 82 (see ``coordinator/group/join.py``).
 """
 
 from collections.abc import Awaitable
 from typing import TYPE_CHECKING
 
+from kafkapy.coordinator.group.join import NO_MEMBER_ID
 from kafkapy.coordinator.group.results import JoinCall, JoinResult
 from kafkapy.coordinator.runtime import respond
+from kafkapy.protocol.errors import ErrorCode
 from kafkapy.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse, JoinGroupResponseMember
+from kafkapy.server.static_members import refuses_static_member
 
 if TYPE_CHECKING:
     from kafkapy.server.context import RequestContext
@@ -48,4 +51,6 @@ def handle(context: "RequestContext", request: JoinGroupRequest) -> JoinGroupRes
             members=[JoinGroupResponseMember(*member) for member in result.members],
         )
 
+    if refuses_static_member(context, request.group_instance_id):
+        return build(JoinResult(ErrorCode.UNSUPPORTED_VERSION, NO_MEMBER_ID))
     return respond(context.services.group_coordinator.join(call), build)

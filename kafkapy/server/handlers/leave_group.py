@@ -1,7 +1,7 @@
 """LeaveGroup: members go, so that the others need not wait for their sessions to end.
 
 Versions 0-4; from version 3 several at once, by member id or group instance id, each with its own error code.
-Errors: 14, 15, 16, 24 of the request; 25, 82 of a member.
+Errors: 14, 15, 16, 24 of the request, -1 (an id that was given out, with an instance id); 25, 82 of a member.
 """
 
 from typing import TYPE_CHECKING

@@ -1,12 +1,16 @@
 """OffsetCommit: keep how far a group has read.
 
-Versions 1-8 (version 0 kept offsets in ZooKeeper: not built). Answered once the log of all in-sync replicas has it.
-Errors, by partition: 3 (no such partition), 12, 14, 15, 16, 22, 25, 27, 28, 82.
+Versions 0-8. Answered once the log of all in-sync replicas has it; version 0 keeps offsets in the metadata tree
+(``cluster/consumer_offsets.py``), apart from those of all others and without asking who commits.
+Errors, by partition: 3 (no such partition), 12, 14, 15, 16, 22, 25, 27, 28, 35 (a static member where the inter-broker
+protocol is below 2.3), 82; in version 0: 3, 12, 56, -1 (the group's name can't be a part of a path).
 """
 
 from collections.abc import Awaitable
 from typing import TYPE_CHECKING
 
+from kafkapy.cluster import consumer_offsets
+from kafkapy.coordinator.group.commit import utf16_length
 from kafkapy.coordinator.group.offsets import NO_EXPIRY, CommittedOffset
 from kafkapy.coordinator.group.results import CommitCall, by_topic
 from kafkapy.coordinator.runtime import respond
@@ -18,11 +22,13 @@ from kafkapy.protocol.messages.offset_commit import (
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
 )
+from kafkapy.server.static_members import refuses_static_member
 from kafkapy.types import TopicPartition
 
 if TYPE_CHECKING:
     from kafkapy.server.context import RequestContext
 
+TREE_VERSION = 0
 DEFAULT_TIMESTAMP = -1
 DEFAULT_RETENTION = -1
 
@@ -31,6 +37,13 @@ def handle(
     context: "RequestContext", request: OffsetCommitRequest
 ) -> OffsetCommitResponse | Awaitable[OffsetCommitResponse]:
     """Commit what belongs to partitions that exist."""
+    if context.header.api_version == TREE_VERSION:
+        return _commit_to_tree(context, request)
+    if refuses_static_member(context, request.group_instance_id):
+        asked = [
+            TopicPartition(topic.name, each.partition_index) for topic in request.topics for each in topic.partitions
+        ]
+        return _build(dict.fromkeys(asked, ErrorCode.UNSUPPORTED_VERSION))
     now_ms = context.services.clock.now_ms()
     retention_ms = request.retention_time_ms
     expire_ms = NO_EXPIRY if retention_ms == DEFAULT_RETENTION else now_ms + retention_ms
@@ -53,6 +66,24 @@ def handle(
     )
     answer = context.services.group_coordinator.commit_offsets(call)
     return respond(answer, lambda committed: _build({**errors, **committed}))
+
+
+async def _commit_to_tree(context: "RequestContext", request: OffsetCommitRequest) -> OffsetCommitResponse:
+    services = context.services
+    max_length = services.group_coordinator.settings.offset_metadata_max_bytes
+    errors: dict[TopicPartition, int] = {}
+    offsets: dict[TopicPartition, int] = {}
+    for topic in request.topics:
+        for partition in topic.partitions:
+            key = TopicPartition(topic.name, partition.partition_index)
+            if services.metadata.image.partition(*key) is None:
+                errors[key] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            elif utf16_length(partition.committed_metadata or "") > max_length:
+                errors[key] = ErrorCode.OFFSET_METADATA_TOO_LARGE
+            else:
+                offsets[key] = partition.committed_offset
+    committed = await consumer_offsets.commit(services.store, request.group_id, offsets) if offsets else {}
+    return _build({**errors, **committed})
 
 
 def _committed(partition: OffsetCommitRequestPartition, now_ms: int, expire_ms: int) -> CommittedOffset:

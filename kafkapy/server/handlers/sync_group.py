@@ -1,7 +1,8 @@
 """SyncGroup: the leader hands in the assignment, everybody gets their part.
 
 Versions 0-5. Waits until the leader's assignment is in the log of all in-sync replicas.
-Errors: 15, 16, 22, 23, 24, 25, 27 (also while the group is loading), 82.
+Errors: 15, 16, 22, 23, 24, 25, 27 (also while the group is loading), 35
+(``server/static_members.py``), 82.
 """
 
 from collections.abc import Awaitable
@@ -11,6 +12,7 @@ from kafkapy.coordinator.group.results import SyncCall, SyncResult
 from kafkapy.coordinator.runtime import respond
 from kafkapy.protocol.errors import ErrorCode
 from kafkapy.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+from kafkapy.server.static_members import refuses_static_member
 
 if TYPE_CHECKING:
     from kafkapy.server.context import RequestContext
@@ -20,6 +22,8 @@ PROTOCOL_MANDATORY_FROM = 5
 
 def handle(context: "RequestContext", request: SyncGroupRequest) -> SyncGroupResponse | Awaitable[SyncGroupResponse]:
     """Hand the assignment to the coordinator, or wait for it."""
+    if refuses_static_member(context, request.group_instance_id):
+        return _build(SyncResult(ErrorCode.UNSUPPORTED_VERSION))
     lacks_protocol = request.protocol_type is None or request.protocol_name is None
     if context.header.api_version >= PROTOCOL_MANDATORY_FROM and lacks_protocol:
         return _build(SyncResult(ErrorCode.INCONSISTENT_GROUP_PROTOCOL))

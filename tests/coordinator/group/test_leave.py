@@ -36,14 +36,23 @@ def test_several_members_each_with_its_own_error() -> None:
     leaving = [
         LeavingMember("stranger"),
         LeavingMember("stranger", "i"),
-        LeavingMember(pending, "i2"),
         LeavingMember(pending),
         LeavingMember("", "i"),
         LeavingMember("", "i"),
         LeavingMember("", "unknown"),
     ]
-    assert world.coordinator.leave("g", leaving) == (0, [25, 82, -1, 0, 0, 25, 25])
+    assert world.coordinator.leave("g", leaving) == (0, [25, 82, 0, 0, 25, 25])
     assert static not in world.group().members
+
+
+def test_an_id_that_was_given_out_belongs_to_no_instance() -> None:
+    world = World()
+    known, other = world.stable(2)
+    given = world.join(requires_known_member_id=True).value.member_id
+    leaving = [LeavingMember(known), LeavingMember(given, "i"), LeavingMember(other)]
+    assert world.coordinator.leave("g", leaving) == (-1, [])
+    assert list(world.group().members) == [other]
+    assert given in world.group().pending
 
 
 def test_a_member_that_leaves_while_it_waits_is_answered() -> None:

@@ -49,6 +49,7 @@ def test_commits_on_their_way_are_counted() -> None:
     assert (offsets.is_appending(A), offsets.is_appending(B), offsets.has_only([A])) == (True, True, False)
     offsets.append_ended([A, B])
     assert (offsets.is_appending(A), offsets.is_appending(B)) == (True, False)
+    assert [offsets.fetch(each, require_stable=True).error_code for each in (A, B)] == [88, 0]
     offsets.append_ended([A])
     assert not offsets.is_appending(A)
     assert offsets.fetch(A).offset == 10

@@ -112,3 +112,9 @@ def test_values_of_unknown_versions() -> None:
 def test_an_empty_group_that_was_never_more() -> None:
     value = group_record(Group("g", lambda: 0), {}, 0).value
     assert value == bytes.fromhex("0003 0000 00000000 ffff ffff ffffffffffffffff 00000000")
+
+
+@pytest.mark.parametrize("value", [b"\x00\x03" + bytes(11), b"\x00\x03" + bytes(12) + b"\x00\x05m" + bytes(8)])
+def test_an_offset_that_is_cut_off(value: bytes) -> None:
+    with pytest.raises(ProtocolError):
+        decode_offset(value)

@@ -1,3 +1,5 @@
+import pytest
+
 from kafkapy.config.broker_config import BrokerConfig
 from kafkapy.coordinator.group.settings import GroupSettings
 from tests.coordinator.world import CONFIG
@@ -12,3 +14,15 @@ def test_the_defaults_are_those_of_the_brokers_configuration() -> None:
 def test_units() -> None:
     settings = GroupSettings.from_config({**CONFIG, "offsets.retention.minutes": 2})
     assert settings.offsets_retention_ms == 120_000
+
+
+@pytest.mark.parametrize(
+    ("protocol", "offset_version", "group_version"),
+    [
+        ("0.8.2", 1, 0), ("0.10.0", 1, 0), ("0.10.1-IV0", 1, 1), ("2.0", 1, 1), ("2.1-IV0", 2, 2), ("2.1-IV1", 3, 2),
+        ("2.2.2", 3, 2), ("2.3-IV0", 3, 3), ("2.7", 3, 3),
+    ],
+)  # fmt: skip
+def test_values_are_as_old_as_the_protocol(protocol: str, offset_version: int, group_version: int) -> None:
+    settings = GroupSettings.from_config({**CONFIG, "inter.broker.protocol.version": protocol})
+    assert (settings.offset_value_version, settings.group_value_version) == (offset_version, group_version)

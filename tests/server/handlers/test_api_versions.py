@@ -8,7 +8,7 @@ from kafkapy.protocol.messages.api_versions import ApiVersionsRequest
 from kafkapy.server.handlers import REGISTRY
 from tests.server.harness import Client, run, running_broker
 
-FETCHING_AND_STORING = {0: (0, 8), 1: (0, 12), 8: (1, 8), 9: (1, 7)}
+FETCHING_AND_STORING = {0: (0, 8), 1: (0, 12), 8: (0, 8), 9: (0, 7)}
 INSIDE_ONLY = {4, 5, 6}
 
 

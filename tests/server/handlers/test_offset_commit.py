@@ -1,17 +1,22 @@
 import asyncio
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from kafkapy.config.broker_config import BrokerConfig
 from kafkapy.coordinator.group.offsets import CommittedOffset
 from kafkapy.protocol.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
+from kafkapy.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
+from kafkapy.server.broker import BrokerServer
 from kafkapy.server.handlers import offset_commit
 from tests.coordinator.world import TP
 from tests.server.handlers.groups_context import Asker
+from tests.server.harness import Client, run
 
 
 def request(topic: str = "t", request_fields: dict[str, Any] | None = None, **fields: Any) -> OffsetCommitRequest:
@@ -84,3 +89,26 @@ def test_the_answer_waits_for_all_replicas() -> None:
         assert answers(await waiting) == [("t", [(0, 0)])]
 
     asyncio.run(scenario())
+
+
+def test_version_0_is_kept_in_the_tree_over_a_restart(tmp_path: Path) -> None:
+    properties = {"listeners": "PLAINTEXT://127.0.0.1:0", "log.dirs": str(tmp_path), "offset.metadata.max.bytes": "3"}
+
+    async def ask(version: int, *, commits: bool) -> list[tuple[int, str, int]]:
+        async with BrokerServer(BrokerConfig.from_properties(properties)) as broker:
+            client = await Client.connect(broker)
+            if commits:
+                await client.create_topic("t")
+                refused = await client.ask(request(committed_metadata="long"), version)
+                assert answers(refused) == [("t", [(0, 12)])]
+                assert answers(await client.ask(request(committed_metadata="m"), version)) == [("t", [(0, 0)])]
+            wanted = OffsetFetchRequest("g", [OffsetFetchRequestTopic("t", [0, 1])])
+            fetched = (await client.ask(wanted, version)).topics[0].partitions
+            return [(each.committed_offset, each.metadata, each.error_code) for each in fetched]
+
+    async def scenario() -> None:
+        expected = [(60, "", 0), (-1, "", 3)]
+        assert await ask(0, commits=True) == expected
+        assert await ask(0, commits=False) == expected
+
+    run(scenario())

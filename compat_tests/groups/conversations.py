@@ -1,0 +1,19 @@
+"""All conversations of ``tests/server/handlers`` about groups, for brokers of any kind."""
+
+from typing import Any
+
+from tests.server.handlers import group_cases, offset_cases, static_member_cases
+from tests.server.handlers.group_cases import connected
+
+CONVERSATIONS = {**group_cases.CONVERSATIONS, **static_member_cases.CONVERSATIONS, **offset_cases.CONVERSATIONS}
+NAMES = list(CONVERSATIONS)
+OLD_PROTOCOL = "2.2"
+REFUSED = [name for name in static_member_cases.CONVERSATIONS if "v7" in name]
+"""What is asked where the inter-broker protocol is too old for static members."""
+
+
+def hold(name: str, bootstrap: str, group: str) -> list[Any]:
+    """The transcript of one conversation, about a group that nobody used before."""
+    with connected(bootstrap, group) as talk:
+        CONVERSATIONS[name](talk)
+    return talk.transcript

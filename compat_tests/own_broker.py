@@ -1,0 +1,20 @@
+"""A broker of the same kind as the one under test, with a configuration of its own."""
+
+from collections.abc import Mapping
+
+import pytest
+
+from compat_tests.kafkapy_process import KafkapyProcess
+from compat_tests.process import Broker, ChildProcess
+from compat_tests.real_kafka import RealKafka
+
+KAFKA = "kafka-"
+
+
+def own_broker(broker: Broker, config: Mapping[str, str]) -> ChildProcess:
+    """Not started yet; whoever takes it closes it. Skips where the kind can't be told."""
+    if broker.name == "kafkapy":
+        return KafkapyProcess(config=config)
+    if broker.name.startswith(KAFKA):
+        return RealKafka(broker.name.removeprefix(KAFKA), config=config)
+    pytest.skip("only brokers that the tests start themselves can be configured")

@@ -1,0 +1,137 @@
+"""Consumers in miniature: they do what clients do with the coordinator's answers, one step whenever they are told to.
+
+A consumer knows only what it was answered; what it owns it has from its last SyncGroup. The assignor is the simplest
+that there is. ``Record`` is what a world of them may never see broken.
+"""
+
+from collections.abc import Iterable
+from typing import Any
+
+from kafkapy.coordinator.answer import Answer
+from kafkapy.coordinator.group.results import JoinResult, LeavingMember, SyncResult
+from kafkapy.types import TopicPartition
+from tests.coordinator.world import World
+
+PARTITIONS = 5
+MEMBER_ID_REQUIRED = 79
+LOST = (22, 25, 82)
+"""Errors after which a consumer gives up its membership; others make it join again under its id."""
+
+
+class Record:
+    """All that was ever granted: who got which partitions in which generation."""
+
+    def __init__(self) -> None:
+        self.granted: dict[int, dict[int, str]] = {}
+        self.newest_generation = 0
+        self.committed: dict[TopicPartition, int] = {}
+
+    def grant(self, generation: int, name: str, partitions: Iterable[int]) -> None:
+        """A SyncGroup was answered well: law 1, nobody else has any of them in this generation."""
+        owners = self.granted.setdefault(generation, {})
+        for partition in partitions:
+            assert owners.setdefault(partition, name) == name, (generation, partition, owners[partition], name)
+        self.newest_generation = max(self.newest_generation, generation)
+
+    def accept_commit(self, generation: int) -> None:
+        """A commit was taken: law 2, its generation is the newest that was ever handed to anybody."""
+        assert generation >= self.newest_generation, f"a commit of generation {generation} got in"
+
+
+class Consumer:
+    """One client. ``name`` stays the same over restarts of a static one."""
+
+    def __init__(self, name: str, world: World, record: Record, instance_id: str | None = None) -> None:
+        self.name = name
+        self.instance_id = instance_id
+        self.member_id = ""
+        self.generation = -1
+        self.owned: set[int] = set()
+        self.is_settled = False
+        self._world = world
+        self._record = record
+        self._joining: Answer[JoinResult] | None = None
+        self._syncing: Answer[SyncResult] | None = None
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether it can do nothing before an answer comes."""
+        waiting = self._joining or self._syncing
+        return waiting is not None and not waiting.is_set
+
+    def step(self) -> None:
+        """Take an answer that has come, or do what is next."""
+        if self._joining is not None:
+            if self._joining.is_set:
+                answer, self._joining = self._joining.value, None
+                self._take_join(answer)
+        elif self._syncing is not None:
+            if self._syncing.is_set:
+                answered, self._syncing = self._syncing.value, None
+                self._take_sync(answered)
+        elif not self.is_settled:
+            self._join()
+
+    def _join(self) -> None:
+        self.owned.clear()
+        self._joining = self._world.join(
+            self.member_id, instance_id=self.instance_id, requires_known_member_id=self.instance_id is None
+        )
+
+    def _take_join(self, answer: JoinResult) -> None:
+        if answer.error_code == MEMBER_ID_REQUIRED:
+            self.member_id = answer.member_id
+        elif answer.error_code:
+            self._refused(answer.error_code)
+        else:
+            self.member_id, self.generation = answer.member_id, answer.generation_id
+            leads = answer.leader_id == answer.member_id
+            parts: dict[str, bytes] = {each.member_id: b"" for each in answer.members} if leads else {}
+            for partition in range(PARTITIONS if parts else 0):
+                parts[list(parts)[partition % len(parts)]] += bytes([partition])
+            self._syncing = self._world.sync(
+                self.member_id, self.generation, instance_id=self.instance_id, assignments=parts
+            )
+
+    def _take_sync(self, answer: SyncResult) -> None:
+        if answer.error_code:
+            self._refused(answer.error_code)
+            return
+        self.owned = set(answer.assignment)
+        self.is_settled = True
+        self._record.grant(self.generation, self.name, self.owned)
+
+    def _refused(self, error_code: int) -> None:
+        self.owned.clear()
+        self.is_settled = False
+        if error_code in LOST:
+            self.member_id = ""
+
+    def heartbeat(self) -> None:
+        """Say that it lives, and hear how the group is."""
+        if self.is_settled:
+            error_code = self._world.heartbeat(self.member_id, self.generation, self.instance_id)
+            if error_code:
+                self._refused(error_code)
+
+    def commit(self, partition: int, offset: int) -> Any:
+        """Commit an offset of a partition that it owns, or once owned; the answer, with what it would mean."""
+        tp = TopicPartition("t", partition)
+        generation = max(self.generation, 0)
+        answer = self._world.commit(offset, self.member_id or "gone", generation, tp=tp, instance_id=self.instance_id)
+        if not answer.is_set or answer.value[tp] == 0:
+            self._record.accept_commit(generation)
+        return answer, tp, offset
+
+    def leave(self) -> None:
+        """Go, as a consumer does that is closed."""
+        self._world.coordinator.leave("g", [LeavingMember(self.member_id, self.instance_id)])
+        self.member_id = ""
+        self._refused(0)
+        self._joining = self._syncing = None
+
+    def crash(self) -> None:
+        """Forget everything and tell nobody."""
+        self.member_id, self.generation = "", -1
+        self._refused(0)
+        self._joining = self._syncing = None

@@ -1,0 +1,18 @@
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from kafkapy.coordinator.group.settings import GroupSettings
+from kafkapy.server.static_members import refuses_static_member
+from tests.coordinator.world import CONFIG
+
+
+@pytest.mark.parametrize(
+    ("protocol", "instance_id", "expected"),
+    [("2.2", "i", True), ("2.2-IV1", "", True), ("2.2", None, False), ("2.3-IV0", "i", False), ("2.7", "i", False)],
+)
+def test_who_is_refused(protocol: str, instance_id: str | None, expected: bool) -> None:
+    settings = GroupSettings.from_config({**CONFIG, "inter.broker.protocol.version": protocol})
+    context: Any = SimpleNamespace(services=SimpleNamespace(group_coordinator=SimpleNamespace(settings=settings)))
+    assert refuses_static_member(context, instance_id) == expected
