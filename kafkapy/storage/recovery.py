@@ -16,6 +16,7 @@ from kafkapy.records.errors import CorruptRecordError
 from kafkapy.storage.errors import CorruptIndexError, MalformedCheckpointError
 from kafkapy.storage.leader_epochs import EpochEntry
 from kafkapy.storage.listing import Listing, list_partition
+from kafkapy.storage.recall import recall
 from kafkapy.storage.removal import delete_segment_files
 from kafkapy.storage.rolling import begin
 from kafkapy.storage.segment import MAX_RELATIVE_OFFSET, Segment
@@ -80,7 +81,7 @@ def load(log: "Log", checkpointed: Checkpointed) -> None:
     if checkpointed.is_trusted and listing.says_nothing_of_producers(end_offset):
         log.producer_state.clear(end_offset)
     else:
-        rebuild_producer_state(log, end_offset)
+        rebuild_producer_state(log, end_offset, recalls=not checkpointed.clean)
     log.producer_state.take_snapshot()
     log.update_high_watermark(checkpointed.high_watermark)
 
@@ -262,12 +263,17 @@ def _check(header: BatchHeader, content: memoryview, expected_offset: int, limit
         raise CorruptRecordError(f"the CRC of the batch at offset {header.base_offset} is wrong")
 
 
-def rebuild_producer_state(log: "Log", end_offset: int) -> None:
-    """Bring the producers to ``end_offset``: from a snapshot and the batches after it."""
+def rebuild_producer_state(log: "Log", end_offset: int, *, recalls: bool = True) -> None:
+    """Bring the producers to ``end_offset``: from a snapshot and the batches after it.
+
+    ``recalls``: producers may send again what came before the snapshot, see ``recall``.
+    """
     state = log.producer_state
     if state.map_end_offset == end_offset:
         return
     state.reload(log.log_start_offset, end_offset, log.storage.clock.now_ms())
+    if recalls:
+        recall(log, state.map_end_offset)
     for segment in log.segments.between(state.map_end_offset, end_offset):
         found = segment.translate(max(state.map_end_offset, segment.base_offset))
         for _, header, content in segment.batches(found[0] if found else segment.size, segment.size):

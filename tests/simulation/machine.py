@@ -21,7 +21,7 @@ from kafkapy.storage.snapshot import encode_snapshot
 from kafkapy.testing.clock import ManualClock
 from kafkapy.testing.disk import Crashed, SimulatedDisk
 from kafkapy.testing.durable import Survival
-from tests.simulation.checks import check_against_rebuild, check_indexes, check_memory
+from tests.simulation.checks import check_against_rebuild, check_indexes, check_memory, check_resent
 from tests.simulation.flusher import SlowFlusher
 from tests.simulation.model import Aborted, Change, Model, Stored, stored_in
 from tests.storage.compacting import InlinePool
@@ -136,6 +136,7 @@ class Subject:
         self.model.take_over(self.log)
         self.survival = None
         self.check_all()
+        check_resent(self.log, self.model.batches)
         self.check_second_start()
 
     def _promised(self) -> int:
