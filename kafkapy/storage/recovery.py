@@ -14,6 +14,9 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from kafkapy.records.batch import MAGIC, BatchHeader, crc_is_valid
 from kafkapy.records.errors import CorruptRecordError
 from kafkapy.storage.errors import CorruptIndexError, MalformedCheckpointError
+from kafkapy.storage.files import TEMPORARY_SUFFIX
+from kafkapy.storage.flusher import sync_all
+from kafkapy.storage.index import Index
 from kafkapy.storage.leader_epochs import EpochEntry
 from kafkapy.storage.listing import Listing, list_partition
 from kafkapy.storage.recall import recall
@@ -21,6 +24,7 @@ from kafkapy.storage.removal import delete_segment_files
 from kafkapy.storage.rolling import begin
 from kafkapy.storage.segment import MAX_RELATIVE_OFFSET, Segment
 from kafkapy.storage.splitting import split
+from kafkapy.storage.transaction_index import TransactionIndex
 
 if TYPE_CHECKING:
     from kafkapy.storage.log import Log
@@ -67,7 +71,7 @@ def load(log: "Log", checkpointed: Checkpointed) -> None:
         end_offset = start_offset
     log.log_start_offset = max(start_offset, log.segments.first.base_offset)
     log.log_end_offset = end_offset
-    log.recovery_point = end_offset if checkpointed.clean else min(checkpointed.recovery_point, end_offset)
+    log.recovery_point = end_offset if checkpointed.clean else _recovery_point(log, checkpointed)
     if epochs_are_lost:
         log.leader_epochs.rebuild(_batch_epochs(log))
     elif not checkpointed.clean:
@@ -84,6 +88,12 @@ def load(log: "Log", checkpointed: Checkpointed) -> None:
         rebuild_producer_state(log, end_offset, recalls=not checkpointed.clean)
     log.producer_state.take_snapshot()
     log.update_high_watermark(checkpointed.high_watermark)
+
+
+def _recovery_point(log: "Log", checkpointed: Checkpointed) -> int:
+    """Where the first segment begins that was read: its indexes are new, and on the disk with the next flush."""
+    recovery_point = min(max(checkpointed.recovery_point, 0), log.log_end_offset)
+    return min(recovery_point, log.segments.between(recovery_point, END_OF_OFFSETS)[0].base_offset)
 
 
 def _drop_empty_ends(log: "Log") -> None:
@@ -174,7 +184,7 @@ def _recover(log: "Log", doubtful: list[tuple[Segment, Exception]], checkpointed
     for segment, error in doubtful:
         if segment not in beyond:  # of the others it is no news: a crashed Apache Kafka leaves zeros in their indexes
             logger.warning("Rebuilding the indexes of %s: %s", segment.log.path, error)
-            recover_segment(log, segment)
+            _recover_for_good(log, segment)
     if beyond:
         # A truncation may have reached the epochs' file and not the records: these say it better.
         log.leader_epochs.truncate_from_end(beyond[0].base_offset)
@@ -191,8 +201,30 @@ def _recover(log: "Log", doubtful: list[tuple[Segment, Exception]], checkpointed
         return segments.active.next_offset()
     except CorruptRecordError as error:
         logger.warning("Recovering %s although it was closed: %s", segments.active.log.path, error)
-        recover_segment(log, segments.active)
+        _recover_for_good(log, segments.active)
         return segments.active.next_offset()
+
+
+def _recover_for_good(log: "Log", segment: Segment) -> None:
+    """As ``recover_segment``, below the recovery point, where a start doesn't look for what a power cut has taken.
+
+    So the new indexes take their names when they are on the disk; until then those are there that are known as wrong.
+    """
+    files = log.storage.files
+    indexes: list[Index | TransactionIndex] = [segment.offset_index, segment.time_index, segment.transaction_index]
+    targets = [index.path for index in indexes]
+    segment.transaction_index.size = 0
+    for index, target in zip(indexes, targets, strict=True):
+        index.rename(target + TEMPORARY_SUFFIX)
+    recover_segment(log, segment)
+    sync_all(files, [segment.log.path, *(index.path for index in indexes)])
+    for index, target in zip(indexes, targets, strict=True):
+        if files.exists(index.path):
+            files.rename(index.path, target)
+        else:
+            files.remove(target)
+        index.rename(target)
+    files.sync_path(log.directory)
 
 
 def _drop(log: "Log", segments: list[Segment], reason: str) -> None:
