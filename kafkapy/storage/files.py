@@ -21,8 +21,10 @@ from kafkapy.storage.descriptors import (
 )
 from kafkapy.storage.errors import LogDirectoryLockedError
 
-__all__ = ["Descriptor", "FileSlice", "Files"]
+__all__ = ["TEMPORARY_SUFFIX", "Descriptor", "FileSlice", "Files"]
 
+TEMPORARY_SUFFIX: Final = ".tmp"
+"""Behind the name of what is written, to be renamed once it is whole."""
 _FLOCK: Final = Struct("hhqqi4x")
 """``struct flock`` of 64-bit Linux: type, whence, start, length, process."""
 
@@ -84,7 +86,7 @@ class Files:
 
     def replace(self, path: str, data: bytes, *, sync: bool = True) -> None:
         """Put ``data`` in the place of ``path`` so that a crash leaves the old or the new whole file."""
-        temporary = path + ".tmp"
+        temporary = path + TEMPORARY_SUFFIX
         descriptor = self.open(temporary, os.O_RDWR | os.O_CREAT | os.O_TRUNC)
         self.write_at(descriptor, data, 0)
         if sync:

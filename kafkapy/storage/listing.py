@@ -3,7 +3,7 @@
 import logging
 from typing import Final, NamedTuple
 
-from kafkapy.storage.files import Files
+from kafkapy.storage.files import TEMPORARY_SUFFIX, Files
 from kafkapy.storage.leader_epochs import LEADER_EPOCHS_NAME
 from kafkapy.storage.producer_state import SUFFIX as SNAPSHOT_SUFFIX
 from kafkapy.storage.replace import CLEANED_SUFFIX, SWAP_SUFFIX, finish_interrupted
@@ -19,7 +19,7 @@ from kafkapy.storage.snapshot import EMPTY_SIZE
 logger: Final = logging.getLogger(__name__)
 
 SEGMENT_SUFFIXES: Final = (LOG_SUFFIX, OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX)
-LEFTOVER_SUFFIXES: Final = (DELETED_SUFFIX, ".tmp")
+LEFTOVER_SUFFIXES: Final = (DELETED_SUFFIX, TEMPORARY_SUFFIX)
 BASE_DIGITS: Final = 20
 
 

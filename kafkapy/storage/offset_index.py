@@ -51,6 +51,11 @@ class OffsetIndex(Index):
         slot = self.floor_slot(offset - self.base_offset, 0)
         return 0 if slot < 0 else self.entry(slot)[1]
 
+    def position_before(self, position: int) -> int:
+        """Return the highest known position of a batch that is not above ``position``; 0 if there is none."""
+        slot = self.floor_slot(position, 1)
+        return 0 if slot < 0 else self.entry(slot)[1]
+
     def truncate_to(self, offset: int) -> None:
         """Drop the entries from ``offset`` on."""
         self.keep(self.floor_slot(offset - 1 - self.base_offset, 0) + 1)

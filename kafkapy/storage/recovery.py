@@ -14,12 +14,17 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from kafkapy.records.batch import MAGIC, BatchHeader, crc_is_valid
 from kafkapy.records.errors import CorruptRecordError
 from kafkapy.storage.errors import CorruptIndexError, MalformedCheckpointError
+from kafkapy.storage.files import TEMPORARY_SUFFIX
+from kafkapy.storage.flusher import sync_all
+from kafkapy.storage.index import Index
 from kafkapy.storage.leader_epochs import EpochEntry
 from kafkapy.storage.listing import Listing, list_partition
+from kafkapy.storage.recall import recall
 from kafkapy.storage.removal import delete_segment_files
 from kafkapy.storage.rolling import begin
 from kafkapy.storage.segment import MAX_RELATIVE_OFFSET, Segment
 from kafkapy.storage.splitting import split
+from kafkapy.storage.transaction_index import TransactionIndex
 
 if TYPE_CHECKING:
     from kafkapy.storage.log import Log
@@ -66,7 +71,7 @@ def load(log: "Log", checkpointed: Checkpointed) -> None:
         end_offset = start_offset
     log.log_start_offset = max(start_offset, log.segments.first.base_offset)
     log.log_end_offset = end_offset
-    log.recovery_point = end_offset if checkpointed.clean else min(checkpointed.recovery_point, end_offset)
+    log.recovery_point = end_offset if checkpointed.clean else _recovery_point(log, checkpointed)
     if epochs_are_lost:
         log.leader_epochs.rebuild(_batch_epochs(log))
     elif not checkpointed.clean:
@@ -80,9 +85,15 @@ def load(log: "Log", checkpointed: Checkpointed) -> None:
     if checkpointed.is_trusted and listing.says_nothing_of_producers(end_offset):
         log.producer_state.clear(end_offset)
     else:
-        rebuild_producer_state(log, end_offset)
+        rebuild_producer_state(log, end_offset, recalls=not checkpointed.clean)
     log.producer_state.take_snapshot()
     log.update_high_watermark(checkpointed.high_watermark)
+
+
+def _recovery_point(log: "Log", checkpointed: Checkpointed) -> int:
+    """Where the first segment begins that was read: its indexes are new, and on the disk with the next flush."""
+    recovery_point = min(max(checkpointed.recovery_point, 0), log.log_end_offset)
+    return min(recovery_point, log.segments.between(recovery_point, END_OF_OFFSETS)[0].base_offset)
 
 
 def _drop_empty_ends(log: "Log") -> None:
@@ -173,7 +184,7 @@ def _recover(log: "Log", doubtful: list[tuple[Segment, Exception]], checkpointed
     for segment, error in doubtful:
         if segment not in beyond:  # of the others it is no news: a crashed Apache Kafka leaves zeros in their indexes
             logger.warning("Rebuilding the indexes of %s: %s", segment.log.path, error)
-            recover_segment(log, segment)
+            _recover_for_good(log, segment)
     if beyond:
         # A truncation may have reached the epochs' file and not the records: these say it better.
         log.leader_epochs.truncate_from_end(beyond[0].base_offset)
@@ -190,8 +201,30 @@ def _recover(log: "Log", doubtful: list[tuple[Segment, Exception]], checkpointed
         return segments.active.next_offset()
     except CorruptRecordError as error:
         logger.warning("Recovering %s although it was closed: %s", segments.active.log.path, error)
-        recover_segment(log, segments.active)
+        _recover_for_good(log, segments.active)
         return segments.active.next_offset()
+
+
+def _recover_for_good(log: "Log", segment: Segment) -> None:
+    """As ``recover_segment``, below the recovery point, where a start doesn't look for what a power cut has taken.
+
+    So the new indexes take their names when they are on the disk; until then those are there that are known as wrong.
+    """
+    files = log.storage.files
+    indexes: list[Index | TransactionIndex] = [segment.offset_index, segment.time_index, segment.transaction_index]
+    targets = [index.path for index in indexes]
+    segment.transaction_index.size = 0
+    for index, target in zip(indexes, targets, strict=True):
+        index.rename(target + TEMPORARY_SUFFIX)
+    recover_segment(log, segment)
+    sync_all(files, [segment.log.path, *(index.path for index in indexes)])
+    for index, target in zip(indexes, targets, strict=True):
+        if files.exists(index.path):
+            files.rename(index.path, target)
+        else:
+            files.remove(target)
+        index.rename(target)
+    files.sync_path(log.directory)
 
 
 def _drop(log: "Log", segments: list[Segment], reason: str) -> None:
@@ -262,12 +295,17 @@ def _check(header: BatchHeader, content: memoryview, expected_offset: int, limit
         raise CorruptRecordError(f"the CRC of the batch at offset {header.base_offset} is wrong")
 
 
-def rebuild_producer_state(log: "Log", end_offset: int) -> None:
-    """Bring the producers to ``end_offset``: from a snapshot and the batches after it."""
+def rebuild_producer_state(log: "Log", end_offset: int, *, recalls: bool = True) -> None:
+    """Bring the producers to ``end_offset``: from a snapshot and the batches after it.
+
+    ``recalls``: producers may send again what came before the snapshot, see ``recall``.
+    """
     state = log.producer_state
     if state.map_end_offset == end_offset:
         return
     state.reload(log.log_start_offset, end_offset, log.storage.clock.now_ms())
+    if recalls:
+        recall(log, state.map_end_offset)
     for segment in log.segments.between(state.map_end_offset, end_offset):
         found = segment.translate(max(state.map_end_offset, segment.base_offset))
         for _, header, content in segment.batches(found[0] if found else segment.size, segment.size):

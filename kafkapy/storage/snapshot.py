@@ -2,7 +2,7 @@
 
 version i16 (1), CRC-32C u32 of everything after it, count i32, then 46 bytes each: producer id i64, epoch i16, last
 sequence i32, last offset i64, offset delta i32 (of the last batch), timestamp i64 (ms), coordinator epoch i32, first
-offset of the open transaction i64 (-1 none). Only the last batch of the five survives a restart, as in Apache Kafka.
+offset of the open transaction i64 (-1 none). Of the last five batches only one is in it; ``recall`` finds the others.
 """
 
 from collections.abc import Iterable

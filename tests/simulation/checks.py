@@ -2,14 +2,18 @@
 
 import tempfile
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from kafkapy.records.batch import MAGIC, crc_is_valid
 from kafkapy.storage.leader_epochs import UNDEFINED_EPOCH
 from kafkapy.storage.log import Log, Storage
-from kafkapy.storage.producer_entry import NO_OFFSET, ProducerEntry
+from kafkapy.storage.producer_entry import BATCHES_TO_KEEP, NO_OFFSET, ProducerEntry
 from kafkapy.storage.recovery import Checkpointed, load
 from kafkapy.storage.segment import Segment
 from kafkapy.testing.clock import ManualClock
+
+if TYPE_CHECKING:
+    from tests.simulation.model import Stored
 
 
 def check_indexes(log: Log) -> None:
@@ -125,3 +129,26 @@ def check_memory(log: Log, *, has_old_formats: bool) -> None:
     if open_first:
         assert unstable is not None
         assert unstable <= min(open_first)
+
+
+def check_resent(log: Log, batches: "list[Stored]") -> None:
+    """A producer that heard nothing of its last five batches sends them again: they are known, each at its offset."""
+    for producer_id, entry in log.producer_state.producers.items():
+        sent = [
+            each.header
+            for each in batches
+            if each.header.producer_id == producer_id
+            and each.header.producer_epoch == entry.producer_epoch
+            and not each.header.is_control
+            and each.header.base_offset >= log.log_start_offset
+        ]
+        following = 0
+        for header in sent[-1 : -BATCHES_TO_KEEP - 1 : -1]:
+            if following and header.last_sequence + 1 != following:
+                break  # compaction has been here, or the producer has begun anew
+            following = header.base_sequence
+            if [each.base_sequence for each in sent].count(following) > 1:
+                break  # begun anew
+            known = log.producer_state.check(header, from_client=True)
+            assert known is not None, (header, entry.batches)
+            assert known.first_offset == header.base_offset

@@ -14,6 +14,7 @@ from kafkapy.records.errors import RecordBatchTooLargeError
 from kafkapy.records.validate import validate_produced
 from kafkapy.storage.cleaner import LogCleaner
 from kafkapy.storage.compaction import batches_in
+from kafkapy.storage.data_directory import CLEAN_SHUTDOWN_NAME
 from kafkapy.storage.errors import KafkaStorageError
 from kafkapy.storage.log import Log, Storage
 from kafkapy.storage.log_directory import LogManager
@@ -21,7 +22,7 @@ from kafkapy.storage.snapshot import encode_snapshot
 from kafkapy.testing.clock import ManualClock
 from kafkapy.testing.disk import Crashed, SimulatedDisk
 from kafkapy.testing.durable import Survival
-from tests.simulation.checks import check_against_rebuild, check_indexes, check_memory
+from tests.simulation.checks import check_against_rebuild, check_indexes, check_memory, check_resent
 from tests.simulation.flusher import SlowFlusher
 from tests.simulation.model import Aborted, Change, Model, Stored, stored_in
 from tests.storage.compacting import InlinePool
@@ -121,6 +122,7 @@ class Subject:
                 self.disk.restart()
             if self.disk.random.random() < 0.3:  # the new process dies too, while it recovers
                 self.disk.crash_after(self.disk.random.randrange(30))
+            was_clean = (self.data / CLEAN_SHUTDOWN_NAME).exists()
             try:
                 self._open()
             except Crashed:
@@ -136,6 +138,9 @@ class Subject:
         self.model.take_over(self.log)
         self.survival = None
         self.check_all()
+        check_resent(self.log, self.model.batches)
+        if was_clean:
+            self._open()  # the first one to look into the files
         self.check_second_start()
 
     def _promised(self) -> int:

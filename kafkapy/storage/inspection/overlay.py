@@ -11,7 +11,7 @@ from hashlib import sha256
 from typing import Final, NamedTuple
 
 from kafkapy.storage.data_directory import LOCK_NAME
-from kafkapy.storage.files import Descriptor, Files
+from kafkapy.storage.files import TEMPORARY_SUFFIX, Descriptor, Files
 from kafkapy.storage.segment import LOG_SUFFIX
 
 CUT: Final = "cut"
@@ -91,7 +91,9 @@ class RecordingFiles(Files):
 
     def rename(self, path: str, target: str) -> None:
         """See ``Files.rename``."""
-        if not path.endswith(".tmp"):
+        if path.endswith(TEMPORARY_SUFFIX):
+            self._remember(target)
+        else:
             self._actions.append(Action(RENAMED, path, f"to {os.path.basename(target)}"))
         super().rename(path, target)
 

@@ -1,0 +1,78 @@
+"""What a snapshot leaves out: of the last five batches of a producer it holds one.
+
+A producer whose broker died sends again what it had no answer to, up to five requests. Those that the log holds have to
+be known as duplicates, be there a roll between them or not: where only the last one is, the first seems to be out of
+order, and the producer gives up for good (Apache Kafka 2.7 does that to it). So after an unclean stop the batches that
+lie before the snapshot are looked up in the log, as far back as five of the largest requests reach.
+"""
+
+from collections import deque
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from kafkapy.records.batch import SEQUENCE_MODULUS, BatchHeader
+from kafkapy.records.errors import CorruptRecordError
+from kafkapy.storage.errors import KafkaStorageError
+from kafkapy.storage.producer_entry import BATCHES_TO_KEEP, ProducedBatch, ProducerEntry
+from kafkapy.storage.segment import Segment
+
+if TYPE_CHECKING:
+    from kafkapy.storage.log import Log
+
+
+def recall(log: "Log", end_offset: int) -> None:
+    """Complete the batches of the producers of a snapshot at ``end_offset``, which was just loaded.
+
+    Raises ``OSError``; damage, which readers will meet, only ends the search.
+    """
+    producers = log.producer_state.producers
+    if not producers:
+        return
+    found: dict[int, deque[ProducedBatch]] = {}
+    with suppress(CorruptRecordError, KafkaStorageError):
+        for header in _headers_before(log, end_offset):
+            entry = producers.get(header.producer_id)
+            if entry is not None and _is_earlier(header, entry):
+                batch = ProducedBatch(
+                    header.last_sequence, header.last_offset, header.last_offset_delta, header.max_timestamp
+                )
+                found.setdefault(header.producer_id, deque(maxlen=BATCHES_TO_KEEP - 1)).append(batch)
+    for producer_id, batches in found.items():
+        _put_before(producers[producer_id], batches)
+
+
+def _is_earlier(header: BatchHeader, entry: ProducerEntry) -> bool:
+    return (
+        not header.is_control
+        and header.producer_epoch == entry.producer_epoch
+        and bool(entry.batches)
+        and header.last_offset < entry.batches[0].last_offset
+    )
+
+
+def _put_before(entry: ProducerEntry, batches: deque[ProducedBatch]) -> None:
+    """Take the latest of ``batches`` that follow one another up to what ``entry`` knows.
+
+    Before a gap there may be an earlier life of the producer, with sequences of its own.
+    """
+    for batch in reversed(batches):
+        if (batch.last_sequence + 1) % SEQUENCE_MODULUS != entry.batches[0].first_sequence:
+            return
+        entry.batches.insert(0, batch)
+
+
+def _headers_before(log: "Log", end_offset: int) -> Iterator[BatchHeader]:
+    """Those of the batches below ``end_offset``, the last so many bytes of them."""
+    wanted = BATCHES_TO_KEEP * log.config.max_message_bytes
+    parts: list[tuple[Segment, int, int]] = []
+    for segment in reversed(log.segments.between(0, end_offset)):
+        found = segment.translate(end_offset)
+        end = found[0] if found else segment.size
+        parts.append((segment, segment.offset_index.position_before(end - wanted), end))
+        wanted -= end
+        if wanted <= 0:
+            break
+    for segment, position, end in reversed(parts):
+        for _, header, _ in segment.batches(position, end):
+            yield header

@@ -1,0 +1,100 @@
+from pathlib import Path
+
+import pytest
+
+from kafkapy.config.log_config import LogConfig
+from kafkapy.records.batch import read_header
+from kafkapy.storage.errors import OutOfOrderSequenceError
+from kafkapy.storage.log import Log
+from kafkapy.storage.recovery import Checkpointed
+from tests.storage.support import batch, marker, open_log, produced, reopen
+
+ONE_EACH = LogConfig(segment_bytes=130)
+"""So that each batch of these tests has a segment of its own."""
+
+
+def _known(log: Log, producer_id: int = 7) -> list[tuple[int, int]]:
+    """The first sequence and offset of each batch of a producer that would be a duplicate."""
+    return [(each.first_sequence, each.first_offset) for each in log.producer_state.producers[producer_id].batches]
+
+
+@pytest.mark.parametrize("mended", [False, True])
+def test_a_producer_that_heard_nothing_of_its_last_five_batches_sends_them_again(tmp_path: Path, mended: bool) -> None:
+    log = open_log(tmp_path, ONE_EACH)
+    for sequence in range(0, 14, 2):
+        log.append_as_leader(produced(sequence, 2), 0)
+    log.flush()
+    assert len(log.segments) == 7
+    log.release()
+    again = open_log(tmp_path, ONE_EACH, Checkpointed(clean=False, recovery_point=log.recovery_point, mended=mended))
+    for sequence in range(4, 14, 2):
+        result = again.append_as_leader(produced(sequence, 2), 0)
+        assert (result.duplicate, result.first_offset) == (True, sequence)
+    assert again.log_end_offset == 14
+    with pytest.raises(OutOfOrderSequenceError):
+        again.append_as_leader(produced(2, 2), 0)
+    assert not again.append_as_leader(produced(14, 2), 0).duplicate
+
+
+def test_within_one_segment_below_the_snapshot(tmp_path: Path) -> None:
+    log = open_log(tmp_path)
+    for sequence in range(4):
+        log.append_as_leader(produced(sequence), 0)
+    log = reopen(log)  # the snapshot is in the middle of the segment
+    log.append_as_leader(produced(4), 0)
+    log.flush()
+    assert _known(log) == [(3, 3), (4, 4)]  # after a clean stop all had been answered
+    log.release()
+    again = open_log(tmp_path, checkpointed=Checkpointed(clean=False, recovery_point=5, mended=True))
+    assert _known(again) == [(sequence, sequence) for sequence in range(5)]
+
+
+def test_other_producers_epochs_and_lives_are_kept_apart(tmp_path: Path) -> None:
+    log = open_log(tmp_path, ONE_EACH)
+    sent = [
+        produced(0),  # before the producer was forgotten, and began anew
+        produced(6),
+        produced(7),
+        produced(0, epoch=4, producer_id=8),
+        produced(0, epoch=5, producer_id=8, transactional=True),
+        batch(),
+        produced(8),
+        produced(0, producer_id=9, transactional=True),
+    ]
+    for each in sent:
+        log.append_as_leader(each, 0, from_client=False)
+    log.append_as_leader(marker(commit=True, producer_id=8, epoch=5), 0, from_client=False)
+    log.append_as_leader(marker(commit=False, producer_id=9, epoch=1), 0, from_client=False)  # of a newer epoch
+    log.append_as_leader(batch(), 0)
+    log.flush()
+    log.release()
+    again = open_log(tmp_path, ONE_EACH, Checkpointed(clean=False, recovery_point=log.recovery_point))
+    assert (_known(again), _known(again, 8)) == ([(6, 1), (7, 2), (8, 6)], [(0, 4)])
+    assert again.producer_state.check(read_header(produced(0, producer_id=9, epoch=1)), from_client=True) is None
+
+
+def test_it_looks_no_further_back_than_five_of_the_largest_requests(tmp_path: Path) -> None:
+    config = LogConfig(segment_bytes=6000, max_message_bytes=200, index_interval_bytes=100)
+    log = open_log(tmp_path, config)
+    log.append_as_leader(produced(0), 0)
+    for _ in range(20):
+        log.append_as_leader(batch(), 0)
+    for sequence in range(1, 4):
+        log.append_as_leader(produced(sequence), 0)
+    log.roll()
+    log.flush()
+    log.release()
+    again = open_log(tmp_path, config, Checkpointed(clean=False, recovery_point=log.recovery_point))
+    assert _known(again) == [(sequence, 20 + sequence) for sequence in range(1, 4)]
+
+
+def test_damage_ends_the_search(tmp_path: Path) -> None:
+    log = open_log(tmp_path, ONE_EACH)
+    for sequence in range(4):
+        log.append_as_leader(produced(sequence), 0)
+    log.flush()
+    log.release()
+    damaged = Path(log.segments.starting_at(1)[0].log.path)
+    damaged.write_bytes(damaged.read_bytes()[:-5])
+    again = open_log(tmp_path, ONE_EACH, Checkpointed(clean=False, recovery_point=log.recovery_point))
+    assert _known(again) == [(2, 2), (3, 3)]
