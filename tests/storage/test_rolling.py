@@ -1,13 +1,15 @@
+import errno
 from pathlib import Path
 
 import pytest
 
 from kafkapy.config.log_config import LogConfig
-from kafkapy.storage.log import Log
+from kafkapy.storage.log import Log, Storage
 from kafkapy.storage.rolling import segment_ms, waited_ms
 from kafkapy.storage.segment import AppendedRange
 from kafkapy.testing.clock import ManualClock
-from tests.storage.support import START_MS, batch, contents, fill, open_log, reopen
+from kafkapy.testing.disk import Fault, SimulatedDisk
+from tests.storage.support import START_MS, batch, contents, fill, open_log, produced, reopen
 
 
 def _clock(log: Log) -> ManualClock:
@@ -124,3 +126,38 @@ def test_after_a_crash_recovery_cuts_the_zeros(tmp_path: Path) -> None:
     again.truncate_fully_and_start_at(7)
     assert Path(again.segments.active.log.path).stat().st_size == 100_000
     assert reopen(again).log_end_offset == 7
+
+
+@pytest.mark.parametrize(
+    ("removals", "expected"), [(frozenset[str](), []), (frozenset({"remove"}), [errno.EIO])], ids=["goes", "stays"]
+)
+def test_a_segment_begun_in_vain_that_can_not_be_removed_takes_the_directory_offline(
+    tmp_path: Path, removals: frozenset[str], expected: list[int]
+) -> None:
+    """Else a start would take it for the log's end, and hide what was written after the failure."""
+    failures: list[tuple[str, int | None]] = []
+    disk = SimulatedDisk(str(tmp_path))
+    storage = Storage(ManualClock(START_MS), disk, disk_failed=lambda path, error: failures.append((path, error.errno)))
+    log = open_log(tmp_path, storage=storage)
+    log.append_as_leader(produced(0), 0)
+    # The third of its files can't be made: then the first two have to go.
+    disk.fail(Fault(frozenset({"create"}), after=2, code=errno.ENOSPC))
+    disk.fail(Fault(removals))
+    with pytest.raises(OSError, match="No space left"):
+        log.roll()
+    assert failures == [(log.directory, code) for code in expected]
+    assert (_bases(log), log.producer_state.map_end_offset) == ([0], 1)
+    assert (tmp_path / "orders-0" / f"{1:020d}.log").exists() == bool(removals)
+    assert log.producer_state.snapshot_offsets == []
+
+
+def test_a_snapshot_that_can_not_be_written_takes_the_new_segment_with_it(tmp_path: Path) -> None:
+    disk = SimulatedDisk(str(tmp_path))
+    log = open_log(tmp_path, storage=Storage(ManualClock(START_MS), disk))
+    log.append_as_leader(produced(0), 0)
+    disk.fail(Fault(frozenset({"rename"}), code=errno.ENOSPC))
+    with pytest.raises(OSError, match="No space left"):
+        log.roll()
+    assert not (tmp_path / "orders-0" / f"{1:020d}.log").exists()
+    assert log.append_as_leader(produced(1), 0).first_offset == 1
+    assert reopen(log, clean=False).log_end_offset == 2
