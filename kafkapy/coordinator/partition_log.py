@@ -53,7 +53,7 @@ class BrokerLog(Protocol):
 
 
 Finish = Callable[[int, Appended | None], None]
-TakeBatch = Callable[[memoryview, BatchHeader, int], None]
+TakeBatch = Callable[[bytes, BatchHeader, int], None]
 OnLoaded = Callable[[bool, float], None]
 
 
@@ -152,10 +152,8 @@ class Loading:
         if not isinstance(records, bytes):
             file_slice, records = records, records.read()
             file_slice.release()
-        data = memoryview(records)
-        next_offset = offset
-        for position, header in iterate_headers(data):
-            take(data, header, position)
-            next_offset = header.next_offset
+        header = None
+        for position, header in iterate_headers(records):  # the last one counts
+            take(records, header, position)
         # compaction may have left nothing up to the end
-        return cast(int, next_offset if next_offset > offset else log.log_end_offset)
+        return cast(int, log.log_end_offset if header is None else header.next_offset)

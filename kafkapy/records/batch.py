@@ -64,7 +64,7 @@ UNKNOWN_COUNT = -1
 SEQUENCE_MODULUS = 1 << 31
 
 _HEADER = Struct(">qiibIhiqqqhii")
-_LENGTH_EPOCH_MAGIC = Struct(">iib")
+_UP_TO_CRC = Struct(">qiibI")
 _CRC = Struct(">I")
 _OFFSET = Struct(">q")
 _INT32 = Struct(">i")
@@ -197,7 +197,18 @@ def iterate_headers(buffer: ReadableBuffer, position: int = 0) -> Iterator[tuple
     A batch that the buffer cuts short ends the iteration silently, as it does in Kafka (a fetch response may end so);
     what can be no batch raises, as in ``read_header``.
     """
-    while (size := measure(buffer, position)) is not None:
+    end = len(buffer)
+    while True:
+        if end - position >= HEADER_SIZE:  # as nearly all are: a whole batch of magic 2
+            base_offset, length, *rest = _unpack_header(buffer, position)
+            size = length + LOG_OVERHEAD
+            if rest[1] == MAGIC and HEADER_SIZE <= size <= end - position:
+                yield position, BatchHeader(base_offset, size, *rest)
+                position += size
+                continue
+        size = measure(buffer, position)
+        if size is None:
+            return
         read = read_header if buffer[position + MAGIC_OFFSET] >= MAGIC else read_legacy_header
         yield position, read(buffer, position)
         position += size
@@ -272,5 +283,5 @@ def write_batch(header: BatchHeader, records: ReadableBuffer) -> bytes:
     """A batch of ``header`` and the (perhaps compressed) bytes of its records; ``size`` and ``crc`` are computed."""
     after_crc = _AFTER_CRC.pack(*header[5:]) + records
     length = ATTRIBUTES_OFFSET - LOG_OVERHEAD + len(after_crc)
-    prefix = _OFFSET.pack(header.base_offset) + _LENGTH_EPOCH_MAGIC.pack(length, header.partition_leader_epoch, MAGIC)
-    return prefix + _CRC.pack(crc32c(after_crc)) + after_crc
+    epoch = header.partition_leader_epoch
+    return _UP_TO_CRC.pack(header.base_offset, length, epoch, MAGIC, crc32c(after_crc)) + after_crc

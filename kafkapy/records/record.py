@@ -88,19 +88,19 @@ def encode_batch(records: Iterable[Record], **fields: Unpack[BatchFields]) -> by
         write_record(body, record, record.timestamp - base_timestamp, delta)
     compression = fields.get("compression", 0)
     header = BatchHeader(
-        base_offset=base_offset,
-        size=0,
-        partition_leader_epoch=fields.get("partition_leader_epoch", NO_LEADER_EPOCH),
-        magic=MAGIC,
-        crc=0,
-        attributes=_attributes(fields),
-        last_offset_delta=delta,
-        base_timestamp=base_timestamp,
-        max_timestamp=fields.get("max_timestamp", largest),
-        producer_id=fields.get("producer_id", NO_PRODUCER_ID),
-        producer_epoch=fields.get("producer_epoch", NO_PRODUCER_EPOCH),
-        base_sequence=fields.get("base_sequence", NO_SEQUENCE),
-        record_count=place + 1,
+        base_offset,
+        0,  # size and CRC are written as they come out
+        fields.get("partition_leader_epoch", NO_LEADER_EPOCH),
+        MAGIC,
+        0,
+        _attributes(fields),
+        delta,
+        base_timestamp,
+        fields.get("max_timestamp", largest),
+        fields.get("producer_id", NO_PRODUCER_ID),
+        fields.get("producer_epoch", NO_PRODUCER_EPOCH),
+        fields.get("base_sequence", NO_SEQUENCE),
+        place + 1,
     )
     return write_batch(header, compress(compression, body) if compression else body)
 

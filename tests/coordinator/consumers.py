@@ -24,10 +24,31 @@ class Record:
     def __init__(self) -> None:
         self.granted: dict[int, dict[int, str]] = {}
         self.newest_generation = 0
-        self.committed: dict[TopicPartition, int] = {}
+        self._handed_in: dict[int, set[bytes]] = {}
+        self._joins: dict[str, list[Answer[JoinResult]]] = {}
 
-    def grant(self, generation: int, name: str, partitions: Iterable[int]) -> None:
-        """A SyncGroup was answered well: law 1, nobody else has any of them in this generation."""
+    def ask(self, member_id: str, answer: Answer[JoinResult]) -> Answer[JoinResult]:
+        """A JoinGroup was sent under ``member_id``."""
+        self._joins.setdefault(member_id, []).append(answer)
+        return answer
+
+    def lead(self, answer: JoinResult) -> None:
+        """A leader learned of its members: law 3, each has joined this generation, but static ones may be away."""
+        for each in answer.members:
+            if each.instance_id is None:
+                joins = [join.value.generation_id for join in self._joins[each.member_id] if join.is_set]
+                assert answer.generation_id in joins, f"{each.member_id} did not join {answer.generation_id}"
+
+    def hand_in(self, generation: int, parts: Iterable[bytes]) -> None:
+        """A leader sends the parts of a generation."""
+        self._handed_in.setdefault(generation, set()).update(parts)
+
+    def grant(self, generation: int, name: str, partitions: bytes) -> None:
+        """A SyncGroup was answered well: law 1, nobody else has any of them in this generation.
+
+        Law 4: the part is one that a leader handed in for this generation, not for another and not out of thin air.
+        """
+        assert partitions in self._handed_in.get(generation, ()), f"{name} got {partitions!r} in {generation}"
         owners = self.granted.setdefault(generation, {})
         for partition in partitions:
             assert owners.setdefault(partition, name) == name, (generation, partition, owners[partition], name)
@@ -44,6 +65,7 @@ class Consumer:
     def __init__(self, name: str, world: World, record: Record, instance_id: str | None = None) -> None:
         self.name = name
         self.instance_id = instance_id
+        self.rebalance_timeout_ms = 60_000
         self.member_id = ""
         self.generation = -1
         self.owned: set[int] = set()
@@ -74,9 +96,13 @@ class Consumer:
 
     def _join(self) -> None:
         self.owned.clear()
-        self._joining = self._world.join(
-            self.member_id, instance_id=self.instance_id, requires_known_member_id=self.instance_id is None
+        answer = self._world.join(
+            self.member_id,
+            instance_id=self.instance_id,
+            rebalance_timeout_ms=self.rebalance_timeout_ms,
+            requires_known_member_id=self.instance_id is None,
         )
+        self._joining = self._record.ask(self.member_id, answer)
 
     def _take_join(self, answer: JoinResult) -> None:
         if answer.error_code == MEMBER_ID_REQUIRED:
@@ -89,6 +115,9 @@ class Consumer:
             parts: dict[str, bytes] = {each.member_id: b"" for each in answer.members} if leads else {}
             for partition in range(PARTITIONS if parts else 0):
                 parts[list(parts)[partition % len(parts)]] += bytes([partition])
+            if leads:
+                self._record.lead(answer)
+                self._record.hand_in(self.generation, parts.values())
             self._syncing = self._world.sync(
                 self.member_id, self.generation, instance_id=self.instance_id, assignments=parts
             )
@@ -99,7 +128,7 @@ class Consumer:
             return
         self.owned = set(answer.assignment)
         self.is_settled = True
-        self._record.grant(self.generation, self.name, self.owned)
+        self._record.grant(self.generation, self.name, answer.assignment)
 
     def _refused(self, error_code: int) -> None:
         self.owned.clear()

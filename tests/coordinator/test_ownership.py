@@ -1,8 +1,9 @@
 """Consumers under random fates on a clock that only the test moves, against a model that knows none of the rules.
 
 The model (``consumers.Record``) remembers what was handed out. Whatever happens: no partition has two owners in one
-generation, no commit of a generation gets in after a newer one was handed out, what was acknowledged stays, and once
-the trouble ends, everybody who lives shares all partitions.
+generation, everybody gets what the leader of that generation handed in, which knows only those who joined; no commit
+of a generation gets in after a newer one was handed out; what was acknowledged stays; of two with one instance id the
+older one is told; and once the trouble ends, everybody who lives shares all partitions.
 """
 
 import os
@@ -13,12 +14,15 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from kafkapy.cluster.errors import NotEnoughReplicasError
+from kafkapy.coordinator.group import states
 from kafkapy.types import TopicPartition
 from tests.coordinator.consumers import PARTITIONS, Consumer, Record
 from tests.coordinator.world import World
 
 EXAMPLES = int(os.environ.get("KAFKAPY_GROUP_EXAMPLES", "40"))
 CONSUMERS = st.integers(0, 4)
+STATIC = st.integers(3, 4)
+FENCED = 82
 ROUNDS = 60
 """Rounds of steps, a second each, in which living consumers must have settled: sessions last 10 s, rejoining 60 s."""
 
@@ -26,8 +30,11 @@ ROUNDS = 60
 class Ownership(RuleBasedStateMachine):
     """Five consumers, two of them static."""
 
-    @initialize(delay=st.sampled_from([0, 3_000]), alive=st.sets(CONSUMERS))
-    def start(self, delay: int, alive: set[int]) -> None:
+    @initialize(
+        delay=st.sampled_from([0, 3_000]), rebalance_ms=st.sampled_from([5_000, 60_000]), alive=st.sets(CONSUMERS)
+    )
+    def start(self, delay: int, rebalance_ms: int, alive: set[int]) -> None:
+        """Who has 5 s to join again may miss it while its session, 10 s, still runs."""
         self.world = World(group_initial_rebalance_delay_ms=delay)
         self.world.commit(0, tp=TopicPartition("kept", 0))  # so that the group is never deleted as empty
         self.record = Record()
@@ -35,6 +42,8 @@ class Ownership(RuleBasedStateMachine):
         self.consumers = [
             Consumer(name, self.world, self.record, name if name.startswith("static") else None) for name in names
         ]
+        for each in self.consumers:
+            each.rebalance_timeout_ms = rebalance_ms
         self.alive: set[int] = set()
         self.commits: list[Any] = []
         self.sent: dict[TopicPartition, int] = {}
@@ -82,6 +91,46 @@ class Ownership(RuleBasedStateMachine):
     def fall_silent(self, place: int) -> None:
         """It goes on believing what it believes, and may speak again."""
         self.alive.discard(place)
+
+    @rule(place=STATIC)
+    def start_twice(self, place: int) -> None:
+        """Another one comes with the instance id of one that still runs, and believes that it is a member."""
+        old = self.consumers[place]
+        new = self.consumers[place] = Consumer(old.name, self.world, self.record, old.instance_id)
+        new.rebalance_timeout_ms = old.rebalance_timeout_ms
+        self.alive.add(place)
+        self.go_on(4)
+        new.heartbeat()
+        if new.is_settled and old.member_id:
+            tp = TopicPartition("t", 0)
+            answer = self.world.commit(0, old.member_id, old.generation, tp=tp, instance_id=old.instance_id)
+            assert answer.value[tp] == FENCED
+            assert self.world.heartbeat(old.member_id, old.generation, old.instance_id) == FENCED
+
+    @rule(place=STATIC)
+    def start_again_while_the_leader_assigns(self, place: int) -> None:
+        self.until_the_leader_assigns()
+        self.alive.add(place)
+        self.consumers[place].crash()
+        self.consumers[place].step()
+
+    @rule(newcomer=CONSUMERS)
+    def acknowledge_while_the_next_leader_assigns(self, newcomer: int) -> None:
+        """What the leader before had written is acknowledged when the next one has not answered yet."""
+        self.replicas(is_slow=True)
+        self.go_on(3)
+        self.consumers[newcomer].crash()
+        self.step(newcomer, 3)
+        self.until_the_leader_assigns()
+        self.replicas(is_slow=False)
+
+    def until_the_leader_assigns(self) -> None:
+        """Let the living move on, one step each, up to that moment; it need not come."""
+        for place in sorted(self.alive) * 3:
+            if self.world.group().state is states.COMPLETING:
+                return
+            self.consumers[place].heartbeat()
+            self.consumers[place].step()
 
     @rule(duration_ms=st.sampled_from([1, 3_000, 9_999, 10_000, 60_000, 300_000]))
     def time_passes(self, duration_ms: int) -> None:

@@ -12,15 +12,18 @@ from kafkapy.coordinator.group.group import Group
 from kafkapy.coordinator.group.members import Member, Members
 from kafkapy.coordinator.group.records import GroupKey, OffsetKey, decode_group, decode_key, decode_offset
 from kafkapy.coordinator.group.results import JoinCall
-from kafkapy.coordinator.group.shard import Shard
+from kafkapy.coordinator.group.shard import KnownCommit, Shard
 from kafkapy.protocol.messages.stored.group_metadata import GroupMetadataValue
-from kafkapy.records.batch import BatchHeader, ReadableBuffer
+from kafkapy.records.batch import HEADER_SIZE, MAGIC, BatchHeader, ReadableBuffer
 from kafkapy.records.control import ControlType, read_control
 from kafkapy.records.record import Record, read_records
 
 logger = logging.getLogger(__name__)
 
 NO_PRODUCER_ID = -1
+COMMIT_SIZE = 24
+"""Bytes of the value of a commit without metadata (version 3)."""
+NO_HEADERS = b"\0"
 
 
 def replay_batch(shard: Shard, batch: ReadableBuffer, header: BatchHeader, position: int) -> None:
@@ -30,9 +33,47 @@ def replay_batch(shard: Shard, batch: ReadableBuffer, header: BatchHeader, posit
         if control.type in (ControlType.COMMIT, ControlType.ABORT):
             end_transaction(shard, header.producer_id, is_commit=control.type == ControlType.COMMIT)
         return
+    if _replay_known_commit(shard, batch, header, position):
+        return
     producer_id = header.producer_id if header.is_transactional else NO_PRODUCER_ID
-    for record in read_records(batch, header, position):
+    records = read_records(batch, header, position)
+    for record in records:
         replay_record(shard, record, producer_id)
+    if _is_single(header):
+        _remember_commit(shard, batch, header, position, records[0])
+
+
+def _is_single(header: BatchHeader) -> bool:
+    """Whether the batch has one record, without compression, control or transaction."""
+    return header.record_count == 1 and not header.attributes and header.magic == MAGIC
+
+
+def _replay_known_commit(shard: Shard, batch: ReadableBuffer, header: BatchHeader, position: int) -> bool:
+    """Take over a batch that differs from one that was read in its header and value only; False if there was none.
+
+    Of a log nearly all is commits of one partition without metadata, again and again: the record's bytes up to its
+    value say all lengths, so that they need no second reading.
+    """
+    if not _is_single(header):
+        return False
+    end = position + header.size - len(NO_HEADERS)
+    known = shard.known_commits.get(bytes(batch[position + HEADER_SIZE : end - COMMIT_SIZE]))
+    if known is None or batch[end] != NO_HEADERS[0]:
+        return False
+    committed = decode_offset(bytes(batch[end - COMMIT_SIZE : end]))
+    offsets = shard.get_or_create(known.key.group_id).offsets
+    offsets.replay(known.key.partition, header.base_offset + known.offset_delta, committed)
+    return True
+
+
+def _remember_commit(shard: Shard, batch: ReadableBuffer, header: BatchHeader, position: int, record: Record) -> None:
+    """Keep what the batch holds up to the value, if that is where such a commit's would be."""
+    key = None if record.key is None else _key(shard, record.key)
+    if isinstance(key, OffsetKey) and record.value is not None and len(record.value) == COMMIT_SIZE:
+        content = bytes(batch[position + HEADER_SIZE : position + header.size])
+        tail = record.value + NO_HEADERS
+        if content.endswith(tail):
+            shard.known_commits[content[: -len(tail)]] = KnownCommit(key, record.offset - header.base_offset)
 
 
 def replay_record(shard: Shard, record: Record, producer_id: int = NO_PRODUCER_ID) -> None:

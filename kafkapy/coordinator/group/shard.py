@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from functools import lru_cache
+from typing import NamedTuple
 
 from kafkapy.coordinator.group.group import Group
 from kafkapy.coordinator.group.records import GroupKey, OffsetKey
@@ -24,14 +25,25 @@ def partition_for(group_id: str, partition_count: int) -> int:
     return java_hash(group_id) % partition_count
 
 
+class KnownCommit(NamedTuple):
+    """Whose offset a batch of one commit holds, and the record's offset delta."""
+
+    key: OffsetKey
+    offset_delta: int
+
+
 class Shard:
     """The groups of one partition. While ``is_loading`` the log is being read and nobody may ask.
 
-    ``known_keys`` holds, until then, what the keys that were read mean: a log has each many times.
+    ``known_keys`` holds, until then, what the keys that were read mean: a log has each many times; ``known_commits``
+    the same for batches of one commit, by their bytes up to the value (``replay``).
     ``open_transactions`` holds, by producer id, the groups for which it has committed offsets in a transaction.
     """
 
-    __slots__ = ("partition", "leader_epoch", "groups", "open_transactions", "known_keys", "is_loading", "_now_ms")
+    __slots__ = (
+        "partition", "leader_epoch", "groups", "open_transactions", "known_keys", "known_commits", "is_loading",
+        "_now_ms",
+    )  # fmt: skip
 
     def __init__(self, partition: int, leader_epoch: int, now_ms: Callable[[], int]) -> None:
         self.partition = partition
@@ -39,6 +51,7 @@ class Shard:
         self.groups: dict[str, Group] = {}
         self.open_transactions: dict[int, set[str]] = {}
         self.known_keys: dict[bytes, OffsetKey | GroupKey | None] = {}
+        self.known_commits: dict[bytes, KnownCommit] = {}
         self.is_loading = True
         self._now_ms = now_ms
 
@@ -53,6 +66,7 @@ class Shard:
         """All of the log was read: forget the groups of which it only tells that they are gone."""
         self.is_loading = False
         self.known_keys.clear()
+        self.known_commits.clear()
         for group in list(self.groups.values()):
             if group.generation_id == 0 and group.offsets.is_empty():
                 del self.groups[group.group_id]

@@ -9,6 +9,7 @@ from kafkapy.coordinator.group.commit import (
 )
 from kafkapy.coordinator.group.offsets import CommittedOffset
 from kafkapy.coordinator.group.results import CommitCall
+from kafkapy.coordinator.runtime import Producer
 from tests.coordinator.world import TP, World, states_world
 
 
@@ -82,3 +83,26 @@ def test_a_transaction_s_commit_to_a_dead_group() -> None:
     group = world.group()
     world.coordinator.shutdown()
     assert transaction_commit_error(group, CommitCall("g", "", -1, {})) == 15
+
+
+@pytest.mark.parametrize(
+    ("group_id", "member_id", "generation", "instance_id", "expected"),
+    [
+        ("g", "", -1, None, 0),
+        ("g", "known", 1, "i", 0),
+        ("g", "stranger", 1, "i", 82),
+        ("g", "stranger", 1, None, 25),
+        ("g", "known", 2, "i", 22),
+        ("", "", -1, None, 24),
+    ],
+)
+def test_the_members_checks_in_a_transaction(
+    group_id: str, member_id: str, generation: int, instance_id: str | None, expected: int
+) -> None:
+    """Member and generation count only where they are named."""
+    world = World()
+    known = world.stable(instance_id="i")[0]
+    call = CommitCall(
+        group_id, known if member_id == "known" else member_id, generation, {TP: world.committed(1)}, instance_id
+    )
+    assert world.coordinator.commit_offsets_in_transaction(call, Producer(7, 0)).value == {TP: expected}

@@ -1,4 +1,5 @@
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -6,8 +7,9 @@ from kafkapy.coordinator.group.offsets import CommittedOffset
 from kafkapy.coordinator.group.records import group_tombstone, offset_record
 from kafkapy.coordinator.group.replay import replay_batch, replay_record
 from kafkapy.coordinator.group.shard import Shard
-from kafkapy.records.batch import iterate_headers, read_header
+from kafkapy.records.batch import HEADER_SIZE, iterate_headers, read_header, write_batch
 from kafkapy.records.control import ControlType, Marker, encode_leader_change, encode_marker
+from kafkapy.records.errors import InvalidRecordError
 from kafkapy.records.record import Record, encode_batch
 from kafkapy.types import TopicPartition
 from tests.coordinator.group.test_records import real_records
@@ -111,3 +113,49 @@ def test_a_tombstone_of_a_living_group_leaves_it_to_who_wrote_it() -> None:
     replay_record(world.coordinator._runtime.shards[0], real_records()[0])
     assert world.has_group()
     assert not world.has_group("g-static")
+
+
+def commit_batch(offset: int, tail: bytes = b"\0", **fields: Any) -> bytes:
+    """A batch of one commit, as an append makes it; ``tail`` in the place of the record's number of headers."""
+    record = offset_record("g", TopicPartition("t", 0), CommittedOffset(offset, **fields), 7)
+    data = encode_batch([record], base_sequence=0)
+    header = read_header(data)
+    content = data[HEADER_SIZE:-1] + tail
+    return write_batch(header, bytes([content[0] + 2 * (len(tail) - 1)]) + content[1:])
+
+
+@pytest.mark.parametrize(
+    "batches",
+    [
+        [commit_batch(1), commit_batch(2), commit_batch(3)],
+        [commit_batch(1), commit_batch(2, metadata="somewhat longer"), commit_batch(3)],
+        [commit_batch(1, tail=b"\x80\0"), commit_batch(2, tail=b"\x80\0"), commit_batch(3, tail=b"\x80\0")],
+        [commit_batch(1), commit_batch(2), commit_batch(3, expire_timestamp_ms=10**15)],
+    ],
+    ids=["all alike", "one with metadata", "an unusual zero", "a retention of its own"],
+)
+def test_commits_of_the_same_partition_are_read_by_what_is_new_in_them(batches: list[bytes]) -> None:
+    world = World(leads=False)
+    for batch in batches:
+        world.log.append(batch)
+    world.start()
+    assert world.fetch() == 3
+
+
+def test_what_compaction_has_left_of_a_batch_is_at_its_own_offset() -> None:
+    """The later of two commits that are alike up to the value lies at the lower offset delta."""
+    shard = Shard(0, 0, lambda: 0)
+    record = offset_record("g", TopicPartition("t", 0), CommittedOffset(1), 7)._replace(offset=5)
+    for base_offset in (0, 10):
+        data = encode_batch([record._replace(offset=base_offset + 5)], base_offset=base_offset, keep_offsets=True)
+        replay_batch(shard, data, read_header(data), 0)
+    assert shard.groups["g"].offsets._position == {TopicPartition("t", 0): 15}
+
+
+def test_a_commit_whose_record_is_broken_is_not_taken_for_a_known_one() -> None:
+    shard = Shard(0, 0, lambda: 0)
+    data = bytearray(commit_batch(1))
+    replay_batch(shard, data, read_header(data), 0)
+    data[-1] = 2
+    with pytest.raises(InvalidRecordError):
+        replay_batch(shard, data, read_header(data), 0)
