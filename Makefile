@@ -5,6 +5,8 @@
 #                (KAFKAPY_SIMULATIONS=5000)
 # make kill    1,000 brokers killed under load, one after the other, nothing acknowledged lost (KILLS=100; ARGUMENTS=--power
 #              cuts the power of an ext4 of its own instead, for kafkapy.flush=ack)
+# make exactly-once  some 100,000 transactions that read, process and write, broker and client killed at random meanwhile:
+#              each record comes out once, in order (RECORDS=10000; ARGUMENTS=--seed 2)
 # make bench   kafkapy beside Apache Kafka; ARGUMENTS=--quick for a short run
 # Each of them sets up what it needs, in .venv and .cache, once.
 
@@ -21,7 +23,7 @@ SCAN := $(wildcard setup.py $(foreach name,scan compact entries,kafkapy/records/
 INSTALLED := $(VENV)/.installed
 COMPILED := $(VENV)/.compiled
 
-.PHONY: simulate kill help setup java jars check fmt lint fast test unit coverage compat run bench clean
+.PHONY: simulate kill exactly-once help setup java jars check fmt lint fast test unit coverage compat run bench clean
 
 help:
 	@sed -n 's/^# \(make .*\|  .*\)/\1/p' Makefile
@@ -81,6 +83,11 @@ KILLS ?= 1000
 
 kill: setup
 	$(BIN)/python -m compat_tests.chaos.campaign --kills $(KILLS) $(ARGUMENTS)
+
+RECORDS ?= 250000
+
+exactly-once: setup
+	$(BIN)/python -m compat_tests.chaos.exactly_once --records $(RECORDS) --pause 6 $(ARGUMENTS)
 
 # --- everything ---------------------------------------------------------------------------------------------------
 

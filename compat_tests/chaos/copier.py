@@ -10,6 +10,8 @@ from collections.abc import Callable
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
 SOURCE, TARGET, GROUP, TRANSACTIONAL_ID = "in", "out", "copiers", "copier"
+TRANSACTION = "transaction"
+"""A header of each record that is written: which transaction of which incarnation."""
 PARTITIONS = 3
 MOST_RECORDS = 4
 TIMEOUT_S = 60
@@ -22,6 +24,8 @@ class Copier:
     def __init__(self, bootstrap: str, seed: int) -> None:
         base = {"bootstrap.servers": bootstrap, **IMPATIENT}
         self._random = random.Random(seed)
+        self._seed = seed
+        self._begun = 0
         self._producer = Producer({**base, "transactional.id": TRANSACTIONAL_ID, "transaction.timeout.ms": 20_000})
         self._consumer = Consumer(
             {
@@ -52,10 +56,12 @@ class Copier:
     def _copy(self, messages: list[Message]) -> None:
         producer = self._producer
         producer.begin_transaction()
+        self._begun += 1
+        headers: dict[str, str | bytes | None] = {TRANSACTION: f"{self._seed}-{self._begun}"}
         next_offsets: dict[int, int] = {}
         for message in messages:
             partition, offset = message.partition() or 0, message.offset() or 0
-            producer.produce(TARGET, message.value(), partition=partition)
+            producer.produce(TARGET, message.value(), partition=partition, headers=headers)
             next_offsets[partition] = offset + 1
         offsets = [TopicPartition(SOURCE, index, offset) for index, offset in next_offsets.items()]
         try:

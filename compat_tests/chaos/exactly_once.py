@@ -10,13 +10,14 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from compat_tests.chaos.copier import GROUP, PARTITIONS, SOURCE, TARGET
+from compat_tests.chaos.copier import GROUP, PARTITIONS, SOURCE, TARGET, TRANSACTION
 from compat_tests.exchange.contents import read_all
 from compat_tests.kafkapy_process import ROOT, KafkapyProcess
 from kafkapy.clients.cluster import ClusterClient
@@ -40,7 +41,7 @@ class ExactlyOnce:
         self._copier: subprocess.Popen[bytes] | None = None
 
     def run(self, say: Callable[[str], object] = lambda _: None) -> int:
-        """Copy everything; returns how many offsets of the target hold markers and what was aborted."""
+        """Copy everything; returns how many transactions were committed."""
         with self._broker:
             self._fill()
             try:
@@ -102,7 +103,7 @@ class ExactlyOnce:
         for index in range(PARTITIONS):
             expected = [str(number).encode() for number in range(index, self._records, PARTITIONS)]
             assert [each.value for each in found[TARGET, index]] == expected, f"partition {index} differs"
-        return sum(found[TARGET, index][-1].offset + 1 - len(found[TARGET, index]) for index in range(PARTITIONS))
+        return len({dict(each.headers)[TRANSACTION] for index in range(PARTITIONS) for each in found[TARGET, index]})
 
 
 def main() -> None:
@@ -113,8 +114,8 @@ def main() -> None:
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as directory:
         run = ExactlyOnce(Path(directory), arguments.records, arguments.seed, arguments.pause)
-        markers = run.run(print)
-        print(f"exact: {arguments.records} records, {markers} markers and aborted records, kills {run.kills}")
+        transactions = run.run(partial(print, flush=True))
+        print(f"exact: {arguments.records} records in {transactions} transactions, kills {run.kills}")
 
 
 if __name__ == "__main__":

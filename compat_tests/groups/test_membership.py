@@ -252,14 +252,3 @@ class TestStaticMembers:
         wire.send(join_request(group, group_instance_id="j"), 5)
         fenced = second.receive()
         assert (fenced.error_code, fenced.generation_id) == (82, -1)
-
-
-def test_a_silent_member_is_out_after_its_session(wire: Wire, second: Wire, group: str) -> None:
-    joined = wire.ask(join_request(group, session_timeout_ms=6_000, rebalance_timeout_ms=60_000), 1)
-    assert wire.ask(sync_request(group, 1, joined.member_id), 0).error_code == 0
-    assert not wire.has_answer(5)
-    assert heartbeat(second, group, joined.member_id, 1) == 0
-    assert not wire.has_answer(4)
-    assert heartbeat(second, group, joined.member_id, 2) == 22
-    assert not wire.has_answer(4)
-    assert heartbeat(second, group, joined.member_id, 1) == 25
