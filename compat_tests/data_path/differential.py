@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 
 from compat_tests.data_path.frames import produce_request
 from compat_tests.data_path.odd_records import OddRecords
-from compat_tests.groups.wire import Wire
-from kafkapy.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
+from compat_tests.groups.wire import Wire, answer_to_creation
+from kafkapy.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig
 from kafkapy.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from kafkapy.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from kafkapy.records.batch import iterate_headers
@@ -62,8 +62,7 @@ class Side:
     def create(self, name: str, configs: dict[str, str]) -> None:
         settings = [CreatableTopicConfig(*pair) for pair in configs.items()]
         topic = CreatableTopic(name=name, num_partitions=2, replication_factor=1, configs=settings)
-        answer = self.wire.ask(CreateTopicsRequest(topics=[topic], timeout_ms=20_000), 4)
-        assert answer.topics[0].error_code == 0, (name, answer)
+        assert answer_to_creation(self.wire, topic) == 0, name
         for partition in (0, 1):
             while self.wire.ask(offsets_request(name, partition, -1), 5).topics[0].partitions[0].error_code:
                 pass

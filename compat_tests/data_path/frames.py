@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from compat_tests.groups.wire import Wire
-from kafkapy.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
+from compat_tests.groups.wire import Wire, answer_to_creation
+from kafkapy.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig
 from kafkapy.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from kafkapy.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from kafkapy.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
@@ -19,7 +19,6 @@ from kafkapy.records.record import Record, encode_batch
 
 NOW_MS = int(time.time() * 1000)
 TIMEOUT_S = 10
-INVALID_REPLICATION_FACTOR = 38
 
 
 def batch(*values: bytes, **fields: Any) -> bytes:
@@ -43,11 +42,8 @@ def new_topic(wire: Wire, partitions: int = 1, **configs: str) -> str:
     name = f"t-{uuid.uuid4().hex[:10]}"
     settings = [CreatableTopicConfig(key.replace("__", "."), value) for key, value in configs.items()]
     topic = CreatableTopic(name=name, num_partitions=partitions, replication_factor=1, configs=settings)
+    assert answer_to_creation(wire, topic) == 0
     deadline = time.monotonic() + TIMEOUT_S
-    code = INVALID_REPLICATION_FACTOR
-    while code == INVALID_REPLICATION_FACTOR and time.monotonic() < deadline:  # a broker that has just started
-        code = wire.ask(CreateTopicsRequest(topics=[topic], timeout_ms=10_000), 4).topics[0].error_code
-    assert code == 0
     while time.monotonic() < deadline:
         found = wire.ask(MetadataRequest(topics=[MetadataRequestTopic(name=name)]), 4).topics[0]
         if found.error_code == 0 and all(partition.error_code == 0 for partition in found.partitions):

@@ -1,5 +1,6 @@
 """Requests of groups, as the tests here send them."""
 
+import time
 from typing import Any
 
 from kafkapy.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
@@ -8,7 +9,13 @@ from kafkapy.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequ
 from kafkapy.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from tests.server.wire import Wire
 
-__all__ = ["RANGE", "Wire", "create_topic", "find_coordinator", "join_request", "sync_request"]
+TIMEOUT_S = 30
+BROKER_IS_NOT_THERE_YET = 38
+"""INVALID_REPLICATION_FACTOR"""
+
+__all__ = [
+    "RANGE", "Wire", "answer_to_creation", "create_topic", "find_coordinator", "join_request", "sync_request",
+]  # fmt: skip
 
 RANGE = b"\x00\x00\x00\x00\x00\x01\x00\x01t\xff\xff\xff\xff"
 
@@ -42,10 +49,16 @@ def find_coordinator(wire: Wire, group_id: str) -> Any:
     return response
 
 
+def answer_to_creation(wire: Wire, topic: CreatableTopic) -> int:
+    """The error code; asked for again while a broker that has just started does not count itself (38)."""
+    deadline_s = time.monotonic() + TIMEOUT_S
+    code = BROKER_IS_NOT_THERE_YET
+    while code == BROKER_IS_NOT_THERE_YET and time.monotonic() < deadline_s:
+        code = int(wire.ask(CreateTopicsRequest([topic], timeout_ms=20_000), 4).topics[0].error_code)
+    return code
+
+
 def create_topic(wire: Wire, name: str, partitions: int = 1) -> None:
-    """Ask until it is there: a broker that has just started does not count itself yet (38)."""
-    topics = [CreatableTopic(name, num_partitions=partitions, replication_factor=1)]
-    while (code := wire.ask(CreateTopicsRequest(topics, timeout_ms=10_000), 4).topics[0].error_code) == 38:
-        wire.has_answer(0.1)
-    assert code in (0, 36)
+    """Ask until it is there."""
+    assert answer_to_creation(wire, CreatableTopic(name, num_partitions=partitions, replication_factor=1)) in (0, 36)
     wire.has_answer(0.1)

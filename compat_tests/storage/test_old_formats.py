@@ -10,13 +10,13 @@ from typing import NamedTuple
 import pytest
 
 from compat_tests.data_path.frames import fetch, list_offsets, produce_request
-from compat_tests.groups.wire import Wire
+from compat_tests.groups.wire import Wire, answer_to_creation
 from compat_tests.kafkapy_process import KafkapyProcess
 from compat_tests.real_kafka import RealKafka
 from compat_tests.storage.test_dump_log import _dump
 from compat_tests.storage.test_same_bytes import _contents
 from kafkapy.config.log_config import LogConfig
-from kafkapy.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
+from kafkapy.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig
 from kafkapy.protocol.messages.incremental_alter_configs import (
     AlterableConfig,
     AlterConfigsResource,
@@ -93,7 +93,7 @@ def _change_format(wire: Wire, topic: str, release: str) -> None:
 def _create(wire: Wire, name: str, configs: dict[str, str]) -> None:
     settings = [CreatableTopicConfig(*pair) for pair in {"segment.bytes": str(SEGMENT_BYTES), **configs}.items()]
     topic = CreatableTopic(name=name, num_partitions=1, replication_factor=1, configs=settings)
-    assert wire.ask(CreateTopicsRequest(topics=[topic], timeout_ms=20_000), 4).topics[0].error_code == 0
+    assert answer_to_creation(wire, topic) == 0
     while list_offsets(wire, name, -1).error_code != 0:
         pass
 
