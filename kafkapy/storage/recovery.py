@@ -145,7 +145,10 @@ def _restore_epochs(log: "Log") -> None:
     That it had risen comes to its checkpoint by and by; a crash in between brings the records back.
     """
     known = log.leader_epochs.entries
-    if known and known[0].start_offset > log.log_start_offset:
+    if not known:  # or the recovery has dropped the only one, which began where the records end
+        if log.log_end_offset > log.log_start_offset:
+            log.leader_epochs.rebuild(_first_batch_epochs(log))
+    elif known[0].start_offset > log.log_start_offset:
         below = takewhile(lambda entry: entry.start_offset < known[0].start_offset, _first_batch_epochs(log))
         log.leader_epochs.rebuild([*below, *known])
 

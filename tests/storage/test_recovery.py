@@ -12,6 +12,7 @@ from kafkapy.storage.files import Files
 from kafkapy.storage.leader_epochs import EpochEntry
 from kafkapy.storage.log import Log, Storage
 from kafkapy.storage.recovery import Checkpointed, load, recover_segment
+from kafkapy.storage.rolling import roll
 from kafkapy.testing.clock import ManualClock
 from kafkapy.testing.disk import SimulatedDisk
 from kafkapy.testing.durable import Survival
@@ -417,3 +418,18 @@ def test_a_clean_start_writes_nothing_for_a_log_whose_leader_stays(
     again.leader_epochs.assign(0, again.log_end_offset)
     assert (written, again.leader_epochs.entries) == ([], [(0, 0)])
     assert contents(Path(log.directory)) == before
+
+
+def test_epochs_come_back_when_all_records_were_deleted_and_a_crash_takes_that_back(tmp_path: Path) -> None:
+    """The last epoch began where the records end, and where recovery begins to read."""
+    log = open_log(tmp_path)
+    fill(log, 1)
+    log.flush()
+    roll(log, 1)
+    log.close()
+    log = open_log(tmp_path, checkpointed=Checkpointed(clean=True, recovery_point=1, high_watermark=1))
+    log.advance_log_start_offset(1)
+    assert log.leader_epochs.entries == [(0, 1)]
+    log.release()
+    again = open_log(tmp_path, checkpointed=Checkpointed(clean=False, recovery_point=1, high_watermark=1))
+    assert (again.log_start_offset, again.log_end_offset, again.leader_epochs.entries) == (0, 1, [(0, 0)])
