@@ -4,6 +4,7 @@ import itertools
 import os
 from collections.abc import Iterator
 from contextlib import ExitStack
+from pathlib import Path
 
 import pytest
 
@@ -11,10 +12,13 @@ from compat_tests.kafkapy_process import KafkapyProcess
 from compat_tests.process import Broker
 from compat_tests.real_kafka import RealKafka
 from compat_tests.remote import RemoteBroker
+from compat_tests.results import Results, mark, tables
+from compat_tests.scenarios import MARKS, mark_differences, target_of
 from tools.jars import VERSIONS, jars_directory
 from tools.java import NoJavaError, find_java
 
 KAFKA = "kafka-"
+RESULTS = "kafkapy-results"
 TOPIC_NUMBERS = itertools.count(1)
 
 
@@ -22,11 +26,29 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--target", action="append", metavar="TARGET", help="kafkapy, kafka-<version> or host:port; may be repeated"
     )
+    parser.addoption("--results", type=Path, metavar="FILE", help="puts each test's result into this JSON file")
 
 
 def pytest_configure(config: pytest.Config) -> None:
     """kafka-python loads its schemas through a deprecated function, once for each message."""
     config.addinivalue_line("filterwarnings", "ignore:(read|open)_text is deprecated:DeprecationWarning")
+    for line in MARKS:
+        config.addinivalue_line("markers", line)
+    if not hasattr(config, "workerinput"):
+        config.pluginmanager.register(Results(), RESULTS)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    """What each target made of each test, side by side."""
+    results = config.pluginmanager.get_plugin(RESULTS)
+    assert isinstance(results, Results)
+    if results.found:
+        terminalreporter.section("results")
+        for line in tables(results.found.values(), verbose=config.get_verbosity() > 0):
+            terminalreporter.write_line(line)
+    path: Path | None = config.getoption("--results")
+    if path is not None:
+        results.write(path)
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -39,15 +61,11 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Marks what needs Java, and groups tests by target so that one broker runs at a time."""
     for item in items:
-        target = _target_of(item)
-        if target.startswith(KAFKA):
+        if target_of(item).startswith(KAFKA):
             item.add_marker("java")
-    items.sort(key=_target_of)
-
-
-def _target_of(item: pytest.Item) -> str:
-    call = getattr(item, "callspec", None)
-    return str(call.params.get("broker", "")) if call is not None else ""
+        mark_differences(item)
+        mark(item)
+    items.sort(key=target_of)
 
 
 @pytest.fixture(scope="session")

@@ -1,6 +1,10 @@
 """Topics, partitions, configurations and deletion of records through the clients' admin APIs."""
 
+import pytest
+
 from compat_tests.clients.client import Client, KafkaCodeError, Sent, wait_until
+
+pytestmark = pytest.mark.scenario("admin")
 
 TOPIC_ALREADY_EXISTS = 36
 

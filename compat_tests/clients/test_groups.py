@@ -4,6 +4,8 @@ import pytest
 
 from compat_tests.clients.client import Client, Sent, wait_until
 
+pytestmark = pytest.mark.scenario("groups")
+
 
 @pytest.fixture
 def group(topic_name: str) -> str:

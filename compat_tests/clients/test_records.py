@@ -6,6 +6,8 @@ import pytest
 
 from compat_tests.clients.client import CODECS, LATEST, Client, ProduceOptions, Received, Sent
 
+pytestmark = pytest.mark.scenario("records")
+
 START_MS = 1_700_000_000_000
 FIELDS = ("value", "key", "headers", "timestamp", "partition")
 

@@ -4,6 +4,8 @@ import pytest
 
 from compat_tests.clients.client import Client, KafkaCodeError, ProduceOptions, Sent
 
+pytestmark = pytest.mark.scenario("errors")
+
 UNKNOWN_TOPIC, MESSAGE_TOO_LARGE, INVALID_TOPIC, ALREADY_EXISTS = 3, 10, 17, 36
 INVALID_PARTITIONS, INVALID_CONFIG, OFFSET_OUT_OF_RANGE = 37, 40, 1
 

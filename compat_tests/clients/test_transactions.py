@@ -1,6 +1,10 @@
 """Transactions: what is committed is read, what is aborted is not, and offsets go with it."""
 
+import pytest
+
 from compat_tests.clients.client import Client, Transaction
+
+pytestmark = pytest.mark.scenario("transactions")
 
 HISTORY = (
     Transaction((b"a", b"b")),

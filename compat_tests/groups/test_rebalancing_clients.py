@@ -9,6 +9,8 @@ from compat_tests.clients.client import Sent, wait_until
 from compat_tests.clients.confluent_client import ConfluentClient
 from compat_tests.process import Broker
 
+pytestmark = pytest.mark.scenario("groups", client="confluent-kafka")
+
 PARTITIONS = 6
 
 

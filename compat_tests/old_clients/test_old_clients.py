@@ -11,6 +11,8 @@ from compat_tests.groups.wire import Wire
 from compat_tests.old_clients.clients import CODECS, OldClient
 from compat_tests.process import Broker
 
+pytestmark = pytest.mark.scenario("records", client="java-{old_agent}")
+
 FORMATS = {"0.9.0": 0, "0.10.0": 1, "2.7": 2}
 RECORDS = 4
 UNSUPPORTED_VERSION = 35
@@ -30,6 +32,7 @@ def records(client: str, codec: str, first: int) -> list[Sent]:
     ]
 
 
+@pytest.mark.scenario("records", client="clients before 0.11")
 @pytest.mark.parametrize("name", FORMATS)
 def test_everyone_reads_what_everyone_wrote(wire: Wire, old_clients: list[OldClient], name: str) -> None:
     topic = new_topic(wire, message__format__version=name)
@@ -71,6 +74,7 @@ def test_fetches_of_any_size_lose_nothing(wire: Wire, old_agent: Agent) -> None:
         assert [each.value for each in received] == [each.value for each in sent]
 
 
+@pytest.mark.scenario("errors", client="java-{old_agent}")
 def test_switched_off_conversion_is_refused(wire: Wire, old_agent: Agent) -> None:
     topic = new_topic(wire, message__downconversion__enable="false")
     sent = {"topic": topic, "records": [_sent(Sent(b"v"))], "codec": "none", "acks": 1, "limit": 1 << 20}
@@ -79,6 +83,7 @@ def test_switched_off_conversion_is_refused(wire: Wire, old_agent: Agent) -> Non
         fetched(old_agent, "consume_simple", topic, 1)
 
 
+@pytest.mark.scenario("groups", client="java-{group_agent}")
 def test_a_group_goes_on_where_it_was(wire: Wire, group_agent: Agent) -> None:
     topic = new_topic(wire)
     sent = {"topic": topic, "records": [_sent(Sent(b"%d" % at)) for at in range(10)], "codec": "none"}

@@ -53,6 +53,7 @@ def _hour_of(text: str) -> int:
     return int(datetime.fromisoformat(text).timestamp() * 1000) // HOUR_MS
 
 
+@pytest.mark.scenario("records", client="spark-4.0.0")
 @pytest.mark.spark
 @pytest.mark.slow
 @pytest.mark.timeout(600)

@@ -146,6 +146,7 @@ def spark_reading(bootstrap: str, topic: str, directory: Path) -> Iterator[Ask]:
             process.kill()
 
 
+@pytest.mark.scenario("transactions", client="spark-4.0.0")
 @pytest.mark.spark
 @pytest.mark.slow
 @pytest.mark.timeout(300)

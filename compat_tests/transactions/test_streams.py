@@ -17,6 +17,8 @@ from compat_tests.process import Broker
 from tools.jars import CACHE, STREAMS, JarsError, class_path
 from tools.java import NoJavaError, find_java
 
+pytestmark = pytest.mark.scenario("transactions", client="kafka-streams-2.7.2")
+
 SOURCE = Path(__file__).with_name("java") / "WordCount.java"
 BUILT = CACHE / "clients" / "streams"
 WORDS = ("kafka", "streams", "counts", "these", "words")

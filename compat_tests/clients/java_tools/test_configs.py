@@ -7,6 +7,8 @@ import pytest
 from compat_tests.clients.client import wait_until
 from compat_tests.clients.java_tools.conftest import BrokerTools
 
+pytestmark = pytest.mark.scenario("admin", client="kafka-tools-{tools_version}")
+
 
 def _describe(tools: BrokerTools, kind: str, *arguments: str) -> str:
     return tools.run("ConfigCommand", "--describe", "--entity-type", kind, *arguments)

@@ -17,8 +17,10 @@ HOUR_MS = 3_600_000
 RECORDS = 10
 """One an hour, the last half an hour ago."""
 
-
-pytestmark = pytest.mark.parametrize("tools_version", ["2.7.2", "4.1.0"], indirect=True)
+pytestmark = [
+    pytest.mark.parametrize("tools_version", ["2.7.2", "4.1.0"], indirect=True),
+    pytest.mark.scenario("offset resets", client="kafka-tools-{tools_version}"),
+]
 
 
 class Reset:

@@ -8,6 +8,8 @@ from compat_tests.clients.client import wait_until
 from compat_tests.clients.java_tools.conftest import BrokerTools
 from compat_tests.clients.kafka_python_client import KafkaPythonClient
 
+pytestmark = pytest.mark.scenario("groups", client="kafka-tools-{tools_version}")
+
 RECORDS = 20
 RESETS = [
     (["--to-earliest"], 0),

@@ -10,6 +10,8 @@ from compat_tests.clients.client import CODECS
 from compat_tests.clients.java_tools.conftest import BrokerTools
 from compat_tests.java_tools import JavaTools
 
+pytestmark = pytest.mark.scenario("records", client="kafka-tools-{tools_version}")
+
 
 def _events(out: str, name: str) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = [json.loads(line) for line in out.splitlines() if line.startswith("{")]

@@ -9,6 +9,8 @@ import pytest
 from compat_tests.clients.client import wait_until
 from compat_tests.clients.java_tools.conftest import BrokerTools
 
+pytestmark = pytest.mark.scenario("admin", client="kafka-tools-{tools_version}")
+
 PARTITION = re.compile(r"Partition: (\d+)\tLeader: (\d+)\tReplicas: (\S+)\tIsr: (\S+)")
 SERVED_WHOLE = {
     "Produce": "0 to 8", "ListOffsets": "0 to 5", "Metadata": "0 to 9", "FindCoordinator": "0 to 3",

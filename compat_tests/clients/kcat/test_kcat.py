@@ -11,6 +11,8 @@ from compat_tests.clients.client import CODECS, wait_until
 from compat_tests.clients.confluent_client import ConfluentClient
 from compat_tests.process import Broker
 
+pytestmark = pytest.mark.scenario("records", client="kcat")
+
 START_MS = 1_700_000_000_000
 
 
@@ -81,6 +83,7 @@ def test_nulls_are_told_from_empty_values(kcat: Kcat, topic: str) -> None:
     assert (found["key"], found["payload"]) == ("deleted", None)
 
 
+@pytest.mark.scenario("offset resets", client="kcat")
 def test_reading_starts_and_stops_where_it_is_told_to(kcat: Kcat, topic: str) -> None:
     kcat.run("-P", "-t", topic, "-p", "0", text="".join(f"{i}\n" for i in range(20)))
     assert [each["offset"] for each in kcat.consume(topic, "-p", "0", "-o", "7", "-c", "3")] == [7, 8, 9]
@@ -97,6 +100,7 @@ def test_offsets_are_asked_by_time(kcat: Kcat, topic: str) -> None:
         assert f"{topic} [0] offset {offset}" in kcat.run("-Q", "-t", f"{topic}:0:{timestamp}")
 
 
+@pytest.mark.scenario("admin", client="kcat")
 def test_metadata_names_the_broker_and_the_partitions(kcat: Kcat, topic: str) -> None:
     listed = json.loads(kcat.run("-L", "-J", "-t", topic))
     (broker,) = listed["brokers"]
@@ -110,12 +114,14 @@ def test_metadata_names_the_broker_and_the_partitions(kcat: Kcat, topic: str) ->
     assert topic in {each["topic"] for each in json.loads(kcat.run("-L", "-J"))["topics"]}
 
 
+@pytest.mark.scenario("errors", client="kcat")
 def test_an_unknown_topic_is_told(kcat: Kcat, topic_name: str) -> None:
     said = kcat.attempt("-C", "-t", topic_name, "-e", "-X", "allow.auto.create.topics=false")
     assert said.returncode != 0
     assert "Unknown topic or partition" in said.stderr
 
 
+@pytest.mark.scenario("groups", client="kcat")
 def test_a_group_shares_and_goes_on(kcat: Kcat, topic: str, broker: Broker) -> None:
     group = f"group-of-{topic}"
     kcat.run("-P", "-t", topic, "-p", "0", text="a\nb\n")
@@ -129,6 +135,7 @@ def test_a_group_shares_and_goes_on(kcat: Kcat, topic: str, broker: Broker) -> N
     assert [client.committed(group, topic, partition) for partition in (0, 1)] == [2, 2]
 
 
+@pytest.mark.scenario("errors", client="kcat")
 def test_a_message_too_large_is_reported(kcat: Kcat, broker: Broker, topic_name: str) -> None:
     client = ConfluentClient(broker.bootstrap)
     client.create_topic(topic_name, configs={"max.message.bytes": "1000"})

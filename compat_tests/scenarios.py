@@ -1,0 +1,75 @@
+"""Which client does what in a test: the cells of the table client × scenario × target.
+
+A test, or with `pytestmark` a whole file, says what it shows:
+
+    pytestmark = pytest.mark.scenario("groups")                              # of the parameter named `client`
+    pytestmark = pytest.mark.scenario("admin", client="kcat")
+    pytestmark = pytest.mark.scenario("groups", client="java-{old_agent}")   # of a parameter by another name
+
+and where a broker rightly behaves otherwise, the reason, test by test:
+
+    @pytest.mark.differs("kafka-4.1.0", reason="message format 0 is gone (KIP-724)")
+
+Such a test runs and must fail there; should it pass, the mark is wrong, and that fails.
+"""
+
+from typing import NamedTuple
+
+import pytest
+
+SCENARIOS = {
+    "records": "what is produced is consumed: codecs, headers, keys, partitioners, timestamps",
+    "groups": "groups, their members and rebalances, committed offsets",
+    "offset resets": "where a group without an offset, or with one that is gone, begins",
+    "transactions": "what is committed is read, what is aborted is not",
+    "admin": "topics, partitions, configurations, groups listed and described",
+    "errors": "what is refused, how it is told, what is tried again",
+    "restart": "the broker ends and comes back under load",
+}
+MARKS = (
+    "scenario(name, client='{client}'): counts the test under this client in the table of results",
+    "differs(*targets, reason): the test fails on these targets, for this reason",
+)
+NO_TARGET = "-"
+"""Where tests count that take no broker from `--target`."""
+
+
+class Cell(NamedTuple):
+    """What a test counts for; client and scenario are empty for those that show something else."""
+
+    target: str
+    client: str = ""
+    scenario: str = ""
+
+
+def parameters(item: pytest.Item) -> dict[str, object]:
+    """The values that a test is called with by its parameters."""
+    call = getattr(item, "callspec", None)
+    return dict(call.params) if call is not None else {}
+
+
+def target_of(item: pytest.Item) -> str:
+    """The target of a test, NO_TARGET when it has none."""
+    return str(parameters(item).get("broker", NO_TARGET))
+
+
+def cell_of(item: pytest.Item) -> Cell:
+    """What a test counts for; raises UsageError for a mark that can't be understood."""
+    target = target_of(item)
+    mark = item.get_closest_marker("scenario")
+    if mark is None:
+        return Cell(target)
+    (scenario,) = mark.args
+    if scenario not in SCENARIOS:
+        raise pytest.UsageError(f"{item.nodeid}: no scenario {scenario!r} in compat_tests/scenarios.py")
+    try:
+        return Cell(target, mark.kwargs.get("client", "{client}").format(**parameters(item)), scenario)
+    except KeyError as unknown:
+        raise pytest.UsageError(f"{item.nodeid}: its scenario's client is the parameter {unknown}") from unknown
+
+
+def mark_differences(item: pytest.Item) -> None:
+    """Turns the `differs` marks for a test's target into what is expected of it."""
+    for mark in item.iter_markers("differs"):
+        if target_of(item) in mark.args:
+            item.add_marker(pytest.mark.xfail(reason=mark.kwargs["reason"], strict=True))

@@ -1,0 +1,155 @@
+"""The tables that a run of compat_tests ends in, of a small suite that is run for it."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from compat_tests.results import (
+    DIFFERS,
+    FAILED,
+    PASSED,
+    SKIPPED,
+    Result,
+    by_client,
+    by_test,
+    name_of,
+    read,
+    tables,
+)
+
+ROOT = Path(__file__).resolve().parents[2]
+SUITE = """
+import pytest
+
+pytestmark = pytest.mark.scenario("groups")
+
+@pytest.fixture
+def broker(request):
+    return request.param
+
+@pytest.fixture(params=["one", "two"])
+def client(request):
+    return request.param
+
+def test_same(broker, client):
+    assert broker
+
+@pytest.mark.differs("kafka-4.1.0", reason="newer ones do it otherwise")
+def test_other(broker, client):
+    assert broker == "kafka-2.7.2"
+
+@pytest.mark.scenario("admin", client="kcat")
+def test_skipped(broker):
+    pytest.skip("not here")
+
+def test_fails(broker, client):
+    assert client != "two" or broker != "kafka-2.7.2", "a line\\nand another"
+
+class TestOfNoTarget:
+    pytestmark = pytest.mark.scenario("records", client="alone")
+    def test_alone(self):
+        pass
+"""
+CONFTEST = """
+from compat_tests.conftest import *
+del broker
+"""
+TARGETS = ("--target", "kafka-2.7.2", "--target", "kafka-4.1.0")
+
+
+def run_suite(directory: Path, *options: str, suite: str = SUITE) -> subprocess.CompletedProcess[str]:
+    (directory / "conftest.py").write_text(CONFTEST)
+    (directory / "test_suite.py").write_text(suite)
+    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "--color=no", *options, str(directory)]
+    environment = {"PYTHONPATH": str(ROOT), "PATH": "", "COLUMNS": "200"}
+    return subprocess.run(command, cwd=directory, env=environment, capture_output=True, text=True, check=False)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("workers", [(), ("-n", "1")])
+def test_a_run_ends_in_tables(tmp_path: Path, workers: tuple[str, ...]) -> None:
+    file = tmp_path / "found" / "results.json"
+    run = run_suite(tmp_path, *TARGETS, "--results", str(file), *workers)
+    assert run.returncode == 1, run.stdout + run.stderr
+    said = [" ".join(line.split()) for line in run.stdout.partition(" results ")[2].splitlines()]
+    assert "test kafka-2.7.2 kafka-4.1.0 -" in said
+    assert "test_fails 1, 1 FAILED 2" in said
+    assert "test_other 2 2 differ" in said
+    assert "alone - 1 - - - - - -" in said
+    assert "two kafka-2.7.2 - 2, 1 FAILED - - - - -" in said
+    assert "one kafka-4.1.0 - 2, 1 differ - - - - -" in said
+    assert "kcat kafka-2.7.2 - - - - 1 skipped - -" in said
+    assert "skipped 1: kafka-4.1.0: not here" in said
+    assert "differs 2: kafka-4.1.0: newer ones do it otherwise" in said
+    results = {(each.test, each.target): each for each in read(file)}
+    assert len(results) == 15
+    failed = results["test_suite.py::test_fails[two]", "kafka-2.7.2"]
+    assert (failed.client, failed.scenario, failed.outcome) == ("two", "groups", FAILED)
+    assert failed.reason == "AssertionError: a line"
+
+
+@pytest.mark.slow
+def test_a_difference_that_is_none_fails(tmp_path: Path) -> None:
+    run = run_suite(tmp_path, "--target", "kafka-4.1.0", suite=SUITE.replace('broker == "kafka-2.7.2"', "True"))
+    assert "test_other 2 FAILED" in " ".join(run.stdout.split())
+
+
+@pytest.mark.slow
+def test_a_later_run_replaces_only_its_own_results(tmp_path: Path) -> None:
+    file = tmp_path / "results.json"
+    run_suite(tmp_path, *TARGETS, "--results", str(file))
+    before = {(each.test, each.target): each for each in read(file)}
+    fixed = SUITE.replace('or broker != "kafka-2.7.2"', "or True")
+    run_suite(tmp_path, "-k", "test_fails", "--target", "kafka-2.7.2", "--results", str(file), suite=fixed)
+    after = {(each.test, each.target): each for each in read(file)}
+    assert before.keys() == after.keys()
+    assert [key for key in after if after[key] != before[key]] == [("test_suite.py::test_fails[two]", "kafka-2.7.2")]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("mark", "said"),
+    [('scenario("gropus")', "no scenario 'gropus'"), ('scenario("groups", client="{who}")', "is the parameter 'who'")],
+)
+def test_a_mark_that_cant_be_understood_is_told(tmp_path: Path, mark: str, said: str) -> None:
+    run = run_suite(tmp_path, suite=f"import pytest\n@pytest.mark.{mark}\ndef test_it(): pass\n")
+    assert run.returncode == 4
+    assert said in run.stderr
+
+
+def result(test: str, target: str, outcome: str = PASSED, reason: str = "") -> Result:
+    return Result(test, target, "kcat", "admin", outcome, reason)
+
+
+def test_a_tests_name_is_the_same_on_every_target() -> None:
+    assert name_of("a.py::test[kafkapy-x-1]", "kafkapy") == "a.py::test[x-1]"
+    assert name_of("a.py::test[x-127.0.0.1:9092]", "127.0.0.1:9092") == "a.py::test[x]"
+    assert name_of("a.py::test[kafkapy]", "kafkapy") == "a.py::test"
+    assert name_of("a.py::test[kafkapy-2]", "-") == "a.py::test[kafkapy-2]"
+    assert name_of("a.py::test", "-") == "a.py::test"
+
+
+def test_tests_that_agree_have_one_line_unless_asked_for() -> None:
+    results = [result(f"a.py::test_{name}[{each}]", target) for name in "xy" for each in "12" for target in "ab"]
+    assert by_test(results, verbose=False) == [["test", "a", "b"], ["a.py", "4", "4"]]
+    assert by_test(results, verbose=True)[2:] == [["    test_x", "2", "2"], ["    test_y", "2", "2"]]
+
+
+def test_a_test_that_ran_on_one_target_only_does_not_differ() -> None:
+    results = [result("a.py::test_x", "a"), result("a.py::test_y", "a"), result("a.py::test_y", "b")]
+    assert by_test(results, verbose=False) == [["test", "a", "b"], ["a.py", "2", "1"]]
+
+
+def test_outcomes_are_counted() -> None:
+    results = [result(f"a.py::{at}", "a", each) for at, each in enumerate((PASSED, PASSED, SKIPPED, DIFFERS, FAILED))]
+    assert by_client(results)[1][:2] == ["kcat", "a"]
+    assert by_client(results)[1][6] == "2, 1 skipped, 1 differ, 1 FAILED"
+
+
+def test_reasons_are_told_once_with_how_often() -> None:
+    results = [result(f"a.py::{at}", "a", SKIPPED, "no kcat") for at in range(3)]
+    assert tables(results, verbose=False)[-1] == "skipped 3: a: no kcat"
+    assert json.dumps(tables([], verbose=False)) == '["", "test"]'
