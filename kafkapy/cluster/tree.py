@@ -4,6 +4,7 @@ No I/O and no await: what ``apply`` changed is handed back, so that a file can f
 """
 
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack
 from typing import Final, NamedTuple
 
 from kafkapy.cluster.store import (
@@ -54,6 +55,11 @@ class Applied(NamedTuple):
 Undo = Callable[[], object]
 
 
+def _take_back(undo: list[Undo]) -> None:
+    for step in reversed(undo):
+        step()
+
+
 def parent_of(path: str) -> str:
     """The path above; the root's own is the root."""
     return path.rpartition("/")[0] or "/"
@@ -94,13 +100,11 @@ class Tree:
         self.zxid += 1
         applied = Applied([], set(), [])
         undo: list[Undo] = []
-        try:
+        with ExitStack() as refused:
+            refused.callback(_take_back, undo)
             for operation in operations:
                 applied.results.append(self._apply_one(operation, now_ms, session_id, applied, undo))
-        except Exception:
-            for step in reversed(undo):
-                step()
-            raise
+            refused.pop_all()
         return applied
 
     def owned_by(self, session_id: int) -> list[str]:

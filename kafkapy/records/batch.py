@@ -40,7 +40,6 @@ LEADER_EPOCH_OFFSET = 12
 MAGIC_OFFSET = 16
 CRC_OFFSET = 17
 ATTRIBUTES_OFFSET = 21
-LAST_OFFSET_DELTA_OFFSET = 23
 MAX_TIMESTAMP_OFFSET = 35
 MAGIC = 2
 SMALLEST_LENGTH = 14
@@ -272,11 +271,6 @@ def set_max_timestamp(
     _ATTRIBUTES.pack_into(buffer, position + ATTRIBUTES_OFFSET, kept | timestamp_type << 3)
     _OFFSET.pack_into(buffer, position + MAX_TIMESTAMP_OFFSET, max_timestamp)
     _CRC.pack_into(buffer, position + CRC_OFFSET, crc_of(buffer, position, header.size))
-
-
-def set_log_append_time(buffer: WritableBuffer, position: int, header: BatchHeader, timestamp_ms: int) -> None:
-    """Stamp the batch with the broker's time: attribute bit 3, max timestamp, CRC. The records' own deltas stay."""
-    set_max_timestamp(buffer, position, header, LOG_APPEND_TIME, timestamp_ms)
 
 
 def write_batch(header: BatchHeader, records: ReadableBuffer) -> bytes:

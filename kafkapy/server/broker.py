@@ -108,11 +108,10 @@ class BrokerServer:
         unreadable), ``ListenError``, ``BrokerIdTakenError`` and ``StoreFileError``, each with a sentence for whoever
         starts the broker. Nothing is left open then.
         """
-        try:
+        async with AsyncExitStack() as in_vain:
+            in_vain.push_async_callback(self._cleanup.aclose)
             await self._start()
-        except BaseException:
-            await self._cleanup.aclose()
-            raise
+            in_vain.pop_all()
 
     async def stop(self) -> None:
         """Stop cleanly: the data directory is marked so, and the next start trusts it."""

@@ -6,11 +6,12 @@ would fit into one; the broker is told of each new segment, which waits under ``
 place (``replace``) while the next one is written. Tombstones and markers go once the segment that they are in was last
 changed ``delete.retention.ms`` before the last clean one; files keep their time of change for that.
 
-The arguments are ``Request``'s fields; each new segment is told as ``{"base", "replaces": [bases], "size"}``; the
-result says how far the log is clean now and what was done.
+The arguments are ``Request``'s fields; what has been made is told as ``{"bases", "replaces": [bases]}``, one new
+segment but where one is cut (``splitting``); the result says how far the log is clean now and what was done.
 """
 
 from collections.abc import Iterator
+from contextlib import ExitStack
 from typing import Any, Final, NamedTuple
 
 from kafkapy.clock import SystemClock
@@ -26,7 +27,7 @@ from kafkapy.records.batch import (
 )
 from kafkapy.records.errors import CorruptRecordError
 from kafkapy.records.legacy import read_entries, read_legacy_header
-from kafkapy.storage.batch_filter import BatchFilter, LastRecord, records_body
+from kafkapy.storage.batch_filter import BatchFilter, Kept, LastRecord, records_body
 from kafkapy.storage.cleaned_transactions import CleanedTransactions
 from kafkapy.storage.files import Files
 from kafkapy.storage.index import IndexCache
@@ -90,6 +91,10 @@ class Compaction:
         self._throttle = Throttle(request.bytes_per_second, SystemClock().monotonic_s, context.wait)
         dirty_offsets = request.first_uncleanable_offset - request.first_dirty_offset
         self._offsets = OffsetMap(request.map_bytes, request.load_factor, dirty_offsets)
+        ends = [*request.segments[1:], request.first_uncleanable_offset]
+        self._ends = dict(zip(request.segments, ends, strict=True))
+        self._transactions = CleanedTransactions()
+        self._outputs: list[Segment] = []
         self._facts = {"bytes_read": 0, "bytes_written": 0, "records_kept": 0}
 
     def _segment(self, base: int) -> Segment:
@@ -117,13 +122,12 @@ class Compaction:
     def _run(self) -> dict[str, Any]:
         self._note_keys()
         end_offset = self._offsets.latest_offset + 1
-        transactions = CleanedTransactions()
         producers = {producer: LastRecord(offset, epoch) for producer, offset, epoch in self._request.producers}
-        batch_filter = BatchFilter(self._offsets, transactions, producers)
+        batch_filter = BatchFilter(self._offsets, self._transactions, producers)
         horizon_ms = self._delete_horizon_ms()
         segments = [segment for segment in self._segments if segment.base_offset < end_offset]
         for group in grouped(segments, self._request):
-            self._clean(group, horizon_ms, batch_filter, transactions)
+            self._clean(group, horizon_ms, batch_filter)
         return {"end_offset": end_offset, "keys": len(self._offsets), **self._facts}
 
     def _delete_horizon_ms(self) -> int:
@@ -149,11 +153,11 @@ class Compaction:
     # the keys
 
     def _note_keys(self) -> None:
-        start_offset, end_offset = self._request.first_dirty_offset, self._request.first_uncleanable_offset
+        start_offset = self._request.first_dirty_offset
         transactions = CleanedTransactions()
-        transactions.add(self._aborted(start_offset, end_offset))
-        bases = [*self._request.segments[1:], end_offset]
-        for segment, next_base in zip(self._segments, bases, strict=True):
+        transactions.add(self._aborted(start_offset, self._request.first_uncleanable_offset))
+        for segment in self._segments:
+            next_base = self._ends[segment.base_offset]
             if next_base > start_offset:
                 self._note_keys_of(segment, transactions)
                 if self._offsets.is_full:
@@ -216,46 +220,69 @@ class Compaction:
             raise CorruptRecordError(f"{segment.log.path} holds a batch of {size} bytes, more than are left")
         return size
 
-    def _clean(
-        self, group: list[Segment], horizon_ms: int, batch_filter: BatchFilter, transactions: CleanedTransactions
-    ) -> None:
-        """Write what stays of ``group`` into one new segment and tell the broker."""
-        output = self._segment(group[0].base_offset)
-        output.rename(CLEANED_SUFFIX, on_disk=False)
-        try:
-            output.create()
-            transactions.retained = output.transaction_index.append
+    def _clean(self, group: list[Segment], horizon_ms: int, batch_filter: BatchFilter) -> None:
+        """Write what stays of ``group`` into one new segment, or as many as its offsets need; tell the broker."""
+        with ExitStack() as unfinished:
+            unfinished.callback(self._remove_outputs)
+            self._begin_output(group[0].base_offset)
             ends = [segment.base_offset for segment in group[1:]] + [self._offsets.latest_offset + 1]
             for segment, end_offset in zip(group, ends, strict=True):
-                transactions.add(self._aborted(segment.base_offset, end_offset))
+                self._transactions.add(self._aborted(segment.base_offset, end_offset))
                 batch_filter.retain_deletes = self._modified_ms(segment) > horizon_ms
-                self._copy(segment, output, batch_filter)
-            self._finish(output, self._modified_ms(group[-1]))
-        except BaseException:
-            output.remove()
-            raise
+                self._copy(segment, batch_filter)
+            for output in self._outputs:
+                self._finish(output, self._modified_ms(group[-1]))
+            unfinished.pop_all()
         for segment in group:
             segment.close()  # the broker removes it soon, and a descriptor would keep its bytes on the disk
-        bases = [segment.base_offset for segment in group]
-        self._context.progress({"base": output.base_offset, "replaces": bases, "size": output.size})
+        new, old = ([segment.base_offset for segment in each] for each in (self._outputs, group))
+        self._outputs = []
+        self._context.progress({"bases": new, "replaces": old})
 
-    def _copy(self, segment: Segment, output: Segment, batch_filter: BatchFilter) -> None:
+    def _begin_output(self, base_offset: int) -> None:
+        output = self._segment(base_offset)
+        output.rename(CLEANED_SUFFIX, on_disk=False)
+        self._outputs.append(output)
+        output.create()
+        self._transactions.retained = output.transaction_index.append
+
+    def _remove_outputs(self) -> None:
+        for output in self._outputs:
+            output.remove()
+
+    def _copy(self, segment: Segment, batch_filter: BatchFilter) -> None:
         for chunk in self._chunks(segment, 0):
-            kept = [kept for header, content in chunk if (kept := batch_filter.keep(header, content)) is not None]
-            if not kept:
-                continue
-            content = b"".join(each.content for each in kept)
-            last_offset = max(each.last_offset for each in kept)
-            if last_offset - output.base_offset > MAX_RELATIVE_OFFSET:
-                raise CorruptRecordError(f"{segment.log.path} holds offsets too far above its name")
-            latest = max(kept, key=lambda each: each.max_timestamp)
-            added = AppendedRange(
-                output.base_offset, last_offset, latest.max_timestamp, latest.timestamp_offset, len(content)
-            )
-            output.append(content, added, self._request.index_interval_bytes)
-            self._facts["bytes_written"] += len(content)
-            self._facts["records_kept"] += sum(each.records for each in kept)
-            self._throttle.worked(len(content))
+            kept: list[Kept] = []
+            for header, content in chunk:
+                if header.last_offset - self._outputs[-1].base_offset > MAX_RELATIVE_OFFSET:
+                    self._write(kept)
+                    kept = []
+                    self._begin_output(self._base_of_the_rest(segment, header))
+                stays = batch_filter.keep(header, content)
+                if stays is not None:
+                    kept.append(stays)
+            self._write(kept)
+
+    def _base_of_the_rest(self, segment: Segment, header: BatchHeader) -> int:
+        """Where the next new segment begins, since the batch of ``header`` does not fit into the present one."""
+        if header.last_offset >= self._ends[segment.base_offset]:
+            raise CorruptRecordError(f"{segment.log.path} holds offset {header.last_offset}, which is a later one's")
+        return max(header.base_offset, header.last_offset - MAX_RELATIVE_OFFSET)
+
+    def _write(self, kept: list[Kept]) -> None:
+        if not kept:
+            return
+        output = self._outputs[-1]
+        content = b"".join(each.content for each in kept)
+        last_offset = max(each.last_offset for each in kept)
+        latest = max(kept, key=lambda each: each.max_timestamp)
+        added = AppendedRange(
+            output.base_offset, last_offset, latest.max_timestamp, latest.timestamp_offset, len(content)
+        )
+        output.append(content, added, self._request.index_interval_bytes)
+        self._facts["bytes_written"] += len(content)
+        self._facts["records_kept"] += sum(each.records for each in kept)
+        self._throttle.worked(len(content))
 
     def _finish(self, output: Segment, modified_ms: int) -> None:
         """Make a new segment durable; its files are as old as the newest that it was made from."""

@@ -90,23 +90,29 @@ class CompactionRun:
                 self._fail(error)
 
     def _replace(self, facts: Facts) -> None:
-        log, files = self.log, self.log.storage.files
-        new = log.new_segment(facts["base"], CLEANED_SUFFIX)
+        log = self.log
+        new = [log.new_segment(base, CLEANED_SUFFIX) for base in facts["bases"]]
         if self.error is not None:
-            new.remove()
+            for segment in new:
+                segment.remove()
             return
-        stem = f"{log.directory}/{facts['base']:020d}"
+        for segment in new:
+            self._load(segment)
+        bases = set(facts["replaces"])
+        old: list[Segment] = [segment for segment in log.segments if segment.base_offset in bases]
+        if len(old) != len(bases):
+            raise KafkaStorageError(f"{log.topic_partition} has lost segments while it was compacted")
+        self._replacement = Replacement(log, new, old, self._replaced)
+        self._replacement.begin()
+
+    def _load(self, new: Segment) -> None:
+        files = self.log.storage.files
+        stem = f"{self.log.directory}/{new.base_offset:020d}"
         paths = {kind: stem + kind + CLEANED_SUFFIX for kind in SUFFIXES}
         sizes = {kind: files.size(path) for kind, path in paths.items() if files.exists(path)}
         if not sizes.keys() >= set(SUFFIXES[:-1]):
             raise KafkaStorageError(f"of the new segment {stem} there is no more than {sorted(sizes)}")
         new.load(sizes)
-        bases = set(facts["replaces"])
-        old: list[Segment] = [segment for segment in log.segments if segment.base_offset in bases]
-        if len(old) != len(bases):
-            raise KafkaStorageError(f"{log.topic_partition} has lost segments while it was compacted")
-        self._replacement = Replacement(log, [new], old, self._replaced)
-        self._replacement.begin()
 
     def _replaced(self, error: OSError | None) -> None:
         self._replacement = None

@@ -27,7 +27,6 @@ LOCK_NAME: Final = ".lock"
 CLEAN_SHUTDOWN_NAME: Final = ".kafka_cleanshutdown"
 META_PROPERTIES_NAME: Final = "meta.properties"
 DELETE_SUFFIX: Final = "-delete"
-FUTURE_SUFFIX: Final = "-future"
 MAX_NAME_LENGTH: Final = 255
 IDENTITY_VERSION: Final = "0"
 

@@ -39,12 +39,6 @@ class KafkaStorageError(BrokerError):
     error_code = 56
 
 
-class UnknownProducerIdError(BrokerError):
-    """The log knows nothing of this producer; 2.7 accepts such batches, older brokers answered this."""
-
-    error_code = 59
-
-
 class UnexpectedAppendOffsetError(BrokerError):
     """A follower was given batches that don't continue its log."""
 

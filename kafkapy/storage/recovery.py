@@ -73,9 +73,7 @@ def load(log: "Log", checkpointed: Checkpointed) -> None:
     log.log_end_offset = end_offset
     log.recovery_point = end_offset if checkpointed.clean else _recovery_point(log, checkpointed)
     if epochs_are_lost:
-        log.leader_epochs.rebuild(_batch_epochs(log))
-    elif not checkpointed.clean:
-        _restore_epochs(log)
+        log.leader_epochs.rebuild(_batch_epochs(log, END_OF_OFFSETS))
     log.leader_epochs.truncate_from_start(log.log_start_offset)
     if checkpointed.clean:
         log.leader_epochs.forget_from_end(end_offset)
@@ -131,38 +129,27 @@ def _load_leader_epochs(log: "Log", size: int) -> bool:
     return False
 
 
-def _batch_epochs(log: "Log") -> Iterator[EpochEntry]:
-    for segment in log.segments:
+def _batch_epochs(log: "Log", end_offset: int) -> Iterator[EpochEntry]:
+    """Those of the segments below ``end_offset``, read as far as somebody asks."""
+    for segment in log.segments.between(0, end_offset):
         with suppress(CorruptRecordError):  # below the recovery point: readers will meet it
             for _, header, _ in segment.batches(0, segment.size):
                 if header.magic >= MAGIC:
                     yield EpochEntry(header.partition_leader_epoch, header.base_offset)
 
 
-def _restore_epochs(log: "Log") -> None:
-    """Take back epochs that were dropped when the log's start rose, if it has fallen since.
+def _keep_epochs_below(log: "Log", offset: int) -> None:
+    """Forget the epochs from ``offset`` on, where batches are about to say them, and have all that began below it.
 
-    That it had risen comes to its checkpoint by and by; a crash in between brings the records back.
+    A truncation may have reached the epochs' file and not the records, and so may a rise of the log's start, which
+    comes to its checkpoint by and by: a crash in between brings records back whose epochs were dropped.
     """
-    known = log.leader_epochs.entries
-    if not known:  # or the recovery has dropped the only one, which began where the records end
-        if log.log_end_offset > log.log_start_offset:
-            log.leader_epochs.rebuild(_first_batch_epochs(log))
-    elif known[0].start_offset > log.log_start_offset:
-        below = takewhile(lambda entry: entry.start_offset < known[0].start_offset, _first_batch_epochs(log))
-        log.leader_epochs.rebuild([*below, *known])
-
-
-def _first_batch_epochs(log: "Log") -> Iterator[EpochEntry]:
-    """Those of the batches from the log's start on, up to the first message set; read as far as somebody asks."""
-    for segment in log.segments:
-        with suppress(CorruptRecordError):
-            for _, header, _ in segment.batches(0, segment.size):
-                if header.next_offset <= log.log_start_offset:
-                    continue
-                if header.magic < MAGIC:
-                    return
-                yield EpochEntry(header.partition_leader_epoch, max(header.base_offset, log.log_start_offset))
+    epochs = log.leader_epochs
+    epochs.truncate_from_end(offset)
+    first = epochs.entries[0].start_offset if epochs.entries else offset
+    if first > log.log_start_offset:
+        below = takewhile(lambda entry: entry.start_offset < first, _batch_epochs(log, offset))
+        epochs.rebuild([*below, *epochs.entries])
 
 
 def _load_segments(log: "Log", listing: Listing) -> list[tuple[Segment, Exception]]:
@@ -189,8 +176,7 @@ def _recover(log: "Log", doubtful: list[tuple[Segment, Exception]], checkpointed
             logger.warning("Rebuilding the indexes of %s: %s", segment.log.path, error)
             _recover_for_good(log, segment)
     if beyond:
-        # A truncation may have reached the epochs' file and not the records: these say it better.
-        log.leader_epochs.truncate_from_end(beyond[0].base_offset)
+        _keep_epochs_below(log, beyond[0].base_offset)
         # Snapshots of what follows may tell of batches that the power took: sent again, they would be duplicates.
         log.producer_state.delete_snapshots(above=beyond[0].base_offset)
     for segment in beyond:

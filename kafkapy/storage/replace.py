@@ -47,20 +47,12 @@ _BASE_DIGITS: Final = 20
 _numbers: Final = count(1)
 
 
-def replace_segments(
-    log: "Log", new: Sequence[Segment], old: Sequence[Segment], done: Callable[[OSError | None], object]
-) -> "Replacement":
-    """Begin to put ``new``, loaded under ``.cleaned`` names, in the place of their neighbours ``old``.
-
-    ``done`` is called when it is over: with None, or with the error after which the log is as it was.
-    """
-    replacement = Replacement(log, new, old, done)
-    replacement.begin()
-    return replacement
-
-
 class Replacement:
-    """A replacement on its way; it waits for the disk twice, in the log's flusher."""
+    """Puts ``new``, loaded under ``.cleaned`` names, in the place of their neighbours ``old``.
+
+    It waits for the disk twice, in the log's flusher. ``done`` is called when it is over: with None, or with the error
+    after which the log is as it was.
+    """
 
     def __init__(
         self, log: "Log", new: Sequence[Segment], old: Sequence[Segment], done: Callable[[OSError | None], object]

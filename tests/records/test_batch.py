@@ -4,13 +4,13 @@ import pytest
 
 from kafkapy.records import batch as batches
 from kafkapy.records.batch import (
+    LOG_APPEND_TIME,
     BatchHeader,
     assign,
     crc_is_valid,
     iterate_headers,
     measure,
     read_header,
-    set_log_append_time,
     set_max_timestamp,
 )
 from kafkapy.records.errors import CorruptRecordError
@@ -104,7 +104,7 @@ def test_assigning_offset_and_epoch_keeps_the_crc() -> None:
 
 def test_log_append_time_sets_bit_timestamp_and_crc() -> None:
     data = sample(producer_id=3, producer_epoch=0, base_sequence=0)
-    set_log_append_time(data, 0, read_header(data), 1234)
+    set_max_timestamp(data, 0, read_header(data), LOG_APPEND_TIME, 1234)
     header = read_header(data)
     assert (header.timestamp_type, header.max_timestamp, header.base_timestamp) == (1, 1234, 5)
     assert crc_is_valid(data, 0, header)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from kafkapy.records.batch import LOG_APPEND_TIME, BatchHeader, crc_is_valid, read_header, set_log_append_time
+from kafkapy.records.batch import LOG_APPEND_TIME, BatchHeader, crc_is_valid, read_header, set_max_timestamp
 from kafkapy.records.errors import CorruptRecordError
 from kafkapy.records.legacy import encode_legacy, read_entries, read_legacy_header
 from kafkapy.records.record import Record, encode_batch, read_records
@@ -73,7 +73,7 @@ def test_a_batch_made_anew_keeps_all_but_its_times_and_count(codec: int) -> None
 
 def test_a_stamped_batch_keeps_its_time() -> None:
     content = bytearray(batch())
-    set_log_append_time(content, 0, read_header(content), 7_000)
+    set_max_timestamp(content, 0, read_header(content), LOG_APPEND_TIME, 7_000)
     kept = kept_of(batch_filter(bytes(content)), bytes(content))
     assert kept is not None
     header = header_of(kept)

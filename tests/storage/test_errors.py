@@ -10,7 +10,6 @@ def test_codes_are_kafkas() -> None:
         errors.InvalidTxnStateError: 48,
         errors.TransactionCoordinatorFencedError: 52,
         errors.KafkaStorageError: 56,
-        errors.UnknownProducerIdError: 59,
         errors.CorruptIndexError: 56,
     }
     assert {kind: kind.error_code for kind in codes} == codes

@@ -11,7 +11,7 @@ from kafkapy.records.batch import read_header
 from kafkapy.storage.files import Files
 from kafkapy.storage.log import Log, Storage
 from kafkapy.storage.recovery import Checkpointed, load
-from kafkapy.storage.replace import CLEANED_SUFFIX, Replacement, finish_interrupted, replace_segments
+from kafkapy.storage.replace import CLEANED_SUFFIX, Replacement, finish_interrupted
 from kafkapy.storage.segment import AppendedRange, Segment
 from kafkapy.testing.clock import ManualClock
 from tests.storage.slow_flusher import SlowFlusher
@@ -90,7 +90,7 @@ def test_the_new_segment_stands_in_the_place_of_the_old_ones(tmp_path: Path) -> 
     bound = log.segments.starting_at(4)[0].base_offset
     slices = [log.read(0, 10_000).records]
     finished: list[OSError | None] = []
-    replace_segments(log, new, old, finished.append)
+    Replacement(log, new, old, finished.append).begin()
     assert finished == [None]
     assert offsets(log) == [1, 5, 9] + [offset for offset in before if offset >= bound]
     assert log.segments.first is new[0]
@@ -107,10 +107,10 @@ def test_the_new_segment_stands_in_the_place_of_the_old_ones(tmp_path: Path) -> 
 
 def test_what_two_compactions_in_a_row_put_aside_is_kept_apart(tmp_path: Path) -> None:
     log, new, old, _ = prepared(tmp_path, {1, 5, 9})
-    replace_segments(log, new, old, lambda _: None)
+    Replacement(log, new, old, lambda _: None).begin()
     again = log.new_segment(0, CLEANED_SUFFIX)
     again.create()
-    replace_segments(log, [again], new, lambda _: None)
+    Replacement(log, [again], new, lambda _: None).begin()
     assert len(names(log, ".deleted")) == 3 * len(old) + 3
     assert log.segments.first.size == 0
     assert log.read(0, 10_000).records.read()[7] > 9
@@ -129,7 +129,7 @@ def test_a_crash_at_any_step_leaves_a_log_that_opens(tmp_path: Path, kept: set[i
         after = {offset for offset in before if offset >= bound or offset in kept}
         files.left = step
         try:
-            replace_segments(log, new, old, lambda _: None)
+            Replacement(log, new, old, lambda _: None).begin()
         except Crash:
             found = offsets(opened(log.directory))
             assert found == sorted(set(found)), step
@@ -148,7 +148,7 @@ def test_a_crash_while_a_start_completes_it_is_survived(tmp_path: Path) -> None:
     before = set(offsets(log))
     files.left = 9  # the first new names are there, the old ones are going
     with pytest.raises(Crash):
-        replace_segments(log, new, old, lambda _: None)
+        Replacement(log, new, old, lambda _: None).begin()
     for step in range(1000):
         directory = str(tmp_path / str(step))
         shutil.copytree(log.directory, directory)
@@ -172,7 +172,7 @@ def test_a_disk_that_refuses_leaves_the_log_as_it_was(tmp_path: Path, times: int
         files.left, files.times = step, times
         files.error = OSError(5, "no more")
         finished: list[OSError | None] = []
-        replace_segments(log, new, old, finished.append)
+        Replacement(log, new, old, finished.append).begin()
         files.left = None
         if finished == [None]:
             assert step > 10
@@ -204,7 +204,8 @@ def test_it_can_be_given_up_while_it_waits_for_the_disk(tmp_path: Path, steps: i
     before = offsets(log)
     waiting = waiting_flusher(log)
     finished: list[OSError | None] = []
-    replacement = replace_segments(log, new, old, finished.append)
+    replacement = Replacement(log, new, old, finished.append)
+    replacement.begin()
     for _ in range(steps):
         waiting.pop(0)()
         assert offsets(log) == before or steps == 2
@@ -290,7 +291,8 @@ def test_a_flush_that_did_not_find_the_old_ones_counts_for_nothing_when_they_com
     log.durability._data_offset = log.recovery_point = 0  # as if the disk had been slow since the beginning
     log.durability.flush_later(log.log_end_offset)
     flush, flushed = slow.waiting.popleft()
-    replacement = replace_segments(log, new, old, lambda _: None)
+    replacement = Replacement(log, new, old, lambda _: None)
+    replacement.begin()
     slow.catch_up()
     synced: list[str] = []
     real_sync = files.sync_path

@@ -9,15 +9,17 @@ from kafkapy.records.record import Record, encode_batch
 from kafkapy.storage import splitting
 from kafkapy.storage.log import Log
 from kafkapy.storage.recovery import Checkpointed
-from tests.storage.compacting import values_in
+from kafkapy.storage.segment import AppendedRange
+from tests.storage.compacting import World, append, close_segment, names_of, values_in
 from tests.storage.support import START_MS, open_log
+from tests.storage.test_compaction import end, transactional
 
 FAR = 2**31
 CRASHED = Checkpointed(clean=False)
 
 
-def _record(offset: int, magic: int) -> bytes:
-    record = Record(b"k", b"%d" % offset * 100, START_MS + offset, (), offset)
+def _record(offset: int, magic: int, key: bytes = b"k", timestamp: int | None = None) -> bytes:
+    record = Record(key, b"%d" % offset * 100, timestamp or START_MS + offset, (), offset)
     if magic < 2:
         return encode_legacy([record], magic, compression=1)
     return encode_batch([record], base_offset=offset, partition_leader_epoch=0)
@@ -53,6 +55,68 @@ def test_a_recovery_makes_several_of_it(
     log.close()
     again = open_log(tmp_path)
     assert (_bases(again), again.log_end_offset) == (_bases(log), log.log_end_offset)
+
+
+@pytest.mark.parametrize("magic", [1, 2])
+def test_a_compaction_makes_several_of_it(tmp_path: Path, magic: int) -> None:
+    """2.7 cuts the segment first and compacts what that leaves."""
+    world = World(tmp_path)
+    log = world.log()
+    offsets = (0, 5, FAR - 1, FAR, FAR + 7, 2 * FAR + 7, 2 * FAR + 8)
+    segment = log.segments.first
+    for offset in offsets:
+        timestamp = START_MS - offset  # the indexes have no room for what is far above
+        content = _record(offset, magic, b"k%d" % (offset % 7), timestamp)
+        segment.append(content, AppendedRange(offset, offset, timestamp, offset, len(content)), 10**6)
+    log.log_end_offset = 2 * FAR + 9
+    log.update_high_watermark(log.log_end_offset)
+    close_segment(log)
+    world.compact()
+    newest = {offset % 7: offset for offset in offsets}
+    assert list(values_in(log)) == sorted(newest.values())
+    assert _bases(log) == ([0, FAR, 2 * FAR + 7, 2 * FAR + 9])
+    for each in log.segments:
+        assert each.time_index.last_timestamp == each.max_timestamp
+    assert not names_of(log, ".cleaned", ".swap")
+    world.cleaner.stop()
+    log.close()
+    again = open_log(tmp_path)
+    assert (_bases(again), list(values_in(again))) == (_bases(log), list(values_in(log)))
+
+
+def test_an_abort_is_known_where_the_cut_has_put_it(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    log = world.log()
+    transactional(log, 0, b"a")
+    end(log, commit=False)
+    far = FAR + 10
+    log.log_end_offset = far
+    transactional(log, 1, b"b")
+    end(log, commit=False)
+    close_segment(log)
+    world.compact()
+    assert _bases(log) == [0, far, far + 2]
+    assert [each.first_offset for part in log.segments for each in part.transaction_index] == [0, far]
+    assert [len(list(part.transaction_index)) for part in log.segments] == [1, 1, 0]
+    world.cleaner.stop()
+
+
+def test_a_compaction_that_is_aborted_takes_all_its_parts_away(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    log = world.log()
+    append(log, (b"a", b"1"))
+    log.log_end_offset = FAR + 10
+    append(log, (b"a", b"2"))
+    close_segment(log)
+    world.cleaner.start()
+    world.clock.advance(0)
+    assert len(names_of(log, ".log.cleaned")) == 2
+    before = values_in(log)
+    world.cleaner.about_to_cut(log, 0)
+    world.run_posted()
+    assert values_in(log) == before
+    assert not names_of(log, ".cleaned", ".swap")
+    world.cleaner.stop()
 
 
 def test_damage_behind_the_cut_ends_the_log_there(tmp_path: Path) -> None:

@@ -1,9 +1,8 @@
 """A whole data directory: its partitions, its checkpoints, its identity, and whether a broker is using it."""
 
 import os
-from typing import Final
 
-from kafkapy.storage.checkpoints import HIGH_WATERMARK, LOG_START_OFFSET, RECOVERY_POINT, OffsetCheckpoint
+from kafkapy.storage.checkpoints import CLEANER, HIGH_WATERMARK, LOG_START_OFFSET, RECOVERY_POINT, OffsetCheckpoint
 from kafkapy.storage.data_directory import (
     CLEAN_SHUTDOWN_NAME,
     LOCK_NAME,
@@ -16,8 +15,6 @@ from kafkapy.storage.files import Files
 from kafkapy.storage.inspection.findings import ERROR, NOTE, WARNING, Findings
 from kafkapy.storage.inspection.partition_check import Extent, Options, check_partition
 from kafkapy.types import TopicPartition
-
-CLEANER: Final = "cleaner-offset-checkpoint"
 
 
 def is_data_directory(files: Files, directory: str, *, by_name: bool = True) -> bool:

@@ -9,9 +9,8 @@ from kafkapy.records.batch import MAGIC, BatchHeader
 from kafkapy.records.compression import CODEC_NAMES
 from kafkapy.records.control import ControlType, read_control
 from kafkapy.records.record import Record, read_records
-from kafkapy.storage.checkpoints import HIGH_WATERMARK, LOG_START_OFFSET, RECOVERY_POINT, decode
+from kafkapy.storage.checkpoints import CLEANER, HIGH_WATERMARK, LOG_START_OFFSET, RECOVERY_POINT, decode
 from kafkapy.storage.files import Files
-from kafkapy.storage.inspection.directory_check import CLEANER
 from kafkapy.storage.inspection.index_files import aborted_entries, offset_entries, time_entries
 from kafkapy.storage.inspection.log_scan import Scanned
 from kafkapy.storage.inspection.partition_check import BASE_DIGITS, EPOCHS_NAME

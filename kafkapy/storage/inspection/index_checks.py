@@ -25,18 +25,31 @@ def check_shape(files: Files, path: str, kind: type[Index], findings: Findings) 
         findings.add(NOTE, path, f"{zeros} bytes of zeros follow the entries, as a Kafka that crashed leaves them")
 
 
-class OffsetIndexCheck:
+class _IndexCheck:
+    """The entries of one index file, one after the other."""
+
+    def __init__(self, path: str, entries: Iterator[tuple[int, int]], findings: Findings, *, is_settled: bool) -> None:
+        self.path = path
+        self._findings = findings
+        self._is_settled = is_settled
+        self._entries = entries
+        self._entry = next(entries, None)
+
+    def _report(self, message: str, *, position: int | None = None, offset: int | None = None) -> None:
+        if self._is_settled:
+            self._findings.add(ERROR, self.path, message, position=position, offset=offset)
+        else:
+            self._findings.add(WARNING, self.path, message + MENDED, position=position, offset=offset)
+
+
+class OffsetIndexCheck(_IndexCheck):
     """Every entry names the last offset of a batch, and the position of that one or one before."""
 
     def __init__(
         self, files: Files, path: str, base_offset: int, findings: Findings, *, is_settled: bool = True
     ) -> None:
-        self.path = path
-        self._findings = findings
-        self._is_settled = is_settled
         check_shape(files, path, OffsetIndex, findings)
-        self._entries: Iterator[tuple[int, int]] = offset_entries(files, path, base_offset)
-        self._entry = next(self._entries, None)
+        super().__init__(path, offset_entries(files, path, base_offset), findings, is_settled=is_settled)
         self._previous = (base_offset - 1, -1)
         self._reached = False
 
@@ -65,12 +78,6 @@ class OffsetIndexCheck:
         self._entry = next(self._entries, None)
         self._reached = False
 
-    def _report(self, message: str, *, position: int | None = None, offset: int | None = None) -> None:
-        if self._is_settled:
-            self._findings.add(ERROR, self.path, message, position=position, offset=offset)
-        else:
-            self._findings.add(WARNING, self.path, message + MENDED, position=position, offset=offset)
-
     def finish(self, size: int) -> None:
         """The segment has ended after ``size`` bytes."""
         while self._entry is not None:
@@ -78,18 +85,14 @@ class OffsetIndexCheck:
             self._next()
 
 
-class TimeIndexCheck:
+class TimeIndexCheck(_IndexCheck):
     """Every entry names the largest timestamp so far and an offset of the batch that has it."""
 
     def __init__(
         self, files: Files, path: str, base_offset: int, findings: Findings, *, is_settled: bool = True
     ) -> None:
-        self.path = path
-        self._findings = findings
-        self._is_settled = is_settled
         check_shape(files, path, TimeIndex, findings)
-        self._entries = time_entries(files, path, base_offset)
-        self._entry = next(self._entries, None)
+        super().__init__(path, time_entries(files, path, base_offset), findings, is_settled=is_settled)
         self._previous = (NO_TIMESTAMP - 1, base_offset - 1)
         self._largest = NO_TIMESTAMP
 
@@ -111,12 +114,6 @@ class TimeIndexCheck:
         assert self._entry is not None
         self._previous = self._entry
         self._entry = next(self._entries, None)
-
-    def _report(self, message: str) -> None:
-        if self._is_settled:
-            self._findings.add(ERROR, self.path, message)
-        else:
-            self._findings.add(WARNING, self.path, message + MENDED)
 
     def finish(self) -> None:
         """The segment has ended; its last entry holds its largest timestamp."""

@@ -5,17 +5,19 @@ import os
 import tempfile
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from kafkapy.clock import Clock, TimerHandle
 from kafkapy.config.log_config import LogConfig
-from kafkapy.storage.checkpoints import RECOVERY_POINT
-from kafkapy.storage.data_directory import CLEAN_SHUTDOWN_NAME, LOCK_NAME
-from kafkapy.storage.errors import KafkaStorageError, LogDirectoryError
+from kafkapy.storage.checkpoints import CLEANER, RECOVERY_POINT, OffsetCheckpoint
+from kafkapy.storage.data_directory import CLEAN_SHUTDOWN_NAME, LOCK_NAME, WITHOUT_CHECKPOINT
+from kafkapy.storage.errors import KafkaStorageError, LogDirectoryError, MalformedCheckpointError
 from kafkapy.storage.files import Files
 from kafkapy.storage.inspection.overlay import Action, RecordingFiles, ShadowFiles
 from kafkapy.storage.log import Storage
 from kafkapy.storage.log_directory import LogManager
+
+_logger: Final = logging.getLogger(__name__)
 
 _OWN_BUSINESS = (CLEAN_SHUTDOWN_NAME, LOCK_NAME, f"{RECOVERY_POINT}.tmp")
 
@@ -118,6 +120,8 @@ def _run(
                 files.remove(f"{directory}/{RECOVERY_POINT}")
             files.forget()
         logs.load(config_of)
+        for each in logs.directories.online:
+            _mend_cleaner_checkpoint(logs, each.path)
         failures = [f"{each.path}: {each.failure}" for each in logs.directories if each.failure is not None]
         logs.shutdown()
     finally:
@@ -128,6 +132,26 @@ def _run(
         raise LogDirectoryError("; ".join(failures))
     done = [each for each in files.done() if os.path.basename(each.path) not in _OWN_BUSINESS]
     return Repaired(done, reasons.said)
+
+
+def _mend_cleaner_checkpoint(logs: LogManager, directory: str) -> None:
+    """No cleaner runs here: its next checkpoint would be without what a start doesn't believe."""
+    files = logs.storage.files
+    checkpoint = OffsetCheckpoint(files, f"{directory}/{CLEANER}")
+    try:
+        found = checkpoint.read()
+    except MalformedCheckpointError as error:
+        _logger.warning("%s; going on without it: %s", error, WITHOUT_CHECKPOINT[CLEANER])
+        files.remove(checkpoint.path)
+        return
+    believed = {
+        partition: offset
+        for partition, offset in found.items()
+        if (log := logs.get(partition)) is not None and 0 <= offset <= log.log_end_offset
+    }
+    if believed != found:
+        _logger.warning("%s says more than there is", checkpoint.path)
+        checkpoint.write(believed)
 
 
 def _real(shadows: Sequence[str], directories: Sequence[str], text: str) -> str:

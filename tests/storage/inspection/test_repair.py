@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from kafkapy.config.log_config import LogConfig
+from kafkapy.storage.checkpoints import CLEANER
 from kafkapy.storage.errors import LogDirectoryError, LogDirectoryLockedError
 from kafkapy.storage.files import Files
 from kafkapy.storage.inspection.overlay import CUT, RENAMED, RecordingFiles, ShadowFiles
@@ -57,6 +58,28 @@ def test_a_torn_tail_is_cut_and_said(data: Path) -> None:
     assert any("Cutting" in reason and str(last) in reason for reason in planned.reasons)
     assert [each for each in check(folder) if each.severity == "error"] == []
     assert _repair(data) == Repaired([], [])
+
+
+@pytest.mark.parametrize(
+    ("content", "left"),
+    [
+        ("0\nodd\n", None),
+        ("0\n4\norders 0 3\norders 1 1\ngone 0 5\norders 2 999999\n", "0\n2\norders 0 3\norders 1 1\n"),
+        ("0\n0\n", "0\n0\n"),
+    ],
+)
+def test_what_is_clean_as_far_as_can_be_believed(data: Path, content: str, left: str | None) -> None:
+    """Without a cleaner nobody else would write it anew."""
+    for number in (1, 2):
+        shutil.copytree(data / "orders-0", data / f"orders-{number}")
+    path = data / CLEANER
+    path.write_text(content)
+    planned = _repair(data, dry_run=True)
+    done = _repair(data)
+    assert planned.actions == done.actions
+    assert (path.read_text() if path.exists() else None) == left
+    assert any(str(path) in reason for reason in done.reasons) is (left != content)
+    assert any(each.path == str(path) for each in done.actions) is (left != content)
 
 
 def test_damage_in_an_old_segment_is_mended_when_all_is_read(data: Path) -> None:
