@@ -18,8 +18,11 @@ from kafkapy.clock import Clock, SystemClock
 from kafkapy.cluster.embedded import FILE_NAME, EmbeddedSession, EmbeddedStore
 from kafkapy.cluster.node import MetadataNode
 from kafkapy.cluster.peer import LocalChannel
+from kafkapy.cluster.registration import BrokerIdTakenError
 from kafkapy.cluster.replica_manager import ReplicaManager
+from kafkapy.cluster.sqlite_file import StoreFileError
 from kafkapy.config.broker_config import BrokerConfig
+from kafkapy.config.errors import InvalidConfigError
 from kafkapy.config.listeners import EndPoint
 from kafkapy.config.log_config import LogConfig
 from kafkapy.config.unbuilt import check_built
@@ -33,13 +36,14 @@ from kafkapy.server.directory_failures import DirectoryFailures
 from kafkapy.server.dispatch import Dispatcher, LocalRequests
 from kafkapy.server.fetch_sessions import FetchSessionCache
 from kafkapy.server.limits import Limits, Shared
-from kafkapy.server.listener import Listener, bind
+from kafkapy.server.listener import Listener, ListenError, bind
 from kafkapy.server.log_configs import LogConfigs
 from kafkapy.server.metrics import Metrics
 from kafkapy.server.recovery_progress import RecoveryProgress
 from kafkapy.server.upkeep import Upkeep, keep_logs
 from kafkapy.storage.cleaner import LogCleaner
-from kafkapy.storage.errors import LogDirectoryError
+from kafkapy.storage.closing import abandon_all
+from kafkapy.storage.errors import KafkaStorageError, LogDirectoryError
 from kafkapy.storage.flusher import ThreadFlusher
 from kafkapy.storage.log import Storage
 from kafkapy.storage.log_directory import LogManager
@@ -48,6 +52,15 @@ from kafkapy.storage.mending import default_processes, load_in_parallel
 _log: Final = logging.getLogger(__name__)
 
 NO_BROKER_ID: Final = -1
+START_FAILURES: Final = (
+    InvalidConfigError,
+    LogDirectoryError,
+    KafkaStorageError,
+    ListenError,
+    BrokerIdTakenError,
+    StoreFileError,
+)
+"""What may stop a broker from starting, each with a sentence for whoever starts it."""
 
 
 class BrokerServer:
@@ -74,6 +87,7 @@ class BrokerServer:
         """Set when every data directory has failed: there is nothing left to serve."""
         self._services: Services | None = None
         self._cleanup = AsyncExitStack()
+        self._is_killed = False
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -104,9 +118,8 @@ class BrokerServer:
     async def start(self) -> None:
         """Start; when this returns, clients are served.
 
-        Raises ``InvalidConfigError`` (what is not built), ``LogDirectoryError`` (locked, another cluster's,
-        unreadable), ``ListenError``, ``BrokerIdTakenError`` and ``StoreFileError``, each with a sentence for whoever
-        starts the broker. Nothing is left open then.
+        Raises one of ``START_FAILURES``: ``InvalidConfigError`` (what is not built), ``LogDirectoryError`` (locked,
+        another cluster's, unreadable) and so on. Nothing is left open then.
         """
         async with AsyncExitStack() as in_vain:
             in_vain.push_async_callback(self._cleanup.aclose)
@@ -115,6 +128,16 @@ class BrokerServer:
 
     async def stop(self) -> None:
         """Stop cleanly: the data directory is marked so, and the next start trusts it."""
+        await self._cleanup.aclose()
+
+    async def kill(self) -> None:
+        """Stop as if the process had been killed: nobody who waits is answered, no log is closed, nothing is marked.
+
+        What was acknowledged is in the files; the next start recovers them, as after any unclean stop.
+        """
+        self._is_killed = True
+        for listener in self.listeners:
+            await listener.stop()
         await self._cleanup.aclose()
 
     async def _start(self) -> None:
@@ -129,7 +152,7 @@ class BrokerServer:
         logs.directories.check_identity(self.config.broker_id, node.cluster_id)
         configs = LogConfigs(self.config, logs, node.config_admin.cached_topic_overrides)
         await self._load(logs, configs)
-        self._cleanup.callback(logs.shutdown)
+        self._cleanup.callback(lambda: abandon_all(logs) if self._is_killed else logs.shutdown())
         node.config_admin.add_listener(configs)
         replicas = ReplicaManager(
             broker_id=self.config.broker_id,

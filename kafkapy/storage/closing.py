@@ -52,6 +52,14 @@ def close_all(logs: "LogManager") -> None:
             )
 
 
+def abandon_all(logs: "LogManager") -> None:
+    """Let go of every log and directory as a killed process would: nothing is written, the next start recovers."""
+    logs.storage.flusher.close()
+    for log in logs.all_logs():
+        log.release()
+    logs.directories.unlock()
+
+
 def _close_directory(logs: "LogManager", directory: "DataDirectory", held: list["Log"]) -> None:
     sync_in_parallel(logs.storage.files, [path for log in held for path in finish(log)])
     for log in held:

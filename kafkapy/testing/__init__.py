@@ -1,1 +1,43 @@
-"""Tools for tests, ours and other people's: in-process brokers, a controllable clock, faults."""
+"""A Kafka broker inside a test's own process, and what assertions need of it.
+
+``Broker`` and ``AsyncBroker`` start one (``docs/testing.md`` shows how); ``plugin`` is the pytest plugin. Importing
+this package imports nothing of the broker: that comes with the first name that is asked for.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from kafkapy.testing.async_broker import AsyncBroker
+    from kafkapy.testing.broker import Broker
+    from kafkapy.testing.cluster import Cluster
+    from kafkapy.testing.errors import (
+        BrokerNotRunningError,
+        BrokerStartError,
+        NotInTimeError,
+        RequestRefusedError,
+        TestingError,
+        UnknownNameError,
+    )
+    from kafkapy.testing.groups import GroupMember
+    from kafkapy.testing.records import TopicRecord
+
+__all__ = [
+    "Broker", "AsyncBroker", "Cluster", "TopicRecord", "GroupMember",
+    "TestingError", "BrokerStartError", "BrokerNotRunningError", "UnknownNameError", "RequestRefusedError",
+    "NotInTimeError",
+]  # fmt: skip
+
+_MODULES: Final = {
+    "Broker": "broker",
+    "AsyncBroker": "async_broker",
+    "Cluster": "cluster",
+    "TopicRecord": "records",
+    "GroupMember": "groups",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_MODULES.get(name, 'errors')}"), name)

@@ -198,3 +198,22 @@ def test_the_log_says_where_the_broker_listens(tmp_path: Path, caplog: pytest.Lo
             assert f"Listening on PLAINTEXT://127.0.0.1:{broker.port}" in caplog.text
 
     run(scenario())
+
+
+def test_a_killed_broker_answers_nobody_and_loses_nothing(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        broker = server(tmp_path)
+        await broker.start()
+        client = await Client.connect(broker)
+        await client.create_topic("t")
+        assert (await client.produce("t", batch(b"v"), acks=-1)).error_code == 0
+        client.send(frame(fetch_request("t", 1, max_wait_ms=100_000), 11))
+        await until(lambda: len(broker.services.replica_manager.purgatory) == 1)
+        await broker.kill()
+        assert await client.is_closed()
+        assert not (tmp_path / ".kafka_cleanshutdown").exists()
+        async with server(tmp_path) as broker:
+            client = await Client.connect(broker)
+            assert values_of((await client.fetch("t")).responses[0].partitions[0].records) == [b"v"]
+
+    run(scenario())

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from kafkapy.config.log_config import LogConfig
-from kafkapy.storage.closing import close, finish, finished
+from kafkapy.storage.closing import abandon_all, close, finish, finished
 from kafkapy.storage.files import Files
 from kafkapy.storage.log_directory import LogManager
 from kafkapy.testing.clock import ManualClock
@@ -49,3 +49,19 @@ def test_only_the_directory_whose_disk_refuses_is_not_clean(
     manager.shutdown()
     assert f"The logs of {tmp_path}/a could not be closed cleanly" in caplog.text
     assert [(tmp_path / name / ".kafka_cleanshutdown").exists() for name in "ab"] == [False, True]
+
+
+def test_what_is_abandoned_is_left_as_it_is_and_recovered(tmp_path: Path) -> None:
+    partition = TopicPartition("t", 0)
+    logs = LogManager([str(tmp_path)], LogConfig(), ManualClock())
+    logs.load()
+    fill(logs.get_or_create(partition), 3)
+    before = sorted(path.name for path in tmp_path.rglob("*"))
+    abandon_all(logs)
+    assert sorted(path.name for path in tmp_path.rglob("*")) == before
+    again = LogManager([str(tmp_path)], LogConfig(), ManualClock())
+    again.load()
+    log = again.get(partition)
+    assert log is not None
+    assert log.log_end_offset == 3
+    again.shutdown()

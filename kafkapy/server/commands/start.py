@@ -14,30 +14,15 @@ from typing import Final
 
 import kafkapy
 from kafkapy.clock import SystemClock
-from kafkapy.cluster.registration import BrokerIdTakenError
-from kafkapy.cluster.sqlite_file import StoreFileError
 from kafkapy.config.broker_config import BrokerConfig
-from kafkapy.config.errors import InvalidConfigError
 from kafkapy.records.scanner import scan_is_compiled
 from kafkapy.server import logs
-from kafkapy.server.broker import BrokerServer
+from kafkapy.server.broker import START_FAILURES, BrokerServer
 from kafkapy.server.commands.settings import UsageError, build_config, nearest
 from kafkapy.server.limits import allow_many_descriptors
-from kafkapy.server.listener import ListenError
-from kafkapy.storage.errors import KafkaStorageError, LogDirectoryError
+from kafkapy.storage.errors import LogDirectoryError
 
 _log: Final = logging.getLogger("kafkapy")
-
-START_FAILURES: Final = (
-    UsageError,
-    InvalidConfigError,
-    LogDirectoryError,
-    KafkaStorageError,
-    ListenError,
-    BrokerIdTakenError,
-    StoreFileError,
-)
-"""What may stop a broker from starting, each with a sentence for whoever starts it."""
 
 
 def run(options: argparse.Namespace) -> int:
@@ -47,7 +32,7 @@ def run(options: argparse.Namespace) -> int:
         if options.ephemeral:
             return _run_ephemeral(options)
         return _serve(options, options.data, in_memory_metadata=False)
-    except START_FAILURES as error:
+    except (UsageError, *START_FAILURES) as error:
         print(f"kafkapy: {error}", file=sys.stderr)  # noqa: T201  the command's answer, log level or not
         return 1
 

@@ -1,0 +1,182 @@
+"""The same broker for tests that are coroutines: ``async with AsyncBroker() as broker``."""
+
+import asyncio
+from collections.abc import Coroutine, Iterable, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+from kafkapy.records.batch import NO_TIMESTAMP
+from kafkapy.records.record import Headers, Record
+from kafkapy.testing.broker import THREAD_NAME, WAIT_S
+from kafkapy.testing.errors import BrokerNotRunningError
+from kafkapy.testing.groups import GroupMember
+from kafkapy.testing.helpers import Helpers
+from kafkapy.testing.hosted import HostedBroker
+from kafkapy.testing.loop_thread import LoopThread
+from kafkapy.testing.records import Reading, TopicRecord
+from kafkapy.types import TopicPartition
+
+T = TypeVar("T")
+
+
+class AsyncBroker:
+    """``Broker`` with coroutines for methods: waiting for one leaves the test's own loop free for its clients.
+
+    The broker itself has its own loop in its own thread here too, so that no test can hold it up, whatever loop it runs
+    on and whatever it does there.
+    """
+
+    def __init__(
+        self,
+        settings: Mapping[str, object] | None = None,
+        *,
+        topics: Iterable[str] | Mapping[str, int] = (),
+        data: str | Path | None = None,
+        port: int = 0,
+    ) -> None:
+        self._host = HostedBroker(settings, topics=topics, data=data, port=port)
+        self._helpers = Helpers(self._host)
+        self._thread: LoopThread | None = None
+
+    async def __aenter__(self) -> Self:
+        return await self.start()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    # where it is
+
+    @property
+    def bootstrap(self) -> str:
+        """See ``Broker.bootstrap``."""
+        return self._host.bootstrap
+
+    @property
+    def port(self) -> int:
+        """See ``Broker.port``."""
+        return self._host.port
+
+    @property
+    def data(self) -> Path:
+        """See ``Broker.data``."""
+        return self._host.data
+
+    @property
+    def is_running(self) -> bool:
+        """See ``Broker.is_running``."""
+        return self._host.is_running
+
+    # life
+
+    async def start(self) -> Self:
+        """See ``Broker.start``."""
+        is_first = self._thread is None
+        if self._thread is None:
+            self._thread = LoopThread(THREAD_NAME)
+        try:
+            await self._call(self._host.start())
+        except BaseException:
+            if is_first:
+                await self.close()
+            raise
+        return self
+
+    async def stop(self) -> None:
+        """See ``Broker.stop``."""
+        await self._call(self._host.stop())
+
+    async def kill(self) -> None:
+        """See ``Broker.kill``."""
+        await self._call(self._host.kill())
+
+    async def restart(self) -> None:
+        """See ``Broker.restart``."""
+        await self.stop()
+        await self.start()
+
+    async def close(self) -> None:
+        """See ``Broker.close``."""
+        thread, self._thread = self._thread, None
+        if thread is not None:
+            try:
+                await asyncio.wrap_future(thread.submit(self._host.close()))
+            finally:
+                thread.close()
+
+    # topics, records, groups
+
+    async def create_topic(self, name: str, partitions: int = 1, configs: Mapping[str, object] | None = None) -> None:
+        """See ``Broker.create_topic``."""
+        await self._call(self._helpers.create_topic(name, partitions, configs or {}))
+
+    async def delete_topic(self, name: str) -> None:
+        """See ``Broker.delete_topic``."""
+        await self._call(self._helpers.delete_topic(name))
+
+    async def topics(self) -> dict[str, int]:
+        """See ``Broker.topics``."""
+        return await self._call(self._helpers.topics())
+
+    async def produce(
+        self,
+        topic: str,
+        value: bytes | None,
+        *,
+        key: bytes | None = None,
+        headers: Headers = (),
+        partition: int | None = None,
+        timestamp: int = NO_TIMESTAMP,
+    ) -> TopicRecord:
+        """See ``Broker.produce``."""
+        return await self._call(self._helpers.produce(topic, partition, Record(key, value, timestamp, headers)))
+
+    async def records(
+        self, topic: str, *, partition: int | None = None, read_committed: bool = False
+    ) -> list[TopicRecord]:
+        """See ``Broker.records``."""
+        return await self._call(self._helpers.records(Reading(topic, partition, read_committed)))
+
+    async def wait_for_records(
+        self,
+        topic: str,
+        count: int,
+        *,
+        partition: int | None = None,
+        read_committed: bool = False,
+        timeout_s: float = WAIT_S,
+    ) -> list[TopicRecord]:
+        """See ``Broker.wait_for_records``."""
+        return await self._call(
+            self._helpers.wait_for_records(Reading(topic, partition, read_committed), count, timeout_s)
+        )
+
+    async def groups(self) -> list[str]:
+        """See ``Broker.groups``."""
+        return await self._call(self._helpers.groups())
+
+    async def committed(self, group: str) -> dict[TopicPartition, int]:
+        """See ``Broker.committed``."""
+        return await self._call(self._helpers.committed(group))
+
+    async def lag(self, group: str) -> dict[TopicPartition, int]:
+        """See ``Broker.lag``."""
+        return await self._call(self._helpers.lag(group))
+
+    async def wait_until_stable(
+        self, group: str, *, members: int | None = None, timeout_s: float = WAIT_S
+    ) -> list[GroupMember]:
+        """See ``Broker.wait_until_stable``."""
+        return await self._call(self._helpers.wait_until_stable(group, members, timeout_s))
+
+    async def wait_until_caught_up(self, group: str, *, timeout_s: float = WAIT_S) -> None:
+        """See ``Broker.wait_until_caught_up``."""
+        await self._call(self._helpers.wait_until_caught_up(group, timeout_s))
+
+    async def _call(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        if self._thread is None:
+            coroutine.close()
+            raise BrokerNotRunningError("the broker was not started: use it as `async with AsyncBroker() as broker:`")
+        return await asyncio.wrap_future(self._thread.submit(coroutine))

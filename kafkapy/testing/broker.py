@@ -1,0 +1,223 @@
+"""A broker in this process, for tests that block: ``with Broker() as broker``."""
+
+from collections.abc import Coroutine, Iterable, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, Self, TypeVar
+
+from kafkapy.records.batch import NO_TIMESTAMP
+from kafkapy.records.record import Headers, Record
+from kafkapy.testing.errors import BrokerNotRunningError, NotInTimeError
+from kafkapy.testing.groups import GroupMember
+from kafkapy.testing.helpers import Helpers
+from kafkapy.testing.hosted import HostedBroker
+from kafkapy.testing.loop_thread import LoopThread
+from kafkapy.testing.records import Reading, TopicRecord
+from kafkapy.types import TopicPartition
+
+T = TypeVar("T")
+
+THREAD_NAME: Final = "kafkapy-broker"
+WAIT_S: Final = 10.0
+"""How long the ``wait_…`` methods wait unless they are told."""
+LIMIT_S: Final = 60.0
+"""No other call takes longer."""
+
+
+class Broker:
+    """A Kafka broker on a free loopback port, in a thread of this process, gone at the end of the ``with``.
+
+    ``settings`` are Kafka's keys of ``server.properties``; ``topics`` are names, or names with numbers of partitions,
+    to make at the start. Without ``data`` records are in a temporary directory; with it they are in that one, and stay.
+    ``stop``, ``start``, ``restart`` and ``kill`` keep port and records, also without ``data``.
+
+    Entering it, and ``start``, raise ``BrokerStartError`` with one line that says what to do; every other method raises
+    ``BrokerNotRunningError`` when the broker is stopped, and ``NotInTimeError`` rather than hang. All may be called
+    from any thread.
+    """
+
+    def __init__(
+        self,
+        settings: Mapping[str, object] | None = None,
+        *,
+        topics: Iterable[str] | Mapping[str, int] = (),
+        data: str | Path | None = None,
+        port: int = 0,
+    ) -> None:
+        self._host = HostedBroker(settings, topics=topics, data=data, port=port)
+        self._helpers = Helpers(self._host)
+        self._thread: LoopThread | None = None
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    # where it is
+
+    @property
+    def bootstrap(self) -> str:
+        """``127.0.0.1:port``, for the clients' ``bootstrap.servers``; the same after a restart."""
+        return self._host.bootstrap
+
+    @property
+    def port(self) -> int:
+        """The port alone."""
+        return self._host.port
+
+    @property
+    def data(self) -> Path:
+        """The data directory."""
+        return self._host.data
+
+    @property
+    def is_running(self) -> bool:
+        """Whether clients are served."""
+        return self._host.is_running
+
+    # life
+
+    def start(self) -> Self:
+        """Start; does nothing while it runs."""
+        is_first = self._thread is None
+        if self._thread is None:
+            self._thread = LoopThread(THREAD_NAME)
+        try:
+            self._call(self._host.start())
+        except BaseException:
+            if is_first:
+                self.close()
+            raise
+        return self
+
+    def stop(self) -> None:
+        """Stop cleanly; records and port are kept for ``start``. Does nothing while it is stopped."""
+        self._call(self._host.stop())
+
+    def kill(self) -> None:
+        """Stop as if the broker's process were killed: connections break, waiting requests get no answer.
+
+        Everything that was acknowledged is there after the next ``start``, which recovers the logs.
+        """
+        self._call(self._host.kill())
+
+    def restart(self) -> None:
+        """``stop`` and ``start``."""
+        self.stop()
+        self.start()
+
+    def close(self) -> None:
+        """Stop, and give back port, thread and temporary directory; the end of the ``with`` does it."""
+        thread, self._thread = self._thread, None
+        if thread is not None:
+            try:
+                _result(thread, self._host.close(), LIMIT_S)
+            finally:
+                thread.close()
+
+    # topics, records, groups
+
+    def create_topic(self, name: str, partitions: int = 1, configs: Mapping[str, object] | None = None) -> None:
+        """Make a topic with settings of Kafka's names; it has its leaders then. Raises ``RequestRefusedError``."""
+        self._call(self._helpers.create_topic(name, partitions, configs or {}))
+
+    def delete_topic(self, name: str) -> None:
+        """Delete a topic and all that is in it. Raises ``UnknownNameError`` and ``RequestRefusedError``."""
+        self._call(self._helpers.delete_topic(name))
+
+    def topics(self) -> dict[str, int]:
+        """The topics and how many partitions each has; not those that Kafka keeps for itself."""
+        return self._call(self._helpers.topics())
+
+    def produce(
+        self,
+        topic: str,
+        value: bytes | None,
+        *,
+        key: bytes | None = None,
+        headers: Headers = (),
+        partition: int | None = None,
+        timestamp: int = NO_TIMESTAMP,
+    ) -> TopicRecord:
+        """Append one record to a topic that exists, acknowledged by all; what became of it.
+
+        Without ``partition`` it goes where Java's producer puts the key, to 0 without one; without ``timestamp`` (ms)
+        it has the broker's time. Raises ``UnknownNameError`` and ``RequestRefusedError``.
+        """
+        return self._call(self._helpers.produce(topic, partition, Record(key, value, timestamp, headers)))
+
+    def records(self, topic: str, *, partition: int | None = None, read_committed: bool = False) -> list[TopicRecord]:
+        """All records of a topic, or of one of its partitions, by partition and offset.
+
+        With ``read_committed`` those of open and aborted transactions are left out. Raises ``UnknownNameError``.
+        """
+        return self._call(self._helpers.records(Reading(topic, partition, read_committed)))
+
+    def wait_for_records(
+        self,
+        topic: str,
+        count: int,
+        *,
+        partition: int | None = None,
+        read_committed: bool = False,
+        timeout_s: float = WAIT_S,
+    ) -> list[TopicRecord]:
+        """As ``records``, once there are at least ``count``; raises ``NotInTimeError`` too."""
+        return self._call(
+            self._helpers.wait_for_records(Reading(topic, partition, read_committed), count, timeout_s),
+            timeout_s + LIMIT_S,
+        )
+
+    def groups(self) -> list[str]:
+        """The names of the consumer groups."""
+        return self._call(self._helpers.groups())
+
+    def committed(self, group: str) -> dict[TopicPartition, int]:
+        """The offsets that a group has committed. Raises ``UnknownNameError``."""
+        return self._call(self._helpers.committed(group))
+
+    def lag(self, group: str) -> dict[TopicPartition, int]:
+        """How many records each partition has beyond what the group has committed.
+
+        The partitions are those of every topic that a member subscribes to or the group has committed an offset for;
+        one without an offset counts whole. Keys are equal to plain ``(topic, partition)``. Raises ``UnknownNameError``.
+        """
+        return self._call(self._helpers.lag(group))
+
+    def wait_until_stable(
+        self, group: str, *, members: int | None = None, timeout_s: float = WAIT_S
+    ) -> list[GroupMember]:
+        """Wait until a group has settled; its members and their partitions.
+
+        Settled: every member has its assignment, and every partition of what they subscribe to is assigned. Say how
+        many ``members`` you wait for if it is more than one: a group of the first alone is settled too. The group need
+        not exist yet. Raises ``NotInTimeError``, which says how things stand.
+        """
+        return self._call(self._helpers.wait_until_stable(group, members, timeout_s), timeout_s + LIMIT_S)
+
+    def wait_until_caught_up(self, group: str, *, timeout_s: float = WAIT_S) -> None:
+        """Wait until a group has committed everything that there is to read. Raises ``NotInTimeError``."""
+        self._call(self._helpers.wait_until_caught_up(group, timeout_s), timeout_s + LIMIT_S)
+
+    def _call(self, coroutine: Coroutine[Any, Any, T], limit_s: float = LIMIT_S) -> T:
+        if self._thread is None:
+            coroutine.close()
+            raise BrokerNotRunningError("the broker was not started: use it as `with Broker() as broker:`, or start()")
+        return _result(self._thread, coroutine, limit_s)
+
+
+def _result(thread: LoopThread, coroutine: Coroutine[Any, Any, T], limit_s: float) -> T:
+    future = thread.submit(coroutine)
+    try:
+        return future.result(limit_s)
+    except TimeoutError:
+        if future.done():
+            raise
+        future.cancel()
+        raise NotInTimeError(f"the broker did not do what was asked within {limit_s:g} s") from None
+    except BaseException:
+        future.cancel()  # Ctrl-C: nobody waits any more
+        raise

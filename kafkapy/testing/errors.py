@@ -1,0 +1,44 @@
+"""What can go wrong between a test and its broker; each message is one line that says what to do."""
+
+import difflib
+from collections.abc import Iterable
+
+
+class TestingError(Exception):
+    """Base of all errors of ``kafkapy.testing``."""
+
+    __test__ = False  # pytest: this is no class of tests
+
+
+class BrokerStartError(TestingError):
+    """The broker can't start as it was asked to: a port in use, a setting that does not exist, a locked directory."""
+
+
+class BrokerNotRunningError(TestingError):
+    """Something was asked of a broker that was not started, or is stopped."""
+
+
+class UnknownNameError(TestingError):
+    """There is no topic, partition or group of that name."""
+
+
+class RequestRefusedError(TestingError):
+    """The broker answered with an error; ``code`` is Kafka's."""
+
+    def __init__(self, message: str, code: int) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+class NotInTimeError(TestingError, TimeoutError):
+    """What was waited for did not happen in time; the message says how things stand."""
+
+
+def unknown(kind: str, name: str, known: Iterable[str]) -> UnknownNameError:
+    """An error that names the most similar of what there is, and a few others."""
+    names = sorted(known)
+    nearest = difflib.get_close_matches(name, names, n=1)
+    if nearest:
+        return UnknownNameError(f"there is no {kind} {name!r}; did you mean {nearest[0]!r}?")
+    some = ", ".join(names[:10]) + (", …" if len(names) > 10 else "")
+    return UnknownNameError(f"there is no {kind} {name!r}; there is {some or 'none at all'}")

@@ -1,0 +1,133 @@
+"""Consumer groups of a broker in a test: whether they have settled, what they have committed, what is left to read."""
+
+from collections.abc import Iterable
+from typing import Final, NamedTuple
+
+from kafkapy.clients.groups import assigned
+from kafkapy.coordinator.group.results import GroupDescription
+from kafkapy.coordinator.group.states import STABLE
+from kafkapy.coordinator.group.subscription import CONSUMER_PROTOCOL_TYPE, topics_of
+from kafkapy.protocol.primitives import ProtocolError
+from kafkapy.server.context import Services
+from kafkapy.testing.errors import unknown
+from kafkapy.testing.waiting import Deadline, until
+from kafkapy.types import TopicPartition
+
+NO_OFFSET: Final = -1
+
+
+class GroupMember(NamedTuple):
+    """A member of a settled group, and the partitions that it reads."""
+
+    member_id: str
+    client_id: str
+    instance_id: str | None
+    partitions: tuple[TopicPartition, ...]
+
+
+def names(services: Services) -> list[str]:
+    """The groups that there are, by name."""
+    return sorted(listing.group_id for listing in services.group_coordinator.list_groups()[1])
+
+
+async def stable(services: Services, group: str, members: int | None, timeout_s: float) -> list[GroupMember]:
+    """Wait until the group has settled, with so many members if that is given; who they are.
+
+    Settled means: the coordinator's state is Stable, and every partition of the topics that the members subscribe to is
+    some member's (a cooperative assignor gets there in two rounds). The group need not exist yet. Raises
+    ``NotInTimeError``, which says how things stand.
+    """
+
+    def look() -> list[GroupMember] | None:
+        found = services.group_coordinator.describe_group(group)
+        if found.state != STABLE.value or members not in (None, len(found.members)):
+            return None
+        who = _members(found)
+        return None if _unassigned(services, found, who) else who
+
+    def failure() -> str:
+        found = services.group_coordinator.describe_group(group)
+        if group not in names(services):
+            return f"no consumer of group {group!r} has joined; there is {', '.join(names(services)) or 'no group'}"
+        wanted = "" if members is None else f", {members} are waited for"
+        left = sorted(map(str, _unassigned(services, found, _members(found))))
+        unread = f"; nobody has {', '.join(left[:5])}" if left else ""
+        return f"group {group!r} is {found.state} with {len(found.members)} members{wanted}{unread}"
+
+    return await until(look, Deadline(timeout_s), failure)
+
+
+def committed(services: Services, group: str) -> dict[TopicPartition, int]:
+    """The offset that the group has committed for each partition that has one; raises ``UnknownNameError``."""
+    if group not in (known := names(services)):
+        raise unknown("group", group, known)
+    _, offsets = services.group_coordinator.fetch_offsets(group, None)
+    return {each: found.offset for each, found in offsets.items() if found.offset != NO_OFFSET}
+
+
+def lag(services: Services, group: str) -> dict[TopicPartition, int]:
+    """How many records each partition has beyond what the group has committed; raises ``UnknownNameError``.
+
+    The partitions are those of every topic that a member subscribes to, or for which the group has committed an offset.
+    Where it has committed none, the lag is all that the partition holds.
+    """
+    offsets = committed(services, group)
+    described = services.group_coordinator.describe_group(group)
+    topics = {each.topic for each in offsets} | _subscribed(described)
+    result = {}
+    for each in sorted(_partitions(services, topics)):
+        log = services.log_manager.get(each)
+        if log is not None:
+            start = offsets.get(each, log.log_start_offset)
+            result[each] = max(log.high_watermark - max(start, log.log_start_offset), 0)
+    return result
+
+
+async def caught_up(services: Services, group: str, timeout_s: float) -> None:
+    """Wait until the group has committed all that there is, and has joined at all; raises ``NotInTimeError``."""
+
+    def look() -> bool | None:
+        if group not in names(services):
+            return None
+        behind = lag(services, group)
+        return True if behind and not any(behind.values()) else None
+
+    def failure() -> str:
+        if group not in names(services):
+            return f"no consumer of group {group!r} has joined or committed"
+        behind = {str(each): count for each, count in lag(services, group).items() if count}
+        return f"group {group!r} is behind: {behind or 'it reads no topic'}"
+
+    await until(look, Deadline(timeout_s), failure)
+
+
+def _members(found: GroupDescription) -> list[GroupMember]:
+    return [
+        GroupMember(
+            member.member_id,
+            member.client_id,
+            member.instance_id,
+            tuple(TopicPartition(*place) for place in assigned(member.assignment)),
+        )
+        for member in found.members
+    ]
+
+
+def _unassigned(services: Services, found: GroupDescription, members: Iterable[GroupMember]) -> set[TopicPartition]:
+    owned = {partition for member in members for partition in member.partitions}
+    return _partitions(services, _subscribed(found)) - owned
+
+
+def _subscribed(found: GroupDescription) -> set[str]:
+    """The topics of the members' subscriptions; none before it has settled, or where they are no consumers."""
+    if found.protocol_type != CONSUMER_PROTOCOL_TYPE:
+        return set()
+    try:
+        return {topic for member in found.members if member.metadata for topic in topics_of(member.metadata)}
+    except ProtocolError:
+        return set()
+
+
+def _partitions(services: Services, topics: Iterable[str]) -> set[TopicPartition]:
+    images = services.metadata.image.topics
+    return {TopicPartition(topic, index) for topic in topics if topic in images for index in images[topic].partitions}

@@ -1,0 +1,79 @@
+"""What a test asks of its broker beside the clients under test; on the broker's loop, past its sockets."""
+
+from collections.abc import Mapping
+
+from kafkapy.clients.records import partition_of
+from kafkapy.records.record import Record
+from kafkapy.testing import groups, records, topics
+from kafkapy.testing.groups import GroupMember
+from kafkapy.testing.hosted import HostedBroker
+from kafkapy.testing.records import Reading, TopicRecord
+from kafkapy.testing.settings import texts
+from kafkapy.types import TopicPartition
+
+
+class Helpers:
+    """See ``Broker``, whose methods of the same names say what each does."""
+
+    def __init__(self, host: HostedBroker) -> None:
+        self._host = host
+
+    # topics
+
+    async def create_topic(self, name: str, partitions: int, configs: Mapping[str, object]) -> None:
+        """See ``Broker.create_topic``."""
+        _ = self._host.services
+        await topics.create_topic(self._host.requests, name, partitions, texts(configs))
+
+    async def delete_topic(self, name: str) -> None:
+        """See ``Broker.delete_topic``."""
+        records.logs_of(self._host.services, name)
+        await topics.delete_topic(self._host.requests, name)
+
+    async def topics(self) -> dict[str, int]:
+        """See ``Broker.topics``."""
+        found = self._host.services.metadata.image.topics
+        return {name: len(topic.partitions) for name, topic in sorted(found.items()) if name not in topics.INTERNAL}
+
+    # records
+
+    async def produce(self, topic: str, partition: int | None, record: Record) -> TopicRecord:
+        """See ``Broker.produce``."""
+        services = self._host.services
+        logs = records.logs_of(services, topic, partition)
+        index = partition
+        if index is None:
+            index = 0 if record.key is None else partition_of(record.key, len(logs))
+        stamped = record if record.timestamp >= 0 else record._replace(timestamp=services.clock.now_ms())
+        offset = await records.produce(self._host.requests, TopicPartition(topic, index), stamped)
+        return TopicRecord(topic, index, offset, stamped.timestamp, record.key, record.value, record.headers)
+
+    async def records(self, reading: Reading) -> list[TopicRecord]:
+        """See ``Broker.records``."""
+        return await records.read(self._host.services, reading)
+
+    async def wait_for_records(self, reading: Reading, count: int, timeout_s: float) -> list[TopicRecord]:
+        """See ``Broker.wait_for_records``."""
+        return await records.wait_for(self._host.services, reading, count, timeout_s)
+
+    # groups
+
+    async def groups(self) -> list[str]:
+        """See ``Broker.groups``."""
+        return groups.names(self._host.services)
+
+    async def committed(self, group: str) -> dict[TopicPartition, int]:
+        """See ``Broker.committed``."""
+        return groups.committed(self._host.services, group)
+
+    async def lag(self, group: str) -> dict[TopicPartition, int]:
+        """See ``Broker.lag``."""
+        return groups.lag(self._host.services, group)
+
+    async def wait_until_stable(self, group: str, members: int | None, timeout_s: float) -> list[GroupMember]:
+        """See ``Broker.wait_until_stable``."""
+        return await groups.stable(self._host.services, group, members, timeout_s)
+
+    async def wait_until_caught_up(self, group: str, timeout_s: float) -> None:
+        """See ``Broker.wait_until_caught_up``."""
+        await groups.caught_up(self._host.services, group, timeout_s)

@@ -1,0 +1,165 @@
+"""The broker behind ``Broker`` and ``AsyncBroker``: everything here runs on its loop."""
+
+import asyncio
+import os
+import shutil
+import tempfile
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Final
+
+from kafkapy.clock import Clock, SystemClock
+from kafkapy.cluster.embedded import EmbeddedStore
+from kafkapy.config.broker_config import BrokerConfig
+from kafkapy.server.broker import START_FAILURES, BrokerServer
+from kafkapy.server.context import LocalConnection, Services
+from kafkapy.server.dispatch import LocalRequests
+from kafkapy.testing.errors import BrokerNotRunningError, BrokerStartError
+from kafkapy.testing.port import HOST, ReservedPort
+from kafkapy.testing.settings import config_for_test
+from kafkapy.testing.topics import create_topic
+
+DIRECTORY_PREFIX: Final = "kafkapy-"
+
+
+class HostedBroker:
+    """One broker that is started and stopped any number of times on one port and one data directory, until ``close``.
+
+    Without ``data`` the directory is a temporary one and the metadata stay in memory; both outlive a stop and a kill,
+    and end with ``close``. With it everything lies there, as ``kafkapy start --data`` keeps it.
+    """
+
+    def __init__(
+        self,
+        settings: Mapping[str, object] | None = None,
+        *,
+        topics: Iterable[str] | Mapping[str, int] = (),
+        data: str | Path | None = None,
+        port: int = 0,
+    ) -> None:
+        self._settings = dict(settings or {})
+        self._topics: dict[str, int] = dict(topics) if isinstance(topics, Mapping) else dict.fromkeys(topics, 1)
+        self._kept = None if data is None else os.path.abspath(data)
+        self._wanted_port = port
+        self._port: ReservedPort | None = None
+        self._store: EmbeddedStore | None = None
+        self._directory = ""
+        self._server: BrokerServer | None = None
+        self._turn = asyncio.Lock()
+        self.requests = LocalRequests()
+        self.clock: Clock = SystemClock()
+
+    # where it is
+
+    @property
+    def port(self) -> int:
+        """The loopback port, the same after every restart; raises ``BrokerNotRunningError`` before the first start."""
+        if self._port is None:
+            raise BrokerNotRunningError("the broker was not started: use it as `with Broker() as broker:`, or start()")
+        return self._port.number
+
+    @property
+    def bootstrap(self) -> str:
+        """``host:port`` for clients."""
+        return f"{HOST}:{self.port}"
+
+    @property
+    def data(self) -> Path:
+        """The data directory."""
+        return Path(self._directory)
+
+    @property
+    def is_prepared(self) -> bool:
+        """Whether it was started and not closed: it has a port and a directory."""
+        return self._port is not None
+
+    @property
+    def is_running(self) -> bool:
+        """Whether it serves clients."""
+        return self._server is not None
+
+    @property
+    def services(self) -> Services:
+        """The parts of the running broker; raises ``BrokerNotRunningError``."""
+        if self._server is None:
+            raise BrokerNotRunningError("the broker is stopped: start() or restart() it first")
+        return self._server.services
+
+    # life; one of these at a time
+
+    async def start(self) -> None:
+        """Start, and make the topics the first time. Raises ``BrokerStartError``; nothing is left behind then."""
+        async with self._turn:
+            if self._server is not None:
+                return
+            is_first = self._port is None
+            try:
+                if is_first:
+                    await self._prepare()
+                await self._serve()
+                for topic, partitions in self._topics.items() if is_first else ():
+                    await create_topic(self.requests, topic, partitions, {}, exist_ok=True)
+            except BaseException:
+                if is_first:
+                    await self._close()
+                raise
+
+    async def stop(self) -> None:
+        """Stop cleanly: who waits is answered, what was written is closed; a stopped broker stays so."""
+        async with self._turn:
+            await self._stop()
+
+    async def kill(self) -> None:
+        """Stop as if the broker's process had been killed: connections break, logs stay unclosed."""
+        async with self._turn:
+            server, self._server = self._server, None
+            if server is not None:
+                await server.kill()
+
+    async def close(self) -> None:
+        """Stop, and give back port and temporary directory; twice does nothing."""
+        async with self._turn:
+            await self._close()
+        self._turn = asyncio.Lock()  # the next loop's
+
+    async def _stop(self) -> None:
+        server, self._server = self._server, None
+        if server is not None:
+            await server.stop()
+
+    async def _close(self) -> None:
+        try:
+            await self._stop()
+            if self._store is not None:
+                await self._store.close()
+        finally:
+            self._store = None
+            if self._port is not None:
+                self._port.release()
+                self._port = None
+            if self._directory and self._kept is None:
+                shutil.rmtree(self._directory, ignore_errors=True)
+            self._directory = ""
+
+    async def _prepare(self) -> None:
+        self._port = ReservedPort(self._wanted_port)
+        if self._kept is None:
+            self._directory = tempfile.mkdtemp(prefix=DIRECTORY_PREFIX)
+            self._store = EmbeddedStore(None, self.clock)
+            await self._store.open()
+        else:
+            self._directory = self._kept
+
+    async def _serve(self) -> None:
+        assert self._port is not None
+        config = self._config(self._port.number)
+        server = BrokerServer(config, self.clock, store=self._store)
+        try:
+            await server.start()
+        except START_FAILURES as error:
+            raise BrokerStartError(str(error)) from error
+        self._server = server
+        self.requests.serve(server.services, LocalConnection(server.listeners[0].name))
+
+    def _config(self, port: int) -> BrokerConfig:
+        return config_for_test(self._settings, data=self._directory, port=port)

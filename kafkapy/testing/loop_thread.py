@@ -1,0 +1,48 @@
+"""An event loop in a thread of its own: a broker's home in a process that has other things to do."""
+
+import asyncio
+import threading
+from collections.abc import Coroutine
+from concurrent.futures import Future
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+
+class LoopThread:
+    """Runs coroutines for other threads from its creation until ``close``.
+
+    The loop is always asyncio's own on a selector, whatever the test's loop is: the broker watches sockets itself,
+    which the loop that Windows has by default can't.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._ready = threading.Event()
+        self._stopped: asyncio.Event | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self._thread.start()
+        self._ready.wait()
+
+    def _run(self) -> None:
+        with asyncio.Runner(loop_factory=asyncio.SelectorEventLoop) as runner:
+            runner.run(self._live())
+
+    async def _live(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._stopped = asyncio.Event()
+        self._ready.set()
+        await self._stopped.wait()
+
+    def submit(self, coroutine: Coroutine[Any, Any, T]) -> "Future[T]":
+        """Run ``coroutine`` on the loop; cancelling the future cancels it."""
+        assert self._loop is not None, "set before __init__ returns"
+        return asyncio.run_coroutine_threadsafe(coroutine, self._loop)
+
+    def close(self) -> None:
+        """End the loop, cancelling what still runs on it, and the thread; twice does nothing."""
+        if self._thread.is_alive():
+            assert self._loop is not None
+            assert self._stopped is not None
+            self._loop.call_soon_threadsafe(self._stopped.set)
+            self._thread.join()

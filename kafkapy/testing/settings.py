@@ -1,0 +1,56 @@
+"""The settings of a broker in a test: Kafka's keys, over what suits tests."""
+
+from collections.abc import Mapping
+from typing import Final
+
+from kafkapy.config.broker_config import BrokerConfig
+from kafkapy.config.broker_keys import broker_key
+from kafkapy.config.errors import InvalidConfigError
+from kafkapy.config.unbuilt import check_built
+from kafkapy.server.commands.settings import nearest
+from kafkapy.testing.errors import BrokerStartError
+
+TEST_DEFAULTS: Final[Mapping[str, str]] = {
+    "broker.id": "0",
+    "group.initial.rebalance.delay.ms": "0",
+    "offsets.topic.num.partitions": "1",
+    "transaction.state.log.num.partitions": "1",
+}
+"""Groups settle at once, and the first group or transaction makes one partition instead of fifty."""
+
+_OWN: Final = {"log.dirs": "data=", "log.dir": "data=", "port": "port=", "host.name": "port=", "listeners": "port="}
+
+
+def config_for_test(settings: Mapping[str, object], *, data: str, port: int) -> BrokerConfig:
+    """The configuration of a broker on the loopback ``port`` that keeps its logs in ``data``.
+
+    Values may be of any type that Kafka's documentation names for the key: ``True`` is written ``true``, a list with
+    commas. Raises ``BrokerStartError`` for a key that does not exist, is an argument of its own, or has a value that
+    its key does not allow.
+    """
+    properties = {**TEST_DEFAULTS, "listeners": f"PLAINTEXT://127.0.0.1:{port}", "log.dirs": data}
+    for name, value in texts(settings).items():
+        if name in _OWN:
+            raise BrokerStartError(f"{name} is no setting of a broker in a test: use {_OWN[name]}")
+        if broker_key(name) is None:
+            raise BrokerStartError(f"there is no configuration key {name!r}{nearest(name)}")
+        properties[name] = value
+    try:
+        config = BrokerConfig.from_properties(properties)
+        check_built(config)
+    except InvalidConfigError as error:
+        raise BrokerStartError(str(error)) from error
+    return config
+
+
+def texts(settings: Mapping[str, object]) -> dict[str, str]:
+    """Settings as Kafka writes them: ``true``, lists with commas."""
+    return {name: _text(value) for name, value in settings.items()}
+
+
+def _text(value: object) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, list | tuple):
+        return ",".join(map(str, value))
+    return str(value)

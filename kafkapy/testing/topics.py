@@ -1,0 +1,48 @@
+"""Topics of a broker in a test, through the handlers that serve clients."""
+
+from collections.abc import Mapping
+from typing import Any, Final, Protocol
+
+from kafkapy.coordinator.group.shard import GROUP_TOPIC
+from kafkapy.coordinator.transaction.shard import TRANSACTION_TOPIC
+from kafkapy.protocol.errors import ErrorCode
+from kafkapy.protocol.message import Message
+from kafkapy.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
+from kafkapy.protocol.messages.delete_topics import DeleteTopicsRequest
+from kafkapy.testing.errors import RequestRefusedError
+
+TIMEOUT_MS: Final = 30_000
+INTERNAL: Final = frozenset({GROUP_TOPIC, TRANSACTION_TOPIC})
+
+
+class Requests(Protocol):
+    """``server.dispatch.LocalRequests``: the broker's handlers without a socket."""
+
+    def handle(self, request: Message, version: int, /) -> Any:
+        """Answer ``request``, at once or as an awaitable."""
+        ...
+
+
+def check(error_code: int, message: str | None, what: str) -> None:
+    """Raise ``RequestRefusedError`` unless ``error_code`` is 0; ``what`` begins its sentence."""
+    if error_code:
+        code = ErrorCode(error_code)
+        raise RequestRefusedError(f"{what}: {code.name} ({error_code}): {message or code.message}", error_code)
+
+
+async def create_topic(
+    requests: Requests, name: str, partitions: int, configs: Mapping[str, str], *, exist_ok: bool = False
+) -> None:
+    """Make a topic; it has its leaders when this returns. Raises ``RequestRefusedError``."""
+    topic = CreatableTopic(name, partitions, 1, configs=[CreatableTopicConfig(*pair) for pair in configs.items()])
+    answer = (await requests.handle(CreateTopicsRequest([topic], TIMEOUT_MS), 5)).topics[0]
+    if exist_ok and answer.error_code == ErrorCode.TOPIC_ALREADY_EXISTS:
+        return
+    check(answer.error_code, answer.error_message, f"topic {name!r} can't be created")
+
+
+async def delete_topic(requests: Requests, name: str) -> None:
+    """Delete a topic and all that is in it. Raises ``RequestRefusedError``."""
+    request = DeleteTopicsRequest(topic_names=[name], timeout_ms=TIMEOUT_MS)
+    answer = (await requests.handle(request, 4)).responses[0]
+    check(answer.error_code, None, f"topic {name!r} can't be deleted")

@@ -1,0 +1,73 @@
+"""A broker for tests that are coroutines."""
+
+import asyncio
+import threading
+import time
+
+import pytest
+
+from kafkapy.testing import AsyncBroker, BrokerNotRunningError, BrokerStartError
+from tests.server.harness import until
+
+
+def test_it_is_there_within_the_with_and_gone_after_it() -> None:
+    async def scenario() -> None:
+        async with AsyncBroker(topics={"t": 2}) as broker:
+            assert broker.is_running
+            assert broker.bootstrap == f"127.0.0.1:{broker.port}"
+            assert (broker.data / "t-1").is_dir()
+            await broker.produce("t", b"1")
+            await broker.restart()
+            await broker.kill()
+            await broker.start()
+            await broker.stop()
+            await broker.start()
+            assert len(await broker.records("t")) == 1
+            assert await broker.topics() == {"t": 2}
+            await broker.create_topic("u")
+            await broker.delete_topic("t")
+            assert await broker.topics() == {"u": 1}
+        await broker.close()
+        with pytest.raises(BrokerNotRunningError, match="was not started"):
+            await broker.records("t")
+
+    asyncio.run(scenario())
+
+
+def test_a_test_that_blocks_its_loop_does_not_hold_up_the_broker() -> None:
+    async def scenario() -> None:
+        async with AsyncBroker(topics=["t"]) as broker:
+            future = broker._thread.submit(broker._helpers.topics())
+            deadline = time.monotonic() + 10
+            while not future.done() and time.monotonic() < deadline:
+                pass  # this loop does not go round
+            assert future.result(0) == {"t": 1}
+
+    asyncio.run(scenario())
+
+
+def test_a_start_that_fails_leaves_no_thread() -> None:
+    async def scenario() -> None:
+        with pytest.raises(BrokerStartError, match="did you mean"):
+            await AsyncBroker({"num.partition": 1}).start()
+
+    before = threading.active_count()
+    asyncio.run(scenario())
+    assert threading.active_count() == before
+
+
+def test_a_test_that_is_cancelled_stops_its_broker() -> None:
+    async def scenario() -> None:
+        async with AsyncBroker() as broker:
+            await broker.wait_until_stable("g", timeout_s=100)
+
+    async def cancelled() -> None:
+        task = asyncio.ensure_future(scenario())
+        await until(lambda: threading.active_count() > before)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    before = threading.active_count()
+    asyncio.run(cancelled())
+    assert threading.active_count() == before

@@ -1,0 +1,91 @@
+"""A broker for tests that block."""
+
+import asyncio
+import socket
+from pathlib import Path
+
+import pytest
+
+import kafkapy.testing
+from kafkapy.testing import Broker, BrokerNotRunningError, BrokerStartError, NotInTimeError
+
+
+def test_it_is_there_within_the_with_and_gone_after_it() -> None:
+    with Broker(topics=["t"]) as broker:
+        assert broker.bootstrap == f"127.0.0.1:{broker.port}"
+        with socket.create_connection(("127.0.0.1", broker.port)):
+            assert broker.is_running
+        data, port = broker.data, broker.port
+        assert (data / "t-0").is_dir()
+    assert not broker.is_running
+    assert not data.exists()
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(("127.0.0.1", port))
+
+
+def test_stop_start_restart_and_kill_keep_what_was_written() -> None:
+    with Broker(topics=["t"]) as broker:
+        address = broker.bootstrap
+        for at, again in enumerate((broker.restart, broker.kill, broker.stop)):
+            broker.produce("t", b"%d" % at)
+            again()
+            broker.start()
+            assert broker.bootstrap == address
+        assert [each.value for each in broker.records("t")] == [b"0", b"1", b"2"]
+
+
+def test_without_a_with() -> None:
+    broker = Broker().start()
+    broker.close()
+    broker.close()
+    with broker.start():
+        assert broker.is_running
+
+
+def test_before_the_start_and_after_the_end() -> None:
+    broker = Broker()
+    for ask in (broker.stop, broker.kill, lambda: broker.port, lambda: broker.bootstrap):
+        with pytest.raises(BrokerNotRunningError, match="was not started"):
+            ask()
+
+
+def test_a_port_in_use_is_one_line_and_leaves_nothing() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        broker = Broker(port=port)
+        with pytest.raises(BrokerStartError, match=rf"^port {port} of 127\.0\.0\.1 can't be had"):
+            broker.start()
+    with broker:
+        assert broker.port == port
+
+
+def test_an_unknown_setting_is_one_line() -> None:
+    with pytest.raises(BrokerStartError, match=r"'num\.partition'; did you mean 'num\.partitions'\?$"), \
+            Broker({"num.partition": 1}):  # fmt: skip
+        pytest.fail("it must not start")
+
+
+def test_a_restart_that_fails_can_be_tried_again(tmp_path: Path) -> None:
+    with Broker(data=tmp_path / "data", topics=["t"]) as broker:
+        broker.produce("t", b"v")
+        broker.stop()
+        with Broker(data=tmp_path / "data"), pytest.raises(BrokerStartError, match="in use by another broker"):
+            broker.start()
+        assert not broker.is_running
+        broker.start()
+        assert len(broker.records("t")) == 1
+
+
+def test_nothing_hangs() -> None:
+    async def never() -> None:
+        await asyncio.Event().wait()
+
+    with Broker() as broker, pytest.raises(NotInTimeError, match=r"did not do what was asked within 0\.02 s"):
+        broker._call(never(), 0.02)
+
+
+def test_the_package_gives_what_it_lists() -> None:
+    for name in kafkapy.testing.__all__:
+        assert getattr(kafkapy.testing, name).__name__ == name
+    with pytest.raises(AttributeError, match="Brokers"):
+        _ = kafkapy.testing.Brokers

@@ -1,0 +1,49 @@
+"""A port that stays one's own."""
+
+import socket
+
+import pytest
+
+from kafkapy.testing import port as port_module
+from kafkapy.testing.errors import BrokerStartError
+from kafkapy.testing.port import ReservedPort
+
+
+def listens(number: int) -> socket.socket:
+    sock = socket.socket()
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    sock.bind(("127.0.0.1", number))
+    sock.listen()
+    return sock
+
+
+def test_its_owner_may_listen_there_again_and_again() -> None:
+    reserved = ReservedPort()
+    for _ in range(2):
+        with listens(reserved.number), socket.create_connection(("127.0.0.1", reserved.number)):
+            pass
+    reserved.release()
+    reserved.release()
+
+
+def test_nobody_else_gets_it_meanwhile() -> None:
+    reserved = ReservedPort()
+    with socket.socket() as other, pytest.raises(OSError, match="in use"):
+        other.bind(("127.0.0.1", reserved.number))
+    reserved.release()
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", reserved.number))
+
+
+def test_a_port_in_use_is_one_line() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        number = taken.getsockname()[1]
+        with pytest.raises(BrokerStartError, match=rf"^port {number} of 127\.0\.0\.1 can't be had .*free one$"):
+            ReservedPort(number)
+
+
+def test_where_it_can_not_be_kept_it_is_only_looked_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(port_module.sys, "platform", "darwin")
+    reserved = ReservedPort()
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", reserved.number))
