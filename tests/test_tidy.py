@@ -16,6 +16,7 @@ LONG_FILES: dict[str, str] = {
 }
 LONG_FUNCTIONS: dict[str, str] = {}
 WIDE_FUNCTIONS: dict[str, str] = {
+    "kafkapy/server/commands/app.py:_start_options": "typer reads them from its parameters, one for each",
     "kafkapy/server/commands/topics.py:create": "typer reads a command's options from its parameters, one for each",
     "kafkapy/server/commands/produce.py:run": "typer reads a command's options from its parameters, one for each",
     "kafkapy/server/commands/metadata.py:export_": "typer reads a command's options from its parameters, one for each",

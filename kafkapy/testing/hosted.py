@@ -2,15 +2,13 @@
 
 import asyncio
 import os
-import shutil
-import tempfile
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Final
 
 from kafkapy.clock import Clock, SystemClock
 from kafkapy.cluster.embedded import EmbeddedStore
 from kafkapy.config.broker_config import BrokerConfig
+from kafkapy.server import ephemeral
 from kafkapy.server.broker import START_FAILURES, BrokerServer
 from kafkapy.server.context import LocalConnection, Services
 from kafkapy.server.dispatch import LocalRequests
@@ -18,8 +16,6 @@ from kafkapy.testing.errors import BrokerNotRunningError, BrokerStartError
 from kafkapy.testing.port import HOST, ReservedPort
 from kafkapy.testing.settings import config_for_test
 from kafkapy.testing.topics import create_topic
-
-DIRECTORY_PREFIX: Final = "kafkapy-"
 
 
 class HostedBroker:
@@ -138,13 +134,13 @@ class HostedBroker:
                 self._port.release()
                 self._port = None
             if self._directory and self._kept is None:
-                shutil.rmtree(self._directory, ignore_errors=True)
+                ephemeral.remove_directory(self._directory)
             self._directory = ""
 
     async def _prepare(self) -> None:
         self._port = ReservedPort(self._wanted_port)
         if self._kept is None:
-            self._directory = tempfile.mkdtemp(prefix=DIRECTORY_PREFIX)
+            self._directory = ephemeral.make_directory()
             self._store = EmbeddedStore(None, self.clock)
             await self._store.open()
         else:

@@ -79,11 +79,12 @@ def _start(context: typer.Context) -> None:
     raise typer.Exit(start.run(options))
 
 
-def _start_options(
+def _start_options(  # noqa: PLR0913, PLR0917  # typer reads a command's options from its parameters
     data: Annotated[Path | None, typer.Option("--data")] = None,
     port: Annotated[int | None, typer.Option("--port")] = None,
     config: Annotated[Path | None, typer.Option("--config")] = None,
     ephemeral: Annotated[bool, typer.Option("--ephemeral")] = False,
+    print_bootstrap: Annotated[bool, typer.Option("--print-bootstrap")] = False,
     log_level: Annotated[str, typer.Option("--log-level")] = "info",
     log_json: Annotated[bool, typer.Option("--log-json")] = False,
 ) -> None:

@@ -8,8 +8,10 @@ import argparse
 import asyncio
 import gc
 import logging
+import os
 import signal
 import sys
+from collections.abc import Callable
 from typing import Final
 
 import kafkapy
@@ -20,6 +22,7 @@ from kafkapy.server import logs
 from kafkapy.server.broker import START_FAILURES, BrokerServer
 from kafkapy.server.commands.settings import UsageError, build_config, nearest
 from kafkapy.server.limits import allow_many_descriptors
+from kafkapy.server.signals import on_signals
 from kafkapy.storage.errors import LogDirectoryError
 
 _log: Final = logging.getLogger("kafkapy")
@@ -38,28 +41,35 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _run_ephemeral(options: argparse.Namespace) -> int:
-    import tempfile
+    from kafkapy.server import ephemeral
 
     if options.data:
         raise UsageError("--ephemeral keeps nothing: it does not go with --data")
-    with tempfile.TemporaryDirectory(prefix="kafkapy-") as directory:
+    directory = ephemeral.make_directory()
+    try:
         return _serve(options, directory, in_memory_metadata=True)
+    finally:
+        ephemeral.remove_directory(directory)
 
 
 def _serve(options: argparse.Namespace, data: str | None, *, in_memory_metadata: bool) -> int:
-    config = build_config(file=options.config, data=data, port=options.port, settings=options.settings)
+    port = options.port
+    if options.print_bootstrap and port is None and options.config is None:
+        port = 0
+    config = build_config(file=options.config, data=data, port=port, settings=options.settings)
     allow_many_descriptors()
     for name in config.unknown:
         _log.warning("%s: there is no configuration key %r%s; it is ignored", options.config, name, nearest(name))
-    asyncio.run(_run_broker(BrokerServer(config, SystemClock(), in_memory_metadata=in_memory_metadata)))
+    server = BrokerServer(config, SystemClock(), in_memory_metadata=in_memory_metadata)
+    with asyncio.Runner(loop_factory=asyncio.SelectorEventLoop) as runner:  # the broker watches its sockets itself
+        runner.run(_run_broker(server, for_parent=options.print_bootstrap))
     return 0
 
 
-async def _run_broker(broker: BrokerServer) -> None:
+async def _run_broker(broker: BrokerServer, *, for_parent: bool) -> None:
     stopped = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, _stop, stopped, number)
+    on_signals(lambda number: _stop(stopped, signal.Signals(number).name))
+    unwatch = _watch_parent(stopped) if for_parent else None
     gc.disable()  # what a start makes stays, and looking through it again and again takes a third of the start
     if not await _started(broker, stopped):
         _log.info("Stopped before the start was over")
@@ -69,12 +79,29 @@ async def _run_broker(broker: BrokerServer) -> None:
         gc.freeze()
         gc.enable()
         _announce(broker.config, broker.bootstrap)
+        if for_parent:
+            _print_bootstrap(broker.bootstrap, stopped)
         await _first(stopped, broker.broken)
     finally:
         await broker.stop()
+        if unwatch is not None:
+            unwatch()
     if broker.broken.is_set():
         raise LogDirectoryError("Every data directory has failed; the log above says how. Mend a disk and start again")
     _log.info("Stopped")
+
+
+def _watch_parent(stopped: asyncio.Event) -> Callable[[], None]:
+    from kafkapy.server import parent
+
+    return parent.watch(lambda: _stop(stopped, "the process that started this one has ended"))
+
+
+def _print_bootstrap(bootstrap: str, stopped: asyncio.Event) -> None:
+    try:
+        os.write(1, f"{bootstrap}\n".encode())  # sys.stdout would keep what is refused, and fail once more at the end
+    except OSError:
+        _stop(stopped, "nobody reads the standard output")
 
 
 async def _started(broker: BrokerServer, stopped: asyncio.Event) -> bool:
@@ -97,8 +124,8 @@ async def _first(*events: asyncio.Event) -> None:
         each.cancel()
 
 
-def _stop(stopped: asyncio.Event, number: int) -> None:
-    _log.info("Stopping: %s", signal.Signals(number).name)
+def _stop(stopped: asyncio.Event, reason: str) -> None:
+    _log.info("Stopping: %s", reason)
     stopped.set()
 
 

@@ -11,7 +11,10 @@ examples:
   kafkapy start
   kafkapy start --data ./data --port 9192 num.partitions=4
   kafkapy start --config server.properties --log-json
-  kafkapy start --ephemeral --port 0
+  kafkapy start --ephemeral --print-bootstrap     for tests in any language
+
+With --print-bootstrap the parent may end in any way, also by SIGKILL. A launcher such as npx or uv
+counts as the parent while it runs.
 
 Settings win over --data and --port, these over the file. Without a file
 group.initial.rebalance.delay.ms is 0 (Apache Kafka's sample file says so too).
@@ -32,6 +35,13 @@ def parser() -> argparse.ArgumentParser:
     result.add_argument("--config", metavar="FILE", help="a server.properties")
     result.add_argument(
         "--ephemeral", action="store_true", help="keep data in a directory that goes when the broker does"
+    )
+    result.add_argument(
+        "--print-bootstrap",
+        action="store_true",
+        help="print host:port, and nothing else, to the standard output once clients are served, take a free port"
+        " unless one is given, and stop when the process that started this one ends (on Windows: when the standard"
+        " input does)",
     )
     result.add_argument("--log-level", choices=logs.LEVELS, default="info", help="how much to log (default: info)")
     result.add_argument("--log-json", action="store_true", help="log one JSON object a line")

@@ -102,6 +102,75 @@ def test_ephemeral_leaves_nothing() -> None:
     assert not Path(directory[1]).exists()
 
 
+def test_the_bootstrap_address_alone_is_printed_for_whoever_started_it() -> None:
+    command = [*START, "--ephemeral", "--print-bootstrap"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
+        assert process.stdout is not None
+        line = process.stdout.readline()
+        assert re.fullmatch(r"127\.0\.0\.1:[1-9][0-9]*\n", line)
+        host, _, port = line.strip().partition(":")
+        socket.create_connection((host, int(port))).close()
+        process.terminate()
+        assert process.stdout.read() == ""
+        assert process.wait(10) == 0
+
+
+def test_the_bootstrap_address_is_that_of_the_port_that_was_asked_for() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+    command = [*START, "--ephemeral", "--print-bootstrap", "--port", str(port)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == f"127.0.0.1:{port}\n"
+        process.terminate()
+
+
+PARENT = """
+import subprocess, sys, time
+child = subprocess.Popen([sys.executable, "-c", sys.argv[1], "start", "--ephemeral", "--print-bootstrap", "--log-json"],
+                         stdout=subprocess.PIPE, stderr=sys.stderr, stdin=subprocess.PIPE)
+print(child.stdout.readline().decode().strip(), flush=True)
+time.sleep(60)
+"""
+WAYS = {
+    "told by the system": "",
+    "looked for": "import os; del os.pidfd_open",
+    "end of the input": "from kafkapy.server import parent; parent.ORPHANS_ARE_ADOPTED = False",
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_it_ends_with_its_parent_however_that_ends_and_leaves_nothing(way: str) -> None:
+    program = f"{WAYS[way]}\nimport sys; from kafkapy.server.cli import main; sys.exit(main())"
+    command = [sys.executable, "-c", PARENT, program]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as parent:
+        assert parent.stdout is not None
+        assert parent.stderr is not None
+        bootstrap = parent.stdout.readline()
+        host, _, port = bootstrap.partition(":")
+        socket.create_connection((host, int(port))).close()
+        parent.kill()
+        rest = parent.stderr.read()  # ends with the broker, which holds the other end
+    messages = [json.loads(line)["message"] for line in rest.splitlines()]
+    assert "Stopping: the process that started this one has ended" in messages
+    assert messages[-1] == "Stopped"
+    directory = re.search(r"Data directory: (\S+)\. ", "\n".join(messages))
+    assert directory is not None
+    assert not Path(directory[1]).exists()
+
+
+def test_an_address_that_nobody_reads_ends_it() -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    command = [*START, "--ephemeral", "--print-bootstrap"]
+    with subprocess.Popen(command, stdout=writer, stderr=subprocess.PIPE, text=True) as process:
+        os.close(writer)
+        _, said = process.communicate(timeout=10)
+    assert process.returncode == 0
+    assert "Stopping: nobody reads the standard output" in said
+    assert said.splitlines()[-1].endswith("Stopped")
+
+
 def test_a_port_in_use_is_one_line(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]

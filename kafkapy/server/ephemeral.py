@@ -1,0 +1,59 @@
+"""Data directories that end with their broker, and those whose broker could not see to that.
+
+A broker that is killed leaves its directory; the next ephemeral one on this machine removes it. A directory counts as
+left when it is an hour old, its process is gone, and nobody holds its lock: a test may stop its broker for a while.
+"""
+
+import os
+import tempfile
+from contextlib import suppress
+from typing import Final
+
+from kafkapy.clock import Clock, SystemClock
+from kafkapy.storage.data_directory import LOCK_NAME
+from kafkapy.storage.files import Files
+
+PREFIX: Final = "kafkapy-"
+LEFT_AFTER_MS: Final = 3_600_000
+
+
+def make_directory() -> str:
+    """Return a new temporary directory of this process's."""
+    remove_left_over(tempfile.gettempdir(), SystemClock())
+    return tempfile.mkdtemp(prefix=f"{PREFIX}{os.getpid()}-")
+
+
+def remove_directory(path: str) -> None:
+    """Remove it and all that is in it; what the system refuses to remove stays."""
+    with suppress(OSError):
+        Files().remove_directory(path)
+
+
+def remove_left_over(root: str, clock: Clock) -> None:
+    """Remove the directories in ``root`` that no process uses any more."""
+    files = Files()
+    for name, size in files.list_directory(root):
+        if size < 0 and name.startswith(PREFIX):
+            path = f"{root}/{name}"
+            with suppress(OSError):  # somebody else's, or somebody else is removing it
+                if _is_left(files, path, clock.now_ms()):
+                    remove_directory(path)
+
+
+def _is_left(files: Files, path: str, now_ms: int) -> bool:
+    process = os.path.basename(path).removeprefix(PREFIX).partition("-")[0]
+    if not process.isdecimal() or _is_alive(int(process)) or now_ms - files.modified_ms(path) < LEFT_AFTER_MS:
+        return False
+    return not files.is_locked(f"{path}/{LOCK_NAME}")
+
+
+def _is_alive(process: int) -> bool:
+    if os.name != "posix":
+        return True  # asking would end it
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True

@@ -1,0 +1,103 @@
+"""Noticing that the process which started this one has ended, however it ended.
+
+Linux tells it at once (a descriptor of the parent becomes readable). Other POSIX systems give an orphan another parent,
+which is looked for each quarter of a second. Windows does neither: there the end of the standard input is taken for the
+parent's, so whoever starts a broker gives it a pipe. (``PR_SET_PDEATHSIG`` would tell of the end of the *thread* that
+started us, which in a Java or Python test runner is no news.)
+"""
+
+import asyncio
+import os
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Final
+
+LOOK_EVERY_S: Final = 0.25
+ORPHANS_ARE_ADOPTED: Final = os.name == "posix"
+"""Whether ``getppid`` changes when the parent ends."""
+
+Gone = Callable[[], object]
+
+
+def watch(gone: Gone) -> Callable[[], None]:
+    """Call ``gone`` on the running loop once the parent has ended, perhaps at once; the result ends the watch."""
+    if not ORPHANS_ARE_ADOPTED:
+        return watch_input(gone)
+    parent = os.getppid()
+    try:
+        stop = watch_descriptor(parent, gone)
+    except (AttributeError, OSError):  # another system, an old kernel, or a parent beyond our own world of processes
+        return watch_adoption(parent, gone)
+    if os.getppid() != parent:
+        gone()
+    return stop
+
+
+def watch_descriptor(parent: int, gone: Gone) -> Callable[[], None]:
+    """The way of Linux 5.3 and later; raises ``AttributeError`` or ``OSError`` where there is none."""
+    loop = asyncio.get_running_loop()
+    try:
+        descriptor = os.pidfd_open(parent)
+    except ProcessLookupError:
+        gone()
+        return lambda: None
+
+    def stop() -> None:
+        nonlocal descriptor
+        if descriptor >= 0:
+            loop.remove_reader(descriptor)
+            os.close(descriptor)
+            descriptor = -1
+
+    def tell() -> None:
+        stop()
+        gone()
+
+    loop.add_reader(descriptor, tell)
+    return stop
+
+
+def watch_adoption(parent: int, gone: Gone) -> Callable[[], None]:
+    """The way of every POSIX system."""
+    loop = asyncio.get_running_loop()
+    timer: asyncio.TimerHandle | None = None
+
+    def look() -> None:
+        nonlocal timer
+        timer = None
+        if os.getppid() == parent:
+            timer = loop.call_later(LOOK_EVERY_S, look)
+        else:
+            gone()
+
+    def stop() -> None:
+        if timer is not None:
+            timer.cancel()
+
+    look()
+    return stop
+
+
+def watch_input(gone: Gone, descriptor: int = 0) -> Callable[[], None]:
+    """The way that needs nothing of the system: the standard input ends with who holds its other end."""
+    loop = asyncio.get_running_loop()
+    is_over = False
+
+    def tell() -> None:
+        if not is_over:
+            gone()
+
+    def read_to_the_end() -> None:
+        with suppress(OSError):  # it is closed: nobody holds the other end
+            while os.read(descriptor, 4096):
+                pass  # what it says is none of our business
+        if not is_over:
+            loop.call_soon_threadsafe(tell)
+
+    def stop() -> None:
+        nonlocal is_over
+        is_over = True
+
+    threading.Thread(target=read_to_the_end, name="kafkapy-parent", daemon=True).start()
+    return stop
