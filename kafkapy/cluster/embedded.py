@@ -12,11 +12,12 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Iterable, Sequence
-from typing import Final
+from importlib import import_module
+from typing import TYPE_CHECKING, Final
 
 from kafkapy.clock import Clock
+from kafkapy.cluster.errors import StoreFileError
 from kafkapy.cluster.retry import Retry
-from kafkapy.cluster.sqlite_file import SqliteFile, StoreFileError, row_of
 from kafkapy.cluster.store import (
     ANY_VERSION,
     Create,
@@ -34,6 +35,9 @@ from kafkapy.cluster.store import (
 )
 from kafkapy.cluster.tree import Tree, Watches
 
+if TYPE_CHECKING:
+    from kafkapy.cluster.sqlite_file import SqliteFile
+
 FILE_NAME: Final = "kafkapy-metadata.sqlite"
 """The file's name in the first log directory (a plain file: Apache Kafka refuses a foreign folder there)."""
 
@@ -50,7 +54,9 @@ class EmbeddedStore:
         self.tree: Final = Tree()
         self.watches: Final = Watches()
         self._clock = clock
-        self._file = None if path is None else SqliteFile(path)
+        self._file: SqliteFile | None = None
+        if path is not None:  # a store in memory does without SQLite
+            self._file = import_module("kafkapy.cluster.sqlite_file").SqliteFile(path)
         self._sessions: dict[int, EmbeddedSession] = {}
         self._changed: set[str] = set()
         self._events: deque[WatchEvent] = deque()
@@ -125,7 +131,9 @@ class EmbeddedStore:
         """The session is over."""
         del self._sessions[session_id]
 
-    async def _write_after(self, file: SqliteFile, previous: asyncio.Task[None] | None) -> None:
+    async def _write_after(self, file: "SqliteFile", previous: asyncio.Task[None] | None) -> None:
+        from kafkapy.cluster.sqlite_file import row_of
+
         if previous is not None:
             await previous
         self._commit, self._next_commit = self._next_commit, None

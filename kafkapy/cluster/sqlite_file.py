@@ -11,11 +11,11 @@ import sqlite3
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from typing import ClassVar, Final
+from typing import Final
 
+from kafkapy.cluster.errors import StoreFileError
 from kafkapy.cluster.store import NodeStat
 from kafkapy.cluster.tree import TreeNode
-from kafkapy.errors import BrokerError
 
 FORMAT: Final = 1
 _SCHEMA: Final = """
@@ -25,12 +25,6 @@ _SCHEMA: Final = """
 """
 
 Row = tuple[str, bytes | None, int, int, int, int, int]
-
-
-class StoreFileError(BrokerError):
-    """The metadata file can't be opened or written (KAFKA_STORAGE_ERROR)."""
-
-    error_code: ClassVar[int] = 56
 
 
 def row_of(path: str, node: TreeNode) -> Row:

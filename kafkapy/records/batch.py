@@ -26,8 +26,7 @@ from struct import Struct
 from typing import NamedTuple
 from zlib import crc32
 
-from crc32c import crc32c
-
+from kafkapy.records.crc import crc32c
 from kafkapy.records.errors import CorruptRecordError
 
 ReadableBuffer = bytes | bytearray | memoryview

@@ -17,11 +17,23 @@ and where an lz4 frame has one, must be right; Java's readers stop before them.
 import zlib
 from collections.abc import Callable
 from functools import partial
+from importlib import import_module
 from struct import Struct
-
-import cramjam
+from typing import Any
 
 from kafkapy.records.errors import CorruptRecordError, RecordTooLargeError, UnsupportedCompressionTypeError
+
+
+class _Codecs:
+    """The module ``cramjam``, loaded with the first compressed batch: many a broker never meets one."""
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(import_module("cramjam"), name)
+        setattr(self, name, found)
+        return found
+
+
+cramjam = _Codecs()
 
 NONE, GZIP, SNAPPY, LZ4, ZSTD = range(5)
 CODEC_NAMES = ("none", "gzip", "snappy", "lz4", "zstd")

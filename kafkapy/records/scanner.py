@@ -8,11 +8,10 @@ from collections.abc import Callable
 from importlib import import_module
 from importlib.machinery import SourceFileLoader
 from importlib.util import module_from_spec, spec_from_loader
-from pathlib import Path
 from types import ModuleType
 from typing import cast
 
-DIRECTORY = Path(__file__).parent
+DIRECTORY = os.path.dirname(__file__)
 INTERPRETED_VARIABLE = "KAFKAPY_INTERPRETED_SCAN"
 
 ScanResult = tuple[int, int, int, int, int, bool]
@@ -23,7 +22,7 @@ Scan = Callable[[memoryview, int], ScanResult]
 
 def interpreted_module(name: str = "scan") -> ModuleType:
     """``scan.py`` or another of the three as a module of its own, interpreted even where it is compiled."""
-    loader = SourceFileLoader(f"kafkapy.records.{name}", str(DIRECTORY / f"{name}.py"))
+    loader = SourceFileLoader(f"kafkapy.records.{name}", os.path.join(DIRECTORY, f"{name}.py"))
     spec = spec_from_loader(loader.name, loader)
     assert spec is not None
     module = module_from_spec(spec)

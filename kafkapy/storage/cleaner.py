@@ -10,14 +10,13 @@ import logging
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import partial
-from typing import Final, NamedTuple, Self
+from typing import TYPE_CHECKING, Final, NamedTuple, Self
 
 from kafkapy.clock import TimerHandle
 from kafkapy.config.broker_config import BrokerConfig
 from kafkapy.errors import BrokerError
 from kafkapy.storage.checkpoints import CLEANER
 from kafkapy.storage.cleanable import Cleanable, examine
-from kafkapy.storage.compaction import Request
 from kafkapy.storage.compaction_run import CompactionRun, Pool, Post
 from kafkapy.storage.disk_errors import file_refused, is_passing
 from kafkapy.storage.errors import KafkaStorageError
@@ -27,6 +26,9 @@ from kafkapy.storage.retention import delete_old_segments
 from kafkapy.storage.worker import JobCancelledError
 from kafkapy.storage.worker_pool import LOW_PRIORITY, WorkerDiedError, WorkerPool, WorkerStartError
 from kafkapy.types import TopicPartition
+
+if TYPE_CHECKING:
+    from kafkapy.storage.compaction import Request
 
 _log: Final = logging.getLogger(__name__)
 
@@ -228,7 +230,9 @@ class LogCleaner:
         self._logs.being_cleaned.add(log.topic_partition)
         run.begin(pool, self._request(cleanable))
 
-    def _request(self, cleanable: Cleanable) -> Request:
+    def _request(self, cleanable: Cleanable) -> "Request":
+        from kafkapy.storage.compaction import Request  # which is the worker's, and many a broker compacts nothing
+
         log, config, settings = cleanable.log, cleanable.log.config, self.settings
         bound = cleanable.first_uncleanable_offset
         return Request(

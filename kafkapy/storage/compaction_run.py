@@ -7,16 +7,18 @@ import logging
 from collections import deque
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from kafkapy.errors import BrokerError
 from kafkapy.storage.cleanable import Cleanable
-from kafkapy.storage.compaction import SUFFIXES, Request
 from kafkapy.storage.errors import KafkaStorageError
 from kafkapy.storage.replace import CLEANED_SUFFIX, Replacement
 from kafkapy.storage.segment import Segment
 from kafkapy.storage.worker import JobCancelledError
 from kafkapy.storage.worker_pool import Facts
+
+if TYPE_CHECKING:
+    from kafkapy.storage.compaction import Request
 
 Post = Callable[[Callable[[], object]], object]
 """Has the broker's thread call something soon."""
@@ -68,7 +70,7 @@ class CompactionRun:
         self._waiting: deque[Facts] = deque()
         self._replacement: Replacement | None = None
 
-    def begin(self, pool: Pool, request: Request) -> None:
+    def begin(self, pool: Pool, request: "Request") -> None:
         """Hand the job to a worker."""
         self._job = pool.submit(JOB, request._asdict(), lambda facts: self._post(lambda: self._segment_is_ready(facts)))
         self._job.future.add_done_callback(lambda future: self._post(lambda: self._job_ended(future)))
@@ -108,6 +110,8 @@ class CompactionRun:
     def _load(self, new: Segment) -> None:
         files = self.log.storage.files
         stem = f"{self.log.directory}/{new.base_offset:020d}"
+        from kafkapy.storage.compaction import SUFFIXES
+
         paths = {kind: stem + kind + CLEANED_SUFFIX for kind in SUFFIXES}
         sizes = {kind: files.size(path) for kind, path in paths.items() if files.exists(path)}
         if not sizes.keys() >= set(SUFFIXES[:-1]):

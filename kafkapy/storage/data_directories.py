@@ -1,8 +1,8 @@
 """The data directories of a broker together: which of them work, and whose they are."""
 
 import os
+import time
 from collections.abc import Callable, Iterator, Sequence
-from datetime import UTC, datetime
 
 from kafkapy.storage.data_directory import DataDirectory, MetaProperties
 from kafkapy.storage.errors import LogDirectoryError
@@ -85,6 +85,6 @@ class DataDirectories:
     def write_identity(self, broker_id: int, cluster_id: str, now_ms: int) -> None:
         """Make them this broker's; to be called once it is registered."""
         self.check_identity(broker_id, cluster_id)
-        now = datetime.fromtimestamp(now_ms / 1000, UTC)
+        date = time.strftime("%a %b %d %H:%M:%S UTC %Y", time.gmtime(now_ms // 1000))
         for directory in self.online:
-            directory.write_identity(MetaProperties(broker_id, cluster_id), f"{now:%a %b %d %H:%M:%S UTC %Y}")
+            directory.write_identity(MetaProperties(broker_id, cluster_id), date)

@@ -9,8 +9,7 @@ from collections.abc import Iterable
 from struct import Struct, error
 from typing import Final
 
-from crc32c import crc32c
-
+from kafkapy.records.crc import crc32c
 from kafkapy.storage.errors import CorruptSnapshotError
 from kafkapy.storage.producer_entry import NO_OFFSET, ProducedBatch, ProducerEntry
 

@@ -12,7 +12,6 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from contextlib import suppress
-from pathlib import Path
 from threading import Condition, Thread
 from typing import Any, Final, Self
 
@@ -25,7 +24,7 @@ END_S: Final = 2.0
 LOW_PRIORITY: Final = 10
 """Niceness of work that nobody waits for."""
 
-PACKAGE_ROOT: Final = str(Path(kafkapy.__file__).parent.parent)
+PACKAGE_ROOT: Final = os.path.dirname(os.path.dirname(kafkapy.__file__))
 
 Facts = dict[str, Any]
 

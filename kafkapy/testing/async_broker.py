@@ -2,9 +2,9 @@
 
 import asyncio
 from collections.abc import Coroutine, Iterable, Mapping
-from pathlib import Path
+from os import PathLike
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from kafkapy.records.batch import NO_TIMESTAMP
 from kafkapy.records.record import Headers, Record
@@ -16,6 +16,9 @@ from kafkapy.testing.hosted import HostedBroker
 from kafkapy.testing.loop_thread import LoopThread
 from kafkapy.testing.records import Reading, TopicRecord
 from kafkapy.types import TopicPartition
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 T = TypeVar("T")
 
@@ -32,7 +35,7 @@ class AsyncBroker:
         settings: Mapping[str, object] | None = None,
         *,
         topics: Iterable[str] | Mapping[str, int] = (),
-        data: str | Path | None = None,
+        data: str | PathLike[str] | None = None,
         port: int = 0,
     ) -> None:
         self._host = HostedBroker(settings, topics=topics, data=data, port=port)
@@ -60,9 +63,11 @@ class AsyncBroker:
         return self._host.port
 
     @property
-    def data(self) -> Path:
+    def data(self) -> "Path":
         """See ``Broker.data``."""
-        return self._host.data
+        from pathlib import Path
+
+        return Path(self._host.data)
 
     @property
     def is_running(self) -> bool:

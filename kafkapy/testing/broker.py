@@ -1,9 +1,9 @@
 """A broker in this process, for tests that block: ``with Broker() as broker``."""
 
 from collections.abc import Coroutine, Iterable, Mapping
-from pathlib import Path
+from os import PathLike
 from types import TracebackType
-from typing import Any, Final, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 
 from kafkapy.records.batch import NO_TIMESTAMP
 from kafkapy.records.record import Headers, Record
@@ -14,6 +14,9 @@ from kafkapy.testing.hosted import HostedBroker
 from kafkapy.testing.loop_thread import LoopThread
 from kafkapy.testing.records import Reading, TopicRecord
 from kafkapy.types import TopicPartition
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 T = TypeVar("T")
 
@@ -41,7 +44,7 @@ class Broker:
         settings: Mapping[str, object] | None = None,
         *,
         topics: Iterable[str] | Mapping[str, int] = (),
-        data: str | Path | None = None,
+        data: str | PathLike[str] | None = None,
         port: int = 0,
     ) -> None:
         self._host = HostedBroker(settings, topics=topics, data=data, port=port)
@@ -69,9 +72,11 @@ class Broker:
         return self._host.port
 
     @property
-    def data(self) -> Path:
+    def data(self) -> "Path":
         """The data directory."""
-        return self._host.data
+        from pathlib import Path
+
+        return Path(self._host.data)
 
     @property
     def is_running(self) -> bool:

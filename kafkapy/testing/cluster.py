@@ -1,7 +1,7 @@
 """A cluster for tests: as many brokers as kafkapy can put into one, which is one so far."""
 
 from collections.abc import Iterable, Mapping
-from pathlib import Path
+from os import PathLike
 from types import TracebackType
 from typing import Final, Self
 
@@ -20,7 +20,7 @@ class Cluster:
         settings: Mapping[str, object] | None = None,
         *,
         topics: Iterable[str] | Mapping[str, int] = (),
-        data: str | Path | None = None,
+        data: str | PathLike[str] | None = None,
     ) -> None:
         if members != MOST_MEMBERS:
             raise BrokerStartError(

@@ -1,6 +1,5 @@
 """What can go wrong between a test and its broker; each message is one line that says what to do."""
 
-import difflib
 from collections.abc import Iterable
 
 
@@ -36,6 +35,8 @@ class NotInTimeError(TestingError, TimeoutError):
 
 def unknown(kind: str, name: str, known: Iterable[str]) -> UnknownNameError:
     """An error that names the most similar of what there is, and a few others."""
+    import difflib  # for whoever is wrong
+
     names = sorted(known)
     nearest = difflib.get_close_matches(name, names, n=1)
     if nearest:

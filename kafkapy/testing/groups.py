@@ -3,7 +3,6 @@
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
-from kafkapy.clients.groups import assigned
 from kafkapy.coordinator.group.results import GroupDescription
 from kafkapy.coordinator.group.states import STABLE
 from kafkapy.coordinator.group.subscription import CONSUMER_PROTOCOL_TYPE, topics_of
@@ -102,6 +101,8 @@ async def caught_up(services: Services, group: str, timeout_s: float) -> None:
 
 
 def _members(found: GroupDescription) -> list[GroupMember]:
+    from kafkapy.clients.groups import assigned  # and the client around it, which few tests need
+
     return [
         GroupMember(
             member.member_id,

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 
-from kafkapy.clients.records import partition_of
 from kafkapy.records.record import Record
 from kafkapy.testing import groups, records, topics
 from kafkapy.testing.groups import GroupMember
@@ -43,7 +42,7 @@ class Helpers:
         logs = records.logs_of(services, topic, partition)
         index = partition
         if index is None:
-            index = 0 if record.key is None else partition_of(record.key, len(logs))
+            index = 0 if record.key is None else _place(record.key, len(logs))
         stamped = record if record.timestamp >= 0 else record._replace(timestamp=services.clock.now_ms())
         offset = await records.produce(self._host.requests, TopicPartition(topic, index), stamped)
         return TopicRecord(topic, index, offset, stamped.timestamp, record.key, record.value, record.headers)
@@ -77,3 +76,9 @@ class Helpers:
     async def wait_until_caught_up(self, group: str, timeout_s: float) -> None:
         """See ``Broker.wait_until_caught_up``."""
         await groups.caught_up(self._host.services, group, timeout_s)
+
+
+def _place(key: bytes, partitions: int) -> int:
+    from kafkapy.clients.records import partition_of  # and the client around it
+
+    return partition_of(key, partitions)

@@ -3,7 +3,6 @@
 import asyncio
 import os
 from collections.abc import Iterable, Mapping
-from pathlib import Path
 
 from kafkapy.clock import Clock, SystemClock
 from kafkapy.cluster.embedded import EmbeddedStore
@@ -30,7 +29,7 @@ class HostedBroker:
         settings: Mapping[str, object] | None = None,
         *,
         topics: Iterable[str] | Mapping[str, int] = (),
-        data: str | Path | None = None,
+        data: str | os.PathLike[str] | None = None,
         port: int = 0,
     ) -> None:
         self._settings = dict(settings or {})
@@ -60,9 +59,9 @@ class HostedBroker:
         return f"{HOST}:{self.port}"
 
     @property
-    def data(self) -> Path:
-        """The data directory."""
-        return Path(self._directory)
+    def data(self) -> str:
+        """The data directory; empty before the first start."""
+        return self._directory
 
     @property
     def is_prepared(self) -> bool:

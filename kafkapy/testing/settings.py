@@ -7,7 +7,6 @@ from kafkapy.config.broker_config import BrokerConfig
 from kafkapy.config.broker_keys import broker_key
 from kafkapy.config.errors import InvalidConfigError
 from kafkapy.config.unbuilt import check_built
-from kafkapy.server.commands.settings import nearest
 from kafkapy.testing.errors import BrokerStartError
 
 TEST_DEFAULTS: Final[Mapping[str, str]] = {
@@ -33,6 +32,8 @@ def config_for_test(settings: Mapping[str, object], *, data: str, port: int) -> 
         if name in _OWN:
             raise BrokerStartError(f"{name} is no setting of a broker in a test: use {_OWN[name]}")
         if broker_key(name) is None:
+            from kafkapy.server.commands.settings import nearest
+
             raise BrokerStartError(f"there is no configuration key {name!r}{nearest(name)}")
         properties[name] = value
     try:

@@ -2,6 +2,7 @@ import importlib
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -32,7 +33,7 @@ def test_a_stale_binary_is_noticed(tmp_path: os.PathLike[str]) -> None:
     binary = os.path.join(tmp_path, "scan.so")
     with open(binary, "wb"):
         pass
-    path = scanner.Path(binary)
+    path = Path(binary)
     assert_fresh(path)
     os.utime(path, (0, 0))
     with pytest.raises(AssertionError, match="stale"):

@@ -71,7 +71,7 @@ def test_given_data_are_kept_and_found_again(tmp_path: Path) -> None:
         for expected in (0, 1):
             host = HostedBroker(data=tmp_path, topics=["t"])
             await host.start()
-            assert host.data == tmp_path
+            assert host.data == str(tmp_path)
             client = Client(*await asyncio.open_connection("127.0.0.1", host.port))
             assert (await client.produce("t", batch(b"v"))).base_offset == expected
             await host.close()

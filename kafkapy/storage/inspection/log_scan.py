@@ -5,8 +5,6 @@ from struct import Struct
 from typing import Final, NamedTuple
 from zlib import crc32
 
-from crc32c import crc32c
-
 from kafkapy.records.batch import (
     ATTRIBUTES_OFFSET,
     HEADER_SIZE,
@@ -18,6 +16,7 @@ from kafkapy.records.batch import (
     measure,
     read_header,
 )
+from kafkapy.records.crc import crc32c
 from kafkapy.records.errors import CorruptRecordError
 from kafkapy.storage.files import Files
 
