@@ -101,7 +101,7 @@ coverage: unit
 	$(BIN)/coverage report --skip-covered --include='kafkapy/records/*,kafkapy/storage/*,kafkapy/coordinator/*' --fail-under=100
 	$(BIN)/coverage report --skip-covered --omit='kafkapy/protocol/messages/*,kafkapy/records/*,kafkapy/storage/*,kafkapy/coordinator/*' --fail-under=90
 
-COMPAT := $(BIN)/pytest compat_tests --target kafka-2.7.2 --target kafkapy
+COMPAT := $(BIN)/pytest compat_tests -m "not long" --target kafka-2.7.2 --target kafkapy
 
 # Its summary line closes the output of `make test`. Other people's clients and brokers have time-outs of their own that
 # a busy machine can trip: what failed runs once more, by itself, and counts as it ends then.

@@ -23,7 +23,11 @@ OLD_CLIENT_VERSIONS = ("0.8.2.2", "0.9.0.1", "0.10.0.1", "0.10.2.2")
 """Releases whose clients write and read message sets of format 0 (up to 0.9) and 1 (0.10)."""
 STREAMS = "streams-2.7.2"
 """Not a broker: Kafka Streams, which reads, processes and writes exactly once."""
-ALL_VERSIONS = (*VERSIONS, *OLD_CLIENT_VERSIONS, STREAMS)
+CONNECT = "connect-2.7.2"
+"""Not a broker either: Kafka Connect with its file connectors, and MirrorMaker 2, which is made of it."""
+ALL_VERSIONS = (*VERSIONS, *OLD_CLIENT_VERSIONS, STREAMS, CONNECT)
+BESIDE_THE_BROKER = {"streams": ("kafka-streams",), "connect": ("connect-runtime", "connect-file", "connect-mirror")}
+"""What has jars of its own, and the artifacts that it is made of, the one to look for first."""
 SLF4J = "1.7.36"
 GROUP = "org.apache.kafka"
 
@@ -52,20 +56,23 @@ def class_path(version: str) -> str:
     return ":".join(map(str, jars))
 
 
-def broker_artifact(version: str) -> str:
+def main_artifact(version: str) -> str:
     """The artifact that holds the broker and, in old releases, the Scala clients; it is named after its Scala."""
-    if version.startswith("streams-"):
-        return "kafka-streams"
+    beside = BESIDE_THE_BROKER.get(version.partition("-")[0])
+    if beside is not None:
+        return beside[0]
     return "kafka_2.11" if version.startswith("0.") else "kafka_2.13"
 
 
 def dependencies(version: str) -> list[tuple[str, str, str]]:
     """Group, artifact and version of what to resolve; everything else follows from these."""
-    if version.startswith("streams-"):
-        return [(GROUP, "kafka-streams", version.removeprefix("streams-")), ("org.slf4j", "slf4j-simple", SLF4J)]
+    kind, _, release = version.rpartition("-")
+    if kind:
+        listed = [(GROUP, artifact, release) for artifact in BESIDE_THE_BROKER[kind]]
+        return listed if kind == "connect" else [*listed, ("org.slf4j", "slf4j-simple", SLF4J)]
     if version.startswith("0."):
-        return [(GROUP, broker_artifact(version), version)]
-    wanted = [(GROUP, broker_artifact(version), version), (GROUP, "kafka-tools", version)]
+        return [(GROUP, main_artifact(version), version)]
+    wanted = [(GROUP, main_artifact(version), version), (GROUP, "kafka-tools", version)]
     return wanted if version.startswith("2.") else [*wanted, ("org.slf4j", "slf4j-simple", SLF4J)]
 
 
@@ -173,7 +180,7 @@ def fetchers() -> dict[str, Callable[[str, Path, Path], None]]:
 def fetch(version: str, way: str | None = None) -> Path:
     """Makes sure that the jars of `version` are cached, and returns their folder."""
     target = jars_directory(version)
-    main_jar = f"{broker_artifact(version)}-{version.removeprefix('streams-')}.jar"
+    main_jar = f"{main_artifact(version)}-{version.rpartition('-')[2]}.jar"
     if (target / main_jar).is_file():
         return target
     ways = fetchers()

@@ -1,8 +1,9 @@
 """Clients in other languages: a small program for each, asked in JSON lines what the Python clients are asked in calls.
 
 A question is `{"do": name, …}`; the answer is `{"result": …}` or `{"error": {"code": number, "message": …}}`, where
-code -100 says that the library can't do this at all. Bytes travel as base64, null as null. The program keeps group
-members polling in the background between questions.
+code -100 says that the library can't do this at all. Every question names the broker's `bootstrap` address, so one
+program serves all brokers of a session. Bytes travel as base64, null as null. The program keeps group members polling,
+and loads sending, in the background between questions.
 """
 
 import base64
@@ -10,7 +11,9 @@ import json
 import subprocess
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import pytest
@@ -69,11 +72,9 @@ class AgentEndedError(Exception):
 class Agent:
     """One such program, running."""
 
-    def __init__(self, command: Sequence[str], bootstrap: str) -> None:
+    def __init__(self, command: Sequence[str]) -> None:
         self._lock = threading.Lock()
-        self._process = subprocess.Popen(
-            [*command, bootstrap], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1
-        )
+        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1)
 
     def ask(self, what: str, **arguments: Any) -> Any:
         """Asks and waits for the answer; raises KafkaCodeError for a refusal."""
@@ -105,13 +106,43 @@ class Agent:
         self._process.stdout.close()
 
 
+@dataclass(frozen=True)
+class Abilities:
+    """What a client library can do, as `Client` tells it."""
+
+    sends_null_headers: bool = True
+    hashes_like_java: bool = True
+    is_idempotent: bool = True
+
+
+class AgentLoad:
+    """A producer that an agent keeps busy."""
+
+    def __init__(self, ask: Callable[..., Any], topic: str) -> None:
+        self._ask = ask
+        self._number = ask("start_load", topic=topic)
+
+    def acknowledged(self) -> int:
+        count: int = self._ask("load_state", load=self._number)
+        return count
+
+    def finish(self) -> dict[int, tuple[int, int]]:
+        result = self._ask("finish_load", load=self._number)
+        if result["failures"]:
+            raise KafkaCodeError(-1, f"{len(result['failures'])} records were lost: {result['failures'][0]}")
+        return {number: (partition, offset) for number, partition, offset in result["places"]}
+
+
 class AgentClient:
     """Fits an agent to the scenarios."""
 
-    def __init__(self, name: str, agent: Agent, *, sends_null_headers: bool = True) -> None:
+    def __init__(self, name: str, agent: Agent, bootstrap: str, abilities: Abilities) -> None:
         self.name = name
-        self.sends_null_headers = sends_null_headers
-        self._ask = agent.ask
+        self.bootstrap = bootstrap
+        self.sends_null_headers = abilities.sends_null_headers
+        self.hashes_like_java = abilities.hashes_like_java
+        self.is_idempotent = abilities.is_idempotent
+        self._ask = partial(agent.ask, bootstrap=bootstrap)
 
     def produce(self, topic: str, records: Sequence[Sent], options: ProduceOptions = DEFAULTS) -> list[tuple[int, int]]:
         settings = {
@@ -157,8 +188,15 @@ class AgentClient:
         found: int | None = self._ask("committed", group=group, topic=topic, partition=partition)
         return found
 
-    def join(self, group: str, topic: str) -> Member:
-        number = self._ask("join", group=group, topic=topic)
+    def fence(self, topic: str, transactional_id: str) -> int:
+        code: int = self._ask("fence", topic=topic, transactional_id=transactional_id)
+        return code
+
+    def start_load(self, topic: str) -> AgentLoad:
+        return AgentLoad(self._ask, topic)
+
+    def join(self, group: str, topic: str, reset: str = "earliest") -> Member:
+        number = self._ask("join", group=group, topic=topic, reset=reset)
 
         def poll(member: MemberThread) -> None:
             state = self._ask("poll", member=number)
@@ -201,3 +239,6 @@ class AgentClient:
 
     def groups(self) -> set[str]:
         return set(self._ask("groups"))
+
+    def delete_group(self, group: str) -> None:
+        self._ask("delete_group", group=group)

@@ -1,13 +1,16 @@
 """How each client of another language is built and started; what it needs is looked for first."""
 
+import hashlib
 import re
 import shutil
 import subprocess
-from collections.abc import Callable
+import tempfile
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import cache, partial
 from pathlib import Path
 
-from compat_tests.clients.agent import Agent, AgentClient
+from compat_tests.clients.agent import Abilities, Agent, AgentClient
 from compat_tests.clients.java_tools.tools import QUICK_START, QUIET
 from tools.jars import CACHE, VERSIONS, class_path, jars_directory
 from tools.java import NoJavaError, find_java
@@ -65,12 +68,26 @@ def _java(version: str) -> list[str]:
         raise MissingToolchainError(f"the Java {version} clients want a JDK: {java.home} has no compiler")
     if not jars_directory(version).exists():
         raise MissingToolchainError(f"the jars of Kafka {version} are not here: run make jars")
-    classes = BUILT / f"java-{version}"
-    classes.mkdir(parents=True, exist_ok=True)
-    sources = sorted(map(str, (HERE / "java").glob("*.java")))
-    compiler = [str(java.home / "bin" / "javac"), "-nowarn", "-cp", class_path(version), "-d", str(classes)]
-    _build([*compiler, *sources], HERE)
+    classes = compiled(f"java-{version}", sorted((HERE / "java").glob("*.java")), class_path(version))
     return [*java.command, *QUICK_START, *QUIET, "-cp", f"{classes}:{class_path(version)}", "Agent"]
+
+
+def compiled(name: str, sources: Sequence[Path], path: str) -> Path:
+    """The classes of these Java sources, compiled against a class path once for each state of the sources.
+
+    They appear whole: several test processes may want them at the same time.
+    """
+    digest = hashlib.sha256(b"\0".join(source.read_bytes() for source in sources)).hexdigest()[:12]
+    classes = BUILT / f"{name}-{digest}"
+    if not classes.exists():
+        BUILT.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=BUILT, prefix=f"{name}-") as scratch:
+            fresh = Path(scratch) / "classes"
+            compiler = [str(find_java().home / "bin" / "javac"), "-nowarn", "-cp", path, "-d", str(fresh)]
+            _build([*compiler, *map(str, sources)], HERE)
+            with suppress(OSError):  # another process was quicker
+                fresh.rename(classes)
+    return classes
 
 
 def _build(command: list[str], directory: Path) -> None:
@@ -78,7 +95,10 @@ def _build(command: list[str], directory: Path) -> None:
     assert run.returncode == 0, f"{' '.join(command)} failed:\n{run.stdout}{run.stderr}"
 
 
-WITHOUT_NULL_HEADERS = {"kafkajs"}
+ABILITIES = {
+    "kafkajs": Abilities(sends_null_headers=False),
+    "sarama": Abilities(hashes_like_java=False),
+}
 AGENTS: dict[str, Callable[[], list[str]]] = {
     "franz-go": lambda: _go("franz"),
     "sarama": lambda: _go("sarama"),
@@ -88,17 +108,17 @@ AGENTS: dict[str, Callable[[], list[str]]] = {
 
 
 class Agents:
-    """The programs that this session has started, one for each client and broker."""
+    """The programs that this session has started, one for each client."""
 
     def __init__(self) -> None:
-        self._running: dict[tuple[str, str], Agent] = {}
+        self._running: dict[str, Agent] = {}
 
     def client(self, name: str, bootstrap: str) -> AgentClient:
         """The named client, started when it is asked for first; raises MissingToolchainError."""
-        agent = self._running.get((name, bootstrap))
+        agent = self._running.get(name)
         if agent is None:
-            agent = self._running[name, bootstrap] = Agent(AGENTS[name](), bootstrap)
-        return AgentClient(name, agent, sends_null_headers=name not in WITHOUT_NULL_HEADERS)
+            agent = self._running[name] = Agent(AGENTS[name]())
+        return AgentClient(name, agent, bootstrap, ABILITIES.get(name, Abilities()))
 
     def close(self) -> None:
         """Ends them."""

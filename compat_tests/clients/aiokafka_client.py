@@ -1,14 +1,16 @@
 """aiokafka, each call in an event loop of its own."""
 
 import asyncio
+import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
+import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, NewPartitions, NewTopic, RecordsToDelete
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
-from aiokafka.errors import KafkaError, for_code
+from aiokafka.errors import KafkaError, ProducerFenced, for_code
 
 from compat_tests.clients.client import (
     DEFAULTS,
@@ -23,8 +25,10 @@ from compat_tests.clients.client import (
     Sent,
     Transaction,
 )
+from compat_tests.clients.load import LoadThread, Taken
 
 Result = TypeVar("Result")
+PRODUCER_FENCED = 90
 
 
 def _run(coroutine: Coroutine[Any, Any, Result]) -> Result:
@@ -56,6 +60,8 @@ class AiokafkaClient:
 
     name = "aiokafka"
     sends_null_headers = True
+    hashes_like_java = True
+    is_idempotent = True
 
     def __init__(self, bootstrap: str) -> None:
         self.bootstrap = bootstrap
@@ -121,6 +127,57 @@ class AiokafkaClient:
 
         _run(run())
 
+    def fence(self, topic: str, transactional_id: str) -> int:
+        async def run() -> int:
+            first, second = (
+                AIOKafkaProducer(bootstrap_servers=self.bootstrap, transactional_id=transactional_id) for _ in range(2)
+            )
+            try:
+                for producer, value in ((first, b"old"), (second, b"new")):
+                    await producer.start()
+                    await producer.begin_transaction()
+                    await producer.send_and_wait(topic, value, partition=0)
+                await second.commit_transaction()
+                try:
+                    await first.commit_transaction()
+                except ProducerFenced:
+                    return PRODUCER_FENCED
+            finally:
+                await first.stop()
+                await second.stop()
+            raise AssertionError("the first producer was not fenced")
+
+        return _run(run())
+
+    def start_load(self, topic: str) -> LoadThread:
+        loop = asyncio.new_event_loop()
+        threading.Thread(target=loop.run_forever, daemon=True).start()
+
+        async def start() -> AIOKafkaProducer:
+            producer = AIOKafkaProducer(
+                bootstrap_servers=self.bootstrap, enable_idempotence=True, request_timeout_ms=20_000
+            )
+            await producer.start()
+            return producer
+
+        producer = asyncio.run_coroutine_threadsafe(start(), loop).result(TIMEOUT_S)
+
+        async def put(value: bytes, partition: int, taken: Taken) -> None:
+            def done(future: asyncio.Future[Any]) -> None:
+                error = future.exception()
+                taken(None if error else (future.result().partition, future.result().offset), error)
+
+            (await producer.send(topic, value, partition=partition)).add_done_callback(done)
+
+        def send(value: bytes, partition: int, taken: Taken) -> None:
+            asyncio.run_coroutine_threadsafe(put(value, partition, taken), loop).result(TIMEOUT_S)
+
+        def end() -> None:
+            asyncio.run_coroutine_threadsafe(producer.stop(), loop).result(TIMEOUT_S)
+            loop.call_soon_threadsafe(loop.stop)
+
+        return LoadThread(send, end)
+
     def consume(
         self, topic: str, count: int, *, partition: int = 0, offset: int = EARLIEST, committed: bool = False
     ) -> list[Received]:
@@ -183,12 +240,12 @@ class AiokafkaClient:
 
         return _run(run())
 
-    def join(self, group: str, topic: str) -> Member:
+    def join(self, group: str, topic: str, reset: str = "earliest") -> Member:
         loop = asyncio.new_event_loop()
         consumers: list[AIOKafkaConsumer] = []
 
         async def start() -> None:
-            consumer = self._new_consumer(group, heartbeat_interval_ms=500)
+            consumer = self._new_consumer(group, heartbeat_interval_ms=500, auto_offset_reset=reset)
             consumer.subscribe([topic])
             consumers.append(consumer)
             await consumer.start()
@@ -270,3 +327,6 @@ class AiokafkaClient:
 
     def groups(self) -> set[str]:
         return {group for group, _ in self._ask(lambda admin: admin.list_consumer_groups())}
+
+    def delete_group(self, group: str) -> None:
+        pytest.skip("aiokafka's admin client deletes no groups")

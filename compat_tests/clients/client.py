@@ -1,4 +1,4 @@
-"""What the scenarios ask of a client library, in one small vocabulary that each of the three libraries is fitted to."""
+"""What the scenarios ask of a client library, in one small vocabulary that each library is fitted to."""
 
 import threading
 import time
@@ -8,18 +8,20 @@ from typing import Protocol
 
 EARLIEST, LATEST = -2, -1
 TIMEOUT_S = 40.0
+RESETS = ("earliest", "latest", "none")
+LOAD_PARTITIONS = 2
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 
 
 @dataclass(frozen=True)
 class Sent:
-    """One record as it is handed to a producer."""
+    """One record as it is handed to a producer; without a partition the library's own partitioner chooses by key."""
 
     value: bytes | None
     key: bytes | None = None
     headers: tuple[tuple[str, bytes | None], ...] = ()
     timestamp: int | None = None
-    partition: int = 0
+    partition: int | None = 0
 
 
 @dataclass(frozen=True)
@@ -79,16 +81,39 @@ class Member(Protocol):
     @property
     def received(self) -> list[Received]: ...
 
+    @property
+    def error(self) -> Exception | None:
+        """What ended it."""
+
     def commit(self) -> None: ...
 
     def close(self) -> None: ...
+
+
+class Load(Protocol):
+    """A producer that goes on sending numbered records, through whatever happens to the broker, until it is finished.
+
+    Record n has the number as its value and goes to partition n % LOAD_PARTITIONS. The producer is idempotent where
+    the library has that, and waits for all acknowledgements.
+    """
+
+    def acknowledged(self) -> int:
+        """How many records the broker has taken so far."""
+
+    def finish(self) -> dict[int, tuple[int, int]]:
+        """Sends no more and waits; the partition and offset of each number. Raises KafkaCodeError if one got lost."""
 
 
 class Client(Protocol):
     """One client library, blocking, a fresh connection for each call."""
 
     name: str
+    bootstrap: str
     sends_null_headers: bool
+    hashes_like_java: bool
+    """Whether it claims to put a key where Java's default partitioner puts it."""
+    is_idempotent: bool
+    """Whether its producer can be."""
 
     def produce(self, topic: str, records: Sequence[Sent], options: ProduceOptions = DEFAULTS) -> list[tuple[int, int]]:
         """Sends the records in order and waits; returns (partition, offset) of each."""
@@ -111,7 +136,16 @@ class Client(Protocol):
 
     def committed(self, group: str, topic: str, partition: int = 0) -> int | None: ...
 
-    def join(self, group: str, topic: str) -> Member: ...
+    def join(self, group: str, topic: str, reset: str = "earliest") -> Member:
+        """Joins a group; `reset` (earliest, latest, none) is where it begins without an offset."""
+
+    def fence(self, topic: str, transactional_id: str) -> int:
+        """Two producers of one id: the first writes "old" and, when the second has committed "new", can't commit.
+
+        Returns the error code that the first one was told.
+        """
+
+    def start_load(self, topic: str) -> Load: ...
 
     def create_topic(self, topic: str, partitions: int = 1, configs: Mapping[str, str] | None = None) -> None: ...
 
@@ -132,6 +166,8 @@ class Client(Protocol):
     def describe_group(self, group: str) -> GroupState: ...
 
     def groups(self) -> set[str]: ...
+
+    def delete_group(self, group: str) -> None: ...
 
 
 def wait_until(condition: Callable[[], bool], what: str, timeout_s: float = TIMEOUT_S) -> None:

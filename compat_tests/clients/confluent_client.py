@@ -21,8 +21,12 @@ from compat_tests.clients.client import (
     Sent,
     Transaction,
 )
+from compat_tests.clients.load import LoadThread, Taken
 
 LOG_APPEND_TIME = 2
+ANY_PARTITION = -1
+NOWHERE_TO_BEGIN = (KafkaError._AUTO_OFFSET_RESET, KafkaError._NO_OFFSET)
+PRODUCER_FENCED = 90
 admin: Any = confluent_kafka.admin  # exports its names without saying so to type checkers
 
 
@@ -48,6 +52,8 @@ class ConfluentClient:
 
     name = "confluent-kafka"
     sends_null_headers = True
+    hashes_like_java = True  # when it is asked to: its own choice is CRC-32
+    is_idempotent = True
 
     def __init__(self, bootstrap: str) -> None:
         self.bootstrap = bootstrap
@@ -65,6 +71,7 @@ class ConfluentClient:
             "acks": options.acks,
             "message.max.bytes": options.request_limit,
             "linger.ms": 5,
+            "partitioner": "murmur2_random",
             "message.timeout.ms": int(TIMEOUT_S * 1000),
         }
         producer = Producer(settings)
@@ -83,7 +90,7 @@ class ConfluentClient:
                 topic,
                 record.value,
                 record.key,
-                record.partition,
+                ANY_PARTITION if record.partition is None else record.partition,
                 headers=list(record.headers),
                 on_delivery=partial(delivered, number),
                 **extra,
@@ -111,6 +118,40 @@ class ConfluentClient:
                 (producer.commit_transaction if each.commit else producer.abort_transaction)(TIMEOUT_S)
         except KafkaException as failed:
             _raise(failed.args[0])
+
+    def fence(self, topic: str, transactional_id: str) -> int:
+        settings = {"bootstrap.servers": self.bootstrap, "transactional.id": transactional_id, "log_level": 0}
+        first, second = Producer(settings), Producer(settings)
+        for producer, value in ((first, b"old"), (second, b"new")):
+            producer.init_transactions(TIMEOUT_S)
+            producer.begin_transaction()
+            producer.produce(topic, value, partition=0)
+            producer.flush(TIMEOUT_S)
+        second.commit_transaction(TIMEOUT_S)
+        try:
+            first.commit_transaction(TIMEOUT_S)
+        except KafkaException as refused:
+            code: int = refused.args[0].code()
+            return PRODUCER_FENCED if code == KafkaError._FENCED else code
+        raise AssertionError("the first producer was not fenced")
+
+    def start_load(self, topic: str) -> LoadThread:
+        settings = {
+            "bootstrap.servers": self.bootstrap,
+            "enable.idempotence": True,
+            "reconnect.backoff.max.ms": 500,
+            "log_level": 0,
+        }
+        producer = Producer(settings)
+
+        def send(value: bytes, partition: int, taken: Taken) -> None:
+            def delivered(error: KafkaError | None, message: Any) -> None:
+                taken(None if error is not None else (message.partition(), message.offset()), error)
+
+            producer.produce(topic, value, partition=partition, on_delivery=delivered)
+            producer.poll(0)
+
+        return LoadThread(send, partial(producer.flush, TIMEOUT_S))
 
     def consume(
         self, topic: str, count: int, *, partition: int = 0, offset: int = EARLIEST, committed: bool = False
@@ -163,13 +204,18 @@ class ConfluentClient:
         finally:
             consumer.close()
 
-    def join(self, group: str, topic: str) -> Member:
-        consumer = self._consumer(group, **{"heartbeat.interval.ms": 500})
+    def join(self, group: str, topic: str, reset: str = "earliest") -> Member:
+        resets = {"none": "error"}
+        settings = {"heartbeat.interval.ms": 500, "auto.offset.reset": resets.get(reset, reset), "log_level": 0}
+        consumer = self._consumer(group, **settings)
         consumer.subscribe([topic])
 
         def poll(member: MemberThread) -> None:
             message = consumer.poll(0.1)
-            if message is not None and message.error() is None:
+            error = message.error() if message is not None else None
+            if error is not None and error.code() in NOWHERE_TO_BEGIN:
+                _raise(error)
+            if message is not None and error is None:
                 member.received.append(_received(message))
             member.assignment = {place.partition for place in consumer.assignment()}
             if member.commits_wanted > member.commits_done:
@@ -219,3 +265,6 @@ class ConfluentClient:
     def groups(self) -> set[str]:
         result = self._admin.list_consumer_groups(request_timeout=TIMEOUT_S).result()
         return {group.group_id for group in result.valid}
+
+    def delete_group(self, group: str) -> None:
+        self._call(self._admin.delete_consumer_groups([group]))

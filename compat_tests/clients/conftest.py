@@ -1,6 +1,6 @@
 """Each scenario runs with each of the client libraries, those of other languages included."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
@@ -11,7 +11,14 @@ from compat_tests.clients.confluent_client import ConfluentClient
 from compat_tests.clients.kafka_python_client import KafkaPythonClient
 from compat_tests.process import Broker
 
-CLIENTS = {client.name: client for client in (KafkaPythonClient, ConfluentClient, AiokafkaClient)}
+CLIENTS: dict[str, Callable[[str], Client]] = {
+    client.name: client for client in (KafkaPythonClient, ConfluentClient, AiokafkaClient)
+}
+
+
+def new_client(name: str, bootstrap: str, agents: Agents) -> Client:
+    """The named client library, pointed at a broker; raises MissingToolchainError."""
+    return CLIENTS[name](bootstrap) if name in CLIENTS else agents.client(name, bootstrap)
 
 
 @pytest.fixture(scope="session")
@@ -25,11 +32,8 @@ def agents() -> Iterator[Agents]:
 @pytest.fixture(params=[*CLIENTS, *AGENTS])
 def client(request: pytest.FixtureRequest, broker: Broker, agents: Agents) -> Client:
     """One of the client libraries, pointed at the broker under test."""
-    if request.param not in AGENTS:
-        found: Client = CLIENTS[request.param](broker.bootstrap)
-        return found
     try:
-        return agents.client(request.param, broker.bootstrap)
+        return new_client(request.param, broker.bootstrap, agents)
     except MissingToolchainError as missing:
         pytest.skip(str(missing))
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from typing import Any
 
-from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
+from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition, errors
 from kafka.admin import ConfigResource, ConfigResourceType
 from kafka.errors import BrokerResponseError, KafkaError
 from kafka.structs import OffsetAndMetadata
@@ -23,6 +23,7 @@ from compat_tests.clients.client import (
     Sent,
     Transaction,
 )
+from compat_tests.clients.load import LoadThread, Taken
 
 
 @contextmanager
@@ -53,6 +54,8 @@ class KafkaPythonClient:
 
     name = "kafka-python"
     sends_null_headers = False
+    hashes_like_java = True
+    is_idempotent = True
 
     def __init__(self, bootstrap: str) -> None:
         self.bootstrap = bootstrap
@@ -99,6 +102,35 @@ class KafkaPythonClient:
                 producer.flush(TIMEOUT_S)
                 (producer.commit_transaction if each.commit else producer.abort_transaction)()
 
+    def fence(self, topic: str, transactional_id: str) -> int:
+        first, second = (
+            KafkaProducer(bootstrap_servers=self.bootstrap, transactional_id=transactional_id) for _ in range(2)
+        )
+        with closing(first), closing(second):
+            for producer, value in ((first, b"old"), (second, b"new")):
+                producer.init_transactions()
+                producer.begin_transaction()
+                producer.send(topic, value, partition=0).get(TIMEOUT_S)
+            second.commit_transaction()
+            try:
+                first.commit_transaction()
+            except BrokerResponseError as refused:
+                code: int = refused.errno
+                return code
+        raise AssertionError("the first producer was not fenced")
+
+    def start_load(self, topic: str) -> LoadThread:
+        producer = KafkaProducer(
+            bootstrap_servers=self.bootstrap, enable_idempotence=True, acks="all", request_timeout_ms=5000
+        )
+
+        def send(value: bytes, partition: int, taken: Taken) -> None:
+            future = producer.send(topic, value, partition=partition)
+            future.add_callback(lambda place: taken((place.partition, place.offset)))
+            future.add_errback(lambda error: taken(None, error))
+
+        return LoadThread(send, lambda: producer.close(TIMEOUT_S))
+
     def consume(
         self, topic: str, count: int, *, partition: int = 0, offset: int = EARLIEST, committed: bool = False
     ) -> list[Received]:
@@ -140,8 +172,8 @@ class KafkaPythonClient:
             found: int | None = consumer.committed(TopicPartition(topic, partition))
             return found
 
-    def join(self, group: str, topic: str) -> Member:
-        consumer = self._consumer(group, heartbeat_interval_ms=500)
+    def join(self, group: str, topic: str, reset: str = "earliest") -> Member:
+        consumer = self._consumer(group, heartbeat_interval_ms=500, auto_offset_reset=reset)
         consumer.subscribe([topic])
         consumer.partitions_for_topic(
             topic
@@ -198,3 +230,9 @@ class KafkaPythonClient:
     def groups(self) -> set[str]:
         with self._admin() as admin, _codes():
             return {group["group_id"] for group in admin.list_groups()}
+
+    def delete_group(self, group: str) -> None:
+        with self._admin() as admin, _codes():
+            said = admin.delete_groups([group])[group]
+            if said != "OK":
+                raise getattr(errors, said)

@@ -2,9 +2,11 @@
 
 import pytest
 
-from compat_tests.clients.client import Client, Sent, wait_until
+from compat_tests.clients.client import Client, KafkaCodeError, Sent, wait_until
 
 pytestmark = pytest.mark.scenario("groups")
+
+NON_EMPTY_GROUP, GROUP_ID_NOT_FOUND = 68, 69
 
 
 @pytest.fixture
@@ -76,6 +78,23 @@ def test_groups_are_listed_and_described(client: Client, topic: str, group: str)
         assert (found.state, found.protocol_type, found.members) == ("Stable", "consumer", 1)
     finally:
         member.close()
+
+
+def test_a_group_is_deleted_when_nobody_is_in_it(client: Client, topic: str, group: str) -> None:
+    member = client.join(group, topic)
+    try:
+        wait_until(lambda: member.assignment == {0}, "the assignment")
+        with pytest.raises(KafkaCodeError) as refusal:
+            client.delete_group(group)
+        assert refusal.value.code == NON_EMPTY_GROUP
+    finally:
+        member.close()
+    wait_until(lambda: client.describe_group(group).state == "Empty", "an empty group")
+    client.delete_group(group)
+    assert group not in client.groups()
+    with pytest.raises(KafkaCodeError) as refusal:
+        client.delete_group(group)
+    assert refusal.value.code == GROUP_ID_NOT_FOUND
 
 
 def test_a_new_partition_reaches_a_running_group(client: Client, topic: str, group: str) -> None:

@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from compat_tests.clients.client import CODECS, LATEST, Client, ProduceOptions, Received, Sent
+from kafkapy.clients.records import partition_of
 
 pytestmark = pytest.mark.scenario("records")
 
@@ -74,6 +75,18 @@ def test_partitions_are_apart(client: Client, topic_name: str) -> None:
     for partition in range(3):
         _same(client.consume(topic_name, 10, partition=partition), sent[partition::3])
         assert client.watermarks(topic_name, partition) == (0, 10)
+
+
+def test_a_key_is_always_in_one_partition_and_where_java_puts_it(client: Client, topic_name: str) -> None:
+    """Java's own clients are in this matrix: they show that `partition_of` is what the others must agree with."""
+    client.create_topic(topic_name, 7)
+    keys = [f"key {i}".encode() * (1 + i % 3) for i in range(40)]
+    sent = [Sent(b"v", key, timestamp=START_MS, partition=None) for key in [*keys, *keys]]
+    partitions = [partition for partition, _ in client.produce(topic_name, sent)]
+    assert partitions[:40] == partitions[40:]
+    assert set(partitions) == set(range(7))
+    if client.hashes_like_java:
+        assert partitions[:40] == [partition_of(key, 7) for key in keys]
 
 
 def test_log_append_time_replaces_the_producers_timestamp(client: Client, topic_name: str) -> None:

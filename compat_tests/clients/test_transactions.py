@@ -6,6 +6,7 @@ from compat_tests.clients.client import Client, Transaction
 
 pytestmark = pytest.mark.scenario("transactions")
 
+INVALID_PRODUCER_EPOCH, PRODUCER_FENCED = 47, 90
 HISTORY = (
     Transaction((b"a", b"b")),
     Transaction((b"c",), commit=False),
@@ -30,6 +31,13 @@ def test_another_producer_takes_over(client: Client, topic: str) -> None:
     for history in (HISTORY[:2], HISTORY[2:]):
         client.transact(topic, f"{topic}-writer", history)
     assert _values(client, topic, 4, committed=True) == [b"a", b"b", b"d", b"g"]
+
+
+def test_a_second_producer_of_the_same_id_fences_the_first(client: Client, topic: str) -> None:
+    assert client.fence(topic, f"{topic}-writer") in (INVALID_PRODUCER_EPOCH, PRODUCER_FENCED)
+    assert _values(client, topic, 1, committed=True) == [b"new"]
+    assert _values(client, topic, 2, committed=False) == [b"old", b"new"]
+    assert client.watermarks(topic) == (0, 4)
 
 
 def test_offsets_go_with_the_records(client: Client, topic: str) -> None:

@@ -1,6 +1,5 @@
 """Clients from before Kafka 0.11, unchanged, and newer libraries that are told to speak as those did."""
 
-import subprocess
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
@@ -14,7 +13,7 @@ from kafka import KafkaConsumer, KafkaProducer
 from kafka import TopicPartition as KafkaPythonPartition
 
 from compat_tests.clients.agent import Agent, _received, _sent
-from compat_tests.clients.agents import BUILT, MissingToolchainError
+from compat_tests.clients.agents import MissingToolchainError, compiled
 from compat_tests.clients.client import Received, Sent
 from compat_tests.clients.java_tools.tools import QUICK_START, QUIET
 from tools.jars import OLD_CLIENT_VERSIONS, class_path, jars_directory
@@ -60,11 +59,8 @@ def java_command(version: str) -> list[str]:
         for jar in jars_directory("2.7.2").glob(f"jackson-{part}-*.jar")
     )  # fmt: skip
     path = f"{class_path(version)}:{json}"
-    classes = BUILT / f"java-{version}"
-    classes.mkdir(parents=True, exist_ok=True)
     sources = SOURCES[:2] if version.startswith("0.8") else SOURCES
-    compiler = [str(java.home / "bin" / "javac"), "-nowarn", "-cp", path, "-d", str(classes)]
-    subprocess.run([*compiler, *(str(HERE / "java" / name) for name in sources)], check=True, timeout=120)
+    classes = compiled(f"java-{version}", [HERE / "java" / name for name in sources], path)
     return [*java.command, *QUICK_START, *QUIET, "-cp", f"{classes}:{path}", "OldAgent"]
 
 

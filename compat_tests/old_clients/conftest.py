@@ -26,7 +26,7 @@ def old_agents(broker: Broker) -> Iterator[OldAgents]:
     def agent(version: str) -> Agent:
         if version not in running:
             try:
-                running[version] = Agent(java_command(version), broker.bootstrap)
+                running[version] = Agent([*java_command(version), broker.bootstrap])
             except MissingToolchainError as missing:
                 pytest.skip(str(missing))
         return running[version]

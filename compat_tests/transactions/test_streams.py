@@ -13,14 +13,14 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
+from compat_tests.clients.agents import compiled
 from compat_tests.process import Broker
-from tools.jars import CACHE, STREAMS, JarsError, class_path
+from tools.jars import STREAMS, JarsError, class_path
 from tools.java import NoJavaError, find_java
 
 pytestmark = pytest.mark.scenario("transactions", client="kafka-streams-2.7.2")
 
 SOURCE = Path(__file__).with_name("java") / "WordCount.java"
-BUILT = CACHE / "clients" / "streams"
 WORDS = ("kafka", "streams", "counts", "these", "words")
 LINES = 600
 TIMEOUT_S = 60
@@ -36,11 +36,9 @@ def command() -> list[str]:
         pytest.skip(f"Kafka Streams runs on Java alone, from its own jars: {missing}")
     if not java.has_compiler:
         pytest.skip(f"Kafka Streams' word count wants a JDK: {java.home} has no compiler")
-    BUILT.mkdir(parents=True, exist_ok=True)
-    compiler = [str(java.home / "bin" / "javac"), "-nowarn", "-cp", jars, "-d", str(BUILT), str(SOURCE)]
-    subprocess.run(compiler, check=True, timeout=120)
+    classes = compiled("streams", [SOURCE], jars)
     quiet = ["-Xmx256M", "-XX:TieredStopAtLevel=1", "-Dorg.slf4j.simpleLogger.defaultLogLevel=error"]
-    return [*java.command, *quiet, "-cp", f"{BUILT}:{jars}", "WordCount"]
+    return [*java.command, *quiet, "-cp", f"{classes}:{jars}", "WordCount"]
 
 
 @contextmanager

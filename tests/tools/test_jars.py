@@ -87,10 +87,13 @@ def test_a_failing_resolver_is_one_clear_line(
     assert said == "jars: Maven failed ([ERROR] no route to host); is the network there?\n"
 
 
-def test_streams_are_fetched_beside_the_brokers(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fetch_streams(version: str, target: Path, _work: Path) -> None:
-        assert jars.dependencies(version)[0] == ("org.apache.kafka", "kafka-streams", "2.7.2")
-        (target / "kafka-streams-2.7.2.jar").touch()
+@pytest.mark.parametrize(("what", "artifact"), [(jars.STREAMS, "kafka-streams"), (jars.CONNECT, "connect-runtime")])
+def test_what_runs_beside_the_broker_has_jars_of_its_own(
+    cache: Path, monkeypatch: pytest.MonkeyPatch, what: str, artifact: str
+) -> None:
+    def fetch_artifact(version: str, target: Path, _work: Path) -> None:
+        assert jars.dependencies(version)[0] == ("org.apache.kafka", artifact, "2.7.2")
+        (target / f"{artifact}-2.7.2.jar").touch()
 
-    monkeypatch.setattr(jars, "fetchers", lambda: {"ivy": fetch_streams})
-    assert jars.fetch(jars.STREAMS) == cache / "jars" / "kafka-streams-2.7.2"
+    monkeypatch.setattr(jars, "fetchers", lambda: {"ivy": fetch_artifact})
+    assert jars.fetch(what) == cache / "jars" / f"kafka-{what}"

@@ -69,6 +69,9 @@ final class Administrator {
             return names;
         }
         String group = question.get("group").asText();
+        if (question.get("do").asText().equals("delete_group")) {
+            return admin.deleteConsumerGroups(Set.of(group)).all().get();
+        }
         ConsumerGroupDescription found = admin.describeConsumerGroups(Set.of(group)).describedGroups().get(group).get();
         String protocolType = found.isSimpleConsumerGroup() ? "" : "consumer";
         return new Object[] {found.state().toString(), protocolType, found.members().size()};

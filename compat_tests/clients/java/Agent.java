@@ -22,6 +22,7 @@ import org.apache.kafka.clients.producer.KafkaProducer;
 import org.apache.kafka.clients.producer.ProducerRecord;
 import org.apache.kafka.clients.producer.RecordMetadata;
 import org.apache.kafka.common.TopicPartition;
+import org.apache.kafka.common.errors.ApiException;
 import org.apache.kafka.common.header.Header;
 import org.apache.kafka.common.header.internals.RecordHeader;
 import org.apache.kafka.common.protocol.Errors;
@@ -29,12 +30,13 @@ import org.apache.kafka.common.record.TimestampType;
 import org.apache.kafka.common.serialization.ByteArrayDeserializer;
 import org.apache.kafka.common.serialization.ByteArraySerializer;
 
-/** Kafka's own clients, asked through the agent's questions; the only argument is the broker's address. */
+/** Kafka's own clients, asked through the agent's questions. */
 public final class Agent {
     private static final Duration TIMEOUT = Duration.ofSeconds(40);
     private static final int EARLIEST = -2;
     private static final ObjectMapper JSON = new ObjectMapper();
     private static final List<Member> MEMBERS = new ArrayList<>();
+    private static final List<Load> LOADS = new ArrayList<>();
     private static String bootstrap;
 
     static Properties settings() {
@@ -43,14 +45,18 @@ public final class Agent {
         return settings;
     }
 
-    static KafkaConsumer<byte[], byte[]> consumer(String group, String isolation) {
+    static KafkaProducer<byte[], byte[]> producer(Properties settings) {
+        return new KafkaProducer<>(settings, new ByteArraySerializer(), new ByteArraySerializer());
+    }
+
+    static KafkaConsumer<byte[], byte[]> consumer(String group, String isolation, String reset) {
         Properties settings = settings();
         if (group != null) {
             settings.put("group.id", group);
         }
         settings.put("isolation.level", isolation);
         settings.put("enable.auto.commit", "false");
-        settings.put("auto.offset.reset", "earliest");
+        settings.put("auto.offset.reset", reset);
         settings.put("session.timeout.ms", "10000");
         settings.put("heartbeat.interval.ms", "500");
         settings.put("fetch.max.wait.ms", "50");
@@ -70,15 +76,15 @@ public final class Agent {
         settings.put("linger.ms", "5");
         List<Future<RecordMetadata>> futures = new ArrayList<>();
         List<Object> places = new ArrayList<>();
-        try (KafkaProducer<byte[], byte[]> producer =
-                new KafkaProducer<>(settings, new ByteArraySerializer(), new ByteArraySerializer())) {
+        try (KafkaProducer<byte[], byte[]> producer = producer(settings)) {
             for (JsonNode sent : question.get("records")) {
                 List<Header> headers = new ArrayList<>();
                 for (JsonNode pair : sent.get("headers")) {
                     headers.add(new RecordHeader(pair.get(0).asText(), bytes(pair.get(1))));
                 }
                 Long timestamp = sent.get("timestamp").isNull() ? null : sent.get("timestamp").asLong();
-                futures.add(producer.send(new ProducerRecord<>(topic(question), sent.get("partition").asInt(), timestamp,
+                Integer partition = sent.get("partition").isNull() ? null : sent.get("partition").asInt();
+                futures.add(producer.send(new ProducerRecord<>(topic(question), partition, timestamp,
                         bytes(sent.get("key")), bytes(sent.get("value")), headers)));
             }
             for (Future<RecordMetadata> future : futures) {
@@ -93,8 +99,7 @@ public final class Agent {
         Properties settings = settings();
         settings.put("transactional.id", question.get("transactional_id").asText());
         TopicPartition place = place(question);
-        try (KafkaProducer<byte[], byte[]> producer =
-                new KafkaProducer<>(settings, new ByteArraySerializer(), new ByteArraySerializer())) {
+        try (KafkaProducer<byte[], byte[]> producer = producer(settings)) {
             producer.initTransactions();
             for (JsonNode each : question.get("transactions")) {
                 producer.beginTransaction();
@@ -115,6 +120,27 @@ public final class Agent {
             }
         }
         return null;
+    }
+
+    private static Object fence(JsonNode question) throws Exception {
+        Properties settings = settings();
+        settings.put("transactional.id", question.get("transactional_id").asText());
+        try (KafkaProducer<byte[], byte[]> first = producer(settings);
+                KafkaProducer<byte[], byte[]> second = producer(settings)) {
+            for (KafkaProducer<byte[], byte[]> each : List.of(first, second)) {
+                each.initTransactions();
+                each.beginTransaction();
+                byte[] value = (each == first ? "old" : "new").getBytes(StandardCharsets.UTF_8);
+                each.send(new ProducerRecord<>(topic(question), 0, null, value)).get();
+            }
+            second.commitTransaction();
+            try {
+                first.commitTransaction();
+            } catch (ApiException refusal) {
+                return Errors.forException(refusal).code();
+            }
+            throw new IllegalStateException("the first producer was not fenced");
+        }
     }
 
     static Map<String, Object> received(ConsumerRecord<byte[], byte[]> record) {
@@ -142,7 +168,7 @@ public final class Agent {
         String isolation = question.get("committed").asBoolean() ? "read_committed" : "read_uncommitted";
         TopicPartition place = place(question);
         List<Object> found = new ArrayList<>();
-        try (KafkaConsumer<byte[], byte[]> consumer = consumer(null, isolation)) {
+        try (KafkaConsumer<byte[], byte[]> consumer = consumer(null, isolation, "earliest")) {
             consumer.assign(Collections.singleton(place));
             if (offset == EARLIEST) {
                 consumer.seekToBeginning(Collections.singleton(place));
@@ -166,7 +192,7 @@ public final class Agent {
     private static Object withConsumer(JsonNode question) {
         TopicPartition place = question.has("topic") ? place(question) : null;
         String group = question.has("group") ? question.get("group").asText() : null;
-        try (KafkaConsumer<byte[], byte[]> consumer = consumer(group, "read_uncommitted")) {
+        try (KafkaConsumer<byte[], byte[]> consumer = consumer(group, "read_uncommitted", "earliest")) {
             switch (question.get("do").asText()) {
                 case "watermarks":
                     long first = consumer.beginningOffsets(Collections.singleton(place)).get(place);
@@ -218,8 +244,16 @@ public final class Agent {
             case "topics":
                 return withConsumer(question);
             case "join":
-                MEMBERS.add(new Member(question.get("group").asText(), topic(question)));
+                MEMBERS.add(new Member(question.get("group").asText(), topic(question), question.get("reset").asText()));
                 return MEMBERS.size() - 1;
+            case "fence":
+                return fence(question);
+            case "start_load":
+                LOADS.add(new Load(topic(question)));
+                return LOADS.size() - 1;
+            case "load_state":
+            case "finish_load":
+                return LOADS.get(question.get("load").asInt()).answer(wanted);
             case "poll":
             case "commit_member":
             case "leave":
@@ -238,13 +272,14 @@ public final class Agent {
     }
 
     public static void main(String[] arguments) throws Exception {
-        bootstrap = arguments[0];
         PrintStream answers = System.out;
         BufferedReader questions = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
         for (String line = questions.readLine(); line != null; line = questions.readLine()) {
             Map<String, Object> reply = new HashMap<>();
             try {
-                reply.put("result", answer(JSON.readTree(line)));
+                JsonNode question = JSON.readTree(line);
+                bootstrap = question.get("bootstrap").asText();
+                reply.put("result", answer(question));
             } catch (Exception thrown) {
                 reply.put("error", error(thrown));
             }

@@ -9,6 +9,7 @@ import java.util.TreeSet;
 import java.util.concurrent.CompletableFuture;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.clients.consumer.KafkaConsumer;
+import org.apache.kafka.common.KafkaException;
 import org.apache.kafka.common.TopicPartition;
 
 /** One consumer of a group, polling in a thread of its own, which does everything that concerns the consumer. */
@@ -19,9 +20,10 @@ final class Member {
     private Set<Integer> assignment = new TreeSet<>();
     private CompletableFuture<Void> commit;
     private volatile boolean leaving;
+    private volatile KafkaException failure;
 
-    Member(String group, String topic) {
-        consumer = Agent.consumer(group, "read_uncommitted");
+    Member(String group, String topic, String reset) {
+        consumer = Agent.consumer(group, "read_uncommitted", reset);
         consumer.subscribe(Collections.singleton(topic));
         thread = new Thread(this::run);
         thread.start();
@@ -46,6 +48,8 @@ final class Member {
                     commit(wanted);
                 }
             }
+        } catch (KafkaException thrown) {
+            failure = thrown;
         }
     }
 
@@ -59,6 +63,9 @@ final class Member {
     }
 
     private synchronized Map<String, Object> state() {
+        if (failure != null) {
+            throw failure;
+        }
         Map<String, Object> state = new HashMap<>();
         state.put("assignment", assignment);
         state.put("received", received);

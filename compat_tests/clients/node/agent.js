@@ -1,19 +1,25 @@
-// kafkajs, asked through the agent's questions; the only argument is the broker's address.
+// kafkajs, asked through the agent's questions.
 'use strict'
 
-const { Kafka, logLevel, CompressionTypes, ConfigResourceTypes } = require('kafkajs')
+const { Kafka, logLevel, CompressionTypes, ConfigResourceTypes, Partitioners } = require('kafkajs')
 const readline = require('node:readline')
 
 const TIMEOUT_MS = 40000
 const APPEND_TIME = 1
 const UNSUPPORTED = -100
-const kafka = new Kafka({
-  clientId: 'kafkajs',
-  brokers: [process.argv[2]],
-  logLevel: logLevel.NOTHING,
-  retry: { initialRetryTime: 50, retries: 5 },
-})
+const LOAD_PARTITIONS = 2
+const LOAD_PAUSE_MS = 40
+const LOAD_BATCH = 5
 const members = []
+const loads = []
+const QUICK = { initialRetryTime: 50, retries: 5 }
+// What outlives a broker: the library's retries are nested, and the innermost that gives up ends them all.
+const PATIENT = { initialRetryTime: 100, maxRetryTime: 500, retries: 200 }
+let kafka
+let patient
+
+const clientOf = (bootstrap, retry) =>
+  new Kafka({ clientId: 'kafkajs', brokers: [bootstrap], logLevel: logLevel.NOTHING, retry })
 
 const unpacked = (text) => (text === null || text === undefined ? null : Buffer.from(text, 'base64'))
 const packed = (bytes) => (bytes === null || bytes === undefined ? null : Buffer.from(bytes).toString('base64'))
@@ -60,7 +66,8 @@ async function produce({ topic, records, codec, idempotent, acks }) {
   const producer = kafka.producer({
     idempotent,
     maxInFlightRequests: idempotent ? 1 : null,
-    createPartitioner: () => ({ message }) => message.partition,
+    createPartitioner:
+      records[0].partition === null ? Partitioners.DefaultPartitioner : () => ({ message }) => message.partition,
   })
   const compression = codec === 'gzip' ? CompressionTypes.GZIP : CompressionTypes.None
   const messages = records.map((record) => ({
@@ -68,8 +75,9 @@ async function produce({ topic, records, codec, idempotent, acks }) {
     key: unpacked(record.key),
     headers: headersOf(record.headers),
     timestamp: record.timestamp === null ? undefined : String(record.timestamp),
-    partition: record.partition,
+    partition: record.partition ?? undefined,
   }))
+  if (records[0].partition === null) return produceOneByOne(producer, topic, messages)
   const answers = await withClient(producer, () => producer.send({ topic, acks, compression, messages }))
   const next = new Map(answers.map((answer) => [answer.partition, Number(answer.baseOffset)]))
   return messages.map(({ partition }) => {
@@ -79,8 +87,81 @@ async function produce({ topic, records, codec, idempotent, acks }) {
   })
 }
 
+// The answer to several records names partitions alone; which record went to which is told for one at a time.
+const produceOneByOne = (producer, topic, messages) =>
+  withClient(producer, async () => {
+    const places = []
+    for (const message of messages) {
+      const [{ partition, baseOffset }] = await producer.send({ topic, messages: [message] })
+      places.push([partition, Number(baseOffset)])
+    }
+    return places
+  })
+
+const transactional = (transactionalId) =>
+  kafka.producer({
+    transactionalId,
+    idempotent: true,
+    maxInFlightRequests: 1,
+    createPartitioner: Partitioners.DefaultPartitioner,
+  })
+
+async function fence({ topic, transactional_id: transactionalId }) {
+  const [first, second] = [transactional(transactionalId), transactional(transactionalId)]
+  return withClient(first, async () => {
+    const old = await first.transaction()
+    await old.send({ topic, messages: [{ value: 'old', partition: 0 }] })
+    return withClient(second, async () => {
+      const young = await second.transaction()
+      await young.send({ topic, messages: [{ value: 'new', partition: 0 }] })
+      await young.commit()
+      return old.commit().then(
+        () => {
+          throw new Error('the first producer was not fenced')
+        },
+        (refusal) => codeOf(refusal)
+      )
+    })
+  })
+}
+
+async function startLoad({ topic }) {
+  const producer = patient.producer({
+    idempotent: true,
+    maxInFlightRequests: 1,
+    createPartitioner: () => ({ message }) => message.partition,
+  })
+  await producer.connect()
+  const load = { places: [], failures: [], finishing: false, ended: null }
+  const run = async () => {
+    for (let number = 0; !load.finishing; number += LOAD_BATCH) {
+      const numbers = Array.from({ length: LOAD_BATCH }, (_, index) => number + index)
+      const messages = numbers.map((each) => ({ value: String(each), partition: each % LOAD_PARTITIONS }))
+      const answers = await producer.send({ topic, acks: -1, messages })
+      const next = new Map(answers.map((answer) => [answer.partition, Number(answer.baseOffset)]))
+      for (const each of numbers) {
+        const partition = each % LOAD_PARTITIONS
+        load.places.push([each, partition, next.get(partition)])
+        next.set(partition, next.get(partition) + 1)
+      }
+      await new Promise((resolve) => setTimeout(resolve, LOAD_PAUSE_MS))
+    }
+  }
+  load.ended = run()
+    .catch((error) => load.failures.push(String(error)))
+    .finally(() => producer.disconnect())
+  return loads.push(load) - 1
+}
+
+async function finishLoad({ load: number }) {
+  const load = loads[number]
+  load.finishing = true
+  await load.ended
+  return { places: load.places, failures: load.failures }
+}
+
 async function transact({ topic, transactional_id: transactionalId, transactions }) {
-  const producer = kafka.producer({ transactionalId, idempotent: true, maxInFlightRequests: 1 })
+  const producer = transactional(transactionalId)
   await withClient(producer, async () => {
     for (const { values, commit, group, offset } of transactions) {
       const transaction = await producer.transaction()
@@ -150,17 +231,18 @@ async function committed({ group, topic, partition }) {
   return place === undefined || Number(place.offset) < 0 ? null : Number(place.offset)
 }
 
-async function join({ group, topic }) {
-  const consumer = kafka.consumer({ groupId: group, sessionTimeout: 10000, heartbeatInterval: 500, maxWaitTimeInMs: 100 })
+async function join({ group, topic, reset }) {
+  if (reset === 'none') throw Object.assign(new Error('kafkajs always begins somewhere'), { code: UNSUPPORTED })
+  const consumer = patient.consumer({ groupId: group, sessionTimeout: 10000, heartbeatInterval: 500, maxWaitTimeInMs: 100 })
   const member = { consumer, topic, assignment: [], received: [], next: new Map(), error: null }
   consumer.on(consumer.events.GROUP_JOIN, ({ payload }) => {
     member.assignment = payload.memberAssignment[topic] || []
   })
   consumer.on(consumer.events.CRASH, ({ payload }) => {
-    member.error = payload.error
+    if (!payload.restart) member.error = payload.error
   })
   await consumer.connect()
-  await consumer.subscribe({ topics: [topic], fromBeginning: true })
+  await consumer.subscribe({ topics: [topic], fromBeginning: reset === 'earliest' })
   const eachMessage = async ({ partition, message }) => {
     member.received.push(received(partition, message))
     member.next.set(partition, String(Number(message.offset) + 1))
@@ -189,6 +271,10 @@ const configResource = (topic) => ({ type: ConfigResourceTypes.TOPIC, name: topi
 const ANSWERS = {
   produce,
   transact,
+  fence,
+  start_load: startLoad,
+  load_state: ({ load }) => loads[load].places.length,
+  finish_load: finishLoad,
   consume,
   watermarks,
   offset_for_time: offsetForTime,
@@ -239,6 +325,7 @@ const ANSWERS = {
       await admin.deleteTopicRecords({ topic, partitions: [{ partition: 0, offset: String(before) }] })
       return Number((await admin.fetchTopicOffsets(topic))[0].low)
     }),
+  delete_group: ({ group }) => withAdmin((admin) => admin.deleteGroups([group])),
   groups: async () => (await withAdmin((admin) => admin.listGroups())).groups.map((group) => group.groupId),
 }
 
@@ -246,13 +333,22 @@ const ANSWERS = {
 function codeOf(error) {
   if (!error) return -1
   if (Number.isInteger(error.code)) return error.code
-  const inner = [error.cause, error.originalError, error.error, ...(error.errors || []), ...(error.partitions || [])]
+  const inner = [
+    error.cause,
+    error.originalError,
+    error.error,
+    ...(error.errors || []),
+    ...(error.partitions || []),
+    ...(error.groups || []),
+  ]
   return inner.map(codeOf).find((code) => code !== -1) ?? -1
 }
 
 async function main() {
   for await (const line of readline.createInterface({ input: process.stdin })) {
     const question = JSON.parse(line)
+    kafka = clientOf(question.bootstrap, QUICK)
+    patient = clientOf(question.bootstrap, PATIENT)
     let reply
     try {
       reply = { result: (await ANSWERS[question.do](question)) ?? null }

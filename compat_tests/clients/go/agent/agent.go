@@ -38,7 +38,7 @@ type Record struct {
 	Key        []byte   `json:"key"`
 	Headers    []Header `json:"headers"`
 	Timestamp  *int64   `json:"timestamp"`
-	Partition  int32    `json:"partition"`
+	Partition  *int32   `json:"partition"`
 	Offset     int64    `json:"offset"`
 	AppendTime bool     `json:"append_time"`
 }
@@ -54,6 +54,9 @@ type Transaction struct {
 // Question is everything that can be asked, each with the fields that it needs.
 type Question struct {
 	Do         string            `json:"do"`
+	Bootstrap  string            `json:"bootstrap"`
+	Reset      string            `json:"reset"`
+	Load       int               `json:"load"`
 	Topic      string            `json:"topic"`
 	Group      string            `json:"group"`
 	Records    []Record          `json:"records"`
@@ -84,6 +87,7 @@ type Group struct {
 	lock     sync.Mutex
 	assigned map[int32]bool
 	received []Record
+	failure  error
 }
 
 // Assign adds or takes away partitions.
@@ -109,17 +113,27 @@ func (g *Group) Receive(record Record) {
 	g.received = append(g.received, record)
 }
 
-// Poll tells the partitions held, and the records received since it was last called.
-func (g *Group) Poll() any {
+// Fail keeps what ended the member.
+func (g *Group) Fail(err error) {
 	g.lock.Lock()
 	defer g.lock.Unlock()
+	g.failure = err
+}
+
+// Poll tells the partitions held, and the records received since it was last called, or what ended the member.
+func (g *Group) Poll() (any, error) {
+	g.lock.Lock()
+	defer g.lock.Unlock()
+	if g.failure != nil {
+		return nil, g.failure
+	}
 	partitions := []int32{}
 	for partition := range g.assigned {
 		partitions = append(partitions, partition)
 	}
 	received := g.received
 	g.received = nil
-	return map[string]any{"assignment": partitions, "received": received}
+	return map[string]any{"assignment": partitions, "received": received}, nil
 }
 
 // Serve answers questions from standard input until it ends; code tells the number of a broker's error.

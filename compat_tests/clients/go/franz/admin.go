@@ -101,6 +101,9 @@ func answerAdmin(ctx context.Context, admin *kadm.Client, q *agent.Question) (an
 		}
 		group := described[q.Group]
 		return []any{group.State, group.ProtocolType, len(group.Members)}, group.Err
+	case "delete_group":
+		deleted, err := admin.DeleteGroup(ctx, q.Group)
+		return nil, firstOf(err, deleted.Err)
 	case "groups":
 		listed, err := admin.ListGroups(ctx)
 		return listed.Groups(), err

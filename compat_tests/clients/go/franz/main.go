@@ -1,10 +1,9 @@
-// franz-go, asked through the agent's questions; the only argument is the broker's address.
+// franz-go, asked through the agent's questions.
 package main
 
 import (
 	"context"
 	"errors"
-	"os"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
@@ -16,13 +15,17 @@ import (
 )
 
 var (
-	bootstrap = os.Args[1]
+	bootstrap string
 	codecs    = map[string]kgo.CompressionCodec{
 		"none": kgo.NoCompression(), "gzip": kgo.GzipCompression(), "snappy": kgo.SnappyCompression(),
 		"lz4": kgo.Lz4Compression(), "zstd": kgo.ZstdCompression(),
 	}
 	acks    = map[int]kgo.Acks{0: kgo.NoAck(), 1: kgo.LeaderAck(), -1: kgo.AllISRAcks()}
 	members = map[int]*member{}
+	loads   []*agent.Load
+	resets  = map[string]kgo.Offset{
+		"earliest": kgo.NewOffset().AtStart(), "latest": kgo.NewOffset().AtEnd(), "none": kgo.NewOffset().AtCommitted(),
+	}
 )
 
 func newClient(options ...kgo.Opt) (*kgo.Client, error) {
@@ -31,11 +34,14 @@ func newClient(options ...kgo.Opt) (*kgo.Client, error) {
 
 func produce(ctx context.Context, q *agent.Question) (any, error) {
 	options := []kgo.Opt{
-		kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.ProducerBatchCompression(codecs[q.Codec]),
+		kgo.ProducerBatchCompression(codecs[q.Codec]),
 		kgo.ProducerBatchMaxBytes(q.Limit), kgo.RequiredAcks(acks[q.Acks]), kgo.ProducerLinger(5 * time.Millisecond),
 	}
 	if !q.Idempotent {
 		options = append(options, kgo.DisableIdempotentWrite())
+	}
+	if q.Records[0].Partition != nil {
+		options = append(options, kgo.RecordPartitioner(kgo.ManualPartitioner()))
 	}
 	client, err := newClient(options...)
 	if err != nil {
@@ -44,7 +50,10 @@ func produce(ctx context.Context, q *agent.Question) (any, error) {
 	defer client.Close()
 	records := make([]*kgo.Record, len(q.Records))
 	for i, sent := range q.Records {
-		record := &kgo.Record{Topic: q.Topic, Partition: sent.Partition, Key: sent.Key, Value: sent.Value}
+		record := &kgo.Record{Topic: q.Topic, Key: sent.Key, Value: sent.Value}
+		if sent.Partition != nil {
+			record.Partition = *sent.Partition
+		}
 		if sent.Timestamp != nil {
 			record.Timestamp = time.UnixMilli(*sent.Timestamp)
 		}
@@ -122,7 +131,7 @@ func commitOffset(ctx context.Context, client *kgo.Client, q *agent.Question, wa
 func received(record *kgo.Record) agent.Record {
 	timestamp := record.Timestamp.UnixMilli()
 	found := agent.Record{
-		Value: record.Value, Key: record.Key, Timestamp: &timestamp, Partition: record.Partition, Offset: record.Offset,
+		Value: record.Value, Key: record.Key, Timestamp: &timestamp, Partition: &record.Partition, Offset: record.Offset,
 		AppendTime: record.Attrs.TimestampType() == 1,
 	}
 	for _, header := range record.Headers {
@@ -175,7 +184,7 @@ func join(q *agent.Question) (any, error) {
 	}
 	client, err := newClient(
 		kgo.ConsumerGroup(q.Group), kgo.ConsumeTopics(q.Topic), kgo.DisableAutoCommit(),
-		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), kgo.SessionTimeout(10*time.Second),
+		kgo.ConsumeResetOffset(resets[q.Reset]), kgo.SessionTimeout(10*time.Second),
 		kgo.HeartbeatInterval(500*time.Millisecond), kgo.OnPartitionsAssigned(moved(true)),
 		kgo.OnPartitionsRevoked(moved(false)), kgo.OnPartitionsLost(moved(false)),
 	)
@@ -191,6 +200,9 @@ func join(q *agent.Question) (any, error) {
 				return
 			}
 			fetches.EachRecord(func(record *kgo.Record) { joined.Receive(received(record)) })
+			if err := fetches.Err(); err != nil && q.Reset == "none" {
+				joined.Fail(err)
+			}
 		}
 	}()
 	number := len(members)
@@ -205,7 +217,7 @@ func answerMember(ctx context.Context, q *agent.Question) (any, error) {
 	joined := members[q.Member]
 	switch q.Do {
 	case "poll":
-		return joined.Poll(), nil
+		return joined.Poll()
 	case "commit_member":
 		return nil, joined.client.CommitUncommittedOffsets(ctx)
 	default:
@@ -218,9 +230,18 @@ func answerMember(ctx context.Context, q *agent.Question) (any, error) {
 func answer(q *agent.Question) (any, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), agent.Timeout)
 	defer cancel()
+	bootstrap = q.Bootstrap
 	switch q.Do {
 	case "produce":
 		return produce(ctx, q)
+	case "fence":
+		return fence(ctx, q)
+	case "start_load":
+		return startLoad(q)
+	case "load_state":
+		return loads[q.Load].Acknowledged(), nil
+	case "finish_load":
+		return loads[q.Load].Finish(), nil
 	case "transact":
 		return transact(ctx, q)
 	case "consume":

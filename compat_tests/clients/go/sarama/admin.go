@@ -105,6 +105,8 @@ func answerAdmin(admin sarama.ClusterAdmin, q *agent.Question) (any, error) {
 			return nil, err
 		}
 		return []any{described[0].State, described[0].ProtocolType, len(described[0].Members)}, nil
+	case "delete_group":
+		return nil, admin.DeleteConsumerGroup(q.Group)
 	case "groups":
 		listed, err := admin.ListConsumerGroups()
 		names := []string{}

@@ -1,10 +1,9 @@
-// Sarama, asked through the agent's questions; the only argument is the broker's address.
+// Sarama, asked through the agent's questions.
 package main
 
 import (
 	"context"
 	"errors"
-	"os"
 	"time"
 
 	"github.com/IBM/sarama"
@@ -13,12 +12,13 @@ import (
 )
 
 var (
-	address = []string{os.Args[1]}
+	address []string
 	codecs  = map[string]sarama.CompressionCodec{
 		"none": sarama.CompressionNone, "gzip": sarama.CompressionGZIP, "snappy": sarama.CompressionSnappy,
 		"lz4": sarama.CompressionLZ4, "zstd": sarama.CompressionZSTD,
 	}
 	members = map[int]*member{}
+	loads   []*agent.Load
 )
 
 // unsupported is what the library can't do, or does not tell.
@@ -40,6 +40,9 @@ func newConfig() *sarama.Config {
 
 func produce(q *agent.Question) (any, error) {
 	config := newConfig()
+	if q.Records[0].Partition == nil {
+		config.Producer.Partitioner = sarama.NewHashPartitioner
+	}
 	config.Producer.Compression = codecs[q.Codec]
 	config.Producer.RequiredAcks = sarama.RequiredAcks(q.Acks)
 	config.Producer.MaxMessageBytes = int(q.Limit)
@@ -54,7 +57,10 @@ func produce(q *agent.Question) (any, error) {
 	defer producer.Close()
 	messages := make([]*sarama.ProducerMessage, len(q.Records))
 	for i, sent := range q.Records {
-		message := &sarama.ProducerMessage{Topic: q.Topic, Partition: sent.Partition}
+		message := &sarama.ProducerMessage{Topic: q.Topic}
+		if sent.Partition != nil {
+			message.Partition = *sent.Partition
+		}
 		if sent.Key != nil {
 			message.Key = sarama.ByteEncoder(sent.Key)
 		}
@@ -83,13 +89,17 @@ func produce(q *agent.Question) (any, error) {
 	return places, nil
 }
 
-func transact(q *agent.Question) (any, error) {
+func transactional(id string) *sarama.Config {
 	config := newConfig()
 	config.Producer.Idempotent = true
 	config.Producer.RequiredAcks = sarama.WaitForAll
-	config.Producer.Transaction.ID = q.TransactionalID
+	config.Producer.Transaction.ID = id
 	config.Net.MaxOpenRequests = 1
-	producer, err := sarama.NewSyncProducer(address, config)
+	return config
+}
+
+func transact(q *agent.Question) (any, error) {
+	producer, err := sarama.NewSyncProducer(address, transactional(q.TransactionalID))
 	if err != nil {
 		return nil, err
 	}
@@ -127,7 +137,7 @@ func transactOnce(producer sarama.SyncProducer, topic string, wanted agent.Trans
 func received(message *sarama.ConsumerMessage) agent.Record {
 	timestamp := message.Timestamp.UnixMilli()
 	found := agent.Record{
-		Value: message.Value, Key: message.Key, Timestamp: &timestamp, Partition: message.Partition, Offset: message.Offset,
+		Value: message.Value, Key: message.Key, Timestamp: &timestamp, Partition: &message.Partition, Offset: message.Offset,
 	}
 	for _, header := range message.Headers {
 		found.Headers = append(found.Headers, agent.Header{Name: string(header.Key), Value: header.Value})
@@ -200,7 +210,14 @@ func (m *member) ConsumeClaim(session sarama.ConsumerGroupSession, claim sarama.
 }
 
 func join(q *agent.Question) (any, error) {
-	group, err := sarama.NewConsumerGroup(address, q.Group, newConfig())
+	config := newConfig()
+	switch q.Reset {
+	case "latest":
+		config.Consumer.Offsets.Initial = sarama.OffsetNewest
+	case "none":
+		return nil, unsupported("sarama always begins somewhere")
+	}
+	group, err := sarama.NewConsumerGroup(address, q.Group, config)
 	if err != nil {
 		return nil, err
 	}
@@ -209,8 +226,8 @@ func join(q *agent.Question) (any, error) {
 	go func() {
 		defer close(joined.ended)
 		for ctx.Err() == nil {
-			if err := group.Consume(ctx, []string{q.Topic}, joined); err != nil {
-				return
+			if err := group.Consume(ctx, []string{q.Topic}, joined); err != nil && ctx.Err() == nil {
+				time.Sleep(100 * time.Millisecond) // the broker may be on its way back
 			}
 		}
 	}()
@@ -226,7 +243,16 @@ func leave(joined *member) error {
 }
 
 func answer(q *agent.Question) (any, error) {
+	address = []string{q.Bootstrap}
 	switch q.Do {
+	case "fence":
+		return fence(q)
+	case "start_load":
+		return startLoad(q)
+	case "load_state":
+		return loads[q.Load].Acknowledged(), nil
+	case "finish_load":
+		return loads[q.Load].Finish(), nil
 	case "produce":
 		return produce(q)
 	case "transact":
@@ -236,7 +262,7 @@ func answer(q *agent.Question) (any, error) {
 	case "join":
 		return join(q)
 	case "poll":
-		return members[q.Member].Poll(), nil
+		return members[q.Member].Poll()
 	case "commit_member":
 		members[q.Member].session.Commit()
 		return nil, nil
