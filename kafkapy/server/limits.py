@@ -1,13 +1,18 @@
 """How many connections a broker takes, and from whom."""
 
-import resource
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import Self
+from typing import Any, Self
 
 from kafkapy.config.broker_config import BrokerConfig
 from kafkapy.server.budget import FrameBudget
 from kafkapy.server.metrics import Metrics
+
+resource: Any
+try:
+    import resource
+except ImportError:  # Windows, which has no such limit
+    resource = None
 
 
 @dataclass(slots=True)
@@ -75,9 +80,13 @@ class Shared:
 def allow_many_descriptors() -> int:
     """Let this process open as many files as the system allows it (often 1,024 until it asks); return how many.
 
+    -1 means that the system has no such limit.
+
     Each connection takes a descriptor, and each open segment. Only a process that is a broker should call it.
     """
+    if resource is None:
+        return -1
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != hard:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-    return hard
+    return int(hard)

@@ -19,6 +19,8 @@ from kafkapy.server.limits import Shared
 
 _log: Final = logging.getLogger(__name__)
 
+OWN_ADDRESS: Final[int] = getattr(socket, "SO_EXCLUSIVEADDRUSE", socket.SO_REUSEADDR)
+"""On POSIX a restart need not wait for old connections; on Windows that option would share the port with others."""
 BACKLOG: Final = 1024
 ACCEPTS_PER_ROUND: Final = 64
 NO_DESCRIPTORS_PAUSE_MS: Final = 1000
@@ -40,7 +42,7 @@ def bind(endpoint: EndPoint) -> socket.socket:
     except OSError as error:
         raise ListenError(f"{endpoint} can't be listened on: {error.strerror}") from error
     try:
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        sock.setsockopt(socket.SOL_SOCKET, OWN_ADDRESS, 1)
         sock.setblocking(False)
         sock.bind(address)
     except OSError as error:

@@ -25,6 +25,10 @@ PIECE_SIZE: Final = 262_144
 _MAX_COUNT: Final = 0x7FFF_F000
 
 
+sendfile: Callable[[int, int, int, int], int] | None = getattr(os, "sendfile", None)
+"""From a file to a socket within the kernel; without it the bytes are read and written, a piece at a time."""
+
+
 class FileCutError(Exception):
     """A file became shorter than the response that announced its bytes: the connection can't be saved."""
 
@@ -89,7 +93,7 @@ class BodySender:
             if self._parts and isinstance(self._parts[0], ConvertedSlice):
                 self._pausing = self._loop.call_soon(self._go_on)
                 return False
-            if self._next_is_file() and not self._send_file():
+            if self._next_is_file() and not (self._send_file() if sendfile is not None else self._send_by_reading()):
                 return False
         return True
 
@@ -129,12 +133,13 @@ class BodySender:
         """Send from the slice in front; tell whether all of it went."""
         body = self._parts[0]
         assert isinstance(body, FileSlice)
+        assert sendfile is not None
         if self._socket is None:
             self._socket = self._transport.get_extra_info("socket").fileno()
         while body.size:
             wanted = min(body.size, _MAX_COUNT)
             try:
-                sent = os.sendfile(self._socket, body.fileno(), body.position, wanted)
+                sent = sendfile(self._socket, body.fileno(), body.position, wanted)
             except BlockingIOError:
                 self._watch()
                 return False
@@ -146,9 +151,29 @@ class BodySender:
             if sent < wanted:  # the socket is full, or the file was cut, which the next call tells
                 self._watch()
                 return False
+        self._drop_first(body)
+        return True
+
+    def _send_by_reading(self) -> bool:
+        """Do the same where there is no sendfile."""
+        body = self._parts[0]
+        assert isinstance(body, FileSlice)
+        while body.size:
+            data = body.read_part(PIECE_SIZE, 0)
+            if not data:
+                raise FileCutError(f"{body.size} bytes announced are not in the file")
+            self._transport.write(data)
+            self.bytes_sent += len(data)
+            body.position += len(data)
+            body.size -= len(data)
+            if self._is_blocked():
+                return False
+        self._drop_first(body)
+        return True
+
+    def _drop_first(self, body: FileSlice) -> None:
         self._parts.popleft()
         body.release()
-        return True
 
     def _watch(self) -> None:
         if self._watched is None:

@@ -16,7 +16,8 @@ from kafkapy.storage.errors import (
     MalformedCheckpointError,
     UnknownIdentityVersionError,
 )
-from kafkapy.storage.files import Descriptor, Files
+from kafkapy.storage.file_lock import HeldLock
+from kafkapy.storage.files import Files
 from kafkapy.storage.flusher import Flusher
 from kafkapy.storage.recovery import Checkpointed
 from kafkapy.types import TopicPartition
@@ -63,7 +64,7 @@ class DataDirectory:
         self.partition_count = 0
         self.failure: str | None = None
         self._files = files
-        self._lock: Descriptor | None = None
+        self._lock: HeldLock | None = None
         self._checkpoints = {
             name: CheckpointFile(OffsetCheckpoint(files, f"{path}/{name}"))
             for name in (RECOVERY_POINT, HIGH_WATERMARK, LOG_START_OFFSET, CLEANER)

@@ -5,6 +5,8 @@ from collections import deque
 from contextlib import suppress
 from typing import Final, Protocol
 
+from kafkapy.storage import portable
+
 DEFAULT_MAX_OPEN_FILES: Final = 512
 
 
@@ -58,11 +60,11 @@ class FileSlice:
 
     def read(self) -> bytes:
         """Read the bytes; fewer than ``size`` if the file was cut since."""
-        return os.pread(self.fileno(), self.size, self.position)
+        return portable.read_at(self.fileno(), self.size, self.position)
 
     def read_part(self, size: int, at: int) -> bytes:
         """Read up to ``size`` bytes of the slice from its byte ``at`` on."""
-        return os.pread(self.fileno(), min(size, self.size - at), self.position + at)
+        return portable.read_at(self.fileno(), min(size, self.size - at), self.position + at)
 
     def release(self) -> None:
         """Let go of the descriptor; twice does nothing."""

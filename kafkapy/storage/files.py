@@ -5,28 +5,24 @@ the system calls that matter, so that a twin that fails on purpose can take its 
 """
 
 import errno
-import fcntl
 import os
-import shutil
-from struct import Struct
 from typing import ClassVar, Final
 
+from kafkapy.storage import file_lock, portable
 from kafkapy.storage.descriptors import (
     DEFAULT_MAX_OPEN_FILES,
     Descriptor,
     FileSlice,
-    LockedFile,
     OpenFiles,
     locked_here,
 )
 from kafkapy.storage.errors import LogDirectoryLockedError
+from kafkapy.storage.file_lock import HeldLock
 
 __all__ = ["TEMPORARY_SUFFIX", "Descriptor", "FileSlice", "Files"]
 
 TEMPORARY_SUFFIX: Final = ".tmp"
 """Behind the name of what is written, to be renamed once it is whole."""
-_FLOCK: Final = Struct("hhqqi4x")
-"""``struct flock`` of 64-bit Linux: type, whence, start, length, process."""
 
 
 class Files:
@@ -43,7 +39,7 @@ class Files:
     def open(self, path: str, flags: int = os.O_RDWR) -> Descriptor:
         """Open ``path``; if the process has no descriptor left, the logs' own are given up for it."""
         try:
-            return Descriptor(os.open(path, flags | os.O_CLOEXEC, 0o644))
+            return Descriptor(os.open(path, flags | portable.OPEN_FLAGS, 0o644))
         except OSError as error:
             if error.errno != errno.EMFILE or not self.open_files.drop_half():
                 raise
@@ -52,13 +48,13 @@ class Files:
     def write_at(self, descriptor: Descriptor, data: bytes | bytearray | memoryview, position: int) -> None:
         """Write all of ``data`` at ``position``."""
         size = len(data)
-        written = os.pwrite(descriptor.number, data, position)
+        written = portable.write_at(descriptor.number, data, position)
         while written < size:
-            written += os.pwrite(descriptor.number, memoryview(data)[written:], position + written)
+            written += portable.write_at(descriptor.number, memoryview(data)[written:], position + written)
 
     def read_at(self, descriptor: Descriptor, size: int, position: int) -> bytes:
         """Read up to ``size`` bytes from ``position``; fewer at the end of the file."""
-        return os.pread(descriptor.number, size, position)
+        return portable.read_at(descriptor.number, size, position)
 
     def sync(self, descriptor: Descriptor) -> None:
         """Wait until the file's bytes are on the disk."""
@@ -143,49 +139,39 @@ class Files:
     def remove_directory(self, path: str) -> None:
         """Remove ``path`` and everything in it, if it is there."""
         if os.path.exists(path):
+            import shutil
+
             shutil.rmtree(path)
 
     def sync_path(self, path: str) -> None:
-        """Wait until a file's bytes, or a folder's names, are on the disk."""
+        """Wait until a file's bytes, or a folder's names, are on the disk; the latter where the system can."""
+        if not portable.SYNCS_DIRECTORIES and os.path.isdir(path):
+            return
         self.sync(self.open(path, os.O_RDONLY))
 
-    def lock(self, path: str) -> Descriptor:
+    def lock(self, path: str) -> HeldLock:
         """Lock ``path``, made if missing, against everybody else until the result is dropped.
 
-        Java's ``FileChannel.lock`` is the same POSIX record lock, so that Apache Kafka and kafkapy see each other's.
-        Such a lock doesn't keep a process from locking twice, and closing any descriptor of the file would end it: who
-        else is in this process is looked up before the file is opened. Raises ``LogDirectoryLockedError``.
+        Such a lock (see ``file_lock``) doesn't keep a process from locking twice, and closing any descriptor of the
+        file would end it: who else is in this process is looked up before the file is opened. Raises
+        ``LogDirectoryLockedError``.
         """
         directory = os.path.dirname(path)
-        if os.path.exists(path) and _identity(os.stat(path)) in locked_here:
+        if self._is_locked_here(path):
             raise LogDirectoryLockedError(
                 f"{directory} is in use by another broker of this process (lock file {path}); choose another directory"
             )
-        number = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
-            fcntl.lockf(number, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            os.close(number)
-            if error.errno not in (errno.EACCES, errno.EAGAIN):
-                raise
+            return file_lock.take(path)
+        except BlockingIOError as error:
             raise LogDirectoryLockedError(
                 f"{directory} is in use by another process (lock file {path}); stop it, or choose another directory"
             ) from error
-        identity = _identity(os.fstat(number))
-        locked_here.add(identity)
-        return LockedFile(number, identity)
 
     def is_locked(self, path: str) -> bool:
-        """Whether somebody holds the lock on ``path``; looks (on Linux) without taking it, and makes nothing."""
-        if not os.path.exists(path):
-            return False
-        if _identity(os.stat(path)) in locked_here:
-            return True
-        asked = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
-        descriptor = self.open(path)
-        found = fcntl.fcntl(descriptor.number, fcntl.F_GETLK, asked)
-        return bool(_FLOCK.unpack(found)[0] != fcntl.F_UNLCK)
+        """Whether somebody holds the lock on ``path``; makes nothing."""
+        return self._is_locked_here(path) or (os.path.exists(path) and file_lock.is_taken(path))
 
-
-def _identity(status: os.stat_result) -> tuple[int, int]:
-    return status.st_dev, status.st_ino
+    @staticmethod
+    def _is_locked_here(path: str) -> bool:
+        return os.path.exists(path) and file_lock.identity_of(path) in locked_here

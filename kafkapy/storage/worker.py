@@ -24,6 +24,7 @@ from threading import Event, Lock, Thread
 from typing import Any, BinaryIO
 
 from kafkapy.errors import BrokerError
+from kafkapy.storage import portable
 
 Message = dict[str, Any]
 
@@ -132,7 +133,7 @@ def serve(lines: BinaryIO, answers: BinaryIO, end: Callable[[int], object] = os.
 def main() -> None:
     """Serve a broker. The first argument is how nice to be to others (see ``nice(1)``)."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the broker ends the worker itself
-    os.nice(int(sys.argv[1]))
+    portable.be_nice(int(sys.argv[1]))
     answers = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # what somebody prints must not look like a message …
     sys.stdout = sys.stderr  # … nor wait in a buffer: the process ends at once

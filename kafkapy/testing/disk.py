@@ -18,6 +18,7 @@ from typing import ClassVar, Final
 from weakref import WeakKeyDictionary
 
 from kafkapy.storage.descriptors import DEFAULT_MAX_OPEN_FILES, Descriptor
+from kafkapy.storage.file_lock import HeldLock
 from kafkapy.storage.files import Files
 from kafkapy.testing.durable import DurableTree, FileNode, FolderNode, Node, Survival
 
@@ -222,7 +223,7 @@ class SimulatedDisk(Files):
 
     # names
 
-    def lock(self, path: str) -> Descriptor:
+    def lock(self, path: str) -> HeldLock:
         """See ``Files.lock``."""
         if not os.path.lexists(path):
             self.create(path)

@@ -2,7 +2,10 @@
 
 import resource
 
+import pytest
+
 from kafkapy.config.broker_config import BrokerConfig
+from kafkapy.server import limits
 from kafkapy.server.limits import ConnectionCounts, Limits, allow_many_descriptors
 
 
@@ -45,3 +48,8 @@ def test_a_broker_takes_all_descriptors_that_it_may() -> None:
         assert resource.getrlimit(resource.RLIMIT_NOFILE) == (hard, hard)
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def test_a_system_without_such_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "resource", None)
+    assert allow_many_descriptors() == -1

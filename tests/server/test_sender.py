@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from kafkapy.records.convert import convert
+from kafkapy.server import sender as sender_module
 from kafkapy.server.sender import BodySender, FileCutError
 from kafkapy.storage.converted import PIECE_SIZE, ConvertedSlice
 from kafkapy.storage.files import Files, FileSlice
@@ -76,6 +77,14 @@ async def receive(sock: socket.socket, size: int) -> bytes:
     return data
 
 
+@pytest.fixture(params=["sendfile", "reading"])
+def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By sendfile, or as where there is none."""
+    if request.param == "reading":
+        monkeypatch.setattr(sender_module, "sendfile", None)
+
+
+@pytest.mark.usefixtures("way")
 def test_everything_arrives_in_order_through_a_narrow_socket(tmp_path: Path) -> None:
     async def test(sender: BodySender, peer: Peer, theirs: socket.socket) -> None:
         pieces = [b"head", os.urandom(100_000), b"mid", os.urandom(500), os.urandom(70_000), b"x" * 50_000, b"tail"]
@@ -95,6 +104,7 @@ def test_everything_arrives_in_order_through_a_narrow_socket(tmp_path: Path) -> 
     on_a_socket(test)
 
 
+@pytest.mark.usefixtures("way")
 def test_a_slice_longer_than_its_file_is_an_error(tmp_path: Path) -> None:
     async def test(sender: BodySender, peer: Peer, theirs: socket.socket) -> None:
         with pytest.raises(FileCutError, match="600 bytes announced, the file holds 500"):

@@ -4,6 +4,7 @@ import errno
 import os
 
 from kafkapy.storage.descriptors import Descriptor
+from kafkapy.storage.file_lock import HeldLock
 from kafkapy.storage.files import Files
 
 
@@ -54,6 +55,6 @@ class BrokenDisk(Files):
         self._check(path)
         super().remove_directory(path)
 
-    def lock(self, path: str) -> Descriptor:
+    def lock(self, path: str) -> HeldLock:
         self._check(path)
         return super().lock(path)

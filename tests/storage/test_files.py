@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from kafkapy.storage import portable
 from kafkapy.storage.errors import LogDirectoryLockedError
 from kafkapy.storage.files import Descriptor, Files
 from kafkapy.storage.log_file import LogFile
@@ -24,7 +25,7 @@ class ShortWrites(Files):
 
 def test_short_writes_are_completed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pwrite = os.pwrite
-    monkeypatch.setattr(os, "pwrite", lambda fd, data, position: pwrite(fd, memoryview(data)[:4], position))
+    monkeypatch.setattr(portable, "write_at", lambda fd, data, at: pwrite(fd, memoryview(data)[:4], at))
     Files().write(str(tmp_path / "f"), b"0123456789", 2)
     assert (tmp_path / "f").read_bytes() == b"\0\x000123456789"
 

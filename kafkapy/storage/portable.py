@@ -1,0 +1,47 @@
+"""System calls that POSIX has and other systems lack, each with a twin made of what every system has.
+
+Which of the two runs is decided here, by what the system has, and nowhere else; ``file_lock`` does the same for locks,
+``server/sender`` for sendfile, ``server/signals`` and ``server/parent`` for signals and the parent process. Tests take
+the POSIX ones away (``tests/testing/test_portable.py``).
+"""
+
+import os
+from collections.abc import Callable
+from threading import Lock
+from typing import Final
+
+Buffer = bytes | bytearray | memoryview
+
+OPEN_FLAGS: Final[int] = getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
+"""What every file is opened with: Windows would translate line ends."""
+SYNCS_DIRECTORIES: Final[bool] = hasattr(os, "O_DIRECTORY")
+"""Whether a folder can be opened, to wait until its names are on the disk."""
+
+_position: Final = Lock()
+
+
+def seek_and_read(number: int, size: int, position: int) -> bytes:
+    """``os.pread`` by moving the file's own position; one thread at a time does."""
+    with _position:
+        os.lseek(number, position, os.SEEK_SET)
+        return os.read(number, size)
+
+
+def seek_and_write(number: int, data: Buffer, position: int) -> int:
+    """``os.pwrite`` in the same way."""
+    with _position:
+        os.lseek(number, position, os.SEEK_SET)
+        return os.write(number, data)
+
+
+def stay_as_it_is(_increment: int) -> int:
+    """``os.nice`` where processes have no niceness."""
+    return 0
+
+
+read_at: Callable[[int, int, int], bytes] = getattr(os, "pread", seek_and_read)
+"""Up to so many bytes of an open file from a position on."""
+write_at: Callable[[int, Buffer, int], int] = getattr(os, "pwrite", seek_and_write)
+"""Bytes into an open file from a position on; how many the system took."""
+be_nice: Callable[[int], int] = getattr(os, "nice", stay_as_it_is)
+"""Leave the processor to others first."""

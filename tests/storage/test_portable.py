@@ -1,0 +1,65 @@
+"""The twins of POSIX calls."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from kafkapy.storage import portable
+from kafkapy.storage.files import Descriptor, Files
+
+
+def test_bytes_are_read_and_written_at_a_position(tmp_path: Path) -> None:
+    path = tmp_path / "f"
+    path.write_bytes(b"0123456789")
+    number = os.open(path, os.O_RDWR)
+    for read_at in (portable.read_at, portable.seek_and_read):
+        assert read_at(number, 3, 4) == b"456"
+        assert read_at(number, 9, 8) == b"89"
+    assert portable.write_at(number, b"ab", 1) == 2
+    assert portable.seek_and_write(number, memoryview(b"XY"), 3) == 2
+    assert path.read_bytes() == b"0abXY56789"
+    os.close(number)
+
+
+def test_where_folders_can_not_be_synced_they_are_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    synced: list[str] = []
+
+    class Noting(Files):
+        def open(self, path: str, flags: int = os.O_RDWR) -> Descriptor:
+            synced.append(path)
+            return super().open(path, flags)
+
+    file = tmp_path / "f"
+    file.write_bytes(b"")
+    for syncs in (True, False):
+        monkeypatch.setattr(portable, "SYNCS_DIRECTORIES", syncs)
+        for path in (file, tmp_path):
+            Noting().sync_path(str(path))
+    assert synced == [str(file), str(tmp_path), str(file)]
+
+
+def test_a_process_without_niceness_stays_as_it_is() -> None:
+    assert portable.stay_as_it_is(10) == 0
+
+
+TAKEN_AWAY = """
+import os
+for name in ("pread", "pwrite", "nice", "O_DIRECTORY", "O_CLOEXEC"):
+    delattr(os, name)
+from kafkapy.storage import portable
+assert portable.read_at is portable.seek_and_read
+assert portable.write_at is portable.seek_and_write
+assert portable.be_nice is portable.stay_as_it_is
+assert not portable.SYNCS_DIRECTORIES
+assert portable.OPEN_FLAGS == 0
+"""
+
+
+def test_each_is_taken_where_the_system_has_no_other() -> None:
+    subprocess.run([sys.executable, "-c", TAKEN_AWAY], check=True)
+    assert portable.read_at is os.pread
+    assert portable.write_at is os.pwrite
+    assert portable.be_nice is os.nice
