@@ -1,0 +1,143 @@
+"""The pytest plugin, in runs of pytest of its own."""
+
+import os
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+TESTS = """
+import os, pytest
+from pathlib import Path
+
+def note(*words):
+    with Path(os.environ["NOTES"]).open("a") as notes:
+        print(os.getpid(), *words, file=notes)
+
+@pytest.mark.parametrize("at", range(4))
+def test_each_has_its_own_topic(kafka_broker, kafka_topic, at):
+    note(kafka_broker.bootstrap, kafka_topic)
+    assert kafka_broker.records(kafka_topic) == []
+    kafka_broker.produce(kafka_topic, b"%d" % at)
+    assert [record.value for record in kafka_broker.records(kafka_topic)] == [b"%d" % at]
+    assert len([name for name in kafka_broker.topics() if name.startswith("test-each")]) == 1
+
+@pytest.mark.kafka_topic(partitions=3, configs={"cleanup.policy": "compact"})
+def test_a_mark_shapes_it(kafka_broker, kafka_topic):
+    assert kafka_broker.topics()[kafka_topic] == 3
+
+def test_stops_it(kafka_broker, kafka_topic):
+    kafka_broker.stop()
+
+def test_kills_it(kafka_broker):
+    kafka_broker.kill()
+
+def test_it_runs_again(kafka_broker):
+    assert kafka_broker.is_running
+
+def test_without():
+    note("none")
+"""
+
+
+def run(directory: Path, *arguments: str, tests: str = TESTS, ini: str = "") -> tuple[str, int, list[list[str]]]:
+    """What pytest printed, its exit code, and what the tests noted."""
+    (directory / "test_it.py").write_text(tests)
+    (directory / "pytest.ini").write_text(f"[pytest]\n{ini}")
+    temporary = directory / "temporary"
+    temporary.mkdir(exist_ok=True)
+    environment = {
+        **os.environ,
+        "NOTES": str(directory / "notes"),
+        "TMPDIR": str(temporary),
+        "COVERAGE_PROCESS_START": "",
+        "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
+    }
+    command = [sys.executable, "-m", "pytest", "-p", "kafkapy.testing.plugin", *arguments]
+    done = subprocess.run(
+        command, cwd=directory, env=environment, capture_output=True, text=True, timeout=60, check=False
+    )
+    notes = directory / "notes"
+    noted = [line.split() for line in notes.read_text().splitlines()] if notes.exists() else []
+    assert not [path for path in temporary.iterdir() if path.name.startswith("kafkapy-")]
+    return done.stdout + done.stderr, done.returncode, noted
+
+
+def test_one_broker_for_a_session_and_a_topic_for_each_test(tmp_path: Path) -> None:
+    said, code, noted = run(tmp_path)
+    assert code == 0, said
+    assert len({words[1] for words in noted if len(words) == 3}) == 1
+    assert len({words[2] for words in noted if len(words) == 3}) == 4
+
+
+def test_each_worker_of_xdist_has_its_own_broker(tmp_path: Path) -> None:
+    said, code, noted = run(tmp_path, "-p", "xdist", "-n", "2")
+    assert code == 0, said
+    brokers = {(process, words[0]) for process, *words in noted if len(words) == 2}
+    assert len(brokers) == len({process for process, _ in brokers}) == len({address for _, address in brokers}) == 2
+
+
+SETTINGS = """
+import pytest
+
+def test_settings(kafka_broker):
+    kafka_broker.create_topic("t", -1)
+    assert kafka_broker.topics() == {"t": 3}
+
+def test_scope(kafka_broker):
+    assert kafka_broker.topics() == {}
+"""
+
+
+def test_settings_and_scope_come_from_the_ini_file_and_the_command_line(tmp_path: Path) -> None:
+    ini = "kafka_broker_settings =\n    num.partitions = 2\n    min.insync.replicas=1\nkafka_broker_scope = function\n"
+    said, code, _ = run(tmp_path, "--kafka-broker-setting", "num.partitions=3", tests=SETTINGS, ini=ini)
+    assert code == 0, said
+
+
+@pytest.mark.parametrize(
+    ("argument", "ini", "message"),
+    [
+        (
+            "num.partition=3",
+            "",
+            "kafka_broker can't start: there is no configuration key 'num.partition'; did you mean",
+        ),
+        ("num.partitions", "", "'num.partitions' is no setting of a Kafka broker: write key=value"),
+        ("num.partitions=3", "kafka_broker_scope = forever\n", "kafka_broker_scope is 'forever': write one of session"),
+    ],
+)
+def test_what_is_wrong_is_said_in_a_line(tmp_path: Path, argument: str, ini: str, message: str) -> None:
+    said, code, _ = run(tmp_path, "--kafka-broker-setting", argument, tests=SETTINGS, ini=ini)
+    assert code != 0
+    assert message in said
+    assert "INTERNALERROR" not in said
+
+
+def test_a_suite_that_does_not_use_it_loads_nothing(tmp_path: Path) -> None:
+    tests = (
+        "import sys\n\ndef test_it():\n"
+        "    ours = {name for name in sys.modules if name.split('.')[0] == 'kafkapy'}\n"
+        "    assert ours == {'kafkapy', 'kafkapy.testing', 'kafkapy.testing.plugin'}\n"
+    )
+    said, code, _ = run(tmp_path, tests=tests)
+    assert code == 0, said
+
+
+def test_it_is_found_where_kafkapy_is_installed(tmp_path: Path, pytestconfig: pytest.Config) -> None:
+    project = tomllib.loads((pytestconfig.rootpath / "pyproject.toml").read_text())["project"]
+    ((name, module),) = project["entry-points"]["pytest11"].items()
+    installed = tmp_path / "site" / "installed-0.dist-info"
+    installed.mkdir(parents=True)
+    (installed / "METADATA").write_text("Metadata-Version: 2.1\nName: installed\nVersion: 0\n")
+    (installed / "entry_points.txt").write_text(f"[pytest11]\n{name}-installed = {module}\n")
+    path = os.pathsep.join([str(tmp_path / "site"), str(pytestconfig.rootpath)])
+    shown = subprocess.run(
+        [sys.executable, "-m", "pytest", "--fixtures", "-p", f"no:{name}"],
+        cwd=tmp_path, env={**os.environ, "PYTHONPATH": path, "COVERAGE_PROCESS_START": ""},
+        capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert "kafka_broker [session scope]" in shown.stdout
+    assert "kafka_topic" in shown.stdout
