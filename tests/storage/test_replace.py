@@ -52,22 +52,27 @@ class FragileFiles(Files):
         super().sync_path(path)
 
 
-def prepared(directory: Path, kept: set[int], count: int = 4) -> tuple[Log, list[Segment], list[Segment], FragileFiles]:
-    """A log, its first ``count`` segments, and one of the batches at ``kept`` that is to replace them."""
+def prepared(
+    directory: Path, kept: set[int], count: int = 4, bases: tuple[int, ...] = (0,)
+) -> tuple[Log, list[Segment], list[Segment], FragileFiles]:
+    """A log, its first ``count`` segments, and those of the batches at ``kept`` that are to replace them."""
     files = FragileFiles()
     log = open_log(directory, CONFIG, storage=Storage(ManualClock(START_MS), files=files))
     fill(log, 40)
     old = log.segments.starting_at(0)[:count]
     assert len(log.segments) > count + 1
-    new = log.new_segment(0, CLEANED_SUFFIX)
-    new.create()
+    segments = [log.new_segment(base, CLEANED_SUFFIX) for base in bases]
+    for new in segments:
+        new.create()
     for segment in old:
         for _, header, content in segment.batches(0, segment.size):
             if header.base_offset in kept:
                 offset = header.last_offset
+                new = [each for each in segments if each.base_offset <= offset][-1]
                 new.append(content, AppendedRange(offset, offset, header.max_timestamp, offset, header.size), 100)
-    new.become_inactive()
-    return log, [new], old, files
+    for new in segments:
+        new.become_inactive()
+    return log, segments, old, files
 
 
 def offsets(log: Log) -> list[int]:
@@ -118,14 +123,27 @@ def test_what_two_compactions_in_a_row_put_aside_is_kept_apart(tmp_path: Path) -
     assert not names(log, ".deleted")
 
 
-@pytest.mark.parametrize("kept", [{1, 5, 9}, set(), {0}, set(range(25))], ids=["some", "none", "first", "most"])
-def test_a_crash_at_any_step_leaves_a_log_that_opens(tmp_path: Path, kept: set[int]) -> None:
+@pytest.mark.parametrize(
+    ("kept", "count", "bases"),
+    [
+        ({1, 5, 9}, 4, (0,)),
+        (set(), 4, (0,)),
+        ({0}, 4, (0,)),
+        (set(range(25)), 4, (0,)),
+        ({0, 2, 3}, 1, (0, 2, 4)),
+    ],
+    ids=["some", "none", "first", "most", "cut"],
+)
+def test_a_crash_at_any_step_leaves_a_log_that_opens(
+    tmp_path: Path, kept: set[int], count: int, bases: tuple[int, ...]
+) -> None:
     """Nothing that stays is lost, nothing comes twice or out of order; what was dropped may be back."""
     for step in range(1000):
         directory = tmp_path / str(step)
-        log, new, old, files = prepared(directory, kept)
+        log, new, old, files = prepared(directory, kept, count, bases)
         before = offsets(log)
-        bound = log.segments.starting_at(4)[0].base_offset
+        bound = log.segments.starting_at(count)[0].base_offset
+        assert bases[-1] < bound
         after = {offset for offset in before if offset >= bound or offset in kept}
         files.left = step
         try:
