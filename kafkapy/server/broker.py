@@ -35,6 +35,7 @@ from kafkapy.server.context import WILDCARD_HOSTS, LocalConnection, Services
 from kafkapy.server.directory_failures import DirectoryFailures
 from kafkapy.server.dispatch import Dispatcher, LocalRequests
 from kafkapy.server.fetch_sessions import FetchSessionCache
+from kafkapy.server.interception import Hooks
 from kafkapy.server.limits import Limits, Shared
 from kafkapy.server.listener import Listener, ListenError, bind
 from kafkapy.server.log_configs import LogConfigs
@@ -44,6 +45,7 @@ from kafkapy.server.upkeep import Upkeep, keep_logs
 from kafkapy.storage.cleaner import LogCleaner
 from kafkapy.storage.closing import abandon_all
 from kafkapy.storage.errors import KafkaStorageError, LogDirectoryError
+from kafkapy.storage.files import Files
 from kafkapy.storage.flusher import ThreadFlusher
 from kafkapy.storage.log import Storage
 from kafkapy.storage.log_directory import LogManager
@@ -61,13 +63,15 @@ START_FAILURES: Final = (
     StoreFileError,
 )
 """What may stop a broker from starting, each with a sentence for whoever starts it."""
+NO_HOOKS: Final = Hooks()
 
 
 class BrokerServer:
     """One broker in this process and on the running event loop.
 
     ``store`` may be shared by several brokers and outlives them; without one the broker opens its own, in its first
-    log directory, or in memory with ``in_memory_metadata``. Use it as ``async with``, or ``start`` and ``stop``.
+    log directory, or in memory with ``in_memory_metadata``. ``hooks`` stand between its requests and their handlers.
+    Use it as ``async with``, or ``start`` and ``stop``.
     """
 
     def __init__(
@@ -77,12 +81,14 @@ class BrokerServer:
         *,
         store: EmbeddedStore | None = None,
         in_memory_metadata: bool = False,
+        hooks: Hooks = NO_HOOKS,
     ) -> None:
         self.config = config
         self.clock: Clock = clock or SystemClock()
         self.listeners: list[Listener] = []
         self._shared_store = store
         self._in_memory_metadata = in_memory_metadata
+        self._hooks = hooks
         self.broken = asyncio.Event()
         """Set when every data directory has failed: there is nothing left to serve."""
         self._services: Services | None = None
@@ -136,6 +142,8 @@ class BrokerServer:
         What was acknowledged is in the files; the next start recovers them, as after any unclean stop.
         """
         self._is_killed = True
+        if self._hooks.interceptor is not None:
+            self._hooks.interceptor.stop()
         for listener in self.listeners:
             await listener.stop()
         await self._cleanup.aclose()
@@ -203,6 +211,7 @@ class BrokerServer:
         config = self.config
         storage = Storage(
             self.clock,
+            self._hooks.files or Files(),
             flusher=ThreadFlusher(asyncio.get_running_loop()),
             producer_expiration_ms=config.integer("transactional.id.expiration.ms"),
         )
@@ -249,7 +258,7 @@ class BrokerServer:
         budget = FrameBudget(limit if limit > 0 else DEFAULT_LIMIT)
         shared = Shared(Limits.of(config), metrics, budget)
         for endpoint in config.listeners:
-            listener = Listener(endpoint, bind(endpoint), self.clock, shared)
+            listener = Listener(endpoint, bind(endpoint), self._hooks.connection_clock or self.clock, shared)
             self.listeners.append(listener)
             self._cleanup.push_async_callback(listener.stop)
 
@@ -264,7 +273,7 @@ class BrokerServer:
         ]
 
     def _serve(self, services: Services) -> None:
-        dispatcher = Dispatcher(services)
+        dispatcher = self._dispatcher(services)
         for listener in self.listeners:
             listener.start(dispatcher)
             _log.info("Listening on %s", listener.endpoint)
@@ -277,7 +286,19 @@ class BrokerServer:
             self._cleanup.callback(cleaner.stop)
         self._cleanup.push_async_callback(self._let_go, services)
 
+    def _dispatcher(self, services: Services) -> Dispatcher:
+        interceptor, trace = self._hooks.interceptor, self._hooks.trace
+        if interceptor is not None:
+            interceptor.start(services)
+        if trace is None:
+            return Dispatcher(services, interceptor)
+        from kafkapy.server.trace import TracingDispatcher
+
+        return TracingDispatcher(services, interceptor, trace)
+
     async def _let_go(self, services: Services) -> None:
         """Answer whoever waits, while the connections are still there."""
+        if self._hooks.interceptor is not None:
+            self._hooks.interceptor.stop()
         services.replica_manager.purgatory.expire_all()
         await self.clock.sleep(0)

@@ -57,6 +57,8 @@ class ConnectionInfo(Protocol):
 
     peer_host: str
     """Numeric address of the client."""
+    peer_port: int
+    """Its port; 0 for the broker itself."""
     listener: str
     """Name of the listener that accepted it."""
     local_address: tuple[str, int]
@@ -68,10 +70,11 @@ class ConnectionInfo(Protocol):
 class LocalConnection:
     """The broker's own requests to itself: they take no socket."""
 
-    __slots__ = ("peer_host", "listener", "local_address", "principal")
+    __slots__ = ("peer_host", "peer_port", "listener", "local_address", "principal")
 
     def __init__(self, listener: str) -> None:
         self.peer_host = "local"
+        self.peer_port = 0
         self.listener = listener
         self.local_address = ("localhost", 0)
         self.principal = "User:ANONYMOUS"

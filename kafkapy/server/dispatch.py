@@ -28,8 +28,7 @@ from kafkapy.protocol.writer import Part, Writer
 from kafkapy.server.context import ConnectionInfo, RequestContext, Services
 from kafkapy.server.errors import UnencodableResponseError, UnservedRequestError
 from kafkapy.server.handlers import REGISTRY
-
-Result = Message | Awaitable[Message | None] | None
+from kafkapy.server.interception import Handle, Interceptor
 
 _SIZE_AND_CORRELATION_ID: Final = Struct(">ii")
 
@@ -39,7 +38,7 @@ class Route(NamedTuple):
 
     name: str
     read: Callable[[Reader, int], Any]
-    handle: Callable[[RequestContext, Any], Result]
+    handle: Handle
     flexible_response_header: bool
 
 
@@ -84,10 +83,11 @@ def encode(header: RequestHeader, flexible_response_header: bool, response: Mess
 class Dispatcher:
     """Serves the frames of all connections of a broker."""
 
-    __slots__ = ("services", "_counts", "_routes")
+    __slots__ = ("services", "_counts", "_routes", "_interceptor")
 
-    def __init__(self, services: Services) -> None:
+    def __init__(self, services: Services, interceptor: Interceptor | None = None) -> None:
         self.services = services
+        self._interceptor = interceptor
         self._counts = services.metrics.requests
         self._routes: dict[tuple[int, int], Route] = {}
 
@@ -107,7 +107,7 @@ class Dispatcher:
         if way is None:
             if not _is_served(key, version):
                 return self._unserved(key, version, header.correlation_id, connection)
-            way = self._routes[key, version] = route(key, version)
+            way = self._routes[key, version] = self._learn(key, version)
         self._counts[way.name] += 1
         response = way.handle(RequestContext(self.services, header, connection), way.read(reader, version))
         if isinstance(response, Message):
@@ -126,14 +126,27 @@ class Dispatcher:
             return None
         return encode(waiting.header, waiting.route.flexible_response_header, response)
 
-    def _unserved(self, key: int, version: int, correlation_id: int, connection: ConnectionInfo) -> list[Part]:
+    def _learn(self, key: int, version: int) -> Route:
+        """Return the route with whatever stands before its handler."""
+        way, interceptor = route(key, version), self._interceptor
+        if interceptor is None:
+            return way
+        handle = way.handle
+        return way._replace(handle=lambda context, request: interceptor.handle(context, request, handle))
+
+    def _unserved(
+        self, key: int, version: int, correlation_id: int, connection: ConnectionInfo
+    ) -> list[Part] | Waiting:
         if key != ApiKey.API_VERSIONS:
             raise UnservedRequestError(f"API key {key} version {version} is not served")
-        way = route(ApiKey.API_VERSIONS, 0)
+        way = self._learn(ApiKey.API_VERSIONS, 0)
         header = RequestHeader(key, version, correlation_id, None)
         response = way.handle(RequestContext(self.services, header, connection), None)
-        assert isinstance(response, Message)
-        return encode(header._replace(api_version=0), False, response)
+        header = header._replace(api_version=0)
+        if isinstance(response, Message):
+            return encode(header, False, response)
+        assert response is not None, "ApiVersions always has an answer"
+        return Waiting(way, header, asyncio.ensure_future(response))
 
 
 class LocalRequests:

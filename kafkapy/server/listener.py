@@ -15,6 +15,7 @@ from kafkapy.clock import Clock, TimerHandle
 from kafkapy.config.listeners import EndPoint
 from kafkapy.server.connection import Connection
 from kafkapy.server.dispatch import Dispatcher
+from kafkapy.server.errors import RefusedError
 from kafkapy.server.limits import Shared
 
 _log: Final = logging.getLogger(__name__)
@@ -154,8 +155,9 @@ class Listener:
 
     def _task_done(self, task: "asyncio.Task[Any]") -> None:
         self._tasks.discard(task)
-        if not task.cancelled() and task.exception() is not None:
-            _log.error("A request whose client had gone failed", exc_info=task.exception())
+        error = None if task.cancelled() else task.exception()
+        if error is not None and not isinstance(error, RefusedError):  # what that would close is closed
+            _log.error("A request whose client had gone failed", exc_info=error)
 
     # what connections report
 

@@ -23,9 +23,10 @@ from kafkapy.protocol.messages.produce import (
 from kafkapy.protocol.primitives import Reader, Writer
 from kafkapy.records.batch import iterate_headers
 from kafkapy.records.record import Record, encode_batch, read_records
-from kafkapy.server.broker import BrokerServer
+from kafkapy.server.broker import NO_HOOKS, BrokerServer
 from kafkapy.server.context import RequestContext
 from kafkapy.server.dispatch import route
+from kafkapy.server.interception import Hooks
 
 TIMEOUT_S = 20
 EPOCH_MS = 1_600_000_000_000
@@ -42,14 +43,19 @@ def run(scenario: Awaitable[Any]) -> None:
 
 @asynccontextmanager
 async def running_broker(
-    path: Path, *, clock: Clock | None = None, in_memory_metadata: bool = True, **keys: str
+    path: Path,
+    *,
+    clock: Clock | None = None,
+    in_memory_metadata: bool = True,
+    hooks: Hooks = NO_HOOKS,
+    **keys: str,
 ) -> AsyncIterator[BrokerServer]:
     """A broker on a free port; keys with ``__`` for each dot."""
     properties = {"broker.id": "0", "listeners": "PLAINTEXT://127.0.0.1:0", "log.dirs": str(path / "data")}
     properties |= {"offsets.topic.num.partitions": "2", "group.initial.rebalance.delay.ms": "0"}
     properties |= {name.replace("__", "."): value for name, value in keys.items()}
     config = BrokerConfig.from_properties(properties)
-    broker = BrokerServer(config, clock, in_memory_metadata=in_memory_metadata)
+    broker = BrokerServer(config, clock, in_memory_metadata=in_memory_metadata, hooks=hooks)
     async with broker:
         yield broker
 

@@ -167,6 +167,17 @@ class GroupCoordinator:
         except CoordinatorError as error:
             return error.error_code, []
 
+    def expire_member(self, group_id: str, member_id: str) -> int:
+        """End the member's session now, as if nothing had been heard of it for too long; returns an error code."""
+        group = self._directory.group(group_id)
+        if isinstance(group, int):
+            return group
+        member = group.members.get(member_id)
+        if member is None:
+            return UnknownMemberIdError.error_code
+        self._rebalancer.remove_member(group, member)
+        return 0
+
     def _store_group(self, group: Group, assignments: Mapping[str, bytes], on_done: Callable[[int], None]) -> None:
         shard = self._directory.shard(group.group_id)
         if isinstance(shard, int):

@@ -87,6 +87,9 @@ def _start_options(  # noqa: PLR0913, PLR0917  # typer reads a command's options
     print_bootstrap: Annotated[bool, typer.Option("--print-bootstrap")] = False,
     log_level: Annotated[str, typer.Option("--log-level")] = "info",
     log_json: Annotated[bool, typer.Option("--log-json")] = False,
+    trace: Annotated[str | None, typer.Option("--trace")] = None,
+    trace_json: Annotated[str | None, typer.Option("--trace-json")] = None,
+    control_port: Annotated[int | None, typer.Option("--control-port")] = None,
 ) -> None:
     """The options of ``start`` for a shell to complete: ``start`` reads its words itself, without typer."""
 

@@ -15,12 +15,12 @@ from collections.abc import Callable
 from typing import Final
 
 import kafkapy
-from kafkapy.clock import SystemClock
 from kafkapy.config.broker_config import BrokerConfig
 from kafkapy.records.scanner import scan_is_compiled
 from kafkapy.server import logs
 from kafkapy.server.broker import START_FAILURES, BrokerServer
 from kafkapy.server.commands.settings import UsageError, build_config, nearest
+from kafkapy.server.commands.start_hooks import Extras
 from kafkapy.server.limits import allow_many_descriptors
 from kafkapy.server.signals import on_signals
 from kafkapy.storage.errors import LogDirectoryError
@@ -60,13 +60,22 @@ def _serve(options: argparse.Namespace, data: str | None, *, in_memory_metadata:
     allow_many_descriptors()
     for name in config.unknown:
         _log.warning("%s: there is no configuration key %r%s; it is ignored", options.config, name, nearest(name))
-    server = BrokerServer(config, SystemClock(), in_memory_metadata=in_memory_metadata)
     with asyncio.Runner(loop_factory=asyncio.SelectorEventLoop) as runner:  # the broker watches its sockets itself
-        runner.run(_run_broker(server, for_parent=options.print_bootstrap))
+        runner.run(_run_with_extras(config, options, in_memory_metadata=in_memory_metadata))
     return 0
 
 
-async def _run_broker(broker: BrokerServer, *, for_parent: bool) -> None:
+async def _run_with_extras(config: BrokerConfig, options: argparse.Namespace, *, in_memory_metadata: bool) -> None:
+    extras = Extras()
+    try:
+        extras.open(options)
+        broker = BrokerServer(config, extras.clock, in_memory_metadata=in_memory_metadata, hooks=extras.hooks)
+        await _run_broker(broker, extras, for_parent=options.print_bootstrap)
+    finally:
+        await extras.close()
+
+
+async def _run_broker(broker: BrokerServer, extras: Extras, *, for_parent: bool) -> None:
     stopped = asyncio.Event()
     on_signals(lambda number: _stop(stopped, signal.Signals(number).name))
     unwatch = _watch_parent(stopped) if for_parent else None
@@ -78,9 +87,10 @@ async def _run_broker(broker: BrokerServer, *, for_parent: bool) -> None:
         # What lives as long as the broker need not be looked at by every full collection: that takes milliseconds.
         gc.freeze()
         gc.enable()
+        await extras.serve(broker)
         _announce(broker.config, broker.bootstrap)
         if for_parent:
-            _print_bootstrap(broker.bootstrap, stopped)
+            _print_addresses([broker.bootstrap, *extras.addresses], stopped)
         await _first(stopped, broker.broken)
     finally:
         await broker.stop()
@@ -97,9 +107,11 @@ def _watch_parent(stopped: asyncio.Event) -> Callable[[], None]:
     return parent.watch(lambda: _stop(stopped, "the process that started this one has ended"))
 
 
-def _print_bootstrap(bootstrap: str, stopped: asyncio.Event) -> None:
+def _print_addresses(addresses: list[str], stopped: asyncio.Event) -> None:
     try:
-        os.write(1, f"{bootstrap}\n".encode())  # sys.stdout would keep what is refused, and fail once more at the end
+        os.write(
+            1, "".join(f"{address}\n" for address in addresses).encode()
+        )  # sys.stdout would keep what is refused, and fail once more at the end
     except OSError:
         _stop(stopped, "nobody reads the standard output")
 

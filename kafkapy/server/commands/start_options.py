@@ -12,6 +12,7 @@ examples:
   kafkapy start --data ./data --port 9192 num.partitions=4
   kafkapy start --config server.properties --log-json
   kafkapy start --ephemeral --print-bootstrap     for tests in any language
+  kafkapy start --trace "api=Produce,Fetch client=app* topic=orders"
 
 With --print-bootstrap the parent may end in any way, also by SIGKILL. A launcher such as npx or uv
 counts as the parent while it runs.
@@ -39,14 +40,37 @@ def parser() -> argparse.ArgumentParser:
     result.add_argument(
         "--print-bootstrap",
         action="store_true",
-        help="print host:port, and nothing else, to the standard output once clients are served, take a free port"
+        help="print host:port, and nothing else but the control port's address in a second line if there is one,"
+        " to the standard output once clients are served, take a free port"
         " unless one is given, and stop when the process that started this one ends (on Windows: when the standard"
         " input does)",
     )
     result.add_argument("--log-level", choices=logs.LEVELS, default="info", help="how much to log (default: info)")
     result.add_argument("--log-json", action="store_true", help="log one JSON object a line")
+    _add_looks_inside(result)
     result.add_argument("settings", nargs="*", metavar="key=value", help="configuration keys as in server.properties")
     return result
+
+
+def _add_looks_inside(result: argparse.ArgumentParser) -> None:
+    trace = result.add_mutually_exclusive_group()
+    trace.add_argument(
+        "--trace",
+        nargs="?",
+        const="",
+        metavar="FILTER",
+        help="show every request and its answer on the standard output (the standard error with --print-bootstrap), one"
+        " line each; the filter is made of api=, client= and topic=, with commas between alternatives",
+    )
+    trace.add_argument(
+        "--trace-json", nargs="?", const="", metavar="FILTER", help="the same, one JSON object a line, for machines"
+    )
+    result.add_argument(
+        "--control-port",
+        type=_port,
+        metavar="PORT",
+        help="for tests: let programs on this machine set faults and move the clock, over HTTP at this port",
+    )
 
 
 def _port(text: str) -> int:

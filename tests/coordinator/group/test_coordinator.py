@@ -102,3 +102,12 @@ def test_a_group_that_lost_its_coordinator_between_two_steps_is_not_written() ->
 def test_the_configured_partitions_create_the_topic() -> None:
     world = World(leads=False, offsets_topic_num_partitions=4)
     assert world.coordinator.partition_for("g-dyn") == 3
+
+
+def test_a_member_whose_session_is_ended_by_hand() -> None:
+    world = World()
+    (member_id,) = world.stable()
+    assert world.coordinator.expire_member("nobody", member_id) == 25
+    assert world.coordinator.expire_member("g", "nobody") == 25
+    assert world.coordinator.expire_member("g", member_id) == 0
+    assert world.heartbeat(member_id, 1) == 25

@@ -1,0 +1,129 @@
+"""A local HTTP port over which tests in any language set faults and move the clock of a broker.
+
+Off unless somebody opens it, and only ever on the loopback interface: whoever reaches it can stop the broker's clients.
+"""
+
+import asyncio
+import json
+from http import HTTPStatus
+from typing import Final
+
+from kafkapy.config.listeners import EndPoint
+from kafkapy.server.listener import BACKLOG, bind
+from kafkapy.testing.control_http import (
+    JSON,
+    METHODS,
+    Head,
+    HttpError,
+    check_origin,
+    encode_answer,
+    read_body,
+    read_head,
+)
+from kafkapy.testing.control_page import openapi, page
+from kafkapy.testing.control_routes import Controlled, answer
+
+HOST: Final = "127.0.0.1"
+PATIENCE_S: Final = 10.0
+"""How long a request may take to arrive."""
+MOST_CONNECTIONS: Final = 64
+
+
+class ControlPort:
+    """The port of one broker. Its socket is bound at once; it is served from ``start`` to ``stop``."""
+
+    def __init__(self, of: Controlled, port: int = 0) -> None:
+        """``port`` 0 takes a free one. Raises ``ListenError`` when it is in use."""
+        self._of = of
+        self._socket = bind(EndPoint("CONTROL", "PLAINTEXT", HOST, port))
+        self.port: int = self._socket.getsockname()[1]
+        self._server: asyncio.Server | None = None
+        self.connections: set[_Exchange] = set()
+
+    @property
+    def url(self) -> str:
+        """Where it is, without a slash at the end."""
+        return f"http://{HOST}:{self.port}"
+
+    async def start(self) -> None:
+        """Serve, on the running loop."""
+        loop = asyncio.get_running_loop()
+        self._server = await loop.create_server(lambda: _Exchange(self), sock=self._socket, backlog=BACKLOG)
+
+    async def stop(self) -> None:
+        """Serve no more."""
+        if self._server is None:
+            self._socket.close()
+        else:
+            self._server.close()
+            for connection in tuple(self.connections):
+                connection.abort()
+            await self._server.wait_closed()
+
+    def answer(self, head: Head, data: bytes) -> bytes:
+        """The answer to a whole request. Raises ``HttpError``."""
+        check_origin(head, self.port)
+        if head.method not in METHODS:
+            raise HttpError(HTTPStatus.METHOD_NOT_ALLOWED, f"the methods here are {', '.join(METHODS)}")
+        request = read_body(head, data)
+        if (request.method, request.path) == ("GET", "/"):
+            return encode_answer(HTTPStatus.OK, page(f"{HOST}:{self.port}").encode(), "text/html")
+        if (request.method, request.path) == ("GET", "/openapi.json"):
+            return _json(HTTPStatus.OK, openapi())
+        return _json(*answer(self._of, request))
+
+
+class _Exchange(asyncio.Protocol):
+    """One connection: a request and its answer."""
+
+    def __init__(self, owner: ControlPort) -> None:
+        self._owner = owner
+        self._transport: asyncio.Transport | None = None
+        self._data = bytearray()
+        self._deadline: asyncio.TimerHandle | None = None
+        self._is_answered = False
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """See ``asyncio.BaseProtocol``."""
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        if len(self._owner.connections) >= MOST_CONNECTIONS:
+            transport.abort()
+            return
+        self._owner.connections.add(self)
+        self._deadline = asyncio.get_running_loop().call_later(PATIENCE_S, self.abort)
+
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002  # whoever asked is gone
+        """See ``asyncio.BaseProtocol``."""
+        if self._deadline is not None:
+            self._deadline.cancel()
+        self._owner.connections.discard(self)
+
+    def abort(self) -> None:
+        """End the connection."""
+        if self._transport is not None:
+            self._transport.abort()
+
+    def data_received(self, data: bytes) -> None:
+        """See ``asyncio.Protocol``."""
+        if self._is_answered or self._transport is None:
+            return
+        self._data += data
+        try:
+            head = read_head(self._data)
+            if head is None or len(self._data) < head.size:
+                return
+            answered = self._owner.answer(head, bytes(self._data[head.header_size : head.size]))
+        except HttpError as error:
+            # What it still sends is read and forgotten, until it closes: it would not see the answer otherwise.
+            self._is_answered = True
+            self._transport.write(_json(error.status, {"error": str(error)}))
+            self._transport.write_eof()
+            return
+        self._is_answered = True
+        self._transport.write(answered)
+        self._transport.close()
+
+
+def _json(status: HTTPStatus, value: object) -> bytes:
+    return encode_answer(status, json.dumps(value, ensure_ascii=False).encode() + b"\n", JSON)

@@ -1,0 +1,128 @@
+"""As much of HTTP/1.1 as the control port needs: one small request, one answer, the connection closed.
+
+It is for programs on this machine. A web page in its owner's browser is kept out: by the ``Host`` header, which names
+a foreign domain when DNS was turned on us; by ``Origin``; and since a page can't send ``application/json`` without
+asking first, which is not answered.
+"""
+
+import json
+from collections.abc import Mapping
+from http import HTTPStatus
+from typing import Any, Final, NamedTuple
+from urllib.parse import urlsplit
+
+MOST_HEADER_BYTES: Final = 16_384
+MOST_BODY_BYTES: Final = 65_536
+LOOPBACK_NAMES: Final = frozenset({"127.0.0.1", "localhost", "::1"})
+JSON: Final = "application/json"
+METHODS: Final = ("GET", "POST", "DELETE")
+
+
+class HttpError(Exception):
+    """A request that is not done; ``status`` and one sentence are the answer."""
+
+    def __init__(self, status: HTTPStatus, sentence: str) -> None:
+        super().__init__(sentence)
+        self.status = status
+
+
+class HttpRequest(NamedTuple):
+    """A request; ``body`` is its JSON object."""
+
+    method: str
+    path: str
+    body: dict[str, Any]
+
+
+class Head(NamedTuple):
+    """What stands before a request's body; ``size`` is all of the request, in bytes."""
+
+    method: str
+    path: str
+    headers: Mapping[str, str]
+    header_size: int
+    size: int
+
+
+def read_head(data: bytes | bytearray) -> Head | None:
+    """The head of the request that ``data`` begins with, None until all of it is there. Raises ``HttpError``."""
+    end = data.find(b"\r\n\r\n")
+    if end < 0 or end > MOST_HEADER_BYTES:
+        if len(data) > MOST_HEADER_BYTES:
+            raise HttpError(
+                HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, f"the headers are more than {MOST_HEADER_BYTES} bytes"
+            )
+        return None
+    first, *lines = bytes(data[:end]).decode("latin-1").split("\r\n")
+    words = first.split(" ")
+    if len(words) != 3 or not words[2].startswith("HTTP/1."):
+        raise HttpError(HTTPStatus.BAD_REQUEST, "this is no HTTP/1 request")
+    headers: dict[str, str] = {}
+    for line in lines:
+        name, colon, value = line.partition(":")
+        if not colon or not name or name != name.strip() or name.lower() in headers:
+            raise HttpError(HTTPStatus.BAD_REQUEST, f"the header line {line[:80]!r} is broken or there twice")
+        headers[name.lower()] = value.strip()
+    return Head(words[0], urlsplit(words[1]).path, headers, end + 4, end + 4 + _body_size(headers))
+
+
+def _body_size(headers: Mapping[str, str]) -> int:
+    if "transfer-encoding" in headers:
+        raise HttpError(HTTPStatus.LENGTH_REQUIRED, "send a Content-Length, not a Transfer-Encoding")
+    text = headers.get("content-length", "0")
+    if not text.isascii() or not text.isdigit() or len(text) > 18:
+        raise HttpError(HTTPStatus.BAD_REQUEST, f"Content-Length {text[:20]!r} is no number of bytes")
+    if int(text) > MOST_BODY_BYTES:
+        raise HttpError(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"a body has at most {MOST_BODY_BYTES} bytes")
+    return int(text)
+
+
+def check_origin(head: Head, port: int) -> None:
+    """Refuse what a web page may have sent. Raises ``HttpError``."""
+    host = _host_name(head.headers.get("host", ""))
+    if host not in LOOPBACK_NAMES:
+        raise HttpError(HTTPStatus.FORBIDDEN, "the Host header must name this machine: 127.0.0.1 or localhost")
+    origin = head.headers.get("origin")
+    if origin is not None:
+        own = {f"http://{name}:{port}" for name in ("127.0.0.1", "localhost", "[::1]")}
+        if origin not in own:
+            raise HttpError(HTTPStatus.FORBIDDEN, "web pages can't use the control port")
+
+
+def _host_name(host: str) -> str | None:
+    try:
+        return urlsplit(f"//{host}").hostname
+    except ValueError:
+        return None
+
+
+def read_body(head: Head, data: bytes) -> HttpRequest:
+    """The whole request. Raises ``HttpError``."""
+    if head.method == "POST":
+        kind = head.headers.get("content-type", "").partition(";")[0].strip().lower()
+        if kind != JSON:
+            raise HttpError(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, f"a POST wants the header Content-Type: {JSON}")
+    if not data:
+        return HttpRequest(head.method, head.path, {})
+    try:
+        body = json.loads(data)
+    except (ValueError, RecursionError):
+        raise HttpError(HTTPStatus.BAD_REQUEST, "the body is no JSON") from None
+    if not isinstance(body, dict):
+        raise HttpError(HTTPStatus.BAD_REQUEST, "the body must be a JSON object")
+    return HttpRequest(head.method, head.path, body)
+
+
+def encode_answer(status: HTTPStatus, content: bytes, kind: str, **headers: str) -> bytes:
+    """The bytes of an answer, after which the connection is closed."""
+    lines = [
+        f"HTTP/1.1 {status.value} {status.phrase}",
+        f"Content-Type: {kind}; charset=utf-8",
+        f"Content-Length: {len(content)}",
+        "Connection: close",
+        "Cache-Control: no-store",
+        "X-Content-Type-Options: nosniff",
+        "Content-Security-Policy: default-src 'none'; style-src 'unsafe-inline'",
+        *(f"{name.replace('_', '-').title()}: {value}" for name, value in headers.items()),
+    ]
+    return "\r\n".join([*lines, "", ""]).encode() + content

@@ -1,0 +1,83 @@
+"""The control port's description of itself: OpenAPI for programs, a page for people."""
+
+from html import escape
+from typing import Any, Final
+
+import kafkapy
+from kafkapy.testing.control_routes import ROUTES, Route
+
+TITLE: Final = "kafkapy control port"
+_TEXT: Final = "Faults and the clock of one kafkapy broker, for tests in any language."
+_ERROR: Final = {"type": "object", "properties": {"error": {"type": "string"}}}
+_NTH: Final = {"oneOf": [{"type": "integer"}, {"type": "array", "items": {"type": "integer"}}]}
+
+
+def openapi() -> dict[str, Any]:
+    """The description in OpenAPI 3.0."""
+    paths: dict[str, dict[str, Any]] = {}
+    for route in ROUTES:
+        paths.setdefault(route.path, {})[route.method.lower()] = _operation(route)
+    return {
+        "openapi": "3.0.3",
+        "info": {"title": TITLE, "version": kafkapy.__version__, "description": _TEXT},
+        "paths": paths,
+    }
+
+
+def _operation(route: Route) -> dict[str, Any]:
+    done = "201" if (route.method, route.path) == ("POST", "/faults") else "200"
+    operation: dict[str, Any] = {
+        "summary": route.does,
+        "responses": {
+            done: {"description": "done", "content": _content({"type": "object"})},
+            "4XX": {"description": "not done, and why in one sentence", "content": _content(_ERROR)},
+        },
+    }
+    if "{id}" in route.path:
+        operation["parameters"] = [{"name": "id", "in": "path", "required": True, "schema": {"type": "integer"}}]
+    if route.method == "POST":
+        properties = {
+            name: {"description": meaning, **(_NTH if name == "nth" else {"type": kind})}
+            for name, kind, _, meaning in route.fields
+        }
+        schema: dict[str, Any] = {"type": "object", "properties": properties, "additionalProperties": False}
+        needed = [name for name, _, is_needed, _ in route.fields if is_needed]
+        if needed:
+            schema["required"] = needed
+        operation["requestBody"] = {"required": bool(needed), "content": _content(schema)}
+    return operation
+
+
+def _content(schema: dict[str, Any]) -> dict[str, Any]:
+    return {"application/json": {"schema": schema}}
+
+
+def page(address: str) -> str:
+    """The same for people; ``address`` is where it is served, as ``host:port``."""
+    rows = "".join(
+        f"<tr><td><code>{route.method} {escape(route.path)}</code></td>"
+        f"<td>{escape(route.does)}{_fields(route)}</td></tr>"
+        for route in ROUTES
+    )
+    example = (
+        f"curl -X POST http://{address}/faults -H 'Content-Type: application/json' \\\n"
+        """     -d '{"action": "error", "error": "NOT_LEADER_OR_FOLLOWER", "api": "Produce", "count": 2}'"""
+    )
+    style = (
+        "body{font:16px sans-serif;max-width:60em;margin:2em auto}td{padding:.3em 1em .3em 0;vertical-align:top}"
+        "dl{margin:.3em 0 0 1em;font-size:90%}dt{float:left;clear:left;min-width:9em}pre{background:#eee;padding:1em}"
+    )
+    return (
+        f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{TITLE}</title>'
+        f"<style>{style}</style></head>"
+        f"<body><h1>{TITLE}</h1><p>{_TEXT} Bodies and answers are JSON; what is not done is answered with 4xx and "
+        f'<code>{{"error": "…"}}</code>. <a href="/openapi.json">OpenAPI</a></p><pre>{escape(example)}</pre>'
+        f"<table>{rows}</table></body></html>"
+    )
+
+
+def _fields(route: Route) -> str:
+    if not route.fields:
+        return ""
+    items = (f"<dt><code>{name}</code></dt><dd>{escape(text)}</dd>" for name, _, _, text in route.fields)
+    return f"<dl>{''.join(items)}</dl>"

@@ -1,0 +1,213 @@
+"""What can be asked for on the control port, one line each: its page and its OpenAPI description are made of them."""
+
+import re
+from collections.abc import Callable, Mapping
+from http import HTTPStatus
+from typing import Any, Final, NamedTuple
+
+from kafkapy.testing.control_http import HttpError, HttpRequest
+from kafkapy.testing.expired_members import UnknownMemberError
+from kafkapy.testing.fault_checks import FIELDS, nearest
+from kafkapy.testing.fault_rules import Action, InvalidFaultError, Rule
+from kafkapy.testing.faults import Faults
+from kafkapy.testing.moving_clock import MovingClock
+
+JsonValue = Any
+_OWN_FIELDS: Final[Mapping[Action, tuple[str, ...]]] = {
+    Action.ERROR: ("error", "when"),
+    Action.DELAY: ("duration_ms", "when"),
+    Action.DROP: ("when",),
+    Action.HOLD: (),
+}
+
+
+class Controlled(NamedTuple):
+    """What a control port controls."""
+
+    faults: Faults
+    clock: MovingClock
+    bootstrap: Callable[[], str]
+
+
+class Call(NamedTuple):
+    """One request: whose broker, the number in its path, its body."""
+
+    of: Controlled
+    number: str
+    body: dict[str, Any]
+
+
+class Route(NamedTuple):
+    """One kind of request. ``fields`` of the body: name, JSON type, whether it is needed, what it means."""
+
+    method: str
+    path: str
+    does: str
+    answer: Callable[[Call], tuple[HTTPStatus, JsonValue]]
+    fields: tuple[tuple[str, str, bool, str], ...] = ()
+
+    def matches(self, path: str) -> re.Match[str] | None:
+        """Whether this is the route of ``path``; the group is the number in it."""
+        return re.fullmatch(self.path.replace("{id}", "([0-9]+)"), path)
+
+
+def _broker(call: Call) -> tuple[HTTPStatus, JsonValue]:
+    return HTTPStatus.OK, {"bootstrap": call.of.bootstrap(), "is_paused": call.of.faults.is_paused}
+
+
+def _pause(call: Call) -> tuple[HTTPStatus, JsonValue]:
+    call.of.faults.pause()
+    return _broker(call)
+
+
+def _resume(call: Call) -> tuple[HTTPStatus, JsonValue]:
+    call.of.faults.resume()
+    return _broker(call)
+
+
+def _clock(call: Call) -> tuple[HTTPStatus, JsonValue]:
+    return HTTPStatus.OK, {"now_ms": call.of.clock.now_ms(), "added_ms": call.of.clock.added_ms}
+
+
+def _advance(call: Call) -> tuple[HTTPStatus, JsonValue]:
+    duration_ms = call.body["duration_ms"]
+    if not isinstance(duration_ms, int | float) or isinstance(duration_ms, bool):
+        raise HttpError(HTTPStatus.BAD_REQUEST, f"duration_ms must be a number, not {duration_ms!r}")
+    try:
+        call.of.clock.advance(duration_ms)
+    except ValueError as error:
+        raise HttpError(HTTPStatus.BAD_REQUEST, str(error)) from error
+    return _clock(call)
+
+
+def _faults(call: Call) -> tuple[HTTPStatus, JsonValue]:
+    return HTTPStatus.OK, {"faults": [rule.describe() for rule in call.of.faults.rules]}
+
+
+def _add_fault(call: Call) -> tuple[HTTPStatus, JsonValue]:
+    fields = dict(call.body)
+    name = fields.pop("action")
+    try:
+        action = Action(name)
+    except ValueError:
+        known = ", ".join(each.value for each in Action)
+        raise HttpError(HTTPStatus.BAD_REQUEST, f"there is no action {name!r}; there are {known}") from None
+    own = _OWN_FIELDS[action]
+    foreign = [field for field in fields if field not in FIELDS and field not in own]
+    if foreign:
+        raise HttpError(HTTPStatus.BAD_REQUEST, f"{action.value} has no {foreign[0]}{nearest(foreign[0], own)}")
+    missing = [field for field in own if field != "when" and field not in fields]
+    if missing:
+        raise HttpError(HTTPStatus.BAD_REQUEST, f"{action.value} wants {missing[0]}")
+    first = [fields.pop(own[0])] if missing == [] and own and own[0] != "when" else []
+    try:
+        rule: Rule = getattr(call.of.faults, action.value)(*first, **fields)
+    except InvalidFaultError as error:
+        raise HttpError(HTTPStatus.BAD_REQUEST, str(error)) from error
+    return HTTPStatus.CREATED, rule.describe()
+
+
+def _clear_faults(call: Call) -> tuple[HTTPStatus, JsonValue]:
+    answer = _faults(call)
+    call.of.faults.clear()
+    return answer
+
+
+def _rule(call: Call) -> Rule:
+    for rule in call.of.faults.rules:
+        if rule.id == int(call.number):
+            return rule
+    raise HttpError(HTTPStatus.NOT_FOUND, f"there is no fault {call.number}: it was removed, or never was")
+
+
+def _fault(call: Call) -> tuple[HTTPStatus, JsonValue]:
+    return HTTPStatus.OK, _rule(call).describe()
+
+
+def _remove_fault(call: Call) -> tuple[HTTPStatus, JsonValue]:
+    rule = _rule(call)
+    told = rule.describe()
+    rule.remove()
+    return HTTPStatus.OK, told
+
+
+def _release_fault(call: Call) -> tuple[HTTPStatus, JsonValue]:
+    rule = _rule(call)
+    rule.release()
+    return HTTPStatus.OK, rule.describe()
+
+
+def _expire_member(call: Call) -> tuple[HTTPStatus, JsonValue]:
+    for name, value in call.body.items():
+        if not isinstance(value, str):
+            raise HttpError(HTTPStatus.BAD_REQUEST, f"{name} must be a string, not {value!r}")
+    try:
+        return HTTPStatus.OK, {"member_id": call.of.faults.expire_member(**call.body)}
+    except UnknownMemberError as error:
+        raise HttpError(HTTPStatus.NOT_FOUND, str(error)) from error
+    except RuntimeError as error:
+        raise HttpError(HTTPStatus.CONFLICT, str(error)) from error
+
+
+_RULE_FIELDS: Final = (
+    ("action", "string", True, "error, delay, drop or hold"),
+    ("error", "string", False, "error: Kafka's name of it, as NOT_LEADER_OR_FOLLOWER"),
+    ("duration_ms", "number", False, "delay: how long, by the broker's clock"),
+    ("when", "string", False, "before or after the handling; before unless it is a delay"),
+    ("api", "string", False, "the API, as Produce or Fetch; an error wants it"),
+    ("topic", "string", False, "requests that name the topic"),
+    ("partition", "integer", False, "and this partition of it"),
+    ("client_id", "string", False, "requests of this client id"),
+    ("nth", "integer or list", False, "of those the nth, from 1, or each of a list"),
+    ("count", "integer", False, "over after so many"),
+    ("probability", "number", False, "each with this chance, above 0 and at most 1"),
+    ("seed", "integer", False, "which ones these are: the same in each run"),
+)
+
+ROUTES: Final = (
+    Route("GET", "/broker", "Where clients find the broker, and whether it is paused", _broker),
+    Route("POST", "/broker/pause", "Answer nobody; requests and answers wait, the broker's time goes on", _pause),
+    Route("POST", "/broker/resume", "Answer again, what has waited first", _resume),
+    Route("GET", "/clock", "The broker's time, and how far it is ahead of the machine's", _clock),
+    Route(
+        "POST", "/clock/advance", "Move the broker's time ahead; what is due has run when this is answered", _advance,
+        (("duration_ms", "number", True, "how far"),),
+    ),
+    Route("GET", "/faults", "The rules that are set, and how often each has fired", _faults),
+    Route("POST", "/faults", "Set a rule", _add_fault, _RULE_FIELDS),
+    Route("DELETE", "/faults", "Remove all rules; they are told as they were", _clear_faults),
+    Route("GET", "/faults/{id}", "One rule, and how often it has fired", _fault),
+    Route("DELETE", "/faults/{id}", "Remove a rule; it is told as it was", _remove_fault),
+    Route("POST", "/faults/{id}/release", "Send the answers that a rule holds", _release_fault),
+    Route(
+        "POST", "/members/expire", "End the session of a group's member now", _expire_member,
+        (
+            ("group", "string", True, "the group"),
+            ("member_id", "string", False, "which member; not needed where there is one"),
+            ("instance_id", "string", False, "which static member, by group.instance.id"),
+        ),
+    ),
+)  # fmt: skip
+
+
+def answer(of: Controlled, request: HttpRequest) -> tuple[HTTPStatus, JsonValue]:
+    """Do what is asked for. Raises ``HttpError``."""
+    found = [(route, match) for route in ROUTES if (match := route.matches(request.path))]
+    if not found:
+        raise HttpError(HTTPStatus.NOT_FOUND, f"there is nothing at {request.path[:80]}; / says what there is")
+    for route, match in found:
+        if route.method == request.method:
+            _check_fields(route, request.body)
+            return route.answer(Call(of, match[1] if match.groups() else "", request.body))
+    methods = " or ".join(route.method for route, _ in found)
+    raise HttpError(HTTPStatus.METHOD_NOT_ALLOWED, f"{request.path} takes {methods}")
+
+
+def _check_fields(route: Route, body: Mapping[str, Any]) -> None:
+    known = [name for name, *_ in route.fields]
+    for name in body:
+        if name not in known:
+            raise HttpError(HTTPStatus.BAD_REQUEST, f"{route.path} knows no {name!r}{nearest(name, known)}")
+    for name, _, is_needed, meaning in route.fields:
+        if is_needed and name not in body:
+            raise HttpError(HTTPStatus.BAD_REQUEST, f"{route.path} wants {name}: {meaning}")

@@ -1,0 +1,270 @@
+"""Answers with an error code in the place where each API has it, for every version that this broker serves.
+
+Where a response has a code for each topic or partition, those that a rule selects are taken out of the request, the
+rest is handled as usual, and the answers are put together: a record for another partition is still written. A read is
+handled as a whole and its answer changed. Kafka's own rule holds where it has one: AddPartitionsToTxn adds nothing
+when one partition is refused, a Produce with acks=0 is answered by closing the connection.
+"""
+
+import copy
+from collections.abc import Callable
+from importlib import import_module
+from typing import Any, Final, NoReturn
+
+from kafkapy.protocol.api_keys import ApiKey
+from kafkapy.protocol.errors import ErrorCode
+from kafkapy.protocol.message import Message
+from kafkapy.protocol.messages import response_class
+from kafkapy.protocol.writer import Writer
+from kafkapy.server.context import RequestContext
+from kafkapy.server.errors import UnansweredFailureError
+from kafkapy.server.interception import Handle, Result
+from kafkapy.server.message_places import PLACES, Named, Place, Role, Select, extended, named_in
+from kafkapy.testing.fault_rules import Rule
+from kafkapy.types import TopicPartition
+
+SESSION_ERRORS: Final = (ErrorCode.FETCH_SESSION_ID_NOT_FOUND, ErrorCode.INVALID_FETCH_SESSION_EPOCH)
+"""Errors of a whole fetch."""
+FIRST_FETCH_WITH_SESSIONS: Final = 7
+FIRST_OFFSET_FETCH_WITH_GROUP_ERROR: Final = 2
+_NOWHERE: Final = Named(None, None)
+_TOP_LEVEL_FIELDS: Final[dict[int, dict[str, Any]]] = {
+    ApiKey.FIND_COORDINATOR: {"node_id": -1, "port": -1},
+    ApiKey.INIT_PRODUCER_ID: {"producer_epoch": -1},
+}
+
+
+class AtVersion(Message):
+    """A response that is written as in one version, whatever the request's is."""
+
+    __slots__ = ("response", "version")
+
+    def __init__(self, response: Message, version: int) -> None:
+        self.response = response
+        self.version = version
+
+    def write(self, writer: Writer, version: int) -> None:  # noqa: ARG002  # that is what it is for
+        """See ``Message.write``."""
+        self.response.write(writer, self.version)
+
+
+class ErrorAnswer:
+    """The answer of one rule to one request."""
+
+    def __init__(self, context: RequestContext, request: Any, rule: Rule) -> None:
+        assert rule.error is not None, "only rules of errors answer"
+        self._context = context
+        self._request = request
+        self._code = rule.error
+        self._select: Select = rule.selects
+        self._key = context.header.api_key
+        self._module = import_module(response_class(self._key).__module__)
+
+    async def instead(self, handle: Handle) -> Message | None:
+        """Answer without handling what is selected."""
+        if _is_for_all(self._context, self._code, self._select):
+            return self._for_all()
+        if self._key == ApiKey.FETCH:
+            self._request.max_wait_ms = self._request.min_bytes = 0
+        if self._key == ApiKey.METADATA:
+            self._request.allow_auto_topic_creation = False
+        if self._key in (ApiKey.FETCH, ApiKey.METADATA, ApiKey.DESCRIBE_LOG_DIRS, ApiKey.API_VERSIONS):
+            return self.replacing(await result_of(handle(self._context, self._request)))
+        if self._key == ApiKey.ADD_PARTITIONS_TO_TXN:
+            return self._nothing_attempted()
+        refused = self._take_out(self._request, PLACES[self._key], _NOWHERE)
+        place = PLACES[self._key][0]
+        if self._key == ApiKey.PRODUCE and self._request.acks == 0:
+            await self._unanswered(handle)
+        if not getattr(self._request, place.request):
+            response: Any = response_class(self._key)()
+        else:
+            response = await result_of(handle(self._context, self._request))
+        _put_together(getattr(response, place.response), refused, PLACES[self._key])
+        return response  # type: ignore[no-any-return]  # of the API's response class
+
+    async def _unanswered(self, handle: Handle) -> NoReturn:
+        if self._request.topic_data:
+            await result_of(handle(self._context, self._request))
+        raise UnansweredFailureError(f"a fault rule answers a produce request with acks=0: {self._code.name}")
+
+    def replacing(self, response: Any) -> Message | None:
+        """Change the answer to a request that was handled."""
+        if response is None:
+            raise UnansweredFailureError(f"a fault rule answers a produce request with acks=0: {self._code.name}")
+        if _is_for_all(self._context, self._code, self._select):
+            return self._for_all()
+        if self._key == ApiKey.API_VERSIONS:
+            response.error_code = self._code
+            return AtVersion(response, 0) if self._code == ErrorCode.UNSUPPORTED_VERSION else response
+        if self._key == ApiKey.DESCRIBE_LOG_DIRS:
+            for result in response.results:
+                result.error_code, result.topics = self._code, []
+        elif self._key == ApiKey.METADATA:
+            self._replace_metadata(response)
+        else:
+            self._replace(response, PLACES[self._key], _NOWHERE)
+            if self._key == ApiKey.FETCH:
+                self._complete_fetch(response)
+        return response  # type: ignore[no-any-return]  # of the API's response class
+
+    # one code for all
+
+    def _for_all(self) -> Message:
+        response: Any = response_class(self._key)()
+        response.error_code = self._code
+        for name, value in _TOP_LEVEL_FIELDS.get(self._key, {}).items():
+            setattr(response, name, value)
+        if self._key == ApiKey.JOIN_GROUP:
+            response.member_id = self._request.member_id
+        if self._key == ApiKey.FIND_COORDINATOR and self._context.header.api_version >= 1:
+            response.error_message = self._code.name
+        return response  # type: ignore[no-any-return]  # of the API's response class
+
+    # a code for each
+
+    def _blank(self, place: Place, item: Any, code: ErrorCode | None = None) -> Any:
+        """A response's item for a request's ``item``, with nothing but a code if it is a last one."""
+        answer = getattr(self._module, place.item)()
+        setattr(answer, place.answered, place.name_of(item))
+        if place.role is Role.RESOURCE:
+            answer.resource_type = item.resource_type
+        if code is not None:
+            for name, value in place.blank:
+                setattr(answer, name, value)
+            setattr(answer, place.error, code)
+        return answer
+
+    def _take_out(self, container: Any, places: tuple[Place, ...], named: Named) -> list[Any]:
+        """Move what is selected out of a request's list; the answers for it."""
+        place, *inner = places
+        kept, answers = [], []
+        for item in getattr(container, place.request):
+            found = extended(named, place, item)
+            if not inner:
+                if self._select(found):
+                    answers.append(self._blank(place, item, self._code))
+                else:
+                    kept.append(item)
+                continue
+            rest = copy.copy(item)
+            refused = self._take_out(rest, tuple(inner), found)
+            if refused:
+                answers.append(self._blank(place, item))
+                getattr(answers[-1], inner[0].response).extend(refused)
+            if not refused or getattr(rest, inner[0].request):
+                kept.append(rest)
+        setattr(container, place.request, kept)
+        return answers
+
+    def _nothing_attempted(self) -> Message:
+        """Kafka's answer when not every partition can be added: the others were not tried."""
+        rest = copy.copy(self._request)
+        places = PLACES[self._key]
+        response: Any = response_class(self._key)()
+        answers = getattr(response, places[0].response)
+        answers += self._take_out(rest, places, _NOWHERE)
+        self._code, self._select = ErrorCode.OPERATION_NOT_ATTEMPTED, lambda _: True
+        _put_together(answers, self._take_out(rest, places, _NOWHERE), places)
+        return response  # type: ignore[no-any-return]  # of the API's response class
+
+    def _replace(self, container: Any, places: tuple[Place, ...], named: Named) -> None:
+        """Put blank items with the code in the place of a response's selected ones."""
+        place, *inner = places
+        items = getattr(container, place.response)
+        for at, item in enumerate(items):
+            answered = place._replace(named=place.answered)
+            found = extended(named, answered, item)
+            if inner:
+                self._replace(item, tuple(inner), found)
+            elif self._select(found):
+                _release(item)
+                items[at] = self._blank(answered, item, self._code)
+
+    # the reads
+
+    def _replace_metadata(self, response: Any) -> None:
+        for topic in response.topics:
+            if self._select(Named(topic.name, None)):
+                topic.error_code, topic.partitions = self._code, []
+            for partition in topic.partitions:
+                if self._select(Named(topic.name, partition.partition_index)):
+                    partition.error_code, partition.leader_id = self._code, -1
+
+    def _complete_fetch(self, response: Any) -> None:
+        """An incremental fetch answers news only: an error is one, and so is what comes after it."""
+        answered = {Named(topic.topic, each.partition_index) for topic in response.responses
+                    for each in topic.partitions}  # fmt: skip
+        topics, partitions = PLACES[self._key]
+        session = self._context.services.fetch_sessions.get(response.session_id)
+        for named in named_in(self._context, self._request):
+            if not self._select(named) or response.error_code:
+                continue
+            if named not in answered:
+                data = self._blank(partitions._replace(named=""), named.partition, self._code)
+                topic = self._blank(topics._replace(named=""), named.topic)
+                topic.partitions.append(data)
+                _put_together(response.responses, [topic], (topics, partitions))
+            known = None if session is None else session.partitions.get(TopicPartition(*named))  # type: ignore[arg-type]  # a fetch names both
+            if known is not None:
+                known.high_watermark = -1
+
+
+def refusing(rule: Rule, handle: Handle) -> Handle:
+    """``handle``, but what the rule selects is answered with its error."""
+    return lambda context, request: ErrorAnswer(context, request, rule).instead(handle)
+
+
+def has_place(context: RequestContext, request: Any, rule: Rule, names: list[Named]) -> bool:
+    """Whether the answer to a request that names ``names`` has a place for the rule's error."""
+    if request is None or rule.error is None:
+        return False  # ApiVersions in an unknown version has its error
+    key = context.header.api_key
+    if _is_for_all(context, rule.error, rule.selects) or key in (ApiKey.DESCRIBE_LOG_DIRS, ApiKey.API_VERSIONS):
+        return True
+    if key == ApiKey.FETCH and rule.error in SESSION_ERRORS:
+        return False
+    return any(rule.selects(named) for named in names)
+
+
+def _is_for_all(context: RequestContext, code: ErrorCode, select: Select) -> bool:
+    """Whether the code stands at the head of the response, for everything in it."""
+    key, version = context.header.api_key, context.header.api_version
+    if key == ApiKey.FETCH:
+        return code in SESSION_ERRORS and version >= FIRST_FETCH_WITH_SESSIONS
+    if key == ApiKey.OFFSET_FETCH:
+        return version >= FIRST_OFFSET_FETCH_WITH_GROUP_ERROR and select(_NOWHERE)
+    if key == ApiKey.OFFSET_DELETE:
+        return select(_NOWHERE)
+    return key not in PLACES and key not in (ApiKey.METADATA, ApiKey.DESCRIBE_LOG_DIRS, ApiKey.API_VERSIONS)
+
+
+async def result_of(result: Result) -> Any:
+    """What a handler's result comes to."""
+    return result if result is None or isinstance(result, Message) else await result
+
+
+def _put_together(answers: list[Any], more: list[Any], places: tuple[Place, ...]) -> None:
+    """Add ``more`` to a response's list; what answers the same topic goes into one item."""
+    place, *inner = places
+    for item in more:
+        name = getattr(item, place.answered)
+        known = next((each for each in answers if inner and getattr(each, place.answered) == name), None)
+        if known is None:
+            answers.append(item)
+        else:
+            _put_together(getattr(known, inner[0].response), getattr(item, inner[0].response), tuple(inner))
+
+
+def _release(item: Any) -> None:
+    """Give back the descriptor of records that are not sent."""
+    release: Callable[[], None] | None = getattr(getattr(item, "records", None), "release", None)
+    if release is not None:
+        release()
+
+
+def release_bodies(response: Any) -> None:
+    """Give back the descriptors of an answer that is not sent."""
+    for topic in getattr(response, "responses", ()):
+        for item in getattr(topic, "partitions", ()):
+            _release(item)

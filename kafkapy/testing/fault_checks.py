@@ -1,0 +1,133 @@
+"""What is asked for must be able to happen: each check refuses one kind of rule that never could, in one sentence."""
+
+import difflib
+import math
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+from kafkapy.protocol.errors import ErrorCode
+from kafkapy.protocol.messages import APIS
+from kafkapy.server.handlers import REGISTRY
+from kafkapy.server.message_places import names_partitions, names_topics
+from kafkapy.testing.fault_rules import Action, InvalidFaultError, Match, When
+
+LONGEST_DELAY_MS: Final = 86_400_000
+"""A day: who waits longer wants ``hold``."""
+RENAMED: Final = {"NOT_LEADER_FOR_PARTITION": "NOT_LEADER_OR_FOLLOWER"}
+"""Kafka's earlier names of errors."""
+FIELDS: Final[Mapping[str, tuple[type, ...]]] = {
+    "api": (str, int), "topic": (str,), "partition": (int,), "client_id": (str,), "nth": (int, list, tuple),
+    "count": (int,), "probability": (int, float), "seed": (int,),
+}  # fmt: skip
+_NOUNS: Final = {str: "a string", int: "an integer", float: "a number", list: "a list of integers"}
+_SERVED: Final = {APIS[api.key][1].lower(): int(api.key) for api in REGISTRY.values() if api.advertised}
+
+
+def checked(action: Action, match: Mapping[str, Any]) -> Match:
+    """Return ``match`` with the API's key for its name; raises ``InvalidFaultError``."""
+    _check_types(match)
+    result: Match = dict(match)  # type: ignore[assignment]  # the types of its fields have just been checked
+    if "api" in result:
+        result["api"] = api_key(result["api"])
+    elif action is Action.ERROR:
+        raise InvalidFaultError("an error wants an api: each API has its own answer")
+    _check_names(result)
+    _check_numbers(result)
+    return result
+
+
+def _check_types(match: Mapping[str, Any]) -> None:
+    for name, value in match.items():
+        kinds = FIELDS.get(name)
+        if kinds is None:
+            raise InvalidFaultError(f"there is no {name!r} that a rule could match by{nearest(name, FIELDS)}")
+        if not isinstance(value, kinds) or isinstance(value, bool):
+            wanted = " or ".join(_NOUNS[kind] for kind in kinds if kind in _NOUNS)
+            raise InvalidFaultError(f"{name} must be {wanted}, not {value!r}")
+
+
+def api_key(api: str | int) -> int:
+    """The key of an API that this broker serves, by its name (any case, with or without underscores) or key."""
+    if isinstance(api, str):
+        key = _SERVED.get(api.replace("_", "").lower())
+        if key is None:
+            names = [APIS[number][1] for number in _SERVED.values()]
+            known = {each[1].lower(): each[1] for each in APIS.values()}.get(api.replace("_", "").lower())
+            if known is not None:
+                raise InvalidFaultError(f"this broker does not serve {known}: nobody could ever ask")
+            raise InvalidFaultError(f"there is no API {api!r}{nearest(api, names)}")
+        return key
+    if api not in _SERVED.values():
+        raise InvalidFaultError(f"this broker serves no API with the key {api}")
+    return api
+
+
+def _check_names(match: Match) -> None:
+    key = match.get("api")
+    if "topic" in match and key is not None and not names_topics(int(key)):
+        raise InvalidFaultError(f"requests of {APIS[int(key)][1]} name no topics: the rule could never match")
+    if "partition" not in match:
+        return
+    if "topic" not in match:
+        raise InvalidFaultError("a partition wants a topic")
+    if match["partition"] < 0:
+        raise InvalidFaultError(f"there is no partition {match['partition']}")
+    if key is not None and not names_partitions(int(key)):
+        raise InvalidFaultError(f"requests of {APIS[int(key)][1]} name no partitions: the rule could never match")
+
+
+def _check_numbers(match: Match) -> None:
+    nth = match.get("nth")
+    picked = [] if nth is None else [nth] if isinstance(nth, int) else list(nth)
+    if nth is not None and (not picked or any(not isinstance(each, int) or isinstance(each, bool) for each in picked)):
+        raise InvalidFaultError(f"nth must be an integer or a list of integers, not {nth!r}")
+    if any(each < 1 for each in picked):
+        raise InvalidFaultError(f"nth counts from 1: there is no {min(picked)}")
+    count = match.get("count")
+    if count is not None and count < 1:
+        raise InvalidFaultError(f"a rule with count {count} could never fire")
+    if count is not None and picked and max(picked) > count:
+        raise InvalidFaultError(f"nth {max(picked)} is after count {count}: the rule would be over by then")
+    probability = match.get("probability")
+    if probability is not None and not 0 < probability <= 1:
+        raise InvalidFaultError(f"a probability is above 0 and at most 1, not {probability}")
+
+
+def error_code(error: str | int) -> ErrorCode:
+    """The error that an answer is to carry, by Kafka's name or as a code."""
+    if isinstance(error, str):
+        name = RENAMED.get(error.upper(), error.upper())
+        if name not in ErrorCode.__members__:
+            raise InvalidFaultError(f"there is no error {error!r}{nearest(name, ErrorCode.__members__)}")
+        code = ErrorCode[name]
+    elif isinstance(error, int) and not isinstance(error, bool) and error in list(ErrorCode):
+        code = ErrorCode(error)
+    else:
+        raise InvalidFaultError(f"there is no error {error!r}")
+    if code is ErrorCode.NONE:
+        raise InvalidFaultError("NONE is no error")
+    return code
+
+
+def moment(when: object) -> When:
+    """``before`` or ``after`` the handling."""
+    try:
+        return When(when)
+    except ValueError:
+        raise InvalidFaultError(f"when is 'before' or 'after' the handling, not {when!r}") from None
+
+
+def duration(duration_ms: object) -> float:
+    """How long to delay (ms)."""
+    if not isinstance(duration_ms, int | float) or isinstance(duration_ms, bool) or math.isnan(duration_ms):
+        raise InvalidFaultError(f"duration_ms must be a number, not {duration_ms!r}")
+    if not 0 < duration_ms <= LONGEST_DELAY_MS:
+        raise InvalidFaultError(f"a delay takes more than 0 and at most {LONGEST_DELAY_MS} ms, not {duration_ms}")
+    return float(duration_ms)
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """``; did you mean …?`` with the most similar of the known names, or nothing if none is."""
+    by_case = {each.lower(): each for each in known}
+    matches = difflib.get_close_matches(name.lower(), list(by_case), n=1)
+    return f"; did you mean {by_case[matches[0]]!r}?" if matches else ""

@@ -1,0 +1,170 @@
+"""A clock that goes by itself, and that a test moves ahead: what would take days happens at once.
+
+It shows the machine's time plus all that ``advance`` has added. Its timers run on the broker's event loop, when their
+time comes by itself or within an ``advance``.
+"""
+
+import asyncio
+import heapq
+import math
+import time
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any, Final
+
+from kafkapy.testing.clock import ManualTimer
+from kafkapy.testing.loop_calls import call_on
+
+LONGEST_ADVANCE_MS: Final = 1000 * 366 * 86_400_000
+"""A thousand years: what is longer was meant otherwise."""
+MOST_REPEATS: Final = 8
+"""How often within one ``advance`` a timer runs that sets itself again; then once more at its end."""
+
+
+class MovingTimer(ManualTimer):
+    """``repeats`` counts the timers of the same ``advance`` that led to this one, each set by the one before."""
+
+    __slots__ = ("repeats",)
+
+    def __init__(
+        self, due_ms: float, order: int, callback: Callable[..., object], arguments: tuple[Any, ...], repeats: int
+    ) -> None:
+        super().__init__(due_ms, order, callback, arguments)
+        self.repeats = repeats
+
+
+class MovingClock:
+    """A ``kafkapy.clock.Clock`` of one broker. ``advance`` and the times may be asked for from any thread."""
+
+    def __init__(self) -> None:
+        self._added_ms = 0.0
+        self._timers: list[MovingTimer] = []
+        self._order = 0
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._armed: asyncio.TimerHandle | None = None
+        self._repeats = 0
+        self._is_advancing = False
+
+    @property
+    def added_ms(self) -> float:
+        """How far the clock is ahead of the machine's."""
+        return self._added_ms
+
+    def now_ms(self) -> int:
+        """See ``Clock.now_ms``."""
+        return time.time_ns() // 1_000_000 + int(self._added_ms)  # noqa: TID251  # the clock of a test
+
+    def monotonic_s(self) -> float:
+        """See ``Clock.monotonic_s``."""
+        return self._now_ms() / 1000
+
+    def call_later(self, delay_ms: float, callback: Callable[..., object], *args: Any) -> MovingTimer:
+        """Run ``callback(*args)`` on the running loop, ``delay_ms`` of this clock's time from now."""
+        loop = asyncio.get_running_loop()
+        if loop is not self._loop:  # timers of a loop that has ended will never run
+            self._loop, self._timers, self._armed = loop, [], None
+        self._order += 1
+        timer = MovingTimer(self._now_ms() + max(delay_ms, 0), self._order, callback, args, self._repeats)
+        heapq.heappush(self._timers, timer)
+        if self._timers[0] is timer and not self._is_advancing:
+            self._arm()
+        return timer
+
+    async def sleep(self, delay_ms: float) -> None:
+        """See ``Clock.sleep``; 0 only lets the event loop go round once."""
+        loop = asyncio.get_running_loop()
+        woken = loop.create_future()
+        if delay_ms <= 0:
+            loop.call_soon(woken.set_result, None)
+            await woken
+            return
+        timer = self.call_later(delay_ms, _wake, woken)
+        try:
+            await woken
+        finally:
+            timer.cancel()
+
+    def advance(self, duration_ms: float | timedelta) -> None:
+        """Move the time ahead by ``duration_ms``; when this returns, everything that fell due has been run.
+
+        Due timers run in order, each at its own instant. One that sets itself again runs at most ``MOST_REPEATS``
+        times on the way and once at the end: a check of each five seconds does not run a million times for two months.
+        What they only set off (answers, files that are written, other processes) follows by itself.
+        Raises ``ValueError`` for a negative time and for more than a thousand years.
+        """
+        if isinstance(duration_ms, timedelta):
+            duration_ms = duration_ms / timedelta(milliseconds=1)
+        if not 0 <= duration_ms <= LONGEST_ADVANCE_MS or math.isnan(duration_ms):
+            raise ValueError(f"a clock can be advanced by 0 to {LONGEST_ADVANCE_MS} ms, not by {duration_ms}")
+        call_on(self._loop, lambda: self._advance(float(duration_ms)))
+
+    def _advance(self, duration_ms: float) -> None:
+        if self._is_advancing:
+            raise RuntimeError("a timer's callback can't advance the clock that runs it")
+        end_ms = self._now_ms() + duration_ms
+        final_added_ms = self._added_ms + duration_ms
+        self._is_advancing = True
+        try:
+            self._run_until(end_ms)
+        finally:
+            self._is_advancing, self._repeats = False, 0
+            self._added_ms = final_added_ms
+            for timer in self._timers:
+                timer.repeats = 0
+            self._arm()
+
+    def _run_until(self, end_ms: float) -> None:
+        at_end: list[MovingTimer] = []
+        while self._timers and self._timers[0].due_ms <= end_ms:
+            timer = heapq.heappop(self._timers)
+            if timer.is_cancelled:
+                continue
+            if timer.repeats >= MOST_REPEATS:
+                at_end.append(timer)
+                continue
+            self._run(timer, timer.due_ms)
+        for timer in at_end:
+            if not timer.is_cancelled:
+                self._run(timer, end_ms)
+
+    def _run(self, timer: MovingTimer, at_ms: float) -> None:
+        """Run ``timer`` with the clock at ``at_ms``, unless it is later already."""
+        self._added_ms += max(at_ms - self._now_ms(), 0)
+        self._repeats = timer.repeats + 1 if self._is_advancing else 0
+        assert self._loop is not None, "it was set when the timer was"
+        try:
+            timer.run()
+        except Exception as error:  # noqa: BLE001  # as an event loop does: it must not keep the others from running
+            self._loop.call_exception_handler({"message": f"A timer failed: {timer}", "exception": error})
+
+    def _now_ms(self) -> float:
+        return time.monotonic() * 1000 + self._added_ms  # noqa: TID251  # the clock of a test
+
+    # the machine's time
+
+    def _arm(self) -> None:
+        """Have the loop call when the first timer is due by itself."""
+        if self._armed is not None:
+            self._armed.cancel()
+            self._armed = None
+        while self._timers and self._timers[0].is_cancelled:
+            heapq.heappop(self._timers)
+        if self._timers and self._loop is not None and not self._loop.is_closed():
+            delay_s = max(self._timers[0].due_ms - self._now_ms(), 0) / 1000
+            self._armed = self._loop.call_later(delay_s, self._due)
+
+    def _due(self) -> None:
+        self._armed = None
+        now_ms = self._now_ms()
+        due = []
+        while self._timers and self._timers[0].due_ms <= now_ms:
+            due.append(heapq.heappop(self._timers))
+        self._arm()
+        for timer in due:  # those that these set have their turn in the loop's next round
+            if not timer.is_cancelled:
+                self._run(timer, timer.due_ms)
+
+
+def _wake(woken: "asyncio.Future[None]") -> None:
+    if not woken.done():
+        woken.set_result(None)

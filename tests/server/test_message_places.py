@@ -1,0 +1,77 @@
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+from kafkapy.protocol.api_keys import ApiKey
+from kafkapy.protocol.headers import RequestHeader
+from kafkapy.protocol.messages import response_class
+from kafkapy.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic
+from kafkapy.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from kafkapy.server.context import LocalConnection, RequestContext
+from kafkapy.server.handlers import REGISTRY
+from kafkapy.server.message_places import PLACES, Named, named_in, names_partitions, names_topics
+from tests.server.harness import Client, run, running_broker
+from tests.testing.requests import TOPIC, request_of
+
+
+@pytest.mark.parametrize("key", PLACES, ids=lambda key: ApiKey(key).name)
+def test_every_place_is_in_the_messages(key: int) -> None:
+    request, response = request_of(key), response_class(key)()
+    module = import_module(response_class(key).__module__)
+    for place in PLACES[key]:
+        (asked,) = getattr(request, place.request)
+        assert getattr(response, place.response) == []
+        response, request = getattr(module, place.item)(), asked
+        getattr(response, place.answered)
+    getattr(response, PLACES[key][-1].error)
+
+
+def test_what_has_no_place_has_one_error_code() -> None:
+    without = {ApiKey.METADATA, ApiKey.UPDATE_METADATA, ApiKey.STOP_REPLICA, ApiKey.LEADER_AND_ISR}
+    for api in REGISTRY.values():
+        if api.key not in PLACES and api.key not in without:
+            assert response_class(api.key)(error_code=5).error_code == 5  # type: ignore[call-arg, attr-defined]  # they have it
+
+
+def test_which_apis_name_topics_and_partitions() -> None:
+    assert names_topics(ApiKey.DESCRIBE_CONFIGS)
+    assert names_topics(ApiKey.METADATA)
+    assert not names_topics(ApiKey.DESCRIBE_GROUPS)
+    assert not names_topics(ApiKey.HEARTBEAT)
+    assert names_partitions(ApiKey.WRITE_TXN_MARKERS)
+    assert not names_partitions(ApiKey.CREATE_TOPICS)
+
+
+def test_what_a_request_names(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with running_broker(tmp_path) as broker:
+            client = await Client.connect(broker)
+            await client.create_topic("a", 2)
+
+            def named(request: object, key: int, version: int = 4) -> set[Named]:
+                header = RequestHeader(key, version, 1, "me")
+                context = RequestContext(broker.services, header, LocalConnection("PLAINTEXT"))
+                return set(named_in(context, request))
+
+            assert named(None, ApiKey.API_VERSIONS) == set()
+            assert named(request_of(ApiKey.HEARTBEAT), ApiKey.HEARTBEAT) == set()
+            assert named(request_of(ApiKey.PRODUCE), ApiKey.PRODUCE) == {Named(TOPIC, 0)}
+            assert named(request_of(ApiKey.CREATE_TOPICS), ApiKey.CREATE_TOPICS) == {Named(TOPIC, None)}
+            assert named(request_of(ApiKey.DELETE_GROUPS), ApiKey.DELETE_GROUPS) == {Named(None, None)}
+            everything = {Named("a", None), Named("a", 0), Named("a", 1)}
+            assert named(MetadataRequest(None), ApiKey.METADATA) == everything
+            assert named(MetadataRequest([]), ApiKey.METADATA, 0) == everything
+            assert named(MetadataRequest([]), ApiKey.METADATA) == set()
+            other = MetadataRequest([MetadataRequestTopic(name="new")])
+            assert named(other, ApiKey.METADATA) == {Named("new", None)}
+
+            wishes = [FetchTopic("a", partitions=[FetchPartition(at) for at in (0, 1)])]
+            opened = await client.ask(FetchRequest(session_epoch=0, topics=wishes), 11)
+            later = FetchRequest(session_id=opened.session_id, session_epoch=1, topics=[])
+            assert named(later, ApiKey.FETCH) == {Named("a", 0), Named("a", 1)}
+            later.forgotten_topics_data = [ForgottenTopic("a", partitions=[1])]
+            assert named(later, ApiKey.FETCH) == {Named("a", 0)}
+            await client.close()
+
+    run(scenario())

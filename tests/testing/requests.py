@@ -1,0 +1,69 @@
+"""A request of any API and version that names one topic and one partition where it can."""
+
+import inspect
+import re
+from importlib import import_module
+from typing import Any
+
+from kafkapy.protocol.api_keys import ApiKey
+from kafkapy.protocol.messages import request_class
+from kafkapy.protocol.messages.metadata import MetadataRequestTopic
+from kafkapy.server.message_places import PLACES, TOPIC_RESOURCE, Place, Role
+from tests.server.harness import batch
+
+TOPIC = "orders"
+
+
+def request_of(key: int, *, topic: str = TOPIC, partition: int = 0) -> Any:
+    """The request; what it does not name has its default."""
+    request: Any = request_class(key)()
+    _fill(request, PLACES.get(key, ()), topic, partition)
+    if key == ApiKey.METADATA:
+        request.topics = [MetadataRequestTopic(name=topic)]
+    if key == ApiKey.PRODUCE:
+        request.acks, request.timeout_ms = 1, 1000
+        request.topic_data[0].partition_data[0].records = batch(b"x")
+    if key == ApiKey.LIST_OFFSETS:
+        request.replica_id = -1
+    if key == ApiKey.API_VERSIONS:
+        request.client_software_name = request.client_software_version = "x"
+    return request
+
+
+def _fill(container: Any, places: tuple[Place, ...], topic: str, partition: int) -> None:
+    if not places:
+        return
+    place = places[0]
+    names = {Role.TOPIC: topic, Role.RESOURCE: topic, Role.PARTITION: partition}
+    annotation = str(inspect.signature(type(container).__init__).parameters[place.request].annotation)
+    match = re.match(r"list\[(?:.*\.)?(\w+)\]", annotation)
+    assert match is not None, annotation
+    if not place.named:
+        setattr(container, place.request, [names.get(place.role, "group")])
+        return
+    item = getattr(import_module(type(container).__module__), match[1])()
+    setattr(item, place.named, names.get(place.role, 7))
+    if place.role is Role.RESOURCE:
+        item.resource_type = TOPIC_RESOURCE
+    _fill(item, places[1:], topic, partition)
+    setattr(container, place.request, [item])
+
+
+def errors_in(key: int, response: Any) -> list[int]:
+    """The error codes of a response, where its API has them."""
+    if key == ApiKey.METADATA:
+        return [topic.error_code for topic in response.topics]
+    if key == ApiKey.DESCRIBE_LOG_DIRS:
+        return [result.error_code for result in response.results]
+    if getattr(response, "error_code", 0):
+        return [response.error_code]
+    if key not in PLACES:
+        return [response.error_code]
+    return _errors(response, PLACES[key])
+
+
+def _errors(container: Any, places: tuple[Place, ...]) -> list[int]:
+    items = getattr(container, places[0].response)
+    if len(places) == 1:
+        return [getattr(item, places[0].error) for item in items]
+    return [code for item in items for code in _errors(item, places[1:])]

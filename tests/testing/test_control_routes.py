@@ -1,0 +1,90 @@
+from typing import Any
+
+import pytest
+
+from kafkapy.testing.control_http import HttpError, HttpRequest
+from kafkapy.testing.control_routes import Controlled, answer
+from kafkapy.testing.faults import Faults
+from kafkapy.testing.moving_clock import MovingClock
+
+ERROR = {"action": "error", "error": "CORRUPT_MESSAGE", "api": "Produce"}
+
+
+@pytest.fixture
+def controlled() -> Controlled:
+    return Controlled(Faults(), MovingClock(), lambda: "127.0.0.1:9092")
+
+
+def _ask(of: Controlled, method: str, path: str, **body: Any) -> Any:
+    return answer(of, HttpRequest(method, path, body))[1]
+
+
+def test_a_rule_is_set_told_and_removed(controlled: Controlled) -> None:
+    status, told = answer(controlled, HttpRequest("POST", "/faults", {**ERROR, "topic": "t", "nth": [1, 2]}))
+    assert status == 201
+    assert (told["id"], told["fired"], told["nth"]) == (1, 0, [1, 2])
+    for body in (
+        {"action": "delay", "duration_ms": 5, "when": "before"},
+        {"action": "drop", "when": "after", "client_id": "c"},
+        {"action": "hold", "api": "Fetch"},
+    ):
+        assert _ask(controlled, "POST", "/faults", **body)["action"] == body["action"]
+    assert [rule["id"] for rule in _ask(controlled, "GET", "/faults")["faults"]] == [1, 2, 3, 4]
+    assert _ask(controlled, "GET", "/faults/3")["when"] == "after"
+    assert _ask(controlled, "POST", "/faults/4/release")["held"] == 0
+    assert _ask(controlled, "DELETE", "/faults/1")["error"] == "CORRUPT_MESSAGE"
+    assert len(_ask(controlled, "DELETE", "/faults")["faults"]) == 3
+    assert _ask(controlled, "GET", "/faults") == {"faults": []}
+
+
+def test_the_broker_and_its_clock(controlled: Controlled) -> None:
+    assert _ask(controlled, "GET", "/broker") == {"bootstrap": "127.0.0.1:9092", "is_paused": False}
+    assert _ask(controlled, "POST", "/broker/pause")["is_paused"]
+    assert not _ask(controlled, "POST", "/broker/resume")["is_paused"]
+    assert _ask(controlled, "POST", "/clock/advance", duration_ms=60_000)["added_ms"] == 60_000
+    assert _ask(controlled, "GET", "/clock")["now_ms"] == pytest.approx(controlled.clock.now_ms(), abs=1000)
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body", "status", "sentence"),
+    [
+        ("GET", "/fault", {}, 404, "there is nothing at /fault; / says what there is"),
+        ("GET", "/faults/7", {}, 404, "there is no fault 7: it was removed, or never was"),
+        ("GET", "/faults/x", {}, 404, "there is nothing at /faults/x"),
+        ("POST", "/clock", {}, 405, "/clock takes GET"),
+        ("GET", "/broker/pause", {}, 405, "/broker/pause takes POST"),
+        ("POST", "/faults", {}, 400, "/faults wants action: error, delay, drop or hold"),
+        (
+            "POST",
+            "/faults",
+            {"action": "explode"},
+            400,
+            "there is no action 'explode'; there are error,",
+        ),
+        ("POST", "/faults", {"action": ["error"]}, 400, "there is no action ['error']"),
+        ("POST", "/faults", {"action": "delay"}, 400, "delay wants duration_ms"),
+        ("POST", "/faults", {"action": "hold", "when": "before"}, 400, "hold has no when"),
+        ("POST", "/faults", {**ERROR, "duration_ms": 5}, 400, "error has no duration_ms"),
+        ("POST", "/faults", {**ERROR, "topics": "t"}, 400, "/faults knows no 'topics'; did you mean 'topic'?"),
+        ("POST", "/faults", {**ERROR, "error": "X"}, 400, "there is no error 'X'"),
+        ("POST", "/faults", {**ERROR, "error": ["X"]}, 400, "there is no error ['X']"),
+        ("POST", "/faults", {**ERROR, "when": 5}, 400, "when is 'before' or 'after' the handling, not 5"),
+        ("POST", "/faults", {**ERROR, "topic": None}, 400, "topic must be a string, not None"),
+        ("POST", "/clock/advance", {}, 400, "/clock/advance wants duration_ms: how far"),
+        ("POST", "/clock/advance", {"duration_ms": "5"}, 400, "duration_ms must be a number, not '5'"),
+        ("POST", "/clock/advance", {"duration_ms": True}, 400, "duration_ms must be a number, not True"),
+        ("POST", "/clock/advance", {"duration_ms": -5}, 400, "a clock can be advanced by 0 to"),
+        ("POST", "/clock/advance", {"duration_ms": 10**400}, 400, "a clock can be advanced by 0 to"),
+        ("POST", "/members/expire", {"group": 5}, 400, "group must be a string, not 5"),
+        ("POST", "/members/expire", {"group": "g"}, 409, "the broker does not run: it has no members"),
+    ],
+)
+def test_bad_requests_are_one_sentence(
+    controlled: Controlled, method: str, path: str, body: dict[str, Any], status: int, sentence: str
+) -> None:
+    with pytest.raises(HttpError) as refusal:
+        answer(controlled, HttpRequest(method, path, body))
+    assert refusal.value.status == status
+    assert str(refusal.value).startswith(sentence)
+    assert controlled.faults.rules == ()
+    assert controlled.clock.added_ms == 0

@@ -1,0 +1,79 @@
+from typing import Any
+
+import pytest
+
+from kafkapy.protocol.errors import ErrorCode
+from kafkapy.testing import fault_checks
+from kafkapy.testing.fault_checks import api_key, checked, duration, error_code, moment
+from kafkapy.testing.fault_rules import Action, InvalidFaultError, When
+
+
+@pytest.mark.parametrize("name", ["FindCoordinator", "FIND_COORDINATOR", "find_coordinator", "findcoordinator", 10])
+def test_an_api_has_many_spellings(name: str | int) -> None:
+    assert api_key(name) == 10
+
+
+@pytest.mark.parametrize(
+    ("action", "match", "sentence"),
+    [
+        (Action.DROP, {"api": "Prodce"}, "there is no API 'Prodce'; did you mean 'Produce'?"),
+        (Action.DROP, {"api": "SaslHandshake"}, "this broker does not serve SaslHandshake: nobody could ever ask"),
+        (Action.DROP, {"api": 4711}, "this broker serves no API with the key 4711"),
+        (Action.DROP, {"api": True}, "api must be a string or an integer, not True"),
+        (Action.DROP, {"topics": "t"}, "there is no 'topics' that a rule could match by; did you mean 'topic'?"),
+        (Action.DROP, {"topic": 1}, "topic must be a string, not 1"),
+        (Action.ERROR, {"topic": "t"}, "an error wants an api: each API has its own answer"),
+        (Action.DROP, {"api": "Heartbeat", "topic": "t"}, "requests of Heartbeat name no topics"),
+        (Action.DROP, {"api": "CreateTopics", "topic": "t", "partition": 0}, "requests of CreateTopics name no part"),
+        (Action.DROP, {"partition": 0}, "a partition wants a topic"),
+        (Action.DROP, {"topic": "t", "partition": -1}, "there is no partition -1"),
+        (Action.DROP, {"nth": 0}, "nth counts from 1: there is no 0"),
+        (Action.DROP, {"nth": []}, r"nth must be an integer or a list of integers, not \[\]"),
+        (Action.DROP, {"nth": [1, "2"]}, "nth must be an integer or a list of integers"),
+        (Action.DROP, {"nth": [1, True]}, "nth must be an integer or a list of integers"),
+        (Action.DROP, {"count": 0}, "a rule with count 0 could never fire"),
+        (Action.DROP, {"nth": [2, 3], "count": 2}, "nth 3 is after count 2: the rule would be over by then"),
+        (Action.DROP, {"probability": 0}, "a probability is above 0 and at most 1, not 0"),
+        (Action.DROP, {"probability": 1.5}, "a probability is above 0 and at most 1, not 1.5"),
+        (Action.DROP, {"probability": float("nan")}, "a probability is above 0 and at most 1, not nan"),
+    ],
+)
+def test_what_could_never_match_is_refused(action: Action, match: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(InvalidFaultError, match=sentence):
+        checked(action, match)
+
+
+def test_what_can_match_is_taken_with_the_key_of_its_api() -> None:
+    match = {"api": "Metadata", "topic": "t", "partition": 1, "nth": [1, 2], "count": 2, "probability": 1, "seed": 3}
+    assert checked(Action.ERROR, match) == {**match, "api": 3}
+    assert checked(Action.HOLD, {}) == {}
+
+
+@pytest.mark.parametrize("error", ["NOT_LEADER_OR_FOLLOWER", "not_leader_or_follower", "NOT_LEADER_FOR_PARTITION", 6])
+def test_an_error_has_kafkas_names(error: str | int) -> None:
+    assert error_code(error) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+@pytest.mark.parametrize(
+    ("error", "sentence"),
+    [
+        ("NOT_LEADER", "there is no error 'NOT_LEADER'; did you mean 'NOT_LEADER_OR_FOLLOWER'?"),
+        ("zzz", "there is no error 'zzz'$"),
+        (4711, "there is no error 4711"),
+        (True, "there is no error True"),
+        ("NONE", "NONE is no error"),
+    ],
+)
+def test_an_unknown_error_is_refused(error: Any, sentence: str) -> None:
+    with pytest.raises(InvalidFaultError, match=sentence):
+        error_code(error)
+
+
+def test_moments_and_durations() -> None:
+    assert moment("after") is When.AFTER
+    with pytest.raises(InvalidFaultError, match="when is 'before' or 'after' the handling, not 'later'"):
+        moment("later")
+    assert duration(5) == 5
+    for wrong in (0, -1, float("nan"), float("inf"), fault_checks.LONGEST_DELAY_MS + 1, "5", True):
+        with pytest.raises(InvalidFaultError, match=r"delay takes|must be a number"):
+            duration(wrong)

@@ -1,0 +1,95 @@
+import asyncio
+from typing import Any
+
+import pytest
+
+from kafkapy.protocol.errors import ErrorCode
+from kafkapy.server.message_places import Named
+from kafkapy.testing.fault_rules import Action, Match, Rule
+
+
+class Owner:
+    loop: asyncio.AbstractEventLoop | None = None
+
+    def __init__(self) -> None:
+        self.forgotten: list[Rule] = []
+
+    def forget(self, rule: Rule) -> None:
+        self.forgotten.append(rule)
+
+
+def _rule(number: int = 1, action: Action = Action.DROP, **match: Any) -> Rule:
+    fields: Match = match  # type: ignore[assignment]  # the tests' own
+    return Rule(number, action, fields, Owner())
+
+
+def _turns(rule: Rule, count: int) -> list[int]:
+    return [at for at in range(1, count + 1) if rule.takes()]
+
+
+@pytest.mark.parametrize(
+    ("match", "taken"),
+    [
+        ({}, [1, 2, 3, 4, 5, 6]),
+        ({"nth": 3}, [3]),
+        ({"nth": [2, 5]}, [2, 5]),
+        ({"count": 2}, [1, 2]),
+        ({"nth": 2, "count": 4}, [2]),
+    ],
+)
+def test_which_requests_a_rule_takes(match: dict[str, Any], taken: list[int]) -> None:
+    rule = _rule(**match)
+    assert _turns(rule, 6) == taken
+    assert rule.fired == len(taken)
+    assert rule.is_over == bool(match)
+
+
+def test_chance_is_the_same_in_each_run_and_another_with_another_seed() -> None:
+    runs = [_turns(_rule(probability=0.3), 1000) for _ in range(2)]
+    assert runs[0] == runs[1]
+    assert 230 < len(runs[0]) < 370
+    assert _turns(_rule(probability=0.3, seed=1), 1000) != runs[0]
+    assert _turns(_rule(number=2, probability=0.3), 1000) != runs[0]
+    limited = _rule(probability=0.3, count=3)
+    assert len(_turns(limited, 1000)) == 3
+    assert limited.is_over
+
+
+def test_a_rule_selects_what_it_names() -> None:
+    rule = _rule(topic="a", partition=1)
+    assert rule.selects(Named("a", 1))
+    assert not rule.selects(Named("a", 2))
+    assert not rule.selects(Named("b", 1))
+    assert _rule().selects(Named(None, None))
+
+
+def test_a_rule_tells_of_itself() -> None:
+    rule = _rule(4, Action.ERROR, api=0, topic="a", nth=2, probability=0.5)
+    rule.error = ErrorCode.CORRUPT_MESSAGE
+    told = rule.describe()
+    assert told == {
+        "id": 4, "action": "error", "when": "before", "error": "CORRUPT_MESSAGE", "api": "Produce", "topic": "a",
+        "nth": [2], "probability": 0.5, "matched": 0, "fired": 0, "held": 0, "is_over": False,
+    }  # fmt: skip
+    assert "error='CORRUPT_MESSAGE'" in repr(rule)
+    assert "when" not in _rule(action=Action.HOLD).describe()
+    delay = _rule(action=Action.DELAY)
+    delay.duration_ms = 5.0
+    assert delay.describe()["duration_ms"] == 5
+
+
+def test_the_end_of_a_block_is_the_end_of_the_rule() -> None:
+    async def scenario() -> None:
+        rule = _rule()
+        waiting = asyncio.get_running_loop().create_future()
+        rule.waits.add(waiting)
+        assert rule.held == 1
+        with rule as same:
+            assert same is rule
+        owner = rule._owner
+        assert isinstance(owner, Owner)
+        assert owner.forgotten == [rule]
+        assert waiting.done()
+        rule.remove()
+
+    asyncio.run(scenario())
