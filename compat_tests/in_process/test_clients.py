@@ -85,12 +85,10 @@ def kafka_python_group(broker: Broker) -> Iterator[None]:
 
     def consume() -> None:
         consumer = KafkaConsumer(
-            "t",
-            bootstrap_servers=broker.bootstrap,
-            group_id="g",
-            auto_offset_reset="earliest",
-            enable_auto_commit=False,
+            bootstrap_servers=broker.bootstrap, group_id="g", auto_offset_reset="earliest", enable_auto_commit=False
         )
+        consumer.subscribe(["t"])
+        consumer.partitions_for_topic("t")  # one that joins before it knows the topic can stay without partitions
         while not stop.is_set():
             if consumer.poll(50):
                 consumer.commit()

@@ -19,11 +19,14 @@ if TYPE_CHECKING:
         TestingError,
         UnknownNameError,
     )
+    from kafkapy.testing.faults import Faults, InvalidFaultError, UnknownMemberError
     from kafkapy.testing.groups import GroupMember
+    from kafkapy.testing.moving_clock import MovingClock
     from kafkapy.testing.records import TopicRecord
 
 __all__ = [
     "Broker", "AsyncBroker", "Cluster", "TopicRecord", "GroupMember",
+    "Faults", "InvalidFaultError", "UnknownMemberError", "MovingClock",
     "TestingError", "BrokerStartError", "BrokerNotRunningError", "UnknownNameError", "RequestRefusedError",
     "NotInTimeError",
 ]  # fmt: skip
@@ -34,6 +37,10 @@ _MODULES: Final = {
     "Cluster": "cluster",
     "TopicRecord": "records",
     "GroupMember": "groups",
+    "Faults": "faults",
+    "InvalidFaultError": "faults",
+    "UnknownMemberError": "faults",
+    "MovingClock": "moving_clock",
 }
 
 

@@ -1,8 +1,7 @@
 """The same broker for tests that are coroutines: ``async with AsyncBroker() as broker``."""
 
 import asyncio
-from collections.abc import Coroutine, Iterable, Mapping
-from os import PathLike
+from collections.abc import Coroutine, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
@@ -11,36 +10,23 @@ from kafkapy.records.record import Headers, Record
 from kafkapy.testing.broker import THREAD_NAME, WAIT_S
 from kafkapy.testing.errors import BrokerNotRunningError
 from kafkapy.testing.groups import GroupMember
-from kafkapy.testing.helpers import Helpers
-from kafkapy.testing.hosted import HostedBroker
 from kafkapy.testing.loop_thread import LoopThread
 from kafkapy.testing.records import Reading, TopicRecord
+from kafkapy.testing.surface import HostedSurface
 from kafkapy.types import TopicPartition
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    pass
 
 T = TypeVar("T")
 
 
-class AsyncBroker:
+class AsyncBroker(HostedSurface):
     """``Broker`` with coroutines for methods: waiting for one leaves the test's own loop free for its clients.
 
     The broker itself has its own loop in its own thread here too, so that no test can hold it up, whatever loop it runs
     on and whatever it does there.
     """
-
-    def __init__(
-        self,
-        settings: Mapping[str, object] | None = None,
-        *,
-        topics: Iterable[str] | Mapping[str, int] = (),
-        data: str | PathLike[str] | None = None,
-        port: int = 0,
-    ) -> None:
-        self._host = HostedBroker(settings, topics=topics, data=data, port=port)
-        self._helpers = Helpers(self._host)
-        self._thread: LoopThread | None = None
 
     async def __aenter__(self) -> Self:
         return await self.start()
@@ -49,30 +35,6 @@ class AsyncBroker:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         await self.close()
-
-    # where it is
-
-    @property
-    def bootstrap(self) -> str:
-        """See ``Broker.bootstrap``."""
-        return self._host.bootstrap
-
-    @property
-    def port(self) -> int:
-        """See ``Broker.port``."""
-        return self._host.port
-
-    @property
-    def data(self) -> "Path":
-        """See ``Broker.data``."""
-        from pathlib import Path
-
-        return Path(self._host.data)
-
-    @property
-    def is_running(self) -> bool:
-        """See ``Broker.is_running``."""
-        return self._host.is_running
 
     # life
 

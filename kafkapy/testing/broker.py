@@ -1,7 +1,6 @@
 """A broker in this process, for tests that block: ``with Broker() as broker``."""
 
-from collections.abc import Coroutine, Iterable, Mapping
-from os import PathLike
+from collections.abc import Coroutine, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 
@@ -9,14 +8,13 @@ from kafkapy.records.batch import NO_TIMESTAMP
 from kafkapy.records.record import Headers, Record
 from kafkapy.testing.errors import BrokerNotRunningError, NotInTimeError
 from kafkapy.testing.groups import GroupMember
-from kafkapy.testing.helpers import Helpers
-from kafkapy.testing.hosted import HostedBroker
 from kafkapy.testing.loop_thread import LoopThread
 from kafkapy.testing.records import Reading, TopicRecord
+from kafkapy.testing.surface import HostedSurface
 from kafkapy.types import TopicPartition
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    pass
 
 T = TypeVar("T")
 
@@ -27,7 +25,7 @@ LIMIT_S: Final = 60.0
 """No other call takes longer."""
 
 
-class Broker:
+class Broker(HostedSurface):
     """A Kafka broker on a free loopback port, in a thread of this process, gone at the end of the ``with``.
 
     ``settings`` are Kafka's keys of ``server.properties``; ``topics`` are names, or names with numbers of partitions,
@@ -39,18 +37,6 @@ class Broker:
     from any thread.
     """
 
-    def __init__(
-        self,
-        settings: Mapping[str, object] | None = None,
-        *,
-        topics: Iterable[str] | Mapping[str, int] = (),
-        data: str | PathLike[str] | None = None,
-        port: int = 0,
-    ) -> None:
-        self._host = HostedBroker(settings, topics=topics, data=data, port=port)
-        self._helpers = Helpers(self._host)
-        self._thread: LoopThread | None = None
-
     def __enter__(self) -> Self:
         return self.start()
 
@@ -58,30 +44,6 @@ class Broker:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self.close()
-
-    # where it is
-
-    @property
-    def bootstrap(self) -> str:
-        """``127.0.0.1:port``, for the clients' ``bootstrap.servers``; the same after a restart."""
-        return self._host.bootstrap
-
-    @property
-    def port(self) -> int:
-        """The port alone."""
-        return self._host.port
-
-    @property
-    def data(self) -> "Path":
-        """The data directory."""
-        from pathlib import Path
-
-        return Path(self._host.data)
-
-    @property
-    def is_running(self) -> bool:
-        """Whether clients are served."""
-        return self._host.is_running
 
     # life
 

@@ -1,6 +1,5 @@
 """What is asked for must be able to happen: each check refuses one kind of rule that never could, in one sentence."""
 
-import difflib
 import math
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
@@ -129,5 +128,7 @@ def duration(duration_ms: object) -> float:
 def nearest(name: str, known: Iterable[str]) -> str:
     """``; did you mean …?`` with the most similar of the known names, or nothing if none is."""
     by_case = {each.lower(): each for each in known}
+    import difflib  # for whoever is wrong
+
     matches = difflib.get_close_matches(name.lower(), list(by_case), n=1)
     return f"; did you mean {by_case[matches[0]]!r}?" if matches else ""

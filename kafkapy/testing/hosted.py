@@ -4,16 +4,20 @@ import asyncio
 import os
 from collections.abc import Iterable, Mapping
 
-from kafkapy.clock import Clock, SystemClock
+from kafkapy.clock import SystemClock
 from kafkapy.cluster.embedded import EmbeddedStore
 from kafkapy.config.broker_config import BrokerConfig
 from kafkapy.server import ephemeral
 from kafkapy.server.broker import START_FAILURES, BrokerServer
 from kafkapy.server.context import LocalConnection, Services
 from kafkapy.server.dispatch import LocalRequests
+from kafkapy.server.interception import Hooks
 from kafkapy.testing.errors import BrokerNotRunningError, BrokerStartError
+from kafkapy.testing.faults import Faults
+from kafkapy.testing.moving_clock import MovingClock
 from kafkapy.testing.port import HOST, ReservedPort
 from kafkapy.testing.settings import config_for_test
+from kafkapy.testing.stamped_files import StampedFiles
 from kafkapy.testing.topics import create_topic
 
 
@@ -42,7 +46,8 @@ class HostedBroker:
         self._server: BrokerServer | None = None
         self._turn = asyncio.Lock()
         self.requests = LocalRequests()
-        self.clock: Clock = SystemClock()
+        self.clock = MovingClock()
+        self.faults = Faults()
 
     # where it is
 
@@ -148,7 +153,9 @@ class HostedBroker:
     async def _serve(self) -> None:
         assert self._port is not None
         config = self._config(self._port.number)
-        server = BrokerServer(config, self.clock, store=self._store)
+        files = StampedFiles(self.clock)
+        hooks = Hooks(self.faults, connection_clock=SystemClock(), files=files)
+        server = BrokerServer(config, self.clock, store=self._store, hooks=hooks)
         try:
             await server.start()
         except START_FAILURES as error:

@@ -9,11 +9,13 @@ import heapq
 import math
 import time
 from collections.abc import Callable
-from datetime import timedelta
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from kafkapy.testing.clock import ManualTimer
 from kafkapy.testing.loop_calls import call_on
+
+if TYPE_CHECKING:
+    from datetime import timedelta
 
 LONGEST_ADVANCE_MS: Final = 1000 * 366 * 86_400_000
 """A thousand years: what is longer was meant otherwise."""
@@ -84,7 +86,7 @@ class MovingClock:
         finally:
             timer.cancel()
 
-    def advance(self, duration_ms: float | timedelta) -> None:
+    def advance(self, duration_ms: "float | timedelta") -> None:
         """Move the time ahead by ``duration_ms``; when this returns, everything that fell due has been run.
 
         Due timers run in order, each at its own instant. One that sets itself again runs at most ``MOST_REPEATS``
@@ -92,7 +94,9 @@ class MovingClock:
         What they only set off (answers, files that are written, other processes) follows by itself.
         Raises ``ValueError`` for a negative time and for more than a thousand years.
         """
-        if isinstance(duration_ms, timedelta):
+        if not isinstance(duration_ms, int | float):
+            from datetime import timedelta  # who has one has imported it
+
             duration_ms = duration_ms / timedelta(milliseconds=1)
         if not 0 <= duration_ms <= LONGEST_ADVANCE_MS or math.isnan(duration_ms):
             raise ValueError(f"a clock can be advanced by 0 to {LONGEST_ADVANCE_MS} ms, not by {duration_ms}")

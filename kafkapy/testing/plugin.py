@@ -57,6 +57,8 @@ def pytest_runtest_teardown(item: pytest.Item) -> None:
     """What a test did to the broker ends with it."""
     broker = item.config.stash.get(_running, None)
     if broker is not None and BROKER in getattr(item, "fixturenames", ()):
+        broker.faults.clear()
+        broker.faults.resume()
         broker.start()
 
 
@@ -103,6 +105,7 @@ def kafka_topic(request: pytest.FixtureRequest, kafka_broker: "Broker") -> Itera
     name = f"{readable}-{next(_numbers)}"
     kafka_broker.create_topic(name, **(marker.kwargs if marker is not None else {}))
     yield name
+    kafka_broker.faults.resume()
     kafka_broker.start()
     if name in kafka_broker.topics():
         kafka_broker.delete_topic(name)

@@ -37,6 +37,17 @@ def test_one_is_made_and_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ephemeral.remove_directory(str(path))
 
 
+def test_it_is_where_pythons_own_would_be(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for given in (tmp_path, tmp_path / "missing", Path("relative")):
+        monkeypatch.setenv("TMPDIR", str(given))
+        monkeypatch.setattr(tempfile, "tempdir", None)
+        expected = tempfile.gettempdir()
+        assert ephemeral.temporary_root() == expected
+        with monkeypatch.context() as without:
+            without.delitem(sys.modules, "tempfile")
+            assert ephemeral.temporary_root() == expected
+
+
 def test_what_a_killed_broker_left_goes_after_an_hour(tmp_path: Path, gone: int) -> None:
     left = tmp_path / f"kafkapy-{gone}-abc"
     (left / "t-0").mkdir(parents=True)

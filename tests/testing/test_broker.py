@@ -8,6 +8,7 @@ import pytest
 
 import kafkapy.testing
 from kafkapy.testing import Broker, BrokerNotRunningError, BrokerStartError, NotInTimeError
+from tests.server.harness import Client, batch
 
 
 def test_it_is_there_within_the_with_and_gone_after_it() -> None:
@@ -74,6 +75,24 @@ def test_a_restart_that_fails_can_be_tried_again(tmp_path: Path) -> None:
         assert not broker.is_running
         broker.start()
         assert len(broker.records("t")) == 1
+
+
+def test_faults_and_the_clock_are_the_brokers() -> None:
+    async def produced(broker: Broker) -> int:
+        client = Client(*await asyncio.open_connection("127.0.0.1", broker.port))
+        code = (await client.produce("t", batch(b"v"))).error_code
+        await client.close()
+        return code
+
+    with Broker(topics=["t"]) as broker:
+        with broker.faults.error("NOT_LEADER_OR_FOLLOWER", api="Produce", count=1) as rule:
+            assert [asyncio.run(produced(broker)) for _ in range(2)] == [6, 0]
+        assert rule.fired == 1
+        before = broker.clock.now_ms()
+        broker.clock.advance(3_600_000)
+        assert broker.produce("t", b"late").timestamp >= before + 3_600_000
+        broker.restart()
+        assert broker.clock.now_ms() >= before + 3_600_000
 
 
 def test_nothing_hangs() -> None:

@@ -31,11 +31,17 @@ def test_a_mark_shapes_it(kafka_broker, kafka_topic):
 def test_stops_it(kafka_broker, kafka_topic):
     kafka_broker.stop()
 
+def test_breaks_it(kafka_broker, kafka_topic):
+    kafka_broker.faults.error("NOT_LEADER_OR_FOLLOWER", api="Produce")
+    kafka_broker.faults.pause()
+
 def test_kills_it(kafka_broker):
     kafka_broker.kill()
 
 def test_it_runs_again(kafka_broker):
     assert kafka_broker.is_running
+    assert not kafka_broker.faults.rules
+    assert not kafka_broker.faults.is_paused
 
 def test_without():
     note("none")

@@ -1,0 +1,66 @@
+"""What ``Broker`` and ``AsyncBroker`` have in common: their arguments, where they are, what a test does to them."""
+
+from collections.abc import Iterable, Mapping
+from os import PathLike
+from typing import TYPE_CHECKING
+
+from kafkapy.testing.faults import Faults
+from kafkapy.testing.helpers import Helpers
+from kafkapy.testing.hosted import HostedBroker
+from kafkapy.testing.loop_thread import LoopThread
+from kafkapy.testing.moving_clock import MovingClock
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+class HostedSurface:
+    """A broker and its thread, from ``start`` to ``close``."""
+
+    def __init__(
+        self,
+        settings: Mapping[str, object] | None = None,
+        *,
+        topics: Iterable[str] | Mapping[str, int] = (),
+        data: str | PathLike[str] | None = None,
+        port: int = 0,
+    ) -> None:
+        self._host = HostedBroker(settings, topics=topics, data=data, port=port)
+        self._helpers = Helpers(self._host)
+        self._thread: LoopThread | None = None
+
+    # where it is
+
+    @property
+    def bootstrap(self) -> str:
+        """``127.0.0.1:port``, for the clients' ``bootstrap.servers``; the same after a restart."""
+        return self._host.bootstrap
+
+    @property
+    def port(self) -> int:
+        """The port alone."""
+        return self._host.port
+
+    @property
+    def data(self) -> "Path":
+        """The data directory."""
+        from pathlib import Path
+
+        return Path(self._host.data)
+
+    @property
+    def is_running(self) -> bool:
+        """Whether clients are served."""
+        return self._host.is_running
+
+    # what a test does to it
+
+    @property
+    def faults(self) -> Faults:
+        """Errors, delays, dropped connections and the like, for the clients to meet; they outlive a restart."""
+        return self._host.faults
+
+    @property
+    def clock(self) -> MovingClock:
+        """The broker's clock: ``clock.advance(ms)`` moves everything on that waits for its time."""
+        return self._host.clock

@@ -1,0 +1,27 @@
+"""What both kinds of broker have."""
+
+from pathlib import Path
+
+import pytest
+
+from kafkapy.testing import AsyncBroker, Broker, BrokerNotRunningError, MovingClock
+from kafkapy.testing.surface import HostedSurface
+
+
+@pytest.mark.parametrize("kind", [Broker, AsyncBroker])
+def test_before_the_start(kind: type[HostedSurface]) -> None:
+    broker = kind(topics=["t"])
+    assert not broker.is_running
+    assert broker.data == Path()
+    assert isinstance(broker.clock, MovingClock)
+    assert broker.faults.rules == ()
+    for name in ("port", "bootstrap"):
+        with pytest.raises(BrokerNotRunningError, match="was not started"):
+            getattr(broker, name)
+
+
+def test_while_it_runs(tmp_path: Path) -> None:
+    with Broker(data=tmp_path) as broker:
+        assert broker.is_running
+        assert broker.data == tmp_path
+        assert broker.bootstrap == f"127.0.0.1:{broker.port}"
