@@ -3,6 +3,9 @@
 Written as ``scan.py`` is: it runs as it stands, or compiled with the C types of ``compact.pxd``. ``record.py``
 describes the layout. A position below zero stands for a fault, as in ``scan.py``.
 
+What it has in common with ``scan.py`` and ``entries.py``, numbers mostly, stands in each of them: functions of compiled
+modules are not inlined in one another.
+
 The table of keys is signed words of 64 bits, three for each slot: two hashes of a key, and its offset plus one (0: the
 slot is free). A key's slot is the first one from ``hash % slots`` on that is its own or free. The hashes are Python's
 own of byte strings, SipHash with the process's secret, of the key and of the key with a byte behind it: 128 bits that

@@ -223,7 +223,8 @@ class LogManager:
         """Each 60 s (``log.flush.offset.checkpoint.interval.ms``); then snapshots that nobody needs are removed."""
         self._checkpoint(RECOVERY_POINT, self.storage.flusher)
         for log in self._logs.values():
-            log.delete_old_snapshots()
+            with suppress(KafkaStorageError), as_storage_error(log, "rid of old snapshots"):
+                log.delete_old_snapshots()
             log.durability.resume()
 
     def checkpoint_log_start_offsets(self) -> None:

@@ -51,6 +51,10 @@ class BrokenDisk(Files):
         self._check(path)
         return super().list_directory(path)
 
+    def remove(self, path: str) -> None:
+        self._check(path)
+        super().remove(path)
+
     def remove_directory(self, path: str) -> None:
         self._check(path)
         super().remove_directory(path)

@@ -279,6 +279,24 @@ def test_a_checkpoint_that_can_not_be_written(
     assert (tmp_path / "b" / "replication-offset-checkpoint").exists()
 
 
+def test_old_snapshots_that_a_disk_keeps_are_no_other_disks_matter(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    manager, files, clock = _two_directories(tmp_path)
+    logs = [manager.get_or_create(TopicPartition("t", number)) for number in range(2)]
+    for log in logs:
+        for _ in range(4):
+            fill(log, 1)
+            log.roll()
+        assert log.producer_state.snapshot_offsets == [1, 2, 3, 4]
+    files.broken = f"{tmp_path}/a/t-0/"
+    manager.checkpoint_recovery_points()
+    clock.advance(0)
+    assert "is offline until the next start" in caplog.text
+    assert list(manager.all_logs()) == logs[1:]
+    assert logs[1].producer_state.snapshot_offsets == [3, 4]
+
+
 def test_what_can_not_be_removed_waits_for_the_next_start(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     manager, files, clock = _two_directories(tmp_path)
     manager.get_or_create(PARTITION)
