@@ -159,19 +159,19 @@ class Faults:
     def _met(self, context: RequestContext, request: Any) -> list[Rule]:
         """The rules whose turn it is; what an earlier one refuses is no later one's to refuse."""
         names = named_in(context, request)
-        is_refused = False
+        left, is_refused = names, False
         met = []
         for rule in self.rules:
             if not rule.is_about(context, names):
                 continue
-            if rule.error is not None and (is_refused or not has_place(context, request, rule, names)):
+            if rule.error is not None and (is_refused or not has_place(context, request, rule, left)):
                 continue
             if not rule.takes():
                 continue
             met.append(rule)
             if rule.error is not None and rule.when is When.BEFORE:
-                names = [named for named in names if not rule.selects(named)]
-                is_refused = not names
+                left = [named for named in left if not rule.selects(named)]
+                is_refused = not left
         return met
 
     async def _apply(self, rules: list[Rule], context: RequestContext, request: Any, handle: Handle) -> Message | None:

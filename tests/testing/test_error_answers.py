@@ -276,11 +276,12 @@ def test_the_first_of_two_rules_answers(tmp_path: Path) -> None:
         async with running_broker(tmp_path, hooks=Hooks(faults)) as broker:
             client = await Client.connect(broker)
             await client.create_topic("a")
-            first = faults.error("CORRUPT_MESSAGE", api="Produce", count=1)
+            first = faults.error("CORRUPT_MESSAGE", api="Produce", topic="a", count=1)
+            counting = faults.delay(1, api="Produce", topic="a", nth=2)
             second = faults.error("REQUEST_TIMED_OUT", api="Produce")
             answers = [(await client.ask(produce_request("a", batch(b"x")), 8)).responses[0] for _ in range(2)]
             assert [answer.partition_responses[0].error_code for answer in answers] == [2, 7]
-            assert (first.fired, second.fired) == (1, 1)
+            assert (first.fired, second.fired, counting.fired) == (1, 1, 1)
             await client.close()
 
     run(asyncio.wait_for(scenario(), 20))

@@ -1,0 +1,109 @@
+"""Stock clients meet faults that the control port sets, and get over those that they can get over."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from compat_tests.clients.agents import AGENTS, Agents, MissingToolchainError
+from compat_tests.clients.aiokafka_client import AiokafkaClient
+from compat_tests.clients.client import Client, KafkaCodeError, ProduceOptions, Sent, wait_until
+from compat_tests.clients.confluent_client import ConfluentClient
+from compat_tests.clients.kafka_python_client import KafkaPythonClient
+from compat_tests.faults.control import Control
+from compat_tests.kafkapy_process import KafkapyProcess
+from compat_tests.process import free_port
+
+CLIENTS = {client.name: client for client in (KafkaPythonClient, ConfluentClient, AiokafkaClient)}
+SOME_AGENTS = ("franz-go", "sarama", "kafkajs", "java-2.7.2", "java-4.1.0")
+IDEMPOTENT = ProduceOptions(idempotent=True)
+MESSAGE_TOO_LARGE, TOPIC_AUTHORIZATION_FAILED = 10, 29
+
+
+@pytest.fixture(scope="module")
+def controlled() -> Iterator[tuple[KafkapyProcess, Control]]:
+    """A broker with a control port."""
+    port = free_port()
+    with KafkapyProcess(options=("--control-port", str(port))) as broker:
+        yield broker, Control(f"http://127.0.0.1:{port}")
+
+
+@pytest.fixture(scope="module")
+def agents() -> Iterator[Agents]:
+    """The programs of the clients in other languages."""
+    started = Agents()
+    yield started
+    started.close()
+
+
+@pytest.fixture(params=[*CLIENTS, *SOME_AGENTS])
+def client(request: pytest.FixtureRequest, controlled: tuple[KafkapyProcess, Control], agents: Agents) -> Client:
+    """One of the client libraries."""
+    bootstrap = controlled[0].bootstrap
+    if request.param not in AGENTS:
+        found: Client = CLIENTS[request.param](bootstrap)
+        return found
+    try:
+        return agents.client(request.param, bootstrap)
+    except MissingToolchainError as missing:
+        pytest.skip(str(missing))
+
+
+@pytest.fixture
+def control(controlled: tuple[KafkapyProcess, Control]) -> Control:
+    """The broker's control port."""
+    return controlled[1]
+
+
+@pytest.fixture
+def topic(client: Client, topic_name: str) -> str:
+    """A fresh topic with one partition."""
+    client.create_topic(topic_name)
+    wait_until(lambda: topic_name in client.topics(), f"topic {topic_name}")
+    return topic_name
+
+
+@pytest.mark.parametrize("error", ["NOT_LEADER_OR_FOLLOWER", "UNKNOWN_TOPIC_OR_PARTITION", "NOT_ENOUGH_REPLICAS"])
+def test_a_producer_tries_again(client: Client, control: Control, topic: str, error: str) -> None:
+    with control.fault(action="error", error=error, api="Produce", topic=topic, count=2) as fault:
+        assert client.produce(topic, [Sent(b"x")]) == [(0, 0)]
+        assert fault.fired == 2
+    assert [each.value for each in client.consume(topic, 1)] == [b"x"]
+
+
+def test_a_producer_gives_up_what_will_not_get_better(client: Client, control: Control, topic: str) -> None:
+    with (
+        control.fault(action="error", error="MESSAGE_TOO_LARGE", api="Produce", topic=topic),
+        pytest.raises(KafkaCodeError) as refusal,
+    ):
+        client.produce(topic, [Sent(b"x")])
+    assert refusal.value.code == MESSAGE_TOO_LARGE
+    assert client.watermarks(topic) == (0, 0)
+
+
+def test_an_idempotent_producer_whose_answer_is_lost_writes_once(client: Client, control: Control, topic: str) -> None:
+    with control.fault(action="drop", when="after", api="Produce", topic=topic, count=1) as fault:
+        client.produce(topic, [Sent(b"x")], IDEMPOTENT)
+        assert fault.fired == 1
+    assert client.watermarks(topic) == (0, 1)
+
+
+def test_a_consumer_tries_again(client: Client, control: Control, topic: str) -> None:
+    client.produce(topic, [Sent(b"x"), Sent(b"y")])
+    with (
+        control.fault(action="error", error="NOT_LEADER_OR_FOLLOWER", api="Fetch", topic=topic, count=1) as refusing,
+        control.fault(action="drop", api="Fetch", topic=topic, nth=2) as dropping,
+        control.fault(action="delay", duration_ms=50, api="Fetch", topic=topic, nth=3),
+    ):
+        assert [each.value for each in client.consume(topic, 2)] == [b"x", b"y"]
+        assert (refusing.fired, dropping.fired) == (1, 1)
+
+
+def test_a_group_finds_its_coordinator_in_the_end(client: Client, control: Control, topic: str) -> None:
+    client.produce(topic, [Sent(b"x")])
+    with control.fault(action="error", error="COORDINATOR_NOT_AVAILABLE", api="FindCoordinator", count=2) as fault:
+        member = client.join(topic, topic)
+        try:
+            wait_until(lambda: [each.value for each in member.received] == [b"x"], "the record")
+        finally:
+            member.close()
+        assert fault.fired == 2

@@ -1,0 +1,63 @@
+"""The examples of docs/faults.md, in each of their languages, as they stand there."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from compat_tests.clients.agents import BUILT, HERE, MissingToolchainError, _go, _node, compiled
+from compat_tests.kafkapy_process import ROOT
+from tools.jars import class_path, jars_directory
+from tools.java import NoJavaError, find_java
+
+EXAMPLES = Path(__file__).resolve().parent
+PAGE = ROOT / "docs" / "faults.md"
+FILES = {
+    "python": EXAMPLES / "faults.py",
+    "java": EXAMPLES / "Faults.java",
+    "go": HERE / "go" / "faults" / "main.go",
+    "javascript": EXAMPLES / "faults.js",
+}
+SEEN = ["ok: the producer has tried again", "ok: the record is there", "ok: its hour is over"]
+
+
+def _command(language: str) -> list[str]:
+    if language == "python":
+        return [sys.executable, str(FILES[language])]
+    if language == "go":
+        return _go("faults")
+    if language == "javascript":
+        return [_node()[0], str(FILES[language])]
+    try:
+        java = find_java()
+    except NoJavaError as missing:
+        raise MissingToolchainError(str(missing)) from missing
+    if not java.has_compiler or not jars_directory("2.7.2").exists():
+        raise MissingToolchainError("the Java example wants a JDK and Kafka's jars: run make jars")
+    path = class_path("2.7.2")
+    return [*java.command, "-cp", f"{compiled('faults', [FILES[language]], path)}:{path}", "Faults"]
+
+
+@pytest.mark.parametrize("language", FILES)
+def test_an_example_does_what_it_says(language: str, tmp_path: Path) -> None:
+    try:
+        command = _command(language)
+    except MissingToolchainError as missing:
+        pytest.skip(str(missing))
+    environment = {
+        **os.environ,
+        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+        "PYTHONPATH": str(ROOT),
+        "NODE_PATH": str(BUILT / "kafkajs" / "node_modules"),
+        "TMPDIR": str(tmp_path),
+    }
+    run = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=90, check=False)
+    assert run.returncode == 0, run.stderr
+    assert [line for line in run.stdout.splitlines() if line in SEEN] == SEEN
+
+
+@pytest.mark.parametrize("language", FILES)
+def test_the_page_shows_the_example(language: str) -> None:
+    assert f"```{language}\n{FILES[language].read_text(encoding='utf-8')}```\n" in PAGE.read_text(encoding="utf-8")
