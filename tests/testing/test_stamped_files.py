@@ -1,11 +1,18 @@
 import time
 from pathlib import Path
 
+import pytest
+
+from kafkapy.testing import stamped_files
 from kafkapy.testing.moving_clock import MovingClock
 from kafkapy.testing.stamped_files import StampedFiles
 
 
-def test_what_is_written_bears_the_clocks_time(tmp_path: Path) -> None:
+@pytest.mark.parametrize("by_descriptor", [True, False])
+def test_what_is_written_bears_the_clocks_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, by_descriptor: bool
+) -> None:
+    monkeypatch.setattr(stamped_files, "STAMPS_OPEN_FILES", by_descriptor)
     clock = MovingClock()
     files = StampedFiles(clock)
     path = str(tmp_path / "file")
@@ -13,6 +20,9 @@ def test_what_is_written_bears_the_clocks_time(tmp_path: Path) -> None:
     assert abs(files.modified_ms(path) - time.time() * 1000) < 5_000
     clock.advance(86_400_000)
     assert abs(files.modified_ms(path) - time.time() * 1000) < 5_000
-    files.write(path, b"y", 1)
+    descriptor = files.open(path)
+    files.write_at(descriptor, b"y", 1)
     assert abs(files.modified_ms(path) - time.time() * 1000 - 86_400_000) < 5_000
-    assert files.read(path) == b"xy"
+    files.rename(path, f"{path}.other")
+    files.write_at(descriptor, b"z", 2)
+    assert files.read(f"{path}.other") == b"xyz"
