@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"strings"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -34,7 +35,8 @@ func main() {
 	control = lines.Text()
 
 	rule := ask("POST", "/faults", `{"action": "error", "error": "NOT_LEADER_OR_FOLLOWER", "api": "Produce", "count": 2}`)
-	client, err := kgo.NewClient(kgo.SeedBrokers(bootstrap), kgo.AllowAutoTopicCreation())
+	client, err := kgo.NewClient(kgo.SeedBrokers(bootstrap), kgo.AllowAutoTopicCreation(),
+		kgo.MetadataMinAge(100*time.Millisecond)) // it would wait seconds before it looks for the leader again
 	check(err)
 	defer client.Close()
 	ctx := context.Background()
