@@ -23,7 +23,7 @@ SCAN := $(wildcard setup.py $(foreach name,scan compact entries,kafkapy/records/
 INSTALLED := $(VENV)/.installed
 COMPILED := $(VENV)/.compiled
 
-.PHONY: simulate kill exactly-once help setup java jars check fmt lint fast test unit coverage compat run bench clean
+.PHONY: simulate kill exactly-once help setup java jars archives check fmt lint fast test unit coverage compat run bench clean
 
 help:
 	@sed -n 's/^# \(make .*\|  .*\)/\1/p' Makefile
@@ -51,6 +51,10 @@ java: setup
 
 jars: java
 	@$(BIN)/python -m tools.jars
+
+# What makes the suite's many brokers start sooner.
+archives: jars
+	@$(BIN)/python -m compat_tests.class_archive
 
 # --- the checks ---------------------------------------------------------------------------------------------------
 
@@ -105,8 +109,8 @@ COMPAT := $(BIN)/pytest compat_tests -m "not long" --target kafka-2.7.2 --target
 
 # Its summary line closes the output of `make test`. Other people's clients and brokers have time-outs of their own that
 # a busy machine can trip: what failed runs once more, by itself, and counts as it ends then.
-compat: setup jars
-	@$(COMPAT) -n $(WORKERS) || { \
+compat: setup archives
+	@$(COMPAT) -n $(WORKERS) --dist loadgroup || { \
 		echo "--- what failed, once more, by itself ---"; $(COMPAT) --last-failed --last-failed-no-failures none; }
 
 test: lint coverage

@@ -14,7 +14,7 @@ from confluent_kafka.cimpl import NewTopic
 from bench.measure import BrokerGoneError, processor_time
 from compat_tests.kafkapy_process import KafkapyProcess
 from compat_tests.process import ChildProcess
-from compat_tests.real_kafka import RealKafka, ZooKeeper
+from compat_tests.real_kafka import AS_IN_PRODUCTION, RealKafka, ZooKeeper
 
 KAFKAPY = "kafkapy"
 KAFKAS = ("kafka-2.7.2", "kafka-4.1.0")
@@ -147,11 +147,13 @@ class Arena:
             return KafkapyProcess(config=SETTINGS, directory=directory)
         version = name.removeprefix("kafka-")
         if not version.startswith("2."):
-            return RealKafka(version, config=SETTINGS, directory=directory, heap=HEAP)
+            return RealKafka(version, config=SETTINGS, directory=directory, heap=HEAP, jvm=AS_IN_PRODUCTION)
         zookeeper = self._running_zookeeper(version)
         chroot = f"127.0.0.1:{zookeeper.port}/bench-{self._count}"
         settings = {**SETTINGS, "zookeeper.connect": chroot}
-        return RealKafka(version, config=settings, directory=directory, heap=HEAP, zookeeper=zookeeper)
+        return RealKafka(
+            version, config=settings, directory=directory, heap=HEAP, jvm=AS_IN_PRODUCTION, zookeeper=zookeeper
+        )
 
     def _running_zookeeper(self, version: str) -> ZooKeeper:
         if self._zookeeper is None:

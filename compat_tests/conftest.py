@@ -1,31 +1,29 @@
-"""The brokers under test: `--target kafkapy` (the default), `kafka-2.7.2`, `-3.9.1`, `-4.1.0`, or `host:port`."""
+"""The brokers under test, by `--target`, and what a run tells at its end."""
 
 import itertools
 import os
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
-from compat_tests.kafkapy_process import KafkapyProcess
+from compat_tests.clients.java_tools.tools import Tools, ToolsOf
+from compat_tests.libraries import why_not_imported
 from compat_tests.process import Broker
-from compat_tests.real_kafka import RealKafka
-from compat_tests.remote import RemoteBroker
 from compat_tests.results import Results, mark, tables
 from compat_tests.scenarios import MARKS, mark_differences, target_of
+from compat_tests.targets import KAFKA, KAFKAPY, KNOWN, MissingEngineError, TargetError, check, running
 from tools.jars import VERSIONS, jars_directory
 from tools.java import NoJavaError, find_java
 
-KAFKA = "kafka-"
 RESULTS = "kafkapy-results"
+Collected = Generator[None, pytest.CollectReport, pytest.CollectReport]
 TOPIC_NUMBERS = itertools.count(1)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption(
-        "--target", action="append", metavar="TARGET", help="kafkapy, kafka-<version> or host:port; may be repeated"
-    )
+    parser.addoption("--target", action="append", metavar="TARGET", help=f"{KNOWN}; may be repeated")
     parser.addoption("--results", type=Path, metavar="FILE", help="puts each test's result into this JSON file")
 
 
@@ -36,6 +34,22 @@ def pytest_configure(config: pytest.Config) -> None:
         config.addinivalue_line("markers", line)
     if not hasattr(config, "workerinput"):
         config.pluginmanager.register(Results(), RESULTS)
+        _check_targets(config)
+
+
+def _targets(config: pytest.Config) -> list[str]:
+    return list(dict.fromkeys(config.getoption("--target") or [KAFKAPY]))
+
+
+def _check_targets(config: pytest.Config) -> None:
+    """Ends the run before it begins, with one line, when a target is none."""
+    for target in _targets(config):
+        try:
+            check(target)
+        except MissingEngineError:
+            continue  # its tests are skipped, by that name
+        except TargetError as error:
+            raise pytest.UsageError(str(error)) from error
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
@@ -54,15 +68,28 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Runs every test that takes `broker` on each target."""
     if "broker" in metafunc.fixturenames:
-        targets = metafunc.config.getoption("--target") or ["kafkapy"]
-        metafunc.parametrize("broker", targets, indirect=True, scope="session")
+        metafunc.parametrize("broker", _targets(metafunc.config), indirect=True, scope="session")
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report(
+    collector: pytest.Collector,
+) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+    """A file that imports a client library that is not here is skipped, by that name."""
+    report = yield
+    if report.failed and (reason := why_not_imported(str(report.longrepr))):
+        report.outcome, report.longrepr = "skipped", (str(collector.path), 1, f"Skipped: {reason}")
+    return report
+
+
+@pytest.hookimpl(tryfirst=True)  # before xdist looks at the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Marks what needs Java, and groups tests by target so that one broker runs at a time."""
     for item in items:
         if target_of(item).startswith(KAFKA):
             item.add_marker("java")
+        if item.get_closest_marker("together") is not None:
+            item.add_marker(pytest.mark.xdist_group(f"{item.path.stem}-{target_of(item)}"))
         mark_differences(item)
         mark(item)
     items.sort(key=target_of)
@@ -71,14 +98,25 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(scope="session")
 def broker(request: pytest.FixtureRequest) -> Iterator[Broker]:
     """A running broker of the asked-for kind, shared by all tests of the session."""
-    target: str = request.param
-    with ExitStack() as stack:
-        if target == "kafkapy":
-            yield stack.enter_context(KafkapyProcess())
-        elif target.startswith(KAFKA):
-            yield stack.enter_context(RealKafka(target.removeprefix(KAFKA)))
-        else:
-            yield RemoteBroker(target)
+    try:
+        check(request.param)
+    except MissingEngineError as missing:
+        pytest.skip(str(missing))
+    except TargetError as error:
+        pytest.fail(str(error), pytrace=False)
+    with running(request.param) as found:
+        yield found
+
+
+@pytest.fixture(autouse=True)
+def lasting_broker(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Says once, and shortly, of each test after it, that the broker has gone by itself."""
+    found: Broker | None = request.getfixturevalue("broker") if "broker" in request.fixturenames else None
+    if found is not None and (reason := found.why_gone()):
+        pytest.fail(reason, pytrace=False)
+    yield
+    if found is not None and (reason := found.why_gone()):
+        pytest.fail(f"during this test {reason}", pytrace=False)
 
 
 @pytest.fixture
@@ -99,3 +137,23 @@ def tools_version(request: pytest.FixtureRequest) -> str:
     if not jars_directory(version).exists():
         pytest.skip(f"the jars of Kafka {version} are not here: run make jars")
     return version
+
+
+@pytest.fixture(scope="session")
+def tools_of() -> Iterator[ToolsOf]:
+    """Hands out one running JVM for each release, whatever the order of the tests."""
+    running: dict[str, Tools] = {}
+    with ExitStack() as stack:
+
+        def get(version: str) -> Tools:
+            if version not in running:
+                running[version] = stack.enter_context(Tools(version))
+            return running[version]
+
+        yield get
+
+
+@pytest.fixture
+def kafka_tools(tools_of: ToolsOf) -> Tools:
+    """The tools of 2.7.2, whose files ours are held against."""
+    return tools_of("2.7.2")

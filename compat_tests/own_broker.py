@@ -7,13 +7,12 @@ import pytest
 from compat_tests.kafkapy_process import KafkapyProcess
 from compat_tests.process import Broker, ChildProcess
 from compat_tests.real_kafka import RealKafka
-
-KAFKA = "kafka-"
+from compat_tests.targets import KAFKA, KAFKAPY
 
 
 def own_broker(broker: Broker, config: Mapping[str, str]) -> ChildProcess:
     """Not started yet; whoever takes it closes it. Skips where the kind can't be told."""
-    if broker.name == "kafkapy":
+    if broker.name == KAFKAPY:
         return KafkapyProcess(config=config)
     if broker.name.startswith(KAFKA):
         return RealKafka(broker.name.removeprefix(KAFKA), config=config)

@@ -8,9 +8,12 @@ import struct
 import subprocess
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
 from typing import Protocol, Self
+
+from compat_tests.keeper import keeper
 
 HOST = "127.0.0.1"
 READY_TIMEOUT_S = 60.0
@@ -40,6 +43,8 @@ class Broker(Protocol):
     @property
     def pid(self) -> int | None: ...
 
+    def why_gone(self) -> str: ...
+
 
 def free_port() -> int:
     """A loopback port that nobody listened on a moment ago."""
@@ -59,6 +64,14 @@ def answers_api_versions(port: int, host: str = HOST) -> bool:
         return False
 
 
+def wait_for(condition: Callable[[], bool], timeout_s: float) -> bool:
+    """Asks until the condition holds; returns whether it came to."""
+    deadline = time.monotonic() + timeout_s
+    while not (holds := condition()) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    return holds
+
+
 class ChildProcess:
     """A server as a child process in a directory of its own, stopped by its process id.
 
@@ -71,6 +84,8 @@ class ChildProcess:
         self.port = free_port()
         self._own_directory = directory is None
         self.directory = directory or Path(tempfile.mkdtemp(prefix=f"{name}-"))
+        if self._own_directory:
+            keeper().note("directory", self.directory)
         self.directory.mkdir(parents=True, exist_ok=True)
         self.log_path = self.directory / "process.log"
         self._process: subprocess.Popen[bytes] | None = None
@@ -109,6 +124,7 @@ class ChildProcess:
                 cwd=self.directory,
                 env=self.environment(),
             )
+        keeper().note("process", self._process.pid)
         self.started_s = time.monotonic()
         if wait:
             self.wait_ready()
@@ -125,6 +141,13 @@ class ChildProcess:
                 self.stop()
                 raise BrokerError(f"{self.name} did not answer within {timeout_s:.0f} s:\n{self.log_tail()}")
             time.sleep(0.02)
+
+    def why_gone(self) -> str:
+        """Why it serves no more although nobody stopped it, on one line; "" while it does."""
+        if self._process is None or (code := self._process.poll()) is None:
+            return ""
+        said = (self.log_tail(1) or "nothing").strip()
+        return f"{self.name} (process {self._process.pid}) ended by itself with {code}; the last it said: {said}"
 
     def log_tail(self, lines: int = 40) -> str:
         """The end of what the process printed."""
@@ -143,6 +166,8 @@ class ChildProcess:
         except subprocess.TimeoutExpired:
             process.kill()
             return process.wait()
+        finally:
+            keeper().forget("process", process.pid)
 
     def kill(self) -> None:
         """Ends the process without warning (SIGKILL)."""
@@ -150,12 +175,14 @@ class ChildProcess:
         if process is not None:
             process.kill()
             process.wait()
+            keeper().forget("process", process.pid)
 
     def close(self) -> None:
         """Stops the process and removes its directory if it was a temporary one."""
         self.stop()
         if self._own_directory:
             shutil.rmtree(self.directory, ignore_errors=True)
+            keeper().forget("directory", self.directory)
 
     def __enter__(self) -> Self:
         try:

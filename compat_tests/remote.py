@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+from compat_tests.process import answers_api_versions
+
 
 class RemoteBroker:
     """Only an address: its process and files are out of reach."""
@@ -12,4 +14,9 @@ class RemoteBroker:
     def __init__(self, address: str) -> None:
         self.name = address
         self.bootstrap = address
-        self.port = int(address.rpartition(":")[2])
+        self.host, _, port = address.rpartition(":")
+        self.port = int(port)
+
+    def why_gone(self) -> str:
+        """Why it serves no more; "" while it does."""
+        return "" if answers_api_versions(self.port, self.host) else f"{self.name} no longer answers"

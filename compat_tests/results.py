@@ -54,9 +54,13 @@ class Results:
     def __init__(self) -> None:
         self.found: dict[tuple[str, str], Result] = {}
 
-    @pytest.hookimpl
+    @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Keeps the worst of a test's phases."""
+        """Keeps the worst of a test's phases.
+
+        xdist adds a test's group to its name; without this pytest would not find it again with --last-failed.
+        """
+        report.nodeid = report.nodeid.partition("@")[0]
         counts_for = dict(report.user_properties).get(PROPERTY)
         if counts_for is None:
             return
@@ -66,6 +70,12 @@ class Results:
         before = self.found.get((result.test, target))
         if before is None or RANK.index(outcome) > RANK.index(before.outcome):
             self.found[result.test, target] = result
+
+    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
+        """Keeps which files could not be used at all."""
+        if report.skipped and isinstance(report.longrepr, tuple):
+            reason = report.longrepr[2].removeprefix("Skipped: ")
+            self.found[report.nodeid, NO_TARGET] = Result(report.nodeid, NO_TARGET, "", "", SKIPPED, reason)
 
     def write(self, path: Path) -> None:
         """Puts these results into the file, in the place of older ones of the same tests on the same targets."""
@@ -106,11 +116,13 @@ def by_test(results: Iterable[Result], *, verbose: bool) -> list[list[str]]:
         files.setdefault(path, {}).setdefault(name.partition("[")[0], []).append(each)
     rows = [["test", *targets]]
     for path, tests in sorted(files.items()):
-        rows.append([path, *_row(targets, [each for found in tests.values() for each in found])])
+        whole = [each for found in tests.values() for each in found]
+        rows.append([path, *_row(targets, whole)])
+        compared = {each.target for each in whole if each.outcome != SKIPPED} - {NO_TARGET}
         for name, found in tests.items():
             row = _row(targets, found)
-            asked = [cell for target, cell in zip(targets, row, strict=True) if target != NO_TARGET and cell]
-            if verbose or len(set(asked)) > 1 or any(each.outcome == FAILED for each in found):
+            told = {cell for target, cell in zip(targets, row, strict=True) if cell and target in compared}
+            if name and (verbose or len(told) > 1 or any(each.outcome == FAILED for each in found)):
                 rows.append([f"    {name}", *row])
     return rows
 

@@ -27,6 +27,7 @@ SCENARIOS = {
     "restart": "the broker ends and comes back under load",
 }
 MARKS = (
+    "together: the tests of this file, of one target, run in one process, since they share what costs much to set up",
     "scenario(name, client='{client}'): counts the test under this client in the table of results",
     "differs(*targets, reason): the test fails on these targets, for this reason",
 )

@@ -1,26 +1,17 @@
 """How each client of another language is built and started; what it needs is looked for first."""
 
-import hashlib
 import re
 import shutil
 import subprocess
-import tempfile
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable
 from functools import cache, partial
 from pathlib import Path
 
 from compat_tests.clients.agent import Abilities, Agent, AgentClient
-from compat_tests.clients.java_tools.tools import QUICK_START, QUIET
-from tools.jars import CACHE, VERSIONS, class_path, jars_directory
-from tools.java import NoJavaError, find_java
+from compat_tests.java_programs import BUILT, MissingToolchainError, java_command
+from tools.jars import VERSIONS
 
 HERE = Path(__file__).resolve().parent
-BUILT = CACHE / "clients"
-
-
-class MissingToolchainError(Exception):
-    """This machine can't build the client; the message says what is missing."""
 
 
 @cache
@@ -60,34 +51,7 @@ def _node() -> list[str]:
 @cache
 def _java(version: str) -> list[str]:
     """The command of Kafka's own clients of one release, compiled against its jars."""
-    try:
-        java = find_java()
-    except NoJavaError as missing:
-        raise MissingToolchainError(str(missing)) from missing
-    if not java.has_compiler:
-        raise MissingToolchainError(f"the Java {version} clients want a JDK: {java.home} has no compiler")
-    if not jars_directory(version).exists():
-        raise MissingToolchainError(f"the jars of Kafka {version} are not here: run make jars")
-    classes = compiled(f"java-{version}", sorted((HERE / "java").glob("*.java")), class_path(version))
-    return [*java.command, *QUICK_START, *QUIET, "-cp", f"{classes}:{class_path(version)}", "Agent"]
-
-
-def compiled(name: str, sources: Sequence[Path], path: str) -> Path:
-    """The classes of these Java sources, compiled against a class path once for each state of the sources.
-
-    They appear whole: several test processes may want them at the same time.
-    """
-    digest = hashlib.sha256(b"\0".join(source.read_bytes() for source in sources)).hexdigest()[:12]
-    classes = BUILT / f"{name}-{digest}"
-    if not classes.exists():
-        BUILT.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=BUILT, prefix=f"{name}-") as scratch:
-            fresh = Path(scratch) / "classes"
-            compiler = [str(find_java().home / "bin" / "javac"), "-nowarn", "-cp", path, "-d", str(fresh)]
-            _build([*compiler, *map(str, sources)], HERE)
-            with suppress(OSError):  # another process was quicker
-                fresh.rename(classes)
-    return classes
+    return java_command("Agent", sorted((HERE / "java").glob("*.java")), version)
 
 
 def _build(command: list[str], directory: Path) -> None:

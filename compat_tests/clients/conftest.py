@@ -1,24 +1,26 @@
 """Each scenario runs with each of the client libraries, those of other languages included."""
 
 from collections.abc import Callable, Iterator
+from importlib import import_module
 
 import pytest
 
-from compat_tests.clients.agents import AGENTS, Agents, MissingToolchainError
-from compat_tests.clients.aiokafka_client import AiokafkaClient
+from compat_tests.clients.agents import AGENTS, Agents
 from compat_tests.clients.client import Client, wait_until
-from compat_tests.clients.confluent_client import ConfluentClient
-from compat_tests.clients.kafka_python_client import KafkaPythonClient
+from compat_tests.java_programs import MissingToolchainError
+from compat_tests.libraries import why_not_imported
 from compat_tests.process import Broker
 
-CLIENTS: dict[str, Callable[[str], Client]] = {
-    client.name: client for client in (KafkaPythonClient, ConfluentClient, AiokafkaClient)
+CLIENTS = {
+    "kafka-python": "kafka_python_client:KafkaPythonClient",
+    "confluent-kafka": "confluent_client:ConfluentClient",
+    "aiokafka": "aiokafka_client:AiokafkaClient",
 }
 
 
 def new_client(name: str, bootstrap: str, agents: Agents) -> Client:
     """The named client library, pointed at a broker; raises MissingToolchainError."""
-    return CLIENTS[name](bootstrap) if name in CLIENTS else agents.client(name, bootstrap)
+    return _library(name)(bootstrap) if name in CLIENTS else agents.client(name, bootstrap)
 
 
 @pytest.fixture(scope="session")
@@ -36,6 +38,19 @@ def client(request: pytest.FixtureRequest, broker: Broker, agents: Agents) -> Cl
         return new_client(request.param, broker.bootstrap, agents)
     except MissingToolchainError as missing:
         pytest.skip(str(missing))
+
+
+def _library(name: str) -> Callable[[str], Client]:
+    """The client of a Python library, which may not be installed."""
+    module, _, made = CLIENTS[name].partition(":")
+    try:
+        found: Callable[[str], Client] = getattr(import_module(f"compat_tests.clients.{module}"), made)
+    except ModuleNotFoundError as missing:
+        reason = why_not_imported(f"ModuleNotFoundError: {missing}")
+        if not reason:
+            raise
+        raise MissingToolchainError(reason) from missing
+    return found
 
 
 @pytest.fixture

@@ -13,18 +13,19 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from compat_tests.clients.agents import AGENTS, Agents, MissingToolchainError
+from compat_tests.clients.agents import AGENTS, Agents
 from compat_tests.clients.client import EARLIEST, LOAD_PARTITIONS, Client, Load, Member, wait_until
 from compat_tests.clients.confluent_client import ConfluentClient
 from compat_tests.clients.conftest import CLIENTS, new_client
 from compat_tests.groups.wire import Wire, create_topic
+from compat_tests.java_programs import MissingToolchainError
 from compat_tests.own_broker import own_broker
 from compat_tests.process import Broker, ChildProcess
 
 pytestmark = [
     pytest.mark.scenario("restart", client="{name}"),
     pytest.mark.timeout(300),
-    pytest.mark.xdist_group("restarts"),
+    pytest.mark.together,
 ]
 
 RECORDS_BETWEEN = 60

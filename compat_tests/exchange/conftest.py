@@ -2,11 +2,14 @@
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
-from compat_tests.exchange.home import Home
 from compat_tests.real_kafka import ZooKeeper
+
+if TYPE_CHECKING:
+    from compat_tests.exchange.home import Home
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -23,7 +26,9 @@ def zookeeper() -> Iterator[ZooKeeper]:
 
 
 @pytest.fixture
-def home(tmp_path: Path, zookeeper: ZooKeeper) -> Iterator[Home]:
+def home(tmp_path: Path, zookeeper: ZooKeeper) -> "Iterator[Home]":
+    from compat_tests.exchange.home import Home  # here, since it imports a client library
+
     home = Home(tmp_path, zookeeper)
     yield home
     home.close()

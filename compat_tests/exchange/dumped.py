@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from compat_tests.clients.java_tools.dump import dump
-from compat_tests.clients.java_tools.tools import Tools
+from compat_tests.clients.java_tools.tools import Tools, ToolsOf
 from kafkapy.storage.files import Files
 from kafkapy.storage.inspection.directory_check import check_directory
 from kafkapy.storage.inspection.findings import NOTE, Findings
@@ -16,15 +16,14 @@ GAPS = ("compacted",)
 SINGLE_MESSAGES = ("format0", "format1")
 
 
-def nothing_is_wrong(data: Sequence[Path], versions: Sequence[str]) -> None:
+def nothing_is_wrong(data: Sequence[Path], tools_of: ToolsOf, versions: Sequence[str]) -> None:
     """``kafka-dump-log`` of each release, with its decoders and index checks, and ``log verify`` find nothing."""
     findings = Findings()
     for directory in data:
         check_directory(Files(), str(directory), findings, Options())
     assert [each for each in findings if each.severity != NOTE] == []
     for version in versions:
-        with Tools(version) as tools:
-            _dump_all(tools, data)
+        _dump_all(tools_of(version), data)
 
 
 def _dump_all(tools: Tools, data: Sequence[Path]) -> None:

@@ -8,6 +8,7 @@ import confluent_kafka.admin
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
+from compat_tests.clients.java_tools.tools import ToolsOf
 from compat_tests.exchange.contents import QUIET, Contents, committed, configs, log_starts, read_all
 from compat_tests.exchange.dumped import nothing_is_wrong
 from compat_tests.exchange.home import Home
@@ -129,7 +130,7 @@ def _at_rest(home: Home, value: Callable[[Home], dict[str, object]] = _seen) -> 
 
 @pytest.mark.parametrize("kill", [False, True], ids=["stopped", "killed"])
 @pytest.mark.parametrize("first", ["kafkapy", "kafka"])
-def test_there_and_back(home: Home, first: str, kill: bool) -> None:
+def test_there_and_back(home: Home, first: str, kill: bool, tools_of: ToolsOf) -> None:
     clients = Clients(home)
     home.start(home.ours if first == "kafkapy" else home.theirs)
     moves = [home.to_kafka, home.to_kafkapy] if first == "kafkapy" else [home.to_kafkapy, home.to_kafka]
@@ -156,4 +157,4 @@ def test_there_and_back(home: Home, first: str, kill: bool) -> None:
     assert configs(home.bootstrap, "gzip") == {"compression.type": "gzip"}
     home.leave(kill=kill)
     if not kill:  # a crash may leave what the next start mends
-        nothing_is_wrong(home.data, ["2.7.2"])
+        nothing_is_wrong(home.data, tools_of, ["2.7.2"])

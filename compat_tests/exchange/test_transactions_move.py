@@ -6,6 +6,7 @@ import confluent_kafka.admin
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
+from compat_tests.clients.java_tools.tools import ToolsOf
 from compat_tests.exchange.contents import QUIET, Contents, committed, read_all
 from compat_tests.exchange.dumped import nothing_is_wrong
 from compat_tests.exchange.home import Home
@@ -62,7 +63,7 @@ def _seen(home: Home) -> dict[str, object]:
 
 
 @pytest.mark.parametrize("kill", [False, True], ids=["stopped", "killed"])
-def test_transactions_are_read_as_kafka_reads_them(home: Home, kill: bool) -> None:
+def test_transactions_are_read_as_kafka_reads_them(home: Home, kill: bool, tools_of: ToolsOf) -> None:
     home.start(home.theirs)
     admin = kafka_admin.AdminClient({"bootstrap.servers": home.bootstrap, **QUIET})
     admin.create_topics([kafka_admin.NewTopic(TOPIC, PARTITIONS, 1, config={"segment.bytes": "4096"})])[TOPIC].result()
@@ -111,11 +112,11 @@ def test_transactions_are_read_as_kafka_reads_them(home: Home, kill: bool) -> No
     home.leave(kill=kill)
     assert list(home.data[0].glob("*/*.txnindex")) + list(home.data[1].glob("*/*.txnindex"))
     if not kill:  # a crash may leave what the next start mends
-        nothing_is_wrong(home.data, VERSIONS)
+        nothing_is_wrong(home.data, tools_of, VERSIONS)
 
 
 @pytest.mark.parametrize("kill", [False, True], ids=["stopped", "killed"])
-def test_kafkapys_transactions_are_read_and_ended_by_kafka(home: Home, kill: bool) -> None:
+def test_kafkapys_transactions_are_read_and_ended_by_kafka(home: Home, kill: bool, tools_of: ToolsOf) -> None:
     """Producers go on across the move with their ids and epochs; what kafkapy left open Kafka ends, and the reverse."""
     home.start(home.ours)
     admin = kafka_admin.AdminClient({"bootstrap.servers": home.bootstrap, **QUIET})
@@ -168,4 +169,4 @@ def test_kafkapys_transactions_are_read_and_ended_by_kafka(home: Home, kill: boo
     assert committed(home.bootstrap, OPEN_GROUP) == {(TOPIC, 0): (99, None)}
     home.leave(kill=kill)
     if not kill:  # a crash may leave what the next start mends
-        nothing_is_wrong(home.data, VERSIONS)
+        nothing_is_wrong(home.data, tools_of, VERSIONS)

@@ -18,6 +18,8 @@ from kafkapy.protocol.messages.offset_commit import (
     OffsetCommitRequestTopic,
 )
 
+pytestmark = pytest.mark.together
+
 DELAY_S = 0.6
 CONFIG = {
     "group.max.size": "2",

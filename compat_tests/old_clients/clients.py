@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +13,9 @@ from kafka import KafkaConsumer, KafkaProducer
 from kafka import TopicPartition as KafkaPythonPartition
 
 from compat_tests.clients.agent import Agent, _received, _sent
-from compat_tests.clients.agents import MissingToolchainError, compiled
 from compat_tests.clients.client import Received, Sent
-from compat_tests.clients.java_tools.tools import QUICK_START, QUIET
-from tools.jars import OLD_CLIENT_VERSIONS, class_path, jars_directory
-from tools.java import NoJavaError, find_java
+from compat_tests.java_programs import MissingToolchainError, java_command
+from tools.jars import jars_directory
 
 HERE = Path(__file__).resolve().parent
 TIMEOUT_S = 10
@@ -43,25 +41,16 @@ class OldClient:
     sends_timestamps: bool = True
 
 
-@cache
-def java_command(version: str) -> list[str]:
+def agent_command(version: str) -> list[str]:
     """The command of the clients of one old release, compiled against its jars. Raises MissingToolchainError."""
-    try:
-        java = find_java()
-    except NoJavaError as missing:
-        raise MissingToolchainError(str(missing)) from missing
-    if not java.has_compiler:
-        raise MissingToolchainError(f"the Java {version} clients want a JDK: {java.home} has no compiler")
-    if not jars_directory(version).exists() or not jars_directory("2.7.2").exists():
-        raise MissingToolchainError(f"the jars of Kafka {version} are not here: run make jars")
-    json = ":".join(
+    json = [
         str(jar) for part in ("core", "databind", "annotations")
         for jar in jars_directory("2.7.2").glob(f"jackson-{part}-*.jar")
-    )  # fmt: skip
-    path = f"{class_path(version)}:{json}"
+    ]  # fmt: skip
+    if not json:
+        raise MissingToolchainError("the jars of Kafka 2.7.2 are not here: run make jars")
     sources = SOURCES[:2] if version.startswith("0.8") else SOURCES
-    classes = compiled(f"java-{version}", [HERE / "java" / name for name in sources], path)
-    return [*java.command, *QUICK_START, *QUIET, "-cp", f"{classes}:{path}", "OldAgent"]
+    return java_command("OldAgent", [HERE / "java" / name for name in sources], version, more=":".join(json))
 
 
 def java_clients(version: str, agent: Agent) -> Iterator[OldClient]:
@@ -154,6 +143,3 @@ def other_clients(bootstrap: str) -> list[OldClient]:
         *(kafka_python_client(version, bootstrap) for version in ((0, 8, 2), (0, 9), (0, 10, 0), (0, 10, 1))),
         *(librdkafka_client(version, bootstrap) for version in ("0.8.2.2", "0.9.0.1", None)),
     ]
-
-
-__all__ = ["CODECS", "OLD_CLIENT_VERSIONS", "OldClient", "java_clients", "java_command", "other_clients"]

@@ -1,19 +1,17 @@
 """The old clients, each started once a session for each broker."""
 
 from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
 
 import pytest
 
 from compat_tests.clients.agent import Agent
-from compat_tests.clients.agents import MissingToolchainError
-from compat_tests.old_clients.clients import (
-    OLD_CLIENT_VERSIONS,
-    OldClient,
-    java_clients,
-    java_command,
-    other_clients,
-)
+from compat_tests.java_programs import MissingToolchainError
 from compat_tests.process import Broker
+from tools.jars import OLD_CLIENT_VERSIONS
+
+if TYPE_CHECKING:
+    from compat_tests.old_clients.clients import OldClient
 
 OldAgents = Callable[[str], Agent]
 
@@ -21,12 +19,14 @@ OldAgents = Callable[[str], Agent]
 @pytest.fixture(scope="module")
 def old_agents(broker: Broker) -> Iterator[OldAgents]:
     """Gives the running program of an old release's Java clients."""
+    from compat_tests.old_clients.clients import agent_command  # here, since it imports client libraries
+
     running: dict[str, Agent] = {}
 
     def agent(version: str) -> Agent:
         if version not in running:
             try:
-                running[version] = Agent([*java_command(version), broker.bootstrap])
+                running[version] = Agent([*agent_command(version), broker.bootstrap])
             except MissingToolchainError as missing:
                 pytest.skip(str(missing))
         return running[version]
@@ -37,8 +37,10 @@ def old_agents(broker: Broker) -> Iterator[OldAgents]:
 
 
 @pytest.fixture(scope="module")
-def old_clients(broker: Broker, old_agents: OldAgents) -> list[OldClient]:
+def old_clients(broker: Broker, old_agents: OldAgents) -> "list[OldClient]":
     """All of them."""
+    from compat_tests.old_clients.clients import java_clients, other_clients
+
     found = other_clients(broker.bootstrap)
     for version in OLD_CLIENT_VERSIONS:
         found += java_clients(version, old_agents(version))

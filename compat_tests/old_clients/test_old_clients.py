@@ -11,7 +11,7 @@ from compat_tests.groups.wire import Wire
 from compat_tests.old_clients.clients import CODECS, OldClient
 from compat_tests.process import Broker
 
-pytestmark = pytest.mark.scenario("records", client="java-{old_agent}")
+pytestmark = [pytest.mark.together, pytest.mark.scenario("records", client="java-{old_agent}")]
 
 FORMATS = {"0.9.0": 0, "0.10.0": 1, "2.7": 2}
 RECORDS = 4

@@ -20,7 +20,7 @@ from kafkapy.protocol.messages.delete_records import DeleteRecordsPartition, Del
 from kafkapy.records.batch import iterate_headers
 from kafkapy.records.record import Record, encode_batch, read_records
 
-pytestmark = [pytest.mark.java, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.java, pytest.mark.together, pytest.mark.timeout(400)]
 
 SETTINGS = {
     "log.retention.check.interval.ms": "1000",

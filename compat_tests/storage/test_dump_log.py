@@ -1,12 +1,12 @@
 """``kafka-dump-log`` of 2.7.2 over every kind of file that we write, and its counts of a real directory beside ours."""
 
-import re
 import shutil
 from pathlib import Path
 
 import pytest
 
-from compat_tests.java_tools import JavaTools
+from compat_tests.clients.java_tools.dump import dump
+from compat_tests.clients.java_tools.tools import Tools
 from kafkapy.config.log_config import LogConfig
 from kafkapy.records.batch import iterate_headers
 from kafkapy.storage.log_directory import LogManager
@@ -15,14 +15,6 @@ from kafkapy.types import TopicPartition
 from tests.storage.support import GOLDEN, PARTITION, START_MS, batch, marker, produced
 
 pytestmark = pytest.mark.java
-
-BROKEN = re.compile(r"Mismatches in|Missing|Invalid|not sorted|Exception|not found|isvalid: false", re.IGNORECASE)
-
-
-def _dump(*paths: Path, options: tuple[str, ...] = ()) -> str:
-    output = JavaTools("2.7.2").run("DumpLogSegments", "--files", ",".join(map(str, paths)), *options)
-    assert not BROKEN.search(output), output[-2000:]
-    return output
 
 
 @pytest.fixture(scope="module")
@@ -56,25 +48,27 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ("*.txnindex", ()),
     ],
 )
-def test_dump_log_finds_nothing_wrong(written: Path, pattern: str, options: tuple[str, ...]) -> None:
+def test_dump_log_finds_nothing_wrong(
+    kafka_tools: Tools, written: Path, pattern: str, options: tuple[str, ...]
+) -> None:
     paths = sorted(written.glob(pattern))
     assert paths
-    output = _dump(*paths, options=options)
+    output = dump(kafka_tools, paths, *options)
     for path in paths:
         assert f"Dumping {path}" in output
     if options == ("--index-sanity-check",):
         assert output.count("passed sanity check") == len(paths)
 
 
-def test_dump_log_counts_our_records(written: Path) -> None:
+def test_dump_log_counts_our_records(kafka_tools: Tools, written: Path) -> None:
     paths = sorted(written.glob("*.log"))
-    output = _dump(*paths, options=("--deep-iteration",))
+    output = dump(kafka_tools, paths, "--deep-iteration")
     ours = sum(header.record_count for path in paths for _, header in iterate_headers(path.read_bytes()))
     assert output.count("| offset: ") == ours
     assert output.count("endTxnMarker: ABORT") == output.count("endTxnMarker: COMMIT") == 3
 
 
-def test_our_reader_counts_a_real_directory_as_dump_log_does(tmp_path: Path) -> None:
+def test_our_reader_counts_a_real_directory_as_dump_log_does(kafka_tools: Tools, tmp_path: Path) -> None:
     shutil.copytree(GOLDEN, tmp_path / "data")
     manager = LogManager([str(tmp_path / "data")], LogConfig(), ManualClock(START_MS))
     manager.load()
@@ -83,4 +77,4 @@ def test_our_reader_counts_a_real_directory_as_dump_log_does(tmp_path: Path) -> 
         assert log is not None
         counted = sum(header.record_count for each in log.segments for _, header, _ in each.batches(0, each.size))
         paths = sorted((tmp_path / "data" / name).glob("*.log"))
-        assert _dump(*paths, options=("--deep-iteration",)).count("| offset: ") == counted
+        assert dump(kafka_tools, paths, "--deep-iteration").count("| offset: ") == counted

@@ -9,11 +9,12 @@ from typing import NamedTuple
 
 import pytest
 
+from compat_tests.clients.java_tools.dump import dump
+from compat_tests.clients.java_tools.tools import Tools
 from compat_tests.data_path.frames import fetch, list_offsets, produce_request
 from compat_tests.groups.wire import Wire, answer_to_creation
 from compat_tests.kafkapy_process import KafkapyProcess
 from compat_tests.real_kafka import RealKafka
-from compat_tests.storage.test_dump_log import _dump
 from compat_tests.storage.test_same_bytes import _contents
 from kafkapy.config.log_config import LogConfig
 from kafkapy.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig
@@ -29,7 +30,7 @@ from kafkapy.storage.log_directory import LogManager
 from kafkapy.testing.clock import ManualClock
 from kafkapy.types import TopicPartition
 
-pytestmark = pytest.mark.java
+pytestmark = [pytest.mark.java, pytest.mark.together]
 
 START_MS = 1_700_000_000_000
 TOPIC = 2
@@ -198,14 +199,14 @@ def test_what_is_compressed_anew_holds_the_same(real: Path, ours: Path, topic: s
 
 
 @pytest.mark.parametrize("topic", CONFIGS)
-def test_dump_log_finds_nothing_wrong_with_ours(ours: Path, topic: str) -> None:
+def test_dump_log_finds_nothing_wrong_with_ours(kafka_tools: Tools, ours: Path, topic: str) -> None:
     logs = sorted((ours / f"{topic}-0").glob("*.log"))
     counted = sum(len(_records_of(path.read_bytes())) for path in logs)
-    assert _dump(*logs, options=("--deep-iteration",)).count("offset: ") >= counted
+    assert dump(kafka_tools, logs, "--deep-iteration").count("offset: ") >= counted
     for pattern in ("*.index", "*.timeindex"):
         indexes = sorted((ours / f"{topic}-0").glob(pattern))
-        assert _dump(*indexes, options=("--index-sanity-check",)).count("passed sanity check") == len(indexes)
-        _dump(*indexes)
+        assert dump(kafka_tools, indexes, "--index-sanity-check").count("passed sanity check") == len(indexes)
+        dump(kafka_tools, indexes)
 
 
 @pytest.mark.parametrize("clean", [True, False])

@@ -21,7 +21,7 @@ from compat_tests.real_kafka import RealKafka
 from kafkapy.protocol.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from kafkapy.records.record import Record, encode_batch
 
-pytestmark = pytest.mark.java
+pytestmark = [pytest.mark.java, pytest.mark.together]
 
 SETTINGS = {
     "log.retention.check.interval.ms": "1000",

@@ -18,7 +18,7 @@ from kafkapy.types import TopicPartition
 
 kafka_admin: Any = confluent_kafka.admin  # exports its names without saying so to type checkers
 
-pytestmark = pytest.mark.java
+pytestmark = [pytest.mark.java, pytest.mark.together]
 
 START_MS = 1_700_000_000_000
 SEGMENT_BYTES = 100_000

@@ -2,7 +2,7 @@
 
 import re
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -88,12 +88,6 @@ DAMAGE: list[tuple[str, Callable[[Path], None]]] = [
 
 
 @pytest.fixture(scope="module")
-def tools() -> Iterator[Tools]:
-    with Tools("2.7.2") as running:
-        yield running
-
-
-@pytest.fixture(scope="module")
 def sample(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return written(tmp_path_factory.mktemp("sample"))
 
@@ -111,21 +105,23 @@ def _dump_complains(tools: Tools, path: Path) -> str:
 
 
 @pytest.mark.parametrize(("suffix", "damage"), DAMAGE, ids=[f"{suffix}{each.__name__}" for suffix, each in DAMAGE])
-def test_the_two_agree(tools: Tools, sample: Path, tmp_path: Path, suffix: str, damage: Callable[[Path], None]) -> None:
+def test_the_two_agree(
+    kafka_tools: Tools, sample: Path, tmp_path: Path, suffix: str, damage: Callable[[Path], None]
+) -> None:
     folder = Path(shutil.copytree(sample, tmp_path / sample.name))
     path = _segment(folder, suffix)
     damage(path)
     findings = Findings()
     check_file(Files(), str(path), findings, Options())
     ours = [each.message for each in findings if each.severity in (ERROR, WARNING)]
-    theirs = _dump_complains(tools, path)
+    theirs = _dump_complains(kafka_tools, path)
     assert bool(ours) == bool(theirs), (ours, theirs)
     assert bool(ours) == (damage is not _nothing)
 
 
 @pytest.mark.parametrize("damage", [_version, _cut, _unordered])
 def test_of_aborted_transactions_only_we_see_damage(
-    tools: Tools, sample: Path, tmp_path: Path, damage: Callable[[Path], None]
+    kafka_tools: Tools, sample: Path, tmp_path: Path, damage: Callable[[Path], None]
 ) -> None:
     """The tool prints what entries there are, the version always as 0, and compares them with nothing."""
     folder = Path(shutil.copytree(sample, tmp_path / sample.name))
@@ -134,4 +130,4 @@ def test_of_aborted_transactions_only_we_see_damage(
     findings = Findings()
     check_file(Files(), str(path), findings, Options())
     assert {each.severity for each in findings} == {ERROR}
-    assert _dump_complains(tools, path) == ""
+    assert _dump_complains(kafka_tools, path) == ""

@@ -13,10 +13,9 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from compat_tests.clients.agents import compiled
+from compat_tests.java_programs import MissingToolchainError, java_command
 from compat_tests.process import Broker
-from tools.jars import STREAMS, JarsError, class_path
-from tools.java import NoJavaError, find_java
+from tools.jars import STREAMS
 
 pytestmark = pytest.mark.scenario("transactions", client="kafka-streams-2.7.2")
 
@@ -31,14 +30,9 @@ QUIET = {"log_level": 0}
 def command() -> list[str]:
     """The word count, compiled."""
     try:
-        java, jars = find_java(), class_path(STREAMS)
-    except (NoJavaError, JarsError) as missing:
-        pytest.skip(f"Kafka Streams runs on Java alone, from its own jars: {missing}")
-    if not java.has_compiler:
-        pytest.skip(f"Kafka Streams' word count wants a JDK: {java.home} has no compiler")
-    classes = compiled("streams", [SOURCE], jars)
-    quiet = ["-Xmx256M", "-XX:TieredStopAtLevel=1", "-Dorg.slf4j.simpleLogger.defaultLogLevel=error"]
-    return [*java.command, *quiet, "-cp", f"{classes}:{jars}", "WordCount"]
+        return java_command("WordCount", [SOURCE], STREAMS)
+    except MissingToolchainError as missing:
+        pytest.skip(str(missing))
 
 
 @contextmanager

@@ -1,8 +1,6 @@
 """The tables that a run of compat_tests ends in, of a small suite that is run for it."""
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -19,16 +17,20 @@ from compat_tests.results import (
     read,
     tables,
 )
+from tests.compat_tests.small_suite import run_suite
 
-ROOT = Path(__file__).resolve().parents[2]
 SUITE = """
 import pytest
-
-pytestmark = pytest.mark.scenario("groups")
 
 @pytest.fixture
 def broker(request):
     return request.param
+
+@pytest.fixture(autouse=True)
+def lasting_broker():
+    pass
+
+pytestmark = pytest.mark.scenario("groups")
 
 @pytest.fixture(params=["one", "two"])
 def client(request):
@@ -53,26 +55,14 @@ class TestOfNoTarget:
     def test_alone(self):
         pass
 """
-CONFTEST = """
-from compat_tests.conftest import *
-del broker
-"""
 TARGETS = ("--target", "kafka-2.7.2", "--target", "kafka-4.1.0")
-
-
-def run_suite(directory: Path, *options: str, suite: str = SUITE) -> subprocess.CompletedProcess[str]:
-    (directory / "conftest.py").write_text(CONFTEST)
-    (directory / "test_suite.py").write_text(suite)
-    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "--color=no", *options, str(directory)]
-    environment = {"PYTHONPATH": str(ROOT), "PATH": "", "COLUMNS": "200"}
-    return subprocess.run(command, cwd=directory, env=environment, capture_output=True, text=True, check=False)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("workers", [(), ("-n", "1")])
 def test_a_run_ends_in_tables(tmp_path: Path, workers: tuple[str, ...]) -> None:
     file = tmp_path / "found" / "results.json"
-    run = run_suite(tmp_path, *TARGETS, "--results", str(file), *workers)
+    run = run_suite(tmp_path, *TARGETS, "--results", str(file), *workers, suite=SUITE)
     assert run.returncode == 1, run.stdout + run.stderr
     said = [" ".join(line.split()) for line in run.stdout.partition(" results ")[2].splitlines()]
     assert "test kafka-2.7.2 kafka-4.1.0 -" in said
@@ -100,7 +90,7 @@ def test_a_difference_that_is_none_fails(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_a_later_run_replaces_only_its_own_results(tmp_path: Path) -> None:
     file = tmp_path / "results.json"
-    run_suite(tmp_path, *TARGETS, "--results", str(file))
+    run_suite(tmp_path, *TARGETS, "--results", str(file), suite=SUITE)
     before = {(each.test, each.target): each for each in read(file)}
     fixed = SUITE.replace('or broker != "kafka-2.7.2"', "or True")
     run_suite(tmp_path, "-k", "test_fails", "--target", "kafka-2.7.2", "--results", str(file), suite=fixed)

@@ -1,8 +1,7 @@
 """The tools of each Kafka release, one JVM a release, and what the tests ask of them."""
 
 import re
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from collections.abc import Callable
 
 import pytest
 
@@ -67,20 +66,6 @@ class BrokerTools:
         found = re.search(r"\(id: (\d+) rack", self.run("BrokerApiVersionsCommand"))
         assert found is not None
         return found[1]
-
-
-@pytest.fixture(scope="session")
-def tools_of() -> Iterator[Callable[[str], Tools]]:
-    """Hands out one running JVM for each release, whatever the order of the tests."""
-    running: dict[str, Tools] = {}
-    with ExitStack() as stack:
-
-        def get(version: str) -> Tools:
-            if version not in running:
-                running[version] = stack.enter_context(Tools(version))
-            return running[version]
-
-        yield get
 
 
 @pytest.fixture

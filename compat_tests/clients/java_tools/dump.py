@@ -7,7 +7,7 @@ from pathlib import Path
 from compat_tests.clients.java_tools.tools import Tools
 
 TROUBLE = re.compile(
-    r"Mismatches in|Missing|not sorted|Exception|not found|isvalid: false|Found invalid messages"
+    r"Mismatches in|Missing|not sorted|Exception|not found|isvalid: false|invalid"
     r"|Found timestamp mismatch|Found out of order|Non-consecutive offsets|Error",
     re.IGNORECASE,
 )

@@ -1,0 +1,30 @@
+"""Keeps the classes that a Kafka broker loads in the JVM's own form: each of a run's many brokers starts sooner.
+
+`python -m compat_tests.class_archive [VERSION…]` makes what is missing, in some seconds each. Nothing depends on it: a
+broker whose archive is not there, or was made by another Java, loads its classes from the jars.
+"""
+
+import sys
+from pathlib import Path
+
+from compat_tests.java_programs import BUILT, QUICK_START, class_archive
+from compat_tests.real_kafka import RealKafka
+from tools.jars import VERSIONS, jars_directory
+
+
+def make(version: str) -> Path:
+    """Makes the archive of a release out of what a broker loads that starts and ends."""
+    archive = class_archive(version)
+    if not archive.exists():
+        BUILT.mkdir(parents=True, exist_ok=True)
+        scratch = archive.with_suffix(".new")
+        with RealKafka(version, jvm=(*QUICK_START, f"-XX:ArchiveClassesAtExit={scratch}")) as broker:
+            broker.stop()  # it writes the archive when it ends
+        scratch.rename(archive)
+    return archive
+
+
+if __name__ == "__main__":
+    for each in sys.argv[1:] or VERSIONS:
+        if jars_directory(each).exists():
+            make(each)

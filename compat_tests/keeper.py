@@ -1,0 +1,69 @@
+"""Ends what a test run leaves behind that is killed itself: its brokers and their temporary directories.
+
+A process of its own, which is told of each of them on its input. When that ends, the run is over: what is still noted
+then, nobody else will end.
+"""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from contextlib import suppress
+from functools import cache
+from typing import IO
+
+
+class Keeper:
+    """The way to this run's keeper, which starts with the first thing to keep."""
+
+    def __init__(self) -> None:
+        command = [sys.executable, "-I", "-S", __file__]
+        # Not in this session: what ends the run's process group must not end its keeper.
+        self.process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True, start_new_session=True
+        )
+
+    def note(self, kind: str, what: object) -> None:
+        """A process or a directory that has to end with this run."""
+        self._say("+", kind, what)
+
+    def forget(self, kind: str, what: object) -> None:
+        """It has ended."""
+        self._say("-", kind, what)
+
+    def _say(self, sign: str, kind: str, what: object) -> None:
+        pipe = self.process.stdin
+        assert pipe is not None
+        with suppress(BrokenPipeError):  # a keeper that somebody killed: only for a run that is killed too it matters
+            pipe.write(f"{sign}{kind} {what}\n")
+            pipe.flush()
+
+
+@cache
+def keeper() -> Keeper:
+    """The keeper of this process."""
+    return Keeper()
+
+
+def keep(lines: IO[str]) -> None:
+    """Reads what there is until the run ends, then ends what is left, processes first."""
+    noted: dict[str, None] = {}
+    for line in lines:
+        sign, what = line[0], line[1:].rstrip("\n")
+        if sign == "+":
+            noted[what] = None
+        else:
+            noted.pop(what, None)
+    for kind in ("process", "directory"):
+        for what in noted:
+            name, _, value = what.partition(" ")
+            if name == kind == "process":
+                with suppress(ProcessLookupError):
+                    os.kill(int(value), signal.SIGKILL)
+            elif name == kind:
+                shutil.rmtree(value, ignore_errors=True)
+
+
+if __name__ == "__main__":
+    keep(sys.stdin)

@@ -1,0 +1,67 @@
+"""The brokers that `--target` names: kafkapy, a release of Apache Kafka, one in a container, or one that runs."""
+
+import re
+from contextlib import AbstractContextManager, nullcontext
+
+from compat_tests.container import IMAGE, Container, why_no_engine
+from compat_tests.kafkapy_process import KafkapyProcess
+from compat_tests.process import Broker, answers_api_versions
+from compat_tests.real_kafka import RealKafka
+from compat_tests.remote import RemoteBroker
+from tools.jars import VERSIONS, jars_directory
+from tools.java import NoJavaError, find_java
+
+KAFKAPY = "kafkapy"
+KAFKA = "kafka-"
+CONTAINER = "testcontainers:"
+KNOWN = ", ".join([KAFKAPY, *(KAFKA + version for version in VERSIONS), f"{CONTAINER}<image>", "<host>:<port>"])
+
+
+class TargetError(Exception):
+    """No broker can be tested by this name; the message is one line that says why."""
+
+
+class MissingEngineError(TargetError):
+    """The target wants a Docker engine, and none answers."""
+
+
+def check(target: str) -> None:
+    """Raises TargetError when nothing can be tested by this name."""
+    if target == KAFKAPY:
+        return
+    if target.startswith(CONTAINER):
+        _check_image(target.removeprefix(CONTAINER))
+    elif re.fullmatch(rf"{KAFKA}\d+(\.\d+)+", target):
+        _check_release(target.removeprefix(KAFKA))
+    elif found := re.fullmatch(r"(.+):(\d{1,5})", target):
+        if not answers_api_versions(int(found[2]), found[1]):
+            raise TargetError(f"no Kafka broker answers at {target}")
+    else:
+        raise TargetError(f"unknown target {target!r}: there are {KNOWN}")
+
+
+def _check_image(image: str) -> None:
+    if not re.fullmatch(IMAGE, image):
+        raise TargetError(f"{CONTAINER}{image} names no image: {CONTAINER}apache/kafka:3.9.1 would")
+    if reason := why_no_engine():
+        raise MissingEngineError(f"{CONTAINER}{image} was not tested: {reason}")
+
+
+def _check_release(version: str) -> None:
+    if not any(jars_directory(version).glob("*.jar")):
+        raise TargetError(f"the jars of Kafka {version} are not here: run python -m tools.jars {version}")
+    try:
+        find_java()
+    except NoJavaError as missing:
+        raise TargetError(f"{KAFKA}{version} runs on Java: {missing}") from missing
+
+
+def running(target: str) -> AbstractContextManager[Broker]:
+    """The broker, which runs as long as the context does."""
+    if target == KAFKAPY:
+        return KafkapyProcess()
+    if target.startswith(CONTAINER):
+        return Container(target.removeprefix(CONTAINER))
+    if target.startswith(KAFKA):
+        return RealKafka(target.removeprefix(KAFKA))
+    return nullcontext(RemoteBroker(target))
