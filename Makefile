@@ -110,7 +110,7 @@ COMPAT := $(BIN)/pytest compat_tests -m "not long" --target kafka-2.7.2 --target
 # Its summary line closes the output of `make test`. Other people's clients and brokers have time-outs of their own that
 # a busy machine can trip: what failed runs once more, by itself, and counts as it ends then.
 compat: setup archives
-	@$(COMPAT) -n $(WORKERS) --dist loadgroup || { \
+	@$(COMPAT) -n $(WORKERS) || { \
 		echo "--- what failed, once more, by itself ---"; $(COMPAT) --last-failed --last-failed-no-failures none; }
 
 test: lint coverage

@@ -71,6 +71,16 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         metafunc.parametrize("broker", _targets(metafunc.config), indirect=True, scope="session")
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object | None:
+    """Which process gets which tests, unless somebody asks for one of xdist's own ways."""
+    if config.getoption("dist") != "load":
+        return None
+    from compat_tests.scheduling import ByTarget
+
+    return ByTarget(config, log, _targets(config))
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_make_collect_report(
     collector: pytest.Collector,
@@ -82,14 +92,11 @@ def pytest_make_collect_report(
     return report
 
 
-@pytest.hookimpl(tryfirst=True)  # before xdist looks at the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Marks what needs Java, and groups tests by target so that one broker runs at a time."""
     for item in items:
         if target_of(item).startswith(KAFKA):
             item.add_marker("java")
-        if item.get_closest_marker("together") is not None:
-            item.add_marker(pytest.mark.xdist_group(f"{item.path.stem}-{target_of(item)}"))
         mark_differences(item)
         mark(item)
     items.sort(key=target_of)

@@ -1,6 +1,7 @@
 """What every broker under test has in common: a child process on loopback, its data directory, its log, its end."""
 
 import os
+import random
 import shutil
 import signal
 import socket
@@ -9,6 +10,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Protocol, Self
@@ -18,6 +20,7 @@ from compat_tests.keeper import keeper
 HOST = "127.0.0.1"
 READY_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 30.0
+PORTS = (12_000, 32_000)
 API_VERSIONS_V0 = struct.pack(">ihhih", 10, 18, 0, 1, -1)
 
 
@@ -47,11 +50,12 @@ class Broker(Protocol):
 
 
 def free_port() -> int:
-    """A loopback port that nobody listened on a moment ago."""
-    with socket.socket() as probe:
-        probe.bind((HOST, 0))
-        port: int = probe.getsockname()[1]
-        return port
+    """A loopback port that nobody listens on, from below those that systems give to outgoing connections."""
+    while True:
+        port = random.SystemRandom().randrange(*PORTS)
+        with socket.socket() as probe, suppress(OSError):
+            probe.bind((HOST, port))
+            return port
 
 
 def answers_api_versions(port: int, host: str = HOST) -> bool:

@@ -8,6 +8,8 @@ from typing import Self
 
 from compat_tests.java_programs import QUICK_START, class_archive
 from compat_tests.process import HOST, ChildProcess, free_port
+from kafkapy.protocol.messages.metadata import MetadataRequest
+from tests.server.wire import Wire
 from tools.jars import class_path
 from tools.java import find_java
 
@@ -36,6 +38,16 @@ def write_properties(path: Path, properties: Mapping[str, str]) -> Path:
     """Writes a `.properties` file; returns its path."""
     path.write_text("".join(f"{key}={value}\n" for key, value in properties.items()))
     return path
+
+
+def _has_controller(bootstrap: str) -> bool:
+    """Whether the cluster's metadata name a controller and a broker."""
+    try:
+        with Wire(bootstrap) as wire:
+            found = wire.ask(MetadataRequest(topics=[]), 1)
+    except (OSError, AssertionError):
+        return False
+    return found.controller_id >= 0 and len(found.brokers) > 0
 
 
 class ZooKeeper(ChildProcess):
@@ -79,8 +91,8 @@ class RealKafka(ChildProcess):
     """One Apache Kafka broker of `version`, with its own ZooKeeper (2.x) unless one is handed in.
 
     `config` overrides single settings; `request_log` DEBUG or TRACE writes every request, decoded, into the log;
-    `heap` is what the JVM gets (its minimum and maximum), `jvm` are its other options, those for a quick start unless given. `close` doesn't wait for a
-    clean shutdown, which takes Kafka seconds: who wants one says `stop` first.
+    `heap` is what the JVM gets (its minimum and maximum), `jvm` are its other options, those for a quick start unless
+    given. `close` doesn't wait for a clean shutdown, which takes Kafka seconds: who wants one says `stop` first.
     """
 
     def __init__(
@@ -137,6 +149,10 @@ class RealKafka(ChildProcess):
         config = write_properties(self.directory / "server.properties", self.properties())
         java = [*find_java().command, f"-Xmx{self.heap}", f"-Xms{self.heap}", *self._jvm(), *self._logging()]
         return [*java, "-cp", class_path(self.version), "kafka.Kafka", str(config)]
+
+    def is_ready(self) -> bool:
+        """It answers some time before it knows of a controller and of itself."""
+        return super().is_ready() and _has_controller(self.bootstrap)
 
     def _jvm(self) -> list[str]:
         if self.jvm is not None:

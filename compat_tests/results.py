@@ -54,13 +54,8 @@ class Results:
     def __init__(self) -> None:
         self.found: dict[tuple[str, str], Result] = {}
 
-    @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Keeps the worst of a test's phases.
-
-        xdist adds a test's group to its name; without this pytest would not find it again with --last-failed.
-        """
-        report.nodeid = report.nodeid.partition("@")[0]
+        """Keeps the worst of a test's phases."""
         counts_for = dict(report.user_properties).get(PROPERTY)
         if counts_for is None:
             return

@@ -1,0 +1,57 @@
+"""Which of a run's processes gets which tests: each stays with one target, and what shares much stays in one place.
+
+A session's broker and the programs of the clients cost seconds to start, so it is worth that not every process starts
+all of them. What takes no target comes first, since the longest tests are there. (xdist's own loadgroup would do the
+second half, but does not see the groups under pytest 9.)
+"""
+
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from xdist.scheduler import LoadScopeScheduling
+
+from compat_tests.scenarios import NO_TARGET
+
+TOGETHER = "pytest.mark.together"
+
+
+@cache
+def _is_shared(path: str) -> bool:
+    """Whether a file asks that its tests run in one process."""
+    return TOGETHER in Path(path).read_text()
+
+
+class ByTarget(LoadScopeScheduling):  # type: ignore[misc]  # xdist has no types
+    """Hands out single tests, or all of a file and target at once."""
+
+    def __init__(self, config: Any, log: Any, targets: list[str]) -> None:
+        super().__init__(config, log)
+        self.targets = targets
+        self._working_on: dict[Any, str] = {}
+
+    def _split_scope(self, nodeid: str) -> str:
+        """The unit that a test belongs to; its name begins with its target."""
+        path, _, arguments = nodeid.partition("[")
+        words = f"-{arguments.rpartition(']')[0]}-"
+        target = next((each for each in self.targets if f"-{each}-" in words), NO_TARGET)
+        file = path.partition("::")[0]
+        return f"{target} {file if _is_shared(str(self.config.rootpath / file)) else nodeid}"
+
+    def _assign_work_unit(self, node: Any) -> None:
+        target = self._next_target(node)
+        self._working_on[node] = target
+        unit = next(unit for unit in self.workqueue if unit.partition(" ")[0] == target)
+        self.workqueue.move_to_end(unit, last=False)
+        super()._assign_work_unit(node)
+
+    def _next_target(self, node: Any) -> str:
+        """No target; then the one that the process is at, one that no other is at, the one with most to do."""
+        left: list[str] = [unit.partition(" ")[0] for unit in self.workqueue]
+        if NO_TARGET in left:
+            return NO_TARGET
+        before = self._working_on.get(node, "")
+        if before in left:
+            return before
+        others = {target for each, target in self._working_on.items() if each is not node}
+        return max(left, key=lambda target: (target not in others, left.count(target)))

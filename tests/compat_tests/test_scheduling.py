@@ -1,0 +1,80 @@
+"""Which process gets which tests."""
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+from compat_tests.scheduling import TOGETHER, ByTarget
+
+ALL = [
+    "shared.py::test_a[1]", "shared.py::test_b", "single.py::test_a",
+    *(f"{file}.py::test_{name}[{target}-x]" for target in ("k-1", "k-2") for file in ("shared", "single")
+      for name in "cd"),
+]  # fmt: skip
+
+
+class Node:
+    """Stands for a process; notes what it is told to run."""
+
+    shutting_down = False
+
+    def __init__(self) -> None:
+        self.got: list[str] = []
+        self.gateway = SimpleNamespace(id="one")
+
+    def send_runtest_some(self, indices: list[int]) -> None:
+        self.got += [ALL[index] for index in indices]
+
+    def shutdown(self) -> None:
+        self.shutting_down = True
+
+
+def scheduler(directory: Path, nodes: list[Node]) -> ByTarget:
+    (directory / "shared.py").write_text(f"pytestmark = {TOGETHER}")
+    (directory / "single.py").write_text("")
+    options = SimpleNamespace(loadscopereorder=False, maxschedchunk=None)
+    config: Any = SimpleNamespace(
+        rootpath=directory, option=options, getvalue=lambda name: [f"{len(nodes)}*popen"], getoption=lambda name: None
+    )
+    found = ByTarget(config, None, ["k-1", "k-2"])
+    found.numnodes = len(nodes)
+    for node in nodes:
+        found.add_node(node)
+    for node in nodes:
+        found.add_node_collection(node, ALL)
+    return found
+
+
+def run(found: ByTarget, nodes: list[Node]) -> None:
+    """Each does a test in turn until all is done."""
+    done = dict.fromkeys(range(len(nodes)), 0)
+    while found.has_pending:
+        for number, node in enumerate(nodes):
+            if done[number] < len(node.got):
+                found.mark_test_complete(node, ALL.index(node.got[done[number]]))
+                done[number] += 1
+
+
+def test_each_process_keeps_to_its_target(tmp_path: Path) -> None:
+    nodes = [Node(), Node()]
+    found = scheduler(tmp_path, nodes)
+    found.schedule()
+    run(found, nodes)
+    assert sorted(nodes[0].got + nodes[1].got) == sorted(ALL)
+    targets = [[test.partition("[")[2] for test in node.got if "[k-" in test] for node in nodes]
+    assert sorted(map(set, targets), key=str) == [{"k-1-x]"}, {"k-2-x]"}]
+
+
+def test_what_takes_no_target_comes_first(tmp_path: Path) -> None:
+    nodes = [Node()]
+    found = scheduler(tmp_path, nodes)
+    found.schedule()
+    run(found, nodes)
+    assert nodes[0].got[:3] == ALL[:3]
+
+
+def test_a_file_that_shares_is_one_unit_of_each_target(tmp_path: Path) -> None:
+    found = scheduler(tmp_path, [Node()])
+    units = [found._split_scope(test) for test in ALL]
+    assert units[:2] == ["- shared.py"] * 2
+    assert len(set(units)) == len({"- shared", "- single", "k-1 shared", "k-2 shared"}) + 4
