@@ -150,10 +150,10 @@ def _outcome(broker: ChildProcess, data: Path, topics: dict[str, str]) -> Outcom
 def outcomes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Outcome, Outcome]]:
     """What 2.7.2 and we have left."""
     with ExitStack() as stack:
-        real = stack.enter_context(RealKafka("2.7.2", heap="256M", config=SETTINGS))
-        ours = stack.enter_context(KafkapyProcess(config=SETTINGS))
+        real, ours = RealKafka("2.7.2", heap="256M", config=SETTINGS), KafkapyProcess(config=SETTINGS)
         filled = []
         for broker in (real, ours):
+            stack.enter_context(broker)
             with Wire(broker.bootstrap) as wire:
                 filled.append({name: _fill(wire, case) for name, case in CASES.items()})
         yield _outcome(real, real.data, filled[0]), _outcome(ours, ours.data, filled[1])
