@@ -4,12 +4,13 @@ from collections.abc import Iterator
 
 import pytest
 
-from compat_tests.clients.agents import AGENTS, Agents, MissingToolchainError
+from compat_tests.clients.agents import AGENTS, Agents
 from compat_tests.clients.aiokafka_client import AiokafkaClient
 from compat_tests.clients.client import Client, KafkaCodeError, ProduceOptions, Sent, wait_until
 from compat_tests.clients.confluent_client import ConfluentClient
 from compat_tests.clients.kafka_python_client import KafkaPythonClient
 from compat_tests.faults.control import Control
+from compat_tests.java_programs import MissingToolchainError
 from compat_tests.kafkapy_process import KafkapyProcess
 from compat_tests.process import free_port
 

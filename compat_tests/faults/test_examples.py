@@ -7,10 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from compat_tests.clients.agents import BUILT, HERE, MissingToolchainError, _go, _node, compiled
+from compat_tests.clients.agents import HERE, _go, _node
+from compat_tests.java_programs import BUILT, MissingToolchainError, java_command
 from compat_tests.kafkapy_process import ROOT
-from tools.jars import class_path, jars_directory
-from tools.java import NoJavaError, find_java
 
 EXAMPLES = Path(__file__).resolve().parent
 PAGE = ROOT / "docs" / "faults.md"
@@ -30,14 +29,7 @@ def _command(language: str) -> list[str]:
         return _go("faults")
     if language == "javascript":
         return [_node()[0], str(FILES[language])]
-    try:
-        java = find_java()
-    except NoJavaError as missing:
-        raise MissingToolchainError(str(missing)) from missing
-    if not java.has_compiler or not jars_directory("2.7.2").exists():
-        raise MissingToolchainError("the Java example wants a JDK and Kafka's jars: run make jars")
-    path = class_path("2.7.2")
-    return [*java.command, "-cp", f"{compiled('faults', [FILES[language]], path)}:{path}", "Faults"]
+    return java_command("Faults", [FILES[language]], "2.7.2")
 
 
 @pytest.mark.parametrize("language", FILES)
