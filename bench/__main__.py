@@ -115,9 +115,10 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _store(name: str, about: dict[str, str], results: list[report.Result], runs: dict[str, Runs]) -> None:
     date = datetime.datetime.now(datetime.UTC).date().isoformat()
-    title = f"kafkapy beside Apache Kafka, {date}, {name}"
+    stem = report.stem_of(name, date)
+    title = f"kafkapy beside Apache Kafka, {stem}"
     texts = report.page(title, about, results), report.document(title, about, results, runs)
-    for path in report.write(RESULTS, f"{date}-{name}", *texts):
+    for path in report.write(RESULTS, stem, *texts):
         print(path)
 
 

@@ -1,8 +1,10 @@
-"""A long log read from its beginning, beside what the machine's `sendfile` does with the same files."""
+"""A long log read from its beginning, beside what the machine's `sendfile` does with the same files and fetches."""
 
 import json
 import os
 import socket
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Sequence
@@ -13,14 +15,18 @@ from typing import NamedTuple
 from bench.brokers import Arena, Contestant, LoadError
 from bench.loads import Metrics, python_client
 from bench.long_log_client import FETCH_SIZE, RECORD_SIZE, RECORDS_OF_A_BATCH
-from bench.measure import Meter
+from bench.measure import Meter, median
 
 CLIENT = "bench.long_log_client"
+PASSES = 3
 
 
 @dataclass(frozen=True)
 class LongLog:
-    """Reads `gigabytes` of 1 kB records in fetches of 1 MB on one connection, one after the other."""
+    """Reads `gigabytes` of 1 kB records in fetches of 1 MB on one connection, one after the other.
+
+    Medians of a few passes, since a single one says little on a machine that others share.
+    """
 
     gigabytes: int
     warm_ups = 0
@@ -30,25 +36,59 @@ class LongLog:
     def run(self, contestant: Contestant, arena: Arena) -> Metrics:
         contestant.ensure_topic(self.topic)
         batches = self.gigabytes * 10**9 // (RECORD_SIZE * RECORDS_OF_A_BATCH)
-        options = json.dumps({"port": contestant.port, "topic": self.topic, "batches": batches})
-        python_client(CLIENT, "fill", options)
+        options = {"port": contestant.port, "topic": self.topic, "batches": batches}
+        python_client(CLIENT, "fill", json.dumps(options))
         contestant.check_records(self.topic, batches * RECORDS_OF_A_BATCH)
-        with Meter(contestant.pid) as meter:
-            answer = python_client(CLIENT, "read", options)
-        gigabytes = answer["bytes"] / 1e9
         files = sorted(contestant.process.directory.glob(f"**/{self.topic}-0/*.log"))
+        with Floor(files[0].parent, self.topic) as floor:
+            passes = [self._pass(contestant, files, floor, options) for _ in range(PASSES)]
+        contestant.drop_topics()
+        return {name: median(sorted(each[name] for each in passes)) or 0.0 for name in passes[0]}
+
+    def _pass(
+        self, contestant: Contestant, files: Sequence[Path], floor: "Floor", options: dict[str, int | str]
+    ) -> Metrics:
+        """Reads the log from the broker, from the floor, and without any fetches, one after the other."""
+        with Meter(contestant.pid) as meter:
+            answer = python_client(CLIENT, "read", json.dumps(options))
+        gigabytes = answer["bytes"] / 1e9
         if sum(path.stat().st_size for path in files) < answer["bytes"]:
             raise LoadError(f"the files of {self.topic} are shorter than what was read")
+        with Meter(floor.pid) as floor_meter:
+            least = python_client(CLIENT, "read", json.dumps({**options, "port": floor.port}))
         stream, alone = sendfile_alone(files, asked=False), sendfile_alone(files, asked=True)
-        contestant.drop_topics()
         return {
             "s_per_gb": meter.processor_s / gigabytes,
             "wall_s_per_gb": answer["wall_s"] / gigabytes,
+            "floor_s_per_gb": floor_meter.processor_s / gigabytes,
+            "floor_wall_s_per_gb": least["wall_s"] / gigabytes,
             "sendfile_s_per_gb": alone.processor_s / gigabytes,
             "sendfile_wall_s_per_gb": alone.wall_s / gigabytes,
             "stream_wall_s_per_gb": stream.wall_s / gigabytes,
+            "wall_above_floor": answer["wall_s"] / least["wall_s"],
             "wall_above_sendfile": answer["wall_s"] / alone.wall_s,
         }
+
+
+class Floor:
+    """A running `long_log_floor`."""
+
+    def __init__(self, folder: Path, topic: str) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "bench.long_log_floor", str(folder), topic],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        assert self._process.stdout is not None
+        self.pid = self._process.pid
+        self.port = int(self._process.stdout.readline())
+
+    def __enter__(self) -> "Floor":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._process.communicate()
 
 
 class Alone(NamedTuple):

@@ -1,6 +1,7 @@
 """The comparison as a table on the terminal, as JSON with every sample, and as a page."""
 
 import json
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +21,7 @@ NOTE = (
     f"A limit given as × Kafka holds against the cheaper of the two. "
     f"Resident memory is measured once, on a new broker."
 )
+DATE = re.compile(r"\d{4}-\d\d-\d\d")
 COLOURS = {"pass": "green", "miss": "red", "failed": "red"}
 
 
@@ -49,22 +51,35 @@ class Result:
     @property
     def limit(self) -> str:
         """What kafkapy may cost at most, for people."""
-        if self.row.ratio is not None:
-            return f"{self.row.ratio:.2f} × Kafka"
-        return f"{self.row.ceiling:g} {self.row.unit}" if self.row.ceiling is not None else "–"
+        limits = [] if self.row.ratio is None else [f"{self.row.ratio:.2f} × Kafka"]
+        if self.row.ceiling is not None:
+            limits.append(f"{self.row.ceiling:g} {self.row.unit}")
+        return ", ".join(limits) or "–"
 
     @property
     def verdict(self) -> str:
-        """`pass`, `miss`, `failed`, or – where no limit is set or nothing to compare with was measured."""
+        """`pass`, `miss`, `failed`, or – where no limit is set or nothing to compare with was measured.
+
+        Where any broker failed nothing passes: the comparison is not whole.
+        """
         if KAFKAPY in self.failures:
             return "failed"
+        kept = self._limits_kept()
+        if not kept:
+            return "–"
+        if not all(kept):
+            return "miss"
+        return "failed" if self.failures else "pass"
+
+    def _limits_kept(self) -> list[bool]:
+        kept = []
         ours = self.median(KAFKAPY)
         if ours is not None and self.row.ceiling is not None:
-            return "pass" if ours <= self.row.ceiling else "miss"
+            kept.append(ours <= self.row.ceiling)
         ratios = [ratio for name in KAFKAS if (ratio := self.ratio(name)) is not None]
-        if self.row.ratio is None or not ratios:
-            return "–"
-        return "pass" if max(ratios) <= self.row.ratio else "miss"
+        if self.row.ratio is not None and ratios:
+            kept.append(max(ratios) <= self.row.ratio)
+        return kept
 
     def cells(self) -> list[str]:
         """The row of the table, without its verdict."""
@@ -134,6 +149,11 @@ def document(title: str, machine: Mapping[str, str], results: Sequence[Result], 
     ]
     loads = {load: {"runs": run.measured, "failures": run.failures} for load, run in runs.items()}
     return json.dumps({"title": title, "note": NOTE, "machine": machine, "rows": rows, "loads": loads}, indent=1) + "\n"
+
+
+def stem_of(name: str, date: str) -> str:
+    """The results' file name, without an end: the date stands before the name, unless the name holds one."""
+    return name if DATE.search(name) else f"{date}-{name}"
 
 
 def write(directory: Path, stem: str, page_text: str, document_text: str) -> list[Path]:

@@ -97,13 +97,17 @@ class Index:
 
     def floor_slot(self, target: int, field: int) -> int:
         """Return the last slot whose ``field`` (0 or 1) is not above ``target``, or -1."""
-        low, high = 0, self.entries
         stored = self._size // self.ENTRY.size
-        if stored < high and self.entry(stored)[field] <= target:
-            low = stored
+        first, low, high = 0, 0, stored
+        content: bytes | bytearray = b""
+        if stored < self.entries and self.entry(stored)[field] <= target:
+            first, low, high, content = stored, stored, self.entries, self._pending
+        elif stored:
+            content = self._cache.get(self._files, self.path, self._size)
+        unpack, size = self.ENTRY.unpack_from, self.ENTRY.size
         while low < high:
             middle = (low + high) // 2
-            if self.entry(middle)[field] <= target:
+            if unpack(content, (middle - first) * size)[field] <= target:
                 low = middle + 1
             else:
                 high = middle

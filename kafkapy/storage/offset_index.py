@@ -51,6 +51,20 @@ class OffsetIndex(Index):
         slot = self.floor_slot(offset - self.base_offset, 0)
         return 0 if slot < 0 else self.entry(slot)[1]
 
+    def around(self, offset: int) -> tuple[int, int]:
+        """Return what ``lookup`` does, and the position of the first entry that is not below ``offset``.
+
+        They are the same where that entry names ``offset`` itself, or there is none.
+        """
+        if offset >= self.last_offset or not self.entries:
+            return self.last_position, self.last_position
+        relative_offset = offset - self.base_offset
+        slot = self.floor_slot(relative_offset - 1, 0)
+        next_offset, following = self.entry(slot + 1)
+        if next_offset == relative_offset:
+            return following, following
+        return (self.entry(slot)[1] if slot >= 0 else 0), following
+
     def position_before(self, position: int) -> int:
         """Return the highest known position of a batch that is not above ``position``; 0 if there is none."""
         slot = self.floor_slot(position, 1)

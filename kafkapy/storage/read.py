@@ -34,38 +34,42 @@ def read(log: "Log", offset: int, max_bytes: int, up_to_offset: int | None, *, m
     candidates = [active] if offset >= active.base_offset else segments.starting_at(segments.floor(offset))
     try:
         for segment in candidates:
-            start = position_of(log, segment, offset)
-            if start is not None:
+            found = position_of(log, segment, offset)
+            if found is not None:
+                start = found[0]
                 end = _limit_position(log, segment, limit)
-                size = _fitting(segment, start, end, max_bytes, min_one_batch=min_one_batch)
+                size = _fitting(segment, found, end, max_bytes, min_one_batch=min_one_batch)
                 return LogRead(segment.log.slice(start, size) if size else b"", offset)
     except OSError as error:
         raise storage_error(log, "read", error) from error
     return LogRead(b"", offset)
 
 
-def position_of(log: "Log", segment: Segment, offset: int) -> int | None:
-    """Return where in ``segment`` the batch with ``offset`` begins; None if the segment ends below it."""
+def position_of(log: "Log", segment: Segment, offset: int) -> tuple[int, int | None] | None:
+    """Return (position, size if it is known) of the batch with ``offset``; None if ``segment`` ends below it."""
     if segment is log.segments.active:
         position = log.tail.get(offset)
         if position is not None:
-            return position
-    found = segment.translate(offset)
-    return None if found is None else found[0]
+            return position, None
+    return segment.translate(offset)
 
 
 def _limit_position(log: "Log", segment: Segment, limit: int) -> int:
     if limit == log.log_end_offset:
         return segment.size
-    position = position_of(log, segment, limit)
-    return segment.size if position is None else position
+    found = position_of(log, segment, limit)
+    return segment.size if found is None else found[0]
 
 
-def _fitting(segment: Segment, start: int, end: int, max_bytes: int, *, min_one_batch: bool) -> int:
+def _fitting(
+    segment: Segment, found: tuple[int, int | None], end: int, max_bytes: int, *, min_one_batch: bool
+) -> int:  # fmt: skip
+    start, first = found
     available = end - start
     if available <= max_bytes:
         return max(available, 0)
-    first = segment.batch_size(start)
+    if first is None:
+        first = segment.batch_size(start)
     if first <= max_bytes:
         return max_bytes
     return first if min_one_batch and first <= available else 0

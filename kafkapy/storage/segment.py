@@ -247,7 +247,11 @@ class Segment:
 
     def translate(self, offset: int) -> tuple[int, int] | None:
         """Return (position, size) of the first batch whose last offset is not below ``offset``, or None."""
-        position = self.offset_index.lookup(offset)
+        position, following = self.offset_index.around(offset)
+        if following - position > _SCAN_BYTES:
+            found = self._indexed(following, offset)
+            if found is not None:
+                return found
         unpack = _BOUNDS.unpack_from
         while position < self.size:
             chunk = self.log.read_at(min(_SCAN_BYTES, self.size - position), position)
@@ -262,6 +266,15 @@ class Segment:
             if at == 0:
                 return self._translate_shortest(chunk, position, offset)
             position += at
+        return None
+
+    def _indexed(self, position: int, offset: int) -> tuple[int, int] | None:
+        """Return what ``translate`` does if it is the batch at ``position``: where batches are large, nearly always."""
+        header = self.log.read_at(_BOUNDS.size, position)
+        if len(header) == _BOUNDS.size:  # an entry of format 0 may be shorter
+            base_offset, length, magic, delta = _BOUNDS.unpack(header)
+            if magic == MAGIC and base_offset <= offset <= base_offset + delta:
+                return position, length + LOG_OVERHEAD
         return None
 
     def _translate_shortest(self, chunk: bytes, position: int, offset: int) -> tuple[int, int] | None:

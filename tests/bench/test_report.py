@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from bench.report import Result, document, number, page, table, write
+from bench.report import Result, document, number, page, stem_of, table, write
 from bench.rows import Row, all_rows, chosen
 from bench.runner import Runs
 
@@ -47,15 +47,28 @@ def test_a_ceiling_needs_no_kafka() -> None:
     assert verdict(row(), 1, 2, 3) == "–"
 
 
-def test_a_failure_of_ours_is_told_and_another_s_is_not_held_against_us() -> None:
+def test_of_two_limits_both_count() -> None:
+    both = row(ratio=0.5, ceiling=45)
+    assert verdict(both, 45, 100) == "pass"
+    assert verdict(both, 45, 80) == "miss"
+    assert verdict(both, 46, 100) == "miss"
+    assert Result.of(both, Runs()).limit == "0.50 × Kafka, 45 s"
+
+
+def test_where_a_broker_failed_nothing_passes() -> None:
     ours = Result.of(row(ratio=0.5), Runs({"kafka-2.7.2": [{"m": 1.0}]}, {"kafkapy": "read 0 of 9 records"}))
     assert ours.verdict == "failed"
     assert "failed" in ours.cells()
     assert "- kafkapy: read 0 of 9 records" in page("t", {}, [ours])
-    other = Result.of(
-        row(ratio=0.5), Runs({"kafkapy": [{"m": 1.0}], "kafka-2.7.2": [{"m": 4.0}]}, {"kafka-4.1.0": "x"})
-    )
-    assert other.verdict == "pass"
+    measured = {"kafkapy": [{"m": 1.0}], "kafka-2.7.2": [{"m": 4.0}]}
+    for limits, expected in ((row(ratio=0.5), "failed"), (row(ceiling=1), "failed"), (row(ratio=0.2), "miss")):
+        assert Result.of(limits, Runs(measured, {"kafka-4.1.0": "x"})).verdict == expected
+    assert Result.of(row(), Runs(measured, {"kafka-4.1.0": "x"})).verdict == "–"
+
+
+@pytest.mark.parametrize(("name", "stem"), [("quick", "2026-01-02-quick"), ("2025-12-31-full", "2025-12-31-full")])
+def test_results_carry_one_date(name: str, stem: str) -> None:
+    assert stem_of(name, "2026-01-02") == stem
 
 
 @pytest.mark.parametrize(

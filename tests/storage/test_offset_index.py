@@ -28,6 +28,21 @@ def test_real_kafkas_index_parses_and_encodes_the_same(tmp_path: Path) -> None:
     assert Path(copy.path).read_bytes() == content
 
 
+def test_a_lookup_knows_the_entry_after_it(tmp_path: Path) -> None:
+    index = _index(tmp_path / "i")
+    assert index.around(80) == (0, 0)
+    index.append(80, 100)
+    index.append(90, 200)
+    index.write()
+    index.append(95, 300)
+    looked_up = [(offset, *index.around(offset)) for offset in (75, 79, 80, 89, 90, 94, 95, 1000)]
+    assert looked_up == [
+        (75, 0, 100), (79, 0, 100), (80, 100, 100), (89, 100, 200), (90, 200, 200), (94, 200, 300), (95, 300, 300),
+        (1000, 300, 300),
+    ]  # fmt: skip
+    assert all(position == index.lookup(offset) for offset, position, _ in looked_up)
+
+
 def test_full_means_no_room_for_another(tmp_path: Path) -> None:
     index = _index(tmp_path / "i", max_bytes=23)
     assert not index.is_full

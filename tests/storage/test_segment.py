@@ -4,7 +4,10 @@ import pytest
 
 from kafkapy.records.batch import read_header
 from kafkapy.records.errors import CorruptRecordError
+from kafkapy.records.legacy import encode_legacy
 from kafkapy.records.record import Record, encode_batch
+from kafkapy.storage.batches import SMALLEST_BATCH
+from kafkapy.storage.descriptors import Descriptor
 from kafkapy.storage.errors import KafkaStorageError
 from kafkapy.storage.files import Files
 from kafkapy.storage.index import IndexCache
@@ -62,6 +65,52 @@ def test_large_batches_and_many_small_ones_are_found(tmp_path: Path) -> None:
     found = segment.translate(2500)
     assert found is not None
     assert next(segment.batches(found[0], segment.size))[1].base_offset == 2500
+
+
+def _reads(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    sizes: list[int] = []
+    read_at = Files.read_at
+
+    def counting(files: Files, descriptor: Descriptor, size: int, position: int) -> bytes:
+        sizes.append(size)
+        return read_at(files, descriptor, size, position)
+
+    monkeypatch.setattr(Files, "read_at", counting)
+    return sizes
+
+
+def test_a_large_batch_is_found_by_one_look_at_its_header(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    segment = _filled(tmp_path, 10, value=b"x" * 50_000)
+    size = segment.size // 10
+    sizes = _reads(monkeypatch)
+    for offset in (2, 5, 7):
+        assert segment.translate(offset) == (offset * size, size)
+    assert len(sizes) == 3
+
+
+def test_where_an_entry_stands_for_several_large_batches_all_are_found(tmp_path: Path) -> None:
+    segment = _segment(tmp_path)
+    segment.create()
+    for first in range(0, 12, 3):  # as a follower appends them: three at a time; every other offset is missing
+        batches = [batch(value=b"x" * 9000, base_offset=2 * (first + n)) for n in range(3)]
+        content = b"".join(batches)
+        added = AppendedRange(2 * first, 2 * first + 4, START_MS, 2 * first, len(content))
+        segment.append(content, added, 4096)
+    assert segment.offset_index.entries == 3
+    size = segment.size // 12
+    for offset in range(23):
+        assert segment.translate(offset) == ((offset + 1) // 2 * size, size)
+    assert segment.translate(23) is None
+
+
+def test_the_shortest_entry_of_format_0_may_be_the_next_indexed_one(tmp_path: Path) -> None:
+    segment = _filled(tmp_path, 2, value=b"x" * 9000)
+    position = segment.size
+    entry = encode_legacy([Record(None, None, offset=5)], 0)
+    assert len(entry) == SMALLEST_BATCH
+    segment.append(entry, AppendedRange(5, 5, -1, 5, len(entry)), 4096)
+    assert segment.offset_index.around(3) == (position // 2, position)
+    assert segment.translate(3) == (position, SMALLEST_BATCH)
 
 
 @pytest.mark.parametrize("cut", [1, 30, 61, 100])
