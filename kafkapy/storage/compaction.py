@@ -30,6 +30,7 @@ from kafkapy.records.legacy import read_entries, read_legacy_header
 from kafkapy.storage.batch_filter import BatchFilter, Kept, LastRecord, records_body
 from kafkapy.storage.cleaned_transactions import CleanedTransactions
 from kafkapy.storage.files import Files
+from kafkapy.storage.flusher import sync_in_parallel
 from kafkapy.storage.index import IndexCache
 from kafkapy.storage.offset_map import OffsetMap
 from kafkapy.storage.replace import CLEANED_SUFFIX
@@ -287,11 +288,10 @@ class Compaction:
     def _finish(self, output: Segment, modified_ms: int) -> None:
         """Make a new segment durable; its files are as old as the newest that it was made from."""
         output.become_inactive()
-        for path in output.paths_to_sync():
-            self._files.sync_path(path)
         for part in (output.log, output.offset_index, output.time_index):
             self._files.set_modified_ms(part.path, modified_ms)
-        self._files.sync_path(self._request.directory)
+        # At once, so that the file system makes one commit of them: while it makes one, the broker's appends may wait.
+        sync_in_parallel(self._files, [*output.paths_to_sync(), self._request.directory])
         output.close()
 
 
