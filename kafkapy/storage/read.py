@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING, NamedTuple
 
 from kafkapy.records.errors import UnsupportedForMessageFormatError
+from kafkapy.records.record import read_records
 from kafkapy.storage.disk_errors import as_storage_error, storage_error
 from kafkapy.storage.errors import OffsetOutOfRangeError
 from kafkapy.storage.files import FileSlice
@@ -97,7 +98,20 @@ def lookup_timestamp(log: "Log", timestamp_ms: int) -> TimestampOffset | None:
     with as_storage_error(log, "read"):
         for segment in log.segments:
             if segment.size and segment.largest_timestamp >= timestamp_ms:
-                return segment.find_timestamp(timestamp_ms, log.log_start_offset)
+                return find_timestamp(segment, timestamp_ms, log.log_start_offset)
+    return None
+
+
+def find_timestamp(segment: Segment, timestamp: int, start_offset: int) -> TimestampOffset | None:
+    """Return the first record from ``start_offset`` on that is at least as late as ``timestamp`` (ms)."""
+    found = segment.translate(max(segment.time_index.lookup(timestamp), start_offset))
+    if found is None:
+        return None
+    for _, header, content in segment.batches(found[0], segment.size):
+        if header.max_timestamp >= timestamp:
+            for record in read_records(content, header):
+                if record.timestamp >= timestamp and record.offset >= start_offset:
+                    return TimestampOffset(record.offset, record.timestamp)
     return None
 
 

@@ -16,7 +16,6 @@ from kafkapy.records.batch import (
     BatchHeader,
 )
 from kafkapy.records.errors import CorruptRecordError
-from kafkapy.records.record import read_records
 from kafkapy.storage.batches import SMALLEST_BATCH, Batch, read_batches
 from kafkapy.storage.errors import KafkaStorageError
 from kafkapy.storage.files import Files
@@ -304,18 +303,6 @@ class Segment:
         for _, header, _ in self.batches(start, self.size):
             offset = header.next_offset
         return offset
-
-    def find_timestamp(self, timestamp: int, start_offset: int) -> TimestampOffset | None:
-        """Return the first record from ``start_offset`` on that is at least as late as ``timestamp`` (ms)."""
-        found = self.translate(max(self.time_index.lookup(timestamp), start_offset))
-        if found is None:
-            return None
-        for _, header, content in self.batches(found[0], self.size):
-            if header.max_timestamp >= timestamp:
-                for record in read_records(content, header):
-                    if record.timestamp >= timestamp and record.offset >= start_offset:
-                        return TimestampOffset(record.offset, record.timestamp)
-        return None
 
     # the end of its life
 

@@ -11,6 +11,7 @@ from kafkapy.storage.descriptors import Descriptor
 from kafkapy.storage.errors import KafkaStorageError
 from kafkapy.storage.files import Files
 from kafkapy.storage.index import IndexCache
+from kafkapy.storage.read import find_timestamp
 from kafkapy.storage.segment import AppendedRange, Segment
 from tests.storage.support import GOLDEN, START_MS, batch
 
@@ -150,10 +151,10 @@ def test_timestamps_are_found_to_the_record(tmp_path: Path) -> None:
         content = batch(4, timestamp=START_MS + first, value=b"v" * 500, base_offset=first)
         segment.append(content, AppendedRange(first, first + 3, START_MS + first + 3, first + 3, len(content)), 4096)
     for wanted in (0, 1, 17, 39):
-        assert segment.find_timestamp(START_MS + wanted, 0) == (wanted, START_MS + wanted)
-    assert segment.find_timestamp(START_MS + 2, 10) == (10, START_MS + 10)
-    assert segment.find_timestamp(START_MS + 40, 0) is None
-    assert segment.find_timestamp(START_MS + 2, 40) is None
+        assert find_timestamp(segment, START_MS + wanted, 0) == (wanted, START_MS + wanted)
+    assert find_timestamp(segment, START_MS + 2, 10) == (10, START_MS + 10)
+    assert find_timestamp(segment, START_MS + 40, 0) is None
+    assert find_timestamp(segment, START_MS + 2, 40) is None
 
 
 def test_the_latest_record_may_lie_below_the_start(tmp_path: Path) -> None:
@@ -162,8 +163,8 @@ def test_the_latest_record_may_lie_below_the_start(tmp_path: Path) -> None:
     records = [Record(None, b"", START_MS + ahead) for ahead in (90, 10)]
     content = encode_batch(records)
     segment.append(content, AppendedRange(0, 1, START_MS + 90, 0, len(content)), 4096)
-    assert segment.find_timestamp(START_MS + 50, 0) == (0, START_MS + 90)
-    assert segment.find_timestamp(START_MS + 50, 1) is None
+    assert find_timestamp(segment, START_MS + 50, 0) == (0, START_MS + 90)
+    assert find_timestamp(segment, START_MS + 50, 1) is None
 
 
 def test_its_files_can_be_renamed_and_removed(tmp_path: Path) -> None:
