@@ -36,7 +36,7 @@ class LongLog:
     def run(self, contestant: Contestant, arena: Arena) -> Metrics:
         contestant.ensure_topic(self.topic)
         batches = self.gigabytes * 10**9 // (RECORD_SIZE * RECORDS_OF_A_BATCH)
-        options = {"port": contestant.port, "topic": self.topic, "batches": batches}
+        options: dict[str, int | str] = {"port": contestant.port, "topic": self.topic, "batches": batches}
         python_client(CLIENT, "fill", json.dumps(options))
         contestant.check_records(self.topic, batches * RECORDS_OF_A_BATCH)
         files = sorted(contestant.process.directory.glob(f"**/{self.topic}-0/*.log"))

@@ -60,10 +60,11 @@ class OffsetIndex(Index):
             return self.last_position, self.last_position
         relative_offset = offset - self.base_offset
         slot = self.floor_slot(relative_offset - 1, 0)
+        position = self.entry(slot)[1] if slot >= 0 else 0
+        if slot + 1 == self.entries:  # a damaged file has lost its order
+            return position, position
         next_offset, following = self.entry(slot + 1)
-        if next_offset == relative_offset:
-            return following, following
-        return (self.entry(slot)[1] if slot >= 0 else 0), following
+        return (following if next_offset == relative_offset else position), following
 
     def position_before(self, position: int) -> int:
         """Return the highest known position of a batch that is not above ``position``; 0 if there is none."""

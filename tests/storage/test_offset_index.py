@@ -43,6 +43,15 @@ def test_a_lookup_knows_the_entry_after_it(tmp_path: Path) -> None:
     assert all(position == index.lookup(offset) for offset, position, _ in looked_up)
 
 
+def test_an_index_whose_order_is_lost_is_still_looked_up(tmp_path: Path) -> None:
+    index = _index(tmp_path / "i")
+    index.append(80, 100)
+    index.append(90, 200)
+    index.write()
+    Path(index.path).write_bytes(Path(index.path).read_bytes()[:8] * 2)
+    assert index.around(85) == (100, 100)
+
+
 def test_full_means_no_room_for_another(tmp_path: Path) -> None:
     index = _index(tmp_path / "i", max_bytes=23)
     assert not index.is_full
