@@ -23,6 +23,7 @@ from kafkapy.cluster.errors import (
 from kafkapy.cluster.partition import ALL_IN_SYNC, NO_EPOCH, Partition, PartitionState
 from kafkapy.config.log_config import LogConfig
 from kafkapy.errors import BrokerError
+from kafkapy.records.validate import ValidatedBatch
 from kafkapy.storage.append import AppendResult
 from kafkapy.storage.disk_errors import is_passing
 from kafkapy.storage.errors import KafkaStorageError
@@ -202,7 +203,7 @@ class ReplicaManager:
     def append(
         self,
         topic_partition: TopicPartition,
-        records: memoryview | bytearray,
+        records: memoryview | bytearray | ValidatedBatch,
         *,
         required_acks: int = 1,
         from_client: bool = True,
@@ -215,7 +216,7 @@ class ReplicaManager:
     def append_to(
         self,
         partition: Partition,
-        records: memoryview | bytearray,
+        records: memoryview | bytearray | ValidatedBatch,
         *,
         required_acks: int = 1,
         from_client: bool = True,
@@ -228,23 +229,21 @@ class ReplicaManager:
     def append_internal(
         self,
         topic_partition: TopicPartition,
-        batch: bytes | bytearray,
+        batch: bytes | ValidatedBatch,
         timeout_ms: int,
         required_acks: int = ALL_IN_SYNC,
-    ) -> "asyncio.Future[AppendResult]":
-        """Append a broker's own batch (a coordinator's); the future is done when all in-sync replicas have it.
+    ) -> "AppendResult | asyncio.Future[AppendResult]":
+        """Append a broker's own batch (a coordinator's): the result, or a future where other replicas must have it.
 
-        With other ``required_acks`` it is done when this broker has.
-
-        It fails with the error of the append, ``RequestTimedOutError``, or what ``is_acknowledged`` raises.
+        With other ``required_acks`` than -1 it is enough that this broker has it, on the disk if it owes that. Raises
+        what ``append`` does; the future fails with ``RequestTimedOutError``, or what ``is_acknowledged`` raises.
         """
-        future: asyncio.Future[AppendResult] = asyncio.get_running_loop().create_future()
-        try:
-            result = self.append(topic_partition, bytearray(batch), required_acks=required_acks, from_client=False)
-        except BrokerError as error:
-            future.set_exception(error)
-            return future
+        records = bytearray(batch) if isinstance(batch, bytes) else batch
+        result = self.append(topic_partition, records, required_acks=required_acks, from_client=False)
         awaited = Awaited(topic_partition, result.last_offset + 1, required_acks)
+        if self._acknowledgement(awaited) is True:
+            return result
+        future: asyncio.Future[AppendResult] = asyncio.get_running_loop().create_future()
 
         def answer(errors: "asyncio.Future[list[BrokerError | None]]") -> None:
             if future.cancelled():
@@ -255,10 +254,7 @@ class ReplicaManager:
             else:
                 future.set_exception(error)
 
-        if self.is_acknowledged(awaited):
-            future.set_result(result)
-        else:
-            self.wait_for_acks([awaited], timeout_ms).add_done_callback(answer)
+        self.wait_for_acks([awaited], timeout_ms).add_done_callback(answer)
         return future
 
     def is_acknowledged(self, awaited: Awaited) -> bool:

@@ -16,6 +16,7 @@ from kafkapy.coordinator.errors import NotCoordinatorError
 from kafkapy.errors import BrokerError
 from kafkapy.protocol.primitives import ProtocolError
 from kafkapy.records.batch import BatchHeader, iterate_headers
+from kafkapy.records.validate import ValidatedBatch
 from kafkapy.types import TopicPartition
 
 logger = logging.getLogger(__name__)
@@ -42,9 +43,9 @@ class BrokerLog(Protocol):
         ...
 
     def append_internal(
-        self, tp: TopicPartition, batch: bytes, timeout_ms: int, required_acks: int, /
-    ) -> "asyncio.Future[Any]":
-        """Write, and complete when all in-sync replicas have it (``required_acks`` -1), or this broker has."""
+        self, tp: TopicPartition, batch: bytes | ValidatedBatch, timeout_ms: int, required_acks: int, /
+    ) -> "Appended | asyncio.Future[Any]":
+        """Write: the result if all in-sync replicas have it (``required_acks`` -1), or this broker has, else later."""
         ...
 
     def partition(self, tp: TopicPartition, /) -> Any:
@@ -60,7 +61,7 @@ OnLoaded = Callable[[bool, float], None]
 def append_safely(
     log: BrokerLog,
     tp: TopicPartition,
-    batch: bytes,
+    batch: bytes | ValidatedBatch,
     timeout_ms: int,
     finish: Finish,
     *,
@@ -72,15 +73,16 @@ def append_safely(
     before this returns.
     """
     try:
-        future = log.append_internal(tp, batch, timeout_ms, required_acks)
+        appended = log.append_internal(tp, batch, timeout_ms, required_acks)
     except BrokerError as error:
         finish(error.error_code, None)
         return
-    end = partial(_append_ended, finish)
-    if future.done():
-        end(future)
+    if not asyncio.isfuture(appended):
+        finish(0, appended)
+    elif appended.done():
+        _append_ended(finish, appended)
     else:
-        future.add_done_callback(end)
+        appended.add_done_callback(partial(_append_ended, finish))
 
 
 def _append_ended(finish: Finish, future: "asyncio.Future[Any]") -> None:

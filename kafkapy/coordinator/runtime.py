@@ -5,39 +5,32 @@ The state machines are pure; here is where they meet the log (``partition_log``)
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from functools import partial
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 from kafkapy.clock import Clock
 from kafkapy.coordinator.answer import Answer
 from kafkapy.coordinator.errors import NotCoordinatorError
+from kafkapy.coordinator.group.commit_batch import plain_commits
 from kafkapy.coordinator.group.group import Group
+from kafkapy.coordinator.group.offsets import CommittedOffset
 from kafkapy.coordinator.group.rebalance import Rebalancer
-from kafkapy.coordinator.group.replay import NO_PRODUCER_ID, end_transaction, replay_batch, replay_record
+from kafkapy.coordinator.group.records import OFFSET_VALUE_VERSION, offset_record
+from kafkapy.coordinator.group.replay import end_transaction, replay_batch, replay_commits, replay_record
+from kafkapy.coordinator.group.results import NO_PRODUCER, NO_PRODUCER_ID, Producer
 from kafkapy.coordinator.group.settings import GroupSettings
 from kafkapy.coordinator.group.shard import GROUP_TOPIC, Shard
-from kafkapy.coordinator.partition_log import Appended, BrokerLog, Loading, append_safely
+from kafkapy.coordinator.partition_log import Appended, BrokerLog, Finish, Loading, append_safely
 from kafkapy.errors import BrokerError
 from kafkapy.records.record import Record, encode_batch
+from kafkapy.records.validate import ValidatedBatch
 from kafkapy.types import TopicPartition
 
 logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 R = TypeVar("R")
-
-
-class Producer(NamedTuple):
-    """Whose records a batch holds. Kafka numbers those of a commit from 0, though the log doesn't count them."""
-
-    producer_id: int = NO_PRODUCER_ID
-    epoch: int = -1
-    base_sequence: int = -1
-
-
-NO_PRODUCER = Producer()
-COMMITTER = Producer(base_sequence=0)
 
 
 def respond(answer: Answer[T], build: Callable[[T], R]) -> R | Awaitable[R]:
@@ -79,12 +72,37 @@ class Runtime:
                 self._replay(shard, records, appended, producer.producer_id)
             on_done(error_code)
 
-        tp = TopicPartition(GROUP_TOPIC, shard.partition)
-        batch = self._encode(records, producer)
-        settings = self.settings
-        append_safely(
-            self._log, tp, batch, settings.offsets_commit_timeout_ms, finish, required_acks=settings.required_acks
-        )
+        self._append(shard, self._encode(records, producer), finish)
+
+    def commit(
+        self,
+        shard: Shard,
+        group_id: str,
+        offsets: Mapping[TopicPartition, CommittedOffset],
+        producer: Producer,
+        on_done: Callable[[int], None],
+    ) -> None:
+        """Append and replay commits of a group; ``on_done`` as for ``append``."""
+        now_ms = self._clock.now_ms()
+        version = self.settings.offset_value_version
+        batch = None
+        if version == OFFSET_VALUE_VERSION and not self.settings.topic_compression_codec:
+            batch = plain_commits(group_id, offsets, now_ms, producer)
+        if batch is None:
+            records = [offset_record(group_id, each, offsets[each], now_ms, version) for each in offsets]
+            self.append(shard, records, on_done, producer=producer)
+            return
+
+        def finish(error_code: int, appended: Appended | None) -> None:
+            if appended is not None and self.shards.get(shard.partition) is shard:
+                replay_commits(shard, group_id, offsets, appended.first_offset, producer.producer_id)
+            on_done(error_code)
+
+        self._append(shard, batch, finish)
+
+    def _append(self, shard: Shard, batch: bytes | ValidatedBatch, finish: Finish) -> None:
+        timeout_ms, acks = self.settings.offsets_commit_timeout_ms, self.settings.required_acks
+        append_safely(self._log, shard.topic_partition, batch, timeout_ms, finish, required_acks=acks)
 
     def append_locally(self, shard: Shard, records: list[Record]) -> int:
         """Append and replay without waiting for others: for tombstones, which may be written again if they get lost.
@@ -93,7 +111,7 @@ class Runtime:
         """
         try:
             result = self._log.append(
-                TopicPartition(GROUP_TOPIC, shard.partition),
+                shard.topic_partition,
                 bytearray(self._encode(records, NO_PRODUCER)),
                 required_acks=0,
                 from_client=False,

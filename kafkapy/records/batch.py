@@ -272,6 +272,22 @@ def set_max_timestamp(
     _CRC.pack_into(buffer, position + CRC_OFFSET, crc_of(buffer, position, header.size))
 
 
+def own_batch(
+    records: bytes, count: int, timestamp_ms: int, producer: tuple[int, int, int], attributes: int = 0
+) -> tuple[bytearray, BatchHeader]:
+    """A batch that the broker itself is about to append, all of it of one time, with its header.
+
+    ``records`` are the bytes of ``count`` records, ``producer`` is id, epoch and base sequence.
+    """
+    fields = attributes, count - 1, timestamp_ms, timestamp_ms, *producer, count
+    after_crc = _AFTER_CRC.pack(*fields) + records
+    length = ATTRIBUTES_OFFSET - LOG_OVERHEAD + len(after_crc)
+    crc = crc32c(after_crc)
+    buffer = bytearray(_UP_TO_CRC.pack(0, length, NO_LEADER_EPOCH, MAGIC, crc))
+    buffer += after_crc
+    return buffer, BatchHeader(0, LOG_OVERHEAD + length, NO_LEADER_EPOCH, MAGIC, crc, *fields)
+
+
 def write_batch(header: BatchHeader, records: ReadableBuffer) -> bytes:
     """A batch of ``header`` and the (perhaps compressed) bytes of its records; ``size`` and ``crc`` are computed."""
     after_crc = _AFTER_CRC.pack(*header[5:]) + records

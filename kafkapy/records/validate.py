@@ -35,6 +35,7 @@ from kafkapy.records.batch import (
     NO_PRODUCER_EPOCH,
     NO_PRODUCER_ID,
     NO_TIMESTAMP,
+    TIMESTAMP_TYPE_BIT,
     BatchHeader,
     WritableBuffer,
     crc_is_valid,
@@ -187,6 +188,13 @@ def validate_produced(
     return ValidatedBatch(records, header, max_timestamp, place)
 
 
+def validate_own(batch: ValidatedBatch, policy: ProducePolicy, now_ms: int, first_offset: int) -> ValidatedBatch:
+    """Take a coordinator's batch as it was just encoded, where the topic asks for no change; else as above."""
+    if policy.magic == MAGIC and _is_taken_as_it_is(batch.header, policy):
+        return batch
+    return validate_produced(batch.buffer, policy, now_ms, from_client=False, first_offset=first_offset)
+
+
 def _the_one_batch(
     records: WritableBuffer, policy: ProducePolicy, from_client: bool
 ) -> tuple[WritableBuffer, BatchHeader]:
@@ -222,15 +230,20 @@ def _header(records: WritableBuffer, position: int, policy: ProducePolicy, from_
 def _own_batch(records: WritableBuffer, policy: ProducePolicy) -> ValidatedBatch | None:
     """A coordinator's batch that is taken as ``encode_batch`` made it: most are. None if there is more to be done."""
     header = read_header(records)
-    is_simple = (
-        header.size == len(records) <= policy.max_batch_size
+    if header.size == len(records) and _is_taken_as_it_is(header, policy) and crc_is_valid(records, 0, header):
+        return ValidatedBatch(records, header, header.max_timestamp, 0)
+    return None
+
+
+def _is_taken_as_it_is(header: BatchHeader, policy: ProducePolicy) -> bool:
+    """Whether a coordinator's batch, of magic 2, needs no change and its records no look."""
+    return (
+        header.size <= policy.max_batch_size
         and policy.compression == PRODUCER
-        and policy.timestamp_type == header.timestamp_type == CREATE_TIME
+        and policy.timestamp_type == CREATE_TIME
+        and not header.attributes & (TIMESTAMP_TYPE_BIT | COMPRESSION_MASK)
         and header.base_timestamp == header.max_timestamp >= 0
-        and not header.compression
-        and crc_is_valid(records, 0, header)
     )
-    return ValidatedBatch(records, header, header.max_timestamp, 0) if is_simple else None
 
 
 def misplaced(header: BatchHeader, policy: ProducePolicy) -> InvalidRecordError:

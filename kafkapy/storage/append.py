@@ -21,7 +21,7 @@ from kafkapy.records.batch import (
 )
 from kafkapy.records.control import read_control
 from kafkapy.records.errors import CorruptRecordError
-from kafkapy.records.validate import PRODUCER, ProducePolicy, validate_produced
+from kafkapy.records.validate import PRODUCER, ProducePolicy, ValidatedBatch, validate_own, validate_produced
 from kafkapy.storage.disk_errors import as_storage_error, storage_error
 from kafkapy.storage.errors import UnexpectedAppendOffsetError
 from kafkapy.storage.producer_entry import ProducedBatch
@@ -68,13 +68,15 @@ def produce_policy(topic_partition: TopicPartition, config: LogConfig) -> Produc
 
 
 def append_as_leader(
-    log: "Log", records: memoryview | bytearray, leader_epoch: int, *, from_client: bool
+    log: "Log", records: memoryview | bytearray | ValidatedBatch, leader_epoch: int, *, from_client: bool
 ) -> AppendResult:
     """See ``Log.append_as_leader``."""
     first_offset = log.log_end_offset
-    valid = validate_produced(
-        records, log.policy, log.storage.clock.now_ms(), from_client=from_client, first_offset=first_offset
-    )
+    now_ms = log.storage.clock.now_ms()
+    if isinstance(records, ValidatedBatch):
+        valid = validate_own(records, log.policy, now_ms, first_offset)
+    else:
+        valid = validate_produced(records, log.policy, now_ms, from_client=from_client, first_offset=first_offset)
     batch, header, max_timestamp, max_timestamp_delta = valid
     marker = None
     state = log.producer_state

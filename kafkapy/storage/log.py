@@ -12,6 +12,7 @@ from typing import Final
 
 from kafkapy.clock import Clock
 from kafkapy.config.log_config import LogConfig
+from kafkapy.records.validate import ValidatedBatch
 from kafkapy.storage import append, closing, read, rolling, truncate
 from kafkapy.storage.append import AppendResult
 from kafkapy.storage.disk_errors import as_storage_error
@@ -131,9 +132,9 @@ class Log:
     # writing
 
     def append_as_leader(
-        self, records: memoryview | bytearray, leader_epoch: int, *, from_client: bool = True
+        self, records: memoryview | bytearray | ValidatedBatch, leader_epoch: int, *, from_client: bool = True
     ) -> AppendResult:
-        """Validate one batch, give it its offsets in place, and write it.
+        """Validate one batch, give it its offsets in place, and write it; a ``ValidatedBatch`` is a coordinator's.
 
         Raises the errors of ``records.validate`` and ``storage.errors``; nothing is written then.
         """

@@ -17,6 +17,7 @@ from kafkapy.cluster.errors import (
 from kafkapy.cluster.replica_manager import Awaited
 from kafkapy.config.log_config import LogConfig
 from kafkapy.records.errors import CorruptRecordError
+from kafkapy.storage.append import AppendResult
 from kafkapy.storage.errors import KafkaStorageError
 from kafkapy.types import TopicPartition
 from tests.cluster.logs import ME, TP, Node, batch, state
@@ -101,11 +102,14 @@ def test_a_brokers_own_batches(tmp_path: Path) -> None:
     async def scenario() -> None:
         node = Node(tmp_path)
         replicas, partition = node.replicas, node.partition(isr=(ME, 2), replicas=(ME, 2))
-        waiting = replicas.append_internal(TP, bytes(batch()), 1000)
-        cancelled = replicas.append_internal(TP, bytes(batch()), 1000)
+        waiting, cancelled, late = (replicas.append_internal(TP, bytes(batch(count)), 1000) for count in (1, 1, 2))
+        assert isinstance(waiting, asyncio.Future)
+        assert isinstance(cancelled, asyncio.Future)
+        assert isinstance(late, asyncio.Future)
         cancelled.cancel()
-        late = replicas.append_internal(TP, bytes(batch(2)), 1000)
-        assert replicas.append_internal(TP, bytes(batch()), 1000, 1).result().first_offset == 4
+        at_once = replicas.append_internal(TP, bytes(batch()), 1000, 1)
+        assert isinstance(at_once, AppendResult)
+        assert at_once.first_offset == 4
         partition.follower_fetched(2, 2, 0)
         replicas.purgatory.check(TP)
         assert (await waiting).first_offset == 0
@@ -113,11 +117,13 @@ def test_a_brokers_own_batches(tmp_path: Path) -> None:
         with pytest.raises(RequestTimedOutError):
             await late
         node.partition(epoch=1)
-        assert replicas.append_internal(TP, bytes(batch()), 1000).result().first_offset == 5
+        alone = replicas.append_internal(TP, bytes(batch()), 1000)
+        assert isinstance(alone, AppendResult)
+        assert alone.first_offset == 5
         broken = batch()
         broken[17] ^= 1
         with pytest.raises(CorruptRecordError):
-            await replicas.append_internal(TP, bytes(broken), 1000)
+            replicas.append_internal(TP, bytes(broken), 1000)
 
     asyncio.run(scenario())
 

@@ -1,4 +1,3 @@
-from concurrent.futures import Future
 from types import SimpleNamespace
 from typing import Any
 
@@ -10,7 +9,7 @@ from kafkapy.records.record import Record, encode_batch
 from kafkapy.storage.errors import KafkaStorageError
 from kafkapy.testing.clock import ManualClock
 from kafkapy.types import TopicPartition
-from tests.coordinator.world import Broker
+from tests.coordinator.world import Broker, Later
 
 TP = TopicPartition("__any", 0)
 TIMEOUT_MS = 5_000
@@ -31,7 +30,7 @@ def test_an_error_of_the_log_is_a_code(comes_late: bool) -> None:
 
 @pytest.mark.parametrize(("error", "code"), [(None, 0), (BrokerError(), -1)])
 def test_what_others_must_acknowledge_ends_later(error: BrokerError | None, code: int) -> None:
-    future: Future[Any] = Future()
+    future = Later()
     ends = append(SimpleNamespace(append_internal=lambda *_: future))
     assert ends == []
     result = SimpleNamespace(first_offset=3)
@@ -43,7 +42,7 @@ def test_what_others_must_acknowledge_ends_later(error: BrokerError | None, code
 
 
 def test_an_append_that_is_cancelled_is_a_partition_that_went() -> None:
-    future: Future[Any] = Future()
+    future = Later()
     ends = append(SimpleNamespace(append_internal=lambda *_: future))
     future.cancel()
     future.set_running_or_notify_cancel()

@@ -14,6 +14,7 @@ from kafkapy.coordinator.group.shard import GROUP_TOPIC
 from kafkapy.errors import BrokerError
 from kafkapy.records.batch import assign, iterate_headers
 from kafkapy.records.record import Record, read_records
+from kafkapy.records.validate import ValidatedBatch
 from kafkapy.testing.clock import ManualClock
 from kafkapy.types import TopicPartition
 
@@ -44,6 +45,12 @@ def subscription(*topics: str) -> bytes:
 
 
 RANGE = (("range", subscription("t")),)
+
+
+class Later(Future[Any]):
+    """A future of asyncio's looks that calls back at once and needs no loop."""
+
+    _asyncio_future_blocking = False
 
 
 class MemoryLog:
@@ -88,7 +95,7 @@ class Broker:
         self.errors: dict[TopicPartition, BrokerError] = {}
         self.slow: set[TopicPartition] = set()
         self.absent: dict[TopicPartition, BrokerError] = {}
-        self.unacknowledged: list[tuple[Future[Any], Any]] = []
+        self.unacknowledged: list[tuple[Later, Any]] = []
         self.leadership_listeners: list[Any] = []
         self.metadata_listeners: list[Any] = []
         self.image = SimpleNamespace(topics={}, brokers={})
@@ -108,22 +115,24 @@ class Broker:
             raise self.error
         return SimpleNamespace(first_offset=self.log(tp).append(records))
 
-    def append_internal(self, tp: TopicPartition, batch: bytes, timeout_ms: int, required_acks: int) -> Any:
+    def append_internal(
+        self, tp: TopicPartition, batch: bytes | ValidatedBatch, timeout_ms: int, required_acks: int
+    ) -> Any:
         assert required_acks == CONFIG["offsets.commit.required.acks"]
         assert timeout_ms in TIMEOUTS_MS
-        future: Future[Any] = Future()
+        future = Later()
         error = self.errors.get(tp, self.error)
         if error is not None:
             if not self.error_comes_late:
                 raise error
             future.set_exception(error)
             return future
-        result = SimpleNamespace(first_offset=self.log(tp).append(batch))
+        data = batch.buffer if isinstance(batch, ValidatedBatch) else batch
+        result = SimpleNamespace(first_offset=self.log(tp).append(data))
         if self.is_slow or tp in self.slow:
             self.unacknowledged.append((future, result))
-        else:
-            future.set_result(result)
-        return future
+            return future
+        return result
 
     def acknowledge(self, error: BaseException | None = None) -> None:
         """The other replicas have it now (or something went wrong)."""

@@ -36,10 +36,10 @@ def log_error(error_code: int) -> int:
 
 def commit_error(group: Group, call: CommitCall) -> int:
     """The error code for all of the commit; 0 when it may be appended."""
-    error_code = member_error(group, call.member_id, call.instance_id, call.generation_id)
     is_without_group = call.generation_id < 0 and group.state is states.EMPTY
     if is_without_group and not group.members.is_fenced(call.member_id, call.instance_id):
         return 0
+    error_code = member_error(group, call.member_id, call.instance_id, call.generation_id)
     return error_code or states.COMMIT_BY_MEMBER[group.state]
 
 
@@ -58,8 +58,9 @@ def transaction_commit_error(group: Group, call: CommitCall) -> int:
 
 def touch_member(rebalancer: Rebalancer, group: Group, call: CommitCall) -> None:
     """Who commits lives."""
-    if call.member_id in group.members:
-        rebalancer.touch(group.members[call.member_id])
+    member = group.members.get(call.member_id)
+    if member is not None:
+        rebalancer.touch(member)
 
 
 def too_large(call: CommitCall, max_length: int) -> set[TopicPartition]:

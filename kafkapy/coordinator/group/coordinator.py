@@ -32,13 +32,14 @@ from kafkapy.coordinator.group.results import (
     JoinCall,
     JoinResult,
     LeavingMember,
+    Producer,
     SyncCall,
     SyncResult,
 )
 from kafkapy.coordinator.group.settings import Config, GroupSettings
 from kafkapy.coordinator.group.shard import GROUP_TOPIC
 from kafkapy.coordinator.partition_log import BrokerLog
-from kafkapy.coordinator.runtime import Producer, Runtime
+from kafkapy.coordinator.runtime import Runtime
 from kafkapy.types import TopicPartition
 
 # The log's error → what members get when the group could not be written; others pass as they are.
@@ -77,7 +78,7 @@ class GroupCoordinator:
         self._rebalancer = Rebalancer(self.settings, clock, self._store_group)
         self._removal = Removal(self._runtime, self._rebalancer, clock)
         self._directory = Directory(self._runtime.shards, metadata, self.settings.topic_partitions)
-        self._offsets = OffsetRequests(self._runtime, self._directory, self._rebalancer, clock)
+        self._offsets = OffsetRequests(self._runtime, self._directory, self._rebalancer)
         self._expiry_timer: TimerHandle | None = None
 
     # Life

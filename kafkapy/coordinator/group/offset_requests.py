@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable
 
-from kafkapy.clock import Clock
 from kafkapy.coordinator.answer import Answer
 from kafkapy.coordinator.errors import IllegalGenerationError
 from kafkapy.coordinator.group.commit import (
@@ -17,21 +16,19 @@ from kafkapy.coordinator.group.directory import Directory
 from kafkapy.coordinator.group.group import Group
 from kafkapy.coordinator.group.offsets import FetchedOffset
 from kafkapy.coordinator.group.rebalance import Rebalancer
-from kafkapy.coordinator.group.records import offset_record
-from kafkapy.coordinator.group.results import CommitCall
+from kafkapy.coordinator.group.results import COMMITTER, CommitCall, Producer
 from kafkapy.coordinator.group.shard import Shard
-from kafkapy.coordinator.runtime import COMMITTER, Producer, Runtime
+from kafkapy.coordinator.runtime import Runtime
 from kafkapy.types import TopicPartition
 
 
 class OffsetRequests:
     """Commits and fetches offsets of groups."""
 
-    def __init__(self, runtime: Runtime, directory: Directory, rebalancer: Rebalancer, clock: Clock) -> None:
+    def __init__(self, runtime: Runtime, directory: Directory, rebalancer: Rebalancer) -> None:
         self._runtime = runtime
         self._directory = directory
         self._rebalancer = rebalancer
-        self._clock = clock
 
     def commit(self, call: CommitCall) -> Answer[dict[TopicPartition, int]]:
         """OffsetCommit: an error code for each partition. The empty group id is allowed, as old clients use it."""
@@ -63,25 +60,28 @@ class OffsetRequests:
     def _append_offsets(
         self, shard: Shard, group: Group, call: CommitCall, producer: Producer = COMMITTER
     ) -> Answer[dict[TopicPartition, int]]:
+        offsets = call.offsets
         refused = too_large(call, self._runtime.settings.offset_metadata_max_bytes)
-        partitions = [partition for partition in call.offsets if partition not in refused]
-        if not partitions:
-            return Answer.of(dict.fromkeys(call.offsets, TOO_LARGE))
-        now_ms = self._clock.now_ms()
-        version = self._runtime.settings.offset_value_version
-        records = [offset_record(call.group_id, each, call.offsets[each], now_ms, version) for each in partitions]
+        if refused:
+            offsets = {partition: each for partition, each in offsets.items() if partition not in refused}
+            if not offsets:
+                return Answer.of(dict.fromkeys(refused, TOO_LARGE))
         answer: Answer[dict[TopicPartition, int]] = Answer()
+        on_their_way: list[TopicPartition] = []
         started, ended = group.offsets.append_started, group.offsets.append_ended
         if producer is not COMMITTER:
             started, ended = group.offsets.append_in_transaction_started, group.offsets.append_in_transaction_ended
 
         def appended(error_code: int) -> None:
-            ended(partitions)
-            code = log_error(error_code)
+            if on_their_way:
+                ended(on_their_way)
+            code = log_error(error_code) if error_code else 0
             answer.set({each: TOO_LARGE if each in refused else code for each in call.offsets})
 
-        started(partitions)
-        self._runtime.append(shard, records, appended, producer=producer)
+        self._runtime.commit(shard, group.group_id, offsets, producer, appended)
+        if not answer.is_set:
+            on_their_way.extend(offsets)
+            started(on_their_way)
         return answer
 
     def fetch(

@@ -107,7 +107,7 @@ def offset_record(
     value_version: int = OFFSET_VALUE_VERSION,
 ) -> Record:
     """The record of a committed offset; ``None`` makes it a tombstone."""
-    key = _offset_key(group_id, partition)
+    key = offset_key(group_id, partition)
     if committed is None:
         return Record(key, None, timestamp_ms)
     has_expiry = committed.expire_timestamp_ms != NO_EXPIRY
@@ -127,7 +127,8 @@ def offset_record(
 
 
 @lru_cache(maxsize=_KNOWN_KEYS)
-def _offset_key(group_id: str, partition: TopicPartition) -> bytes:
+def offset_key(group_id: str, partition: TopicPartition) -> bytes:
+    """The key of a record about the group's offset of the partition."""
     return _encode(OffsetCommitKey(group_id, partition.topic, partition.partition), OFFSET_KEY_VERSIONS[-1])
 
 

@@ -6,21 +6,23 @@ are there already (they carry waiting requests and timers), and the record settl
 """
 
 import logging
+from collections.abc import Mapping
 
 from kafkapy.coordinator.group import states
 from kafkapy.coordinator.group.group import Group
 from kafkapy.coordinator.group.members import Member, Members
+from kafkapy.coordinator.group.offsets import CommittedOffset
 from kafkapy.coordinator.group.records import GroupKey, OffsetKey, decode_group, decode_key, decode_offset
-from kafkapy.coordinator.group.results import JoinCall
+from kafkapy.coordinator.group.results import NO_PRODUCER_ID, JoinCall
 from kafkapy.coordinator.group.shard import KnownCommit, Shard
 from kafkapy.protocol.messages.stored.group_metadata import GroupMetadataValue
 from kafkapy.records.batch import HEADER_SIZE, MAGIC, BatchHeader, ReadableBuffer
 from kafkapy.records.control import ControlType, read_control
 from kafkapy.records.record import Record, read_records
+from kafkapy.types import TopicPartition
 
 logger = logging.getLogger(__name__)
 
-NO_PRODUCER_ID = -1
 COMMIT_SIZE = 24
 """Bytes of the value of a commit without metadata (version 3)."""
 NO_HEADERS = b"\0"
@@ -87,6 +89,21 @@ def replay_record(shard: Shard, record: Record, producer_id: int = NO_PRODUCER_I
         logger.debug("skipped a record of a kind that is not known at offset %d of %d", record.offset, shard.partition)
 
 
+def replay_commits(
+    shard: Shard,
+    group_id: str,
+    offsets: Mapping[TopicPartition, CommittedOffset],
+    first_offset: int,
+    producer_id: int = NO_PRODUCER_ID,
+) -> None:
+    """Take over the records of ``plain_commits``: what each says when it is read is the commit that it was made of."""
+    group = shard.groups.get(group_id)
+    if group is None:
+        return  # deleted between the append and its acknowledgement
+    for offset, (partition, committed) in enumerate(offsets.items(), first_offset):
+        _replay_commit(shard, group, partition, (offset, committed), producer_id)
+
+
 def _key(shard: Shard, data: bytes) -> OffsetKey | GroupKey | None:
     if not shard.is_loading:
         return decode_key(data)
@@ -110,11 +127,17 @@ def _replay_offset(shard: Shard, key: OffsetKey, record: Record, producer_id: in
     if group is None:
         return  # deleted between the append and its acknowledgement
     committed = None if record.value is None else decode_offset(record.value)
+    _replay_commit(shard, group, key.partition, (record.offset, committed), producer_id)
+
+
+def _replay_commit(
+    shard: Shard, group: Group, partition: TopicPartition, commit: tuple[int, CommittedOffset | None], producer_id: int
+) -> None:
     if producer_id == NO_PRODUCER_ID:
-        group.offsets.replay(key.partition, record.offset, committed)
+        group.offsets.replay(partition, *commit)
     else:
-        shard.open_transactions.setdefault(producer_id, set()).add(key.group_id)
-        group.offsets.replay_in_transaction(producer_id, key.partition, record.offset, committed)
+        shard.open_transactions.setdefault(producer_id, set()).add(group.group_id)
+        group.offsets.replay_in_transaction(producer_id, partition, *commit)
 
 
 def _replay_group(shard: Shard, group_id: str, value: bytes | None) -> None:

@@ -7,6 +7,7 @@ from kafkapy.coordinator.group.offsets import CommittedOffset
 from kafkapy.types import TopicPartition
 
 NO_GENERATION = -1
+NO_PRODUCER_ID = -1
 
 V = TypeVar("V")
 
@@ -90,6 +91,18 @@ class CommitCall(NamedTuple):
     generation_id: int
     offsets: dict[TopicPartition, CommittedOffset]
     instance_id: str | None = None
+
+
+class Producer(NamedTuple):
+    """Whose records a batch holds. Kafka numbers those of a commit from 0, though the log doesn't count them."""
+
+    producer_id: int = NO_PRODUCER_ID
+    epoch: int = -1
+    base_sequence: int = -1
+
+
+NO_PRODUCER = Producer()
+COMMITTER = Producer(base_sequence=0)
 
 
 class GroupListing(NamedTuple):

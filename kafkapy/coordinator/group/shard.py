@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from kafkapy.coordinator.group.group import Group
 from kafkapy.coordinator.group.records import GroupKey, OffsetKey
+from kafkapy.types import TopicPartition
 
 GROUP_TOPIC = "__consumer_offsets"
 
@@ -41,12 +42,13 @@ class Shard:
     """
 
     __slots__ = (
-        "partition", "leader_epoch", "groups", "open_transactions", "known_keys", "known_commits", "is_loading",
-        "_now_ms",
+        "partition", "topic_partition", "leader_epoch", "groups", "open_transactions", "known_keys", "known_commits",
+        "is_loading", "_now_ms",
     )  # fmt: skip
 
     def __init__(self, partition: int, leader_epoch: int, now_ms: Callable[[], int]) -> None:
         self.partition = partition
+        self.topic_partition = TopicPartition(GROUP_TOPIC, partition)
         self.leader_epoch = leader_epoch
         self.groups: dict[str, Group] = {}
         self.open_transactions: dict[int, set[str]] = {}

@@ -22,6 +22,7 @@ from kafkapy.protocol.messages.offset_commit import (
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
 )
+from kafkapy.server.commits import split_by_existence
 from kafkapy.server.static_members import refuses_static_member
 from kafkapy.types import TopicPartition
 
@@ -47,14 +48,17 @@ def handle(
     now_ms = context.services.clock.now_ms()
     retention_ms = request.retention_time_ms
     expire_ms = NO_EXPIRY if retention_ms == DEFAULT_RETENTION else now_ms + retention_ms
-    errors: dict[TopicPartition, int] = {}
-    offsets: dict[TopicPartition, CommittedOffset] = {}
-    for topic in request.topics:
-        for partition in topic.partitions:
-            key = TopicPartition(topic.name, partition.partition_index)
-            errors[key] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            if context.services.metadata.image.partition(*key) is not None:
-                offsets[key] = _committed(partition, now_ms, expire_ms)
+
+    def commit_of(partition: OffsetCommitRequestPartition) -> CommittedOffset:
+        return CommittedOffset(
+            partition.committed_offset,
+            partition.committed_leader_epoch,
+            partition.committed_metadata or "",
+            now_ms if partition.commit_timestamp == DEFAULT_TIMESTAMP else partition.commit_timestamp,
+            expire_ms,
+        )
+
+    offsets, errors = split_by_existence(context.services.metadata.image, request.topics, commit_of)
     if not offsets:
         return _build(errors)
     call = CommitCall(
@@ -65,7 +69,7 @@ def handle(
         request.group_instance_id,
     )
     answer = context.services.group_coordinator.commit_offsets(call)
-    return respond(answer, lambda committed: _build({**errors, **committed}))
+    return respond(answer, lambda committed: _build({**committed, **errors} if errors else committed))
 
 
 async def _commit_to_tree(context: "RequestContext", request: OffsetCommitRequest) -> OffsetCommitResponse:
@@ -84,16 +88,6 @@ async def _commit_to_tree(context: "RequestContext", request: OffsetCommitReques
                 offsets[key] = partition.committed_offset
     committed = await consumer_offsets.commit(services.store, request.group_id, offsets) if offsets else {}
     return _build({**errors, **committed})
-
-
-def _committed(partition: OffsetCommitRequestPartition, now_ms: int, expire_ms: int) -> CommittedOffset:
-    return CommittedOffset(
-        partition.committed_offset,
-        partition.committed_leader_epoch,
-        partition.committed_metadata or "",
-        now_ms if partition.commit_timestamp == DEFAULT_TIMESTAMP else partition.commit_timestamp,
-        expire_ms,
-    )
 
 
 def _build(errors: dict[TopicPartition, int]) -> OffsetCommitResponse:

@@ -9,15 +9,17 @@ from collections.abc import Awaitable, Mapping
 from typing import TYPE_CHECKING, Final
 
 from kafkapy.coordinator.group.offsets import CommittedOffset
-from kafkapy.coordinator.group.results import CommitCall, by_topic
-from kafkapy.coordinator.runtime import Producer, respond
+from kafkapy.coordinator.group.results import CommitCall, Producer, by_topic
+from kafkapy.coordinator.runtime import respond
 from kafkapy.protocol.errors import ErrorCode
 from kafkapy.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
     TxnOffsetCommitResponse,
     TxnOffsetCommitResponsePartition,
     TxnOffsetCommitResponseTopic,
 )
+from kafkapy.server.commits import split_by_existence
 from kafkapy.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -32,16 +34,13 @@ def handle(
 ) -> TxnOffsetCommitResponse | Awaitable[TxnOffsetCommitResponse]:
     """See the card."""
     image, now_ms = context.services.metadata.image, context.services.clock.now_ms()
-    errors: dict[TopicPartition, int] = {}
-    offsets: dict[TopicPartition, CommittedOffset] = {}
-    for topic in request.topics:
-        for each in topic.partitions:
-            tp = TopicPartition(topic.name, each.partition_index)
-            errors[tp] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            if image.partition(*tp) is not None:
-                offsets[tp] = CommittedOffset(
-                    each.committed_offset, each.committed_leader_epoch, each.committed_metadata or "", now_ms
-                )
+
+    def commit_of(each: TxnOffsetCommitRequestPartition) -> CommittedOffset:
+        return CommittedOffset(
+            each.committed_offset, each.committed_leader_epoch, each.committed_metadata or "", now_ms
+        )
+
+    offsets, errors = split_by_existence(image, request.topics, commit_of)
     if not offsets:
         return _build(errors)
     call = CommitCall(request.group_id, request.member_id, request.generation_id, offsets, request.group_instance_id)
@@ -49,7 +48,7 @@ def handle(
     version = context.header.api_version
 
     def build(committed: Mapping[TopicPartition, int]) -> TxnOffsetCommitResponse:
-        return _build({tp: _code(code, version) for tp, code in {**errors, **committed}.items()})
+        return _build({tp: _code(code, version) for tp, code in {**committed, **errors}.items()})
 
     return respond(context.services.group_coordinator.commit_offsets_in_transaction(call, producer), build)
 

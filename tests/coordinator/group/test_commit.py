@@ -8,8 +8,7 @@ from kafkapy.coordinator.group.commit import (
     utf16_length,
 )
 from kafkapy.coordinator.group.offsets import CommittedOffset
-from kafkapy.coordinator.group.results import CommitCall
-from kafkapy.coordinator.runtime import Producer
+from kafkapy.coordinator.group.results import CommitCall, Producer
 from tests.coordinator.world import TP, World, states_world
 
 

@@ -1,8 +1,7 @@
 import pytest
 
 from kafkapy.coordinator.group.offsets import CommittedOffset, FetchedOffset
-from kafkapy.coordinator.group.results import CommitCall
-from kafkapy.coordinator.runtime import Producer
+from kafkapy.coordinator.group.results import CommitCall, Producer
 from kafkapy.records.batch import read_header
 from kafkapy.storage.errors import KafkaStorageError
 from kafkapy.types import TopicPartition

@@ -8,9 +8,8 @@ from typing import Any
 from kafkapy.cluster.image import MetadataImage, PartitionInfo, TopicImage
 from kafkapy.coordinator.answer import Answer
 from kafkapy.coordinator.group.offsets import CommittedOffset
-from kafkapy.coordinator.group.results import CommitCall
+from kafkapy.coordinator.group.results import CommitCall, Producer
 from kafkapy.coordinator.group.shard import GROUP_TOPIC
-from kafkapy.coordinator.runtime import Producer
 from kafkapy.coordinator.transaction.coordinator import TransactionCoordinator
 from kafkapy.coordinator.transaction.marker_channel import BrokerMarkers
 from kafkapy.coordinator.transaction.marker_writer import MarkerWriter
