@@ -19,7 +19,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 WORKERS ?= 2
 ARGUMENTS ?=
-SCAN := $(wildcard setup.py $(foreach name,scan compact entries,kafkapy/records/$(name).py kafkapy/records/$(name).pxd))
+SCAN := $(wildcard setup.py $(foreach name,scan compact entries alike,kafkapy/records/$(name).py kafkapy/records/$(name).pxd))
 INSTALLED := $(VENV)/.installed
 COMPILED := $(VENV)/.compiled
 

@@ -1,7 +1,7 @@
 """Compiles the loops that Python can't afford; everything else about the package stands in pyproject.toml.
 
-Without Cython or a C compiler the package installs all the same, and ``kafkapy/records/{scan,compact,entries}.py`` run
-interpreted.
+Without Cython or a C compiler the package installs all the same, and in ``kafkapy/records`` ``scan.py``,
+``compact.py``, ``entries.py`` and ``alike.py`` run interpreted.
 """
 
 from setuptools import Extension, setup
@@ -14,7 +14,7 @@ def compiled_modules() -> list[Extension]:
     except ImportError:
         return []
     extensions = cythonize(
-        [f"kafkapy/records/{name}.py" for name in ("scan", "compact", "entries")],
+        [f"kafkapy/records/{name}.py" for name in ("scan", "compact", "entries", "alike")],
         build_dir="build",  # keeps the C file out of the wheel
         compiler_directives={
             "language_level": 3,

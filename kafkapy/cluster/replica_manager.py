@@ -241,7 +241,7 @@ class ReplicaManager:
         records = bytearray(batch) if isinstance(batch, bytes) else batch
         result = self.append(topic_partition, records, required_acks=required_acks, from_client=False)
         awaited = Awaited(topic_partition, result.last_offset + 1, required_acks)
-        if self._acknowledgement(awaited) is True:
+        if self.is_acknowledged(awaited):
             return result
         future: asyncio.Future[AppendResult] = asyncio.get_running_loop().create_future()
 

@@ -54,7 +54,8 @@ class BrokerLog(Protocol):
 
 
 Finish = Callable[[int, Appended | None], None]
-TakeBatch = Callable[[bytes, BatchHeader, int], None]
+Take = Callable[[bytes], int | None]
+"""Takes over the whole batches of one read; returns the offset behind the last of them, None if there was none."""
 OnLoaded = Callable[[bool, float], None]
 
 
@@ -98,6 +99,14 @@ def _append_ended(finish: Finish, future: "asyncio.Future[Any]") -> None:
         raise error
 
 
+def batch_by_batch(replay: Callable[[bytes, BatchHeader, int], None], records: bytes) -> int | None:
+    """What ``Take`` does, by ``replay`` of each batch, its header and place."""
+    header = None
+    for position, header in iterate_headers(records):  # the last one counts
+        replay(records, header, position)
+    return None if header is None else header.next_offset
+
+
 class Loading:
     """Reads partitions of one internal topic from their starts, one buffer at a time."""
 
@@ -108,8 +117,8 @@ class Loading:
         self._clock = clock
         self._buffer_size = min(buffer_size, LARGEST_STEP)
 
-    def start(self, partition: int, take: TakeBatch, loaded: OnLoaded) -> None:
-        """Give every batch to ``take``, then tell ``loaded`` whether all could be read, and in how many ms.
+    def start(self, partition: int, take: Take, loaded: OnLoaded) -> None:
+        """Give all that is there to ``take``, then tell ``loaded`` whether all could be read, and in how many ms.
 
         What fits into one read is there when this returns.
         """
@@ -128,7 +137,7 @@ class Loading:
             await self._clock.sleep(0)
         del self.tasks[partition]
 
-    def _steps(self, tp: TopicPartition, take: TakeBatch, loaded: OnLoaded) -> Iterator[int]:
+    def _steps(self, tp: TopicPartition, take: Take, loaded: OnLoaded) -> Iterator[int]:
         """Yield the offset reached whenever more is to come."""
         started_s = self._clock.monotonic_s()
         try:
@@ -148,14 +157,12 @@ class Loading:
     def _ms_since(self, started_s: float) -> float:
         return (self._clock.monotonic_s() - started_s) * 1000
 
-    def _some(self, log: Any, offset: int, take: TakeBatch) -> int:
+    def _some(self, log: Any, offset: int, take: Take) -> int:
         """Take what one read from ``offset`` gives; returns where to read on."""
         records = log.read(offset, self._buffer_size, up_to_offset=None).records
         if not isinstance(records, bytes):
             file_slice, records = records, records.read()
             file_slice.release()
-        header = None
-        for position, header in iterate_headers(records):  # the last one counts
-            take(records, header, position)
+        next_offset = take(records)
         # compaction may have left nothing up to the end
-        return cast(int, log.log_end_offset if header is None else header.next_offset)
+        return cast(int, log.log_end_offset if next_offset is None else next_offset)

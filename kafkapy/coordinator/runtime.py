@@ -17,7 +17,7 @@ from kafkapy.coordinator.group.group import Group
 from kafkapy.coordinator.group.offsets import CommittedOffset
 from kafkapy.coordinator.group.rebalance import Rebalancer
 from kafkapy.coordinator.group.records import OFFSET_VALUE_VERSION, offset_record
-from kafkapy.coordinator.group.replay import end_transaction, replay_batch, replay_commits, replay_record
+from kafkapy.coordinator.group.replay import end_transaction, replay_all, replay_commits, replay_record
 from kafkapy.coordinator.group.results import NO_PRODUCER, NO_PRODUCER_ID, Producer
 from kafkapy.coordinator.group.settings import GroupSettings
 from kafkapy.coordinator.group.shard import GROUP_TOPIC, Shard
@@ -152,7 +152,7 @@ class Runtime:
             shard.leader_epoch = max(shard.leader_epoch, leader_epoch)
             return
         shard = self.shards[partition] = Shard(partition, leader_epoch, self._clock.now_ms)
-        self.loading.start(partition, partial(replay_batch, shard), partial(self._loaded, shard, rebalancer))
+        self.loading.start(partition, partial(replay_all, shard), partial(self._loaded, shard, rebalancer))
 
     def _loaded(self, shard: Shard, rebalancer: Rebalancer, is_whole: bool, duration_ms: float) -> None:
         if not is_whole:

@@ -1,4 +1,4 @@
-"""Which ``scan``, ``compact`` and ``entries`` run: compiled where they are installed so, else interpreted.
+"""Which ``scan``, ``compact``, ``entries`` and ``alike`` run: compiled where they are installed so, else interpreted.
 
 ``KAFKAPY_INTERPRETED_SCAN=1`` in the environment takes the interpreted ones even so (tests run both ways).
 """
@@ -9,7 +9,7 @@ from importlib import import_module
 from importlib.machinery import SourceFileLoader
 from importlib.util import module_from_spec, spec_from_loader
 from types import ModuleType
-from typing import cast
+from typing import Any, cast
 
 DIRECTORY = os.path.dirname(__file__)
 INTERPRETED_VARIABLE = "KAFKAPY_INTERPRETED_SCAN"
@@ -21,7 +21,7 @@ Scan = Callable[[memoryview, int], ScanResult]
 
 
 def interpreted_module(name: str = "scan") -> ModuleType:
-    """``scan.py`` or another of the three as a module of its own, interpreted even where it is compiled."""
+    """``scan.py`` or another of the four as a module of its own, interpreted even where it is compiled."""
     loader = SourceFileLoader(f"kafkapy.records.{name}", os.path.join(DIRECTORY, f"{name}.py"))
     spec = spec_from_loader(loader.name, loader)
     assert spec is not None
@@ -36,7 +36,7 @@ def is_compiled(module: ModuleType) -> bool:
 
 
 def choose(name: str = "scan") -> ModuleType:
-    """The module, ``scan``, ``compact`` or ``entries``, that this process works with."""
+    """The module, ``scan``, ``compact``, ``entries`` or ``alike``, that this process works with."""
     if os.environ.get(INTERPRETED_VARIABLE) == "1":
         return interpreted_module(name)
     return import_module(f"kafkapy.records.{name}")
@@ -49,6 +49,9 @@ _entries = choose("entries")
 scan_entries = cast(Callable[[memoryview, int], tuple[int, int, int, int, int, bool, int]], _entries.scan_entries)
 number_entries = cast(Callable[[memoryview, int], None], _entries.number_entries)
 rewrite_entries = cast(Callable[[memoryview, int, memoryview], int], _entries.rewrite_entries)
+latest_alike = cast(
+    Callable[[bytes, int, int, dict[bytes, Any]], tuple[dict[Any, int], int]], choose("alike").latest_alike
+)
 
 
 def fault_message(position: int) -> str:

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from kafkapy.coordinator.answer import Answer
+from kafkapy.coordinator.group.offsets import CommittedOffset
 from kafkapy.coordinator.group.shard import GROUP_TOPIC
 from kafkapy.coordinator.partition_log import LARGEST_STEP
 from kafkapy.coordinator.runtime import respond
@@ -131,10 +132,11 @@ def test_loading_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     assert "Loaded 1 groups from __consumer_offsets-0" in caplog.text
 
 
-def test_an_append_acknowledged_after_the_partition_moved_on_and_back() -> None:
+@pytest.mark.parametrize("metadata", ["", "m"])
+def test_an_append_acknowledged_after_the_partition_moved_on_and_back(metadata: str) -> None:
     world = World()
     world.broker.is_slow = True
-    late = world.commit(5)
+    late = world.commit(CommittedOffset(5, metadata=metadata))
     world.coordinator.on_follower_or_stopped(PARTITION, 1)
     world.coordinator.on_leader(PARTITION, 2)
     assert world.fetch() == 5  # read from the log

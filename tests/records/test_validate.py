@@ -10,7 +10,13 @@ from kafkapy.records.batch import BatchHeader, assign, crc_is_valid, crc_of, rea
 from kafkapy.records.legacy import encode_legacy
 from kafkapy.records.record import Record, encode_batch, read_records
 from kafkapy.records.scanner import Scan
-from kafkapy.records.validate import ProducePolicy, ValidatedBatch, check_produce_version, validate_produced
+from kafkapy.records.validate import (
+    ProducePolicy,
+    ValidatedBatch,
+    check_produce_version,
+    validate_own,
+    validate_produced,
+)
 from kafkapy.types import TopicPartition
 
 from .test_record import records as any_records
@@ -136,6 +142,24 @@ def test_a_coordinators_batch_has_size_and_crc_checked() -> None:
     broken[-1] ^= 1
     with pytest.raises(errors.CorruptRecordError):
         validate_produced(broken, POLICY, NOW, from_client=False)
+
+
+@pytest.mark.parametrize(
+    "given_policy",
+    [POLICY, policy(timestamp_type=1), policy(compression=1), policy(magic=1), policy(max_batch_size=20)],
+    ids=["as it is", "to be stamped", "to be compressed", "of an older format", "too large"],
+)
+def test_a_batch_that_a_coordinator_has_just_encoded_is_not_read_again(given_policy: ProducePolicy) -> None:
+    buffer = bytearray(encode_batch(ONE))
+    batch = ValidatedBatch(buffer, read_header(buffer), ONE[0].timestamp, 0)
+    if given_policy.max_batch_size < len(buffer):
+        with pytest.raises(errors.RecordTooLargeError):
+            validate_own(batch, given_policy, NOW, 3)
+        return
+    expected = validate_produced(bytearray(buffer), given_policy, NOW, from_client=False, first_offset=3)
+    found = validate_own(batch, given_policy, NOW, 3)
+    assert (bytes(found.buffer), found[1:]) == (bytes(expected.buffer), expected[1:])
+    assert (found is batch) == (given_policy is POLICY)
 
 
 def test_records_without_a_timestamp() -> None:

@@ -58,9 +58,8 @@ def transaction_commit_error(group: Group, call: CommitCall) -> int:
 
 def touch_member(rebalancer: Rebalancer, group: Group, call: CommitCall) -> None:
     """Who commits lives."""
-    member = group.members.get(call.member_id)
-    if member is not None:
-        rebalancer.touch(member)
+    if call.member_id in group.members:
+        rebalancer.touch(group.members[call.member_id])
 
 
 def too_large(call: CommitCall, max_length: int) -> set[TopicPartition]:

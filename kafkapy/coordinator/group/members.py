@@ -2,7 +2,6 @@
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from typing import Any
 
 from kafkapy.clock import TimerHandle
 from kafkapy.coordinator.answer import Answer
@@ -94,10 +93,6 @@ class Members(Mapping[str, Member]):
 
     def __len__(self) -> int:
         return len(self._by_id)
-
-    def get(self, member_id: str, default: Any = None) -> Any:
-        """See ``Mapping.get``, which catches an exception for every caller without a group."""
-        return self._by_id.get(member_id, default)
 
     def __contains__(self, member_id: object) -> bool:
         return member_id in self._by_id

@@ -75,8 +75,9 @@ class OffsetRequests:
         def appended(error_code: int) -> None:
             if on_their_way:
                 ended(on_their_way)
-            code = log_error(error_code) if error_code else 0
-            answer.set({each: TOO_LARGE if each in refused else code for each in call.offsets})
+            codes = dict.fromkeys(call.offsets, log_error(error_code))
+            codes.update(dict.fromkeys(refused, TOO_LARGE))
+            answer.set(codes)
 
         self._runtime.commit(shard, group.group_id, offsets, producer, appended)
         if not answer.is_set:

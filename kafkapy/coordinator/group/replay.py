@@ -7,6 +7,7 @@ are there already (they carry waiting requests and timers), and the record settl
 
 import logging
 from collections.abc import Mapping
+from struct import Struct
 
 from kafkapy.coordinator.group import states
 from kafkapy.coordinator.group.group import Group
@@ -16,9 +17,18 @@ from kafkapy.coordinator.group.records import GroupKey, OffsetKey, decode_group,
 from kafkapy.coordinator.group.results import NO_PRODUCER_ID, JoinCall
 from kafkapy.coordinator.group.shard import KnownCommit, Shard
 from kafkapy.protocol.messages.stored.group_metadata import GroupMetadataValue
-from kafkapy.records.batch import HEADER_SIZE, MAGIC, BatchHeader, ReadableBuffer
+from kafkapy.records.batch import (
+    HEADER_SIZE,
+    LOG_OVERHEAD,
+    MAGIC,
+    BatchHeader,
+    ReadableBuffer,
+    iterate_headers,
+    read_header,
+)
 from kafkapy.records.control import ControlType, read_control
 from kafkapy.records.record import Record, read_records
+from kafkapy.records.scanner import latest_alike
 from kafkapy.types import TopicPartition
 
 logger = logging.getLogger(__name__)
@@ -26,6 +36,38 @@ logger = logging.getLogger(__name__)
 COMMIT_SIZE = 24
 """Bytes of the value of a commit without metadata (version 3)."""
 NO_HEADERS = b"\0"
+_OFFSET_AND_LENGTH = Struct(">qi")
+
+
+def replay_all(shard: Shard, content: bytes) -> int | None:
+    """Take over the batches of one read; returns the offset behind the last whole one, None if there is none."""
+    position, next_offset = 0, None
+    while True:
+        met, position = latest_alike(content, position, COMMIT_SIZE + len(NO_HEADERS), shard.known_commits)
+        if met:
+            next_offset = _replay_latest(shard, content, met)
+        found = next(iterate_headers(content, position), None)
+        if found is None:
+            return next_offset
+        _, header = found
+        replay_batch(shard, content, header, position)
+        position += header.size
+        next_offset = header.next_offset
+
+
+def _replay_latest(shard: Shard, content: bytes, met: dict[KnownCommit, int]) -> int:
+    """Take over, of a stretch of commits, the last of each partition; returns the offset behind the stretch.
+
+    Of a log nearly all is commits of one partition without metadata, again and again: the record's bytes up to its
+    value say all lengths, so that they need no second reading, and what a later one replaces need not be read at all.
+    """
+    for known, place in met.items():
+        base_offset, length = _OFFSET_AND_LENGTH.unpack_from(content, place)
+        end = place + LOG_OVERHEAD + length - len(NO_HEADERS)
+        committed = decode_offset(content[end - COMMIT_SIZE : end])
+        offsets = shard.get_or_create(known.key.group_id).offsets
+        offsets.replay(known.key.partition, base_offset + known.offset_delta, committed)
+    return read_header(content, max(met.values())).next_offset
 
 
 def replay_batch(shard: Shard, batch: ReadableBuffer, header: BatchHeader, position: int) -> None:
@@ -35,37 +77,12 @@ def replay_batch(shard: Shard, batch: ReadableBuffer, header: BatchHeader, posit
         if control.type in (ControlType.COMMIT, ControlType.ABORT):
             end_transaction(shard, header.producer_id, is_commit=control.type == ControlType.COMMIT)
         return
-    if _replay_known_commit(shard, batch, header, position):
-        return
     producer_id = header.producer_id if header.is_transactional else NO_PRODUCER_ID
     records = read_records(batch, header, position)
     for record in records:
         replay_record(shard, record, producer_id)
-    if _is_single(header):
+    if header.record_count == 1 and not header.attributes and header.magic == MAGIC:
         _remember_commit(shard, batch, header, position, records[0])
-
-
-def _is_single(header: BatchHeader) -> bool:
-    """Whether the batch has one record, without compression, control or transaction."""
-    return header.record_count == 1 and not header.attributes and header.magic == MAGIC
-
-
-def _replay_known_commit(shard: Shard, batch: ReadableBuffer, header: BatchHeader, position: int) -> bool:
-    """Take over a batch that differs from one that was read in its header and value only; False if there was none.
-
-    Of a log nearly all is commits of one partition without metadata, again and again: the record's bytes up to its
-    value say all lengths, so that they need no second reading.
-    """
-    if not _is_single(header):
-        return False
-    end = position + header.size - len(NO_HEADERS)
-    known = shard.known_commits.get(bytes(batch[position + HEADER_SIZE : end - COMMIT_SIZE]))
-    if known is None or batch[end] != NO_HEADERS[0]:
-        return False
-    committed = decode_offset(bytes(batch[end - COMMIT_SIZE : end]))
-    offsets = shard.get_or_create(known.key.group_id).offsets
-    offsets.replay(known.key.partition, header.base_offset + known.offset_delta, committed)
-    return True
 
 
 def _remember_commit(shard: Shard, batch: ReadableBuffer, header: BatchHeader, position: int, record: Record) -> None:

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from functools import lru_cache
-from typing import NamedTuple
 
 from kafkapy.coordinator.group.group import Group
 from kafkapy.coordinator.group.records import GroupKey, OffsetKey
@@ -26,11 +25,14 @@ def partition_for(group_id: str, partition_count: int) -> int:
     return java_hash(group_id) % partition_count
 
 
-class KnownCommit(NamedTuple):
+class KnownCommit:
     """Whose offset a batch of one commit holds, and the record's offset delta."""
 
-    key: OffsetKey
-    offset_delta: int
+    __slots__ = ("key", "offset_delta")
+
+    def __init__(self, key: OffsetKey, offset_delta: int) -> None:
+        self.key = key
+        self.offset_delta = offset_delta
 
 
 class Shard:

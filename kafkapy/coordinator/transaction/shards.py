@@ -12,7 +12,7 @@ from kafkapy.coordinator.errors import (
     CoordinatorNotAvailableError,
     NotCoordinatorError,
 )
-from kafkapy.coordinator.partition_log import Appended, BrokerLog, Loading, append_safely
+from kafkapy.coordinator.partition_log import Appended, BrokerLog, Loading, append_safely, batch_by_batch
 from kafkapy.coordinator.transaction import states
 from kafkapy.coordinator.transaction.records import transaction_record
 from kafkapy.coordinator.transaction.results import Move
@@ -135,7 +135,9 @@ class Shards:
             known.coordinator_epoch = max(known.coordinator_epoch, leader_epoch)
             return
         shard = self._shards[partition] = TransactionShard(partition, leader_epoch)
-        self.loading.start(partition, partial(replay_batch, shard), partial(self._loaded, shard, loaded))
+        self.loading.start(
+            partition, partial(batch_by_batch, partial(replay_batch, shard)), partial(self._loaded, shard, loaded)
+        )
 
     def _loaded(
         self, shard: TransactionShard, loaded: Callable[[TransactionShard], None], is_whole: bool, duration_ms: float

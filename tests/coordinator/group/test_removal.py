@@ -1,5 +1,6 @@
 import pytest
 
+from kafkapy.coordinator.group.offsets import CommittedOffset
 from kafkapy.coordinator.group.results import LeavingMember
 from kafkapy.storage.errors import KafkaStorageError
 from kafkapy.types import TopicPartition
@@ -130,11 +131,12 @@ def test_offsets_of_deleted_topics_go() -> None:
     assert (world.fetch(), world.fetch(tp=OTHER), world.fetch("h", OTHER)) == (-1, 2, 3)
 
 
-def test_a_commit_that_is_acknowledged_after_its_group_was_deleted_does_not_bring_it_back() -> None:
+@pytest.mark.parametrize("metadata", ["", "m"])
+def test_a_commit_that_is_acknowledged_after_its_group_was_deleted_does_not_bring_it_back(metadata: str) -> None:
     world = World()
     world.commit(1)
     world.broker.is_slow = True
-    late = world.commit(2)
+    late = world.commit(CommittedOffset(2, metadata=metadata))
     assert world.coordinator.delete_groups(["g"]) == {"g": 0}
     world.broker.acknowledge()
     assert late.value == {TP: 0}
