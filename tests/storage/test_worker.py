@@ -84,7 +84,7 @@ def test_main_is_nice_and_takes_over_the_standard_streams(tmp_path: Path, monkey
         monkeypatch.setattr("sys.stdout", out)
         monkeypatch.setattr("sys.stderr", err)
         monkeypatch.setattr("sys.argv", ["worker", "7"])
-        monkeypatch.setattr("os.nice", lambda niceness: heard.append(niceness) or 0)
+        monkeypatch.setattr("kafkapy.storage.portable.be_nice", lambda niceness: heard.append(niceness) or 0)
         monkeypatch.setattr("os._exit", heard.append)
         monkeypatch.setattr("signal.signal", lambda *_: None)
         monkeypatch.delitem(sys.modules, "kafkapy.storage.worker")
