@@ -4,7 +4,8 @@ import compileall
 import shutil
 import tempfile
 import time
-from contextlib import ExitStack
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
@@ -154,6 +155,17 @@ class Arena:
         return RealKafka(
             version, config=settings, directory=directory, heap=HEAP, jvm=AS_IN_PRODUCTION, zookeeper=zookeeper
         )
+
+    @contextmanager
+    def fresh(self, name: str, config: Mapping[str, str] | None = None) -> Iterator[Contestant]:
+        """A broker of its own, started, with `config` on top; it ends with the context."""
+        process = self.prepared(name)
+        process.overrides |= config or {}
+        try:
+            process.start()
+            yield Contestant(name, process, self.scratch)
+        finally:
+            process.close()
 
     def _running_zookeeper(self, version: str) -> ZooKeeper:
         if self._zookeeper is None:

@@ -36,15 +36,9 @@ class Compaction:
     most_rounds = 3
 
     def run(self, contestant: Contestant, arena: Arena) -> Metrics:
-        process = arena.prepared(contestant.name)
-        process.overrides = {**process.overrides, **SETTINGS}  # type: ignore[attr-defined]  # both kinds have them
-        try:
-            process.start()
-            fresh = Contestant(contestant.name, process, arena.scratch)
+        with arena.fresh(contestant.name, SETTINGS) as fresh:
             self._compact(fresh, "warm")
             return self._compact(fresh, "measured")
-        finally:
-            process.close()
 
     def _compact(self, contestant: Contestant, topic: str) -> Metrics:
         admin = AdminClient({"bootstrap.servers": contestant.bootstrap, "log_level": 0})

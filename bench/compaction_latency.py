@@ -30,13 +30,8 @@ class CompactionLatency:
     most_rounds = 2
 
     def run(self, contestant: Contestant, arena: Arena) -> Metrics:
-        process = arena.prepared(contestant.name)
-        process.overrides = {**process.overrides, **SETTINGS}  # type: ignore[attr-defined]  # both kinds have them
-        try:
-            process.start()
-            return self._measured(Contestant(contestant.name, process, arena.scratch), arena)
-        finally:
-            process.close()
+        with arena.fresh(contestant.name, SETTINGS) as fresh:
+            return self._measured(fresh, arena)
 
     def _measured(self, contestant: Contestant, arena: Arena) -> Metrics:
         admin = AdminClient({"bootstrap.servers": contestant.bootstrap, "log_level": 0})

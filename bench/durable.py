@@ -4,36 +4,21 @@ kafkapy has `kafkapy.flush=ack`, where one fsync serves many requests; Apache Ka
 fsync for each.
 """
 
-import json
 from dataclasses import dataclass
 
 from bench.brokers import KAFKAPY, Arena, Contestant
-from bench.loads import MANY, Metrics, python_client
-from bench.measure import Meter
+from bench.loads import Metrics, SingleRecords
 
 
 @dataclass(frozen=True)
-class DurableRecords:
-    """As `SingleRecords`, on a topic whose acknowledgements wait for the disk."""
+class DurableRecords(SingleRecords):
+    """The same on a topic whose acknowledgements wait for the disk."""
 
-    connections: int
-    requests: int
-    warm_ups = 0
-    most_rounds = MANY
-    topic = "durable"
+    topic: str = "durable"
+
+    def config(self, contestant: Contestant) -> dict[str, str]:
+        return {"kafkapy.flush": "ack"} if contestant.name == KAFKAPY else {"flush.messages": "1"}
 
     def run(self, contestant: Contestant, arena: Arena) -> Metrics:
-        contestant.ensure_topic(
-            self.topic, {"kafkapy.flush": "ack"} if contestant.name == KAFKAPY else {"flush.messages": "1"}
-        )
-        options = {"port": contestant.port, "topic": self.topic}
-        options |= {"connections": self.connections, "requests": self.requests}
-        with Meter(contestant.pid) as meter:
-            metrics = python_client("bench.raw_client", json.dumps(options))
-        contestant.check_records(self.topic, self.requests)
-        return {
-            **metrics,
-            "us_per_request": 1e6 * meter.processor_s / self.requests,
-            "requests_per_s": self.requests / meter.wall_s,
-            "wall_s": meter.wall_s,
-        }
+        metrics = super().run(contestant, arena)
+        return {**metrics, "requests_per_s": self.requests / metrics["wall_s"]}

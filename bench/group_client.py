@@ -14,7 +14,7 @@ from typing import Any
 from confluent_kafka import Consumer, Producer
 
 from bench.measure import percentile
-from bench.raw_client import ANSWER_TIMEOUT_S, HOST, frame, receive
+from bench.raw_client import ANSWER_TIMEOUT_S, HOST, connect, frame, receive, round_trips
 from kafkapy.protocol.api_keys import ApiKey
 from kafkapy.protocol.headers import read_response_header
 from kafkapy.protocol.messages import response_class
@@ -35,12 +35,6 @@ BEAT_EVERY_S = 0.02
 MEMBER_ID_REQUIRED = 79
 UNAVAILABLE = (14, 15, 16)
 Metrics = dict[str, float]
-
-
-def connect(port: int) -> socket.socket:
-    connection = socket.create_connection((HOST, port), timeout=ANSWER_TIMEOUT_S)
-    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    return connection
 
 
 def decoded(answer: bytes, key: ApiKey, version: int) -> Any:
@@ -77,37 +71,19 @@ def _committed(connection: socket.socket, group: str, topic: str) -> int:
 
 def commits(port: int, topic: str, connections: int, requests: int) -> Metrics:
     """Send the commits and wait for every answer; round trips in µs."""
-    poll = select.epoll()
-    places: dict[int, tuple[socket.socket, bytes]] = {}
-    sent_s: dict[int, float] = {}
-    for number in range(connections):
-        connection = connect(port)
-        request = frame(ApiKey.OFFSET_COMMIT, commit_request(f"commits-{number}", topic), COMMIT)
-        places[connection.fileno()] = connection, request
-        poll.register(connection, select.EPOLLIN)
+    frames = [
+        (connect(port), frame(ApiKey.OFFSET_COMMIT, commit_request(f"commits-{number}", topic), COMMIT))
+        for number in range(connections)
+    ]
     started = time.perf_counter()
-    for place, (connection, request) in places.items():
-        sent_s[place] = time.perf_counter()
-        connection.sendall(request)
-    waited: list[float] = []
-    left = requests - connections
-    while len(waited) < requests:
-        ready = poll.poll(ANSWER_TIMEOUT_S)
-        if not ready:
-            raise SystemExit(f"no answer for {ANSWER_TIMEOUT_S:.0f} s after {len(waited)} commits")
-        for place, _ in ready:
-            connection, request = places[place]
-            answer = receive(connection)
-            now = time.perf_counter()
-            waited.append(1e6 * (now - sent_s[place]))
-            if answer[-2:] != b"\0\0":
-                raise SystemExit("a commit was answered with an error")
-            if left > 0:
-                left -= 1
-                sent_s[place] = now
-                connection.sendall(request)
+    waited = round_trips(frames, requests, _no_error)
     elapsed_s = time.perf_counter() - started
     return {"per_s": requests / elapsed_s, "p50_us": percentile(waited, 0.5), "p99_us": percentile(waited, 0.99)}
+
+
+def _no_error(answer: bytes) -> None:
+    if answer[-2:] != b"\0\0":
+        raise SystemExit("a commit was answered with an error")
 
 
 class Member:

@@ -44,18 +44,13 @@ class Memory:
     most_rounds = 1
 
     def run(self, contestant: Contestant, arena: Arena) -> Metrics:
-        process = arena.prepared(contestant.name)
-        try:
-            process.start()
-            fresh = Contestant(contestant.name, process, arena.scratch)
-            until_acknowledged(process.port, contestant.name)
+        with arena.fresh(contestant.name) as fresh:
+            until_acknowledged(fresh.port, contestant.name)
             time.sleep(SETTLE_S)
             idle = resident_mib(fresh.pid)
             Produce("java", self.workload).run(fresh, arena)
             Fetch("java", self.workload, self.workload.records).run(fresh, arena)
             return {"idle_mib": idle, "loaded_mib": resident_mib(fresh.pid)}
-        finally:
-            process.close()
 
 
 @dataclass(frozen=True)

@@ -206,8 +206,12 @@ class SingleRecords:
     warm_ups = 0
     most_rounds = MANY
 
+    def config(self, contestant: Contestant) -> dict[str, str]:
+        """The topic's settings."""
+        return {}
+
     def run(self, contestant: Contestant, arena: Arena) -> Metrics:
-        contestant.ensure_topic(self.topic)
+        contestant.ensure_topic(self.topic, self.config(contestant))
         options = {"port": contestant.port, "topic": self.topic}
         options |= {"connections": self.connections, "requests": self.requests}
         with Meter(contestant.pid) as meter:

@@ -51,12 +51,12 @@ def read(connection: socket.socket, topic: str, batches: int) -> dict[str, float
     """Reads from offset 0 on until so many batches have come; the bytes of whole batches and the seconds it took."""
     offset = size = 0
     buffer = memoryview(bytearray(2 * FETCH_SIZE))
-    request, place = _fetch_frame(topic)
+    request, place = fetch_frame(topic)
     began = time.monotonic()
     while offset < batches * RECORDS_OF_A_BATCH:
         OFFSET.pack_into(request, place, offset)
         connection.sendall(request)
-        records = _records_of(_receive_into(connection, buffer), topic)
+        records = records_of(_receive_into(connection, buffer), topic)
         at = 0
         while at + BATCH.size <= len(records):
             base_offset, length, last_delta = BATCH.unpack_from(records, at)
@@ -68,7 +68,7 @@ def read(connection: socket.socket, topic: str, batches: int) -> dict[str, float
     return {"bytes": size, "wall_s": time.monotonic() - began}
 
 
-def _fetch_frame(topic: str) -> tuple[bytearray, int]:
+def fetch_frame(topic: str) -> tuple[bytearray, int]:
     """A fetch request, and where its offset stands in it."""
     mark = 0x0123456789ABCDEF
     partition = FetchPartition(partition=0, fetch_offset=mark, partition_max_bytes=FETCH_SIZE)
@@ -89,7 +89,7 @@ def _receive_into(connection: socket.socket, buffer: memoryview) -> memoryview:
     return buffer[8:end]  # after size and correlation id
 
 
-def _records_of(answer: memoryview, topic: str) -> memoryview:
+def records_of(answer: memoryview, topic: str) -> memoryview:
     """The records of a response of version 11 for one partition, from which nothing was aborted."""
     at = 4 + 2 + 4 + 4 + 2 + len(topic) + 4 + 4  # time, error, session, topics, name, partitions, index
     (error,) = struct.unpack_from(">h", answer, at)

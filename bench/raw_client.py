@@ -10,6 +10,7 @@ import socket
 import struct
 import sys
 import time
+from collections.abc import Callable
 
 from bench.measure import percentile
 from kafkapy.protocol.api_keys import ApiKey
@@ -25,6 +26,7 @@ METADATA_VERSION = 4
 ANSWER_TIMEOUT_S = 30.0
 RETRY_S = 0.002
 VALUE = bytes(100)
+Waited = list[float]
 
 
 def frame(key: ApiKey, request: Message, version: int) -> bytes:
@@ -93,38 +95,53 @@ def _produced(connection: socket.socket, topic: str, deadline_s: float) -> bool:
     return False
 
 
-def run(port: int, topic: str, connections: int, requests: int) -> dict[str, float]:
-    """Sends the requests and waits for every answer; round trips in µs."""
-    request = produce_frame(topic)
-    sockets = {}
+def connect(port: int) -> socket.socket:
+    """A connection that waits for nothing when it sends."""
+    connection = socket.create_connection((HOST, port), timeout=ANSWER_TIMEOUT_S)
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return connection
+
+
+def round_trips(frames: list[tuple[socket.socket, bytes]], requests: int, check: Callable[[bytes], object]) -> Waited:
+    """Sends each connection its frame again and again, one in flight on each; returns what each answer took, in µs.
+
+    `check` is given each answer and ends the program when it is a bad one.
+    """
     poll = select.epoll()
-    for _ in range(connections):
-        connection = socket.create_connection((HOST, port), timeout=ANSWER_TIMEOUT_S)
-        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        sockets[connection.fileno()] = connection
-        poll.register(connection, select.EPOLLIN)
+    places = {connection.fileno(): (connection, request) for connection, request in frames}
     sent_s = {}
-    for number, connection in sockets.items():
-        sent_s[number] = time.perf_counter()
+    for place, (connection, request) in places.items():
+        poll.register(connection, select.EPOLLIN)
+        sent_s[place] = time.perf_counter()
         connection.sendall(request)
-    waited: list[float] = []
-    left = requests - connections
+    waited: Waited = []
+    left = requests - len(frames)
     while len(waited) < requests:
         ready = poll.poll(ANSWER_TIMEOUT_S)
         if not ready:
             raise SystemExit(f"no answer for {ANSWER_TIMEOUT_S:.0f} s after {len(waited)} requests")
-        for number, _ in ready:
-            connection = sockets[number]
-            error = error_of(receive(connection), topic)
-            now = time.perf_counter()
-            waited.append(1e6 * (now - sent_s[number]))
-            if error:
-                raise SystemExit(f"a produce request was answered with error {error}")
+        for place, _ in ready:
+            connection, request = places[place]
+            answer = receive(connection)
+            waited.append(1e6 * (time.perf_counter() - sent_s[place]))
+            check(answer)
             if left > 0:
                 left -= 1
-                sent_s[number] = time.perf_counter()
+                sent_s[place] = time.perf_counter()
                 connection.sendall(request)
-    for connection in sockets.values():
+    return waited
+
+
+def run(port: int, topic: str, connections: int, requests: int) -> dict[str, float]:
+    """Sends the requests and waits for every answer; round trips in µs."""
+    sockets = [connect(port) for _ in range(connections)]
+
+    def check(answer: bytes) -> None:
+        if error := error_of(answer, topic):
+            raise SystemExit(f"a produce request was answered with error {error}")
+
+    waited = round_trips([(connection, produce_frame(topic)) for connection in sockets], requests, check)
+    for connection in sockets:
         connection.close()
     return {"records": requests, "p50_us": percentile(waited, 0.5), "p99_us": percentile(waited, 0.99)}
 

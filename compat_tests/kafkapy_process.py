@@ -27,9 +27,8 @@ class KafkapyProcess(ChildProcess):
         directory: Path | None = None,
         options: tuple[str, ...] = (),
     ) -> None:
-        super().__init__("kafkapy", directory)
+        super().__init__("kafkapy", directory, {**TEST_SETTINGS, **(config or {})})
         self.data = self.directory / "data"
-        self.overrides = {**TEST_SETTINGS, **(config or {})}
         self.options = options
 
     def command(self) -> list[str]:

@@ -9,7 +9,7 @@ import struct
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
@@ -83,8 +83,9 @@ class ChildProcess:
     in a temporary one, gone after `stop`. `start` and `stop` may alternate: the data stays until `close`.
     """
 
-    def __init__(self, name: str, directory: Path | None = None) -> None:
+    def __init__(self, name: str, directory: Path | None = None, overrides: Mapping[str, str] | None = None) -> None:
         self.name = name
+        self.overrides = dict(overrides or {})
         self.port = free_port()
         self._own_directory = directory is None
         self.directory = directory or Path(tempfile.mkdtemp(prefix=f"{name}-"))

@@ -107,14 +107,13 @@ class RealKafka(ChildProcess):
         zookeeper: ZooKeeper | None = None,
         broker_id: int = 0,
     ) -> None:
-        super().__init__(f"kafka-{version}", directory)
+        super().__init__(f"kafka-{version}", directory, config)
         self.version = version
         self.heap = heap
         self.jvm = jvm
         self.request_log = request_log
         self.broker_id = broker_id
         self.data = self.directory / "data"
-        self.overrides = dict(config or {})
         self.has_zookeeper = version.startswith("2.")
         self.zookeeper = zookeeper
         self._own_zookeeper = zookeeper is None and self.has_zookeeper

@@ -43,7 +43,7 @@ def _unpacked(text: str | None) -> bytes | None:
     return None if text is None else base64.b64decode(text)
 
 
-def _sent(record: Sent) -> dict[str, Any]:
+def packed_record(record: Sent) -> dict[str, Any]:
     return {
         "value": _packed(record.value),
         "key": _packed(record.key),
@@ -53,7 +53,7 @@ def _sent(record: Sent) -> dict[str, Any]:
     }
 
 
-def _received(record: Mapping[str, Any]) -> Received:
+def unpacked_record(record: Mapping[str, Any]) -> Received:
     return Received(
         _unpacked(record["value"]),
         _unpacked(record["key"]),
@@ -151,7 +151,7 @@ class AgentClient:
             "acks": options.acks,
             "limit": options.request_limit,
         }
-        places = self._ask("produce", topic=topic, records=list(map(_sent, records)), **settings)
+        places = self._ask("produce", topic=topic, records=list(map(packed_record, records)), **settings)
         return [(partition, offset) for partition, offset in places]
 
     def transact(self, topic: str, transactional_id: str, transactions: Sequence[Transaction]) -> None:
@@ -170,7 +170,9 @@ class AgentClient:
         self, topic: str, count: int, *, partition: int = 0, offset: int = EARLIEST, committed: bool = False
     ) -> list[Received]:
         where = {"topic": topic, "partition": partition, "offset": offset}
-        return [_received(record) for record in self._ask("consume", count=count, committed=committed, **where) or ()]
+        return [
+            unpacked_record(record) for record in self._ask("consume", count=count, committed=committed, **where) or ()
+        ]
 
     def watermarks(self, topic: str, partition: int = 0) -> tuple[int, int]:
         first, end = self._ask("watermarks", topic=topic, partition=partition)
@@ -200,7 +202,7 @@ class AgentClient:
 
         def poll(member: MemberThread) -> None:
             state = self._ask("poll", member=number)
-            member.received += map(_received, state["received"] or ())
+            member.received += map(unpacked_record, state["received"] or ())
             member.assignment = set(state["assignment"] or ())
             if member.commits_wanted > member.commits_done:
                 self._ask("commit_member", member=number)

@@ -2,17 +2,16 @@
 
 import base64
 import subprocess
-import tempfile
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 import pytest
 
+from compat_tests.java_programs import MissingToolchainError, java_command
 from tools.codegen import jars
 from tools.codegen.model import Message
-from tools.jars import JarsError, class_path, jars_directory
-from tools.java import NoJavaError, find_java
+from tools.jars import jars_directory
 
 SOURCE = Path(__file__).resolve().parent.parent / "java" / "CodecOracle.java"
 
@@ -48,17 +47,12 @@ def java_class(message: Message) -> str:
     return f"org.apache.kafka.common.message.{message.name}"
 
 
-def compile_java(source: Path, release: str, into: str) -> list[str]:
-    """Compile one of compat_tests/java against a release; the command that runs it. Skips where that can't be."""
+def oracle_command(source: Path, release: str) -> list[str]:
+    """The command of one of compat_tests/java, compiled against a release. Skips where that can't be."""
     try:
-        path = class_path(release)
-        java = find_java()
-    except (JarsError, NoJavaError) as error:
-        pytest.skip(str(error))
-    if not java.has_compiler:
-        pytest.skip("this Java has no compiler: install a JDK")
-    subprocess.run([str(java.home / "bin" / "javac"), "-cp", path, "-d", into, str(source)], check=True)
-    return [*java.command, "-Xmx256m", "-XX:+UseSerialGC", "-cp", f"{into}:{path}", source.stem]
+        return java_command(source.stem, [source], release)
+    except MissingToolchainError as missing:
+        pytest.skip(str(missing))
 
 
 class Oracle:
@@ -66,8 +60,7 @@ class Oracle:
 
     def __init__(self, release: str) -> None:
         self.release = release
-        self._classes = tempfile.TemporaryDirectory()
-        command = compile_java(SOURCE, release, self._classes.name)
+        command = oracle_command(SOURCE, release)
         self._process = subprocess.Popen(
             command,
             stdin=subprocess.PIPE,
@@ -84,7 +77,6 @@ class Oracle:
         assert self._process.stdin is not None
         self._process.stdin.close()
         self._process.wait(10)
-        self._classes.cleanup()
 
     def _ask(self, question: str) -> str:
         assert self._process.stdin is not None

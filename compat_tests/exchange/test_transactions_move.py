@@ -62,14 +62,13 @@ def _seen(home: Home) -> dict[str, object]:
     }
 
 
-@pytest.mark.parametrize("kill", [False, True], ids=["stopped", "killed"])
-def test_transactions_are_read_as_kafka_reads_them(home: Home, kill: bool, tools_of: ToolsOf) -> None:
-    home.start(home.theirs)
+def _create(home: Home) -> None:
     admin = kafka_admin.AdminClient({"bootstrap.servers": home.bootstrap, **QUIET})
     admin.create_topics([kafka_admin.NewTopic(TOPIC, PARTITIONS, 1, config={"segment.bytes": "4096"})])[TOPIC].result()
-    consumer = Consumer({"bootstrap.servers": home.bootstrap, "group.id": GROUP, **QUIET})
-    consumer.commit(offsets=[TopicPartition(TOPIC, 1, 3)], asynchronous=False)
-    consumer.close()
+
+
+def _begun(home: Home) -> tuple[Producer, Producer, Producer]:
+    """One without transactions, one that has ended twelve, and one that has begun its first."""
     plain, steady, left = _producer(home), _producer(home, "steady"), _producer(home, "left")
     steady.init_transactions(30)
     for number in range(12):
@@ -77,6 +76,17 @@ def test_transactions_are_read_as_kafka_reads_them(home: Home, kill: bool, tools
         _write(plain, f"plain {number}", 2)
     left.init_transactions(30)
     left.begin_transaction()
+    return plain, steady, left
+
+
+@pytest.mark.parametrize("kill", [False, True], ids=["stopped", "killed"])
+def test_transactions_are_read_as_kafka_reads_them(home: Home, kill: bool, tools_of: ToolsOf) -> None:
+    home.start(home.theirs)
+    _create(home)
+    consumer = Consumer({"bootstrap.servers": home.bootstrap, "group.id": GROUP, **QUIET})
+    consumer.commit(offsets=[TopicPartition(TOPIC, 1, 3)], asynchronous=False)
+    consumer.close()
+    plain, steady, left = _begun(home)
     _write(left, "left open")
     _write(plain, "behind the open one")
     before = _seen(home)
@@ -119,15 +129,8 @@ def test_transactions_are_read_as_kafka_reads_them(home: Home, kill: bool, tools
 def test_kafkapys_transactions_are_read_and_ended_by_kafka(home: Home, kill: bool, tools_of: ToolsOf) -> None:
     """Producers go on across the move with their ids and epochs; what kafkapy left open Kafka ends, and the reverse."""
     home.start(home.ours)
-    admin = kafka_admin.AdminClient({"bootstrap.servers": home.bootstrap, **QUIET})
-    admin.create_topics([kafka_admin.NewTopic(TOPIC, PARTITIONS, 1, config={"segment.bytes": "4096"})])[TOPIC].result()
-    plain, steady, left = _producer(home), _producer(home, "steady"), _producer(home, "left")
-    steady.init_transactions(30)
-    for number in range(12):
-        _transact(home, steady, f"steady {number}", offset=number, commit=number % 3 != 2)
-        _write(plain, f"plain {number}", 2)
-    left.init_transactions(30)
-    left.begin_transaction()
+    _create(home)
+    plain, steady, left = _begun(home)
     _write(left, "left open by kafkapy")
     _send_offset(home, left, 99, OPEN_GROUP)
     _write(plain, "behind the open one")

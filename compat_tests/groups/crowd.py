@@ -14,6 +14,12 @@ from kafka.coordinator.assignors.range import RangePartitionAssignor
 SESSION_MS = 30_000
 HEARTBEAT_MS = 500
 JOIN_S = 60
+PYTHON_SETTINGS: dict[str, Any] = {
+    "auto_offset_reset": "earliest",
+    "enable_auto_commit": False,
+    "session_timeout_ms": SESSION_MS,
+    "heartbeat_interval_ms": HEARTBEAT_MS,
+}
 
 
 class Crowd(Protocol):
@@ -75,15 +81,9 @@ class KafkaPythonCrowd:
 
     def _run(self, bootstrap: str, group: str, topic: str) -> None:
         consumer = KafkaConsumer(
-            topic,
-            bootstrap_servers=bootstrap,
-            group_id=group,
-            partition_assignment_strategy=[RangePartitionAssignor],
-            auto_offset_reset="earliest",
-            enable_auto_commit=False,
-            session_timeout_ms=SESSION_MS,
-            heartbeat_interval_ms=HEARTBEAT_MS,
-        )
+            topic, bootstrap_servers=bootstrap, group_id=group, partition_assignment_strategy=[RangePartitionAssignor],
+            **PYTHON_SETTINGS,
+        )  # fmt: skip
         while not self._stop.is_set():
             for records in consumer.poll(timeout_ms=200).values():
                 with self._lock:
@@ -112,15 +112,9 @@ class AiokafkaCrowd:
 
     async def _run(self, bootstrap: str, group: str, topic: str) -> None:
         consumer = AIOKafkaConsumer(
-            topic,
-            bootstrap_servers=bootstrap,
-            group_id=group,
-            partition_assignment_strategy=[AiokafkaRange],
-            auto_offset_reset="earliest",
-            enable_auto_commit=False,
-            session_timeout_ms=SESSION_MS,
-            heartbeat_interval_ms=HEARTBEAT_MS,
-        )
+            topic, bootstrap_servers=bootstrap, group_id=group, partition_assignment_strategy=[AiokafkaRange],
+            **PYTHON_SETTINGS,
+        )  # fmt: skip
         await consumer.start()
         while not self._stopping:
             for records in (await consumer.getmany(timeout_ms=200)).values():

@@ -1,11 +1,9 @@
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from compat_tests.groups.test_membership import stable
-from compat_tests.groups.wire import Wire, create_topic, find_coordinator, join_request
-from compat_tests.process import Broker
+from compat_tests.groups.wire import Wire, join_request
 from kafkapy.protocol.messages.delete_groups import DeleteGroupsRequest
 from kafkapy.protocol.messages.describe_groups import DescribeGroupsRequest
 from kafkapy.protocol.messages.find_coordinator import FindCoordinatorRequest
@@ -22,14 +20,6 @@ from kafkapy.protocol.messages.offset_delete import (
     OffsetDeleteRequestTopic,
 )
 from kafkapy.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
-
-
-@pytest.fixture
-def wire(broker: Broker, topic_name: str) -> Iterator[Wire]:
-    with Wire(broker.bootstrap) as connection:
-        create_topic(connection, "t")
-        find_coordinator(connection, topic_name)
-        yield connection
 
 
 @pytest.fixture

@@ -1,20 +1,7 @@
 """Offsets in the metadata tree (version 0) beside those in the log, as the clients of the first releases use them."""
 
-from collections.abc import Iterator
-
-import pytest
-
 from compat_tests.groups.test_offsets import commit, fetch
-from compat_tests.groups.wire import Wire, create_topic, find_coordinator
-from compat_tests.process import Broker
-
-
-@pytest.fixture
-def wire(broker: Broker, topic_name: str) -> Iterator[Wire]:
-    with Wire(broker.bootstrap) as connection:
-        create_topic(connection, "t")
-        find_coordinator(connection, topic_name)
-        yield connection
+from compat_tests.groups.wire import Wire
 
 
 def test_both_places_keep_what_they_were_told(wire: Wire, topic_name: str) -> None:

@@ -12,7 +12,7 @@ from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, Consumer, Producer, TopicPa
 from kafka import KafkaConsumer, KafkaProducer
 from kafka import TopicPartition as KafkaPythonPartition
 
-from compat_tests.clients.agent import Agent, _received, _sent
+from compat_tests.clients.agent import Agent, packed_record, unpacked_record
 from compat_tests.clients.client import Received, Sent
 from compat_tests.java_programs import MissingToolchainError, java_command
 from tools.jars import jars_directory
@@ -58,10 +58,10 @@ def java_clients(version: str, agent: Agent) -> Iterator[OldClient]:
     magic = 1 if version.startswith("0.10") else 0
 
     def produce(what: str, topic: str, records: Sequence[Sent], codec: str) -> None:
-        agent.ask(what, topic=topic, records=list(map(_sent, records)), codec=codec, acks=-1, limit=1 << 20)
+        agent.ask(what, topic=topic, records=list(map(packed_record, records)), codec=codec, acks=-1, limit=1 << 20)
 
     def consume(what: str, topic: str, count: int) -> list[Received]:
-        return [_received(each) for each in agent.ask(what, topic=topic, partition=0, offset=0, count=count)]
+        return [unpacked_record(each) for each in agent.ask(what, topic=topic, partition=0, offset=0, count=count)]
 
     reader = None if version.startswith("0.8") else partial(consume, "consume")
     yield OldClient(f"java-{version}", magic, partial(produce, "produce"), magic, reader)

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from compat_tests.clients.agent import Agent, _received, _sent
+from compat_tests.clients.agent import Agent, packed_record, unpacked_record
 from compat_tests.clients.client import KafkaCodeError, Received, Sent
 from compat_tests.data_path.frames import NOW_MS, list_offsets, new_topic
 from compat_tests.groups.wire import Wire
@@ -59,7 +59,7 @@ def test_everyone_reads_what_everyone_wrote(wire: Wire, old_clients: list[OldCli
 
 def fetched(agent: Agent, how: str, topic: str, count: int, **fields: int) -> list[Received]:
     asked = {"topic": topic, "partition": 0, "offset": 0, "count": count, **fields}
-    return [_received(each) for each in agent.ask(how, **asked)]
+    return [unpacked_record(each) for each in agent.ask(how, **asked)]
 
 
 def test_fetches_of_any_size_lose_nothing(wire: Wire, old_agent: Agent) -> None:
@@ -67,7 +67,7 @@ def test_fetches_of_any_size_lose_nothing(wire: Wire, old_agent: Agent) -> None:
     topic = new_topic(wire)
     sent = [Sent(b"v" * at, b"k", (), NOW_MS + at) for at in range(200)]
     for first in range(0, 200, 50):
-        wanted = {"topic": topic, "records": list(map(_sent, sent[first : first + 50])), "limit": 1 << 20}
+        wanted = {"topic": topic, "records": list(map(packed_record, sent[first : first + 50])), "limit": 1 << 20}
         old_agent.ask("produce", codec="gzip" if first else "none", acks=1, **wanted)
     for size in (12_000, 20_000, 1 << 20):
         received = fetched(old_agent, "consume_simple", topic, 200, size=size)
@@ -77,7 +77,7 @@ def test_fetches_of_any_size_lose_nothing(wire: Wire, old_agent: Agent) -> None:
 @pytest.mark.scenario("errors", client="java-{old_agent}")
 def test_switched_off_conversion_is_refused(wire: Wire, old_agent: Agent) -> None:
     topic = new_topic(wire, message__downconversion__enable="false")
-    sent = {"topic": topic, "records": [_sent(Sent(b"v"))], "codec": "none", "acks": 1, "limit": 1 << 20}
+    sent = {"topic": topic, "records": [packed_record(Sent(b"v"))], "codec": "none", "acks": 1, "limit": 1 << 20}
     old_agent.ask("produce", **sent)
     with pytest.raises(KafkaCodeError):
         fetched(old_agent, "consume_simple", topic, 1)
@@ -86,7 +86,7 @@ def test_switched_off_conversion_is_refused(wire: Wire, old_agent: Agent) -> Non
 @pytest.mark.scenario("groups", client="java-{group_agent}")
 def test_a_group_goes_on_where_it_was(wire: Wire, group_agent: Agent) -> None:
     topic = new_topic(wire)
-    sent = {"topic": topic, "records": [_sent(Sent(b"%d" % at)) for at in range(10)], "codec": "none"}
+    sent = {"topic": topic, "records": [packed_record(Sent(b"%d" % at)) for at in range(10)], "codec": "none"}
     group_agent.ask("produce", acks=-1, limit=1 << 20, **sent)
     first = group_agent.ask("group", topic=topic, group=f"g-{topic}", count=10)
     assert len(first) == 10
@@ -99,7 +99,7 @@ def test_offsets_before_a_time(wire: Wire, old_agent: Agent) -> None:
     """ListOffsets v0: where segments begin, by the time at which their files were changed, and the log's end."""
     topic = new_topic(wire, segment__bytes="1000", message__format__version="0.9.0")
     for at in range(4):
-        sent = {"topic": topic, "records": [_sent(Sent(b"%d" % at * 600))], "codec": "none"}
+        sent = {"topic": topic, "records": [packed_record(Sent(b"%d" % at * 600))], "codec": "none"}
         old_agent.ask("produce", acks=-1, limit=1 << 20, **sent)
 
     def offsets(timestamp: int, most: int = 10) -> list[int]:

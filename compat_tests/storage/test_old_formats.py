@@ -15,7 +15,7 @@ from compat_tests.data_path.frames import fetch, list_offsets, produce_request
 from compat_tests.groups.wire import Wire, answer_to_creation
 from compat_tests.kafkapy_process import KafkapyProcess
 from compat_tests.real_kafka import RealKafka
-from compat_tests.storage.test_same_bytes import _contents
+from compat_tests.storage.test_same_bytes import contents_of
 from kafkapy.config.log_config import LogConfig
 from kafkapy.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig
 from kafkapy.protocol.messages.incremental_alter_configs import (
@@ -180,7 +180,7 @@ def test_every_version_of_fetch_gets_the_same_bytes(real_fed: Fed, our_fed: Fed)
 
 @pytest.mark.parametrize("topic", sorted(CONFIGS.keys() - set(GZIPPED)))
 def test_the_files_are_the_same(real: Path, ours: Path, topic: str) -> None:
-    theirs, written = _contents(real / f"{topic}-0"), _contents(ours / f"{topic}-0")
+    theirs, written = contents_of(real / f"{topic}-0"), contents_of(ours / f"{topic}-0")
     assert sorted(written) == sorted(theirs)
     assert [name for name in written if written[name] != theirs[name]] == []
     assert sum(name.endswith(".log") for name in written) > 1
@@ -231,7 +231,7 @@ def test_kafkas_directory_opens(real: Path, tmp_path: Path, clean: bool) -> None
             assert first == listed[offset]
     manager.shutdown()
     for topic in CONFIGS:
-        theirs_by_name, left = _contents(real / f"{topic}-0"), _contents(tmp_path / "data" / f"{topic}-0")
+        theirs_by_name, left = contents_of(real / f"{topic}-0"), contents_of(tmp_path / "data" / f"{topic}-0")
         for name in theirs_by_name:
             if name.endswith(".log") or (clean and name.endswith((".index", ".timeindex"))):
                 assert left[name] == theirs_by_name[name], (topic, name)

@@ -67,7 +67,7 @@ def real(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return copy
 
 
-def _contents(directory: Path) -> dict[str, bytes]:
+def contents_of(directory: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in directory.iterdir()}
 
 
@@ -87,7 +87,7 @@ def test_the_leaders_files_are_the_same(real: Path, tmp_path: Path, topic: str) 
             log.update_high_watermark(log.log_end_offset)
     manager.shutdown()
     assert len(log.segments) > 1 or topic == "compressed"
-    assert _contents(tmp_path / f"{topic}-0") == _contents(real / f"{topic}-0")
+    assert contents_of(tmp_path / f"{topic}-0") == contents_of(real / f"{topic}-0")
 
 
 def test_kafkas_directory_opens_and_ours_opens_in_kafka(real: Path, tmp_path: Path) -> None:
@@ -96,7 +96,7 @@ def test_kafkas_directory_opens_and_ours_opens_in_kafka(real: Path, tmp_path: Pa
         _create(broker.bootstrap, "handed")
         _produce(broker.bootstrap, "handed", {"enable.idempotence": True})
         broker.stop()
-        theirs = _contents(broker.data / "handed-0")
+        theirs = contents_of(broker.data / "handed-0")
         (broker.data / ".kafka_cleanshutdown").unlink()
         manager = LogManager([str(broker.data)], LogConfig(segment_bytes=SEGMENT_BYTES), ManualClock(START_MS))
         manager.load()
@@ -104,7 +104,7 @@ def test_kafkas_directory_opens_and_ours_opens_in_kafka(real: Path, tmp_path: Pa
         assert log is not None
         end_offset = log.log_end_offset
         manager.shutdown()
-        assert {n: c for n, c in _contents(broker.data / "handed-0").items() if n.endswith((".log", ".index"))} == {
+        assert {n: c for n, c in contents_of(broker.data / "handed-0").items() if n.endswith((".log", ".index"))} == {
             n: c for n, c in theirs.items() if n.endswith((".log", ".index"))
         }
         broker.start()

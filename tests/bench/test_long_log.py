@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from bench.long_log import sendfile_alone
-from bench.long_log_client import BATCH, FETCH_SIZE, FETCH_VERSION, OFFSET, OVERHEAD, _fetch_frame, _records_of
+from bench.long_log_client import BATCH, FETCH_SIZE, FETCH_VERSION, OFFSET, OVERHEAD, fetch_frame, records_of
 from kafkapy.protocol.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
 from kafkapy.protocol.primitives import Reader, Writer
 from kafkapy.records.record import Record, encode_batch
@@ -22,7 +22,7 @@ def test_all_bytes_of_the_files_are_sent(tmp_path: Path, *, asked: bool) -> None
 
 
 def test_the_offset_in_the_ready_made_request_can_be_changed() -> None:
-    request, place = _fetch_frame("topic")
+    request, place = fetch_frame("topic")
     OFFSET.pack_into(request, place, 4711)
     header_size = 4 + 2 + 2 + 4 + 2 + len("bench")
     read = FetchRequest.read(Reader(memoryview(request)[header_size:]), FETCH_VERSION)
@@ -38,7 +38,7 @@ def test_records_and_errors_are_where_the_codec_puts_them() -> None:
         answer = memoryview(bytes(writer.getvalue()))
         if error:
             with pytest.raises(SystemExit, match="error 6"):
-                _records_of(answer, "topic")
+                records_of(answer, "topic")
         else:
-            assert bytes(_records_of(answer, "topic")) == content
+            assert bytes(records_of(answer, "topic")) == content
             assert BATCH.unpack_from(content) == (7, len(content) - OVERHEAD, 2)
