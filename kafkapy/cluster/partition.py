@@ -20,7 +20,6 @@ from kafkapy.records.validate import ValidatedBatch
 from kafkapy.storage.append import AppendResult
 from kafkapy.storage.disk_errors import is_passing, storage_error
 from kafkapy.storage.log import Log
-from kafkapy.storage.read import LogRead
 from kafkapy.types import TopicPartition
 
 NO_EPOCH = -1
@@ -161,13 +160,6 @@ class Partition:
         else:
             log.update_high_watermark(log.log_end_offset)
         return result
-
-    def read(
-        self, offset: int, max_bytes: int, *, up_to_offset: int | None, current_leader_epoch: int = NO_EPOCH
-    ) -> LogRead:
-        """Read as the leader; ``up_to_offset`` as for ``Log.read``. Raises what ``check_leader`` and it raise."""
-        self.check_leader(current_leader_epoch)
-        return self.log.read(offset, max_bytes, up_to_offset=up_to_offset)
 
     def advance_high_watermark(self) -> bool:
         """Recompute the high watermark; tell whether it moved. On a leader it never goes back."""

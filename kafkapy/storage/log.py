@@ -190,10 +190,6 @@ class Log:
         """
         return read.lookup_timestamp(self, timestamp_ms)
 
-    def max_timestamp_offset(self) -> TimestampOffset | None:
-        """Return the (offset, timestamp) of the largest timestamp (KIP-734); None without records."""
-        return read.max_timestamp_offset(self)
-
     # offsets
 
     def update_high_watermark(self, offset: int) -> int:

@@ -120,9 +120,3 @@ def segment_times(log: "Log") -> list[tuple[int, int]]:
     with as_storage_error(log, "read"):
         times = [(max(each.base_offset, log.log_start_offset), each.modified_ms) for each in log.segments]
     return [*times, (log.log_end_offset, log.storage.clock.now_ms())] if log.segments.active.size else times
-
-
-def max_timestamp_offset(log: "Log") -> TimestampOffset | None:
-    """See ``Log.max_timestamp_offset``."""
-    latest = max(log.segments, key=lambda segment: segment.max_timestamp)
-    return TimestampOffset(latest.max_timestamp_offset, latest.max_timestamp) if latest.size else None

@@ -59,7 +59,7 @@ def test_a_follower_neither_appends_nor_reads_nor_acknowledges(tmp_path: Path) -
     with pytest.raises(NotLeaderOrFollowerError):
         partition.append(batch())
     with pytest.raises(NotLeaderOrFollowerError):
-        partition.read(0, 100, up_to_offset=None)
+        partition.check_leader()
     with pytest.raises(NotLeaderOrFollowerError):
         partition.is_acknowledged(0)
 
@@ -67,12 +67,12 @@ def test_a_follower_neither_appends_nor_reads_nor_acknowledges(tmp_path: Path) -
 def test_epochs_are_compared(tmp_path: Path) -> None:
     partition = Node(tmp_path).partition(epoch=5)
     partition.append(batch())
-    assert len(partition.read(0, 1000, up_to_offset=1, current_leader_epoch=5).records) > 0
+    partition.check_leader(5)
     partition.check_leader()
     with pytest.raises(FencedLeaderEpochError):
         partition.check_leader(4)
     with pytest.raises(UnknownLeaderEpochError):
-        partition.read(0, 1000, up_to_offset=1, current_leader_epoch=6)
+        partition.check_leader(6)
 
 
 def test_too_few_in_sync_replicas_before_and_after(tmp_path: Path) -> None:
@@ -116,7 +116,8 @@ def test_on_a_full_disk_it_leads_and_the_first_record_notes_the_epoch(
     with monkeypatch.context() as full:
         full.setattr(files, "replace", refuse)
         partition = node.partition(epoch=1)
-        assert partition.read(0, 1000, up_to_offset=None).records
+        partition.check_leader()
+        assert partition.log.read(0, 1000).records
         with pytest.raises(KafkaStorageError):
             partition.append(batch())
     assert partition.append(batch()).first_offset == 1

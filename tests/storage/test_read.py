@@ -116,7 +116,6 @@ def test_timestamps(log: Log) -> None:
     assert log.lookup_timestamp(0) == (0, START_MS)
     assert log.lookup_timestamp(START_MS + 45) == (5, START_MS + 50)
     assert log.lookup_timestamp(START_MS + 91) is None
-    assert log.max_timestamp_offset() == (9, START_MS + 90)
     log.advance_log_start_offset(3)
     assert log.lookup_timestamp(START_MS) == (3, START_MS + 30)
 
@@ -124,4 +123,3 @@ def test_timestamps(log: Log) -> None:
 def test_an_empty_log_has_no_timestamps(tmp_path: Path) -> None:
     log = open_log(tmp_path)
     assert log.lookup_timestamp(-1) is None
-    assert log.max_timestamp_offset() is None
