@@ -115,6 +115,18 @@ class Contestant:
         return end
 
 
+class Visitor(Contestant):
+    """Who takes part in a few loads alone, which start it themselves."""
+
+    def __init__(self, name: str, scratch: Path) -> None:
+        self.name = name
+        self.scratch = scratch
+        self.records = {}
+
+    def check_alive(self) -> None:
+        """Nothing runs between its loads."""
+
+
 class Arena:
     """Starts contestants, all of them gone when it is left; `fresh` ones come in addition to those that run."""
 

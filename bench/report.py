@@ -85,7 +85,13 @@ class Result:
         """The row of the table, without its verdict."""
         medians = [self._value(name) for name in (KAFKAPY, *KAFKAS)]
         ratios = [number(self.ratio(name)) for name in KAFKAS]
-        return [self.row.title, self.row.unit, *medians, *ratios, self.limit]
+        return [self.row.title, self.row.unit, *medians, *ratios, self.limit, self.beside]
+
+    @property
+    def beside(self) -> str:
+        """What others than Apache Kafka cost, where some take part."""
+        others = [name for name in self.samples if name not in (KAFKAPY, *KAFKAS)]
+        return "; ".join(f"{name} {self._value(name)}" for name in others) or "–"
 
     def _value(self, broker: str) -> str:
         return "failed" if broker in self.failures else number(self.median(broker))
@@ -98,6 +104,7 @@ HEADINGS = [
     *KAFKAS,
     *(f"ratio to {name.removeprefix('kafka-')}" for name in KAFKAS),
     "at most",
+    "beside it",
 ]
 
 

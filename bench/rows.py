@@ -8,6 +8,7 @@ from bench.compaction import Compaction
 from bench.compaction_latency import CompactionLatency
 from bench.durable import DurableRecords
 from bench.groups import Commits, FirstRecord, Settle
+from bench.in_tests import InTests
 from bench.lifecycle import Memory, OnNewBroker, StartUp
 from bench.loads import Fetch, Latency, Load, Produce, ProduceThenFetch, SingleRecords
 from bench.long_append import AppendsToLongLogs
@@ -59,6 +60,7 @@ def all_rows(*, quick: bool, long_log_gb: int = LONG_LOG_GB) -> list[Row]:
         *_transactions(share),
         Row("start", "start to first acknowledged produce", "s", StartUp(), "start_s", ratio=0.12),
         Row("start-cost", "the same, what it costs", "processor-s", StartUp(), "processor_s"),
+        *_in_tests(share),
         *_memory(2_000_000 // share),
         *_first_gigabytes(share),
         *_long_log(1 if quick else long_log_gb),
@@ -83,7 +85,9 @@ def warm_up_loads(*, quick: bool) -> list[Load]:
 def needs_warm_brokers(loads: Sequence[Load]) -> bool:
     """Whether any load is put on brokers that run already."""
     return not all(
-        isinstance(load, StartUp | Memory | OnNewBroker | Recovery | ManyPartitions | Compaction | CompactionLatency)
+        isinstance(
+            load, StartUp | InTests | Memory | OnNewBroker | Recovery | ManyPartitions | Compaction | CompactionLatency
+        )
         for load in loads
     )
 
@@ -149,6 +153,19 @@ def _transactions(share: int) -> list[Row]:
             Row(f"transactions-{records}-rate", "the same, how many", "per s", load, "per_s"),
         ]
     return rows
+
+
+def _in_tests(share: int) -> list[Row]:
+    """kafkapy in the test's process; `kafkapy start --ephemeral` and others' brokers for tests beside it."""
+    load = InTests(20, 20 // share)
+    what = "a broker in the test's process"
+    return [
+        Row("test-start", f"{what}: to the first acknowledged produce", "ms", load, "start_ms", ceiling=30),
+        Row("test-first-record", f"{what}: subscribe to first record, new group, librdkafka, median", "ms", load,
+            "first_ms"),
+        Row("test-memory", f"{what}: resident memory that it adds, or its process has", "MiB", load, "resident_mib",
+            ceiling=19.0),
+    ]  # fmt: skip
 
 
 def _memory(records: int) -> list[Row]:

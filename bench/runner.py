@@ -5,7 +5,8 @@ from dataclasses import dataclass, field
 
 from confluent_kafka import KafkaException
 
-from bench.brokers import Arena, Contestant, LoadError
+from bench.brokers import KAFKAPY, Arena, Contestant, LoadError, Visitor
+from bench.in_tests import InTests
 from bench.loads import Load, Metrics
 from bench.rows import Row
 from compat_tests.process import BrokerError
@@ -34,9 +35,15 @@ def loads_of(rows: Sequence[Row]) -> list[Load]:
 
 def turns(load: Load, brokers: Sequence[str], rounds: int) -> Iterator[tuple[int, str]]:
     """Round and broker; rounds up to 0 warm up, and each round begins with another broker."""
+    brokers = [*brokers, *peers_of(load)] if KAFKAPY in brokers else brokers
     for number in range(1 - load.warm_ups, 1 + min(rounds, load.most_rounds)):
         first = number % len(brokers)
         yield from ((number, name) for name in [*brokers[first:], *brokers[:first]])
+
+
+def peers_of(load: Load) -> tuple[str, ...]:
+    """Who takes part in this load beside the brokers that are compared."""
+    return load.peers if isinstance(load, InTests) else ()
 
 
 class Runner:
@@ -72,7 +79,7 @@ class Runner:
         return runs
 
     def _once(self, load: Load, name: str, runs: Runs, *, measured: bool) -> None:
-        contestant = self.contestants[name]
+        contestant = self.contestants.get(name) or Visitor(name, self._arena.scratch)
         try:
             metrics = load.run(contestant, self._arena)
         except REFUSALS as error:

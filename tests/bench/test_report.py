@@ -87,6 +87,14 @@ def test_numbers_have_three_digits(value: float | None, text: str) -> None:
     assert number(value) == text
 
 
+def test_others_than_apache_kafka_stand_beside_it() -> None:
+    measured = {"kafkapy": [{"m": 3.0}], "kafka-2.7.2": [{"m": 9.0}], "kfake": [{"m": 4.0}]}
+    result = Result.of(row(ceiling=30), Runs(measured, {"mock": "no"}))
+    assert result.cells()[-1] == "kfake 4.00; mock failed"
+    assert result.verdict == "pass"
+    assert Result.of(row(), Runs({"kafkapy": [{"m": 3.0}]})).cells()[-1] == "–"
+
+
 def test_terminal_page_and_document_tell_the_same(tmp_path: Path) -> None:
     passed = Result.of(row(ratio=0.5), Runs({"kafkapy": [{"m": 0.25}], "kafka-2.7.2": [{"m": 1.0}]}))
     terminal = io.StringIO()

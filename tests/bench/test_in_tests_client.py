@@ -1,0 +1,28 @@
+"""A test's process with a broker in it, and others for tests."""
+
+import json
+import sys
+
+import pytest
+
+from bench import in_tests
+from bench.brokers import LoadError
+from bench.in_tests import child
+
+
+@pytest.mark.parametrize("kind", ["kafkapy", "mock"])
+def test_it_starts_brokers_and_keeps_the_last(kind: str) -> None:
+    command = [sys.executable, "-m", "bench.in_tests_client", kind, json.dumps({"starts": 2})]
+    with child(command) as (process, line):
+        metrics = json.loads(line)
+        assert metrics["start_ms"] > 0
+        assert metrics["resident_mib"] > 0
+        assert process.poll() is None
+        process.communicate()
+    assert process.returncode == 0
+
+
+def test_what_is_missing_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(in_tests.shutil, "which", lambda _: None)
+    with pytest.raises(LoadError, match=r"^kfake wants the go command$"):
+        in_tests.built_kfake()
