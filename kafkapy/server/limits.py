@@ -7,12 +7,10 @@ from typing import Any, Self
 from kafkapy.config.broker_config import BrokerConfig
 from kafkapy.server.budget import FrameBudget
 from kafkapy.server.metrics import Metrics
+from kafkapy.storage import portable
 
-resource: Any
-try:
-    import resource
-except ImportError:  # Windows, which has no such limit
-    resource = None
+resource: Any = portable.module_or_none("resource")
+"""None on Windows, which has no such limit."""
 
 
 @dataclass(slots=True)

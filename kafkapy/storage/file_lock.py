@@ -17,12 +17,7 @@ from kafkapy.storage.descriptors import LockedFile, locked_here
 if TYPE_CHECKING:
     import sqlite3
 
-fcntl: Any
-try:
-    import fcntl
-except ImportError:  # Windows
-    fcntl = None
-
+fcntl: Any = portable.module_or_none("fcntl")
 _FLOCK: Final = Struct("hhqqi4x")
 """``struct flock`` of 64-bit Linux: type, whence, start, length, process."""
 

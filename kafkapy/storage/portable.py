@@ -7,8 +7,9 @@ the POSIX ones away (``tests/testing/test_portable.py``).
 
 import os
 from collections.abc import Callable
+from importlib import import_module
 from threading import Lock
-from typing import Final
+from typing import Any, Final
 
 Buffer = bytes | bytearray | memoryview
 
@@ -18,6 +19,14 @@ SYNCS_DIRECTORIES: Final[bool] = hasattr(os, "O_DIRECTORY")
 """Whether a folder can be opened, to wait until its names are on the disk."""
 
 _position: Final = Lock()
+
+
+def module_or_none(name: str) -> Any:
+    """Return a module of Python's that only some systems have."""
+    try:
+        return import_module(name)
+    except ImportError:
+        return None
 
 
 def seek_and_read(number: int, size: int, position: int) -> bytes:

@@ -41,6 +41,11 @@ def test_where_folders_can_not_be_synced_they_are_left_alone(tmp_path: Path, mon
     assert synced == [str(file), str(tmp_path), str(file)]
 
 
+def test_a_module_that_is_not_everywhere() -> None:
+    assert portable.module_or_none("os") is os
+    assert portable.module_or_none("no_such_module") is None
+
+
 def test_a_process_without_niceness_stays_as_it_is() -> None:
     assert portable.stay_as_it_is(10) == 0
 
