@@ -1,5 +1,6 @@
 # make run     the main job: a broker, real flights, a PySpark pipeline, its result under out/
 # make test    everything: checks, all tests with their coverage gates, compatibility with stock clients and Spark
+# make compatibility  the compatibility suite on every Kafka release that is here; docs/compatibility.md says what came out
 # make check   format, lint, types, layers, generated code, fast tests: about a minute, no Java, no network
 # make simulate  thousands of random histories of a log on a disk that fails and dies, and of consumers in a group
 #                (KAFKAPY_SIMULATIONS=5000)
@@ -23,7 +24,7 @@ SCAN := $(wildcard setup.py $(foreach name,scan compact entries alike,kafkapy/re
 INSTALLED := $(VENV)/.installed
 COMPILED := $(VENV)/.compiled
 
-.PHONY: simulate kill exactly-once help setup java jars archives check fmt lint fast test unit coverage compat run bench clean
+.PHONY: simulate kill exactly-once help setup java jars archives check fmt lint fast test unit coverage compat compatibility run bench clean
 
 help:
 	@sed -n 's/^# \(make .*\|  .*\)/\1/p' Makefile
@@ -112,6 +113,19 @@ COMPAT := $(BIN)/pytest compat_tests -m "not long" --target kafka-2.7.2 --target
 compat: setup archives
 	@$(COMPAT) -n $(WORKERS) || { \
 		echo "--- what failed, once more, by itself ---"; $(COMPAT) --last-failed --last-failed-no-failures none; }
+
+# The same scenarios on every release there is, an hour; docs/compatibility.md tells what came out.
+FOUND := .cache/compatibility-results.json
+TARGETS ?= kafkapy kafka-2.7.2 kafka-3.9.1 kafka-4.1.0
+
+compatibility: setup archives
+	rm -f $(FOUND)
+	@for target in $(TARGETS); do \
+		echo "--- $$target ---"; \
+		$(BIN)/pytest compat_tests -n $(WORKERS) --results $(FOUND) --target $$target || \
+		$(BIN)/pytest compat_tests --results $(FOUND) --target $$target --last-failed --last-failed-no-failures none; \
+	done
+	$(BIN)/python -m tools.compatibility --results $(FOUND)
 
 test: lint coverage
 	@$(MAKE) --no-print-directory compat

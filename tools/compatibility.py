@@ -1,6 +1,7 @@
-"""docs/compatibility.md out of `REGISTRY` and the handlers' cards.
+"""docs/compatibility.md out of `REGISTRY`, the handlers' cards and what the compatibility suite found.
 
-`python -m tools.compatibility` writes the page; `--check` fails when it is stale.
+`python -m tools.compatibility` writes the page; `--check` fails when it is stale. `--results FILE` first takes into
+`docs/compatibility.json` what a run of `compat_tests`, with the same option, has found.
 """
 
 import argparse
@@ -9,8 +10,10 @@ import re
 import sys
 from pathlib import Path
 
+from compat_tests import results
 from kafkapy.protocol.api_keys import ApiKey
 from kafkapy.server.handlers import REGISTRY, Api
+from tools import client_table
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "compatibility.md"
@@ -26,10 +29,13 @@ KAFKA_2_7 = {
     46: (0, 0), 47: (0, 0), 48: (0, 0), 49: (0, 0), 50: (0, 0), 51: (0, 0), 56: (0, 0), 57: (0, 0),
 }  # fmt: skip
 
-HEAD = """# What kafkapy serves of Kafka's protocol
+HEAD = """# What kafkapy serves of Kafka's protocol, and to whom
 
-Made by `python -m tools.compatibility` from `kafkapy/server/handlers/__init__.py` and the card that opens each
-handler; `make check` fails when it is stale. The versions of Apache Kafka are those that a running 2.7.2 lists.
+Made by `python -m tools.compatibility` from `kafkapy/server/handlers/__init__.py`, the card that opens each handler,
+and `docs/compatibility.json`, which `make compatibility` writes; `make check` fails when it is stale. The versions of
+Apache Kafka are those that a running 2.7.2 lists.
+
+## APIs
 
 | key | API | kafkapy | Apache Kafka 2.7.2 | not done |
 |---:|---|---|---|---|
@@ -67,14 +73,22 @@ def page() -> str:
     """Return the whole page."""
     keys = sorted(KAFKA_2_7.keys() | {int(key) for key in REGISTRY})
     rows = [_row(key, REGISTRY.get(ApiKey(key))) for key in keys]
-    return HEAD + "\n".join(rows) + "\n"
+    return HEAD + "\n".join(rows) + "\n\n" + client_table.page_of(client_table.read())
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Write or check the page; returns the exit code."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--check", action="store_true", help="fail when the page is stale")
-    if not parser.parse_args(arguments).check:
+    parser.add_argument("--results", type=Path, metavar="FILE", help="what a run of compat_tests found")
+    options = parser.parse_args(arguments)
+    if options.results is not None:
+        try:
+            client_table.write(results.read(options.results))
+        except (OSError, ValueError) as error:
+            print(f"{options.results}: {error}", file=sys.stderr)
+            return 1
+    if not options.check:
         PAGE.write_text(page())
         return 0
     if PAGE.is_file() and PAGE.read_text() == page():

@@ -22,6 +22,13 @@ def test_a_stale_page_is_told(
     assert compatibility.main(["--check"]) == 0
 
 
+def test_results_that_cant_be_taken_over_are_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    before = compatibility.PAGE.read_text()
+    assert compatibility.main(["--results", str(tmp_path / "none.json")]) == 1
+    assert "No such file" in capsys.readouterr().err
+    assert compatibility.PAGE.read_text() == before
+
+
 def test_every_api_of_the_registry_has_a_row_and_a_card() -> None:
     lines = compatibility.page().splitlines()
     for api in REGISTRY.values():

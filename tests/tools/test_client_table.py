@@ -1,0 +1,71 @@
+from pathlib import Path
+
+import pytest
+
+from compat_tests.results import DIFFERS, FAILED, PASSED, SKIPPED, Result
+from compat_tests.scenarios import NO_TARGET, SCENARIOS
+from tools import client_table
+from tools.client_table import cell, page_of, read, summary_of, write
+
+TARGETS = ["kafka-4.1.0", "kafkapy"]
+
+
+def result(test: str, target: str = "kafkapy", outcome: str = PASSED, reason: str = "", client: str = "kcat") -> Result:
+    return Result(f"compat_tests/a.py::{test}", target, client, "admin" if client else "", outcome, reason)
+
+
+FOUND = [
+    result("test_x[1]"), result("test_x[2]"), result("test_y"),
+    result("test_x[1]", "kafka-4.1.0"), result("test_x[2]", "kafka-4.1.0", DIFFERS, "newer"),
+    result("test_y", "kafka-4.1.0", SKIPPED, "no such thing"), result("test_z", NO_TARGET, client=""),
+]  # fmt: skip
+
+
+def test_results_are_counted_and_reasons_kept_once() -> None:
+    found = summary_of([*FOUND, result("test_x[3]", "kafka-4.1.0", DIFFERS, "newer")])
+    assert found["clients"] == {
+        "kcat": {"admin": {"kafkapy": {PASSED: 3}, "kafka-4.1.0": {PASSED: 1, DIFFERS: 2, SKIPPED: 1}}}
+    }
+    assert found["targets"][NO_TARGET] == {PASSED: 1}
+    assert found["reasons"][DIFFERS] == {"newer": ["a.py::test_x on kafka-4.1.0"]}
+    assert found["reasons"][SKIPPED] == {"no such thing": ["a.py::test_y on kafka-4.1.0"]}
+
+
+def test_a_summary_does_not_depend_on_the_order_of_a_run(tmp_path: Path) -> None:
+    for name, found in (("a", FOUND), ("b", FOUND[::-1])):
+        write(found, tmp_path / name)
+    assert (tmp_path / "a").read_text() == (tmp_path / "b").read_text()
+    assert "| kcat |" in page_of(read(tmp_path / "a"))
+
+
+def test_a_run_with_failures_is_not_taken_over(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"1 tests failed, the first is .*::test_w on kafkapy"):
+        write([*FOUND, result("test_w", outcome=FAILED)], tmp_path / "a")
+    assert not (tmp_path / "a").exists()
+
+
+def test_targets_that_agree_share_a_cell() -> None:
+    assert cell({"kafkapy": {PASSED: 3}, "kafka-4.1.0": {PASSED: 3}}, TARGETS) == "3"
+    assert cell({"kafkapy": {PASSED: 3}}, TARGETS) == "kafkapy: 3"
+    assert cell({"kafkapy": {PASSED: 3}, "kafka-4.1.0": {PASSED: 1, DIFFERS: 2, SKIPPED: 1}}, TARGETS) == (
+        "kafka-4.1.0: 1, 2 differ, 1 skipped<br>kafkapy: 3"
+    )
+    assert cell({}, TARGETS) == ""
+
+
+def test_a_page_says_what_differs_and_why() -> None:
+    page = page_of(summary_of(FOUND)).splitlines()
+    assert f"| client | {' | '.join(SCENARIOS)} |" in page
+    assert "- newer: a.py::test_x on kafka-4.1.0" in page
+    assert "- no such thing: a.py::test_y on kafka-4.1.0" in page
+    assert "| both at once, or none | 1 | 0 | 0 |" in page
+    assert "Where releases differ" not in page_of(summary_of(FOUND[:3]))
+
+
+def test_before_there_are_results_the_page_says_so(tmp_path: Path) -> None:
+    assert "No results have been taken over yet" in page_of(read(tmp_path / "none"))
+
+
+def test_the_committed_summary_has_only_scenarios_that_there_are() -> None:
+    found = client_table.read()
+    assert {name for scenarios in found["clients"].values() for name in scenarios} <= set(SCENARIOS)
