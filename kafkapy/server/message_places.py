@@ -159,7 +159,8 @@ def named_in(context: "RequestContext", request: Any) -> list[Named]:
         if session is not None:
             gone = {TopicPartition(topic.topic, index) for topic in request.forgotten_topics_data
                     for index in topic.partitions}  # fmt: skip
-            found += [Named(*known) for known in session.partitions if known not in gone and Named(*known) not in found]
+            asked = set(found)
+            found += [Named(*each) for each in session.partitions if each not in gone and Named(*each) not in asked]
     return found
 
 

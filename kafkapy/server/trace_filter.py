@@ -4,20 +4,17 @@ Terms are separated by spaces and must all hold; the values of one, separated by
 ``?`` in clients and topics stand for anything. A request without a topic is not shown where a topic is asked for.
 """
 
-import difflib
 from collections.abc import Iterable
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from kafkapy.protocol.messages import APIS
-from kafkapy.server.handlers import REGISTRY
 from kafkapy.server.message_places import named_in, names_topics
+from kafkapy.server.names import nearest, served_api, served_apis
 
 if TYPE_CHECKING:
     from kafkapy.server.context import RequestContext
 
 TERMS: Final = ("api", "client", "topic")
-_SERVED: Final = {APIS[api.key][1].lower(): api.key for api in REGISTRY.values() if api.advertised}
 
 
 class TraceFilterError(ValueError):
@@ -54,7 +51,7 @@ def parse_filter(text: str) -> TraceFilter:
         name, equals, values = term.partition("=")
         if name not in TERMS or not equals:
             raise TraceFilterError(
-                f"a trace can't be filtered by {term!r}{_nearest(name, TERMS)}; write api=…, client=… or topic=…"
+                f"a trace can't be filtered by {term!r}{nearest(name, TERMS)}; write api=…, client=… or topic=…"
             )
         if name in terms:
             raise TraceFilterError(f"the trace filter says {name}= twice; write the values in one, with commas")
@@ -68,15 +65,7 @@ def parse_filter(text: str) -> TraceFilter:
 
 
 def _api_key(name: str) -> int:
-    key = _SERVED.get(name.replace("_", "").lower())
+    key = served_api(name)
     if key is None:
-        raise TraceFilterError(
-            f"this broker serves no API {name!r}{_nearest(name, (APIS[k][1] for k in _SERVED.values()))}"
-        )
-    return int(key)
-
-
-def _nearest(name: str, known: Iterable[str]) -> str:
-    by_case = {each.lower(): each for each in known}
-    matches = difflib.get_close_matches(name.lower(), list(by_case), n=1)
-    return f"; did you mean {by_case[matches[0]]}?" if matches else ""
+        raise TraceFilterError(f"this broker serves no API {name!r}{nearest(name, served_apis())}")
+    return key

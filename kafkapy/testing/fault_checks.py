@@ -1,13 +1,13 @@
 """What is asked for must be able to happen: each check refuses one kind of rule that never could, in one sentence."""
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any, Final
 
 from kafkapy.protocol.errors import ErrorCode
 from kafkapy.protocol.messages import APIS
-from kafkapy.server.handlers import REGISTRY
 from kafkapy.server.message_places import names_partitions, names_topics
+from kafkapy.server.names import nearest, plain, served_api, served_apis
 from kafkapy.testing.fault_rules import Action, InvalidFaultError, Match, When
 
 LONGEST_DELAY_MS: Final = 86_400_000
@@ -19,7 +19,6 @@ FIELDS: Final[Mapping[str, tuple[type, ...]]] = {
     "count": (int,), "probability": (int, float), "seed": (int,),
 }  # fmt: skip
 _NOUNS: Final = {str: "a string", int: "an integer", float: "a number", list: "a list of integers"}
-_SERVED: Final = {APIS[api.key][1].lower(): int(api.key) for api in REGISTRY.values() if api.advertised}
 
 
 def checked(action: Action, match: Mapping[str, Any]) -> Match:
@@ -48,15 +47,14 @@ def _check_types(match: Mapping[str, Any]) -> None:
 def api_key(api: str | int) -> int:
     """The key of an API that this broker serves, by its name (any case, with or without underscores) or key."""
     if isinstance(api, str):
-        key = _SERVED.get(api.replace("_", "").lower())
+        key = served_api(api)
         if key is None:
-            names = [APIS[number][1] for number in _SERVED.values()]
-            known = {each[1].lower(): each[1] for each in APIS.values()}.get(api.replace("_", "").lower())
-            if known is not None:
-                raise InvalidFaultError(f"this broker does not serve {known}: nobody could ever ask")
-            raise InvalidFaultError(f"there is no API {api!r}{nearest(api, names)}")
+            known = [each[1] for each in APIS.values() if each[1].lower() == plain(api)]
+            if known:
+                raise InvalidFaultError(f"this broker does not serve {known[0]}: nobody could ever ask")
+            raise InvalidFaultError(f"there is no API {api!r}{nearest(api, served_apis())}")
         return key
-    if api not in _SERVED.values():
+    if api not in served_apis().values():
         raise InvalidFaultError(f"this broker serves no API with the key {api}")
     return api
 
@@ -123,12 +121,3 @@ def duration(duration_ms: object) -> float:
     if not 0 < duration_ms <= LONGEST_DELAY_MS:
         raise InvalidFaultError(f"a delay takes more than 0 and at most {LONGEST_DELAY_MS} ms, not {duration_ms}")
     return float(duration_ms)
-
-
-def nearest(name: str, known: Iterable[str]) -> str:
-    """``; did you mean …?`` with the most similar of the known names, or nothing if none is."""
-    by_case = {each.lower(): each for each in known}
-    import difflib  # for whoever is wrong
-
-    matches = difflib.get_close_matches(name.lower(), list(by_case), n=1)
-    return f"; did you mean {by_case[matches[0]]!r}?" if matches else ""

@@ -32,9 +32,9 @@ def config_for_test(settings: Mapping[str, object], *, data: str, port: int) -> 
         if name in _OWN:
             raise BrokerStartError(f"{name} is no setting of a broker in a test: use {_OWN[name]}")
         if broker_key(name) is None:
-            from kafkapy.server.commands.settings import nearest
+            from kafkapy.server.commands.settings import nearest_key
 
-            raise BrokerStartError(f"there is no configuration key {name!r}{nearest(name)}")
+            raise BrokerStartError(f"there is no configuration key {name!r}{nearest_key(name)}")
         properties[name] = value
     try:
         config = BrokerConfig.from_properties(properties)

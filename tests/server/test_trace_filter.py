@@ -36,11 +36,11 @@ def test_terms_must_all_hold_and_their_values_are_alternatives() -> None:
     ("text", "sentence"),
     [
         ("num.partitions=4", "a trace can't be filtered by 'num.partitions=4'; write api=…, client=… or topic=…"),
-        ("topics=a", "a trace can't be filtered by 'topics=a'; did you mean topic?"),
+        ("topics=a", "a trace can't be filtered by 'topics=a'; did you mean 'topic'?"),
         ("api", "a trace can't be filtered by 'api'"),
         ("api=", "the trace filter says api= and not which"),
         ("topic=a topic=b", "the trace filter says topic= twice"),
-        ("api=Prodce", "this broker serves no API 'Prodce'; did you mean Produce?"),
+        ("api=Prodce", "this broker serves no API 'Prodce'; did you mean 'Produce'?"),
         ("api=Heartbeat topic=a", "requests of Heartbeat name no topics: nothing would be shown"),
     ],
 )

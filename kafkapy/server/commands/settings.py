@@ -1,6 +1,5 @@
 """The options of ``kafkapy start`` become a broker's configuration."""
 
-import difflib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Final
@@ -10,6 +9,7 @@ from kafkapy.config.broker_keys import BROKER_KEYS, broker_key
 from kafkapy.config.errors import InvalidConfigError
 from kafkapy.config.properties import parse
 from kafkapy.config.unbuilt import check_built
+from kafkapy.server.names import nearest
 
 START_DEFAULTS: Final[Mapping[str, str]] = {"group.initial.rebalance.delay.ms": "0"}
 """What ``kafkapy start`` sets when no file is given, as the sample file that comes with Apache Kafka does."""
@@ -38,15 +38,14 @@ def parse_settings(settings: Iterable[str]) -> dict[str, str]:
         if not equals:
             raise UsageError(f"{setting!r} is no setting: write key=value")
         if broker_key(name) is None:
-            raise UsageError(f"there is no configuration key {name!r}{nearest(name)}")
+            raise UsageError(f"there is no configuration key {name!r}{nearest_key(name)}")
         values[name] = value
     return values
 
 
-def nearest(name: str, known: Iterable[str] = BROKER_KEYS) -> str:
-    """``; did you mean …?`` with the most similar of the known names, or nothing if none is."""
-    matches = difflib.get_close_matches(name, list(known), n=1)
-    return f"; did you mean {matches[0]!r}?" if matches else ""
+def nearest_key(name: str) -> str:
+    """``; did you mean …?`` with the most similar configuration key, or nothing if none is."""
+    return nearest(name, BROKER_KEYS)
 
 
 def build_config(*, file: str | None, data: str | None, port: int | None, settings: Iterable[str]) -> BrokerConfig:

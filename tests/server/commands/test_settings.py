@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from kafkapy.config.errors import InvalidConfigError
-from kafkapy.server.commands.settings import UsageError, build_config, nearest, parse_settings, read_file
+from kafkapy.server.commands.settings import UsageError, build_config, nearest_key, parse_settings, read_file
 
 
 def test_settings_win_over_options_and_these_over_the_file(tmp_path: Path) -> None:
@@ -34,7 +34,7 @@ def test_a_relative_data_directory_is_relative_to_where_the_command_runs() -> No
 def test_an_unknown_key_is_refused_with_the_nearest_name() -> None:
     with pytest.raises(UsageError, match=r"no configuration key 'num\.partition'; did you mean 'num\.partitions'\?"):
         parse_settings(["num.partition=3"])
-    assert nearest("zzzzzz") == ""
+    assert nearest_key("zzzzzz") == ""
 
 
 def test_a_setting_has_an_equals_sign_and_may_have_more() -> None:

@@ -1,0 +1,30 @@
+"""Names as people write them, on a command line or in a test."""
+
+from collections.abc import Iterable
+
+from kafkapy.protocol.messages import APIS
+from kafkapy.server.handlers import REGISTRY
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """``; did you mean …?`` with the most similar of the known names, whatever their case; nothing if none is."""
+    import difflib  # for whoever is wrong
+
+    by_case = {each.lower(): each for each in known}
+    matches = difflib.get_close_matches(name.lower(), list(by_case), n=1)
+    return f"; did you mean {by_case[matches[0]]!r}?" if matches else ""
+
+
+def served_apis() -> dict[str, int]:
+    """The APIs that clients may ask for, by Kafka's names."""
+    return {APIS[api.key][1]: int(api.key) for api in REGISTRY.values() if api.advertised}
+
+
+def served_api(name: str) -> int | None:
+    """The key of the API called ``name``, in any case and with or without underscores; None if it is not served."""
+    return {known.lower(): key for known, key in served_apis().items()}.get(plain(name))
+
+
+def plain(name: str) -> str:
+    """An API's name without what people write differently."""
+    return name.replace("_", "").lower()
