@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from compat_tests.clients.agents import Agents
 from compat_tests.clients.java_tools.tools import Tools, ToolsOf
 from compat_tests.libraries import why_not_imported
 from compat_tests.process import Broker
@@ -158,6 +159,14 @@ def tools_of() -> Iterator[ToolsOf]:
             return running[version]
 
         yield get
+
+
+@pytest.fixture(scope="session")
+def agents() -> Iterator[Agents]:
+    """The programs of the clients in other languages."""
+    started = Agents()
+    yield started
+    started.close()
 
 
 @pytest.fixture

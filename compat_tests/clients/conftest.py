@@ -1,6 +1,6 @@
 """Each scenario runs with each of the client libraries, those of other languages included."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from importlib import import_module
 
 import pytest
@@ -21,14 +21,6 @@ CLIENTS = {
 def new_client(name: str, bootstrap: str, agents: Agents) -> Client:
     """The named client library, pointed at a broker; raises MissingToolchainError."""
     return _library(name)(bootstrap) if name in CLIENTS else agents.client(name, bootstrap)
-
-
-@pytest.fixture(scope="session")
-def agents() -> Iterator[Agents]:
-    """The programs of the clients in other languages."""
-    started = Agents()
-    yield started
-    started.close()
 
 
 @pytest.fixture(params=[*CLIENTS, *AGENTS])

@@ -4,17 +4,14 @@ from collections.abc import Iterator
 
 import pytest
 
-from compat_tests.clients.agents import AGENTS, Agents
-from compat_tests.clients.aiokafka_client import AiokafkaClient
+from compat_tests.clients.agents import Agents
 from compat_tests.clients.client import Client, KafkaCodeError, ProduceOptions, Sent, wait_until
-from compat_tests.clients.confluent_client import ConfluentClient
-from compat_tests.clients.kafka_python_client import KafkaPythonClient
+from compat_tests.clients.conftest import CLIENTS, new_client
 from compat_tests.faults.control import Control
 from compat_tests.java_programs import MissingToolchainError
 from compat_tests.kafkapy_process import KafkapyProcess
 from compat_tests.process import free_port
 
-CLIENTS = {client.name: client for client in (KafkaPythonClient, ConfluentClient, AiokafkaClient)}
 SOME_AGENTS = ("sarama", "java-2.7.2", "java-4.1.0")
 """The examples are written with franz-go and kafkajs."""
 IDEMPOTENT = ProduceOptions(idempotent=True)
@@ -29,23 +26,11 @@ def controlled() -> Iterator[tuple[KafkapyProcess, Control]]:
         yield broker, Control(f"http://127.0.0.1:{port}")
 
 
-@pytest.fixture(scope="module")
-def agents() -> Iterator[Agents]:
-    """The programs of the clients in other languages."""
-    started = Agents()
-    yield started
-    started.close()
-
-
 @pytest.fixture(params=[*CLIENTS, *SOME_AGENTS])
 def client(request: pytest.FixtureRequest, controlled: tuple[KafkapyProcess, Control], agents: Agents) -> Client:
     """One of the client libraries."""
-    bootstrap = controlled[0].bootstrap
-    if request.param not in AGENTS:
-        found: Client = CLIENTS[request.param](bootstrap)
-        return found
     try:
-        return agents.client(request.param, bootstrap)
+        return new_client(request.param, controlled[0].bootstrap, agents)
     except MissingToolchainError as missing:
         pytest.skip(str(missing))
 

@@ -43,7 +43,7 @@ def placed(records: list[Record], base: int = 0) -> list[Record]:
 def encode(records: list[Record], magic: int, codec: int = 0, **fields: int) -> bytes:
     """As a producer sends it: offsets from 0."""
     if magic == 2:
-        return encode_batch(records, compression=codec, **fields)  # type: ignore[arg-type]
+        return encode_batch(records, compression=codec, **fields)  # type: ignore[arg-type]  # numbers and flags, each of its parameter's type
     return encode_legacy(placed(records), magic, compression=codec, **fields)
 
 

@@ -1,6 +1,6 @@
 """Reading a ``.log`` from its beginning, a chunk at a time, through damage as far as there are batches."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from struct import Struct
 from typing import Final, NamedTuple
 from zlib import crc32
@@ -105,9 +105,9 @@ class LogScan:
             crc = self._crc(crc32, MAGIC_OFFSET, size)
         return Scanned(self.position, header, crc == header.crc, None)
 
-    def _crc(self, function: "type[int] | object", start: int, size: int) -> int:
+    def _crc(self, function: Callable[[bytes, int], int], start: int, size: int) -> int:
         value = 0
         for at in range(self.position + start, self.position + size, CHUNK_BYTES):
             part = self._read(min(CHUNK_BYTES, self.position + size - at), at)
-            value = function(part, value)  # type: ignore[operator]
+            value = function(part, value)
         return value
