@@ -21,7 +21,7 @@ IN_PROCESS = {KAFKAPY: "kafkapy", MOCK: "mock"}
 KFAKE_SOURCE = ROOT / "bench" / "kfake"
 KFAKE_PROGRAM = ROOT / ".cache" / "clients" / "kfake"
 BUILD_TIMEOUT_S = 300.0
-READ_TIMEOUT_S = 60.0
+END_TIMEOUT_S = 2.0
 
 
 @dataclass(frozen=True)
@@ -86,13 +86,23 @@ class InTests:
 
 @contextmanager
 def child(command: list[str]) -> "Iterator[tuple[subprocess.Popen[str], str]]":
-    """A process that prints a line when it is ready and ends with its standard input."""
+    """A process that prints a line when it is ready; it ends with its standard input, or else is told to."""
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT) as process:
         assert process.stdout is not None
         try:
             yield process, process.stdout.readline()
         finally:
-            process.terminate()
+            end(process)
+
+
+def end(process: "subprocess.Popen[str]") -> None:
+    """Close its input, which the test's process and kfake wait for; after a while SIGTERM, which the command waits for."""
+    assert process.stdin is not None
+    process.stdin.close()
+    try:
+        process.wait(END_TIMEOUT_S)
+    except subprocess.TimeoutExpired:
+        process.terminate()
 
 
 def built_kfake() -> str:

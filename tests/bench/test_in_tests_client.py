@@ -2,6 +2,8 @@
 
 import json
 import sys
+import tempfile
+from pathlib import Path
 
 import pytest
 
@@ -18,8 +20,8 @@ def test_it_starts_brokers_and_keeps_the_last(kind: str) -> None:
         assert metrics["start_ms"] > 0
         assert metrics["resident_mib"] > 0
         assert process.poll() is None
-        process.communicate()
     assert process.returncode == 0
+    assert not list(Path(tempfile.gettempdir()).glob(f"kafkapy-{process.pid}-*"))
 
 
 def test_what_is_missing_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
