@@ -96,7 +96,7 @@ def child(command: list[str]) -> "Iterator[tuple[subprocess.Popen[str], str]]":
 
 
 def end(process: "subprocess.Popen[str]") -> None:
-    """Close its input, which the test's process and kfake wait for; after a while SIGTERM, which the command waits for."""
+    """Close its input, which all but the command wait for; after a while, SIGTERM."""
     assert process.stdin is not None
     process.stdin.close()
     try:
