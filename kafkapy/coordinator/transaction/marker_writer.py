@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any, Final, NamedTuple, Protocol
 
 from kafkapy.clock import Clock
+from kafkapy.coordinator.group.shard import GROUP_TOPIC
 from kafkapy.coordinator.partition_log import Appended, BrokerLog, append_safely
 from kafkapy.errors import BrokerError
 from kafkapy.records.batch import MAGIC
@@ -17,7 +18,6 @@ from kafkapy.types import TopicPartition
 _UNKNOWN_TOPIC_OR_PARTITION: Final = 3
 _NOT_LEADER_OR_FOLLOWER: Final = 6
 _UNSUPPORTED_FOR_MESSAGE_FORMAT: Final = 43
-GROUP_TOPIC: Final = "__consumer_offsets"
 
 
 class Ending(NamedTuple):
