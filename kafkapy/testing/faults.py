@@ -10,7 +10,7 @@ order in which they were set. Everything here may be called from any thread.
 
 import asyncio
 import threading
-from collections.abc import Iterator
+from collections.abc import Awaitable, Iterator
 from contextlib import contextmanager
 from typing import Any, Final, Unpack
 
@@ -154,7 +154,7 @@ class Faults:
             return result
         if isinstance(result, asyncio.Future) and not isinstance(result, asyncio.Task):
             return self._gated(result)
-        return self._apply([], context, request, lambda _context, _request: result)
+        return self._when_served(result)
 
     def _met(self, context: RequestContext, request: Any) -> list[Rule]:
         """The rules whose turn it is; what an earlier one refuses is no later one's to refuse."""
@@ -177,8 +177,10 @@ class Faults:
     async def _apply(self, rules: list[Rule], context: RequestContext, request: Any, handle: Handle) -> Message | None:
         await self._served()
         for rule in rules:
-            if rule.when is When.BEFORE:
-                await self._apply_before(rule)
+            if rule.when is When.BEFORE and rule.action is Action.DELAY:
+                await self._wait(self._delayed, rule.duration_ms)
+            elif rule.when is When.BEFORE and rule.action is Action.DROP:
+                raise InjectedDropError(f"fault rule {rule.id} drops the request")
         if self._services is None:
             raise InjectedDropError("the broker stops before a fault rule lets it handle the request")
         for rule in rules:
@@ -191,11 +193,10 @@ class Faults:
         await self._served()
         return response
 
-    async def _apply_before(self, rule: Rule) -> None:
-        if rule.action is Action.DELAY:
-            await self._wait(self._delayed, rule.duration_ms)
-        elif rule.action is Action.DROP:
-            raise InjectedDropError(f"fault rule {rule.id} drops the request")
+    async def _when_served(self, result: Awaitable[Message | None]) -> Message | None:
+        response = await result
+        await self._served()
+        return response
 
     async def _apply_after(
         self, rule: Rule, context: RequestContext, request: Any, response: Message | None

@@ -1,6 +1,7 @@
 """The options of ``kafkapy start`` that look inside, in processes of their own."""
 
 import json
+import logging
 import os
 import pty
 import signal
@@ -16,6 +17,7 @@ import pytest
 
 from kafkapy.protocol.messages.api_versions import ApiVersionsRequest
 from kafkapy.protocol.messages.list_groups import ListGroupsRequest
+from kafkapy.server.commands import start
 from kafkapy.server.commands.settings import UsageError
 from kafkapy.server.commands.start_hooks import Extras
 from kafkapy.server.commands.start_options import parse
@@ -157,6 +159,31 @@ def test_a_control_port_in_use_is_one_line() -> None:
     assert refused.returncode == 1
     assert refused.stderr.count("\n") == 1
     assert f"port {port} of 127.0.0.1 is in use" in refused.stderr
+
+
+class StopWhenReady(logging.Filter):
+    """Sends this process SIGTERM as soon as the broker says that it is ready."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        if "is ready at" in record.getMessage():
+            os.kill(os.getpid(), signal.SIGTERM)
+        return True
+
+
+@pytest.mark.parametrize(("options", "addresses"), [([], 0), (["--print-bootstrap"], 2)])
+def test_the_same_in_this_process(capfd: pytest.CaptureFixture[str], options: list[str], addresses: int) -> None:
+    root, stop = logging.getLogger(), StopWhenReady()
+    handlers, level = list(root.handlers), root.level
+    logging.getLogger("kafkapy").addFilter(stop)
+    try:
+        words = ["--ephemeral", "--port", "0", "--control-port", "0", "--trace", "api=Fetch", *options]
+        assert start.run(parse(words)) == 0
+    finally:
+        logging.getLogger("kafkapy").removeFilter(stop)
+        root.handlers[:], root.level = handlers, level
+    out, err = capfd.readouterr()
+    assert "Control port: http://127.0.0.1:" in err
+    assert len(out.splitlines()) == addresses
 
 
 def test_without_options_nothing_is_hooked_in(tmp_path: Path) -> None:
