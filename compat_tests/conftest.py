@@ -10,6 +10,7 @@ import pytest
 
 from compat_tests.clients.agents import Agents
 from compat_tests.clients.java_tools.tools import Tools, ToolsOf
+from compat_tests.groups.wire import Wire, find_coordinator
 from compat_tests.libraries import why_not_imported
 from compat_tests.process import Broker
 from compat_tests.results import Results, mark, tables
@@ -19,6 +20,8 @@ from tools.jars import VERSIONS, jars_directory
 from tools.java import NoJavaError, find_java
 
 RESULTS = "kafkapy-results"
+GROUPS = 32
+"""Names enough for each of a few partitions to be that of one."""
 Collected = Generator[None, pytest.CollectReport, pytest.CollectReport]
 TOPIC_NUMBERS = itertools.count(1)
 
@@ -113,7 +116,15 @@ def broker(request: pytest.FixtureRequest) -> Iterator[Broker]:
     except TargetError as error:
         pytest.fail(str(error), pytrace=False)
     with running(request.param) as found:
+        _make_coordinators(found)
         yield found
+
+
+def _make_coordinators(broker: Broker) -> None:
+    """Waits until each partition of the groups' topic is led; the first question has them made, which takes long."""
+    with Wire(broker.bootstrap) as wire:
+        for number in range(GROUPS):
+            find_coordinator(wire, f"warm-up-{number}")
 
 
 @pytest.fixture(autouse=True)

@@ -44,7 +44,7 @@ def find_coordinator(wire: Wire, group_id: str) -> Any:
         if response.error_code != 15:
             break
         wire.has_answer(0.1)
-    while wire.ask(join_request(group_id, "nobody"), 1).error_code != 25:
+    while wire.ask(join_request(group_id, "nobody"), 2).error_code != 25:
         wire.has_answer(0.1)  # 14 or 16: the partition is still being taken over
     return response
 
