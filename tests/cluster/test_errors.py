@@ -18,8 +18,9 @@ def test_each_error_has_its_own_code() -> None:
     assert all(code > 0 for code in codes)
 
 
-# kafka-python spells three of Kafka's names differently.
+# kafka-python spells three of Kafka's names differently, and one file of ours fails as Kafka's storage does.
 SPELLED = {
+    "StoreFile": "KafkaStorage",
     "NotLeaderOrFollower": "NotLeaderForPartition",
     "TopicExists": "TopicAlreadyExists",
     "InvalidReplicaAssignment": "InvalidReplicationAssignment",

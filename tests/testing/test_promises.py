@@ -10,40 +10,51 @@ import subprocess
 import sys
 import tempfile
 import threading
-import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from kafkapy.testing import AsyncBroker, Broker, BrokerStartError
-from tests.server.harness import Client, batch, produce_request
 
-STARTS = 20
 FIRST_PRODUCE_MS = 30
 RESIDENT_BYTES = 20_000_000
 
 
-async def first_acknowledged(port: int) -> None:
+_FIRST_PRODUCE = """
+import asyncio, json, time
+from kafkapy.testing import Broker
+from tests.server.harness import Client, batch, produce_request
+
+async def first_acknowledged(port):
     client = Client(*await asyncio.open_connection("127.0.0.1", port))
     answer = await client.ask(produce_request("t", batch(b"v"), acks=-1), 8)
     assert answer.responses[0].partition_responses[0].error_code == 0
     await client.close()
 
-
-def milliseconds_to_first_produce() -> tuple[float, float]:
-    """By the clock, and of the processor."""
-    began_s, used_s = time.perf_counter(), time.process_time()
+used = []
+for _ in range(20):
+    began = time.process_time()
     with Broker(topics=["t"]) as broker:
         asyncio.run(first_acknowledged(broker.port))
-        return 1000 * (time.perf_counter() - began_s), 1000 * (time.process_time() - used_s)
+        used.append(1000 * (time.process_time() - began))
+print(json.dumps(used))
+"""
+
+
+def shown_by(program: str) -> Any:
+    """What another interpreter prints, one whose steps no coverage counts."""
+    environment = {**os.environ, "COVERAGE_PROCESS_START": ""}
+    command = [sys.executable, "-c", program]
+    shown = subprocess.run(command, capture_output=True, text=True, timeout=60, env=environment, check=True)
+    return json.loads(shown.stdout)
 
 
 def test_the_first_produce_is_acknowledged_at_once() -> None:
-    """Others may be using the processor: it is the median that counts of what it takes, and the best of how long."""
-    took_ms, used_ms = zip(*[milliseconds_to_first_produce() for _ in range(STARTS)], strict=True)
+    """By the processor's time, which others on the machine hardly change; the comparison in bench/ has the clock's."""
+    used_ms = shown_by(_FIRST_PRODUCE)
     assert statistics.median(used_ms) <= FIRST_PRODUCE_MS, used_ms
-    assert min(took_ms) <= FIRST_PRODUCE_MS, took_ms
 
 
 _MEMORY = """
@@ -62,10 +73,7 @@ broker.close()
 
 @pytest.mark.skipif(sys.platform != "linux", reason="resident memory is read from /proc")
 def test_it_takes_little_memory_beyond_the_interpreters() -> None:
-    environment = {**os.environ, "COVERAGE_PROCESS_START": ""}
-    command = [sys.executable, "-c", _MEMORY]
-    shown = subprocess.run(command, capture_output=True, text=True, timeout=30, env=environment, check=True)
-    alone, with_broker = json.loads(shown.stdout)
+    alone, with_broker = shown_by(_MEMORY)
     assert with_broker - alone <= RESIDENT_BYTES, f"{(with_broker - alone) / 1e6:.1f} MB"
 
 
