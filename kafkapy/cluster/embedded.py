@@ -16,7 +16,6 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Final
 
 from kafkapy.clock import Clock
-from kafkapy.cluster.errors import StoreFileError
 from kafkapy.cluster.retry import Retry
 from kafkapy.cluster.store import (
     ANY_VERSION,
@@ -30,6 +29,7 @@ from kafkapy.cluster.store import (
     SetData,
     StoreClosedError,
     StoreError,
+    StoreFileError,
     Watch,
     WatchEvent,
 )

@@ -141,9 +141,3 @@ class OffsetNotAvailableError(BrokerError):
     """The leader is new and its high watermark has not caught up with its epoch's start (KIP-207)."""
 
     error_code: ClassVar[int] = 78
-
-
-class StoreFileError(BrokerError):
-    """The metadata file can't be opened or written (KAFKA_STORAGE_ERROR)."""
-
-    error_code: ClassVar[int] = 56

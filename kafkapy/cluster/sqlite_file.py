@@ -13,8 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import Final
 
-from kafkapy.cluster.errors import StoreFileError
-from kafkapy.cluster.store import NodeStat
+from kafkapy.cluster.store import NodeStat, StoreFileError
 from kafkapy.cluster.tree import TreeNode
 
 FORMAT: Final = 1

@@ -64,6 +64,12 @@ class StoreClosedError(StoreError, BrokerError):
         return "The cluster's metadata can't be read or written any more: see the broker's log, then restart it."
 
 
+class StoreFileError(BrokerError):
+    """The metadata file can't be opened or written (KAFKA_STORAGE_ERROR)."""
+
+    error_code: ClassVar[int] = 56
+
+
 class NodeStat(NamedTuple):
     """What is known of a node besides its data; ``owner`` is the session id of an ephemeral node, else 0."""
 

@@ -16,11 +16,11 @@ from typing import Final, Self
 
 from kafkapy.clock import Clock, SystemClock
 from kafkapy.cluster.embedded import FILE_NAME, EmbeddedSession, EmbeddedStore
-from kafkapy.cluster.errors import StoreFileError
 from kafkapy.cluster.node import MetadataNode
 from kafkapy.cluster.peer import LocalChannel
 from kafkapy.cluster.registration import BrokerIdTakenError
 from kafkapy.cluster.replica_manager import ReplicaManager
+from kafkapy.cluster.store import StoreFileError
 from kafkapy.config.broker_config import BrokerConfig
 from kafkapy.config.errors import InvalidConfigError
 from kafkapy.config.listeners import EndPoint

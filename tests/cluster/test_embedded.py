@@ -10,9 +10,8 @@ import pytest
 
 from kafkapy.clock import SystemClock
 from kafkapy.cluster.embedded import FILE_NAME, RETRY_MS, EmbeddedStore
-from kafkapy.cluster.errors import StoreFileError
 from kafkapy.cluster.sqlite_file import SqliteFile
-from kafkapy.cluster.store import Create, MetadataStore, StoreClosedError
+from kafkapy.cluster.store import Create, MetadataStore, StoreClosedError, StoreFileError
 from kafkapy.testing.clock import ManualClock
 from tests.cluster.store_contract import OpenSession, Seen, StoreContract
 from tests.server.harness import until

@@ -2,9 +2,8 @@ from pathlib import Path
 
 import pytest
 
-from kafkapy.cluster.errors import StoreFileError
 from kafkapy.cluster.sqlite_file import SqliteFile, row_of
-from kafkapy.cluster.store import NodeStat
+from kafkapy.cluster.store import NodeStat, StoreFileError
 from kafkapy.cluster.tree import TreeNode
 
 

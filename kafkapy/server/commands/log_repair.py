@@ -7,9 +7,9 @@ from typing import NamedTuple
 import typer
 
 from kafkapy.clock import SystemClock
-from kafkapy.cluster.errors import StoreFileError
 from kafkapy.cluster.metadata_file import metadata_path, read_file_tree
 from kafkapy.cluster.metadata_tree import MetadataError
+from kafkapy.cluster.store import StoreFileError
 from kafkapy.config.broker_config import BrokerConfig
 from kafkapy.config.errors import InvalidConfigError
 from kafkapy.config.log_config import LogConfig

@@ -9,11 +9,11 @@ import typer
 
 from kafkapy.clock import SystemClock
 from kafkapy.cluster import metadata_checks as checks
-from kafkapy.cluster.errors import StoreFileError
 from kafkapy.cluster.metadata_changes import GONE, NEW, OTHER, Change, changes, refuse_overwriting
 from kafkapy.cluster.metadata_file import metadata_path
 from kafkapy.cluster.metadata_json import encode_document
 from kafkapy.cluster.metadata_tree import KINDS, MetadataError, MetadataTree
+from kafkapy.cluster.store import StoreFileError
 from kafkapy.config.errors import InvalidConfigError
 from kafkapy.server.commands.metadata_places import DocumentPlace, OwnPlace, Place, ZooKeeperPlace
 from kafkapy.server.commands.output import done, fail, fail_with, show
