@@ -14,22 +14,54 @@ from tools.jars import VERSIONS
 HERE = Path(__file__).resolve().parent
 
 
+def _version(command: list[str], pattern: str) -> tuple[int, int]:
+    """The major and minor version that a tool tells of itself."""
+    said = subprocess.run(command, capture_output=True, text=True, check=False, cwd="/").stdout
+    found = re.search(pattern, said)
+    return (int(found[1]), int(found[2])) if found is not None else (0, 0)
+
+
+def _wanted(file: Path, pattern: str) -> tuple[int, int]:
+    found = re.search(pattern, file.read_text(), re.M)
+    assert found is not None
+    return int(found[1]), int(found[2])
+
+
 @cache
 def _go(package: str) -> list[str]:
     """The command of a Go client, compiled."""
     source = HERE / "go"
-    wanted = re.search(r"^go (\d+)\.(\d+)", (source / "go.mod").read_text(), re.M)
-    assert wanted is not None
     if shutil.which("go") is None:
         raise MissingToolchainError(f"the Go client {package} wants the go command")
-    found = subprocess.run(["go", "env", "GOVERSION"], capture_output=True, text=True, check=True, cwd="/").stdout
-    version = re.match(r"go(\d+)\.(\d+)", found)
-    if version is None or tuple(map(int, version.groups())) < tuple(map(int, wanted.groups())):
-        raise MissingToolchainError(f"the Go client {package} wants {wanted[0]}, here is {found.strip()}")
+    wanted, here = (
+        _wanted(source / "go.mod", r"^go (\d+)\.(\d+)"),
+        _version(["go", "env", "GOVERSION"], r"(\d+)\.(\d+)"),
+    )
+    if here < wanted:
+        raise MissingToolchainError(f"the Go client {package} wants go {_dotted(wanted)}, here is {_dotted(here)}")
     program = BUILT / package
     BUILT.mkdir(parents=True, exist_ok=True)
     _build(["go", "build", "-o", str(program), f"./{package}"], source)
     return [str(program)]
+
+
+def _dotted(version: tuple[int, int]) -> str:
+    return ".".join(map(str, version))
+
+
+@cache
+def _rust() -> list[str]:
+    """The command of the Rust client, compiled."""
+    source = HERE / "rust"
+    if shutil.which("cargo") is None:
+        raise MissingToolchainError("the Rust client rskafka wants the cargo command")
+    wanted = _wanted(source / "Cargo.toml", r'^rust-version = "(\d+)\.(\d+)')
+    here = _version(["cargo", "--version"], r"cargo (\d+)\.(\d+)")
+    if here < wanted:
+        raise MissingToolchainError(f"the Rust client rskafka wants cargo {_dotted(wanted)}, here is {_dotted(here)}")
+    target = BUILT / "rust"
+    _build(["cargo", "build", "--quiet", "--locked", "--target-dir", str(target)], source)
+    return [str(target / "debug" / "kafkapy-compat")]
 
 
 @cache
@@ -55,11 +87,15 @@ def _java(version: str) -> list[str]:
 
 
 def _build(command: list[str], directory: Path) -> None:
-    run = subprocess.run(command, cwd=directory, capture_output=True, text=True, timeout=300, check=False)
-    assert run.returncode == 0, f"{' '.join(command)} failed:\n{run.stdout}{run.stderr}"
+    run = subprocess.run(command, cwd=directory, capture_output=True, text=True, timeout=600, check=False)
+    said = run.stdout + run.stderr
+    hint = " (is the network there?)" if re.search(UNREACHABLE, said, re.IGNORECASE) else ""
+    assert run.returncode == 0, f"{' '.join(command)} failed{hint}:\n{said}"
 
 
+UNREACHABLE = "resolve host|dial tcp|no such host|EAI_AGAIN|ENOTFOUND|ECONNREFUSED|network|timed out"
 ABILITIES = {
+    "rskafka": Abilities(sends_null_headers=False, hashes_like_java=False, is_idempotent=False),
     "kafkajs": Abilities(sends_null_headers=False),
     "sarama": Abilities(hashes_like_java=False),
 }
@@ -67,6 +103,7 @@ AGENTS: dict[str, Callable[[], list[str]]] = {
     "franz-go": lambda: _go("franz"),
     "sarama": lambda: _go("sarama"),
     "kafkajs": _node,
+    "rskafka": _rust,
     **{f"java-{version}": partial(_java, version) for version in VERSIONS},
 }
 

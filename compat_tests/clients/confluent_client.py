@@ -57,7 +57,9 @@ class ConfluentClient:
 
     def __init__(self, bootstrap: str) -> None:
         self.bootstrap = bootstrap
-        self._admin: Any = admin.AdminClient({"bootstrap.servers": bootstrap})  # its futures die with it
+        self._admin: Any = admin.AdminClient(
+            {"bootstrap.servers": bootstrap, "log_level": 0}
+        )  # its futures die with it
 
     def _consumer(self, group: str = "none", **settings: Any) -> Consumer:
         base = {"bootstrap.servers": self.bootstrap, "group.id": group, "enable.auto.commit": False}

@@ -1,6 +1,6 @@
 """Each scenario runs with each of the client libraries, those of other languages included."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from importlib import import_module
 
 import pytest
@@ -9,7 +9,8 @@ from compat_tests.clients.agents import AGENTS, Agents
 from compat_tests.clients.client import Client, wait_until
 from compat_tests.java_programs import MissingToolchainError
 from compat_tests.libraries import why_not_imported
-from compat_tests.process import Broker
+from compat_tests.own_broker import own_broker
+from compat_tests.process import Broker, ChildProcess
 
 CLIENTS = {
     "kafka-python": "kafka_python_client:KafkaPythonClient",
@@ -43,6 +44,13 @@ def _library(name: str) -> Callable[[str], Client]:
             raise
         raise MissingToolchainError(reason) from missing
     return found
+
+
+@pytest.fixture(scope="module")
+def mortal(broker: Broker) -> Iterator[ChildProcess]:
+    """A second broker of the same kind, for tests that stop it and start it again."""
+    with own_broker(broker, {}) as found:
+        yield found
 
 
 @pytest.fixture

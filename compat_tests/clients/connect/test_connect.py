@@ -1,0 +1,175 @@
+"""Kafka Connect's file source and sink: lines of a file go through a topic into another file."""
+
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from urllib.error import HTTPError
+
+import pytest
+
+from compat_tests.clients.aiokafka_client import AiokafkaClient
+from compat_tests.clients.client import GroupState
+from compat_tests.clients.confluent_client import ConfluentClient
+from compat_tests.clients.connect.workers import Worker, append_lines, file_connectors, lines_of, wait_long
+from compat_tests.java_programs import MissingToolchainError
+from compat_tests.process import Broker, ChildProcess
+
+pytestmark = [pytest.mark.timeout(240), pytest.mark.together]
+
+LINES = 300
+RUNNING, PAUSED = ["RUNNING", "RUNNING"], ["PAUSED", "PAUSED"]
+
+
+def _expected(count: int) -> list[str]:
+    return [f"line {number}" for number in range(count)]
+
+
+@pytest.mark.scenario("records", client="connect-standalone-2.7.2")
+def test_a_standalone_worker_copies_a_file(broker: Broker, topic_name: str, tmp_path: Path) -> None:
+    connectors = file_connectors("copy", topic_name, tmp_path)
+    append_lines(tmp_path / "copy.in", range(LINES))
+    try:
+        worker = Worker(broker.bootstrap, tmp_path, connectors=connectors)
+    except MissingToolchainError as missing:
+        pytest.skip(str(missing))
+    with worker:
+        wait_long(lambda: lines_of(tmp_path / "copy.out") == _expected(LINES), f"{LINES} lines")
+        append_lines(tmp_path / "copy.in", range(LINES, 2 * LINES))
+        wait_long(lambda: lines_of(tmp_path / "copy.out") == _expected(2 * LINES), f"{2 * LINES} lines")
+    client = ConfluentClient(broker.bootstrap)
+    assert client.watermarks(topic_name) == (0, 2 * LINES)
+    assert client.committed("connect-copy-sink", topic_name) == 2 * LINES
+
+
+@pytest.mark.long
+@pytest.mark.scenario("restart", client="connect-standalone-2.7.2")
+def test_a_standalone_worker_goes_on_where_it_was(broker: Broker, topic_name: str, tmp_path: Path) -> None:
+    connectors = file_connectors("again", topic_name, tmp_path)
+    for turn in (1, 2, 3):
+        append_lines(tmp_path / "again.in", range((turn - 1) * LINES, turn * LINES))
+        try:
+            worker = Worker(broker.bootstrap, tmp_path, connectors=connectors)
+        except MissingToolchainError as missing:
+            pytest.skip(str(missing))
+        with worker:
+            wait_long(lambda: lines_of(tmp_path / "again.out")[-1:] == _expected(turn * LINES)[-1:], f"turn {turn}")  # noqa: B023
+    assert lines_of(tmp_path / "again.out") == _expected(3 * LINES)
+
+
+class Distributed:
+    """A distributed worker on a broker of its own, with one source and one sink."""
+
+    def __init__(self, broker: ChildProcess, directory: Path) -> None:
+        self.broker = broker
+        self.directory = directory
+        self.connectors = file_connectors("pass", "lines", directory)
+        self.worker = Worker(broker.bootstrap, directory / "one", group="connect-cluster")
+        self.client = ConfluentClient(broker.bootstrap)
+        self.count = 0
+
+    def configure(self) -> None:
+        """Hands the worker its connectors and waits until they run."""
+        for connector in self.connectors.values():
+            body = {"name": connector["name"], "config": connector}
+            wait_long(lambda: self.worker.is_accepted("POST", "/connectors", body), "the connector")  # noqa: B023
+        for connector in self.connectors.values():
+            self.wait_for(connector["name"], RUNNING)
+
+    def wait_for(self, name: str, states: list[str]) -> None:
+        wait_long(lambda: self.worker.states(name) == states, f"{name} to be {states}")
+
+    def write(self) -> None:
+        """Some more lines."""
+        append_lines(self.directory / "pass.in", range(self.count, self.count + LINES))
+        self.count += LINES
+
+    @property
+    def out(self) -> list[str]:
+        return lines_of(self.directory / "pass.out")
+
+    def wait_for_all(self) -> None:
+        wait_long(lambda: set(self.out) == set(_expected(self.count)), f"{self.count} lines")
+
+
+@pytest.fixture(scope="module")
+def distributed(mortal: ChildProcess, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Distributed]:
+    directory = tmp_path_factory.mktemp("connect")
+    try:
+        found = Distributed(mortal, directory)
+    except MissingToolchainError as missing:
+        pytest.skip(str(missing))
+    with found.worker:
+        append_lines(directory / "pass.in", range(0))
+        found.configure()
+        yield found
+
+
+@pytest.mark.scenario("records", client="connect-distributed-2.7.2")
+def test_lines_pass_in_order(distributed: Distributed) -> None:
+    distributed.write()
+    distributed.wait_for_all()
+    assert distributed.out == _expected(distributed.count)
+
+
+@pytest.mark.scenario("groups", client="connect-distributed-2.7.2")
+def test_workers_and_sinks_are_groups(distributed: Distributed) -> None:
+    distributed.write()
+    distributed.wait_for_all()
+    client = AiokafkaClient(distributed.broker.bootstrap)  # tells of groups that aren't consumers' too
+    wait_long(lambda: client.describe_group("connect-pass-sink").state == "Stable", "the sink's group")
+    assert {"connect-cluster", "connect-pass-sink"} <= client.groups()
+    assert client.describe_group("connect-pass-sink") == GroupState("Stable", "consumer", 1)
+    assert client.describe_group("connect-cluster") == GroupState("Stable", "connect", 1)
+    wait_long(lambda: client.committed("connect-pass-sink", "lines") == distributed.count, "the sink's offset")
+
+
+@pytest.mark.scenario("admin", client="connect-distributed-2.7.2")
+def test_what_connect_keeps_is_kept_compacted(distributed: Distributed) -> None:
+    client = distributed.client
+    kept = {"connect-config": 1, "connect-offset": 2, "connect-status": 2}
+    assert {name: client.topics()[name] for name in kept} == kept
+    assert {client.configs(name)["cleanup.policy"] for name in kept} == {"compact"}
+
+
+@pytest.mark.scenario("admin", client="connect-distributed-2.7.2")
+def test_a_paused_source_waits(distributed: Distributed) -> None:
+    distributed.worker.ask("PUT", "/connectors/pass-source/pause")
+    distributed.wait_for("pass-source", PAUSED)
+    end = distributed.client.watermarks("lines")
+    distributed.write()
+    assert distributed.client.watermarks("lines") == end
+    distributed.worker.ask("PUT", "/connectors/pass-source/resume")
+    distributed.wait_for_all()
+
+
+@pytest.mark.scenario("errors", client="connect-distributed-2.7.2")
+def test_an_unknown_connector_is_refused(distributed: Distributed) -> None:
+    with pytest.raises(HTTPError, match=r"500|400"):
+        distributed.worker.ask("POST", "/connectors", {"name": "bad", "config": {"connector.class": "NoSuchSource"}})
+    assert distributed.worker.states("bad") == []
+
+
+@pytest.mark.scenario("restart", client="connect-distributed-2.7.2")
+def test_a_broker_that_comes_back_gets_the_rest(distributed: Distributed) -> None:
+    distributed.write()
+    distributed.broker.stop()
+    distributed.write()
+    distributed.broker.start()
+    distributed.wait_for_all()
+    wait_long(lambda: distributed.worker.states("pass-sink") == RUNNING, "the sink")
+
+
+@pytest.mark.long
+@pytest.mark.scenario("groups", client="connect-distributed-2.7.2")
+def test_a_second_worker_takes_over(distributed: Distributed) -> None:
+    with Worker(distributed.broker.bootstrap, distributed.directory / "two", group="connect-cluster") as second:
+        client = AiokafkaClient(distributed.broker.bootstrap)
+        wait_long(lambda: client.describe_group("connect-cluster").members == 2, "two workers")
+        distributed.worker.stop()
+        wait_long(lambda: client.describe_group("connect-cluster").members == 1, "one worker")
+        wait_long(lambda: second.states("pass-source") == RUNNING == second.states("pass-sink"), "both connectors")
+        distributed.write()
+        distributed.wait_for_all()
+        with suppress(HTTPError):
+            second.ask("DELETE", "/connectors/pass-sink")
+        wait_long(lambda: second.states("pass-sink") == [], "no sink")

@@ -1,0 +1,128 @@
+"""MirrorMaker 2 from one broker to another: records, configurations and groups' offsets arrive as they are."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from compat_tests.clients.client import Received, Sent
+from compat_tests.clients.confluent_client import ConfluentClient
+from compat_tests.clients.connect.workers import MirrorMaker, wait_long
+from compat_tests.java_programs import MissingToolchainError
+from compat_tests.kafkapy_process import KafkapyProcess
+from compat_tests.process import Broker, ChildProcess
+from compat_tests.real_kafka import RealKafka
+
+pytestmark = [pytest.mark.timeout(240), pytest.mark.together]
+
+CLIENT = "mirror-maker-2.7.2"
+START_MS = 1_700_000_000_000
+PARTITIONS, RECORDS = 3, 20
+"""Records of each partition."""
+
+
+def _sent(first: int, count: int) -> list[Sent]:
+    return [
+        Sent(b"%d" % number, b"k%d" % number, (("h", b"%d" % partition),), START_MS + number, partition)
+        for partition in range(PARTITIONS)
+        for number in range(first, first + count)
+    ]
+
+
+class Mirror:
+    """Two brokers and MirrorMaker between them."""
+
+    def __init__(self, source: Broker, target: ChildProcess, name: str) -> None:
+        self.target = target
+        self.topic, self.group = name, f"group-of-{name}"
+        self.there, self.here = ConfluentClient(source.bootstrap), ConfluentClient(target.bootstrap)
+        self.there.create_topic(name, PARTITIONS, {"retention.ms": "-1", "max.message.bytes": "123456"})
+        wait_long(lambda: self.there.topics().get(name) == PARTITIONS, "the topic")
+        self.there.produce(name, _sent(0, RECORDS))
+        member = self.there.join(self.group, name)  # MirrorMaker leaves out groups that nobody ever joined
+        wait_long(lambda: len(member.received) == PARTITIONS * RECORDS, "the records")
+        member.commit()
+        member.close()
+        self.there.commit(self.group, name, {0: 3})
+        self.process = MirrorMaker(source.bootstrap, target.bootstrap, topics=name, groups=self.group)
+
+    @property
+    def copy(self) -> str:
+        return f"source.{self.topic}"
+
+    def read(self, partition: int, count: int) -> list[Received]:
+        wait_long(lambda: self.copy in self.here.topics(), "the copy")
+        wait_long(lambda: self.here.watermarks(self.copy, partition)[1] >= count, f"{count} records")
+        return self.here.consume(self.copy, self.here.watermarks(self.copy, partition)[1], partition=partition)
+
+    def check_records(self) -> None:
+        for partition in range(PARTITIONS):
+            wanted = [each for each in _sent(0, RECORDS) if each.partition == partition]
+            assert [(each.value, each.key, each.headers, each.timestamp) for each in self.read(partition, RECORDS)] == [
+                (each.value, each.key, each.headers, each.timestamp) for each in wanted
+            ]
+
+    def check_group(self) -> None:
+        for partition, offset in ((0, 3), (1, RECORDS)):
+            wait_long(
+                lambda: self.here.committed(self.group, self.copy, partition) == offset,  # noqa: B023
+                f"the group's offset of partition {partition}",
+            )
+
+
+def _mirror(source: Broker, target: ChildProcess, name: str) -> Mirror:
+    try:
+        return Mirror(source, target, name)
+    except MissingToolchainError as missing:
+        pytest.skip(str(missing))
+
+
+@pytest.fixture(scope="module")
+def mirror(broker: Broker, mortal: ChildProcess, unique_name: str) -> Iterator[Mirror]:
+    found = _mirror(broker, mortal, unique_name)
+    with found.process:
+        yield found
+
+
+@pytest.mark.scenario("records", client=CLIENT)
+def test_records_arrive_as_they_are(mirror: Mirror) -> None:
+    mirror.check_records()
+
+
+@pytest.mark.scenario("groups", client=CLIENT)
+def test_a_groups_offsets_arrive_translated(mirror: Mirror) -> None:
+    mirror.check_group()
+
+
+@pytest.mark.scenario("admin", client=CLIENT)
+def test_configurations_and_partitions_follow(mirror: Mirror) -> None:
+    wait_long(lambda: mirror.copy in mirror.here.topics(), "the copy")
+    wait_long(lambda: mirror.here.configs(mirror.copy)["max.message.bytes"] == "123456", "the configuration")
+    assert mirror.here.configs(mirror.copy)["retention.ms"] == "-1"
+    mirror.there.add_partitions(mirror.topic, PARTITIONS + 1)
+    wait_long(lambda: mirror.here.topics()[mirror.copy] == PARTITIONS + 1, "the new partition")
+    assert {"heartbeats", "source.checkpoints.internal"} <= mirror.here.topics().keys()
+
+
+@pytest.mark.long
+@pytest.mark.scenario("restart", client=CLIENT)
+def test_a_target_that_comes_back_gets_the_rest(mirror: Mirror) -> None:
+    mirror.read(0, RECORDS)
+    mirror.target.stop()
+    mirror.there.produce(mirror.topic, _sent(RECORDS, RECORDS))
+    mirror.target.start()
+    for partition in range(PARTITIONS):
+        values = {each.value for each in mirror.read(partition, 2 * RECORDS)}
+        assert values == {b"%d" % number for number in range(2 * RECORDS)}
+
+
+@pytest.mark.long
+@pytest.mark.java
+@pytest.mark.scenario("records", client=CLIENT)
+@pytest.mark.parametrize("way", ["to kafkapy", "from kafkapy"])
+def test_records_move_between_kafka_and_kafkapy(way: str, unique_name: str) -> None:
+    with RealKafka("2.7.2") as real, KafkapyProcess() as ours:
+        source, target = (real, ours) if way == "to kafkapy" else (ours, real)
+        found = _mirror(source, target, unique_name)
+        with found.process:
+            found.check_records()
+            found.check_group()

@@ -1,0 +1,172 @@
+"""Kafka Connect's workers and MirrorMaker 2, each a JVM of its own, as Kafka's scripts start them."""
+
+import json
+import os
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from compat_tests.clients.client import wait_until
+from compat_tests.java_programs import QUICK_START, QUIET, MissingToolchainError
+from compat_tests.process import HOST, ChildProcess
+from compat_tests.real_kafka import write_properties
+from tools.jars import CONNECT, JarsError, class_path
+from tools.java import NoJavaError, find_java
+
+STRINGS = "org.apache.kafka.connect.storage.StringConverter"
+NOT_FOUND, CONFLICT = 404, 409
+PATIENCE_S = 100
+OUR_OWN_TOPICS = {
+    f"{kind}.storage.{what}": value
+    for kind in ("config", "offset", "status")
+    for what, value in (("topic", f"connect-{kind}"), ("replication.factor", "1"))
+}
+SOONER = {
+    "refresh.topics.interval.seconds": "1", "refresh.groups.interval.seconds": "1",
+    "emit.heartbeats.interval.seconds": "1", "emit.checkpoints.interval.seconds": "1",
+    "sync.topic.configs.interval.seconds": "1", "sync.group.offsets.interval.seconds": "1",
+    "offset.flush.interval.ms": "500", "sync.group.offsets.enabled": "true",
+}  # fmt: skip
+ONE_BROKER = {
+    f"{what}.replication.factor": "1"
+    for what in ("checkpoints.topic", "heartbeats.topic", "offset-syncs.topic", "offset.storage", "status.storage",
+                 "config.storage")
+} | {"replication.factor": "1"}  # fmt: skip
+
+
+def wait_long(condition: Callable[[], bool], what: str) -> None:
+    """As `wait_until`, with the time that these JVMs need on a busy machine."""
+    wait_until(condition, what, PATIENCE_S)
+
+
+def connect_class_path() -> str:
+    """The jars; raises MissingToolchainError with what is missing."""
+    try:
+        find_java()
+        return class_path(CONNECT)
+    except (NoJavaError, JarsError) as missing:
+        raise MissingToolchainError(f"Kafka Connect runs on Java alone, from its own jars: {missing}") from missing
+
+
+class ConnectProcess(ChildProcess):
+    """One of Connect's main classes with its `.properties` files; `port` is its REST interface's."""
+
+    def __init__(self, main: str, files: Mapping[str, Mapping[str, str]], directory: Path | None = None) -> None:
+        self._class_path = connect_class_path()
+        super().__init__(main.rpartition(".")[2].lower(), directory)
+        self._main = f"org.apache.kafka.connect.{main}"
+        self._files = files
+
+    def command(self) -> list[str]:
+        paths = [
+            str(write_properties(self.directory / f"{name}.properties", content))
+            for name, content in self._files.items()
+        ]
+        return [*find_java().command, "-Xmx256M", *QUICK_START, *QUIET, "-cp", self._class_path, self._main, *paths]
+
+    def is_ready(self) -> bool:
+        """There is no interface to ask: what it does is seen in the brokers."""
+        return True
+
+
+class Worker(ConnectProcess):
+    """A Connect worker: standalone with its connectors, or distributed, which is told of them later."""
+
+    def __init__(
+        self,
+        bootstrap: str,
+        directory: Path,
+        *,
+        group: str | None = None,
+        connectors: Mapping[str, Mapping[str, str]] | None = None,
+    ) -> None:
+        standalone = {"offset.storage.file.filename": str(directory / "offsets")}
+        distributed = {"group.id": group or "", "offset.storage.partitions": "2", "status.storage.partitions": "2"}
+        files: dict[str, Mapping[str, str]] = {"worker": {}, **(connectors or {})}
+        super().__init__(f"cli.Connect{'Distributed' if group else 'Standalone'}", files, directory)
+        files["worker"] = {
+            "bootstrap.servers": bootstrap,
+            "key.converter": STRINGS,
+            "value.converter": STRINGS,
+            "offset.flush.interval.ms": "500",
+            "heartbeat.interval.ms": "500",
+            "scheduled.rebalance.max.delay.ms": "0",
+            "listeners": f"http://{HOST}:{self.port}",
+            "rest.advertised.host.name": HOST,
+            **(OUR_OWN_TOPICS | distributed if group else standalone),
+        }
+
+    def is_ready(self) -> bool:
+        try:
+            self.ask("GET", "/connectors")
+        except OSError:
+            return False
+        return True
+
+    def ask(self, method: str, path: str, body: object = None) -> Any:
+        """Calls the REST interface; raises HTTPError for a refusal."""
+        data = None if body is None else json.dumps(body).encode()
+        headers = {"Content-Type": "application/json"}
+        request = urllib.request.Request(f"http://{HOST}:{self.port}{path}", data, headers, method=method)
+        with urllib.request.urlopen(request, timeout=20) as response:
+            text = response.read()
+        return json.loads(text) if text else None
+
+    def is_accepted(self, method: str, path: str, body: object = None) -> bool:
+        """Calls it; False while the workers rebalance and answer so."""
+        try:
+            self.ask(method, path, body)
+        except urllib.error.HTTPError as refusal:
+            if refusal.code != CONFLICT:
+                raise
+            return False
+        return True
+
+    def states(self, connector: str) -> list[str]:
+        """The state of a connector and its tasks; [] while there is none."""
+        try:
+            status = self.ask("GET", f"/connectors/{connector}/status")
+        except urllib.error.HTTPError as refusal:
+            if refusal.code not in (NOT_FOUND, CONFLICT):
+                raise
+            return []
+        return [status["connector"]["state"], *(task["state"] for task in status["tasks"])]
+
+
+class MirrorMaker(ConnectProcess):
+    """MirrorMaker 2 from the cluster `source` to the cluster `target`, of some topics and groups."""
+
+    def __init__(self, source: str, target: str, *, topics: str, groups: str) -> None:
+        properties = {
+            "clusters": "source,target",
+            "source.bootstrap.servers": source,
+            "target.bootstrap.servers": target,
+            "source->target.enabled": "true",
+            "source->target.topics": topics,
+            "source->target.groups": groups,
+            **SOONER,
+            **ONE_BROKER,
+        }
+        super().__init__("mirror.MirrorMaker", {"mirror": properties})
+
+
+def file_connectors(name: str, topic: str, directory: Path) -> dict[str, dict[str, str]]:
+    """A source that reads `<name>.in` into the topic, which it creates, and a sink that writes it to `<name>.out`."""
+    created = {"topic.creation.default.partitions": "1", "topic.creation.default.replication.factor": "1"}
+    source = {"connector.class": "FileStreamSource", "file": str(directory / f"{name}.in"), "topic": topic, **created}
+    sink = {"connector.class": "FileStreamSink", "file": str(directory / f"{name}.out"), "topics": topic}
+    return {kind: {"name": f"{name}-{kind}", "tasks.max": "1", **each}
+            for kind, each in (("source", source), ("sink", sink))}  # fmt: skip
+
+
+def append_lines(path: Path, numbers: range) -> None:
+    """Adds a line for each number, in one write."""
+    with path.open("a") as file:
+        file.write("".join(f"line {number}{os.linesep}" for number in numbers))
+
+
+def lines_of(path: Path) -> list[str]:
+    """What the sink has written so far."""
+    return path.read_text().splitlines() if path.exists() else []
