@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from compat_tests.clients.client import CODECS, LATEST, Client, ProduceOptions, Received, Sent
+from compat_tests.clients.client import CODECS, LATEST, Client, ProduceOptions, Received, Sent, wait_until
 from kafkapy.clients.records import partition_of
 
 pytestmark = pytest.mark.scenario("records")
@@ -69,6 +69,8 @@ def test_a_value_near_the_default_limit_passes(client: Client, topic: str) -> No
 
 def test_partitions_are_apart(client: Client, topic_name: str) -> None:
     client.create_topic(topic_name, 3)
+    # With KRaft a new topic's partitions are led a little later; kafkajs sends all of a request again when one is not.
+    wait_until(lambda: client.topics().get(topic_name) == 3, "three partitions")
     sent = [Sent(f"{i}".encode(), timestamp=START_MS + i, partition=i % 3) for i in range(30)]
     places = client.produce(topic_name, sent)
     assert sorted(places) == [(partition, offset) for partition in range(3) for offset in range(10)]
