@@ -8,6 +8,8 @@
 #              cuts the power of an ext4 of its own instead, for kafkapy.flush=ack)
 # make exactly-once  some 100,000 transactions that read, process and write, broker and client killed at random meanwhile:
 #              each record comes out once, in order (RECORDS=10000; ARGUMENTS=--seed 2)
+# make compat-long  100,000 requests of every API, drawn by a seed that is printed, the same to Apache Kafka 2.7.2 and kafkapy:
+#              the same answers, field by field (REQUESTS=5000; ARGUMENTS="--seed 7 --minutes 30", or --replay FILE)
 # make bench   kafkapy beside Apache Kafka; ARGUMENTS=--quick for a short run
 # Each of them sets up what it needs, in .venv and .cache, once.
 
@@ -24,7 +26,7 @@ SCAN := $(wildcard setup.py $(foreach name,scan compact entries alike,kafkapy/re
 INSTALLED := $(VENV)/.installed
 COMPILED := $(VENV)/.compiled
 
-.PHONY: simulate kill exactly-once help setup java jars archives check fmt lint fast test unit coverage compat compatibility run bench clean
+.PHONY: compat-long simulate kill exactly-once help setup java jars archives check fmt lint fast test unit coverage compat compatibility run bench clean
 
 help:
 	@sed -n 's/^# \(make .*\|  .*\)/\1/p' Makefile
@@ -93,6 +95,11 @@ RECORDS ?= 250000
 
 exactly-once: setup
 	$(BIN)/python -m compat_tests.chaos.exactly_once --records $(RECORDS) --pause 6 $(ARGUMENTS)
+
+REQUESTS ?= 100000
+
+compat-long: setup jars
+	$(BIN)/python -m compat_tests.differential.campaign --requests $(REQUESTS) $(ARGUMENTS)
 
 # --- everything ---------------------------------------------------------------------------------------------------
 

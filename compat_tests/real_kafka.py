@@ -70,7 +70,7 @@ class ZooKeeper(ChildProcess):
         config = write_properties(self.directory / "zookeeper.properties", properties)
         logging = write_properties(self.directory / "log4j.properties", {})
         logging.write_text(LOG4J.format(level="WARN", request_level="OFF"))
-        options = ["-Xmx256M", *QUICK_START, f"-Dlog4j.configuration=file:{logging}"]
+        options = ["-Xmx256M", *QUICK_START, "-Dzookeeper.forceSync=no", f"-Dlog4j.configuration=file:{logging}"]
         main = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
         return [*find_java().command, *options, "-cp", class_path(self.version), main, str(config)]
 

@@ -17,7 +17,7 @@ from compat_tests.data_path.frames import (
     produce_request,
     raw,
 )
-from compat_tests.data_path.odd_records import entry
+from compat_tests.differential.odd_records import entry
 from compat_tests.groups.wire import Wire
 from compat_tests.process import Broker
 from kafkapy.protocol.headers import RequestHeader, write_request_header

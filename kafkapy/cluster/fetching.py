@@ -9,6 +9,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple, TypeVar
 
+from kafkapy.cluster.errors import UnknownTopicOrPartitionError
 from kafkapy.cluster.partition import Partition
 from kafkapy.cluster.replica_manager import ReplicaManager
 from kafkapy.errors import BrokerError
@@ -100,7 +101,7 @@ def _measure(replicas: ReplicaManager, topic_partition: TopicPartition, wish: Fe
 
 
 def read_all(replicas: ReplicaManager, wishes: Wishes, limits: FetchLimits) -> Reads:
-    """Read every partition, within the limits, in the order of the wishes."""
+    """Read every partition, within the limits, in the order of the wishes; those that don't exist come last."""
     reads = []
     left = limits.max_bytes
     min_one_batch = True
@@ -113,6 +114,8 @@ def read_all(replicas: ReplicaManager, wishes: Wishes, limits: FetchLimits) -> R
             min_one_batch = limits.cuts_first_batch
             left = max(left - size, 0)
         reads.append(read)
+    if any(read.error_code == UnknownTopicOrPartitionError.error_code for read in reads):
+        reads.sort(key=lambda read: read.error_code == UnknownTopicOrPartitionError.error_code)
     return reads
 
 
@@ -134,13 +137,15 @@ def read_one(
         log = partition.log
         stable = log.last_stable_offset
         bound = stable if limits.read_committed else log.high_watermark
-        records = log.read(wish.offset, max_bytes, up_to_offset=bound, min_one_batch=min_one_batch).records
+        found = log.read(wish.offset, max_bytes, up_to_offset=bound, min_one_batch=min_one_batch)
+        records = found.records
         if limits.cuts_first_batch and len(records) > max_bytes:
             assert isinstance(records, FileSlice), "no bytes are longer than nothing"
             records.size = max_bytes
         aborted = None
         if limits.read_committed:
-            aborted = log.aborted_transactions(wish.offset, bound) if records else []
+            end = min(bound, log.upper_bound(found)) if records else 0
+            aborted = log.aborted_transactions(wish.offset, end) if records else []
         return PartitionRead(
             topic_partition, records, 0, log.high_watermark, stable, log.log_start_offset, aborted
         )  # fmt: skip

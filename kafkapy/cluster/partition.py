@@ -129,8 +129,8 @@ class Partition:
             raise NotLeaderOrFollowerError(f"this broker does not lead {self.topic_partition}")
 
     def check_epoch(self, current_leader_epoch: int) -> None:
-        """Compare the epoch that a client knows (negative: none) with the partition's."""
-        if current_leader_epoch < 0 or current_leader_epoch == self.leader_epoch:
+        """Compare the epoch that a client knows (``NO_EPOCH``: none) with the partition's."""
+        if current_leader_epoch in (NO_EPOCH, self.leader_epoch):
             return
         text = f"{self.topic_partition} has leader epoch {self.leader_epoch}, the request {current_leader_epoch}"
         if current_leader_epoch < self.leader_epoch:

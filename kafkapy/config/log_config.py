@@ -99,12 +99,13 @@ def parse_topic_overrides(overrides: Mapping[str, str]) -> dict[str, Value]:
     Raises InvalidConfigError for a key that topics don't have, a value that its key does not allow, or compaction
     lags that leave no time between them.
     """
-    values = {}
-    for name, text in overrides.items():
+    keys = {}
+    for name in overrides:
         key = topic_key(name)
         if key is None:
             raise InvalidConfigError(f"Topics have no configuration key {name}")
-        values[name] = key.parse(text)
+        keys[name] = key
+    values = {name: keys[name].parse(text) for name, text in overrides.items()}
     shortest, longest = (
         values.get(name, TOPIC_KEYS[name].default) for name in ("min.compaction.lag.ms", "max.compaction.lag.ms")
     )

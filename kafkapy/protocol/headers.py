@@ -95,7 +95,8 @@ def read_request_header(reader: Reader) -> RequestHeader:
     api_key, version, correlation_id, size = _WITH_CLIENT_ID.unpack_from(reader.buffer, position)
     versions = _VERSIONS.get(api_key)
     if versions is None or not versions.low <= version <= versions.high:
-        raise _unsupported(api_key, version, correlation_id)
+        reader.position = position + 8
+        raise _unsupported(reader, api_key, version, correlation_id)
     if version == 0 and api_key == ApiKey.CONTROLLED_SHUTDOWN:
         reader.position = position + 8
         return RequestHeader(api_key, version, correlation_id)
@@ -120,13 +121,17 @@ def _read_short(reader: Reader, left: int) -> RequestHeader:
         raise Truncated(f"a request header in {left} bytes")
     api_key, version, correlation_id = reader.unpack(_FIXED)
     if api_key not in _VERSIONS or not _VERSIONS[api_key].low <= version <= _VERSIONS[api_key].high:
-        raise _unsupported(api_key, version, correlation_id)
+        raise _unsupported(reader, api_key, version, correlation_id)
     if request_header_version(api_key, version) != 0:
         raise Truncated("a request header without a client id")
     return RequestHeader(api_key, version, correlation_id)
 
 
-def _unsupported(api_key: int, version: int, correlation_id: int) -> UnknownApi:
+def _unsupported(reader: Reader, api_key: int, version: int, correlation_id: int) -> UnknownApi:
+    if api_key == ApiKey.API_VERSIONS:  # is answered, so the rest of the header must be one
+        reader.read_nullable_string()
+        if version >= _VERSIONS[api_key].flexible_from:
+            reader.read_unknown_tagged_fields()
     if api_key in _VERSIONS:
         return UnsupportedRequestVersion(api_key, version, correlation_id)
     return UnknownApi(api_key, version, correlation_id)

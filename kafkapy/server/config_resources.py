@@ -59,9 +59,9 @@ async def alter(services: Services, resource_type: int, name: str, derive: Deriv
 
 
 async def _alter_topic(services: Services, topic: str, derive: Derive, validate_only: bool) -> None:
-    if topic not in services.metadata.image.topics:
-        raise UnknownTopicOrPartitionError(f"There is no topic '{topic}'.")
     overrides = derive(await services.config_admin.topic_overrides(topic))
+    if topic not in services.metadata.image.topics:  # Kafka looks for it after what contradicts itself
+        raise UnknownTopicOrPartitionError(f"There is no topic '{topic}'.")
     check_topic(topic, overrides)
     if not validate_only:
         await services.config_admin.set_topic_overrides(topic, overrides)

@@ -124,7 +124,7 @@ class LeaderEpochs:
 
     def end_offset_for(self, epoch: int) -> tuple[int, int]:
         """Answer OffsetForLeaderEpoch: (largest epoch not above ``epoch``, where the next one begins) or (-1, -1)."""
-        if epoch == UNDEFINED_EPOCH or epoch > self.latest:
+        if epoch == UNDEFINED_EPOCH or epoch > self.latest or not self.entries:
             return UNDEFINED_EPOCH, UNDEFINED_OFFSET
         if epoch == self.latest:
             return epoch, self._log_end_offset()

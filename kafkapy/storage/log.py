@@ -179,6 +179,13 @@ class Log:
         """
         return read.read(self, offset, max_bytes, up_to_offset, min_one_batch=min_one_batch)
 
+    def upper_bound(self, found: LogRead) -> int:
+        """Return an offset that what was found does not reach: of the next index entry, segment, or the log's end.
+
+        It is the one that Kafka answers the aborted transactions up to.
+        """
+        return read.upper_bound(self, found)
+
     def aborted_transactions(self, start: int, end: int) -> list[tuple[int, int]]:
         """Return (producer id, first offset) of the aborted transactions among the records of ``start`` to ``end``."""
         return read.aborted_transactions(self, start, end)

@@ -66,6 +66,11 @@ class OffsetIndex(Index):
         next_offset, following = self.entry(slot + 1)
         return (following if next_offset == relative_offset else position), following
 
+    def offset_from(self, position: int) -> int | None:
+        """Return the offset of the first entry at or behind ``position``; None if there is none."""
+        slot = self.floor_slot(position - 1, 1) + 1
+        return self.base_offset + self.entry(slot)[0] if slot < self.entries else None
+
     def position_before(self, position: int) -> int:
         """Return the highest known position of a batch that is not above ``position``; 0 if there is none."""
         slot = self.floor_slot(position, 1)

@@ -18,6 +18,8 @@ class LogRead(NamedTuple):
 
     records: FileSlice | bytes
     start_offset: int
+    segment: Segment | None = None
+    """Where the records are; None without any."""
 
 
 def read(log: "Log", offset: int, max_bytes: int, up_to_offset: int | None, *, min_one_batch: bool) -> LogRead:
@@ -40,7 +42,7 @@ def read(log: "Log", offset: int, max_bytes: int, up_to_offset: int | None, *, m
                 start = found[0]
                 end = _limit_position(log, segment, limit)
                 size = _fitting(segment, found, end, max_bytes, min_one_batch=min_one_batch)
-                return LogRead(segment.log.slice(start, size) if size else b"", offset)
+                return LogRead(segment.log.slice(start, size), offset, segment) if size else LogRead(b"", offset)
     except OSError as error:
         raise storage_error(log, "read", error) from error
     return LogRead(b"", offset)
@@ -74,6 +76,19 @@ def _fitting(
     if first <= max_bytes:
         return max_bytes
     return first if min_one_batch and first <= available else 0
+
+
+def upper_bound(log: "Log", found: LogRead) -> int:
+    """See ``Log.upper_bound``."""
+    segment, records = found.segment, found.records
+    if segment is None:
+        return found.start_offset
+    assert isinstance(records, FileSlice), "what is in a segment is a slice of it"
+    offset = segment.offset_index.offset_from(records.position + records.size)
+    if offset is not None:
+        return offset
+    after = log.segments.starting_at(log.segments.floor(segment.base_offset) + 1)
+    return after[0].base_offset if after else log.log_end_offset
 
 
 def aborted_transactions(log: "Log", start: int, end: int) -> list[tuple[int, int]]:

@@ -29,6 +29,13 @@ def test_limits(tmp_path: Path) -> None:
     assert sizes(read_all(node.replicas, wishes, LIMITS._replace(max_bytes=0))) == [SIZE, 0, 0]
 
 
+def test_what_does_not_exist_is_answered_last(tmp_path: Path) -> None:
+    node = Node(tmp_path)
+    node.partition()
+    wishes = [(TopicPartition("nowhere", 0), FetchWish(0, 10)), (TP, FetchWish(0, 10))]
+    assert [read.topic_partition for read in read_all(node.replicas, wishes, LIMITS)] == [TP, ("nowhere", 0)]
+
+
 def test_when_a_fetch_waits(tmp_path: Path) -> None:
     async def scenario() -> None:
         node = Node(tmp_path)

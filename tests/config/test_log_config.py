@@ -45,6 +45,7 @@ def test_a_dynamic_broker_value_reaches_the_topic() -> None:
         ({"log.segment.bytes": "1000"}, "Topics have no configuration key log.segment.bytes"),
         ({"segment.bytes": "13"}, "13 can't be the value of segment.bytes: must be at least 14"),
         ({"retention.ms": "-2"}, "must be at least -1"),
+        ({"retention.ms": "-2", "bogus": "1"}, "no configuration key bogus"),
         ({"cleanup.policy": "compact,forget"}, "must be one of: compact, delete"),
         ({"min.compaction.lag.ms": "2", "max.compaction.lag.ms": "1"}, r"\(2\) must not be above .* \(1\)"),
     ],

@@ -14,7 +14,15 @@ from kafkapy.protocol.headers import (
     write_request_header,
     write_response_header,
 )
-from kafkapy.protocol.primitives import InvalidValue, LimitExceeded, ProtocolError, Reader, UnsupportedVersion, Writer
+from kafkapy.protocol.primitives import (
+    InvalidValue,
+    LimitExceeded,
+    ProtocolError,
+    Reader,
+    Truncated,
+    UnsupportedVersion,
+    Writer,
+)
 
 HEADERS = [
     ("0012 0003 00000007 0002 6d65 00", RequestHeader(18, 3, 7, "me")),
@@ -48,9 +56,15 @@ def test_unknown_api_and_version_carry_the_correlation_id(tail: str) -> None:
         read_request_header(Reader(bytes.fromhex("03e7 0000 0000002a" + tail)))
     assert (unknown.value.api_key, unknown.value.correlation_id) == (999, 42)
     with pytest.raises(UnsupportedRequestVersion, match="API_VERSIONS has no version 99") as version:
-        read_request_header(Reader(bytes.fromhex("0012 0063 0000002a" + tail)))
+        read_request_header(Reader(bytes.fromhex("0012 0063 0000002a 0001 61 00" + tail)))
     assert (version.value.api_key, version.value.api_version, version.value.correlation_id) == (18, 99, 42)
     assert isinstance(version.value, UnsupportedVersion)
+
+
+@pytest.mark.parametrize(("version", "rest"), [("0063", ""), ("0063", "0001 61"), ("0063", "0001 61 01"), ("ffff", "")])
+def test_a_header_must_be_whole_to_be_answered_though_its_version_is_unknown(version: str, rest: str) -> None:
+    with pytest.raises(Truncated):
+        read_request_header(Reader(bytes.fromhex(f"0012 {version} 0000002a {rest}")))
 
 
 @pytest.mark.parametrize(

@@ -34,6 +34,7 @@ def test_a_missing_file_holds_nothing(tmp_path: Path) -> None:
     epochs.load()
     assert (epochs.latest, epochs.latest_start_offset, epochs.entries) == (-1, -1, [])
     assert epochs.end_offset_for(0) == (-1, -1)
+    assert epochs.end_offset_for(-2) == (-1, -1)
 
 
 @pytest.mark.parametrize("text", ["0\n1\na b\n", "0\n2\n1 0\n0 5\n", "0\n2\n0 5\n1 0\n", "0\n1\n1_0 5\n", "1\n0\n"])

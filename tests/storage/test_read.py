@@ -104,6 +104,19 @@ def test_aborted_transactions_of_a_range(tmp_path: Path) -> None:
     assert log.aborted_transactions(6, 6) == []
 
 
+def test_what_a_read_does_not_reach(tmp_path: Path) -> None:
+    log = open_log(tmp_path, LogConfig(index_interval_bytes=0))
+    for _ in range(4):
+        log.append_as_leader(batch(), 0)
+    log.roll()
+    log.append_as_leader(batch(), 0)
+    size = len(log.read(3, 10**6).records)
+    assert log.upper_bound(log.read(0, size)) == 1, "the next entry of the index"
+    assert log.upper_bound(log.read(0, 10**6)) == 4, "the next segment"
+    assert log.upper_bound(log.read(4, 10**6)) == 5, "the end"
+    assert log.upper_bound(log.read(5, 10**6)) == 5, "nothing was found"
+
+
 def test_transactions_that_ended_earlier_are_left_out(tmp_path: Path) -> None:
     log = open_log(tmp_path)
     for sequence in range(3):

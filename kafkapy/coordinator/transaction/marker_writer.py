@@ -17,6 +17,7 @@ from kafkapy.types import TopicPartition
 
 _UNKNOWN_TOPIC_OR_PARTITION: Final = 3
 _NOT_LEADER_OR_FOLLOWER: Final = 6
+_INVALID_REQUEST: Final = 42
 _UNSUPPORTED_FOR_MESSAGE_FORMAT: Final = 43
 
 
@@ -57,6 +58,9 @@ class MarkerWriter:
         partition = self._partition(tp)
         if isinstance(partition, int):
             on_done(partition)
+            return
+        if ending.marker.producer_id < 0:
+            on_done(_INVALID_REQUEST)
             return
         if partition.log.config.message_format < MAGIC:
             on_done(_UNSUPPORTED_FOR_MESSAGE_FORMAT)

@@ -1,7 +1,7 @@
 """ApiVersions v0-3: what this broker serves, derived from ``REGISTRY``.
 
-Done: the list; a version that we don't know is answered in v0 with the list and UNSUPPORTED_VERSION (the dispatcher
-calls ``handle`` without a request then); client software names are checked as in KIP-511.
+Done: the list; a version that we don't know is answered in v0 with UNSUPPORTED_VERSION and our versions of this API
+(the dispatcher calls ``handle`` without a request then); client software names are checked as in KIP-511.
 Not done: features (none exist here, so none are finalized).
 Errors: UNSUPPORTED_VERSION 35, INVALID_REQUEST 42.
 """
@@ -10,6 +10,7 @@ import re
 from functools import cache
 from typing import Final
 
+from kafkapy.protocol.api_keys import ApiKey
 from kafkapy.protocol.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
 from kafkapy.server.context import RequestContext
 from kafkapy.server.handlers import REGISTRY
@@ -31,7 +32,8 @@ def _served() -> list[ApiVersion]:
 def handle(context: RequestContext, request: ApiVersionsRequest | None) -> ApiVersionsResponse:
     """See the card."""
     if request is None:
-        return ApiVersionsResponse(error_code=_UNSUPPORTED_VERSION, api_keys=_served())
+        own = [version for version in _served() if version.api_key == ApiKey.API_VERSIONS]
+        return ApiVersionsResponse(error_code=_UNSUPPORTED_VERSION, api_keys=own)
     if context.header.api_version >= 3:
         names = (request.client_software_name, request.client_software_version)
         if not all(_SOFTWARE_NAME.fullmatch(name) for name in names):

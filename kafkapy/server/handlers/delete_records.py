@@ -1,6 +1,7 @@
 """DeleteRecords v0-2: move the log start offset.
 
 Done: an offset, or -1 for the high watermark. The answer is the partition's new low watermark.
+What is asked twice is done once, as it was asked last.
 Not done: waiting for followers (there are none yet).
 Errors: OFFSET_OUT_OF_RANGE 1, UNKNOWN_TOPIC_OR_PARTITION 3, NOT_LEADER_OR_FOLLOWER 6, INVALID_TOPIC_EXCEPTION 17 for
 internal topics, KAFKA_STORAGE_ERROR 56, POLICY_VIOLATION 44 for compacted topics that don't delete.
@@ -10,6 +11,7 @@ from typing import Final
 
 from kafkapy.cluster.errors import InvalidTopicError
 from kafkapy.cluster.replica_manager import ReplicaManager
+from kafkapy.coordinator.group.results import by_topic
 from kafkapy.errors import BrokerError
 from kafkapy.protocol.messages.delete_records import (
     DeleteRecordsPartition,
@@ -36,12 +38,15 @@ class PolicyViolationError(BrokerError):
 def handle(context: RequestContext, request: DeleteRecordsRequest) -> DeleteRecordsResponse:
     """See the card."""
     replicas = context.services.replica_manager
+    asked = {
+        TopicPartition(topic.name, partition.partition_index): partition
+        for topic in request.topics
+        for partition in topic.partitions
+    }
     return DeleteRecordsResponse(
         topics=[
-            DeleteRecordsTopicResult(
-                topic.name, [_delete(replicas, topic.name, partition) for partition in topic.partitions]
-            )
-            for topic in request.topics
+            DeleteRecordsTopicResult(topic, [_delete(replicas, topic, wanted) for _, wanted in partitions])
+            for topic, partitions in by_topic(asked).items()
         ]
     )
 

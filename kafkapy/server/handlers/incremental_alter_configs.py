@@ -1,6 +1,7 @@
 """IncrementalAlterConfigs v0-1: single overrides set, deleted, or appended to and subtracted from lists (KIP-339).
 
-Done: topics, this broker, all brokers (an empty name); validation and codes of 2.7.2; validate-only.
+Done: topics, this broker, all brokers (an empty name); validation and codes of 2.7.2; validate-only. A resource that is
+named twice is altered once, as it was asked last.
 Not done: broker loggers, passwords, alteration policies.
 Errors: 3 (no such topic), 40 (unknown topic key, contradicting values), 42 (as AlterConfigs, and: the same key twice,
 APPEND or SUBTRACT on a key that is no list).
@@ -26,7 +27,8 @@ async def handle(context: RequestContext, request: IncrementalAlterConfigsReques
         check_types([resource.resource_type for resource in request.resources])
     except BrokerError as error:
         return IncrementalAlterConfigsResponse(responses=[_response(each, error) for each in request.resources])
-    responses = [await _alter(context, each, request.validate_only) for each in request.resources]
+    last = {(resource.resource_type, resource.resource_name): resource for resource in request.resources}
+    responses = [await _alter(context, each, request.validate_only) for each in last.values()]
     return IncrementalAlterConfigsResponse(responses=responses)
 
 

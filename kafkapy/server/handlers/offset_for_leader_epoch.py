@@ -1,9 +1,11 @@
 """OffsetForLeaderEpoch v0-3: where a leader's term ended (KIP-101, KIP-320).
 
-Done: clients and followers alike; the epoch that the asker knows is checked.
+Done: clients and followers alike; the epoch that the asker knows is checked. What is asked twice is
+answered once, to the last question.
 Errors: UNKNOWN_TOPIC_OR_PARTITION 3, NOT_LEADER_OR_FOLLOWER 6, FENCED_LEADER_EPOCH 74, UNKNOWN_LEADER_EPOCH 75.
 """
 
+from kafkapy.coordinator.group.results import by_topic
 from kafkapy.errors import BrokerError
 from kafkapy.protocol.messages.offset_for_leader_epoch import (
     EpochEndOffset,
@@ -18,12 +20,15 @@ from kafkapy.types import TopicPartition
 
 def handle(context: RequestContext, request: OffsetForLeaderEpochRequest) -> OffsetForLeaderEpochResponse:
     """See the card."""
+    asked = {
+        TopicPartition(topic.topic, partition.partition): partition
+        for topic in request.topics
+        for partition in topic.partitions
+    }
     return OffsetForLeaderEpochResponse(
         topics=[
-            OffsetForLeaderTopicResult(
-                topic.topic, [_end_offset(context, topic.topic, partition) for partition in topic.partitions]
-            )
-            for topic in request.topics
+            OffsetForLeaderTopicResult(topic, [_end_offset(context, topic, wanted) for _, wanted in partitions])
+            for topic, partitions in by_topic(asked).items()
         ]
     )
 

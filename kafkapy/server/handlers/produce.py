@@ -11,7 +11,7 @@ Errors: 2, 3, 6, 7, 10, 17, 18, 19, 20, 21, 32, 43, 45, 47, 48, 53, 56, 76, 87.
 """
 
 import asyncio
-from collections.abc import Generator
+from collections.abc import Generator, Iterable
 from typing import Final
 
 from kafkapy.cluster.errors import (
@@ -24,6 +24,7 @@ from kafkapy.cluster.replica_manager import Awaited, ReplicaManager
 from kafkapy.errors import BrokerError
 from kafkapy.protocol.messages.produce import (
     BatchIndexAndErrorMessage,
+    PartitionProduceData,
     PartitionProduceResponse,
     ProduceRequest,
     ProduceResponse,
@@ -83,6 +84,8 @@ class _Append:
         topic_partition = TopicPartition(topic, index)
         log_start_offset = _NO_OFFSET
         try:
+            if isinstance(self.refusal, TransactionalIdAuthorizationFailedError):
+                raise self.refusal
             partition = self.replicas.partition(topic_partition)
             self._refuse(topic, records)
             log_start_offset = partition.log.log_start_offset  # what the log itself refuses is answered with it
@@ -107,8 +110,6 @@ class _Append:
 
     def _refuse(self, topic: str, records: memoryview) -> None:
         """Raise what keeps records from the log, in the order in which Kafka looks."""
-        if isinstance(self.refusal, TransactionalIdAuthorizationFailedError):
-            raise self.refusal
         if not self.all_plain:
             check_produce_version(records, self.version)
         if self.refusal is not None:
@@ -124,13 +125,13 @@ def handle(context: RequestContext, request: ProduceRequest) -> Answer:
 
 def _handle(append: _Append, request: ProduceRequest) -> Generator[None, None, Answer]:
     response = ProduceResponse([])
-    for topic in request.topic_data:
-        answered = TopicProduceResponse(name=topic.name, partition_responses=[])
+    for topic, partitions in _by_topic(request):
+        answered = TopicProduceResponse(name=topic, partition_responses=[])
         response.responses.append(answered)
-        for partition in topic.partition_data:
+        for partition in partitions:
             if append.count:
                 yield
-            answered.partition_responses.append(append.append(topic.name, partition.index, partition.records))  # type: ignore[arg-type]  # as read
+            answered.partition_responses.append(append.append(topic, partition.index, partition.records))  # type: ignore[arg-type]  # as read
     if request.acks == NO_ACKS:
         if append.failures:
             raise UnansweredFailureError(_failure_text(response))
@@ -138,6 +139,18 @@ def _handle(append: _Append, request: ProduceRequest) -> Generator[None, None, A
     if append.waiting:
         return _when_acknowledged(append, response, request.timeout_ms)
     return response
+
+
+def _by_topic(request: ProduceRequest) -> Iterable[tuple[str, Iterable[PartitionProduceData]]]:
+    """Return each topic that names partitions once, with each partition once: of equal ones Kafka sees the last."""
+    if len(request.topic_data) == 1 and len(request.topic_data[0].partition_data) == 1:
+        topic = request.topic_data[0]
+        return ((topic.name, topic.partition_data),)
+    topics: dict[str, dict[int, PartitionProduceData]] = {}
+    for topic in request.topic_data:
+        for partition in topic.partition_data:
+            topics.setdefault(topic.name, {})[partition.index] = partition
+    return [(name, partitions.values()) for name, partitions in topics.items()]
 
 
 def _when_acknowledged(

@@ -2,8 +2,8 @@
 
 Who asks is not checked, as in Kafka without an authorizer; the partition checks the epochs of producer and
 coordinator. Offsets that a transaction committed in ``__consumer_offsets`` count, or are dropped, with its marker.
-Errors, by partition: 3 (not here), 6, 19, 20, 7, 43 (an old message format), INVALID_PRODUCER_EPOCH 47,
-TRANSACTION_COORDINATOR_FENCED 52, 56.
+Errors, by partition: 3 (not here), 6, 19, 20, 7, 42 (no producer's id, where 2.7.2 fails inside), 43 (an old message
+format), INVALID_PRODUCER_EPOCH 47, TRANSACTION_COORDINATOR_FENCED 52, 56.
 """
 
 import asyncio
@@ -83,6 +83,8 @@ def handle(
 
 
 def _write(context: "RequestContext", marker: WritableTxnMarker, answers: _Answers) -> None:
+    if not any(topic.partition_indexes for topic in marker.topics):
+        return  # Kafka does not answer to a marker for nothing
     errors = answers.by_producer.setdefault(marker.producer_id, {})
     ending = Ending(
         Marker(marker.producer_id, marker.producer_epoch, marker.coordinator_epoch), marker.transaction_result

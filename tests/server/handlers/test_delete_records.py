@@ -34,6 +34,20 @@ def test_every_version_moves_the_log_start(version: int, tmp_path: Path) -> None
     run(scenario())
 
 
+def test_what_is_asked_twice_is_done_as_it_was_asked_last(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with running_broker(tmp_path) as broker:
+            client = await Client.connect(broker)
+            await client.create_topic("t")
+            await client.produce("t", batch(b"a", b"b", b"c"))
+            asked = [DeleteRecordsTopic("t", [DeleteRecordsPartition(0, offset)]) for offset in (2, 1)]
+            response: Any = await client.ask(DeleteRecordsRequest([*asked, DeleteRecordsTopic("t")], 1000), 2)
+            (topic,) = response.topics
+            assert [(each.partition_index, each.low_watermark) for each in topic.partitions] == [(0, 1)]
+
+    run(scenario())
+
+
 def test_refusals(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with running_broker(tmp_path) as broker:

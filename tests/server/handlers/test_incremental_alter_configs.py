@@ -45,10 +45,17 @@ def test_brokers_keep_what_is_not_named() -> None:
     assert broker.config["background.threads"] == 5
 
 
-def test_the_same_topic_twice_is_changed_twice() -> None:
+def test_the_same_topic_twice_is_changed_as_it_was_asked_last() -> None:
     broker = Broker()
-    _alter(broker, (TOPIC, "plain", [("retention.ms", SET, "1")]), (TOPIC, "plain", [("segment.ms", SET, "2")]))
-    assert broker.admin.topics["plain"] == {"retention.ms": "1", "segment.ms": "2"}
+    twice = (TOPIC, "plain", [("retention.ms", SET, "1")]), (TOPIC, "plain", [("segment.ms", SET, "2")])
+    assert len(_alter(broker, *twice)) == 1
+    assert broker.admin.topics["plain"] == {"segment.ms": "2"}
+
+
+def test_what_contradicts_itself_is_refused_before_the_topic_is_looked_for() -> None:
+    changes = [("retention.ms", APPEND, "1")]
+    (response,) = _alter(Broker(), (TOPIC, "nowhere", changes))
+    assert response.error_code == 42
 
 
 def test_validate_only_changes_nothing() -> None:

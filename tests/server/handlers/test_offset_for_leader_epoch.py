@@ -33,6 +33,20 @@ def test_the_running_term_ends_at_the_logs_end(version: int, tmp_path: Path) -> 
     run(scenario())
 
 
+def test_what_is_asked_twice_is_answered_once(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with running_broker(tmp_path) as broker:
+            client = await Client.connect(broker)
+            await client.create_topic("t")
+            await client.produce("t", batch(b"a"))
+            asked = [OffsetForLeaderTopic("t", [OffsetForLeaderPartition(0, -1, epoch)]) for epoch in (7, 0)]
+            response: Any = await client.ask(OffsetForLeaderEpochRequest(-1, [*asked, OffsetForLeaderTopic("t")]), 3)
+            (topic,) = response.topics
+            assert [each.end_offset for each in topic.partitions] == [1]
+
+    run(scenario())
+
+
 def test_terms_and_errors(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with running_broker(tmp_path) as broker:
@@ -46,6 +60,7 @@ def test_terms_and_errors(tmp_path: Path) -> None:
             assert (first.leader_epoch, first.end_offset) == (0, 2)
             assert (unknown.error_code, unknown.leader_epoch, unknown.end_offset) == (0, -1, -1)
             assert (await ask(client, 0, current=3)).error_code == 74
+            assert (await ask(client, 0, current=-2)).error_code == 74
             assert (await ask(client, 0, current=5)).error_code == 75
             assert (await ask(client, 0, topic="nowhere")).error_code == 3
 

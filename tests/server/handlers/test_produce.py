@@ -149,6 +149,26 @@ def test_many_topics_and_partitions_each_with_its_own_error(acks: int, tmp_path:
     run(scenario())
 
 
+def test_each_partition_is_written_once_with_what_was_said_last(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with running_broker(tmp_path) as broker:
+            client = await Client.connect(broker)
+            await client.create_topic("t")
+            data = [
+                TopicProduceData(name="empty"),
+                *(
+                    TopicProduceData(name="t", partition_data=[PartitionProduceData(0, batch(value))])
+                    for value in (b"first", b"last")
+                ),
+            ]
+            response = await client.ask(ProduceRequest(acks=-1, timeout_ms=1000, topic_data=data), 8)
+            (topic,) = response.responses
+            assert [(each.error_code, each.base_offset) for each in topic.partition_responses] == [(0, 0)]
+            assert only_values(await client.fetch("t")) == [b"last"]
+
+    run(scenario())
+
+
 def test_acks_0_is_not_answered(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with running_broker(tmp_path) as broker:

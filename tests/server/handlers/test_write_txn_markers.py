@@ -51,7 +51,11 @@ def test_each_partition_has_its_own_error() -> None:
 
 @pytest.mark.parametrize(
     ("request_", "expected"),
-    [(WriteTxnMarkersRequest([]), []), (WriteTxnMarkersRequest([WritableTxnMarker(7)]), [(7, {})])],
+    [
+        (WriteTxnMarkersRequest([]), []),
+        (WriteTxnMarkersRequest([WritableTxnMarker(7)]), []),
+        (WriteTxnMarkersRequest([marker(-1, 0)]), [(-1, {"t": {0: 42}})]),
+    ],
 )
 def test_nothing_to_write(request_: WriteTxnMarkersRequest, expected: list[Answer]) -> None:
     assert answers(TransactionAsker().ask(write_txn_markers, request_, 0)) == expected

@@ -1,0 +1,51 @@
+"""The two brokers side by side, set up alike."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+
+from compat_tests.differential.comparison import Comparison
+from compat_tests.differential.settling import ask, is_passing
+from compat_tests.differential.sides import Side
+from compat_tests.groups.wire import join_request
+from compat_tests.kafkapy_process import KafkapyProcess
+from compat_tests.real_kafka import RealKafka
+from kafkapy.protocol.messages.find_coordinator import FindCoordinatorRequest
+from kafkapy.protocol.messages.init_producer_id import InitProducerIdRequest
+
+VERSION: Final = "2.7.2"
+SETTINGS: Final = {
+    "broker.id": "0",
+    "offsets.topic.num.partitions": "1",
+    "transaction.state.log.num.partitions": "1",
+    "max.incremental.fetch.session.cache.slots": "100000",
+    "log.cleaner.enable": "false",  # what is compacted when is not the question here
+    "delete.records.purgatory.purge.interval.requests": "1",
+    "log.retention.ms": "-1",
+    "offsets.retention.check.interval.ms": str(2**31 - 1),  # forgets groups that are empty when it strikes
+}
+"""One partition for each coordinator, so that whoever asks first finds it loaded."""
+
+
+@contextmanager
+def side_by_side() -> Iterator[Comparison]:
+    """Start both, and compare from when their coordinators are there."""
+    with RealKafka(VERSION, heap="512M", config=SETTINGS) as theirs, KafkapyProcess(config=SETTINGS) as ours:
+        for broker in (theirs, ours):
+            warm_up(broker.bootstrap)
+        with Comparison(theirs.bootstrap, ours.bootstrap) as comparison:
+            yield comparison
+
+
+def warm_up(bootstrap: str) -> None:
+    """Have both coordinators' topics made and loaded: Kafka makes them on the first question."""
+    side = Side(bootstrap)
+    for request, version in (
+        (FindCoordinatorRequest("g", 0), 1),
+        (FindCoordinatorRequest("t", 1), 1),
+        (join_request("g", "nobody"), 1),
+        (InitProducerIdRequest("t", 60_000), 1),
+    ):
+        while is_passing(ask(side, request, version)):
+            side.connection(-1).receive(0.1)
+    side.close()

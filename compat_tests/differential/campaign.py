@@ -1,0 +1,143 @@
+"""Many conversations with Apache Kafka 2.7.2 and kafkapy side by side, drawn by a seed, until enough is asked.
+
+python -m compat_tests.differential.campaign --requests 100000 [--seed 7] [--minutes 60] [--keep-going] [--to FOLDER]
+python -m compat_tests.differential.campaign --replay FILE…
+
+What the two don't agree on is made as small as it gets, printed, and kept as a file for ``--replay``. With
+``--keep-going`` nothing is made smaller: the first case of each difference is kept.
+"""
+
+import argparse
+import random
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from hypothesis import HealthCheck, Phase, given, seed, settings
+
+from compat_tests.differential.brokers import side_by_side
+from compat_tests.differential.comparison import Comparison, Difference
+from compat_tests.differential.requests import plans
+from compat_tests.differential.steps import Plan
+
+EXAMPLES_AT_ONCE = 40
+
+
+class DifferentError(AssertionError):
+    """The two brokers answered otherwise; the message is the conversation."""
+
+
+def told(plan: Plan, found: Sequence[Difference], path: Path) -> str:
+    """The differences, and where their conversation is."""
+    plan.write(path)
+    return "\n".join([*map(str, found), f"as a file: {path}", path.read_text()])
+
+
+def examine(comparison: Comparison, number: int, folder: Path, examples: int = EXAMPLES_AT_ONCE) -> None:
+    """Draw conversations and hold them; raises DifferentError with the smallest that differs."""
+
+    @seed(number)
+    @settings(
+        max_examples=examples,
+        database=None,
+        deadline=None,
+        phases=(Phase.generate, Phase.shrink),
+        suppress_health_check=list(HealthCheck),
+        report_multiple_bugs=False,
+        print_blob=False,
+    )
+    @given(plans(comparison.served))
+    def check(plan: Plan) -> None:
+        found = comparison.hold(plan) and comparison.hold(
+            plan
+        )  # what does not repeat is Kafka's ZooKeeper that hiccups
+        if found:
+            raise DifferentError(told(plan, found, folder / f"difference-{number}.json"))
+
+    check()
+
+
+class Collector:
+    """Stands in for a comparison and keeps the first conversation of each kind of difference."""
+
+    def __init__(self, comparison: Comparison, folder: Path) -> None:
+        self._comparison = comparison
+        self._folder = folder
+        self.served = comparison.served
+        self.found: dict[str, int] = {}
+
+    def hold(self, plan: Plan) -> list[Difference]:
+        """Tells nothing, remembers all."""
+        found = self._comparison.hold(plan)
+        if found and not self._comparison.hold(plan):
+            print(f"not again: {found[0]}", flush=True)
+        elif found:
+            key = found[0].signature
+            self.found[key] = self.found.get(key, 0) + 1
+            if self.found[key] == 1:
+                path = self._folder / f"difference-{len(self.found)}.json"
+                plan.write(path)
+                print(f"--- {path}", *found[:3], sep="\n", flush=True)
+        return []
+
+
+def arguments(given_arguments: Sequence[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="compat_tests.differential.campaign", description=__doc__)
+    parser.add_argument("--requests", type=int, default=100_000)
+    parser.add_argument("--seed", type=int, default=random.randrange(2**31))
+    parser.add_argument("--minutes", type=float, default=90.0)
+    parser.add_argument("--keep-going", action="store_true")
+    parser.add_argument("--to", type=Path, default=Path("out/differential"))
+    parser.add_argument("--verbose", action="store_true", help="print every request and both answers")
+    parser.add_argument("--replay", type=Path, nargs="+", default=[])
+    return parser.parse_args(given_arguments)
+
+
+def run(wanted: argparse.Namespace, comparison: Comparison) -> int:
+    """The campaign's exit code; asks until there was enough, or the time is over."""
+    collector = Collector(comparison, wanted.to) if wanted.keep_going else None
+    started, number = time.monotonic(), wanted.seed
+    while comparison.requests < wanted.requests and time.monotonic() - started < wanted.minutes * 60:
+        try:
+            examine(collector or comparison, number, wanted.to)  # type: ignore[arg-type]  # holds plans all the same
+        except DifferentError as different:
+            print(different)
+            return 1
+        number += 1
+        spent = time.monotonic() - started
+        print(f"{comparison.requests:,} requests in {spent:.0f} s, next seed {number}", flush=True)
+    summary(comparison)
+    return int(bool(collector and collector.found))
+
+
+def summary(comparison: Comparison) -> None:
+    """What was asked, and what was let pass."""
+    print(f"{comparison.requests:,} requests, {len(comparison.by_api)} versions of APIs")
+    for reason, count in comparison.excused.most_common():
+        print(f"{count:>7}  {reason}")
+
+
+def replay(paths: Sequence[Path], comparison: Comparison) -> int:
+    """Hold kept conversations again; the number that still differ, at most 1."""
+    differ = False
+    for path in paths:
+        found = comparison.hold(Plan.read(path))
+        differ |= bool(found)
+        print(f"{path}: {'the same answers' if not found else ''}", *found, sep="\n")
+    return int(differ)
+
+
+def main() -> int:
+    wanted = arguments(sys.argv[1:])
+    wanted.to.mkdir(parents=True, exist_ok=True)
+    with side_by_side() as comparison:
+        comparison.is_verbose = wanted.verbose
+        if wanted.replay:
+            return replay(wanted.replay, comparison)
+        print(f"seed {wanted.seed}", flush=True)
+        return run(wanted, comparison)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

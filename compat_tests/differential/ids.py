@@ -1,0 +1,129 @@
+"""What brokers make up (member ids, producer ids, sessions): learned from the answers of each, and named alike."""
+
+import random
+import re
+import struct
+import time
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+
+from compat_tests.differential.odd_records import OddRecords
+from kafkapy.records.record import Record, encode_batch
+
+MEMBER_ID: Final = re.compile(r"(diff|i|j)-.{24,48}|[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.DOTALL)
+"""Damaged ones too."""
+NOW_MS: Final = int(time.time() * 1000)
+"""Of this run: both brokers get the same records."""
+MEMBER_ID_REQUIRED: Final = 79
+UNKNOWN: Final = {"member": "nobody", "producer": 987_654, "epoch": 0, "generation": 1, "session": 987_654}
+"""What a name stands for before anything was learned."""
+_FIRST_NAMED: Final = 10**15
+
+
+class Ids:
+    """Those of one broker in one conversation."""
+
+    def __init__(self, prefix: str) -> None:
+        self.prefix = prefix
+        self._learned: dict[str, list[Any]] = {kind: [] for kind in UNKNOWN}
+
+    def learn(self, answer: Any) -> None:
+        """Remember what an answer gave out."""
+        kind = type(answer).__name__
+        if kind == "JoinGroupResponse" and answer.error_code in (0, MEMBER_ID_REQUIRED):
+            self._add("member", answer.member_id)
+            if answer.error_code == 0:
+                self._add("generation", answer.generation_id)
+        elif kind == "InitProducerIdResponse" and answer.error_code == 0:
+            self._add("producer", answer.producer_id)
+            self._learned["epoch"].append(answer.producer_epoch)
+        elif kind == "FetchResponse" and answer.session_id:
+            self._add("session", answer.session_id)
+
+    def _add(self, kind: str, value: Any) -> None:
+        known = self._learned[kind]
+        if value not in known:
+            known.append(value)
+
+    def resolve(self, value: Any) -> Any:
+        """What a JSON value of a plan stands for with this broker."""
+        if isinstance(value, str) and value.startswith("@"):
+            kind, _, back = value[1:].partition(":")
+            if kind not in UNKNOWN or not back:
+                return self.prefix + value[1:]
+            known = self._learned[kind]
+            return known[-1 - int(back) % len(known)] if known else UNKNOWN[kind]
+        if isinstance(value, dict):
+            return self._bytes(value)
+        return value
+
+    def _bytes(self, value: dict[str, Any]) -> bytes | None:
+        if "odd" in value:
+            return OddRecords(random.Random(value["odd"]), NOW_MS).draw()
+        return self._batch(**value["batch"]) if "batch" in value else bytes.fromhex(value["hex"])
+
+    def _batch(self, count: int, **fields: Any) -> bytes:
+        """As a producer writes it; ``age`` is how many milliseconds ago."""
+        at = NOW_MS - fields.pop("age", 0)
+        records = [Record(b"k%d" % place, b"v" * (place + 1), at + place) for place in range(count)]
+        named = {name: self.resolve(each) for name, each in fields.items()}
+        return encode_batch(records, **named)
+
+    # The way back
+
+    def name(self, kind: str, value: Any) -> Any:
+        """A learned id under the name that it has in both conversations."""
+        known = self._learned[kind]
+        return f"<{kind} {known.index(value) + 1}>" if value in known else value
+
+    def pairs(self, other: "Ids") -> list[tuple[str, Any, Any]]:
+        """The kind, this broker's and the other's value of every id that both gave out."""
+        return [
+            (kind, *values)
+            for kind, known in self._learned.items()
+            for values in zip(known, other._learned[kind], strict=False)
+        ]
+
+    def named_text(self, text: str) -> str:
+        """A text with the ids in it named; what nobody told us yet is just some id."""
+        named = self.name("member", text)
+        return named if named is not text else MEMBER_ID.sub("<some id>", text)
+
+    def named_records(self, data: bytes) -> bytes:
+        """Batches with the same producer ids for everybody, without the times that brokers give, nor their CRCs."""
+        content = bytearray(data)
+        for position, magic in batches(content):
+            if magic == 2:
+                self._name_batch(content, position)
+            elif content[position + 17] & 8 and magic == 1:
+                content[position + 12 : position + 16] = bytes(4)
+                content[position + 18 : position + 26] = bytes(8)
+        return bytes(content)
+
+    def _name_batch(self, content: bytearray, position: int) -> None:
+        (attributes,) = struct.unpack_from(">h", content, position + 21)
+        (producer_id,) = struct.unpack_from(">q", content, position + 43)
+        if producer_id in self._learned["producer"]:
+            number = _FIRST_NAMED + self._learned["producer"].index(producer_id)
+            struct.pack_into(">q", content, position + 43, number)
+            content[position + 17 : position + 21] = bytes(4)
+        if attributes & 0x28:  # append time, or a control batch: the broker's clock
+            content[position + 17 : position + 21] = bytes(4)
+            content[position + 27 : position + 43] = bytes(16)
+
+
+def batches(content: bytearray) -> Iterator[tuple[int, int]]:
+    """Position and magic of each batch or entry whose header is whole."""
+    position = 0
+    while position + 26 <= len(content):
+        magic = content[position + 16]
+        if magic == 2 and position + 61 > len(content):
+            return
+        yield position, magic
+        (size,) = struct.unpack_from(">i", content, position + 8)
+        if size <= 0:
+            return
+        position += 12 + size
+
+
+Resolve = Callable[[Any], Any]
