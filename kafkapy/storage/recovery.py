@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kafkapy.records.batch import MAGIC, BatchHeader, crc_is_valid
 from kafkapy.records.errors import CorruptRecordError
-from kafkapy.storage.errors import CorruptIndexError, MalformedCheckpointError
+from kafkapy.storage.errors import CorruptIndexError, KafkaStorageError, MalformedCheckpointError
 from kafkapy.storage.files import TEMPORARY_SUFFIX
 from kafkapy.storage.flusher import sync_all
 from kafkapy.storage.index import Index
@@ -296,7 +296,10 @@ def rebuild_producer_state(log: "Log", end_offset: int, *, recalls: bool = True)
     if recalls:
         recall(log, state.map_end_offset)
     for segment in log.segments.between(state.map_end_offset, end_offset):
-        found = segment.translate(max(state.map_end_offset, segment.base_offset))
-        for _, header, content in segment.batches(found[0] if found else segment.size, segment.size):
-            state.replay(header, content)
+        try:
+            found = segment.translate(max(state.map_end_offset, segment.base_offset))
+            for _, header, content in segment.batches(found[0] if found else segment.size, segment.size):
+                state.replay(header, content)
+        except (CorruptRecordError, KafkaStorageError) as error:  # below the recovery point: readers will meet it
+            logger.warning("What %s says of producers is lost from its damage on: %s", segment.log.path, error)
     state.map_end_offset = end_offset

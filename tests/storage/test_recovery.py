@@ -434,3 +434,27 @@ def test_epochs_come_back_when_all_records_were_deleted_and_a_crash_takes_that_b
     log.release()
     again = open_log(tmp_path, checkpointed=Checkpointed(clean=False, recovery_point=1, high_watermark=1))
     assert (again.log_start_offset, again.log_end_offset, again.leader_epochs.entries) == (0, 1, [(0, 0)])
+
+
+@pytest.mark.parametrize("clean", [False, True])
+@pytest.mark.parametrize("damage", ["zeros", "length"])
+def test_damage_that_counts_as_flushed_keeps_no_log_from_opening(tmp_path: Path, damage: str, *, clean: bool) -> None:
+    """After an fsync that was refused, and a new process, the power may take what a later fsync has called safe."""
+    log = open_log(tmp_path)
+    log.append_as_leader(produced(0), 0)
+    log.roll()
+    log.append_as_leader(produced(1), 0)
+    log.flush()
+    log.release()
+    path = Path(log.segments.first.log.path)
+    content = bytearray(path.read_bytes())
+    content[8 : 12 if damage == "length" else len(content)] = (
+        (2**20).to_bytes(4, "big") if damage == "length" else bytes(len(content) - 8)
+    )
+    path.write_bytes(content)
+    for snapshot in Path(log.directory).glob("*.snapshot"):
+        snapshot.write_bytes(b"torn")
+    again = open_log(tmp_path, checkpointed=Checkpointed(clean=clean, recovery_point=2, high_watermark=2))
+    assert (again.log_start_offset, again.log_end_offset) == (0, 2)
+    assert again.producer_state.producers[7].last_sequence == 1
+    assert not again.append_as_leader(produced(2), 0).duplicate
