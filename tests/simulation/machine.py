@@ -4,13 +4,14 @@ import shutil
 import tempfile
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import TypeVar
 
 from kafkapy.config.broker_config import BrokerConfig
 from kafkapy.config.log_config import LogConfig
 from kafkapy.records.batch import MAGIC, assign
-from kafkapy.records.errors import RecordBatchTooLargeError
+from kafkapy.records.errors import CorruptRecordError, RecordBatchTooLargeError
 from kafkapy.records.validate import validate_produced
 from kafkapy.storage.cleaner import LogCleaner
 from kafkapy.storage.compaction import batches_in
@@ -114,7 +115,7 @@ class Subject:
         """The process ended in the middle of ``change``; the next one must find what was promised."""
         promised = self._promised() if self.survival else None
         change.drops_below, self.may_drop_below = max(change.drops_below, self.may_drop_below), 0
-        start = self.log.log_start_offset
+        start = max(self.log.log_start_offset, self.model.start)  # a truncation lowers it before anything is cut
         while True:
             if self.survival:
                 self.disk.cut_power(self.survival)
@@ -129,9 +130,9 @@ class Subject:
                 continue
             break
         self.disk.restart()
-        self.unsafe_from = None
-        if self.disk.has_forfeited and not self.config.flush_before_ack:
-            self.unsafe_from = self.log.recovery_point
+        self._repair_damage()
+        known = self.log.recovery_point if self.unsafe_from is None else min(self.log.recovery_point, self.unsafe_from)
+        self.unsafe_from = known if self.disk.has_forfeited and not self.config.flush_before_ack else None
         self.model.check_survivors(self.log, change, promised)
         # Without power an older and longer log may be back, that began higher.
         assert self.survival or self.log.log_start_offset <= max(start, change.drops_below)
@@ -142,6 +143,18 @@ class Subject:
         if was_clean:
             self._open()  # the first one to look into the files
         self.check_second_start()
+
+    def _repair_damage(self) -> None:
+        """What a process flushed that knew of no fsync refused before it may be gone: read all, cut the damage."""
+        with suppress(CorruptRecordError):
+            stored_in(self.log)
+            return
+        assert self.survival
+        assert self.unsafe_from is not None
+        self.log.recovery_point = 0
+        self.manager.checkpoint_recovery_points()
+        self.flusher.catch_up()
+        self._open()
 
     def _promised(self) -> int:
         data_offset = self.log.durability.data_offset

@@ -63,6 +63,7 @@ def test_records_with_everything(run: Run, bootstrap: str) -> None:
 def test_it_waits_for_what_is_new_until_ctrl_c(run: Run, bootstrap: str) -> None:
     run("topics", "create", "coming")
     command = [sys.executable, "-m", "kafkapy", "consume", "coming", "--from-beginning", "-b", bootstrap]
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a job in the background has it ignored, and its children
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         run("produce", "coming", stdin=b"first\n")
         assert process.stdout is not None
