@@ -12,7 +12,7 @@ from confluent_kafka import KafkaException, Producer
 
 from compat_tests.process import Broker
 
-ANSWER_CPU_S = 0.30
+ANSWER_CPU_S = 0.45
 ENVIRONMENT = {key: value for key, value in os.environ.items() if key != "PYTHONDONTWRITEBYTECODE"}
 """A user's: what was imported once is compiled."""
 

@@ -16,6 +16,7 @@ from collections.abc import Callable
 from typing import Final, TypeVar
 
 from kafkapy.cluster.fetching import FetchLimits, FetchWish, PartitionRead, Reads, fetch
+from kafkapy.cluster.partition import NO_EPOCH
 from kafkapy.protocol.messages.fetch import (
     AbortedTransaction,
     EpochEndOffset,
@@ -117,7 +118,9 @@ def _wishes(request: FetchRequest) -> dict[TopicPartition, FetchWish]:
         TopicPartition(topic.topic, partition.partition): FetchWish(
             partition.fetch_offset,
             partition.partition_max_bytes,
-            partition.current_leader_epoch,
+            max(
+                partition.current_leader_epoch, NO_EPOCH
+            ),  # any negative one is none: in Fetch alone, as in Apache Kafka
             partition.log_start_offset,
             partition.last_fetched_epoch,
         )
