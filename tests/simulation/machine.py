@@ -139,9 +139,9 @@ class Subject:
         self.model.take_over(self.log)
         self.survival = None
         self.check_all()
-        check_resent(self.log, self.model.batches)
         if was_clean:
-            self._open()  # the first one to look into the files
+            self._open()  # the first one to look into the files, and to know more of a producer than its last batch
+        check_resent(self.log, self.model.batches)
         self.check_second_start()
 
     def _repair_damage(self) -> None:
