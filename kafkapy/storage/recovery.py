@@ -175,6 +175,7 @@ def _recover(log: "Log", doubtful: list[tuple[Segment, Exception]], checkpointed
         if segment not in beyond:  # of the others it is no news: a crashed Apache Kafka leaves zeros in their indexes
             logger.warning("Rebuilding the indexes of %s: %s", segment.log.path, error)
             _recover_for_good(log, segment)
+            log.producer_state.map_end_offset = -1  # a snapshot knows more: of batches that compaction has taken, too
     if beyond:
         _keep_epochs_below(log, beyond[0].base_offset)
         # Snapshots of what follows may tell of batches that the power took: sent again, they would be duplicates.

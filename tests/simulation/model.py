@@ -197,6 +197,7 @@ class Model:
             each not in found and ends[0] <= each.first_offset and each.last_offset <= ends[1] for each in self.batches
         )
         self.has_lost_beginning |= self.is_compacted and log.log_end_offset < self.end
+        self.has_lost_beginning |= bool(found) and any(each.last_offset < ends[0] for each in self.batches)
         self.batches = found
         for each in self.batches:
             self.history[each.first_offset].add(each.content)

@@ -203,6 +203,22 @@ def test_producers_and_open_transactions_come_back(tmp_path: Path) -> None:
             log.append_as_leader(produced(3, transactional=True), 0)
 
 
+@pytest.mark.parametrize("clean", [True, False])
+def test_a_snapshot_knows_of_a_producer_whose_batch_compaction_has_taken(tmp_path: Path, *, clean: bool) -> None:
+    """Also where the indexes of what is left have to be made again, as after a power cut amid the replacement."""
+    log = open_log(tmp_path)
+    log.append_as_leader(produced(0), 0)
+    compacted_bytes = log.segments.active.size
+    fill(log, 1)
+    log.roll()
+    log.close()
+    path = Path(log.directory) / f"{0:020d}.log"
+    path.write_bytes(path.read_bytes()[compacted_bytes:])
+    path.with_suffix(".index").unlink()
+    again = open_log(tmp_path, checkpointed=Checkpointed(clean, 2, 0, 2))
+    assert [entry.last_sequence for entry in again.producer_state.producers.values()] == [0]
+
+
 def test_a_clean_stop_without_snapshots_needs_no_replay(tmp_path: Path) -> None:
     log = open_log(tmp_path)
     log.append_as_leader(produced(0), 0)
