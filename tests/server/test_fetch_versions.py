@@ -80,7 +80,7 @@ def test_others_have_their_turn_while_a_large_batch_is_converted(tmp_path: Path)
                 turns += 1
             records = only(Client.decode(1, 3, answer.result())).records
             assert bytes(records).startswith(convert(large[0], 1))
-            assert turns > 5
+            assert turns > 2  # one before each of the two batches, if they were converted in one go
 
     run(scenario())
 
