@@ -100,7 +100,7 @@ def _add_fault(call: Call) -> tuple[HTTPStatus, JsonValue]:
     missing = [field for field in own if field != "when" and field not in fields]
     if missing:
         raise HttpError(HTTPStatus.BAD_REQUEST, f"{action.value} wants {missing[0]}")
-    first = [fields.pop(own[0])] if missing == [] and own and own[0] != "when" else []
+    first = [fields.pop(own[0])] if own and own[0] != "when" else []
     try:
         rule: Rule = getattr(call.of.faults, action.value)(*first, **fields)
     except InvalidFaultError as error:
