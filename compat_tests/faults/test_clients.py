@@ -93,3 +93,24 @@ def test_a_group_finds_its_coordinator_in_the_end(client: Client, control: Contr
         finally:
             member.close()
         assert fault.fired == 2
+
+
+def test_a_member_whose_session_ends_comes_back(client: Client, control: Control, topic: str) -> None:
+    client.produce(topic, [Sent(b"x")])
+    with control.fault(action="expire_member", api="Heartbeat", group=topic, count=1) as fault:
+        member = client.join(topic, topic)
+        try:
+            wait_until(lambda: b"x" in [each.value for each in member.received], "the record")
+            wait_until(lambda: fault.fired == 1, "the end of the session")
+            client.produce(topic, [Sent(b"y")])
+            wait_until(lambda: b"y" in [each.value for each in member.received], "the record after it")
+        finally:
+            member.close()
+
+
+def test_a_broker_that_pauses_is_waited_for(client: Client, control: Control, topic: str) -> None:
+    with control.fault(action="pause", duration_ms=300, api="Produce", topic=topic, count=1) as fault:
+        client.produce(topic, [Sent(b"x")])
+        assert fault.fired == 1
+    assert control.ask("GET", "/broker")["is_paused"] is False
+    assert client.watermarks(topic) == (0, 1)

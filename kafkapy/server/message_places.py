@@ -1,4 +1,4 @@
-"""Where the requests of each API name topics and partitions, and where the responses have an error code for them.
+"""Where requests of each API name topics, partitions and groups, and where responses have an error code for them.
 
 An API that is not in ``PLACES`` has one error code for the whole response, called ``error_code``.
 """
@@ -15,6 +15,13 @@ if TYPE_CHECKING:
 
 TOPIC_RESOURCE: Final = 2
 """The type of a configuration resource that is a topic."""
+GROUP_COORDINATOR: Final = 0
+"""The type of a FindCoordinator's key that is a group."""
+WITH_ONE_GROUP: Final = frozenset({
+    ApiKey.OFFSET_COMMIT, ApiKey.OFFSET_FETCH, ApiKey.JOIN_GROUP, ApiKey.HEARTBEAT, ApiKey.LEAVE_GROUP,
+    ApiKey.SYNC_GROUP, ApiKey.ADD_OFFSETS_TO_TXN, ApiKey.TXN_OFFSET_COMMIT, ApiKey.OFFSET_DELETE,
+})  # fmt: skip
+"""APIs whose requests have a ``group_id``."""
 
 
 class Role(Enum):
@@ -24,6 +31,7 @@ class Role(Enum):
     PARTITION = "partition"
     RESOURCE = "resource"
     """A topic if its ``resource_type`` says so."""
+    GROUP = "group"
     OTHER = "other"
 
 
@@ -86,7 +94,7 @@ PLACES: Final[dict[int, tuple[Place, ...]]] = {
         _topics("topics", "topics", "OffsetFetchResponseTopic"),
         _partitions("OffsetFetchResponsePartition", "", "partition_indexes", committed_offset=-1),
     ),
-    ApiKey.DESCRIBE_GROUPS: (Place(Role.OTHER, "groups", "", "groups", "DescribedGroup", "group_id"),),
+    ApiKey.DESCRIBE_GROUPS: (Place(Role.GROUP, "groups", "", "groups", "DescribedGroup", "group_id"),),
     ApiKey.CREATE_TOPICS: (_topics("topics", "topics", "CreatableTopicResult"),),
     ApiKey.DELETE_TOPICS: (Place(Role.TOPIC, "topic_names", "", "responses", "DeletableTopicResult", "name"),),
     ApiKey.DELETE_RECORDS: (
@@ -117,7 +125,7 @@ PLACES: Final[dict[int, tuple[Place, ...]]] = {
     ApiKey.ALTER_CONFIGS: (_resources("responses", "AlterConfigsResourceResponse"),),
     ApiKey.INCREMENTAL_ALTER_CONFIGS: (_resources("responses", "AlterConfigsResourceResponse"),),
     ApiKey.CREATE_PARTITIONS: (_topics("topics", "results", "CreatePartitionsTopicResult"),),
-    ApiKey.DELETE_GROUPS: (Place(Role.OTHER, "groups_names", "", "results", "DeletableGroupResult", "group_id"),),
+    ApiKey.DELETE_GROUPS: (Place(Role.GROUP, "groups_names", "", "results", "DeletableGroupResult", "group_id"),),
     ApiKey.OFFSET_DELETE: (
         _topics("topics", "topics", "OffsetDeleteResponseTopic"),
         _partitions("OffsetDeleteResponsePartition"),
@@ -130,6 +138,8 @@ class Named(NamedTuple):
 
     topic: str | None
     partition: int | None
+    group: str | None = None
+    """Where the request has a list of groups; one that it is about as a whole ``groups_in`` tells."""
 
 
 def names_topics(key: int) -> bool:
@@ -141,6 +151,24 @@ def names_topics(key: int) -> bool:
 def names_partitions(key: int) -> bool:
     """Whether requests of the API name partitions; Metadata's answer does."""
     return key == ApiKey.METADATA or any(place.role is Role.PARTITION for place in PLACES.get(key, ()))
+
+
+def names_groups(key: int) -> bool:
+    """Whether requests of the API name consumer groups."""
+    places = PLACES.get(key, ())
+    return key in WITH_ONE_GROUP or key == ApiKey.FIND_COORDINATOR or any(each.role is Role.GROUP for each in places)
+
+
+def groups_in(key: int, request: Any) -> list[str]:
+    """The consumer groups that a request of the API names."""
+    if request is None or not names_groups(key):
+        return []
+    if key in WITH_ONE_GROUP:
+        return [request.group_id]
+    if key == ApiKey.FIND_COORDINATOR:
+        return [request.key] if request.key_type == GROUP_COORDINATOR else []
+    found = _in_lists(request, PLACES[key], Named(None, None))
+    return [named.group for named in found if named.group is not None]
 
 
 def named_in(context: "RequestContext", request: Any) -> list[Named]:
@@ -170,6 +198,8 @@ def extended(named: Named, place: Place, item: Any) -> Named:
         return named._replace(partition=place.name_of(item))
     if place.role is Role.TOPIC or (place.role is Role.RESOURCE and item.resource_type == TOPIC_RESOURCE):
         return named._replace(topic=place.name_of(item))
+    if place.role is Role.GROUP:
+        return named._replace(group=place.name_of(item))
     return named
 
 

@@ -9,16 +9,28 @@ from kafkapy.server.names import nearest
 from kafkapy.testing.control_http import HttpError, HttpRequest
 from kafkapy.testing.expired_members import UnknownMemberError
 from kafkapy.testing.fault_checks import FIELDS
-from kafkapy.testing.fault_rules import Action, InvalidFaultError, Rule
+from kafkapy.testing.fault_rules import Action, Rule
 from kafkapy.testing.faults import Faults
 from kafkapy.testing.moving_clock import MovingClock
 
 JsonValue = Any
-_OWN_FIELDS: Final[Mapping[Action, tuple[str, ...]]] = {
-    Action.ERROR: ("error", "when"),
-    Action.DELAY: ("duration_ms", "when"),
-    Action.DROP: ("when",),
-    Action.HOLD: (),
+
+
+class Kind(NamedTuple):
+    """How a kind of rule is set, and the fields that are its own."""
+
+    set: Callable[..., Rule]
+    needed: tuple[str, ...] = ()
+    others: tuple[str, ...] = ("when",)
+
+
+_KINDS: Final[Mapping[Action, Kind]] = {
+    Action.ERROR: Kind(Faults.error, ("error",)),
+    Action.DELAY: Kind(Faults.delay, ("duration_ms",)),
+    Action.DROP: Kind(Faults.drop),
+    Action.HOLD: Kind(Faults.hold, others=()),
+    Action.PAUSE: Kind(Faults.pause_on, others=("duration_ms", "when")),
+    Action.EXPIRE_MEMBER: Kind(Faults.expire_member_on, others=("member_of", "member_id", "instance_id", "when")),
 }
 
 
@@ -52,6 +64,10 @@ class Route(NamedTuple):
         return re.fullmatch(self.path.replace("{id}", "([0-9]+)"), path)
 
 
+def _refused(sentence: str) -> HttpError:
+    return HttpError(HTTPStatus.BAD_REQUEST, sentence)
+
+
 def _broker(call: Call) -> tuple[HTTPStatus, JsonValue]:
     return HTTPStatus.OK, {"bootstrap": call.of.bootstrap(), "is_paused": call.of.faults.is_paused}
 
@@ -73,11 +89,8 @@ def _clock(call: Call) -> tuple[HTTPStatus, JsonValue]:
 def _advance(call: Call) -> tuple[HTTPStatus, JsonValue]:
     duration_ms = call.body["duration_ms"]
     if not isinstance(duration_ms, int | float) or isinstance(duration_ms, bool):
-        raise HttpError(HTTPStatus.BAD_REQUEST, f"duration_ms must be a number, not {duration_ms!r}")
-    try:
-        call.of.clock.advance(duration_ms)
-    except ValueError as error:
-        raise HttpError(HTTPStatus.BAD_REQUEST, str(error)) from error
+        raise _refused(f"duration_ms must be a number, not {duration_ms!r}")
+    call.of.clock.advance(duration_ms)
     return _clock(call)
 
 
@@ -88,24 +101,20 @@ def _faults(call: Call) -> tuple[HTTPStatus, JsonValue]:
 def _add_fault(call: Call) -> tuple[HTTPStatus, JsonValue]:
     fields = dict(call.body)
     name = fields.pop("action")
-    try:
-        action = Action(name)
-    except ValueError:
-        known = ", ".join(each.value for each in Action)
-        raise HttpError(HTTPStatus.BAD_REQUEST, f"there is no action {name!r}; there are {known}") from None
-    own = _OWN_FIELDS[action]
-    foreign = [field for field in fields if field not in FIELDS and field not in own]
-    if foreign:
-        raise HttpError(HTTPStatus.BAD_REQUEST, f"{action.value} has no {foreign[0]}{nearest(foreign[0], own)}")
-    missing = [field for field in own if field != "when" and field not in fields]
+    known = [each.value for each in Action]
+    if name not in known:
+        raise _refused(f"there is no action {name!r}; there are {', '.join(known)}")
+    kind = _KINDS[Action(name)]
+    own = (*kind.needed, *kind.others)
+    for field, value in fields.items():
+        if field not in FIELDS and field not in own:
+            raise _refused(f"{name} has no {field}{nearest(field, own)}")
+        if value is None:
+            raise _refused(f"{field} is null: what does not matter is left out")
+    missing = [field for field in kind.needed if field not in fields]
     if missing:
-        raise HttpError(HTTPStatus.BAD_REQUEST, f"{action.value} wants {missing[0]}")
-    first = [fields.pop(own[0])] if own and own[0] != "when" else []
-    try:
-        rule: Rule = getattr(call.of.faults, action.value)(*first, **fields)
-    except InvalidFaultError as error:
-        raise HttpError(HTTPStatus.BAD_REQUEST, str(error)) from error
-    return HTTPStatus.CREATED, rule.describe()
+        raise _refused(f"{name} wants {missing[0]}")
+    return HTTPStatus.CREATED, kind.set(call.of.faults, **fields).describe()
 
 
 def _clear_faults(call: Call) -> tuple[HTTPStatus, JsonValue]:
@@ -141,7 +150,7 @@ def _release_fault(call: Call) -> tuple[HTTPStatus, JsonValue]:
 def _expire_member(call: Call) -> tuple[HTTPStatus, JsonValue]:
     for name, value in call.body.items():
         if not isinstance(value, str):
-            raise HttpError(HTTPStatus.BAD_REQUEST, f"{name} must be a string, not {value!r}")
+            raise _refused(f"{name} must be a string, not {value!r}")
     try:
         return HTTPStatus.OK, {"member_id": call.of.faults.expire_member(**call.body)}
     except UnknownMemberError as error:
@@ -151,14 +160,23 @@ def _expire_member(call: Call) -> tuple[HTTPStatus, JsonValue]:
 
 
 _RULE_FIELDS: Final = (
-    ("action", "string", True, "error, delay, drop or hold"),
+    ("action", "string", True, "error, delay, drop, hold, pause or expire_member"),
     ("error", "string", False, "error: Kafka's name of it, as NOT_LEADER_OR_FOLLOWER"),
-    ("duration_ms", "number", False, "delay: how long, by the broker's clock"),
+    (
+        "duration_ms",
+        "number",
+        False,
+        "delay, pause: how long, by the broker's clock; a pause without it lasts until it is ended",
+    ),
+    ("member_of", "string", False, "expire_member: the group of it; without it that of the request"),
+    ("member_id", "string", False, "expire_member: which; without ids who asks, or all of member_of"),
+    ("instance_id", "string", False, "expire_member: which static member, by group.instance.id"),
     ("when", "string", False, "before or after the handling; before unless it is a delay"),
     ("api", "string", False, "the API, as Produce or Fetch; an error wants it"),
     ("topic", "string", False, "requests that name the topic"),
     ("partition", "integer", False, "and this partition of it"),
     ("client_id", "string", False, "requests of this client id"),
+    ("group", "string", False, "requests that name the consumer group"),
     ("nth", "integer or list", False, "of those the nth, from 1, or each of a list"),
     ("count", "integer", False, "over after so many"),
     ("probability", "number", False, "each with this chance, above 0 and at most 1"),
@@ -168,7 +186,7 @@ _RULE_FIELDS: Final = (
 ROUTES: Final = (
     Route("GET", "/broker", "Where clients find the broker, and whether it is paused", _broker),
     Route("POST", "/broker/pause", "Answer nobody; requests and answers wait, the broker's time goes on", _pause),
-    Route("POST", "/broker/resume", "Answer again, what has waited first", _resume),
+    Route("POST", "/broker/resume", "Answer again, what has waited first; ends the pauses of rules too", _resume),
     Route("GET", "/clock", "The broker's time, and how far it is ahead of the machine's", _clock),
     Route(
         "POST", "/clock/advance", "Move the broker's time ahead; what is due has run when this is answered", _advance,
@@ -179,7 +197,7 @@ ROUTES: Final = (
     Route("DELETE", "/faults", "Remove all rules; they are told as they were", _clear_faults),
     Route("GET", "/faults/{id}", "One rule, and how often it has fired", _fault),
     Route("DELETE", "/faults/{id}", "Remove a rule; it is told as it was", _remove_fault),
-    Route("POST", "/faults/{id}/release", "Send the answers that a rule holds", _release_fault),
+    Route("POST", "/faults/{id}/release", "Send the answers that a rule holds, end its pause", _release_fault),
     Route(
         "POST", "/members/expire", "End the session of a group's member now", _expire_member,
         (
@@ -198,8 +216,11 @@ def answer(of: Controlled, request: HttpRequest) -> tuple[HTTPStatus, JsonValue]
         raise HttpError(HTTPStatus.NOT_FOUND, f"there is nothing at {request.path[:80]}; / says what there is")
     for route, match in found:
         if route.method == request.method:
-            _check_fields(route, request.body)
-            return route.answer(Call(of, match[1] if match.groups() else "", request.body))
+            try:
+                _check_fields(route, request.body)
+                return route.answer(Call(of, match[1] if match.groups() else "", request.body))
+            except ValueError as error:
+                raise _refused(str(error)) from error
     methods = " or ".join(route.method for route, _ in found)
     raise HttpError(HTTPStatus.METHOD_NOT_ALLOWED, f"{request.path} takes {methods}")
 
@@ -208,7 +229,7 @@ def _check_fields(route: Route, body: Mapping[str, Any]) -> None:
     known = [name for name, *_ in route.fields]
     for name in body:
         if name not in known:
-            raise HttpError(HTTPStatus.BAD_REQUEST, f"{route.path} knows no {name!r}{nearest(name, known)}")
+            raise _refused(f"{route.path} knows no {name!r}{nearest(name, known)}")
     for name, _, is_needed, meaning in route.fields:
         if is_needed and name not in body:
-            raise HttpError(HTTPStatus.BAD_REQUEST, f"{route.path} wants {name}: {meaning}")
+            raise _refused(f"{route.path} wants {name}: {meaning}")

@@ -205,7 +205,9 @@ class ErrorAnswer:
                 topic = self._blank(topics._replace(named=""), named.topic)
                 topic.partitions.append(data)
                 _put_together(response.responses, [topic], (topics, partitions))
-            known = None if session is None else session.partitions.get(TopicPartition(*named))  # type: ignore[arg-type]  # a fetch names both
+            if named.topic is None or named.partition is None or session is None:
+                continue  # a fetch names both
+            known = session.partitions.get(TopicPartition(named.topic, named.partition))
             if known is not None:
                 known.high_watermark = -1
 

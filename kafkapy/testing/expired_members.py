@@ -1,23 +1,99 @@
-"""A group's member whose session a test ends."""
+"""Members of a group whose session a test ends: by name, or those that a request names."""
+
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from kafkapy.coordinator.group.coordinator import GroupCoordinator
+from kafkapy.protocol.api_keys import ApiKey
+from kafkapy.server.message_places import groups_in
+
+if TYPE_CHECKING:
+    from kafkapy.server.context import RequestContext
+
+WITH_MEMBERS: Final = frozenset({
+    ApiKey.OFFSET_COMMIT, ApiKey.JOIN_GROUP, ApiKey.HEARTBEAT, ApiKey.LEAVE_GROUP, ApiKey.SYNC_GROUP,
+    ApiKey.TXN_OFFSET_COMMIT,
+})  # fmt: skip
+"""APIs whose requests say which member of a group asks."""
+ASKED_FOR_ITS_ID_FROM: Final = 4
+"""From this version of JoinGroup on who joins without an id is given one and is no member yet (KIP-394)."""
 
 
 class UnknownMemberError(LookupError):
     """There is no such group or member; the sentence says who is there."""
 
 
+class Target(NamedTuple):
+    """Whose session a rule ends.
+
+    The member with the ids that are given; without any, all of ``group``; without a group, in that of the request, and
+    there without ids the very member that asks.
+    """
+
+    group: str | None = None
+    member_id: str | None = None
+    instance_id: str | None = None
+
+    @property
+    def has_ids(self) -> bool:
+        """Whether the member is named."""
+        return self.member_id is not None or self.instance_id is not None
+
+    def told(self) -> dict[str, str]:
+        """What was given, by the names that rules have for it."""
+        given = {"member_of": self.group, "member_id": self.member_id, "instance_id": self.instance_id}
+        return {name: value for name, value in given.items() if value is not None}
+
+
 def expire(groups: GroupCoordinator, group: str, member_id: str | None, instance_id: str | None) -> str:
     """End the session of the one member with these ids (None: any); its member id. Raises ``UnknownMemberError``."""
-    members = groups.describe_group(group).members
-    found = [
-        member.member_id
-        for member in members
-        if member_id in (None, member.member_id) and instance_id in (None, member.instance_id)
-    ]
+    found = _present(groups, group, member_id, instance_id)
     if len(found) != 1:
+        members = groups.describe_group(group).members
         known = ", ".join(repr(member.instance_id or member.member_id) for member in members) or "none"
         which = "more than one member" if found else "no such member"
         raise UnknownMemberError(f"group {group!r} has {which}; its members: {known}")
     groups.expire_member(group, found[0])
     return found[0]
+
+
+def meant(target: Target, context: "RequestContext", request: Any, response: Any = None) -> list[tuple[str, str]]:
+    """Group and member id of each member there now is whose session ``target`` means for this request.
+
+    ``response`` is the answer, once there is one: who has just joined has its member id from it.
+    """
+    groups = context.services.group_coordinator
+    named = groups_in(context.header.api_key, request) if target.group is None else [target.group]
+    if target.group is not None or target.has_ids:
+        wanted: list[tuple[str | None, str | None]] = [(target.member_id, target.instance_id)]
+    else:
+        wanted = [(ids[0] or None, ids[1]) for ids in _asking(context.header.api_key, request, response) if any(ids)]
+    return [(group, member) for group in named for ids in wanted for member in _present(groups, group, *ids)]
+
+
+def may_have_joined(context: "RequestContext", request: Any) -> bool:
+    """Whether it is a JoinGroup that can make its sender a member."""
+    if context.header.api_key != ApiKey.JOIN_GROUP or request is None:
+        return False
+    has_id = bool(request.member_id) or request.group_instance_id is not None
+    return has_id or context.header.api_version < ASKED_FOR_ITS_ID_FROM
+
+
+def _asking(key: int, request: Any, response: Any) -> list[tuple[str, str | None]]:
+    """The member id and group instance id of whoever a request says it is from."""
+    if key not in WITH_MEMBERS or request is None:
+        return []
+    if key == ApiKey.LEAVE_GROUP and request.members:
+        return [(member.member_id, member.group_instance_id) for member in request.members]
+    if key == ApiKey.LEAVE_GROUP:
+        return [(request.member_id, None)]
+    if key == ApiKey.JOIN_GROUP and response is not None and not response.error_code:
+        return [(response.member_id, None)]
+    return [(request.member_id, request.group_instance_id)]
+
+
+def _present(groups: GroupCoordinator, group: str, member_id: str | None, instance_id: str | None) -> list[str]:
+    return [
+        member.member_id
+        for member in groups.describe_group(group).members
+        if member_id in (None, member.member_id) and instance_id in (None, member.instance_id)
+    ]

@@ -4,10 +4,12 @@ import math
 from collections.abc import Mapping
 from typing import Any, Final
 
+from kafkapy.protocol.api_keys import ApiKey
 from kafkapy.protocol.errors import ErrorCode
 from kafkapy.protocol.messages import APIS
-from kafkapy.server.message_places import names_partitions, names_topics
+from kafkapy.server.message_places import names_groups, names_partitions, names_topics
 from kafkapy.server.names import nearest, plain, served_api, served_apis
+from kafkapy.testing.expired_members import WITH_MEMBERS, Target
 from kafkapy.testing.fault_rules import Action, InvalidFaultError, Match, When
 
 LONGEST_DELAY_MS: Final = 86_400_000
@@ -15,8 +17,8 @@ LONGEST_DELAY_MS: Final = 86_400_000
 RENAMED: Final = {"NOT_LEADER_FOR_PARTITION": "NOT_LEADER_OR_FOLLOWER"}
 """Kafka's earlier names of errors."""
 FIELDS: Final[Mapping[str, tuple[type, ...]]] = {
-    "api": (str, int), "topic": (str,), "partition": (int,), "client_id": (str,), "nth": (int, list, tuple),
-    "count": (int,), "probability": (int, float), "seed": (int,),
+    "api": (str, int), "topic": (str,), "partition": (int,), "client_id": (str,), "group": (str,),
+    "nth": (int, list, tuple), "count": (int,), "probability": (int, float), "seed": (int,),
 }  # fmt: skip
 _NOUNS: Final = {str: "a string", int: "an integer", float: "a number", list: "a list of integers"}
 
@@ -63,6 +65,8 @@ def _check_names(match: Match) -> None:
     key = match.get("api")
     if "topic" in match and key is not None and not names_topics(int(key)):
         raise InvalidFaultError(f"requests of {APIS[int(key)][1]} name no topics: the rule could never match")
+    if "group" in match and key is not None and not names_groups(int(key)):
+        raise InvalidFaultError(f"requests of {APIS[int(key)][1]} name no groups: the rule could never match")
     if "partition" not in match:
         return
     if "topic" not in match:
@@ -114,10 +118,28 @@ def moment(when: object) -> When:
         raise InvalidFaultError(f"when is 'before' or 'after' the handling, not {when!r}") from None
 
 
-def duration(duration_ms: object) -> float:
-    """How long to delay (ms)."""
+def duration(duration_ms: object, what: str = "delay") -> float:
+    """How long to delay or to pause (ms)."""
     if not isinstance(duration_ms, int | float) or isinstance(duration_ms, bool) or math.isnan(duration_ms):
         raise InvalidFaultError(f"duration_ms must be a number, not {duration_ms!r}")
     if not 0 < duration_ms <= LONGEST_DELAY_MS:
-        raise InvalidFaultError(f"a delay takes more than 0 and at most {LONGEST_DELAY_MS} ms, not {duration_ms}")
+        raise InvalidFaultError(f"a {what} takes more than 0 and at most {LONGEST_DELAY_MS} ms, not {duration_ms}")
     return float(duration_ms)
+
+
+def check_target(target: Target, api: str | int | None, when: When) -> None:
+    """Whether requests of ``api`` (None: any) can tell whose session is to end."""
+    for name, value in target.told().items():
+        if not isinstance(value, str | None):
+            raise InvalidFaultError(f"{name} must be a string, not {value!r}")
+        if value == "":
+            raise InvalidFaultError(f"{name} is empty: there is no such {'group' if name == 'member_of' else 'member'}")
+    if target.group is not None or api is None:
+        return
+    key = api_key(api)
+    if target.has_ids and not names_groups(key):
+        raise InvalidFaultError(f"requests of {APIS[key][1]} name no groups: member_of says whose member it is")
+    if not target.has_ids and key not in WITH_MEMBERS:
+        raise InvalidFaultError(f"requests of {APIS[key][1]} name no members: member_of says whose session ends")
+    if not target.has_ids and key == ApiKey.LEAVE_GROUP and when is When.AFTER:
+        raise InvalidFaultError("who has left a group has no session to end: the rule could never fire")

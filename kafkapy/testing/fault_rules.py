@@ -1,6 +1,5 @@
 """One fault: which requests it meets, what it does to them, how often it has."""
 
-import asyncio
 import random
 from enum import Enum
 from types import TracebackType
@@ -8,17 +7,14 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, Self, TypedDict
 
 from kafkapy.protocol.errors import ErrorCode
 from kafkapy.protocol.messages import APIS
-from kafkapy.server.message_places import Named
-from kafkapy.testing.loop_calls import call_on
+from kafkapy.server.message_places import Named, groups_in
+from kafkapy.testing.expired_members import Target
+from kafkapy.testing.gate import Waits
 
 if TYPE_CHECKING:
     from kafkapy.server.context import RequestContext
 
 DEFAULT_SEED: Final = 0
-
-
-Waits = set["asyncio.Future[None]"]
-"""What waits for somebody to let it go."""
 
 
 class InvalidFaultError(ValueError):
@@ -32,6 +28,8 @@ class Action(Enum):
     DELAY = "delay"
     DROP = "drop"
     HOLD = "hold"
+    PAUSE = "pause"
+    EXPIRE_MEMBER = "expire_member"
 
 
 class When(Enum):
@@ -44,7 +42,8 @@ class When(Enum):
 class Match(TypedDict, total=False):
     """Which requests a rule meets; what is not given does not matter.
 
-    ``api``: the API's name (``"Produce"``) or key. ``topic``, ``partition`` of it, ``client_id``: exactly.
+    ``api``: the API's name (``"Produce"``) or key. ``topic``, ``partition`` of it, ``client_id``, ``group``:
+    exactly.
     Of the requests that these let through, counted from 1: ``nth`` takes one, or each of a list; ``count`` ends the
     rule after so many; ``probability`` (above 0, up to 1) takes each with that chance, the same ones in each run with
     the same ``seed``.
@@ -54,6 +53,7 @@ class Match(TypedDict, total=False):
     topic: str
     partition: int
     client_id: str
+    group: str
     nth: int | list[int]
     count: int
     probability: float
@@ -63,13 +63,12 @@ class Match(TypedDict, total=False):
 class Owner(Protocol):
     """Who has made a rule."""
 
-    @property
-    def loop(self) -> asyncio.AbstractEventLoop | None:
-        """The broker's."""
-        ...
-
     def forget(self, rule: "Rule") -> None:
         """Apply the rule no more; twice does nothing."""
+        ...
+
+    def release(self, rule: "Rule") -> None:
+        """Let go of what the rule holds, and end its pause."""
         ...
 
 
@@ -81,11 +80,13 @@ class Rule:
         self.action = action
         self.when = When.BEFORE
         self.error: ErrorCode | None = None
-        self.duration_ms = 0.0
+        self.duration_ms: float | None = None
+        self.target = Target()
         self.api: int | None = match.get("api")  # type: ignore[assignment]  # checked: it is the key by now
         self.topic = match.get("topic")
         self.partition = match.get("partition")
         self.client_id = match.get("client_id")
+        self.group = match.get("group")
         nth = match.get("nth")
         self.nth = None if nth is None else frozenset([nth] if isinstance(nth, int) else nth)
         self.count = match.get("count")
@@ -113,13 +114,13 @@ class Rule:
         self.remove()
 
     def remove(self) -> None:
-        """End the rule, and let go of what it holds; twice does nothing."""
+        """End the rule and the pause that it has begun, and let go of what it holds; twice does nothing."""
         self._owner.forget(self)
         self.release()
 
     def release(self) -> None:
-        """Send the answers that the rule holds; what comes later it holds again."""
-        call_on(self._owner.loop, lambda: let_go(self.waits))
+        """Send the answers that the rule holds, end the pause that it has begun; what comes later it meets again."""
+        self._owner.release(self)
 
     @property
     def held(self) -> int:
@@ -137,14 +138,18 @@ class Rule:
         """Whether an error code that is for ``named`` is the rule's to set."""
         if self.topic is not None and named.topic != self.topic:
             return False
+        if self.group is not None and named.group not in (self.group, None):
+            return False
         return self.partition is None or named.partition == self.partition
 
-    def is_about(self, context: "RequestContext", names: list[Named]) -> bool:
+    def is_about(self, context: "RequestContext", request: Any, names: list[Named]) -> bool:
         """Whether the request is one of those that the rule counts; ``names`` is what it names."""
         header = context.header
         if self.api is not None and header.api_key != self.api:
             return False
         if self.client_id is not None and header.client_id != self.client_id:
+            return False
+        if self.group is not None and self.group not in groups_in(header.api_key, request):
             return False
         return self.topic is None or any(self.selects(named) for named in names)
 
@@ -167,11 +172,12 @@ class Rule:
             told["when"] = self.when.value
         if self.error is not None:
             told["error"] = self.error.name
-        if self.action is Action.DELAY:
+        if self.duration_ms is not None:
             told["duration_ms"] = self.duration_ms
+        told |= self.target.told()
         if self.api is not None:
             told["api"] = APIS[self.api][1]
-        for name in ("topic", "partition", "client_id", "count"):
+        for name in ("topic", "partition", "client_id", "group", "count"):
             if getattr(self, name) is not None:
                 told[name] = getattr(self, name)
         if self.nth is not None:
@@ -179,10 +185,3 @@ class Rule:
         if self.probability < 1:
             told["probability"] = self.probability
         return told | {"matched": self.matched, "fired": self.fired, "held": self.held, "is_over": self.is_over}
-
-
-def let_go(waits: Waits) -> None:
-    """Let whoever waits go on; called on the loop."""
-    for future in tuple(waits):
-        if not future.done():
-            future.set_result(None)

@@ -10,7 +10,7 @@ order in which they were set. Everything here may be called from any thread.
 
 import asyncio
 import threading
-from collections.abc import Awaitable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Final, Unpack
 
@@ -21,8 +21,9 @@ from kafkapy.server.interception import Handle, Result
 from kafkapy.server.message_places import named_in
 from kafkapy.testing import fault_checks
 from kafkapy.testing.error_answers import ErrorAnswer, has_place, refusing, release_bodies, result_of
-from kafkapy.testing.expired_members import UnknownMemberError, expire
-from kafkapy.testing.fault_rules import Action, InvalidFaultError, Match, Rule, Waits, When, let_go
+from kafkapy.testing.expired_members import Target, UnknownMemberError, expire, may_have_joined, meant
+from kafkapy.testing.fault_rules import Action, InvalidFaultError, Match, Rule, When
+from kafkapy.testing.gate import Gate
 from kafkapy.testing.loop_calls import call_on
 
 __all__ = ["Faults", "InvalidFaultError", "Match", "Rule", "UnknownMemberError"]
@@ -46,9 +47,8 @@ class Faults:
         self._services: Services | None = None
         self.loop: asyncio.AbstractEventLoop | None = None
         """The broker's, once it has started."""
-        self._is_paused = False
-        self._paused: Waits = set()
-        self._delayed: Waits = set()
+        self.gate = Gate()
+        """Where requests and answers wait."""
 
     # what a test sets
 
@@ -77,6 +77,34 @@ class Faults:
         """Handle, but keep the answers until ``rule.release()`` or ``rule.remove()``."""
         return self._add(Action.HOLD, match, when=When.AFTER)
 
+    def pause_on(self, duration_ms: float | None = None, *, when: str = BEFORE, **match: Unpack[Match]) -> Rule:
+        """Pause the broker at a request, before it is handled or after, for ``duration_ms`` of the broker's clock.
+
+        Without a duration until ``resume``, ``rule.release()`` or ``rule.remove()``; with one these end it too.
+        """
+        moment = fault_checks.moment(when)
+        duration = None if duration_ms is None else fault_checks.duration(duration_ms, "pause")
+        return self._add(Action.PAUSE, match, duration_ms=duration, when=moment)
+
+    def expire_member_on(
+        self,
+        member_of: str | None = None,
+        *,
+        member_id: str | None = None,
+        instance_id: str | None = None,
+        when: str = BEFORE,
+        **match: Unpack[Match],
+    ) -> Rule:
+        """End a member's session at a request, before it is handled or after.
+
+        Whose: that of the member which asks. With an id, that member's of the group that the request names; with
+        ``member_of``, whatever the request is about, the member's of that group, or all its members' without an id.
+        A request at which there is no such member is none of the rule's.
+        """
+        target, moment = Target(member_of, member_id, instance_id), fault_checks.moment(when)
+        fault_checks.check_target(target, match.get("api"), moment)
+        return self._add(Action.EXPIRE_MEMBER, match, target=target, when=moment)
+
     def clear(self) -> None:
         """Remove every rule."""
         for rule in self.rules:
@@ -93,17 +121,16 @@ class Faults:
 
     def pause(self) -> None:
         """Serve nobody: requests that arrive wait, and so do answers that are not sent; the broker's time goes on."""
-        self._is_paused = True
+        call_on(self.loop, lambda: self.gate.pause(self))
 
     def resume(self) -> None:
-        """Serve again, beginning with what has waited."""
-        self._is_paused = False
-        call_on(self.loop, lambda: let_go(self._paused))
+        """Serve again, beginning with what has waited, whoever has paused the broker."""
+        call_on(self.loop, self.gate.resume_all)
 
     @property
     def is_paused(self) -> bool:
         """Whether nobody is served."""
-        return self._is_paused
+        return self.gate.is_paused
 
     def expire_member(self, group: str, *, member_id: str | None = None, instance_id: str | None = None) -> str:
         """End the session of a group's member now, as if it had sent no heartbeat for too long; its member id.
@@ -131,30 +158,34 @@ class Faults:
         with self._lock:
             self.rules = tuple(each for each in self.rules if each is not rule)
 
+    def release(self, rule: Rule) -> None:
+        """See ``Owner``; ``rule.release()`` is what tests call."""
+        call_on(self.loop, lambda: self.gate.release(rule, rule.waits))
+
     # the broker's side: Interceptor
 
     def start(self, services: Services) -> None:
         """See ``Interceptor``."""
         self._services = services
         self.loop = asyncio.get_running_loop()
+        self.gate.open(services.clock)
 
     def stop(self) -> None:
         """See ``Interceptor``."""
         self._services = None
-        for waits in (self._paused, self._delayed, *(rule.waits for rule in self.rules)):
-            let_go(waits)
+        self.gate.close(rule.waits for rule in self.rules)
 
     def handle(self, context: RequestContext, request: Any, handle: Handle) -> Result:
         """See ``Interceptor``."""
         rules = self._met(context, request) if self.rules else []
-        if rules or self._is_paused:
+        if rules or self.gate.is_paused:
             return self._apply(rules, context, request, handle)
         result = handle(context, request)
         if result is None or isinstance(result, Message):
             return result
         if isinstance(result, asyncio.Future) and not isinstance(result, asyncio.Task):
-            return self._gated(result)
-        return self._when_served(result)
+            return self.gate.gated(result)
+        return self.gate.passed(result)
 
     def _met(self, context: RequestContext, request: Any) -> list[Rule]:
         """The rules whose turn it is; what an earlier one refuses is no later one's to refuse."""
@@ -162,7 +193,9 @@ class Faults:
         left, is_refused = names, False
         met = []
         for rule in self.rules:
-            if not rule.is_about(context, names):
+            if not rule.is_about(context, request, names):
+                continue
+            if rule.action is Action.EXPIRE_MEMBER and not _ends_a_session(rule, context, request):
                 continue
             if rule.error is not None and (is_refused or not has_place(context, request, rule, left)):
                 continue
@@ -175,12 +208,11 @@ class Faults:
         return met
 
     async def _apply(self, rules: list[Rule], context: RequestContext, request: Any, handle: Handle) -> Message | None:
-        await self._served()
+        await self.gate.served()
         for rule in rules:
-            if rule.when is When.BEFORE and rule.action is Action.DELAY:
-                await self._wait(self._delayed, rule.duration_ms)
-            elif rule.when is When.BEFORE and rule.action is Action.DROP:
-                raise InjectedDropError(f"fault rule {rule.id} drops the request")
+            if rule.when is When.BEFORE:
+                await self._apply_before(rule, context, request)
+        await self.gate.served()
         if self._services is None:
             raise InjectedDropError("the broker stops before a fault rule lets it handle the request")
         for rule in rules:
@@ -190,13 +222,16 @@ class Faults:
         for rule in rules:
             if rule.when is When.AFTER:
                 response = await self._apply_after(rule, context, request, response)
-        await self._served()
+        await self.gate.served()
         return response
 
-    async def _when_served(self, result: Awaitable[Message | None]) -> Message | None:
-        response = await result
-        await self._served()
-        return response
+    async def _apply_before(self, rule: Rule, context: RequestContext, request: Any) -> None:
+        if rule.action is Action.DELAY:
+            await self.gate.wait(self.gate.delayed, rule.duration_ms)
+        elif rule.action is Action.DROP:
+            raise InjectedDropError(f"fault rule {rule.id} drops the request")
+        else:
+            self._happen(rule, context, request, None)
 
     async def _apply_after(
         self, rule: Rule, context: RequestContext, request: Any, response: Message | None
@@ -204,54 +239,29 @@ class Faults:
         if rule.error is not None:
             return ErrorAnswer(context, request, rule).replacing(response)
         if rule.action is Action.DELAY:
-            await self._wait(self._delayed, rule.duration_ms)
+            await self.gate.wait(self.gate.delayed, rule.duration_ms)
         elif rule.action is Action.HOLD and rule in self.rules:
-            await self._wait(rule.waits)
+            await self.gate.wait(rule.waits)
         elif rule.action is Action.DROP:
             release_bodies(response)
             raise InjectedDropError(f"fault rule {rule.id} drops the answer")
+        else:
+            self._happen(rule, context, request, response)
         return response
 
-    async def _wait(self, waits: Waits, duration_ms: float | None = None) -> None:
-        """Until somebody lets go of ``waits``, or the time is over, or the broker stops."""
-        if self._services is None:
-            return
-        future = asyncio.get_running_loop().create_future()
-        waits.add(future)
-        timer = None
-        if duration_ms is not None:
-            timer = self._services.clock.call_later(duration_ms, let_go, {future})
-        try:
-            await future
-        finally:
-            waits.discard(future)
-            if timer is not None:
-                timer.cancel()
+    def _happen(self, rule: Rule, context: RequestContext, request: Any, response: Any) -> None:
+        """What befalls the broker, whatever becomes of this request."""
+        if rule.action is Action.PAUSE and rule in self.rules and self.gate.is_open:
+            self.gate.pause(rule, rule.duration_ms)
+        elif rule.action is Action.EXPIRE_MEMBER:
+            found = meant(rule.target, context, request, response)
+            for group, member_id in found:
+                context.services.group_coordinator.expire_member(group, member_id)
+            if not found:  # gone since the request came: by the request itself, or before its turn
+                rule.fired -= 1
 
-    async def _served(self) -> None:
-        while self._is_paused and self._services is not None:
-            await self._wait(self._paused)
 
-    def _gated(self, result: "asyncio.Future[Message | None]") -> "asyncio.Future[Message | None]":
-        """A future of the same answer, which does not come while the broker is paused."""
-        answer: asyncio.Future[Message | None] = asyncio.get_running_loop().create_future()
-
-        def give_up(done: "asyncio.Future[Message | None]") -> None:
-            if done.cancelled():
-                result.cancel()
-
-        def pass_on(_: object) -> None:
-            if answer.done() or result.cancelled():
-                return
-            if self._is_paused and self._services is not None:
-                waiting = asyncio.ensure_future(self._served())
-                waiting.add_done_callback(pass_on)
-                answer.add_done_callback(lambda _: waiting.cancel())
-            elif (error := result.exception()) is not None:
-                answer.set_exception(error)
-            else:
-                answer.set_result(result.result())
-
-        answer.add_done_callback(give_up)
-        result.add_done_callback(pass_on)
-        return answer
+def _ends_a_session(rule: Rule, context: RequestContext, request: Any) -> bool:
+    """Whether there is a member whose session the rule could end at this request."""
+    joins = rule.when is When.AFTER and rule.target == Target() and may_have_joined(context, request)
+    return joins or bool(meant(rule.target, context, request))

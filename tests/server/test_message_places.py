@@ -7,10 +7,19 @@ from kafkapy.protocol.api_keys import ApiKey
 from kafkapy.protocol.headers import RequestHeader
 from kafkapy.protocol.messages import response_class
 from kafkapy.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic
+from kafkapy.protocol.messages.find_coordinator import FindCoordinatorRequest
 from kafkapy.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from kafkapy.server.context import LocalConnection, RequestContext
 from kafkapy.server.handlers import REGISTRY
-from kafkapy.server.message_places import PLACES, Named, named_in, names_partitions, names_topics
+from kafkapy.server.message_places import (
+    PLACES,
+    Named,
+    groups_in,
+    named_in,
+    names_groups,
+    names_partitions,
+    names_topics,
+)
 from tests.server.harness import Client, run, running_broker
 from tests.testing.requests import TOPIC, request_of
 
@@ -43,6 +52,23 @@ def test_which_apis_name_topics_and_partitions() -> None:
     assert not names_partitions(ApiKey.CREATE_TOPICS)
 
 
+def test_which_requests_name_groups() -> None:
+    """Every API whose request has a field for a group, by its messages, is one that names groups."""
+    fields = {"group_id", "groups", "groups_names"}
+    for api in REGISTRY.values():
+        request = request_of(api.key)
+        has_field = bool(fields & set(request.__slots__)) or api.key == ApiKey.FIND_COORDINATOR
+        assert names_groups(api.key) == has_field, api.module
+        if has_field:
+            named = "group" if api.key in (ApiKey.DESCRIBE_GROUPS, ApiKey.DELETE_GROUPS) else ""
+            assert groups_in(api.key, request) == [named], api.module
+        else:
+            assert groups_in(api.key, request) == [], api.module
+    assert groups_in(ApiKey.FIND_COORDINATOR, FindCoordinatorRequest("g")) == ["g"]
+    assert groups_in(ApiKey.FIND_COORDINATOR, FindCoordinatorRequest("t", 1)) == [], "a transactional id"
+    assert groups_in(ApiKey.API_VERSIONS, None) == []
+
+
 def test_what_a_request_names(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with running_broker(tmp_path) as broker:
@@ -58,7 +84,7 @@ def test_what_a_request_names(tmp_path: Path) -> None:
             assert named(request_of(ApiKey.HEARTBEAT), ApiKey.HEARTBEAT) == set()
             assert named(request_of(ApiKey.PRODUCE), ApiKey.PRODUCE) == {Named(TOPIC, 0)}
             assert named(request_of(ApiKey.CREATE_TOPICS), ApiKey.CREATE_TOPICS) == {Named(TOPIC, None)}
-            assert named(request_of(ApiKey.DELETE_GROUPS), ApiKey.DELETE_GROUPS) == {Named(None, None)}
+            assert named(request_of(ApiKey.DELETE_GROUPS), ApiKey.DELETE_GROUPS) == {Named(None, None, "group")}
             everything = {Named("a", None), Named("a", 0), Named("a", 1)}
             assert named(MetadataRequest(None), ApiKey.METADATA) == everything
             assert named(MetadataRequest([]), ApiKey.METADATA, 0) == everything

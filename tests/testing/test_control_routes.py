@@ -27,13 +27,19 @@ def test_a_rule_is_set_told_and_removed(controlled: Controlled) -> None:
         {"action": "delay", "duration_ms": 5, "when": "before"},
         {"action": "drop", "when": "after", "client_id": "c"},
         {"action": "hold", "api": "Fetch"},
+        {"action": "pause", "duration_ms": 200, "api": "Fetch", "nth": 2},
+        {"action": "pause", "when": "after"},
+        {"action": "expire_member", "group": "g"},
+        {"action": "expire_member", "member_of": "g", "instance_id": "i", "api": "Produce"},
     ):
         assert _ask(controlled, "POST", "/faults", **body)["action"] == body["action"]
-    assert [rule["id"] for rule in _ask(controlled, "GET", "/faults")["faults"]] == [1, 2, 3, 4]
+    assert [rule["id"] for rule in _ask(controlled, "GET", "/faults")["faults"]] == [1, 2, 3, 4, 5, 6, 7, 8]
     assert _ask(controlled, "GET", "/faults/3")["when"] == "after"
     assert _ask(controlled, "POST", "/faults/4/release")["held"] == 0
+    assert _ask(controlled, "GET", "/faults/5")["duration_ms"] == 200
+    assert _ask(controlled, "GET", "/faults/8")["instance_id"] == "i"
     assert _ask(controlled, "DELETE", "/faults/1")["error"] == "CORRUPT_MESSAGE"
-    assert len(_ask(controlled, "DELETE", "/faults")["faults"]) == 3
+    assert len(_ask(controlled, "DELETE", "/faults")["faults"]) == 7
     assert _ask(controlled, "GET", "/faults") == {"faults": []}
 
 
@@ -53,13 +59,13 @@ def test_the_broker_and_its_clock(controlled: Controlled) -> None:
         ("GET", "/faults/x", {}, 404, "there is nothing at /faults/x"),
         ("POST", "/clock", {}, 405, "/clock takes GET"),
         ("GET", "/broker/pause", {}, 405, "/broker/pause takes POST"),
-        ("POST", "/faults", {}, 400, "/faults wants action: error, delay, drop or hold"),
+        ("POST", "/faults", {}, 400, "/faults wants action: error, delay, drop, hold, pause or expire_member"),
         (
             "POST",
             "/faults",
             {"action": "explode"},
             400,
-            "there is no action 'explode'; there are error,",
+            "there is no action 'explode'; there are error, delay, drop, hold, pause, expire_member",
         ),
         ("POST", "/faults", {"action": ["error"]}, 400, "there is no action ['error']"),
         ("POST", "/faults", {"action": "delay"}, 400, "delay wants duration_ms"),
@@ -69,7 +75,20 @@ def test_the_broker_and_its_clock(controlled: Controlled) -> None:
         ("POST", "/faults", {**ERROR, "error": "X"}, 400, "there is no error 'X'"),
         ("POST", "/faults", {**ERROR, "error": ["X"]}, 400, "there is no error ['X']"),
         ("POST", "/faults", {**ERROR, "when": 5}, 400, "when is 'before' or 'after' the handling, not 5"),
-        ("POST", "/faults", {**ERROR, "topic": None}, 400, "topic must be a string, not None"),
+        ("POST", "/faults", {**ERROR, "topic": None}, 400, "topic is null: what does not matter is left out"),
+        ("POST", "/faults", {**ERROR, "topic": 5}, 400, "topic must be a string, not 5"),
+        ("POST", "/faults", {**ERROR, "group": "g"}, 400, "requests of Produce name no groups: the rule could never"),
+        ("POST", "/faults", {"action": "pause", "duration_ms": None}, 400, "duration_ms is null: what does not matter"),
+        ("POST", "/faults", {"action": "pause", "duration_ms": -1}, 400, "a pause takes more than 0 and at most"),
+        ("POST", "/faults", {"action": "pause", "member_of": "g"}, 400, "pause has no member_of"),
+        (
+            "POST",
+            "/faults",
+            {"action": "expire_member", "api": "Produce"},
+            400,
+            "requests of Produce name no members: member_of says whose session ends",
+        ),
+        ("POST", "/faults", {"action": "expire_member", "member_of": 5}, 400, "member_of must be a string, not 5"),
         ("POST", "/clock/advance", {}, 400, "/clock/advance wants duration_ms: how far"),
         ("POST", "/clock/advance", {"duration_ms": "5"}, 400, "duration_ms must be a number, not '5'"),
         ("POST", "/clock/advance", {"duration_ms": True}, 400, "duration_ms must be a number, not True"),

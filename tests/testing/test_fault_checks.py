@@ -4,7 +4,8 @@ import pytest
 
 from kafkapy.protocol.errors import ErrorCode
 from kafkapy.testing import fault_checks
-from kafkapy.testing.fault_checks import api_key, checked, duration, error_code, moment
+from kafkapy.testing.expired_members import Target
+from kafkapy.testing.fault_checks import api_key, check_target, checked, duration, error_code, moment
 from kafkapy.testing.fault_rules import Action, InvalidFaultError, When
 
 
@@ -25,6 +26,9 @@ def test_an_api_has_many_spellings(name: str | int) -> None:
         (Action.ERROR, {"topic": "t"}, "an error wants an api: each API has its own answer"),
         (Action.DROP, {"api": "Heartbeat", "topic": "t"}, "requests of Heartbeat name no topics"),
         (Action.DROP, {"api": "CreateTopics", "topic": "t", "partition": 0}, "requests of CreateTopics name no part"),
+        (Action.DROP, {"group": 1}, "group must be a string, not 1"),
+        (Action.DROP, {"api": "Produce", "group": "g"}, "requests of Produce name no groups: the rule could never"),
+        (Action.ERROR, {"api": "Heartbeat", "group": "g", "topic": "t"}, "requests of Heartbeat name no topics"),
         (Action.DROP, {"partition": 0}, "a partition wants a topic"),
         (Action.DROP, {"topic": "t", "partition": -1}, "there is no partition -1"),
         (Action.DROP, {"nth": 0}, "nth counts from 1: there is no 0"),
@@ -69,11 +73,46 @@ def test_an_unknown_error_is_refused(error: Any, sentence: str) -> None:
         error_code(error)
 
 
+@pytest.mark.parametrize(
+    ("target", "api", "sentence"),
+    [
+        (Target(), "Produce", "requests of Produce name no members: member_of says whose session ends"),
+        (Target(), "DescribeGroups", "requests of DescribeGroups name no members: member_of says whose session ends"),
+        (Target(None, "m"), 0, "requests of Produce name no groups: member_of says whose member it is"),
+        (Target(), "LeaveGroup", "who has left a group has no session to end: the rule could never fire"),
+        (Target(""), None, "member_of is empty: there is no such group"),
+        (Target("g", instance_id=""), None, "instance_id is empty: there is no such member"),
+        (Target("g", 5), None, "member_id must be a string, not 5"),  # type: ignore[arg-type]  # what JSON may bring
+        (Target(), "Prodce", "there is no API 'Prodce'; did you mean 'Produce'?"),
+    ],
+)
+def test_a_session_that_could_never_end_is_refused(target: Target, api: str | int | None, sentence: str) -> None:
+    with pytest.raises(InvalidFaultError, match=sentence):
+        check_target(target, api, When.AFTER)
+
+
+@pytest.mark.parametrize(
+    ("target", "api"),
+    [
+        (Target(), None),
+        (Target(), "Heartbeat"),
+        (Target(None, "m"), "DescribeGroups"),
+        (Target("g"), "Produce"),
+        (Target("g", "m"), "LeaveGroup"),
+    ],
+)
+def test_a_session_that_can_end_is_not(target: Target, api: str | None) -> None:
+    check_target(target, api, When.AFTER)
+    check_target(Target(), "LeaveGroup", When.BEFORE)
+
+
 def test_moments_and_durations() -> None:
     assert moment("after") is When.AFTER
     with pytest.raises(InvalidFaultError, match="when is 'before' or 'after' the handling, not 'later'"):
         moment("later")
     assert duration(5) == 5
+    with pytest.raises(InvalidFaultError, match="a pause takes more than 0 and at most 86400000 ms, not 0"):
+        duration(0, "pause")
     for wrong in (0, -1, float("nan"), float("inf"), fault_checks.LONGEST_DELAY_MS + 1, "5", True):
         with pytest.raises(InvalidFaultError, match=r"delay takes|must be a number"):
             duration(wrong)

@@ -1,21 +1,23 @@
-import asyncio
 from typing import Any
 
 import pytest
 
 from kafkapy.protocol.errors import ErrorCode
 from kafkapy.server.message_places import Named
+from kafkapy.testing.expired_members import Target
 from kafkapy.testing.fault_rules import Action, Match, Rule
 
 
 class Owner:
-    loop: asyncio.AbstractEventLoop | None = None
-
     def __init__(self) -> None:
         self.forgotten: list[Rule] = []
+        self.released: list[Rule] = []
 
     def forget(self, rule: Rule) -> None:
         self.forgotten.append(rule)
+
+    def release(self, rule: Rule) -> None:
+        self.released.append(rule)
 
 
 def _rule(number: int = 1, action: Action = Action.DROP, **match: Any) -> Rule:
@@ -61,6 +63,10 @@ def test_a_rule_selects_what_it_names() -> None:
     assert not rule.selects(Named("a", 2))
     assert not rule.selects(Named("b", 1))
     assert _rule().selects(Named(None, None))
+    of_group = _rule(group="g")
+    assert of_group.selects(Named(None, None, "g"))
+    assert not of_group.selects(Named(None, None, "h"))
+    assert of_group.selects(Named("a", 1)), "the request is about one group, and it was its"
 
 
 def test_a_rule_tells_of_itself() -> None:
@@ -76,20 +82,21 @@ def test_a_rule_tells_of_itself() -> None:
     delay = _rule(action=Action.DELAY)
     delay.duration_ms = 5.0
     assert delay.describe()["duration_ms"] == 5
+    expiry = _rule(action=Action.EXPIRE_MEMBER, group="g")
+    expiry.target = Target("g", instance_id="i")
+    told = expiry.describe()
+    assert {told[name] for name in ("member_of", "group")} == {"g"}
+    assert (told["instance_id"], told.get("member_id")) == ("i", None)
 
 
 def test_the_end_of_a_block_is_the_end_of_the_rule() -> None:
-    async def scenario() -> None:
-        rule = _rule()
-        waiting = asyncio.get_running_loop().create_future()
-        rule.waits.add(waiting)
-        assert rule.held == 1
-        with rule as same:
-            assert same is rule
-        owner = rule._owner
-        assert isinstance(owner, Owner)
-        assert owner.forgotten == [rule]
-        assert waiting.done()
-        rule.remove()
-
-    asyncio.run(scenario())
+    rule = _rule()
+    owner = rule._owner
+    assert isinstance(owner, Owner)
+    with rule as same:
+        assert same is rule
+        assert not owner.forgotten
+        rule.release()
+        assert owner.released == [rule]
+    assert owner.forgotten == [rule]
+    assert owner.released == [rule, rule]

@@ -13,33 +13,19 @@ from kafkapy.protocol.messages.find_coordinator import FindCoordinatorRequest
 from kafkapy.protocol.messages.heartbeat import HeartbeatRequest
 from kafkapy.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from kafkapy.protocol.messages.list_groups import ListGroupsRequest
-from kafkapy.server.broker import BrokerServer
-from kafkapy.server.interception import Hooks
 from kafkapy.testing.expired_members import UnknownMemberError
 from kafkapy.testing.faults import Faults
 from kafkapy.testing.moving_clock import MovingClock
-from tests.server.harness import Client, batch, fetch_request, frame, produce_request, run, running_broker, until
+from tests.server.harness import Client, batch, fetch_request, frame, produce_request, run, until
+from tests.testing.faulty import end_of, faulty_broker, has_no_answer
 
 UNKNOWN_MEMBER_ID, REBALANCE_IN_PROGRESS = 25, 27
-
-
-def _broker(path: Path, faults: Faults, **options: Any) -> Any:
-    return running_broker(path, hooks=Hooks(faults), **options)
-
-
-async def _has_no_answer(client: Client) -> bool:
-    """The broker has read what was sent, and has answered nothing."""
-    try:
-        await asyncio.wait_for(client.receive(), 0.05)
-    except TimeoutError:
-        return True
-    return False
 
 
 def test_rules_are_about_clients_apis_and_topics(tmp_path: Path) -> None:
     async def scenario() -> None:
         faults = Faults()
-        async with _broker(tmp_path, faults) as broker:
+        async with faulty_broker(tmp_path, faults) as broker:
             client = await Client.connect(broker)
             await client.create_topic("a")
             by_client = faults.error("INVALID_REQUEST", api="ListGroups", client_id="other")
@@ -63,14 +49,14 @@ def test_rules_are_about_clients_apis_and_topics(tmp_path: Path) -> None:
 def test_a_dropped_connection(tmp_path: Path, when: str, end: int) -> None:
     async def scenario() -> None:
         faults = Faults()
-        async with _broker(tmp_path, faults) as broker:
+        async with faulty_broker(tmp_path, faults) as broker:
             client = await Client.connect(broker)
             await client.create_topic("a")
             rule = faults.drop(when=when, api="Produce", count=1)
             client.send(frame(_produce("a"), 8))
             assert await client.is_closed()
             assert (rule.fired, rule.is_over) == (1, True)
-            assert _end(broker, "a") == end
+            assert end_of(broker, "a") == end
             client = await Client.connect(broker)
             assert (await client.produce("a", batch(b"y"))).base_offset == end
             with faults.drop(when="after", api="Fetch"):
@@ -84,24 +70,20 @@ def _produce(topic: str) -> Any:
     return produce_request(topic, batch(b"x"))
 
 
-def _end(broker: BrokerServer, topic: str) -> int:
-    return broker.services.replica_manager.partition((topic, 0)).log.log_end_offset  # type: ignore[arg-type]  # a tuple finds it
-
-
 @pytest.mark.parametrize(("when", "end"), [("before", 0), ("after", 1)])
 def test_a_delay_is_over_when_the_brokers_clock_says_so(tmp_path: Path, when: str, end: int) -> None:
     async def scenario() -> None:
         faults, clock = Faults(), MovingClock()
-        async with _broker(tmp_path, faults, clock=clock) as broker:
+        async with faulty_broker(tmp_path, faults, clock=clock) as broker:
             client = await Client.connect(broker)
             await client.create_topic("a")
             faults.delay(60_000, when=when, api="Produce")
             client.send(frame(_produce("a"), 8))
-            assert await _has_no_answer(client)
-            assert _end(broker, "a") == end
+            assert await has_no_answer(client)
+            assert end_of(broker, "a") == end
             clock.advance(60_000)
             await client.receive()
-            assert _end(broker, "a") == 1
+            assert end_of(broker, "a") == 1
             await client.close()
 
     run(scenario())
@@ -110,14 +92,14 @@ def test_a_delay_is_over_when_the_brokers_clock_says_so(tmp_path: Path, when: st
 def test_answers_are_held_until_they_are_released(tmp_path: Path) -> None:
     async def scenario() -> None:
         faults = Faults()
-        async with _broker(tmp_path, faults) as broker:
+        async with faulty_broker(tmp_path, faults) as broker:
             client = await Client.connect(broker)
             await client.create_topic("a")
             with faults.hold(api="Produce") as rule:
                 client.send(frame(_produce("a"), 8))
                 await until(lambda: rule.held == 1)
-                assert await _has_no_answer(client)
-                assert _end(broker, "a") == 1
+                assert await has_no_answer(client)
+                assert end_of(broker, "a") == 1
                 rule.release()
                 await client.receive()
                 client.send(frame(_produce("a"), 8))
@@ -133,7 +115,7 @@ def test_answers_are_held_until_they_are_released(tmp_path: Path) -> None:
 def test_a_rule_that_is_gone_holds_nothing_that_comes_to_it_late(tmp_path: Path) -> None:
     async def scenario() -> None:
         faults = Faults()
-        async with _broker(tmp_path, faults) as broker:
+        async with faulty_broker(tmp_path, faults) as broker:
             client = await Client.connect(broker)
             await client.create_topic("a")
             rule = faults.hold(api="Fetch")
@@ -152,7 +134,7 @@ def test_a_rule_that_is_gone_holds_nothing_that_comes_to_it_late(tmp_path: Path)
 def test_a_paused_broker_reads_and_answers_nothing(tmp_path: Path) -> None:
     async def scenario() -> None:
         faults = Faults()
-        async with _broker(tmp_path, faults) as broker:
+        async with faulty_broker(tmp_path, faults) as broker:
             client, waiting, newer = [await Client.connect(broker) for _ in range(3)]
             await client.create_topic("a")
             waiting.send(frame(fetch_request("a", max_wait_ms=100), 11))
@@ -160,11 +142,11 @@ def test_a_paused_broker_reads_and_answers_nothing(tmp_path: Path) -> None:
             with faults.paused():
                 client.send(frame(_produce("a"), 8))
                 newer.send(frame(ApiVersionsRequest("x", "1"), 4))
-                assert await _has_no_answer(client)
+                assert await has_no_answer(client)
                 await until(lambda: len(broker.services.replica_manager.purgatory) == 0)
-                assert await _has_no_answer(waiting)
-                assert await _has_no_answer(newer)
-                assert _end(broker, "a") == 0
+                assert await has_no_answer(waiting)
+                assert await has_no_answer(newer)
+                assert end_of(broker, "a") == 0
             for each in (client, waiting, newer):
                 await each.receive()
             for each in (client, waiting, newer):
@@ -176,7 +158,7 @@ def test_a_paused_broker_reads_and_answers_nothing(tmp_path: Path) -> None:
 def test_a_client_that_goes_while_it_waits_leaves_nothing(tmp_path: Path) -> None:
     async def scenario() -> None:
         faults = Faults()
-        async with _broker(tmp_path, faults) as broker:
+        async with faulty_broker(tmp_path, faults) as broker:
             client = await Client.connect(broker)
             await client.create_topic("a")
             for pauses in (False, True):
@@ -184,9 +166,9 @@ def test_a_client_that_goes_while_it_waits_leaves_nothing(tmp_path: Path) -> Non
                 await until(lambda: len(broker.services.replica_manager.purgatory) == 1)
                 if pauses:
                     faults.pause()
-                    await until(lambda: len(faults._paused) == 1)
+                    await until(lambda: len(faults.gate.paused) == 1)
                 await client.close()
-                await until(lambda: not faults._paused and not len(broker.services.replica_manager.purgatory))
+                await until(lambda: not faults.gate.paused and not len(broker.services.replica_manager.purgatory))
                 client = await Client.connect(broker)
             faults.resume()
             await client.produce("a", batch(b"x"))
@@ -202,19 +184,19 @@ def test_a_broker_stops_whatever_waits(tmp_path: Path, is_killed: bool) -> None:
         faults = Faults()
         faults.delay(80_000_000, api="ListGroups", when="before")
         hold = faults.hold(api="Produce")
-        async with _broker(tmp_path, faults) as broker:
+        async with faulty_broker(tmp_path, faults) as broker:
             clients = [await Client.connect(broker) for _ in range(4)]
             await clients[0].create_topic("a")
             clients[0].send(frame(ListGroupsRequest(), 2))
             clients[1].send(frame(_produce("a"), 8))
-            await until(lambda: hold.held == 1 and len(faults._delayed) == 1)
+            await until(lambda: hold.held == 1 and len(faults.gate.delayed) == 1)
             faults.pause()
             clients[2].send(frame(ListGroupsRequest(), 2))
-            await until(lambda: len(faults._paused) == 1)
+            await until(lambda: len(faults.gate.paused) == 1)
             await clients[3].close()
             if is_killed:
                 await broker.kill()
-        assert not faults._delayed
+        assert not faults.gate.delayed
         assert not hold.held
         for client in clients:
             await client.close()
@@ -232,7 +214,7 @@ def _join(group: str, member_id: str = "", instance_id: str | None = None) -> Jo
 def test_a_member_expires_at_once(tmp_path: Path) -> None:
     async def scenario() -> None:
         faults = Faults()
-        async with _broker(tmp_path, faults) as broker:
+        async with faulty_broker(tmp_path, faults) as broker:
             client = await Client.connect(broker)
             assert (await client.ask(FindCoordinatorRequest("g"), 2)).error_code == 0
             first = (await client.ask(_join("g", instance_id="one"), 5)).member_id
@@ -258,7 +240,7 @@ def test_a_member_expires_at_once(tmp_path: Path) -> None:
 def test_a_test_in_another_thread_sets_and_releases(tmp_path: Path) -> None:
     async def scenario() -> None:
         faults = Faults()
-        async with _broker(tmp_path, faults) as broker:
+        async with faulty_broker(tmp_path, faults) as broker:
             client = await Client.connect(broker)
             await client.create_topic("a")
 
@@ -276,19 +258,5 @@ def test_a_test_in_another_thread_sets_and_releases(tmp_path: Path) -> None:
             assert (await client.produce("a", batch(b"x"))).error_code == 0
             await thread
             await client.close()
-
-    run(scenario())
-
-
-def test_a_handlers_failure_is_passed_on(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        faults = Faults()
-        async with _broker(tmp_path, faults) as broker:
-            failing: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-            answer = faults._gated(failing)
-            failing.set_exception(OSError("no disk"))
-            with pytest.raises(OSError, match="no disk"):
-                await answer
-            assert broker.port
 
     run(scenario())

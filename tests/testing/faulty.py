@@ -1,0 +1,30 @@
+"""A broker with faults, and what the tests of them look at."""
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+from kafkapy.server.broker import BrokerServer
+from kafkapy.server.interception import Hooks
+from kafkapy.testing.faults import Faults
+from kafkapy.types import TopicPartition
+from tests.server.harness import Client, running_broker
+
+
+def faulty_broker(path: Path, faults: Faults, **options: Any) -> Any:
+    """``running_broker`` with these faults."""
+    return running_broker(path, hooks=Hooks(faults), **options)
+
+
+async def has_no_answer(client: Client) -> bool:
+    """The broker has read what was sent, and has answered nothing."""
+    try:
+        await asyncio.wait_for(client.receive(), 0.05)
+    except TimeoutError:
+        return True
+    return False
+
+
+def end_of(broker: BrokerServer, topic: str) -> int:
+    """The next offset of the topic's first partition."""
+    return broker.services.replica_manager.partition(TopicPartition(topic, 0)).log.log_end_offset
