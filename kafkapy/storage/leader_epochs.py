@@ -5,7 +5,7 @@ Text as in ``checkpoints``: ``epoch startoffset``, both growing. Replaced at eve
 """
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
 from typing import Final, NamedTuple
 
@@ -109,13 +109,9 @@ class LeaderEpochs:
 
     def assign(self, epoch: int, start_offset: int) -> None:
         """A leader's term began, or a batch of it came at ``start_offset``."""
-        entries = list(self.entries)
-        if entries and entries[-1].epoch == epoch and start_offset >= entries[-1].start_offset:
+        if epoch == self.latest and start_offset >= self.latest_start_offset:
             return
-        while entries and (entries[-1].epoch >= epoch or entries[-1].start_offset >= start_offset):
-            entries.pop()
-        entries.append(EpochEntry(epoch, start_offset))
-        self._take(entries)
+        self._take(following(self.entries, EpochEntry(epoch, start_offset)))
 
     def epoch_for(self, offset: int) -> int:
         """Return the epoch of the batch at ``offset``, or -1."""
@@ -169,6 +165,14 @@ class LeaderEpochs:
     def clear(self) -> None:
         """Forget every epoch."""
         self._take([])
+
+
+def following(entries: Sequence[EpochEntry], entry: EpochEntry) -> list[EpochEntry]:
+    """Return ``entries`` with ``entry`` after them, without those that it contradicts."""
+    kept = list(entries)
+    while kept and (kept[-1].epoch >= entry.epoch or kept[-1].start_offset >= entry.start_offset):
+        kept.pop()
+    return [*kept, entry]
 
 
 def _follows(entry: EpochEntry, later: EpochEntry) -> bool:

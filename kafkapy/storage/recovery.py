@@ -20,6 +20,7 @@ from kafkapy.storage.index import Index
 from kafkapy.storage.leader_epochs import EpochEntry
 from kafkapy.storage.listing import Listing, list_partition
 from kafkapy.storage.recall import recall
+from kafkapy.storage.recovered_epochs import RecoveredEpochs
 from kafkapy.storage.removal import delete_segment_files
 from kafkapy.storage.rolling import begin
 from kafkapy.storage.segment import MAX_RELATIVE_OFFSET, Segment
@@ -138,18 +139,18 @@ def _batch_epochs(log: "Log", end_offset: int) -> Iterator[EpochEntry]:
                     yield EpochEntry(header.partition_leader_epoch, header.base_offset)
 
 
-def _keep_epochs_below(log: "Log", offset: int) -> None:
-    """Forget the epochs from ``offset`` on, where batches are about to say them, and have all that began below it.
+def _epochs_again(log: "Log", offset: int) -> RecoveredEpochs:
+    """Of batches from ``offset`` on, after all epochs that began below it.
 
-    A truncation may have reached the epochs' file and not the records, and so may a rise of the log's start, which
-    comes to its checkpoint by and by: a crash in between brings records back whose epochs were dropped.
+    A rise of the log's start comes to the epochs' file at once and to its checkpoint by and by: a crash in between
+    brings records back whose epochs were dropped, be they below ``offset``.
     """
-    epochs = log.leader_epochs
-    epochs.truncate_from_end(offset)
-    first = epochs.entries[0].start_offset if epochs.entries else offset
+    kept = [entry for entry in log.leader_epochs.entries if entry.start_offset < offset]
+    first = kept[0].start_offset if kept else offset
+    lost: list[EpochEntry] = []
     if first > log.log_start_offset:
-        below = takewhile(lambda entry: entry.start_offset < first, _batch_epochs(log, offset))
-        epochs.rebuild([*below, *epochs.entries])
+        lost += takewhile(lambda entry: entry.start_offset < first, _batch_epochs(log, offset))
+    return RecoveredEpochs(log.leader_epochs, offset, [*lost, *kept])
 
 
 def _load_segments(log: "Log", listing: Listing) -> list[tuple[Segment, Exception]]:
@@ -177,14 +178,7 @@ def _recover(log: "Log", doubtful: list[tuple[Segment, Exception]], checkpointed
             _recover_for_good(log, segment)
             log.producer_state.map_end_offset = -1  # a snapshot knows more: of batches that compaction has taken, too
     if beyond:
-        _keep_epochs_below(log, beyond[0].base_offset)
-        # Snapshots of what follows may tell of batches that the power took: sent again, they would be duplicates.
-        log.producer_state.delete_snapshots(above=beyond[0].base_offset)
-    for segment in beyond:
-        cut = recover_segment(log, segment)
-        if cut is not None:
-            _drop(log, segments.cut(segments.floor(cut.base_offset) + 1), "a corrupt segment comes before")
-            break
+        _read_again(log, beyond)
     if not segments:
         return checkpointed.log_start_offset
     try:
@@ -193,6 +187,19 @@ def _recover(log: "Log", doubtful: list[tuple[Segment, Exception]], checkpointed
         logger.warning("Recovering %s although it was closed: %s", segments.active.log.path, error)
         _recover_for_good(log, segments.active)
         return segments.active.next_offset()
+
+
+def _read_again(log: "Log", beyond: list[Segment]) -> None:
+    """Recover the segments from the recovery point on, up to damage."""
+    # Snapshots of what follows may tell of batches that the power took: sent again, they would be duplicates.
+    log.producer_state.delete_snapshots(above=beyond[0].base_offset)
+    epochs = _epochs_again(log, beyond[0].base_offset)
+    for segment in beyond:
+        cut = recover_segment(log, segment, epochs)
+        if cut is not None:
+            _drop(log, log.segments.cut(log.segments.floor(cut.base_offset) + 1), "a corrupt segment comes before")
+            break
+    epochs.take()
 
 
 def _recover_for_good(log: "Log", segment: Segment) -> None:
@@ -206,7 +213,9 @@ def _recover_for_good(log: "Log", segment: Segment) -> None:
     segment.transaction_index.size = 0
     for index, target in zip(indexes, targets, strict=True):
         index.rename(target + TEMPORARY_SUFFIX)
-    recover_segment(log, segment)
+    epochs = RecoveredEpochs(log.leader_epochs, END_OF_OFFSETS, log.leader_epochs.entries)
+    recover_segment(log, segment, epochs)
+    epochs.take()
     sync_all(files, [segment.log.path, *(index.path for index in indexes)])
     for index, target in zip(indexes, targets, strict=True):
         if files.exists(index.path):
@@ -224,7 +233,7 @@ def _drop(log: "Log", segments: list[Segment], reason: str) -> None:
     delete_segment_files(log, segments[::-1])
 
 
-def recover_segment(log: "Log", segment: Segment) -> Segment | None:
+def recover_segment(log: "Log", segment: Segment, epochs: RecoveredEpochs) -> Segment | None:
     """Check ``segment`` batch by batch, rebuild what derives from it, cut off what is no batch; return what was cut.
 
     None too if that is in the next segment in another form: a truncation that didn't reach the disk before the power
@@ -249,8 +258,7 @@ def recover_segment(log: "Log", segment: Segment) -> Segment | None:
             if log.config.flush_before_ack:
                 # An fsync may have failed before the stop: then these bytes are in memory alone, marked as written.
                 segment.log.write_at(content, position)
-            if header.partition_leader_epoch > log.leader_epochs.latest:
-                log.leader_epochs.assign(header.partition_leader_epoch, header.base_offset)
+            epochs.meet(header)
             aborted = state.replay(header, content)
             if aborted is not None:
                 segment.transaction_index.append(aborted)
@@ -268,7 +276,7 @@ def recover_segment(log: "Log", segment: Segment) -> Segment | None:
     state.take_snapshot()
     log.storage.recovered(segment.size + cut)
     if rest is not None:
-        return recover_segment(log, rest)
+        return recover_segment(log, rest, epochs)
     return segment if cut and not is_overtaken else None
 
 

@@ -11,6 +11,7 @@ from kafkapy.storage.errors import OutOfOrderSequenceError
 from kafkapy.storage.files import Files
 from kafkapy.storage.leader_epochs import EpochEntry
 from kafkapy.storage.log import Log, Storage
+from kafkapy.storage.recovered_epochs import RecoveredEpochs
 from kafkapy.storage.recovery import Checkpointed, load, recover_segment
 from kafkapy.storage.rolling import roll
 from kafkapy.testing.clock import ManualClock
@@ -307,7 +308,7 @@ def test_real_kafkas_segments_rebuild_to_the_byte(tmp_path: Path) -> None:
     log = open_log(tmp_path, LogConfig(index_interval_bytes=1024), Checkpointed(clean=True, log_start_offset=80))
     segment = log.segments.first
     before = contents(tmp_path)
-    assert recover_segment(log, segment) is None
+    assert recover_segment(log, segment, RecoveredEpochs(log.leader_epochs, 0, ())) is None
     after = contents(tmp_path)
     for suffix in ("log", "index", "timeindex"):
         name = f"orders-0/{75:020d}.{suffix}"
