@@ -14,7 +14,7 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 
 def build_wheel(directory: Path, environment: dict[str, str]) -> list[str]:
     """The names of the files in a wheel built from a copy of the sources; no network: the environment's own Cython."""
-    pytest.importorskip("Cython")
+    pytest.importorskip("Cython", reason="Cython, which compiles the wheel, is not installed here")
     tree = directory / "tree"
     shutil.copytree(
         ROOT / "kafkapy", tree / "kafkapy", ignore=shutil.ignore_patterns("*.so", "*.pyd", "*.c", "__pycache__")

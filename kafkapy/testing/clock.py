@@ -63,17 +63,7 @@ class ManualClock:
 
     async def sleep(self, delay_ms: float) -> None:
         """Wait until the clock was advanced by ``delay_ms``; 0 only lets the event loop go round once."""
-        loop = asyncio.get_running_loop()
-        woken = loop.create_future()
-        if delay_ms <= 0:
-            loop.call_soon(woken.set_result, None)
-            await woken
-            return
-        timer = self.call_later(delay_ms, woken.set_result, None)
-        try:
-            await woken
-        finally:
-            timer.cancel()
+        await sleep_by(self.call_later, delay_ms)
 
     def advance(self, duration_ms: float) -> None:
         """Move the time by ``duration_ms`` and run what falls due on the way, each timer at its own instant."""
@@ -88,3 +78,23 @@ class ManualClock:
     def pending_timers(self) -> int:
         """How many timers are set and not cancelled: 0 means that nothing will ever happen by itself."""
         return sum(not timer.is_cancelled for timer in self._timers)
+
+
+async def sleep_by(call_later: Callable[..., ManualTimer], delay_ms: float) -> None:
+    """``Clock.sleep`` by a clock's ``call_later``."""
+    loop = asyncio.get_running_loop()
+    woken = loop.create_future()
+
+    def wake() -> None:
+        if not woken.done():
+            woken.set_result(None)
+
+    if delay_ms <= 0:
+        loop.call_soon(wake)
+        await woken
+        return
+    timer = call_later(delay_ms, wake)
+    try:
+        await woken
+    finally:
+        timer.cancel()

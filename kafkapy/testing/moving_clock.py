@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
-from kafkapy.testing.clock import ManualTimer
+from kafkapy.testing.clock import ManualTimer, sleep_by
 from kafkapy.testing.loop_calls import call_on
 
 if TYPE_CHECKING:
@@ -74,17 +74,7 @@ class MovingClock:
 
     async def sleep(self, delay_ms: float) -> None:
         """See ``Clock.sleep``; 0 only lets the event loop go round once."""
-        loop = asyncio.get_running_loop()
-        woken = loop.create_future()
-        if delay_ms <= 0:
-            loop.call_soon(woken.set_result, None)
-            await woken
-            return
-        timer = self.call_later(delay_ms, _wake, woken)
-        try:
-            await woken
-        finally:
-            timer.cancel()
+        await sleep_by(self.call_later, delay_ms)
 
     def advance(self, duration_ms: "float | timedelta") -> None:
         """Move the time ahead by ``duration_ms``; when this returns, everything that fell due has been run.
@@ -167,8 +157,3 @@ class MovingClock:
         for timer in due:  # those that these set have their turn in the loop's next round
             if not timer.is_cancelled:
                 self._run(timer, timer.due_ms)
-
-
-def _wake(woken: "asyncio.Future[None]") -> None:
-    if not woken.done():
-        woken.set_result(None)

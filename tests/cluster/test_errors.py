@@ -1,4 +1,5 @@
 import pytest
+from kafka import errors as kafka_errors
 
 from kafkapy.cluster import errors
 from kafkapy.errors import BrokerError
@@ -29,7 +30,6 @@ SPELLED = {
 
 @pytest.mark.parametrize("error", _classes(), ids=lambda error: error.__name__)
 def test_codes_carry_kafkas_names(error: type[BrokerError]) -> None:
-    kafka_errors = pytest.importorskip("kafka.errors")
     by_code = {kind.errno: kind.__name__ for kind in vars(kafka_errors).values() if hasattr(kind, "errno")}
     ours = error.__name__.removesuffix("Error")
     assert SPELLED.get(ours, ours).lower() in by_code[error.error_code].lower()

@@ -55,11 +55,11 @@ def test_a_state_that_changed_meanwhile_is_tried_again() -> None:
         write = writer.write
 
         async def write_late(operations: list[object]) -> list[object]:
-            writer.write = write  # type: ignore[method-assign]
+            writer.write = write  # type: ignore[method-assign]  # as it was
             await setting.session.set(PartitionStateZNode.path(FIRST), PartitionStateZNode.encode(STATE))
-            return await write(operations)  # type: ignore[arg-type,return-value]
+            return await write(operations)  # type: ignore[arg-type,return-value]  # passed on
 
-        writer.write = write_late  # type: ignore[method-assign,assignment]
+        writer.write = write_late  # type: ignore[method-assign,assignment]  # somebody is faster, once
         await machine.take_offline(offline[:1])
         assert setting.context.leadership[FIRST] == LeaderIsr(-1, 6, (1,), 1, 2)
 

@@ -77,7 +77,7 @@ def test_a_topic_that_exists_where_the_metadata_is_late() -> None:
         async def blind(path: str, watch: object = None) -> list[str]:
             return [] if path == "/brokers/topics" else await children(path)
 
-        session.children = blind  # type: ignore[method-assign]
+        session.children = blind  # type: ignore[method-assign]  # sees no topics
         assert _codes(await node.topic_admin.create_topics([NewTopic("late", 1, 1)], 1000)) == [36]
         assert await node.topic_admin.create_automatically(["late"]) == {"late": None}
         del session.children
@@ -145,7 +145,7 @@ def test_a_store_that_has_ended_is_a_storage_error() -> None:
         async def ended(*_: object) -> None:
             raise StoreClosedError("/")
 
-        session.transactions = ended  # type: ignore[method-assign,assignment]
+        session.transactions = ended  # type: ignore[method-assign,assignment]  # a store that is gone
         assert _codes(await admin.create_topics([NewTopic("u", 1, 1)], 1000)) == [56]
         assert _codes(await admin.delete_topics(["t", "unknown"], 1000)) == [56, 3]
         assert _codes(await admin.create_partitions([MorePartitions("t", 2)], 1000)) == [56]
@@ -164,10 +164,10 @@ def test_a_store_that_refuses_is_no_answer_about_topics(action: str) -> None:
         await node.topic_admin.create_topics([NewTopic("t", 1, 1)], 1000)
         transactions = session.transactions
 
-        async def failing(multis: object) -> list[object]:
-            return [NoNodeError("/") for _ in multis]  # type: ignore[attr-defined]
+        async def failing(multis: list[object]) -> list[object]:
+            return [NoNodeError("/") for _ in multis]
 
-        session.transactions = failing  # type: ignore[method-assign,assignment]
+        session.transactions = failing  # type: ignore[method-assign,assignment]  # takes nothing
         admin = node.topic_admin
         attempts: dict[str, Awaitable[object]] = {
             "create": admin.create_topics([NewTopic("u", 1, 1)], 1000),
@@ -178,7 +178,7 @@ def test_a_store_that_refuses_is_no_answer_about_topics(action: str) -> None:
             await attempts.pop(action)
         for unused in attempts.values():
             cast(Coroutine[object, object, object], unused).close()
-        session.transactions = transactions  # type: ignore[method-assign]
+        session.transactions = transactions  # type: ignore[method-assign]  # as it was
 
     _run(scenario)
 

@@ -2,6 +2,7 @@
 
 import importlib
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -10,13 +11,18 @@ from kafkapy.records.scanner import Scan, interpreted_module, is_compiled
 
 @pytest.fixture(params=["interpreted", "compiled"])
 def either_scan(request: pytest.FixtureRequest) -> Scan:
-    if request.param == "interpreted":
-        return interpreted_module().scan
-    module = importlib.import_module("kafkapy.records.scan")
-    if not is_compiled(module):
-        pytest.skip("no compiled scan here: python setup.py build_ext --inplace builds it")
-    assert_fresh(Path(str(module.__file__)))
-    return module.scan
+    return module_as("scan", request.param).scan
+
+
+def module_as(name: str, kind: str) -> ModuleType:
+    """A module of the records, "interpreted" or "compiled"."""
+    if kind == "interpreted":
+        return interpreted_module(name)
+    compiled = importlib.import_module(f"kafkapy.records.{name}")
+    if not is_compiled(compiled):
+        pytest.skip("no C compiler has built it here: python setup.py build_ext --inplace does")
+    assert_fresh(Path(str(compiled.__file__)))
+    return compiled
 
 
 def assert_fresh(binary: Path) -> None:

@@ -1,7 +1,5 @@
 """The loop over batches that differ in their last bytes only, interpreted and compiled."""
 
-import importlib
-from pathlib import Path
 from types import ModuleType
 
 import pytest
@@ -10,9 +8,8 @@ from hypothesis import strategies as st
 
 from kafkapy.records.batch import ATTRIBUTES_OFFSET, HEADER_SIZE, MAGIC_OFFSET, read_header
 from kafkapy.records.record import Record, encode_batch
-from kafkapy.records.scanner import interpreted_module, is_compiled
 
-from .conftest import assert_fresh
+from .conftest import module_as
 
 TAIL = 4
 """Three bytes of value, and the number of headers."""
@@ -21,13 +18,7 @@ COUNT_OFFSET = 57
 
 @pytest.fixture(params=["interpreted", "compiled"], scope="module")
 def either(request: pytest.FixtureRequest) -> ModuleType:
-    if request.param == "interpreted":
-        return interpreted_module("alike")
-    compiled = importlib.import_module("kafkapy.records.alike")
-    if not is_compiled(compiled):
-        pytest.skip("nothing is compiled here: python setup.py build_ext --inplace does it")
-    assert_fresh(Path(str(compiled.__file__)))
-    return compiled
+    return module_as("alike", request.param)
 
 
 def batch(key: bytes, value: bytes = b"123", **fields: int) -> bytes:

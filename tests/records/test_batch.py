@@ -18,7 +18,7 @@ from kafkapy.records.record import Record, encode_batch, read_records
 
 
 def sample(**fields: int) -> bytearray:
-    return bytearray(encode_batch([Record(b"k", b"v", 5), Record(None, b"w", 9)], **fields))  # type: ignore[arg-type]
+    return bytearray(encode_batch([Record(b"k", b"v", 5), Record(None, b"w", 9)], **fields))  # type: ignore[arg-type]  # ints only
 
 
 def test_the_header_is_read_where_the_format_says() -> None:

@@ -1,7 +1,5 @@
 """The loops of compaction, interpreted and compiled."""
 
-import importlib
-from pathlib import Path
 from types import ModuleType
 
 import pytest
@@ -11,10 +9,9 @@ from hypothesis import strategies as st
 from kafkapy.records import compact
 from kafkapy.records.batch import HEADER_SIZE, read_header
 from kafkapy.records.record import Record, encode_batch, read_records
-from kafkapy.records.scanner import interpreted_module, is_compiled
 from kafkapy.records.varint import write_varint
 
-from .conftest import assert_fresh
+from .conftest import module_as
 
 SLOTS = 64
 
@@ -25,13 +22,7 @@ def either(request: pytest.FixtureRequest) -> ModuleType:
 
 
 def module(kind: str) -> ModuleType:
-    if kind == "interpreted":
-        return interpreted_module("compact")
-    compiled = importlib.import_module("kafkapy.records.compact")
-    if not is_compiled(compiled):
-        pytest.skip("nothing is compiled here: python setup.py build_ext --inplace does it")
-    assert_fresh(Path(str(compiled.__file__)))
-    return compiled
+    return module_as("compact", kind)
 
 
 def body(listed: list[Record], base_offset: int = 0) -> bytes:

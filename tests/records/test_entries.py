@@ -2,7 +2,6 @@
 
 import importlib
 import struct
-from pathlib import Path
 from types import ModuleType
 from zlib import crc32
 
@@ -13,9 +12,9 @@ from hypothesis import strategies as st
 from kafkapy.records.batch import HEADER_SIZE
 from kafkapy.records.legacy import encode_legacy, read_entries
 from kafkapy.records.record import Record, encode_batch
-from kafkapy.records.scanner import interpreted_module, is_compiled
+from kafkapy.records.scanner import interpreted_module
 
-from .conftest import assert_fresh
+from .conftest import module_as
 
 NOW = 1_000_000
 THREE = [Record(b"k", b"v", NOW - 5), Record(None, b"w" * 200, NOW), Record(b"", None, NOW - 1)]
@@ -29,13 +28,7 @@ messages = st.lists(
 
 @pytest.fixture(params=["interpreted", "compiled"], scope="module")
 def either(request: pytest.FixtureRequest) -> ModuleType:
-    if request.param == "interpreted":
-        return interpreted_module("entries")
-    compiled = importlib.import_module("kafkapy.records.entries")
-    if not is_compiled(compiled):
-        pytest.skip("nothing is compiled here: python setup.py build_ext --inplace does it")
-    assert_fresh(Path(str(compiled.__file__)))
-    return compiled
+    return module_as("entries", request.param)
 
 
 def message_set(listed: list[Record], magic: int, first: int = 0) -> bytearray:

@@ -27,7 +27,7 @@ TWO = [Record(b"k", b"v", NOW - 5), Record(b"l", b"w", NOW)]
 
 
 def policy(**changes: object) -> ProducePolicy:
-    return ProducePolicy(POLICY.topic_partition, **changes)  # type: ignore[arg-type]
+    return ProducePolicy(POLICY.topic_partition, **changes)  # type: ignore[arg-type]  # each of its field's type
 
 
 def patched(data: bytes, layout: str, offset: int, value: int) -> bytearray:

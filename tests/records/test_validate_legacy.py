@@ -22,7 +22,7 @@ CODECS = range(4)
 
 
 def policy(**changes: object) -> ProducePolicy:
-    return ProducePolicy(TopicPartition("orders", 3), **changes)  # type: ignore[arg-type]
+    return ProducePolicy(TopicPartition("orders", 3), **changes)  # type: ignore[arg-type]  # each of its field's type
 
 
 def produced(magic: int, codec: int = 0, records: list[Record] | None = None) -> bytearray:

@@ -12,6 +12,7 @@ from kafkapy.protocol.messages.metadata import MetadataRequest, MetadataRequestT
 from kafkapy.server.broker import BrokerServer
 from kafkapy.storage.errors import LogDirectoryError
 from kafkapy.storage.files import Descriptor, Files
+from kafkapy.types import TopicPartition
 from tests.server.harness import Client, batch, run, running_broker, until
 from tests.server.test_broker import server
 
@@ -49,7 +50,7 @@ def test_the_broker_goes_on_with_the_others(tmp_path: Path, monkeypatch: pytest.
             client = await Client.connect(broker)
             await client.create_topic("t", partitions=4)
             logs = broker.services.log_manager
-            lost = [each for each in range(4) if logs.directory_of(("t", each)) == two]  # type: ignore[arg-type]
+            lost = [each for each in range(4) if logs.directory_of(TopicPartition("t", each)) == two]
             assert len(lost) == 2
             disk.broken = two
             assert (await client.produce("t", batch(b"v"), partition=lost[0])).error_code == STORAGE_ERROR
@@ -67,7 +68,7 @@ def test_the_broker_goes_on_with_the_others(tmp_path: Path, monkeypatch: pytest.
                 (one, 0, 1), (two, STORAGE_ERROR, 0),
             ]  # fmt: skip
             await client.create_topic("later", partitions=3)
-            assert {logs.directory_of(("later", each)) for each in range(3)} == {one}  # type: ignore[arg-type]
+            assert {logs.directory_of(TopicPartition("later", each)) for each in range(3)} == {one}
             assert not broker.broken.is_set()
         assert (tmp_path / "one" / ".kafka_cleanshutdown").exists()
         assert not (tmp_path / "two" / ".kafka_cleanshutdown").exists()

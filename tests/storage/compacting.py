@@ -35,7 +35,7 @@ class InlineJob:
         self.future: Future[Facts] = Future()
         self._what = pool, job, arguments, progress
         self.context = JobContext(1, Output(BytesIO()))
-        self.context.progress = progress  # type: ignore[method-assign,assignment]
+        self.context.progress = progress  # type: ignore[method-assign,assignment]  # told here, not on a pipe
 
     def cancel(self) -> None:
         self.context.cancelled.set()

@@ -41,7 +41,7 @@ def header_of(kept: Kept) -> BatchHeader:
 
 
 def batch(records: list[Record] = RECORDS, **fields: int) -> bytes:
-    return encode_batch(records, base_offset=50, partition_leader_epoch=3, **fields)  # type: ignore[arg-type]
+    return encode_batch(records, base_offset=50, partition_leader_epoch=3, **fields)  # type: ignore[arg-type]  # ints only
 
 
 def test_a_batch_that_keeps_everything_stays_byte_for_byte() -> None:

@@ -2,7 +2,7 @@
 
 import errno
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from queue import SimpleQueue
@@ -394,7 +394,7 @@ def test_no_backoff_leaves_the_broker_room(world: World) -> None:
         looks += 1
         real()
 
-    world.cleaner._begin_what_is_due = count  # type: ignore[method-assign]
+    world.cleaner._begin_what_is_due = count  # type: ignore[method-assign]  # counts how often
     world.clock.advance(100)
     assert looks == 10
 
@@ -416,7 +416,7 @@ def test_a_checkpoint_that_can_not_be_written_is_told(
 
 def test_a_real_worker_does_the_same(tmp_path: Path) -> None:
     world = World(tmp_path)
-    posted: SimpleQueue = SimpleQueue()  # type: ignore[type-arg]
+    posted: SimpleQueue[Callable[[], object]] = SimpleQueue()
     real = LogCleaner(world.logs, world.config, posted.put)
     log = dirty_log(world)
     real.start()

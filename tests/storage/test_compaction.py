@@ -254,7 +254,7 @@ class FakeSegment:
 def test_segments_are_grouped_by_size_index_and_offsets(segments: list[Any], groups: list[list[int]]) -> None:
     end = segments[-1][0] + 1 if segments else 0
     request = Request("", [], [], 0, end, 0, [], 100, 32, 0, 0, 0, 0, 0.9, 1, 1.0)
-    found = grouped([FakeSegment(*fields) for fields in segments], request)  # type: ignore[misc]
+    found = grouped([FakeSegment(*fields) for fields in segments], request)  # type: ignore[misc]  # a stand-in for Segment
     assert [[segment.base_offset for segment in group] for group in found] == groups
 
 
@@ -375,7 +375,7 @@ def test_a_segment_that_was_copied_is_not_kept_open(world: World) -> None:
 
     log.release()
     context = world.pool.jobs[0].context
-    context.progress = look  # type: ignore[method-assign,assignment]
+    context.progress = look  # type: ignore[method-assign,assignment]  # looks in the middle
     Compaction(Request(**world.pool.requests[0]), context).run()
     look({})
     assert len(open_at) == 3

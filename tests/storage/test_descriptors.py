@@ -42,7 +42,7 @@ def test_a_thread_without_descriptors_may_come_in_between() -> None:
         while opened.drop_half():
             pass
 
-    files[0].drop = drop  # type: ignore[method-assign]
+    files[0].drop = drop  # type: ignore[method-assign]  # while it is dropped, others are
     assert opened.drop_half()
     assert all(file.dropped for file in files)
     opened.forget(files[0])

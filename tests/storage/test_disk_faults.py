@@ -182,11 +182,12 @@ def test_trimming_makes_room_on_a_disk_that_has_none(tmp_path: Path, *, retentio
     """By DeleteRecords, and by retention though the active segment can't be left; no write succeeds meanwhile."""
     files = FailingFiles()
     config = replace(CONFIG, cleanup_policy=("delete",), retention_bytes=retention_bytes)
-    log = open_log(tmp_path, config, storage=Storage(ManualClock(START_MS), files))
+    clock = ManualClock(START_MS)
+    log = open_log(tmp_path, config, storage=Storage(clock, files))
     _write_all(log)
     files.fail_at, files.times = 1, 10**9
     real_rename = Files.rename
-    files.rename = lambda path, target: real_rename(files, path, target)  # type: ignore[method-assign]
+    files.rename = lambda path, target: real_rename(files, path, target)  # type: ignore[method-assign]  # this one works
     active = log.segments.active.base_offset
     if retention_bytes < 0:
         log.advance_log_start_offset(active + 1)
@@ -194,7 +195,7 @@ def test_trimming_makes_room_on_a_disk_that_has_none(tmp_path: Path, *, retentio
     assert [segment.base_offset for segment in log.segments] == [active]
     assert log.log_start_offset == (active + 1 if retention_bytes < 0 else active)
     assert log.leader_epochs.entries == [(3, log.log_start_offset)]
-    log.storage.clock.advance(60_000)  # type: ignore[attr-defined]
+    clock.advance(60_000)
     assert not list(tmp_path.rglob("*.deleted"))
     files.times = 0
     again = reopen(log, clean=not crash)

@@ -5,9 +5,10 @@ import pytest
 
 from kafkapy.config.log_config import LogConfig
 from kafkapy.storage.errors import KafkaStorageError
-from kafkapy.storage.files import Files
+from kafkapy.storage.files import Descriptor, Files
 from kafkapy.storage.log import Log, Storage
 from kafkapy.storage.log_directory import LogManager
+from kafkapy.storage.portable import Buffer
 from kafkapy.testing.clock import ManualClock
 from tests.storage.slow_flusher import SlowFlusher
 from tests.storage.support import PARTITION, START_MS, batch, contents, fill, open_log, produced, reopen
@@ -211,11 +212,11 @@ def test_a_close_finishes_what_was_begun_and_knows_what_failed(tmp_path: Path) -
     rewritten: list[int] = []
     real_write = files.write_at
 
-    def write_at(descriptor: object, data: bytes, position: int) -> None:
+    def write_at(descriptor: Descriptor, data: Buffer, position: int) -> None:
         rewritten.append(position)
-        real_write(descriptor, data, position)  # type: ignore[arg-type]
+        real_write(descriptor, data, position)
 
-    files.write_at = write_at  # type: ignore[method-assign,assignment]
+    files.write_at = write_at  # type: ignore[method-assign]  # looks what is written
     log.close()
     assert rewritten.count(0) >= 2
     assert log.recovery_point == 10
@@ -263,7 +264,9 @@ def test_what_is_written_again_of_a_log_that_is_gone_ends(tmp_path: Path) -> Non
     files.broken = ".log"
     flusher.catch_up()
     _append(log)
-    rewriting = log.durability._running.rewriting  # type: ignore[union-attr]
+    running = log.durability._running
+    assert running is not None
+    rewriting = running.rewriting
     assert rewriting is not None
     log.release()
     assert rewriting.is_cancelled

@@ -1,5 +1,6 @@
 import asyncio
 import threading
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -63,7 +64,7 @@ def test_flushes_go_beside_each_other_and_other_work_in_its_order() -> None:
         for _ in range(2):
             flusher.flush(both.wait, lambda: None)  # type: ignore[arg-type]  # its result is not looked at
         for number in range(20):
-            flusher.run(lambda number=number: order.append(number), lambda: None)  # type: ignore[misc]
+            flusher.run(partial(order.append, number), lambda: None)
         flusher.run(lambda: None, lambda: done.set_result(None))
         await done
         flusher.close()

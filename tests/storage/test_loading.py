@@ -40,7 +40,7 @@ def test_a_directory_that_fails_at_the_start_is_left_out(
     files.broken = f"{tmp_path}/{where}"
     manager.load()
     assert [log.topic_partition for log in manager.all_logs()] == [B]
-    manager.storage.clock.advance(0)  # type: ignore[attr-defined]
+    manager.storage.clock.advance(0)  # type: ignore[attr-defined]  # a ManualClock
     assert told == [f"{tmp_path}/a 0"]
     assert caplog.text.count("is offline until the next start") == 1
     assert f"The data directory {tmp_path}/a is offline until the next start" in caplog.text

@@ -319,7 +319,7 @@ def test_a_flush_that_did_not_find_the_old_ones_counts_for_nothing_when_they_com
         real_sync(path)
         synced.append(path)
 
-    files.sync_path = sync_path  # type: ignore[method-assign]
+    files.sync_path = sync_path  # type: ignore[method-assign]  # looks who syncs
     flush()
     replacement.abort()
     flushed()

@@ -21,7 +21,7 @@ KEEP = {"retention_ms": -1, "retention_bytes": -1}
 
 def _log(path: Path, **settings: int | tuple[str, ...]) -> Log:
     """Ten records 10 ms apart, in segments that begin at 0, 4 and 8."""
-    log = open_log(path, LogConfig(segment_bytes=SEGMENT_BYTES, **{**KEEP, **settings}))  # type: ignore[arg-type]
+    log = open_log(path, LogConfig(segment_bytes=SEGMENT_BYTES, **{**KEEP, **settings}))  # type: ignore[arg-type]  # each of its key's type
     fill(log, 10)
     return log
 

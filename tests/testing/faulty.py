@@ -1,6 +1,8 @@
 """A broker with faults, and what the tests of them look at."""
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,16 @@ from tests.server.harness import Client, running_broker
 def faulty_broker(path: Path, faults: Faults, **options: Any) -> Any:
     """``running_broker`` with these faults."""
     return running_broker(path, hooks=Hooks(faults), **options)
+
+
+@asynccontextmanager
+async def faulty(path: Path, **options: Any) -> AsyncIterator[tuple[Faults, BrokerServer, Client]]:
+    """New faults, a broker with them, and a client of it."""
+    faults = Faults()
+    async with faulty_broker(path, faults, **options) as broker:
+        client = await Client.connect(broker)
+        yield faults, broker, client
+        await client.close()
 
 
 async def has_no_answer(client: Client) -> bool:

@@ -14,10 +14,10 @@ from kafkapy.protocol.messages.join_group import JoinGroupRequest
 from kafkapy.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from kafkapy.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from kafkapy.server.handlers import REGISTRY
-from kafkapy.server.interception import Hooks
 from kafkapy.testing.error_answers import release_bodies
-from kafkapy.testing.faults import Faults
-from tests.server.harness import Client, batch, frame, produce_request, run, running_broker, values_of
+from kafkapy.types import TopicPartition
+from tests.server.harness import Client, batch, frame, produce_request, run, values_of
+from tests.testing.faulty import end_of, faulty
 from tests.testing.requests import TOPIC, errors_in, request_of
 
 SERVED = [api for api in REGISTRY.values() if api.advertised]
@@ -26,9 +26,7 @@ SERVED = [api for api in REGISTRY.values() if api.advertised]
 @pytest.mark.parametrize("when", ["before", "after"])
 def test_every_version_of_every_api_has_a_place_for_an_error(tmp_path: Path, when: str) -> None:
     async def scenario() -> None:
-        faults = Faults()
-        async with running_broker(tmp_path, hooks=Hooks(faults)) as broker:
-            client = await Client.connect(broker)
+        async with faulty(tmp_path) as (faults, _, client):
             await client.create_topic(TOPIC)
             for api in SERVED:
                 for version in range(api.min_version, api.max_version + 1):
@@ -37,7 +35,6 @@ def test_every_version_of_every_api_has_a_place_for_an_error(tmp_path: Path, whe
                     place = f"{api.module} v{version}"
                     assert set(errors_in(api.key, response)) == {ErrorCode.THROTTLING_QUOTA_EXCEEDED}, place
                     assert rule.fired == 1, place
-            await client.close()
 
     run(scenario())
 
@@ -52,9 +49,7 @@ def _produce(*partitions: tuple[str, int], acks: int = 1) -> ProduceRequest:
 
 def test_what_a_rule_does_not_select_is_handled(tmp_path: Path) -> None:
     async def scenario() -> None:
-        faults = Faults()
-        async with running_broker(tmp_path, hooks=Hooks(faults)) as broker:
-            client = await Client.connect(broker)
+        async with faulty(tmp_path) as (faults, broker, client):
             await client.create_topic("a", 2)
             request = ProduceRequest(
                 None, 1, 1000,
@@ -65,22 +60,18 @@ def test_what_a_rule_does_not_select_is_handled(tmp_path: Path) -> None:
             (topic,) = response.responses
             codes = {each.index: (each.error_code, each.base_offset) for each in topic.partition_responses}
             assert codes == {0: (0, 0), 1: (6, -1)}
-            assert broker.services.replica_manager.partition(("a", 1)).log.log_end_offset == 0  # type: ignore[arg-type]  # a tuple finds it
-            await client.close()
+            assert broker.services.replica_manager.partition(TopicPartition("a", 1)).log.log_end_offset == 0
 
     run(scenario())
 
 
 def test_afterwards_means_that_it_was_done(tmp_path: Path) -> None:
     async def scenario() -> None:
-        faults = Faults()
-        async with running_broker(tmp_path, hooks=Hooks(faults)) as broker:
-            client = await Client.connect(broker)
+        async with faulty(tmp_path) as (faults, _, client):
             await client.create_topic("a")
             with faults.error("REQUEST_TIMED_OUT", api="Produce", when="after"):
                 assert (await client.produce("a", batch(b"x"))).error_code == ErrorCode.REQUEST_TIMED_OUT
             assert values_of((await client.fetch("a")).responses[0].partitions[0].records) == [b"x"]
-            await client.close()
 
     run(scenario())
 
@@ -88,29 +79,24 @@ def test_afterwards_means_that_it_was_done(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("when", "count"), [("before", 0), ("after", 1)])
 def test_a_produce_without_acks_is_answered_by_closing(tmp_path: Path, when: str, count: int) -> None:
     async def scenario() -> None:
-        faults = Faults()
-        async with running_broker(tmp_path, hooks=Hooks(faults)) as broker:
-            client = await Client.connect(broker)
+        async with faulty(tmp_path) as (faults, broker, client):
             await client.create_topic("a")
             await client.create_topic("b")
             rule = faults.error("CORRUPT_MESSAGE", api="Produce", topic="a", when=when)
             client.send(frame(_produce(("a", 0), ("b", 0), acks=0), 8))
             assert await client.is_closed()
             assert rule.fired == 1
-            ends = [broker.services.replica_manager.partition((name, 0)).log.log_end_offset for name in "ab"]  # type: ignore[arg-type]  # tuples find them
-            assert ends == [count, 1]
-            client = await Client.connect(broker)
-            client.send(frame(_produce(("a", 0), acks=0), 8))
-            assert await client.is_closed()
+            assert [end_of(broker, name) for name in "ab"] == [count, 1]
+            again = await Client.connect(broker)
+            again.send(frame(_produce(("a", 0), acks=0), 8))
+            assert await again.is_closed()
 
     run(scenario())
 
 
 def test_partitions_of_a_transaction_are_added_together_or_not_at_all(tmp_path: Path) -> None:
     async def scenario() -> None:
-        faults = Faults()
-        async with running_broker(tmp_path, hooks=Hooks(faults)) as broker:
-            client = await Client.connect(broker)
+        async with faulty(tmp_path) as (faults, _, client):
             topics = [AddPartitionsToTxnTopic("a", [0, 1]), AddPartitionsToTxnTopic("b", [0])]
             faults.error("TOPIC_AUTHORIZATION_FAILED", api="AddPartitionsToTxn", topic="a", partition=1)
             response = await client.ask(AddPartitionsToTxnRequest([], "id", 1, 0, topics), 2)
@@ -121,7 +107,6 @@ def test_partitions_of_a_transaction_are_added_together_or_not_at_all(tmp_path: 
             }
             untried = ErrorCode.OPERATION_NOT_ATTEMPTED
             assert codes == {("a", 0): untried, ("a", 1): ErrorCode.TOPIC_AUTHORIZATION_FAILED, ("b", 0): untried}
-            await client.close()
 
     run(scenario())
 
@@ -137,9 +122,7 @@ def _codes(response: Any) -> dict[str, int]:
 
 def test_a_fetch_tells_at_once_also_of_what_its_session_knows(tmp_path: Path) -> None:
     async def scenario() -> None:
-        faults = Faults()
-        async with running_broker(tmp_path, hooks=Hooks(faults)) as broker:
-            client = await Client.connect(broker)
+        async with faulty(tmp_path) as (faults, _, client):
             await client.create_topic("a")
             await client.create_topic("b")
             await client.produce("a", batch(b"x"))
@@ -154,16 +137,13 @@ def test_a_fetch_tells_at_once_also_of_what_its_session_knows(tmp_path: Path) ->
             with faults.error("OFFSET_OUT_OF_RANGE", api="Fetch", topic="a"):
                 response = await client.ask(_fetch(), 4)
                 assert _codes(response) == {"a": ErrorCode.OFFSET_OUT_OF_RANGE, "b": 0}
-            await client.close()
 
     run(scenario())
 
 
 def test_errors_of_a_fetch_session_are_for_the_whole_fetch(tmp_path: Path) -> None:
     async def scenario() -> None:
-        faults = Faults()
-        async with running_broker(tmp_path, hooks=Hooks(faults)) as broker:
-            client = await Client.connect(broker)
+        async with faulty(tmp_path) as (faults, _, client):
             await client.create_topic("a")
             await client.produce("a", batch(b"x"))
             rule = faults.error("FETCH_SESSION_ID_NOT_FOUND", api="Fetch")
@@ -172,16 +152,13 @@ def test_errors_of_a_fetch_session_are_for_the_whole_fetch(tmp_path: Path) -> No
             response = await client.ask(_fetch(topics=(("a", 0),)), 6)
             assert _codes(response) == {"a": 0}, "version 6 knows no sessions"
             assert rule.fired == 1
-            await client.close()
 
     run(scenario())
 
 
 def test_metadata_has_errors_for_topics_and_for_partitions(tmp_path: Path) -> None:
     async def scenario() -> None:
-        faults = Faults()
-        async with running_broker(tmp_path, hooks=Hooks(faults)) as broker:
-            client = await Client.connect(broker)
+        async with faulty(tmp_path) as (faults, broker, client):
             await client.create_topic("a", 2)
             with faults.error("LEADER_NOT_AVAILABLE", api="Metadata", topic="a", partition=1):
                 response = await client.ask(MetadataRequest(None), 9)
@@ -195,16 +172,13 @@ def test_metadata_has_errors_for_topics_and_for_partitions(tmp_path: Path) -> No
                 assert "new" not in broker.services.metadata.image.topics, "it must not come into being"
                 assert (await client.ask(MetadataRequest([]), 4)).topics == []
                 assert rule.fired == 1, "a request for no topics has no place for it"
-            await client.close()
 
     run(scenario())
 
 
 def test_api_versions_refuse_in_the_version_that_everybody_reads(tmp_path: Path) -> None:
     async def scenario() -> None:
-        faults = Faults()
-        async with running_broker(tmp_path, hooks=Hooks(faults)) as broker:
-            client = await Client.connect(broker)
+        async with faulty(tmp_path) as (faults, _, client):
             faults.error("UNSUPPORTED_VERSION", api="ApiVersions")
             client.send(frame(request_of(ApiKey.API_VERSIONS), 3))
             response = Client.decode(ApiKey.API_VERSIONS, 0, await client.receive())
@@ -214,29 +188,23 @@ def test_api_versions_refuse_in_the_version_that_everybody_reads(tmp_path: Path)
             response = Client.decode(ApiKey.API_VERSIONS, 0, await client.receive())
             assert response.error_code == ErrorCode.UNSUPPORTED_VERSION
             assert faults.rules[0].fired == 1, "the second was refused by the broker itself"
-            await client.close()
 
     run(scenario())
 
 
 def test_other_resources_than_topics_are_not_taken_for_topics(tmp_path: Path) -> None:
     async def scenario() -> None:
-        faults = Faults()
-        async with running_broker(tmp_path, hooks=Hooks(faults)) as broker:
-            client = await Client.connect(broker)
+        async with faulty(tmp_path) as (faults, _, client):
             faults.error("INVALID_CONFIG", api="DescribeConfigs", topic="0")
             request = DescribeConfigsRequest([DescribeConfigsResource(4, "0", None)])
             assert (await client.ask(request, 2)).results[0].error_code == 0
-            await client.close()
 
     run(scenario())
 
 
 def test_a_join_keeps_its_member_id_and_topics_their_own_errors(tmp_path: Path) -> None:
     async def scenario() -> None:
-        faults = Faults()
-        async with running_broker(tmp_path, hooks=Hooks(faults)) as broker:
-            client = await Client.connect(broker)
+        async with faulty(tmp_path) as (faults, _, client):
             faults.error("COORDINATOR_LOAD_IN_PROGRESS", api="JoinGroup")
             response = await client.ask(JoinGroupRequest("g", 10_000, 10_000, "me", protocol_type="consumer"), 5)
             assert (response.error_code, response.member_id) == (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "me")
@@ -244,7 +212,6 @@ def test_a_join_keeps_its_member_id_and_topics_their_own_errors(tmp_path: Path) 
             topics = [CreatableTopic(name, 1, 1) for name in ("a", "b")]
             response = await client.ask(CreateTopicsRequest(topics, timeout_ms=5000), 4)
             assert {each.name: each.error_code for each in response.topics} == {"a": 0, "b": 44}
-            await client.close()
 
     run(scenario())
 
@@ -272,9 +239,7 @@ def test_bodies_that_are_not_sent_are_released() -> None:
 
 def test_the_first_of_two_rules_answers(tmp_path: Path) -> None:
     async def scenario() -> None:
-        faults = Faults()
-        async with running_broker(tmp_path, hooks=Hooks(faults)) as broker:
-            client = await Client.connect(broker)
+        async with faulty(tmp_path) as (faults, _, client):
             await client.create_topic("a")
             first = faults.error("CORRUPT_MESSAGE", api="Produce", topic="a", count=1)
             counting = faults.delay(1, api="Produce", topic="a", nth=2)
@@ -282,6 +247,5 @@ def test_the_first_of_two_rules_answers(tmp_path: Path) -> None:
             answers = [(await client.ask(produce_request("a", batch(b"x")), 8)).responses[0] for _ in range(2)]
             assert [answer.partition_responses[0].error_code for answer in answers] == [2, 7]
             assert (first.fired, second.fired, counting.fired) == (1, 1, 1)
-            await client.close()
 
     run(asyncio.wait_for(scenario(), 20))

@@ -18,7 +18,7 @@ from kafkapy.testing.fault_rules import InvalidFaultError
 from kafkapy.testing.faults import Faults
 from kafkapy.testing.moving_clock import MovingClock
 from tests.server.harness import Client, batch, frame, produce_request, run, until
-from tests.testing.faulty import end_of, faulty_broker, has_no_answer
+from tests.testing.faulty import end_of, faulty, faulty_broker, has_no_answer
 
 COORDINATOR_NOT_AVAILABLE, UNKNOWN_MEMBER_ID = 15, 25
 
@@ -108,9 +108,7 @@ async def _beat(client: Client, group: str, member_id: str, generation: int = 1)
 @pytest.mark.parametrize(("when", "codes"), [("before", [0, 25, 25]), ("after", [0, 0, 25])])
 def test_a_members_session_ends_at_its_second_heartbeat(tmp_path: Path, when: str, codes: list[int]) -> None:
     async def scenario() -> None:
-        faults = Faults()
-        async with faulty_broker(tmp_path, faults) as broker:
-            client = await Client.connect(broker)
+        async with faulty(tmp_path) as (faults, _, client):
             mine, others = await _member(client, "g", "one"), await _member(client, "h", "one")
             await client.ask(_sync("g", mine), 3)
             await client.ask(_sync("h", others), 3)
@@ -119,7 +117,6 @@ def test_a_members_session_ends_at_its_second_heartbeat(tmp_path: Path, when: st
             assert [await _beat(client, "g", mine) for _ in range(3)] == codes
             assert await _beat(client, "h", others) == 0
             assert (rule.fired, rule.matched) == (1, 2), "the third says a member that is none any more"
-            await client.close()
 
     run(scenario())
 
@@ -130,9 +127,7 @@ def _sync(group: str, member_id: str) -> Any:
 
 def test_a_produce_ends_the_sessions_of_a_group(tmp_path: Path) -> None:
     async def scenario() -> None:
-        faults = Faults()
-        async with faulty_broker(tmp_path, faults) as broker:
-            client = await Client.connect(broker)
+        async with faulty(tmp_path) as (faults, broker, client):
             await client.create_topic("a")
             rules = [
                 faults.expire_member_on("g", api="Produce", count=1),
@@ -148,47 +143,38 @@ def test_a_produce_ends_the_sessions_of_a_group(tmp_path: Path) -> None:
                 assert [len(each) for each in there] == [0, 2 - at]
             assert [rule.fired for rule in rules] == [1, 0, 1]
             assert [await _beat(client, "gh"[at], members[at]) for at in range(2)] == [UNKNOWN_MEMBER_ID] * 2
-            await client.close()
 
     run(scenario())
 
 
 def test_who_has_just_joined_goes(tmp_path: Path) -> None:
     async def scenario() -> None:
-        faults = Faults()
-        async with faulty_broker(tmp_path, faults) as broker:
-            client = await Client.connect(broker)
+        async with faulty(tmp_path) as (faults, _, client):
             rule = faults.expire_member_on(when="after", api="JoinGroup", group="g", nth=1)
             member_id = await _member(client, "g")
             assert rule.matched == 0, "it was given an id, and is no member yet"
             assert (await client.ask(_join("g", member_id), 5)).error_code == 0
             assert (rule.fired, rule.is_over) == (1, True)
             assert await _beat(client, "g", member_id) == UNKNOWN_MEMBER_ID
-            await client.close()
 
     run(scenario())
 
 
 def test_a_session_that_the_request_itself_has_ended_counts_for_nothing(tmp_path: Path) -> None:
     async def scenario() -> None:
-        faults = Faults()
-        async with faulty_broker(tmp_path, faults) as broker:
-            client = await Client.connect(broker)
+        async with faulty(tmp_path) as (faults, _, client):
             member_id = await _member(client, "g", "one")
             rule = faults.expire_member_on("g", instance_id="one", when="after", api="LeaveGroup")
             left = await client.ask(LeaveGroupRequest("g", members=[MemberIdentity(member_id, "one")]), 4)
             assert left.members[0].error_code == 0
             assert (rule.matched, rule.fired) == (1, 0)
-            await client.close()
 
     run(scenario())
 
 
 def test_an_error_for_a_group_is_no_other_groups(tmp_path: Path) -> None:
     async def scenario() -> None:
-        faults = Faults()
-        async with faulty_broker(tmp_path, faults) as broker:
-            client = await Client.connect(broker)
+        async with faulty(tmp_path) as (faults, _, client):
             one = faults.error("COORDINATOR_NOT_AVAILABLE", api="FindCoordinator", group="g")
             two = faults.error("GROUP_AUTHORIZATION_FAILED", api="DescribeGroups", group="g")
             three = faults.error("NON_EMPTY_GROUP", api="DeleteGroups", group="g", when="after")
@@ -202,7 +188,6 @@ def test_an_error_for_a_group_is_no_other_groups(tmp_path: Path) -> None:
             assert {each.group_id: each.error_code for each in deleted.results} == {"g": 68, "h": 69}
             assert (await client.ask(DescribeGroupsRequest(["h"]), 5)).groups[0].error_code == 0
             assert [rule.fired for rule in (one, two, three)] == [1, 2, 1]
-            await client.close()
 
     run(scenario())
 
@@ -220,14 +205,11 @@ def test_what_could_never_happen_is_refused() -> None:
 
 def test_one_thread_pauses_and_another_resumes(tmp_path: Path) -> None:
     async def scenario() -> None:
-        faults = Faults()
-        async with faulty_broker(tmp_path, faults) as broker:
-            client = await Client.connect(broker)
+        async with faulty(tmp_path) as (faults, _, client):
             await asyncio.to_thread(faults.pause)
             client.send(frame(ListGroupsRequest(), 2))
             assert await has_no_answer(client)
             await asyncio.to_thread(faults.resume)
             await client.receive()
-            await client.close()
 
     run(scenario())

@@ -17,16 +17,14 @@ from kafkapy.testing.expired_members import UnknownMemberError
 from kafkapy.testing.faults import Faults
 from kafkapy.testing.moving_clock import MovingClock
 from tests.server.harness import Client, batch, fetch_request, frame, produce_request, run, until
-from tests.testing.faulty import end_of, faulty_broker, has_no_answer
+from tests.testing.faulty import end_of, faulty, faulty_broker, has_no_answer
 
 UNKNOWN_MEMBER_ID, REBALANCE_IN_PROGRESS = 25, 27
 
 
 def test_rules_are_about_clients_apis_and_topics(tmp_path: Path) -> None:
     async def scenario() -> None:
-        faults = Faults()
-        async with faulty_broker(tmp_path, faults) as broker:
-            client = await Client.connect(broker)
+        async with faulty(tmp_path) as (faults, _, client):
             await client.create_topic("a")
             by_client = faults.error("INVALID_REQUEST", api="ListGroups", client_id="other")
             by_topic = faults.delay(1, topic="a")
@@ -40,7 +38,6 @@ def test_rules_are_about_clients_apis_and_topics(tmp_path: Path) -> None:
             assert [rule.fired for rule in (by_client, by_topic, by_api)] == [1, 2, 1]
             faults.clear()
             assert faults.rules == ()
-            await client.close()
 
     run(scenario())
 
@@ -91,9 +88,7 @@ def test_a_delay_is_over_when_the_brokers_clock_says_so(tmp_path: Path, when: st
 
 def test_answers_are_held_until_they_are_released(tmp_path: Path) -> None:
     async def scenario() -> None:
-        faults = Faults()
-        async with faulty_broker(tmp_path, faults) as broker:
-            client = await Client.connect(broker)
+        async with faulty(tmp_path) as (faults, broker, client):
             await client.create_topic("a")
             with faults.hold(api="Produce") as rule:
                 client.send(frame(_produce("a"), 8))
@@ -107,7 +102,6 @@ def test_answers_are_held_until_they_are_released(tmp_path: Path) -> None:
             await client.receive()
             client.send(frame(CreateTopicsRequest([CreatableTopic("b", 1, 1)], timeout_ms=5000), 5))
             await client.receive()
-            await client.close()
 
     run(scenario())
 
@@ -239,9 +233,7 @@ def test_a_member_expires_at_once(tmp_path: Path) -> None:
 
 def test_a_test_in_another_thread_sets_and_releases(tmp_path: Path) -> None:
     async def scenario() -> None:
-        faults = Faults()
-        async with faulty_broker(tmp_path, faults) as broker:
-            client = await Client.connect(broker)
+        async with faulty(tmp_path) as (faults, _, client):
             await client.create_topic("a")
 
             def in_thread() -> None:
@@ -257,6 +249,5 @@ def test_a_test_in_another_thread_sets_and_releases(tmp_path: Path) -> None:
             await until(lambda: len(faults.rules) == 1)
             assert (await client.produce("a", batch(b"x"))).error_code == 0
             await thread
-            await client.close()
 
     run(scenario())

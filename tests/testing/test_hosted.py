@@ -7,11 +7,7 @@ import pytest
 
 from kafkapy.testing.errors import BrokerNotRunningError, BrokerStartError
 from kafkapy.testing.hosted import HostedBroker
-from tests.server.harness import Client, batch, fetch_request, frame, until, values_of
-
-
-def run(scenario: "asyncio.Future[None] | object") -> None:
-    asyncio.run(asyncio.wait_for(scenario, 20))  # type: ignore[arg-type]
+from tests.server.harness import Client, batch, fetch_request, frame, run, until, values_of
 
 
 def test_records_metadata_and_port_outlive_a_stop_and_a_kill() -> None:

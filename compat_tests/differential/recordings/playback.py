@@ -93,7 +93,7 @@ class Playback:
     def _ask(self, frame: Frame) -> None:
         key, version, correlation_id = struct.unpack_from(">hhi", frame.data)
         request, data = None, frame.data
-        if request_class(key).MIN_VERSION <= version <= request_class(key).MAX_VERSION:  # type: ignore[attr-defined]
+        if request_class(key).MIN_VERSION <= version <= request_class(key).MAX_VERSION:  # type: ignore[attr-defined]  # requests have them
             reader = Reader(memoryview(data))
             read_request_header(reader)
             start = reader.position

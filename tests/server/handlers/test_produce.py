@@ -3,6 +3,7 @@
 import asyncio
 import errno
 import threading
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from kafkapy.protocol.messages.produce import PartitionProduceData, ProduceReque
 from kafkapy.records.legacy import encode_legacy
 from kafkapy.records.record import Record, encode_batch
 from kafkapy.storage.files import Files
+from kafkapy.storage.log import Log
 from kafkapy.types import TopicPartition
 from tests.server.harness import EPOCH_MS, Client, batch, frame, produce_request, run, running_broker, until, values_of
 
@@ -343,6 +345,10 @@ class HeldDisk:
         monkeypatch.setattr(Files, "sync_path", sync_path)
 
 
+def _ends_at(log: Log, offset: int) -> bool:
+    return log.log_end_offset == offset
+
+
 @pytest.mark.parametrize("acks", [1, -1])
 def test_with_flush_ack_nothing_is_acknowledged_or_shown_before_the_disk_has_it(
     acks: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -357,7 +363,7 @@ def test_with_flush_ack_nothing_is_acknowledged_or_shown_before_the_disk_has_it(
             answers = []
             for number, client in enumerate(clients[1:]):
                 answers.append(asyncio.create_task(client.produce("t", batch(b"v"), acks=acks)))
-                await until(lambda number=number: log.log_end_offset == number + 1)  # type: ignore[misc]
+                await until(partial(_ends_at, log, number + 1))
             assert not any(answer.done() for answer in answers)
             shown = (await clients[0].fetch("t")).responses[0].partitions[0]
             assert (values_of(shown.records), shown.high_watermark) == ([], 0)
