@@ -1,8 +1,10 @@
 """How each client of another language is built and started; what it needs is looked for first."""
 
+import hashlib
 import re
 import shutil
 import subprocess
+import tempfile
 from collections.abc import Callable
 from functools import cache, partial
 from pathlib import Path
@@ -65,19 +67,32 @@ def _rust() -> list[str]:
 
 
 @cache
-def _node() -> list[str]:
-    """The command of the Node client, its one dependency installed into the cache."""
+def node_modules() -> Path:
+    """Where kafkajs and its codecs are, installed into the cache: a folder of their own for each list of packages."""
     source = HERE / "node"
     for command in ("node", "npm"):
         if shutil.which(command) is None:
             raise MissingToolchainError(f"the Node client kafkajs wants the {command} command")
-    place = BUILT / "kafkajs"
-    place.mkdir(parents=True, exist_ok=True)
-    for file in source.glob("*.js*"):
-        shutil.copy(file, place)
-    if not (place / "node_modules" / "kafkajs").exists():
-        _build(["npm", "ci", "--no-audit", "--no-fund"], place)
-    return ["node", str(place / "agent.js")]
+    lock = source / "package-lock.json"
+    place = BUILT / f"kafkajs-{hashlib.sha256(lock.read_bytes()).hexdigest()[:16]}"
+    if not place.exists():
+        BUILT.mkdir(parents=True, exist_ok=True)
+        scratch = Path(tempfile.mkdtemp(dir=BUILT))
+        for file in (lock, source / "package.json"):
+            shutil.copy(file, scratch)
+        try:
+            _build(["npm", "ci", "--no-audit", "--no-fund"], scratch)
+            scratch.rename(place)
+        except OSError:  # somebody else was quicker
+            pass
+        finally:
+            shutil.rmtree(scratch, ignore_errors=True)
+    return place / "node_modules"
+
+
+def node(program: Path) -> list[str]:
+    """The command of a Node program that finds kafkajs."""
+    return ["env", f"NODE_PATH={node_modules()}", "node", str(program)]
 
 
 @cache
@@ -102,7 +117,7 @@ ABILITIES = {
 AGENTS: dict[str, Callable[[], list[str]]] = {
     "franz-go": lambda: _go("franz"),
     "sarama": lambda: _go("sarama"),
-    "kafkajs": _node,
+    "kafkajs": lambda: node(HERE / "node" / "agent.js"),
     "rskafka": _rust,
     **{f"java-{version}": partial(_java, version) for version in VERSIONS},
 }

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from compat_tests.clients.agents import HERE, _go, _node
-from compat_tests.java_programs import BUILT, MissingToolchainError, java_command
+from compat_tests.clients.agents import HERE, _go, node
+from compat_tests.java_programs import MissingToolchainError, java_command
 from compat_tests.kafkapy_process import ROOT
 
 EXAMPLES = Path(__file__).resolve().parent
@@ -30,7 +30,7 @@ def _command(language: str) -> list[str]:
     if language == "go":
         return _go("faults")
     if language == "javascript":
-        return [_node()[0], str(FILES[language])]
+        return node(FILES[language])
     return java_command("Faults", [FILES[language]], "2.7.2")
 
 
@@ -44,7 +44,6 @@ def test_an_example_does_what_it_says(language: str, tmp_path: Path) -> None:
         **os.environ,
         "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
         "PYTHONPATH": str(ROOT),
-        "NODE_PATH": str(BUILT / "kafkajs" / "node_modules"),
         "TMPDIR": str(tmp_path),
     }
     run = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=90, check=False)
