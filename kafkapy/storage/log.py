@@ -180,9 +180,9 @@ class Log:
         return read.read(self, offset, max_bytes, up_to_offset, min_one_batch=min_one_batch)
 
     def upper_bound(self, found: LogRead) -> int:
-        """Return an offset that what was found does not reach: of the next index entry, segment, or the log's end.
+        """Return an offset that the records found do not reach: of the next index entry, segment, or the log's end.
 
-        It is the one that Kafka answers the aborted transactions up to.
+        Some must have been found. It is the one that Kafka answers the aborted transactions up to.
         """
         return read.upper_bound(self, found)
 

@@ -14,10 +14,9 @@ if TYPE_CHECKING:
 
 
 class LogRead(NamedTuple):
-    """Batches found for ``start_offset``; the first one may begin below it and the last one be cut short."""
+    """Batches found for an offset; the first one may begin below it and the last one be cut short."""
 
     records: FileSlice | bytes
-    start_offset: int
     segment: Segment | None = None
     """Where the records are; None without any."""
 
@@ -31,7 +30,7 @@ def read(log: "Log", offset: int, max_bytes: int, up_to_offset: int | None, *, m
         )
     limit = end_offset if up_to_offset is None else min(up_to_offset, end_offset)
     if offset >= limit:
-        return LogRead(b"", offset)
+        return LogRead(b"")
     segments = log.segments
     active = segments.active
     candidates = [active] if offset >= active.base_offset else segments.starting_at(segments.floor(offset))
@@ -42,10 +41,10 @@ def read(log: "Log", offset: int, max_bytes: int, up_to_offset: int | None, *, m
                 start = found[0]
                 end = _limit_position(log, segment, limit)
                 size = _fitting(segment, found, end, max_bytes, min_one_batch=min_one_batch)
-                return LogRead(segment.log.slice(start, size), offset, segment) if size else LogRead(b"", offset)
+                return LogRead(segment.log.slice(start, size), segment) if size else LogRead(b"")
     except OSError as error:
         raise storage_error(log, "read", error) from error
-    return LogRead(b"", offset)
+    return LogRead(b"")
 
 
 def position_of(log: "Log", segment: Segment, offset: int) -> tuple[int, int | None] | None:
@@ -80,9 +79,8 @@ def _fitting(
 
 def upper_bound(log: "Log", found: LogRead) -> int:
     """See ``Log.upper_bound``."""
-    segment, records = found.segment, found.records
-    if segment is None:
-        return found.start_offset
+    segment, records = found
+    assert segment is not None, "nothing was found: it has no end"
     assert isinstance(records, FileSlice), "what is in a segment is a slice of it"
     offset = segment.offset_index.offset_from(records.position + records.size)
     if offset is not None:

@@ -3,8 +3,10 @@
 from pathlib import Path
 
 from kafkapy.config.log_config import LogConfig
+from kafkapy.records.batch import iterate_headers
 from kafkapy.records.control import ControlType, Marker, encode_marker
 from kafkapy.records.record import Record, encode_batch
+from kafkapy.storage.files import FileSlice
 from kafkapy.storage.log import Log, Storage
 from kafkapy.storage.log_directory import LogManager
 from kafkapy.storage.recovery import Checkpointed, load
@@ -74,6 +76,12 @@ def fill(log: Log, batches: int, count: int = 1, *, value: bytes = b"v" * 100) -
     for place in range(batches):
         log.append_as_leader(batch(count, timestamp=START_MS + 10 * place, value=value), 0)
     log.update_high_watermark(log.log_end_offset)
+
+
+def offsets_of(records: FileSlice | bytes) -> list[int]:
+    """The base offset of each batch in what was read."""
+    content = records.read() if isinstance(records, FileSlice) else records
+    return [header.base_offset for _, header in iterate_headers(content)]
 
 
 def contents(directory: Path) -> dict[str, bytes]:
