@@ -79,7 +79,7 @@ def _fitting(
 
 def upper_bound(log: "Log", found: LogRead) -> int:
     """See ``Log.upper_bound``."""
-    segment, records = found
+    records, segment = found
     assert segment is not None, "nothing was found: it has no end"
     assert isinstance(records, FileSlice), "what is in a segment is a slice of it"
     offset = segment.offset_index.offset_from(records.position + records.size)
