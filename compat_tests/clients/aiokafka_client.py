@@ -24,6 +24,7 @@ from compat_tests.clients.client import (
     Received,
     Sent,
     Transaction,
+    received_of,
 )
 from compat_tests.clients.load import LoadThread, Taken
 
@@ -41,18 +42,6 @@ def _run(coroutine: Coroutine[Any, Any, Result]) -> Result:
 def _check(code: int, message: str = "") -> None:
     if code:
         raise for_code(code)(message)
-
-
-def _received(record: Any) -> Received:
-    return Received(
-        record.value,
-        record.key,
-        tuple(record.headers),
-        record.timestamp,
-        record.partition,
-        record.offset,
-        record.timestamp_type == 1,
-    )
 
 
 class AiokafkaClient:
@@ -198,7 +187,7 @@ class AiokafkaClient:
                 while len(found) < count and asyncio.get_running_loop().time() < deadline:
                     batches = await consumer.getmany(timeout_ms=500, max_records=count - len(found))
                     for batch in batches.values():
-                        found += map(_received, batch)
+                        found += map(received_of, batch)
             return found
 
         return _run(run())
@@ -255,7 +244,7 @@ class AiokafkaClient:
                 await start()
             (consumer,) = consumers
             for batch in (await consumer.getmany(timeout_ms=100)).values():
-                member.received += map(_received, batch)
+                member.received += map(received_of, batch)
             member.assignment = {place.partition for place in consumer.assignment()}
             if member.commits_wanted > member.commits_done:
                 await consumer.commit()

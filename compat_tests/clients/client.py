@@ -4,7 +4,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
 
 EARLIEST, LATEST = -2, -1
 TIMEOUT_S = 40.0
@@ -30,6 +30,19 @@ class Received(Sent):
 
     offset: int = -1
     log_append_time: bool = False
+
+
+def received_of(record: Any) -> Received:
+    """A record as kafka-python and aiokafka, which began as one, show it."""
+    return Received(
+        record.value,
+        record.key,
+        tuple((name, value) for name, value in record.headers),
+        record.timestamp,
+        record.partition,
+        record.offset,
+        record.timestamp_type == 1,
+    )
 
 
 @dataclass(frozen=True)

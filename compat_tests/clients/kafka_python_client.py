@@ -22,6 +22,7 @@ from compat_tests.clients.client import (
     Received,
     Sent,
     Transaction,
+    received_of,
 )
 from compat_tests.clients.load import LoadThread, Taken
 
@@ -35,18 +36,6 @@ def _codes() -> Iterator[None]:
         raise KafkaCodeError(error.errno, str(error)) from error
     except KafkaError as error:
         raise KafkaCodeError(getattr(error, "errno", -1), f"{type(error).__name__} {error}") from error
-
-
-def _received(record: Any) -> Received:
-    return Received(
-        record.value,
-        record.key,
-        tuple((name, value) for name, value in record.headers),
-        record.timestamp,
-        record.partition,
-        record.offset,
-        record.timestamp_type == 1,
-    )
 
 
 class KafkaPythonClient:
@@ -148,7 +137,7 @@ class KafkaPythonClient:
             deadline = time.monotonic() + TIMEOUT_S
             while len(found) < count and time.monotonic() < deadline:
                 for batch in consumer.poll(500, max_records=count - len(found)).values():
-                    found += map(_received, batch)
+                    found += map(received_of, batch)
             return found
 
     def watermarks(self, topic: str, partition: int = 0) -> tuple[int, int]:
@@ -181,7 +170,7 @@ class KafkaPythonClient:
 
         def poll(member: MemberThread) -> None:
             for batch in consumer.poll(100).values():
-                member.received += map(_received, batch)
+                member.received += map(received_of, batch)
             member.assignment = {place.partition for place in consumer.assignment()}
             if member.commits_wanted > member.commits_done:
                 consumer.commit()

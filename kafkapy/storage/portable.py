@@ -43,6 +43,16 @@ def seek_and_write(number: int, data: Buffer, position: int) -> int:
         return os.write(number, data)
 
 
+def link_or_copy(target: str, path: str) -> None:
+    """A symbolic link at ``path``, or where this process may make none (Windows, FAT), a copy of the file."""
+    try:
+        os.symlink(target, path)
+    except (OSError, NotImplementedError):
+        from shutil import copyfile  # for whoever has no links
+
+        copyfile(target, path)
+
+
 def stay_as_it_is(_increment: int) -> int:
     """``os.nice`` where processes have no niceness."""
     return 0

@@ -3,6 +3,7 @@
 import asyncio
 import errno
 import logging
+import runpy
 import socket
 import struct
 from pathlib import Path
@@ -12,7 +13,8 @@ import pytest
 from kafkapy.config.listeners import EndPoint
 from kafkapy.protocol.messages.api_versions import ApiVersionsRequest
 from kafkapy.protocol.messages.init_producer_id import InitProducerIdRequest
-from kafkapy.server.listener import Listener, ListenError, bind
+from kafkapy.server import listener
+from kafkapy.server.listener import OWN_ADDRESS, Listener, ListenError, bind
 from kafkapy.testing.clock import ManualClock
 from tests.server.harness import Client, frame, run, running_broker, until
 
@@ -28,6 +30,12 @@ def test_a_port_in_use_is_named() -> None:
         port = taken.getsockname()[1]
         with pytest.raises(ListenError, match=f"port {port} of 127.0.0.1 is in use by another process"):
             bind(endpoint("127.0.0.1", port))
+
+
+def test_an_address_is_its_owners_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert OWN_ADDRESS == socket.SO_REUSEADDR
+    monkeypatch.setattr(socket, "SO_EXCLUSIVEADDRUSE", -5, raising=False)
+    assert runpy.run_path(str(listener.__file__))["OWN_ADDRESS"] == -5, "as on Windows"
 
 
 def test_hosts_that_can_not_be_bound_are_named() -> None:

@@ -46,6 +46,18 @@ def test_a_module_that_is_not_everywhere() -> None:
     assert portable.module_or_none("no_such_module") is None
 
 
+def test_where_no_link_can_be_made_there_is_a_copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError("a privilege is not held")
+
+    (tmp_path / "f").write_bytes(b"x")
+    portable.link_or_copy(str(tmp_path / "f"), str(tmp_path / "link"))
+    monkeypatch.setattr(os, "symlink", refuse)
+    portable.link_or_copy(str(tmp_path / "f"), str(tmp_path / "copy"))
+    assert [(tmp_path / name).is_symlink() for name in ("link", "copy")] == [True, False]
+    assert [(tmp_path / name).read_bytes() for name in ("link", "copy")] == [b"x", b"x"]
+
+
 def test_a_process_without_niceness_stays_as_it_is() -> None:
     assert portable.stay_as_it_is(10) == 0
 

@@ -2,7 +2,8 @@
 
 A repair works with ``RecordingFiles``. Its dry run works with ``ShadowFiles`` on a shadow of the data directory, in
 which every file is a link to the real one: what is written gets a file of its own first, and a ``.log`` that is cut
-keeps its bytes, only its new length is kept in mind. So a trial costs as much room as the indexes that it makes anew.
+keeps its bytes, only its new length is kept in mind. So a trial costs as much room as the indexes that it makes anew;
+where no links can be made, as much as the data.
 """
 
 import os
@@ -10,6 +11,7 @@ from collections.abc import Callable
 from hashlib import sha256
 from typing import Final, NamedTuple
 
+from kafkapy.storage import portable
 from kafkapy.storage.data_directory import LOCK_NAME
 from kafkapy.storage.files import TEMPORARY_SUFFIX, Descriptor, Files
 from kafkapy.storage.segment import LOG_SUFFIX
@@ -106,7 +108,7 @@ class RecordingFiles(Files):
 
 
 class ShadowFiles(RecordingFiles):
-    """The files of a shadow: links to the real ones, replaced by own files when they are written to."""
+    """The files of a shadow: links to the real ones (or copies), replaced by own files when they are written to."""
 
     def __init__(self, progress: Callable[[int], object] = lambda _bytes: None) -> None:
         """See ``RecordingFiles``."""
@@ -120,7 +122,7 @@ class ShadowFiles(RecordingFiles):
             if size < 0:
                 self.add_directory(f"{directory}/{name}", f"{shadow}/{name}")
             elif name != LOCK_NAME:
-                os.symlink(os.path.abspath(f"{directory}/{name}"), f"{shadow}/{name}")
+                portable.link_or_copy(os.path.abspath(f"{directory}/{name}"), f"{shadow}/{name}")
 
     def truncate(self, path: str, size: int) -> None:
         """See ``Files.truncate``; the bytes of a ``.log`` stay."""

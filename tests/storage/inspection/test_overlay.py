@@ -1,4 +1,7 @@
+import os
 from pathlib import Path
+
+import pytest
 
 from kafkapy.storage.inspection.overlay import CUT, REMOVED, RENAMED, WRITTEN, Action, RecordingFiles, ShadowFiles
 
@@ -58,13 +61,23 @@ def test_what_is_removed_and_made_again_the_same_is_no_news(tmp_path: Path) -> N
     assert files.done() == []
 
 
-def test_a_shadow_takes_every_change_and_leaves_the_files(tmp_path: Path) -> None:
+@pytest.mark.parametrize("lack", [None, OSError("a privilege is not held"), NotImplementedError()])
+def test_a_shadow_takes_every_change_and_leaves_the_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lack: Exception | None
+) -> None:
+    def refuse(*_: object) -> None:
+        assert lack is not None
+        raise lack
+
+    if lack is not None:
+        monkeypatch.setattr(os, "symlink", refuse)
     data = _data(tmp_path)
     before = {path: path.read_bytes() for path in data.rglob("*") if path.is_file()}
     files = ShadowFiles()
     shadow = tmp_path / "shadow"
     files.add_directory(str(data), str(shadow))
     assert not (shadow / ".lock").exists()
+    assert (shadow / "t-0" / "a.log").is_symlink() == (lack is None)
     folder = str(shadow / "t-0")
     assert _change(files, folder) == _expected(folder)
     assert files.size(f"{folder}/c.log") == 4
