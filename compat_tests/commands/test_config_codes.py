@@ -12,7 +12,7 @@ from kafkapy.protocol.messages.describe_configs import (
     DescribeConfigsResponse,
 )
 
-TOPIC, BROKER = 2, 4
+TOPIC, BROKER, LOGGERS = 2, 4, 8
 SET, DELETE, APPEND, SUBTRACT = range(4)
 
 
@@ -39,6 +39,9 @@ def _name(client: ClusterClient, name: str, topic: str) -> str:
         (BROKER, "", 0),
         (BROKER, "77", 42),
         (BROKER, "abc", 42),
+        (LOGGERS, "<own>", 0),
+        (LOGGERS, "", 42),
+        (LOGGERS, "77", 42),
         (3, "x", 42),
     ],
 )
@@ -66,7 +69,7 @@ def test_describe(broker: Broker, topic: str, kind: int, name: str, code: int) -
         (BROKER, "", {"listeners": "PLAINTEXT://127.0.0.1:9"}, 42),
         (BROKER, "", {}, 0),
         (BROKER, "77", {}, 42),
-        (8, "<own>", {"kafka": "INFO"}, 42),
+        (LOGGERS, "<own>", {"kafka": "INFO"}, 42),
         (3, "x", {}, 42),
     ],
 )
@@ -99,6 +102,16 @@ def test_alter(broker: Broker, topic: str, kind: int, name: str, configs: dict[s
         (BROKER, "", [("background.threads", SET, "11")], 0),
         (BROKER, "", [("background.threads", DELETE, None)], 0),
         (BROKER, "77", [], 42),
+        (LOGGERS, "77", [], 42),
+        (LOGGERS, "", [], 0),
+        (LOGGERS, "<own>", [("nobody.logs.here", SET, "INFO")], 42),
+        (LOGGERS, "<own>", [("nobody.logs.here", DELETE, None)], 42),
+        (LOGGERS, "<own>", [("root", SET, "LOUD")], 42),
+        (LOGGERS, "<own>", [("root", SET, "info")], 42),
+        (LOGGERS, "<own>", [("root", SET, None)], 42),
+        (LOGGERS, "<own>", [("root", DELETE, None)], 42),
+        (LOGGERS, "<own>", [("root", APPEND, "INFO")], 42),
+        (LOGGERS, "<own>", [("root", SUBTRACT, "INFO")], 42),
         (3, "x", [], 42),
     ],
 )
@@ -111,3 +124,32 @@ def test_incremental_alter(
         request = incremental_alter_configs.IncrementalAlterConfigsRequest([resource])
         (response,) = client.call(request, incremental_alter_configs.IncrementalAlterConfigsResponse).responses
     assert response.error_code == code
+
+
+def _levels(client: ClusterClient) -> dict[str, tuple[str | None, int, bool, bool]]:
+    own = str(client.node_ids()[0])
+    request = DescribeConfigsRequest([DescribeConfigsResource(LOGGERS, own, None)])
+    (result,) = client.call(request, DescribeConfigsResponse).results
+    return {each.name: (each.value, each.config_source, each.is_sensitive, each.read_only) for each in result.configs}
+
+
+def _set_level(client: ClusterClient, logger: str, operation: int, level: str | None, *, check: bool = False) -> int:
+    change = incremental_alter_configs.AlterableConfig(logger, operation, level)
+    own = str(client.node_ids()[0])
+    resource = incremental_alter_configs.AlterConfigsResource(LOGGERS, own, [change])
+    request = incremental_alter_configs.IncrementalAlterConfigsRequest([resource], check)
+    (response,) = client.call(request, incremental_alter_configs.IncrementalAlterConfigsResponse).responses
+    return response.error_code
+
+
+def test_a_loggers_level_is_set_and_deleted(broker: Broker) -> None:
+    with ClusterClient(broker.bootstrap) as client:
+        before = _levels(client)
+        logger = next(name for name in sorted(before) if name.startswith("kafka"))
+        assert before[logger] == (before["root"][0], 6, False, False)
+        assert _set_level(client, logger, SET, "FATAL", check=True) == 0
+        assert _levels(client)[logger] == before[logger]
+        assert _set_level(client, logger, SET, "FATAL") == 0
+        assert _levels(client)[logger][0] == "FATAL"
+        assert _set_level(client, logger, DELETE, None) == 0
+        assert _levels(client)[logger] == before[logger]

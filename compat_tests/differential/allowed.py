@@ -50,7 +50,7 @@ class Rule(NamedTuple):
     parts_ways: bool = False
 
 
-def _codes(case: Case) -> tuple[int, int]:
+def codes_of(case: Case) -> tuple[int, int]:
     """The error codes beside the field that differs, theirs and ours."""
     place = case.gap.path[:-1] if isinstance(case.gap.path[-1], str) else case.gap.path
     try:
@@ -76,17 +76,17 @@ def _is_produced(case: Case) -> bool:
 
 
 def _other_refusal(case: Case) -> bool:
-    theirs, ours = _codes(case)
+    theirs, ours = codes_of(case)
     return _is_produced(case) and (theirs, ours) in OTHER_REASON
 
 
 def _failure_named(case: Case) -> bool:
-    theirs, ours = _codes(case)
+    theirs, ours = codes_of(case)
     return _is_produced(case) and theirs == UNKNOWN_SERVER_ERROR and ours in NAMED
 
 
 def _stricter(case: Case) -> bool:
-    theirs, ours = _codes(case)
+    theirs, ours = codes_of(case)
     if not _is_produced(case) or theirs != 0:
         return False
     sent = _sent_records(case)
@@ -98,7 +98,7 @@ def _unconvertible(case: Case) -> bool:
     if case.api != "FETCH" or case.version >= 4:
         return False
     theirs, ours = case.gap.theirs, case.gap.ours
-    if UNKNOWN_SERVER_ERROR in (theirs, _codes(case)[0]):
+    if UNKNOWN_SERVER_ERROR in (theirs, codes_of(case)[0]):
         return True
     return case.gap.field == "records" and _is_beginning(theirs or b"", ours or b"")
 
@@ -158,7 +158,7 @@ def _documentation(case: Case) -> bool:
 
 
 def _no_path(case: Case) -> bool:
-    theirs, ours = _codes(case)
+    theirs, ours = codes_of(case)
     return case.api in ("ALTER_CONFIGS", "INCREMENTAL_ALTER_CONFIGS") and theirs == INVALID_REQUEST and ours in (3, 40)
 
 
@@ -176,7 +176,7 @@ def _order_after_zstd(case: Case) -> bool:
 
 def _isolation(case: Case) -> bool:
     wanted = getattr(case.request, "isolation_level", 0)
-    return case.api in ("FETCH", "LIST_OFFSETS") and wanted not in (0, 1) and UNKNOWN_SERVER_ERROR in _codes(case)
+    return case.api in ("FETCH", "LIST_OFFSETS") and wanted not in (0, 1) and UNKNOWN_SERVER_ERROR in codes_of(case)
 
 
 class Silence(NamedTuple):
@@ -224,7 +224,7 @@ FAILS_INSIDE: Final = {
 
 
 def _fails_inside(case: Case) -> bool:
-    theirs, ours = _codes(case)
+    theirs, ours = codes_of(case)
     return theirs == UNKNOWN_SERVER_ERROR and ours in FAILS_INSIDE.get(case.api, ())
 
 

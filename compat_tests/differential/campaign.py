@@ -114,7 +114,7 @@ def run(wanted: argparse.Namespace, comparison: Comparison) -> int:
 def summary(comparison: Comparison) -> None:
     """What was asked, and what was let pass."""
     print(f"{comparison.requests:,} requests, {len(comparison.by_api)} versions of APIs")
-    for reason, count in comparison.excused.most_common():
+    for reason, count in comparison.excused.by_reason().most_common():
         print(f"{count:>7}  {reason}")
 
 
@@ -136,7 +136,10 @@ def main() -> int:
         if wanted.replay:
             return replay(wanted.replay, comparison)
         print(f"seed {wanted.seed}", flush=True)
-        return run(wanted, comparison)
+        try:
+            return run(wanted, comparison)
+        finally:
+            comparison.excused.write(wanted.to / f"let-pass-{wanted.seed}.txt")
 
 
 if __name__ == "__main__":

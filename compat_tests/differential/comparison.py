@@ -8,6 +8,7 @@ from typing import Any, Final, NamedTuple
 
 from compat_tests.differential.allowed import Case, Facts, rolls_first, rule_for, silence_for
 from compat_tests.differential.damage import frame_of, would_harm
+from compat_tests.differential.excuses import Excuses
 from compat_tests.differential.ids import Ids
 from compat_tests.differential.neutral import Gap, Neutral, gaps
 from compat_tests.differential.settling import (
@@ -87,8 +88,7 @@ class Comparison:
         self.requests = 0
         self.is_verbose = False
         self.by_api: Counter[str] = Counter()
-        self.answered: Counter[str] = Counter()
-        self.excused: Counter[str] = Counter()
+        self.excused = Excuses()
         self.served = self._served()
 
     def _served(self) -> dict[int, tuple[int, int]]:
@@ -280,7 +280,7 @@ class Conversation:
             if rule is None:
                 found.append(Difference(place, step, path_text(case.gap), case.gap.theirs, case.gap.ours))
             else:
-                self._comparison.excused[rule.reason] += 1
+                self._comparison.excused.note(rule.reason, case)
                 self._parted |= rule.parts_ways
         if messages[0].__class__.__name__ == "FetchResponse" and request.session_epoch >= 0:
             self._parted |= "error_code=76" in repr(messages[0])  # its sessions don't know yet what is refused later
@@ -314,7 +314,7 @@ class Conversation:
         theirs, ours = answers
         found = silence_for(step.api, step.version, theirs, ours, self._decoded(step, ours))
         if found is not None:
-            self._comparison.excused[found.reason] += 1
+            self._comparison.excused.note_silence(found.reason, step.api)
             self._parted |= theirs is None and step.api == "WRITE_TXN_MARKERS"
         return found is not None
 
@@ -329,19 +329,22 @@ class Conversation:
             self._used_offsets_in_transactions = True
         if message is None:
             return []
+        try:
+            self._await_effects(step, requests[0], frames, message)
+        except DisagreeError as found:
+            return [Difference(place, step, "what came of it", *found.states)]
+        return []
+
+    def _await_effects(self, step: Step, request: Any, frames: list[bytes], message: Any) -> None:
         if ends_transaction(step, message):
             await_transaction(self._sides, frames, self._prefix if self._used_offsets_in_transactions else None)
         if step.api == "METADATA":
             await_creation(self._sides, message)
-        if topics := named_topics(step, requests[0]):
-            try:
-                await_topics(self._sides, dict.fromkeys(topics))
-                if step.api == "DELETE_TOPICS":
-                    await_deletion(self._sides, topics)
-            except DisagreeError as found:
-                return [Difference(place, step, "the topics afterwards", *found.states)]
+        if topics := named_topics(step, request):
+            await_topics(self._sides, dict.fromkeys(topics))
+            if step.api == "DELETE_TOPICS":
+                await_deletion(self._sides, topics)
         await_settings(step, message)
-        return []
 
     def _others_are_served(self, place: int, step: Step) -> list[Difference]:
         served = [side.serves_others() for side in self._sides]

@@ -20,17 +20,18 @@ PATIENCE_S: Final = 0.15
 TIMEOUT_S: Final = 20.0
 PASSING: Final = (14, 15, 16, 51)
 """The coordinator is coming, or has not ended the last transaction yet."""
-UNKNOWN_TOPIC, LEADER_NOT_AVAILABLE, UNSTABLE_OFFSET = 3, 5, 88
+UNKNOWN_TOPIC, LEADER_NOT_AVAILABLE, UNSTABLE_OFFSET, CONCURRENT_TRANSACTIONS = 3, 5, 88, 51
 TOPIC_EXISTS: Final = 36
 SETTINGS_TAKE_S: Final = 0.1
 """Kafka hears of changed settings through ZooKeeper, a moment after its answer, and nothing tells when."""
 CORRELATION_ID: Final = 7
 
 TOPICS_TAKE_S: Final = 5.0
+ENDS_TAKE_S: Final = 2.0
 
 
 class DisagreeError(Exception):
-    """The brokers don't come to the same topics; ``states`` are both."""
+    """The brokers don't come to the same state; ``states`` are both."""
 
     def __init__(self, *states: Any) -> None:
         super().__init__(*states)
@@ -170,15 +171,29 @@ def ends_transaction(step: Step, message: Any) -> bool:
 
 
 def await_transaction(sides: tuple[Side, ...], frames: list[bytes], prefix: str | None) -> None:
-    """Ask for the same end until the markers are written, then until no offset of the groups is pending."""
-    for side, frame in zip(sides, frames, strict=True):
-        _until(lambda: side.ask(frame)[-2:] != (51).to_bytes(2, "big"), "the end of a transaction")  # noqa: B023
+    """Ask for the same end until the markers are written, then until no offset of the groups is pending.
+
+    A partition that has seen a later epoch of the producer refuses the marker, and the transaction stays as it is.
+
+    Raises DisagreeError when it does with one broker alone.
+    """
+    deadline = time.monotonic() + ENDS_TAKE_S
+    while any(ending := [_is_ending(side, frame) for side, frame in zip(sides, frames, strict=True)]):
+        if time.monotonic() > deadline:
+            if not all(ending):
+                raise DisagreeError(*ending)
+            return
+        time.sleep(0.005)
     deadline = time.monotonic() + 0.3  # another transaction's may stay
     while prefix is not None and time.monotonic() < deadline:
         pending = [_has_pending_offsets(side, prefix + name) for side in sides for name in ("g", "h", "nobody")]
         if not any(pending):
             break
         time.sleep(0.01)
+
+
+def _is_ending(side: Side, frame: bytes) -> bool:
+    return side.ask(frame)[-2:] == CONCURRENT_TRANSACTIONS.to_bytes(2, "big")
 
 
 def _has_pending_offsets(side: Side, group: str) -> bool:

@@ -166,10 +166,14 @@ def _read_as_follower(
     topic_partition = partition.topic_partition
     diverging = _divergence(partition, wish)
     records: FileSlice | bytes = EMPTY
-    # To a broker that is no replica Kafka answers without records and without an error.
-    if diverging is None and replica_id in partition.remotes:
+    if diverging is None:
         records = log.read(wish.offset, max_bytes, min_one_batch=min_one_batch).records
-        if partition.follower_fetched(replica_id, wish.offset, wish.log_start_offset):
+        if replica_id not in partition.remotes:
+            # To a broker that is no replica Kafka answers without records, and without an error if the offset is there.
+            if isinstance(records, FileSlice):
+                records.release()
+            records = EMPTY
+        elif partition.follower_fetched(replica_id, wish.offset, wish.log_start_offset):
             replicas.purgatory.check(topic_partition)
     return PartitionRead(
         topic_partition, records, 0, log.high_watermark, log.last_stable_offset, log.log_start_offset, None, diverging

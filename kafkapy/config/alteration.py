@@ -62,12 +62,17 @@ def changed_broker(overrides: Mapping[str, str], changes: Iterable[Change]) -> d
     return _changed(overrides, list(changes), broker_key)
 
 
-def _changed(
-    overrides: Mapping[str, str], changes: list[Change], key_of: Callable[[str], ConfigKey | None]
-) -> dict[str, str]:
+def check_changes(changes: list[Change]) -> None:
+    """Raise InvalidAlterationError if a key is changed more than once."""
     twice = [name for name, count in Counter(change.name for change in changes).items() if count > 1]
     if twice:
         raise InvalidAlterationError(f"Keys that stand more than once: {','.join(twice)}")
+
+
+def _changed(
+    overrides: Mapping[str, str], changes: list[Change], key_of: Callable[[str], ConfigKey | None]
+) -> dict[str, str]:
+    check_changes(changes)
     result = dict(overrides)
     for change in changes:
         _apply(result, change, key_of(change.name))

@@ -17,6 +17,8 @@ from kafkapy.protocol.message import (
 DEFAULT_BUDGET: Final = 1_000_000
 """Value slots that one message may decode into (each at most about 100 bytes of memory)."""
 
+MAX_INT32: Final = 2**31 - 1
+
 _ZERO_UUID_BYTES: Final = bytes(16)
 _INT16: Final = Struct(">h")
 _INT32: Final = Struct(">i")
@@ -329,6 +331,11 @@ class Reader:
 
     # Tagged fields (KIP-482)
 
+    def read_tag_count(self) -> int:
+        """How many follow; one of 2^31 and more is negative to Java, which then reads none."""
+        count = self.read_unsigned_varint()
+        return count if count <= MAX_INT32 else 0
+
     def read_tag(self) -> tuple[int, int]:
         """The tag, and the position where its bytes end."""
         tag = self.read_unsigned_varint()
@@ -352,7 +359,7 @@ class Reader:
     def read_unknown_tagged_fields(self) -> TaggedFields:
         """The tag section of a struct that has no tagged fields of its own."""
         fields: TaggedFields = None
-        for _ in range(self.read_unsigned_varint()):
+        for _ in range(self.read_tag_count()):
             tag, end = self.read_tag()
             fields = self.read_unknown_tag(tag, end, fields)
         return fields

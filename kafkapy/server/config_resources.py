@@ -7,7 +7,6 @@ from typing import Final
 from kafkapy.cluster.errors import UnknownTopicOrPartitionError
 from kafkapy.config.alteration import check_broker, check_topic
 from kafkapy.config.errors import InvalidAlterationError
-from kafkapy.errors import BrokerError
 from kafkapy.server.context import Services
 
 Derive = Callable[[Mapping[str, str]], dict[str, str]]
@@ -43,11 +42,6 @@ def check_broker_name(services: Services, name: str) -> None:
         raise InvalidAlterationError(f"This is broker {own}, not {name}")
 
 
-def refuse_loggers() -> BrokerError:
-    """The error for BROKER_LOGGER: kafkapy has one log level, given when it starts."""
-    return InvalidAlterationError("kafkapy has no log levels by logger: start it with --log-level")
-
-
 async def alter(services: Services, resource_type: int, name: str, derive: Derive, *, validate_only: bool) -> None:
     """Replace a resource's overrides by what ``derive`` makes of them; raises the BrokerError to answer."""
     if resource_type == ResourceType.TOPIC:
@@ -55,7 +49,9 @@ async def alter(services: Services, resource_type: int, name: str, derive: Deriv
     elif resource_type == ResourceType.BROKER:
         await _alter_broker(services, name, derive, validate_only)
     else:
-        raise refuse_loggers()
+        raise InvalidAlterationError(
+            "AlterConfigs is for topics and brokers: a logger's level is altered incrementally"
+        )
 
 
 async def _alter_topic(services: Services, topic: str, derive: Derive, validate_only: bool) -> None:

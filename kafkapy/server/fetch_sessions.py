@@ -72,7 +72,7 @@ class FetchSession:
         return self
 
     def served(self, topic_partition: TopicPartition) -> None:
-        """A partition whose records were sent goes to the end, so that the others get their turn."""
+        """A partition that an incremental response told of goes to the end, so that the others get their turn."""
         self.partitions[topic_partition] = self.partitions.pop(topic_partition)
 
     def value(self) -> tuple[bool, int]:

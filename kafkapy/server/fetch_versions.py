@@ -8,7 +8,7 @@ the topic's ``message.format.version`` and so sends what is newer to old clients
 from collections.abc import Mapping
 from typing import Final
 
-from kafkapy.cluster.fetching import EMPTY, FetchWish, PartitionRead, Reads
+from kafkapy.cluster.fetching import FetchWish, PartitionRead, Reads
 from kafkapy.cluster.replica_manager import ReplicaManager
 from kafkapy.errors import BrokerError
 from kafkapy.server.turns import in_turns
@@ -80,7 +80,7 @@ async def _convert(
     except BrokerError as error:
         is_of_disk = error.error_code == _KAFKA_STORAGE_ERROR
         return _refused(read, _NOT_LEADER_OR_FOLLOWER if is_of_disk else error.error_code)
-    return read._replace(records=converted if converted.size else EMPTY)
+    return read._replace(records=converted)
 
 
 def _refused(read: PartitionRead, error_code: int) -> PartitionRead:

@@ -1,13 +1,15 @@
 """The produce path below the partition: validate, check the producer, roll, write once, take note.
 
 Nothing is noted before the write, and what a failed write left behind is cut off: a refused or failed append leaves
-the log as it was.
+the records as they were. As in Apache Kafka, a segment that is full ends before the producer is checked, so a batch
+that is refused for its producer, or was there before, may begin a segment all the same.
 """
 
 import logging
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kafkapy.config.log_config import LogConfig
+from kafkapy.errors import BrokerError
 from kafkapy.records.batch import (
     CONTROL_BIT,
     CREATE_TIME,
@@ -19,7 +21,7 @@ from kafkapy.records.batch import (
     crc_is_valid,
     iterate_headers,
 )
-from kafkapy.records.control import read_control
+from kafkapy.records.control import Marker, read_control
 from kafkapy.records.errors import CorruptRecordError
 from kafkapy.records.validate import PRODUCER, ProducePolicy, ValidatedBatch, validate_own, validate_produced
 from kafkapy.storage.disk_errors import as_storage_error, storage_error
@@ -80,16 +82,12 @@ def append_as_leader(
     batch, header, max_timestamp, max_timestamp_delta = valid
     marker = None
     state = log.producer_state
-    if header.producer_id >= 0:
-        if header.attributes & CONTROL_BIT:
-            marker = read_control(batch, header)
-            state.check_marker(header, marker)
-        else:
-            check_size(log.config, header.size)
-            duplicate = state.check(header, from_client=from_client)
-            if duplicate is not None:
-                return _answer_again(log, duplicate, header)
     last_offset = first_offset + header.last_offset_delta
+    added = AppendedRange(first_offset, last_offset, max_timestamp, first_offset + max_timestamp_delta, header.size)
+    if header.producer_id >= 0:
+        marker, duplicate = _check_producer(log, batch, header, added, from_client=from_client)
+        if duplicate is not None:
+            return _answer_again(log, duplicate, header)
     if header.magic < MAGIC:
         _forget_epochs(log)
     else:
@@ -98,7 +96,6 @@ def append_as_leader(
             with as_storage_error(log, "written"):
                 epochs.assign(leader_epoch, first_offset)
         assign(batch, 0, first_offset, leader_epoch)
-    added = AppendedRange(first_offset, last_offset, max_timestamp, first_offset + max_timestamp_delta, header.size)
     segment = _write(log, batch, added)
     if marker is not None:
         aborted = state.apply_marker(header, marker, first_offset)
@@ -109,6 +106,34 @@ def append_as_leader(
     _flush_if_due(log)
     append_time = max_timestamp if header.attributes & TIMESTAMP_TYPE_BIT else NO_APPEND_TIME
     return AppendResult(first_offset, last_offset, max_timestamp, append_time, log.log_start_offset, False, header.size)
+
+
+def _check_producer(
+    log: "Log", batch: memoryview | bytearray, header: BatchHeader, added: AppendedRange, *, from_client: bool
+) -> tuple[Marker | None, ProducedBatch | None]:
+    """Return the marker that the batch is, or the earlier batch that it repeats; raises what its producer may not."""
+    state = log.producer_state
+    if not header.attributes & CONTROL_BIT:
+        check_size(log.config, header.size)
+    try:
+        if header.attributes & CONTROL_BIT:
+            marker = read_control(batch, header)
+            state.check_marker(header, marker)
+            return marker, None
+        duplicate = state.check(header, from_client=from_client)
+    except BrokerError:
+        _end_full_segment(log, added)
+        raise
+    if duplicate is not None:
+        _end_full_segment(log, added)
+    return None, duplicate
+
+
+def _end_full_segment(log: "Log", added: AppendedRange) -> None:
+    """Begin another segment, if ``added`` would, although it does not come."""
+    with as_storage_error(log, "written"):
+        if must_roll(log, log.segments.active, added):
+            roll(log, added.first_offset)
 
 
 def _answer_again(log: "Log", batch: ProducedBatch, header: BatchHeader) -> AppendResult:

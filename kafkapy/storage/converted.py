@@ -3,7 +3,7 @@
 Apache Kafka's scheme (KIP-283): the response announces as many bytes as the slice has, or as its first batch has after
 conversion if that is more; so a client gets at least one batch. Conversion goes on until that many bytes are sent, the
 last entry perhaps cut. If it yields fewer, what is left is filled with the beginning of an entry that is too long to
-be whole, which every client passes over.
+be whole, which every client passes over; if it yields nothing, as of control batches, that is all there is to send.
 
 Conversion takes a thousand times as long as sending. So it goes in steps of some milliseconds, between which the loop
 serves others; never more than one piece is in memory, or one batch, decompressed, with what was compressed of it.
@@ -83,7 +83,7 @@ class ConvertedSlice:
                 pieces.append(piece)
                 yield
         self._first = b"".join(pieces)
-        self.size = max(len(self._source), len(self._first)) if self._first else 0
+        self.size = max(len(self._source), len(self._first)) if self._first else _LOG_OVERHEAD
 
     def next_piece(self) -> bytes | memoryview:
         """Return the next bytes, at most ``size``, or none where others should have a turn first.

@@ -90,6 +90,17 @@ def test_followers_read_to_the_end_and_wake_consumers(tmp_path: Path) -> None:
     asyncio.run(scenario())
 
 
+def test_a_broker_that_is_no_replica_is_given_no_records_but_told_that_its_offset_is_not_there(tmp_path: Path) -> None:
+    node = Node(tmp_path)
+    node.partition()
+    node.replicas.append(TP, batch())
+    stranger = LIMITS._replace(replica_id=3)
+    reads = [read_one(node.replicas, TP, FetchWish(offset, 1 << 20), stranger, 1 << 20) for offset in (0, 1, 2, -1)]
+    assert [(len(read.records), read.error_code, read.high_watermark) for read in reads] == [
+        (0, 0, 1), (0, 0, 1), (0, 1, -1), (0, 1, -1),
+    ]  # fmt: skip
+
+
 def test_diverging_followers(tmp_path: Path) -> None:
     node = Node(tmp_path)
     node.partition(isr=(ME, 2), replicas=(ME, 2))

@@ -64,6 +64,8 @@ VALUES: list[tuple[str, Read, Any]] = [
     ("00" * 16, lambda reader: reader.read_uuids(1), [ZERO_UUID]),
     ("0205026162090100", Reader.read_unknown_tagged_fields, [(5, b"ab"), (9, b"\x00")]),
     ("00", Reader.read_unknown_tagged_fields, None),
+    ("8080808008", Reader.read_unknown_tagged_fields, None),  # negative to Java
+    ("ffffffff0f", Reader.read_unknown_tagged_fields, None),
 ]
 
 
@@ -103,6 +105,7 @@ def test_values_whole_with_more_behind_and_cut_short(data: str, read: Read, valu
         ("", lambda reader: reader.read_uuids(2**31 - 1), LimitExceeded),
         ("", lambda reader: reader.read_structs(Message, 2**31 - 1, 0), LimitExceeded),
         ("0105ff01", Reader.read_unknown_tagged_fields, Truncated),
+        ("ffffffff07", Reader.read_unknown_tagged_fields, Truncated),
     ],
 )
 def test_refused(data: str, read: Read, error: type[ProtocolError]) -> None:

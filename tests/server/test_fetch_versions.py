@@ -9,7 +9,7 @@ import pytest
 from kafkapy.cluster.fetching import PartitionRead
 from kafkapy.protocol.messages.fetch import FetchPartition as Wanted
 from kafkapy.protocol.messages.fetch import FetchRequest, FetchTopic
-from kafkapy.records.batch import iterate_headers
+from kafkapy.records.batch import HEADER_SIZE, iterate_headers
 from kafkapy.records.convert import convert
 from kafkapy.records.legacy import STEP_RECORDS, encode_legacy
 from kafkapy.records.record import Record
@@ -160,14 +160,15 @@ def test_nothing_that_an_old_client_could_not_hold(tmp_path: Path) -> None:
     run(scenario())
 
 
-def test_control_batches_alone_are_nothing_to_an_old_client(tmp_path: Path) -> None:
+def test_of_control_batches_alone_an_old_client_gets_the_beginning_of_an_entry(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with running_broker(tmp_path) as broker:
             client = await Client.connect(broker)
             await client.create_topic("t")
             _append_marker(broker)
             found = only(await client.fetch("t", version=1))
-            assert (found.error_code, found.high_watermark, bytes(found.records)) == (0, 1, b"")
+            nothing = b"\xff" * 8 + HEADER_SIZE.to_bytes(4, "big")
+            assert (found.error_code, found.high_watermark, bytes(found.records)) == (0, 1, nothing)
 
     run(scenario())
 

@@ -132,6 +132,38 @@ def test_a_duplicate_is_answered_with_its_first_offset(tmp_path: Path) -> None:
     assert log.log_end_offset == 6
 
 
+@pytest.mark.parametrize("sequence", [1, 9])
+def test_a_full_segment_ends_also_before_a_batch_that_is_refused_for_its_producer_or_was_there_before(
+    tmp_path: Path, sequence: int
+) -> None:
+    """As in Kafka: who lists the segments' starts (ListOffsets v0) sees it."""
+    size = len(produced(0))
+    log = open_log(tmp_path, LogConfig(segment_bytes=2 * size))
+    for each in range(2):
+        log.append_as_leader(produced(each), 0)
+    for _ in range(2):
+        if sequence == 1:
+            assert log.append_as_leader(produced(1), 0).duplicate
+        else:
+            with pytest.raises(OutOfOrderSequenceError):
+                log.append_as_leader(produced(9), 0)
+        assert (_bases(log), log.log_end_offset) == ([0, 2], 2)
+    log.append_as_leader(produced(2), 0)
+    assert (_bases(log), log.log_end_offset) == ([0, 2], 3)
+
+
+def test_a_disk_that_does_not_let_a_segment_begin_says_so_before_the_producers_fault(tmp_path: Path) -> None:
+    files = FullDisk()
+    size = len(produced(0))
+    log = open_log(tmp_path, LogConfig(segment_bytes=size), storage=Storage(ManualClock(START_MS), files))
+    log.append_as_leader(produced(0), 0)
+    files.is_full = True
+    with pytest.raises(KafkaStorageError):
+        log.append_as_leader(produced(9), 0)
+    files.is_full = False
+    assert log.append_as_leader(produced(1), 0).first_offset == 1
+
+
 def test_what_no_segment_holds_is_refused_before_its_sequence_is_looked_at(tmp_path: Path) -> None:
     log = open_log(tmp_path, LogConfig(segment_bytes=200))
     log.append_as_leader(produced(0), 0)

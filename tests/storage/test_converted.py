@@ -106,9 +106,11 @@ def test_records_below_the_first_offset_are_left_out(tmp_path: Path) -> None:
     assert [header.base_offset for _, header in iterate_headers(sent)] == [2]
 
 
-def test_nothing_comes_of_control_batches_and_of_less_than_a_batch(tmp_path: Path) -> None:
-    for contents in ([marker(commit=True)], [batch()[:40]], [b""]):
-        assert len(_prepared(_slice(tmp_path, *contents), 1, 0)) == 0
+@pytest.mark.parametrize("contents", [[marker(commit=True)] * 3, [batch()[:40]], [b""]])
+def test_of_control_batches_comes_the_beginning_of_an_entry_and_nothing_else(
+    tmp_path: Path, contents: list[bytes]
+) -> None:
+    assert _taken(_prepared(_slice(tmp_path, *contents), 1, 0)) == b"\xff" * 8 + HEADER_SIZE.to_bytes(4, "big")
 
 
 def test_zstd_is_refused_at_once_and_ends_what_came_before(tmp_path: Path) -> None:

@@ -69,11 +69,9 @@ class Removal:
         return removed
 
     def topics_deleted(self, partitions: set[TopicPartition]) -> None:
-        """Remove the offsets of partitions that are no more."""
+        """Remove the offsets of partitions that are no more; as in Kafka, every group goes that keeps nothing."""
         for shard, group in self._runtime.groups():
-            gone = [partition for partition in group.offsets.committed if partition in partitions]
-            if gone:
-                self._remove(shard, group, gone)
+            self._remove(shard, group, [partition for partition in group.offsets.committed if partition in partitions])
 
     def _remove(self, shard: Shard, group: Group, partitions: list[TopicPartition], *, is_deleted: bool = False) -> int:
         """Write the tombstones and forget what they are about; returns 0 or the error of the log."""

@@ -17,7 +17,6 @@ from kafkapy.types import TopicPartition
 
 _UNKNOWN_TOPIC_OR_PARTITION: Final = 3
 _NOT_LEADER_OR_FOLLOWER: Final = 6
-_INVALID_REQUEST: Final = 42
 _UNSUPPORTED_FOR_MESSAGE_FORMAT: Final = 43
 
 
@@ -50,20 +49,20 @@ class MarkerWriter:
         partition = self._partition(tp)
         return not isinstance(partition, int) and bool(partition.is_leader)
 
+    def refusal(self, tp: TopicPartition) -> int:
+        """Why nobody's marker can be written into the partition, or 0."""
+        partition = self._partition(tp)
+        if isinstance(partition, int):
+            return partition
+        return _UNSUPPORTED_FOR_MESSAGE_FORMAT if partition.log.config.message_format < MAGIC else 0
+
     def write(self, tp: TopicPartition, ending: Ending, on_done: Callable[[int], None]) -> None:
         """Append the marker; ``on_done`` gets 0 once all in-sync replicas have it, or an error code.
 
         With one replica that is before this returns.
         """
-        partition = self._partition(tp)
-        if isinstance(partition, int):
-            on_done(partition)
-            return
-        if ending.marker.producer_id < 0:
-            on_done(_INVALID_REQUEST)
-            return
-        if partition.log.config.message_format < MAGIC:
-            on_done(_UNSUPPORTED_FOR_MESSAGE_FORMAT)
+        if refusal := self.refusal(tp):
+            on_done(refusal)
             return
 
         def finish(error_code: int, appended: Appended | None) -> None:

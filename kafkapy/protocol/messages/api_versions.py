@@ -201,7 +201,7 @@ class ApiVersionsResponse(Message):
         zk_migration_ready: bool = False
         unknown: TaggedFields = None
         if version >= 3:
-            for _ in range(reader.read_unsigned_varint()):
+            for _ in range(reader.read_tag_count()):
                 tag, end = reader.read_tag()
                 if tag == 0:
                     supported_features = reader.read_structs(SupportedFeatureKey, reader.read_compact_count(), version)

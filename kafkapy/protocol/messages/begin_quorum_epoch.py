@@ -352,7 +352,7 @@ class BeginQuorumEpochResponse(Message):
         node_endpoints: list[NodeEndpoint] = []
         unknown: TaggedFields = None
         if version >= 1:
-            for _ in range(reader.read_unsigned_varint()):
+            for _ in range(reader.read_tag_count()):
                 tag, end = reader.read_tag()
                 if tag == 0:
                     node_endpoints = reader.read_structs(NodeEndpoint, reader.read_compact_count(), version)

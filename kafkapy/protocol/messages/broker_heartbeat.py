@@ -60,7 +60,7 @@ class BrokerHeartbeatRequest(Message):
         )
         offline_log_dirs: list[UUID] = []
         unknown: TaggedFields = None
-        for _ in range(reader.read_unsigned_varint()):
+        for _ in range(reader.read_tag_count()):
             tag, end = reader.read_tag()
             if tag == 0 and version >= 1:
                 offline_log_dirs = reader.read_uuids(reader.read_compact_count())

@@ -334,7 +334,7 @@ class CreatableTopicResult(Message):
         topic_config_error_code: int = 0
         unknown: TaggedFields = None
         if version >= 5:
-            for _ in range(reader.read_unsigned_varint()):
+            for _ in range(reader.read_tag_count()):
                 tag, end = reader.read_tag()
                 if tag == 0:
                     topic_config_error_code = reader.read_int16()

@@ -125,7 +125,7 @@ class FetchPartition(Message):
         high_watermark: int = 9223372036854775807
         unknown: TaggedFields = None
         if version >= 12:
-            for _ in range(reader.read_unsigned_varint()):
+            for _ in range(reader.read_tag_count()):
                 tag, end = reader.read_tag()
                 if tag == 0 and version >= 17:
                     replica_directory_id = reader.read_uuid()
@@ -406,7 +406,7 @@ class FetchRequest(Message):
         replica_state: ReplicaState | None = None
         unknown: TaggedFields = None
         if version >= 12:
-            for _ in range(reader.read_unsigned_varint()):
+            for _ in range(reader.read_tag_count()):
                 tag, end = reader.read_tag()
                 if tag == 0:
                     cluster_id = reader.read_compact_nullable_string()
@@ -671,7 +671,7 @@ class PartitionData(Message):
         snapshot_id: SnapshotId | None = None
         unknown: TaggedFields = None
         if version >= 12:
-            for _ in range(reader.read_unsigned_varint()):
+            for _ in range(reader.read_tag_count()):
                 tag, end = reader.read_tag()
                 if tag == 0:
                     diverging_epoch = EpochEndOffset.read(reader, version)
@@ -903,7 +903,7 @@ class FetchResponse(Message):
         node_endpoints: list[NodeEndpoint] = []
         unknown: TaggedFields = None
         if version >= 12:
-            for _ in range(reader.read_unsigned_varint()):
+            for _ in range(reader.read_tag_count()):
                 tag, end = reader.read_tag()
                 if tag == 0 and version >= 16:
                     node_endpoints = reader.read_structs(NodeEndpoint, reader.read_compact_count(), version)

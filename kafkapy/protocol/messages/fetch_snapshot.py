@@ -84,7 +84,7 @@ class RequestPartitionSnapshot(Message):
         position = reader.read_int64()
         replica_directory_id: UUID = ZERO_UUID
         unknown: TaggedFields = None
-        for _ in range(reader.read_unsigned_varint()):
+        for _ in range(reader.read_tag_count()):
             tag, end = reader.read_tag()
             if tag == 0 and version >= 1:
                 replica_directory_id = reader.read_uuid()
@@ -165,7 +165,7 @@ class FetchSnapshotRequest(Message):
         topics = reader.read_structs(RequestTopicSnapshot, reader.read_compact_count(), version)
         cluster_id: str | None = None
         unknown: TaggedFields = None
-        for _ in range(reader.read_unsigned_varint()):
+        for _ in range(reader.read_tag_count()):
             tag, end = reader.read_tag()
             if tag == 0:
                 cluster_id = reader.read_compact_nullable_string()
@@ -249,7 +249,7 @@ class ResponsePartitionSnapshot(Message):
         unaligned_records = reader.read_compact_records()
         current_leader: LeaderIdAndEpoch | None = None
         unknown: TaggedFields = None
-        for _ in range(reader.read_unsigned_varint()):
+        for _ in range(reader.read_tag_count()):
             tag, end = reader.read_tag()
             if tag == 0:
                 current_leader = LeaderIdAndEpoch.read(reader, version)
@@ -358,7 +358,7 @@ class FetchSnapshotResponse(Message):
         topics = reader.read_structs(ResponseTopicSnapshot, reader.read_compact_count(), version)
         node_endpoints: list[NodeEndpoint] = []
         unknown: TaggedFields = None
-        for _ in range(reader.read_unsigned_varint()):
+        for _ in range(reader.read_tag_count()):
             tag, end = reader.read_tag()
             if tag == 0 and version >= 1:
                 node_endpoints = reader.read_structs(NodeEndpoint, reader.read_compact_count(), version)

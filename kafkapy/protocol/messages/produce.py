@@ -310,7 +310,7 @@ class PartitionProduceResponse(Message):
         current_leader: LeaderIdAndEpoch | None = None
         unknown: TaggedFields = None
         if version >= 9:
-            for _ in range(reader.read_unsigned_varint()):
+            for _ in range(reader.read_tag_count()):
                 tag, end = reader.read_tag()
                 if tag == 0 and version >= 10:
                     current_leader = LeaderIdAndEpoch.read(reader, version)
@@ -492,7 +492,7 @@ class ProduceResponse(Message):
         node_endpoints: list[NodeEndpoint] = []
         unknown: TaggedFields = None
         if version >= 9:
-            for _ in range(reader.read_unsigned_varint()):
+            for _ in range(reader.read_tag_count()):
                 tag, end = reader.read_tag()
                 if tag == 0 and version >= 10:
                     node_endpoints = reader.read_structs(NodeEndpoint, reader.read_compact_count(), version)

@@ -373,7 +373,7 @@ class UpdateMetadataRequest(Message):
         type: int = 0
         unknown: TaggedFields = None
         if version >= 6:
-            for _ in range(reader.read_unsigned_varint()):
+            for _ in range(reader.read_tag_count()):
                 tag, end = reader.read_tag()
                 if tag == 0 and version >= 8:
                     type = reader.read_int8()

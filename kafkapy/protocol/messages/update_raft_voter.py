@@ -193,7 +193,7 @@ class UpdateRaftVoterResponse(Message):
         throttle_time_ms, error_code = reader.unpack(INT32_INT16)
         current_leader: CurrentLeader | None = None
         unknown: TaggedFields = None
-        for _ in range(reader.read_unsigned_varint()):
+        for _ in range(reader.read_tag_count()):
             tag, end = reader.read_tag()
             if tag == 0:
                 current_leader = CurrentLeader.read(reader, version)

@@ -295,7 +295,7 @@ class VoteResponse(Message):
         topics = reader.read_structs(ResponseTopicData, reader.read_compact_count(), version)
         node_endpoints: list[NodeEndpoint] = []
         unknown: TaggedFields = None
-        for _ in range(reader.read_unsigned_varint()):
+        for _ in range(reader.read_tag_count()):
             tag, end = reader.read_tag()
             if tag == 0 and version >= 1:
                 node_endpoints = reader.read_structs(NodeEndpoint, reader.read_compact_count(), version)

@@ -1,8 +1,8 @@
-"""DescribeConfigs v0-3: the configuration of topics, of this broker, and of all brokers (an empty name).
+"""DescribeConfigs v0-3: the configuration of topics, of this broker, and of all brokers (an empty name); its loggers.
 
 Done: values, sources and synonyms as 2.7.2 answers them, secrets as null, types (v3), ``is_default`` never set (v0).
-Not done: documentation texts (null), broker loggers.
-Errors: 3 (no such topic), 17 (topic name), 42 (another broker's id, a logger; a resource type that nobody knows
+Not done: documentation texts (null).
+Errors: 3 (no such topic), 17 (topic name), 42 (another broker's id, loggers of none; a resource type that nobody knows
 fails all resources of the request).
 """
 
@@ -18,7 +18,8 @@ from kafkapy.protocol.messages.describe_configs import (
     DescribeConfigsResult,
     DescribeConfigsSynonym,
 )
-from kafkapy.server.config_resources import ResourceType, check_broker_name, check_types, refuse_loggers
+from kafkapy.server.broker_loggers import describe_loggers
+from kafkapy.server.config_resources import ResourceType, check_broker_name, check_types
 from kafkapy.server.context import RequestContext, Services
 
 
@@ -59,7 +60,8 @@ async def _descriptions(services: Services, resource: DescribeConfigsResource) -
             raise UnknownTopicOrPartitionError("")
         return describe_topic(services.config, await services.config_admin.topic_overrides(name))
     if resource.resource_type == ResourceType.BROKER_LOGGER:
-        raise refuse_loggers()
+        check_broker_name(services, name)
+        return describe_loggers()
     if not name:
         return describe_cluster_default(services.config)
     check_broker_name(services, name)

@@ -32,6 +32,8 @@ from kafkapy.server.fetch_sessions import next_epoch as epoch_after
 from kafkapy.types import TopicPartition
 
 T = TypeVar("T")
+Chosen = tuple[Reads, int]
+"""What is answered, and the session's id."""
 
 READ_COMMITTED: Final = 1
 LAST_VERSION_WITH_HARD_LIMITS: Final = 2
@@ -59,12 +61,12 @@ def handle(context: RequestContext, request: FetchRequest) -> "FetchResponse | a
             sessions.remove(request.session_id)
         wishes = _wishes(request)
 
-        def build_full(reads: Reads) -> FetchResponse:
+        def choose_all(reads: Reads) -> Chosen:
             if request.session_epoch == FINAL_EPOCH:
-                return _response(reads)
+                return reads, NO_SESSION
             return _open_session(sessions, wishes, reads, is_follower=limits.is_follower)
 
-        return _fetch(context, wishes, limits, build_full)
+        return _fetch(context, wishes, limits, choose_all)
     session = sessions.get(request.session_id)
     if session is None:
         return FetchResponse(error_code=_SESSION_NOT_FOUND)
@@ -84,24 +86,26 @@ def _fetch(
     context: RequestContext,
     wishes: dict[TopicPartition, FetchWish],
     limits: FetchLimits,
-    build: Callable[[Reads], FetchResponse],
+    choose: Callable[[Reads], Chosen],
 ) -> "FetchResponse | asyncio.Future[FetchResponse]":
+    """Answer with the reads that ``choose`` says: a session does not hear of what the client's version is refused."""
     replicas = context.services.replica_manager
     version = context.header.api_version
     if version >= fetch_versions.FIRST_VERSION_WITH_ALL:
-        return fetch(replicas, tuple(wishes.items()), limits, build)
+        return fetch(replicas, tuple(wishes.items()), limits, lambda reads: _response(*choose(reads)))
 
     def build_fitted(reads: Reads) -> FetchResponse:
-        return build(fetch_versions.fit(replicas, version, reads))
+        chosen, session_id = choose(reads)
+        return _response(fetch_versions.fit(replicas, version, chosen), session_id)
 
     if version >= fetch_versions.FIRST_VERSION_OF_FORMAT_2:
         return fetch(replicas, tuple(wishes.items()), limits, build_fitted)
-    found = fetch(replicas, tuple(wishes.items()), limits, lambda reads: reads)
+    found = fetch(replicas, tuple(wishes.items()), limits, lambda reads: reads)  # too old for a session
 
     async def convert() -> FetchResponse:
         reads = fetch_versions.fit(replicas, version, await found if isinstance(found, asyncio.Future) else found)
         is_follower = limits.is_follower
-        return build(await fetch_versions.convert_all(replicas, version, reads, wishes, is_follower=is_follower))
+        return _response(await fetch_versions.convert_all(replicas, version, reads, wishes, is_follower=is_follower))
 
     return _given_up_with_its_future(asyncio.ensure_future(convert()))
 
@@ -139,21 +143,20 @@ def _forgotten(request: FetchRequest) -> list[TopicPartition]:
 
 def _open_session(
     sessions: FetchSessionCache, wishes: dict[TopicPartition, FetchWish], reads: Reads, *, is_follower: bool
-) -> FetchResponse:
+) -> Chosen:
     session = sessions.create(wishes, is_follower=is_follower)
     if session is None:
-        return _response(reads)
+        return reads, NO_SESSION
     for read in reads:
         _is_news(session, read)
-    return _response(reads, session.session_id)
+    return reads, session.session_id
 
 
-def _continue_session(session: FetchSession, reads: Reads) -> FetchResponse:
+def _continue_session(session: FetchSession, reads: Reads) -> Chosen:
     news = [read for read in reads if _is_news(session, read)]
     for read in news:
-        if read.records:
-            session.served(read.topic_partition)
-    return _response(news, session.session_id)
+        session.served(read.topic_partition)
+    return news, session.session_id
 
 
 def _is_news(session: FetchSession, read: PartitionRead) -> bool:

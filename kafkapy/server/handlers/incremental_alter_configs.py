@@ -1,10 +1,10 @@
 """IncrementalAlterConfigs v0-1: single overrides set, deleted, or appended to and subtracted from lists (KIP-339).
 
-Done: topics, this broker, all brokers (an empty name); validation and codes of 2.7.2; validate-only. A resource that is
-named twice is altered once, as it was asked last.
-Not done: broker loggers, passwords, alteration policies.
+Done: topics, this broker, all brokers (an empty name), loggers' levels; validation and codes of 2.7.2; validate-only.
+A resource that is named twice is altered once, as it was asked last.
+Not done: passwords, alteration policies.
 Errors: 3 (no such topic), 40 (unknown topic key, contradicting values), 42 (as AlterConfigs, and: the same key twice,
-APPEND or SUBTRACT on a key that is no list).
+APPEND or SUBTRACT on a key that is no list; a logger or level that there is not).
 """
 
 from functools import partial
@@ -17,8 +17,9 @@ from kafkapy.protocol.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )
-from kafkapy.server.config_resources import Derive, ResourceType, alter, check_types
-from kafkapy.server.context import RequestContext
+from kafkapy.server.broker_loggers import alter_loggers
+from kafkapy.server.config_resources import ResourceType, alter, check_broker_name, check_types
+from kafkapy.server.context import RequestContext, Services
 
 
 async def handle(context: RequestContext, request: IncrementalAlterConfigsRequest) -> IncrementalAlterConfigsResponse:
@@ -36,23 +37,23 @@ async def _alter(
     context: RequestContext, resource: AlterConfigsResource, validate_only: bool
 ) -> AlterConfigsResourceResponse:
     try:
-        await alter(
-            context.services,
-            resource.resource_type,
-            resource.resource_name,
-            _derivation(resource),
-            validate_only=validate_only,
-        )
+        await _apply(context.services, resource, validate_only)
     except BrokerError as error:
         context.log_refusal(f"the configuration of {resource.resource_name!r}", error)
         return _response(resource, error)
     return _response(resource, None)
 
 
-def _derivation(resource: AlterConfigsResource) -> Derive:
+async def _apply(services: Services, resource: AlterConfigsResource, validate_only: bool) -> None:
+    kind, name = resource.resource_type, resource.resource_name
     changes = [Change(config.name, config.config_operation, config.value) for config in resource.configs]
-    changed = changed_topic if resource.resource_type == ResourceType.TOPIC else changed_broker
-    return partial(changed, changes=changes)
+    if kind == ResourceType.BROKER_LOGGER:
+        if name:
+            check_broker_name(services, name)
+        alter_loggers(changes, validate_only=validate_only)
+        return
+    changed = changed_topic if kind == ResourceType.TOPIC else changed_broker
+    await alter(services, kind, name, partial(changed, changes=changes), validate_only=validate_only)
 
 
 def _response(resource: AlterConfigsResource, error: BrokerError | None) -> AlterConfigsResourceResponse:

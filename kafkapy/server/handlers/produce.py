@@ -43,7 +43,7 @@ VALID_ACKS: Final = (-1, 0, 1)
 INTERNAL_TOPICS: Final = frozenset({"__consumer_offsets", "__transaction_state"})
 ADMIN_CLIENT: Final = "__admin_client"
 """The client id that may write to internal topics, as in Kafka."""
-WITHOUT_LOG_START: Final = frozenset({2, 3, 6, 10, 17, 18, 21, 48, 53, 56})
+WITHOUT_LOG_START: Final = frozenset({2, 3, 6, 10, 17, 18, 21, 53, 56})
 """Errors that Kafka answers without the partition's log start offset."""
 FIRST_VERSION_OF_STORAGE_ERROR: Final = 4
 """Older clients would not try again after KAFKA_STORAGE_ERROR: they are told to look for another leader."""

@@ -2,8 +2,10 @@
 
 Who asks is not checked, as in Kafka without an authorizer; the partition checks the epochs of producer and
 coordinator. Offsets that a transaction committed in ``__consumer_offsets`` count, or are dropped, with its marker.
-Errors, by partition: 3 (not here), 6, 19, 20, 7, 42 (no producer's id, where 2.7.2 fails inside), 43 (an old message
-format), INVALID_PRODUCER_EPOCH 47, TRANSACTION_COORDINATOR_FENCED 52, 56.
+A marker of no producer, or of one without an epoch, that some partition would take fails the request, as in Apache
+Kafka: markers before it are written, and the answer for each partition is UNKNOWN_SERVER_ERROR -1.
+Errors, by partition: 3 (not here), 6, 19, 20, 7, 43 (an old message format), INVALID_PRODUCER_EPOCH 47,
+TRANSACTION_COORDINATOR_FENCED 52, 56.
 """
 
 import asyncio
@@ -13,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from kafkapy.coordinator.group.results import by_topic
 from kafkapy.coordinator.transaction.marker_writer import Ending
+from kafkapy.protocol.errors import ErrorCode
 from kafkapy.protocol.messages.write_txn_markers import (
     WritableTxnMarker,
     WritableTxnMarkerPartitionResult,
@@ -74,12 +77,39 @@ def handle(
     """See the card."""
     answers = _Answers()
     for marker in request.markers:
+        if not _has_producer(marker) and _is_wanted(context, marker):
+            return _failed(request)
         _write(context, marker, answers)
     answers.one_less()
     if answers.waiting == 0:
         return answers.response()
     answers.future = asyncio.get_running_loop().create_future()
     return answers.future
+
+
+def _has_producer(marker: WritableTxnMarker) -> bool:
+    return marker.producer_id >= 0 and marker.producer_epoch >= 0
+
+
+def _is_wanted(context: "RequestContext", marker: WritableTxnMarker) -> bool:
+    """Whether any partition would take the marker."""
+    return any(
+        not context.services.marker_writer.refusal(TopicPartition(topic.name, index))
+        for topic in marker.topics
+        for index in topic.partition_indexes
+    )
+
+
+def _failed(request: WriteTxnMarkersRequest) -> WriteTxnMarkersResponse:
+    """The same for all that was asked; of markers of one producer id Kafka names the last."""
+    answers = _Answers()
+    for marker in request.markers:
+        answers.by_producer[marker.producer_id] = {
+            TopicPartition(topic.name, index): ErrorCode.UNKNOWN_SERVER_ERROR
+            for topic in marker.topics
+            for index in topic.partition_indexes
+        }
+    return answers.response()
 
 
 def _write(context: "RequestContext", marker: WritableTxnMarker, answers: _Answers) -> None:

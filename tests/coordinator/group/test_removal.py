@@ -131,6 +131,21 @@ def test_offsets_of_deleted_topics_go() -> None:
     assert (world.fetch(), world.fetch(tp=OTHER), world.fetch("h", OTHER)) == (-1, 2, 3)
 
 
+def test_with_any_deleted_topic_goes_every_empty_group_without_offsets() -> None:
+    world = World()
+    world.commit(1, group_id="h", tp=OTHER)
+    (member_id,) = world.stable()
+    for listener in world.broker.metadata_listeners:
+        listener(world.broker.image, [TP])
+    assert world.has_group()
+    world.coordinator.leave("g", [LeavingMember(member_id)])
+    assert world.group().state.value == "Empty"
+    for listener in world.broker.metadata_listeners:
+        listener(world.broker.image, [TP])
+    assert not world.has_group()
+    assert world.fetch("h", OTHER) == 1
+
+
 @pytest.mark.parametrize("metadata", ["", "m"])
 def test_a_commit_that_is_acknowledged_after_its_group_was_deleted_does_not_bring_it_back(metadata: str) -> None:
     world = World()

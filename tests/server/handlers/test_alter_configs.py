@@ -61,7 +61,7 @@ def test_validate_only_changes_nothing() -> None:
         ((BROKER, "0", {"num.partitions": "5"}), 42, "Only a restart changes these: Set(num.partitions)"),
         ((BROKER, "1", {}), 42, "This is broker 0, not 1"),
         ((BROKER, "abc", {}), 42, "A broker is named by its number, not by abc"),
-        ((BROKER_LOGGER, "0", {"kafka": "INFO"}), 42, "--log-level"),
+        ((BROKER_LOGGER, "0", {"kafka": "INFO"}), 42, "altered incrementally"),
     ],
 )
 def test_a_refused_resource_leaves_the_others_alone(

@@ -59,7 +59,8 @@ def test_only_the_keys_that_are_asked_for_and_synonyms_only_on_request() -> None
         ((TOPIC, ""), 17, "A topic needs a name"),
         ((BROKER, "1"), 42, "This is broker 0, not 1"),
         ((BROKER, "abc"), 42, "A broker is named by its number, not by abc"),
-        ((BROKER_LOGGER, "0"), 42, "--log-level"),
+        ((BROKER_LOGGER, "1"), 42, "This is broker 0, not 1"),
+        ((BROKER_LOGGER, ""), 42, "A broker is named by its number"),
     ],
 )
 def test_errors_name_their_resource_and_leave_the_others_alone(
@@ -69,6 +70,15 @@ def test_errors_name_their_resource_and_leave_the_others_alone(
     assert (failed.error_code, failed.resource_type, failed.resource_name) == (code, *resource)
     assert message in failed.error_message
     assert (failed.configs, fine.error_code, len(fine.configs)) == ([], 0, 26)
+
+
+def test_the_loggers_of_this_broker() -> None:
+    (result,) = _ask(Broker(), (BROKER_LOGGER, "0", ["root", "kafkapy.server.context", "no.such.logger"]))
+    assert (result.error_code, result.resource_type, result.resource_name) == (0, BROKER_LOGGER, "0")
+    assert {entry.name for entry in result.configs} == {"root", "kafkapy.server.context"}
+    assert {(each.config_source, each.is_sensitive, each.read_only, each.config_type) for each in result.configs} == {
+        (6, False, False, 0)
+    }
 
 
 def test_a_type_that_nobody_knows_fails_the_whole_request() -> None:

@@ -58,6 +58,16 @@ def test_what_contradicts_itself_is_refused_before_the_topic_is_looked_for() -> 
     assert response.error_code == 42
 
 
+@pytest.mark.parametrize("name", ["0", ""])
+def test_a_loggers_level_is_set_and_deleted(name: str) -> None:
+    logger = logging.getLogger("kafkapy.server.altered")
+    for check, level in ((True, logging.NOTSET), (False, logging.DEBUG)):
+        (response,) = _alter(Broker(), (BROKER_LOGGER, name, [(logger.name, SET, "DEBUG")]), check=check)
+        assert (response.error_code, response.resource_type, logger.level) == (0, BROKER_LOGGER, level)
+    _alter(Broker(), (BROKER_LOGGER, name, [(logger.name, DELETE, None)]))
+    assert logger.level == logging.NOTSET
+
+
 def test_validate_only_changes_nothing() -> None:
     broker = Broker()
     (response,) = _alter(broker, (TOPIC, "plain", [("retention.ms", SET, "1")]), check=True)
@@ -74,7 +84,8 @@ def test_validate_only_changes_nothing() -> None:
         ((TOPIC, "plain", [("flush.ms", SET, "1"), ("flush.ms", DELETE, "")]), 42, "more than once: flush.ms"),
         ((BROKER, "0", [("num.partitions", SET, "5")]), 42, "Only a restart changes these"),
         ((BROKER, "1", []), 42, "This is broker 0, not 1"),
-        ((BROKER_LOGGER, "0", []), 42, "--log-level"),
+        ((BROKER_LOGGER, "1", []), 42, "This is broker 0, not 1"),
+        ((BROKER_LOGGER, "0", [("no.such.logger", SET, "INFO")]), 42, "There is no logger no.such.logger"),
     ],
 )
 def test_a_refused_resource_leaves_the_others_alone(

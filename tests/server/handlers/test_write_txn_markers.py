@@ -2,7 +2,7 @@ import asyncio
 
 import pytest
 
-from kafkapy.cluster.errors import NotEnoughReplicasError
+from kafkapy.cluster.errors import NotEnoughReplicasError, UnknownTopicOrPartitionError
 from kafkapy.protocol.messages.write_txn_markers import (
     WritableTxnMarker,
     WritableTxnMarkerTopic,
@@ -54,11 +54,28 @@ def test_each_partition_has_its_own_error() -> None:
     [
         (WriteTxnMarkersRequest([]), []),
         (WriteTxnMarkersRequest([WritableTxnMarker(7)]), []),
-        (WriteTxnMarkersRequest([marker(-1, 0)]), [(-1, {"t": {0: 42}})]),
+        (WriteTxnMarkersRequest([marker(-1, 1)]), [(-1, {"t": {1: 3}})]),
     ],
 )
 def test_nothing_to_write(request_: WriteTxnMarkersRequest, expected: list[Answer]) -> None:
-    assert answers(TransactionAsker().ask(write_txn_markers, request_, 0)) == expected
+    asker = TransactionAsker()
+    asker.transactions.broker.absent[OTHER] = UnknownTopicOrPartitionError("")
+    assert answers(asker.ask(write_txn_markers, request_, 0)) == expected
+
+
+@pytest.mark.parametrize(("producer_id", "epoch"), [(-1, 2), (8, -1)])
+def test_a_marker_of_no_producer_fails_the_request_after_what_was_before_it(producer_id: int, epoch: int) -> None:
+    asker = TransactionAsker()
+    wrong = marker(producer_id, 0, 9)
+    wrong.producer_epoch = epoch
+    request = WriteTxnMarkersRequest([marker(7, 0), wrong, marker(9, 0), WritableTxnMarker(10), marker(7, 9)])
+    assert answers(asker.ask(write_txn_markers, request, 0)) == [
+        (7, {"t": {9: -1}}),
+        (producer_id, {"t": {0: -1, 9: -1}}),
+        (9, {"t": {0: -1}}),
+        (10, {}),
+    ]
+    assert markers(asker.transactions.broker.log(TP)) == [(1, 7, 2, 5)]
 
 
 @pytest.mark.parametrize("is_gone", [False, True])

@@ -261,7 +261,7 @@ class ConsumerGroupMemberMetadataValue(Message):
         server_assignor = reader.read_compact_nullable_string()
         classic_member_metadata: ClassicMemberMetadata | None = ClassicMemberMetadata()
         unknown: TaggedFields = None
-        for _ in range(reader.read_unsigned_varint()):
+        for _ in range(reader.read_tag_count()):
             tag, end = reader.read_tag()
             if tag == 0:
                 classic_member_metadata = (

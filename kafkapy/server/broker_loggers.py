@@ -1,0 +1,70 @@
+"""Broker loggers (KIP-412): the loggers of this process, and their levels under log4j's names.
+
+A client lists them with DescribeConfigs, and changes them with IncrementalAlterConfigs, as ``kafka-configs
+--entity-type broker-loggers`` does. Changes last as long as the process. A logger is listed from when its module is
+loaded. The broker in a test's process shares its loggers with the test.
+"""
+
+import logging
+from collections.abc import Iterable
+from typing import Final
+
+from kafkapy.config.alteration import Change, Operation, check_changes
+from kafkapy.config.describe import UNKNOWN_TYPE, Description
+from kafkapy.config.errors import InvalidAlterationError
+
+ROOT: Final = "root"
+DYNAMIC_BROKER_LOGGER: Final = 6
+"""The source of every level."""
+LEVELS: Final = {
+    "TRACE": 5,
+    "DEBUG": logging.DEBUG,
+    "INFO": logging.INFO,
+    "WARN": logging.WARNING,
+    "ERROR": logging.ERROR,
+    "FATAL": logging.CRITICAL,
+}
+"""Python's numbers, from what lets everything pass."""
+
+
+def describe_loggers() -> list[Description]:
+    """Every logger and its level: its own or, without one, that of the next above it."""
+    known = [each for each in logging.root.manager.loggerDict.values() if isinstance(each, logging.Logger)]
+    return [_described(each) for each in (logging.root, *known)]
+
+
+def _described(logger: logging.Logger) -> Description:
+    level = _level_name(logger.getEffectiveLevel())
+    return Description(logger.name, level, False, DYNAMIC_BROKER_LOGGER, False, (), UNKNOWN_TYPE)
+
+
+def alter_loggers(changes: Iterable[Change], *, validate_only: bool) -> None:
+    """Set levels, or have loggers go by the one above them again; all or nothing.
+
+    Raises InvalidAlterationError for a logger or level that there is not, the root's deletion, another operation.
+    """
+    wanted = list(changes)
+    check_changes(wanted)
+    for change in wanted:
+        _check(change)
+    if validate_only:
+        return
+    for name, operation, value in wanted:
+        level = LEVELS[str(value)] if operation == Operation.SET else logging.NOTSET
+        logging.getLogger(None if name == ROOT else name).setLevel(level)
+
+
+def _check(change: Change) -> None:
+    name, operation, value = change
+    if operation not in (Operation.SET, Operation.DELETE):
+        raise InvalidAlterationError(f"The level of {name} is no list: it can be set or deleted")
+    if name != ROOT and not isinstance(logging.root.manager.loggerDict.get(name), logging.Logger):
+        raise InvalidAlterationError(f"There is no logger {name}")
+    if operation == Operation.SET and value not in LEVELS:
+        raise InvalidAlterationError(f"{value} is no level: {', '.join(LEVELS)}")
+    if operation == Operation.DELETE and name == ROOT:
+        raise InvalidAlterationError(f"The level of the logger {ROOT} can't be deleted")
+
+
+def _level_name(number: int) -> str:
+    return next((name for name, level in LEVELS.items() if number <= level), "FATAL")
