@@ -4,18 +4,31 @@ from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
 from compat_tests.differential.neutral import Gap, at, told
-from compat_tests.differential.sides import CLOSED
+from kafkapy.protocol.api_keys import ApiKey
 from kafkapy.records.errors import RecordsError
 
 UNKNOWN_SERVER_ERROR: Final = -1
-INVALID_REQUEST: Final = 42
-UNSUPPORTED_COMPRESSION: Final = 76
-UNSUPPORTED_VERSION: Final = 35
-ROLLS_FIRST: Final = (45, 47)
-"""Refusals of Produce before which Kafka may have rolled the segment already."""
-OTHER_REASON: Final = {(87, 43), (87, 2), (2, 87), (87, 76), (2, 76), (76, 2), (32, 87), (32, 76), (45, 87)}
-NAMED: Final = (2, 10, 32, 43, 76, 87, *ROLLS_FIRST)
+NO_SUCH_TOPIC, UNKNOWN_MEMBER, REBALANCING, UNSUPPORTED_VERSION = 3, 25, 27, 35
+INVALID_CONFIG, INVALID_REQUEST, INVALID_EPOCH = 40, 42, 47
+CORRUPT, OLD_FORMAT, BAD_CODEC, BAD_RECORD = 2, 43, 76, 87
+OTHER_REASON: Final = {
+    *((BAD_RECORD, OLD_FORMAT), (BAD_RECORD, CORRUPT), (CORRUPT, BAD_RECORD), (BAD_RECORD, BAD_CODEC)),
+    *((CORRUPT, BAD_CODEC), (BAD_CODEC, CORRUPT), (32, BAD_RECORD), (32, BAD_CODEC), (45, BAD_RECORD)),
+}
+NOT_SERVED: Final = {
+    *(ApiKey.CONTROLLED_SHUTDOWN, ApiKey.SASL_HANDSHAKE, ApiKey.DESCRIBE_ACLS, ApiKey.CREATE_ACLS, ApiKey.DELETE_ACLS),
+    *(ApiKey.ALTER_REPLICA_LOG_DIRS, ApiKey.SASL_AUTHENTICATE, ApiKey.CREATE_DELEGATION_TOKEN),
+    *(ApiKey.RENEW_DELEGATION_TOKEN, ApiKey.EXPIRE_DELEGATION_TOKEN, ApiKey.DESCRIBE_DELEGATION_TOKEN),
+    *(ApiKey.ELECT_LEADERS, ApiKey.ALTER_PARTITION_REASSIGNMENTS, ApiKey.LIST_PARTITION_REASSIGNMENTS),
+    *(ApiKey.DESCRIBE_CLIENT_QUOTAS, ApiKey.ALTER_CLIENT_QUOTAS, ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS),
+    *(ApiKey.ALTER_USER_SCRAM_CREDENTIALS, ApiKey.ALTER_PARTITION, ApiKey.UPDATE_FEATURES),
+}
+"""Listed by 2.7.2, not by us."""
 NO_LIMIT: Final = 1 << 20
+TOPIC, BROKER_LOGGER = 2, 8
+CODEC_MASK: Final = 7
+TRANSACTIONAL_BIT: Final = 0x10
+APART_MS: Final = 60_000
 
 
 class Facts(NamedTuple):
@@ -23,8 +36,8 @@ class Facts(NamedTuple):
 
     stamped: bool
     """The brokers give records their times."""
-    rolled: bool
-    """A refusal came before which Kafka may have begun another segment, where its reads end."""
+    compressed: bool
+    """Something in its logs is."""
     waited: bool
     """The answer did not come at once."""
     damaged: bool
@@ -43,7 +56,7 @@ class Case(NamedTuple):
 
 
 class Rule(NamedTuple):
-    """``covers`` says whether a difference is this one; ``parts_ways``: from here on the two logs are not the same."""
+    """``covers`` says whether a difference is this one; ``parts_ways``: from here on the two are not in one state."""
 
     reason: str
     covers: Callable[[Case], bool]
@@ -57,6 +70,14 @@ def codes_of(case: Case) -> tuple[int, int]:
         return at(case.theirs, place)["error_code"], at(case.ours, place)["error_code"]
     except (KeyError, IndexError, TypeError):
         return 0, 0
+
+
+def _beside(case: Case) -> Any:
+    """Their part of the answer that the field belongs to."""
+    return at(case.theirs, case.gap.path[:-1])
+
+
+# Produce
 
 
 def _sent_records(case: Case) -> bytes:
@@ -75,14 +96,37 @@ def _is_produced(case: Case) -> bool:
     return case.api == "PRODUCE" and len(case.gap.path) > 3
 
 
+def is_compressed(sent: bytes) -> bool:
+    """Whether the first batch or entry says so."""
+    at_byte = 22 if len(sent) > 22 and sent[16] >= 2 else 17
+    return len(sent) > at_byte and bool(sent[at_byte] & CODEC_MASK)
+
+
+def _has_producer(sent: bytes) -> bool:
+    """Whether the batch is a producer's, or a transaction's."""
+    is_modern = len(sent) > 50 and sent[16] >= 2
+    return is_modern and (sent[22] & TRANSACTIONAL_BIT != 0 or sent[43] < 0x80)
+
+
 def _other_refusal(case: Case) -> bool:
-    theirs, ours = codes_of(case)
-    return _is_produced(case) and (theirs, ours) in OTHER_REASON
+    return _is_produced(case) and codes_of(case) in OTHER_REASON
 
 
-def _failure_named(case: Case) -> bool:
+def _old_format(case: Case) -> bool:
+    return (
+        _is_produced(case)
+        and codes_of(case) == (UNKNOWN_SERVER_ERROR, OLD_FORMAT)
+        and _has_producer(_sent_records(case))
+    )
+
+
+def _unreadable(case: Case) -> bool:
+    if not _is_produced(case):
+        return False
     theirs, ours = codes_of(case)
-    return _is_produced(case) and theirs == UNKNOWN_SERVER_ERROR and ours in NAMED
+    return theirs == UNKNOWN_SERVER_ERROR and (
+        ours == BAD_RECORD or (ours in (CORRUPT, BAD_CODEC) and is_compressed(_sent_records(case)))
+    )
 
 
 def _stricter(case: Case) -> bool:
@@ -90,38 +134,56 @@ def _stricter(case: Case) -> bool:
     if not _is_produced(case) or theirs != 0:
         return False
     sent = _sent_records(case)
+    if ours == CORRUPT:
+        return is_compressed(sent)
     legacy = len(sent) > 16 and sent[16] < 2
-    return ours == 2 or (ours == 87 and (legacy or abs(int.from_bytes(sent[27:35], signed=True)) > 2**62))
+    return ours == BAD_RECORD and (legacy or abs(int.from_bytes(sent[27:35], signed=True)) > 2**62)
+
+
+# Fetch and ListOffsets
+
+
+def _contents(case: Case) -> tuple[list[Any], list[Any]] | None:
+    """What the records of both say, if that can be told."""
+    if case.api != "FETCH" or case.gap.field != "records":
+        return None
+    try:
+        first, second = (told(each or b"", stamped=case.facts.stamped) for each in case.gap[1:])
+    except RecordsError:
+        return None
+    return first, second
+
+
+def _same_contents(case: Case) -> bool:
+    contents = _contents(case)
+    if contents is None or not (case.facts.compressed or case.facts.stamped):
+        return False
+    first, second = contents
+    shorter = min(len(first), len(second))
+    return first == second or (is_limited(case.request) and first[:shorter] == second[:shorter])
+
+
+def _repeated(case: Case) -> bool:
+    contents = _contents(case)
+    if contents is None or case.version >= 4:
+        return False
+    first, second = contents
+    again = next((place for place in range(1, len(first)) if first[place] == first[0]), 0)
+    repeated = second[:again] + second
+    return again > 0 and len(first) > 0 and first == repeated[: len(first)]
 
 
 def _unconvertible(case: Case) -> bool:
     if case.api != "FETCH" or case.version >= 4:
         return False
-    theirs, ours = case.gap.theirs, case.gap.ours
-    if UNKNOWN_SERVER_ERROR in (theirs, codes_of(case)[0]):
+    if UNKNOWN_SERVER_ERROR in (case.gap.theirs, codes_of(case)[0]):
         return True
-    return case.gap.field == "records" and _is_beginning(theirs or b"", ours or b"")
+    contents = _contents(case)
+    return contents is not None and len(contents[0]) < len(contents[1]) and _begins(contents[1], contents[0])
 
 
-def _is_beginning(theirs: bytes, ours: bytes) -> bool:
-    try:
-        first, second = told(theirs), told(ours)
-    except RecordsError:
-        return False
-    return first == second[: len(first)]
-
-
-def _same_contents(case: Case) -> bool:
-    if case.gap.field != "records" or not isinstance(case.gap.theirs, bytes) or not isinstance(case.gap.ours, bytes):
-        return False
-    try:
-        first, second = (told(each, stamped=case.facts.stamped) for each in (case.gap.theirs, case.gap.ours))
-    except RecordsError:
-        return False
-    if first == second:
-        return True
-    shorter = min(len(first), len(second))
-    return (case.facts.rolled or is_limited(case.request)) and first[:shorter] == second[:shorter]
+def _begins(whole: list[Any], part: list[Any]) -> bool:
+    return whole[: len(part)] == part
 
 
 def is_limited(request: Any) -> bool:
@@ -130,13 +192,21 @@ def is_limited(request: Any) -> bool:
     return bool(min([request.max_bytes, *sizes]) < NO_LIMIT)
 
 
-def rolls_first(answer: Any) -> bool:
-    """Whether Produce was refused in a way before which Kafka may have rolled the segment."""
-    return any(each.error_code in ROLLS_FIRST for topic in answer.responses for each in topic.partition_responses)
+def _own_time(case: Case) -> bool:
+    if case.api != "LIST_OFFSETS" or case.gap.field != "timestamp" or not case.facts.stamped:
+        return False
+    return -1 not in case.gap[1:] and abs(case.gap.theirs - case.gap.ours) < APART_MS
+
+
+def _compressed_size(case: Case) -> bool:
+    is_size = case.api == "DESCRIBE_LOG_DIRS" and case.gap.field == "partition_size"
+    return is_size and case.facts.compressed and 0 not in case.gap[1:]
+
+
+# Groups and transactions
 
 
 def _other_leader(case: Case) -> bool:
-    """Which of those that stayed leads when the leader is gone: the first of a hash table of random ids."""
     if case.api != "JOIN_GROUP" or not case.facts.waited or case.gap.field not in ("leader", "members"):
         return False
     theirs, ours = case.theirs["leader"], case.ours["leader"]
@@ -149,125 +219,155 @@ def _static_members(case: Case) -> bool:
     return bool(case.theirs["error_code"] == UNSUPPORTED_VERSION and case.ours["error_code"] == 0)
 
 
-def _compressed_size(case: Case) -> bool:
-    return case.api == "DESCRIBE_LOG_DIRS" and case.gap.field == "partition_size" and 0 not in case.gap[1:]
+def _all_failed(answer: dict[str, Any]) -> bool:
+    codes = [each["error_code"] for topic in answer["topics"] for each in topic["partitions"]]
+    return set(codes) == {UNKNOWN_SERVER_ERROR}
+
+
+def _no_producer_epoch(case: Case) -> bool:
+    if case.api != "TXN_OFFSET_COMMIT" or not _all_failed(case.theirs):
+        return False
+    ours = {each["error_code"] for topic in case.ours["topics"] for each in topic["partitions"]}
+    return ours == {INVALID_EPOCH} and (case.facts.damaged or case.request.producer_epoch < 0)
+
+
+# Topics and configurations
+
+
+def is_no_path(name: str) -> bool:
+    """Whether ZooKeeper takes no node of this name."""
+    return name in ("", ".", "..") or any(
+        each == "/" or each < " " or "\x7f" <= each <= "\x9f" or "\ud800" <= each <= "\uf8ff" or each >= "\ufff0"
+        for each in name
+    )
+
+
+def _fails_all(case: Case) -> bool:
+    """Whether CreatePartitions failed for a name."""
+    if case.api != "CREATE_PARTITIONS":
+        return False
+    results = case.theirs["results"]
+    return {each["error_code"] for each in results} == {UNKNOWN_SERVER_ERROR} and any(
+        is_no_path(each["name"]) for each in results
+    )
+
+
+def _fails_all_but_made(case: Case) -> bool:
+    return _fails_all(case) and any(each["error_code"] == 0 for each in case.ours["results"])
+
+
+def _no_path(case: Case) -> bool:
+    if case.api not in ("ALTER_CONFIGS", "INCREMENTAL_ALTER_CONFIGS"):
+        return False
+    theirs, ours = codes_of(case)
+    is_one = (theirs, ours) in ((INVALID_REQUEST, NO_SUCH_TOPIC), (INVALID_REQUEST, INVALID_CONFIG))
+    return is_one and is_no_path(_beside(case)["resource_name"])
+
+
+def _trips_over_change(case: Case) -> bool:
+    """Over no value, an operation that does not exist, or one on a list that nobody knows."""
+    theirs, ours = codes_of(case)
+    if theirs != UNKNOWN_SERVER_ERROR:
+        return False
+    if case.api == "ALTER_CONFIGS":
+        changes = [each for resource in case.request.resources for each in resource.configs]
+        return ours == INVALID_REQUEST and (case.facts.damaged or any(each.value is None for each in changes))
+    if case.api != "INCREMENTAL_ALTER_CONFIGS" or ours not in (INVALID_REQUEST, INVALID_CONFIG):
+        return False
+    operations = {each.config_operation for resource in case.request.resources for each in resource.configs}
+    return case.facts.damaged or bool(operations - {0, 1})
 
 
 def _documentation(case: Case) -> bool:
     return case.api == "DESCRIBE_CONFIGS" and case.gap.field == "documentation" and case.gap.ours is None
 
 
-def _no_path(case: Case) -> bool:
-    theirs, ours = codes_of(case)
-    return case.api in ("ALTER_CONFIGS", "INCREMENTAL_ALTER_CONFIGS") and theirs == INVALID_REQUEST and ours in (3, 40)
-
-
-def _own_time(case: Case) -> bool:
-    return (
-        case.api == "LIST_OFFSETS" and case.gap.field == "timestamp" and case.facts.stamped and -1 not in case.gap[1:]
-    )
-
-
-def _order_after_zstd(case: Case) -> bool:
-    if case.api != "FETCH" or case.version >= 10 or case.gap.field not in ("responses", "topic", "partition_index"):
+def _loggers(case: Case) -> bool:
+    if case.api != "DESCRIBE_CONFIGS" or "configs" not in case.gap.path:
         return False
-    return f"'error_code': {UNSUPPORTED_COMPRESSION}" in str(case.theirs) + str(case.ours)
-
-
-def _isolation(case: Case) -> bool:
-    wanted = getattr(case.request, "isolation_level", 0)
-    return case.api in ("FETCH", "LIST_OFFSETS") and wanted not in (0, 1) and UNKNOWN_SERVER_ERROR in codes_of(case)
-
-
-class Silence(NamedTuple):
-    """Why one of the two may say nothing, or close the connection: ``covers`` gets both answers, and ours decoded."""
-
-    reason: str
-    covers: Callable[[str, int, Any, Any, Any], bool]
-
-
-SILENCES: Final = (
-    Silence(
-        "Kafka never answers a join or sync that its member sends again elsewhere; we answer REBALANCE_IN_PROGRESS",
-        lambda api, version, theirs, ours, message: (
-            api in ("JOIN_GROUP", "SYNC_GROUP") and theirs is None and getattr(message, "error_code", 0) == 27
-        ),
-    ),
-    Silence(
-        "Kafka never answers when one of several transaction markers is for no partition",
-        lambda api, version, theirs, ours, message: api == "WRITE_TXN_MARKERS" and theirs is None,
-    ),
-    Silence(
-        "Kafka never answers when the settings of a resource are replaced twice",
-        lambda api, version, theirs, ours, message: api == "ALTER_CONFIGS" and theirs is None,
-    ),
-    Silence(
-        "Kafka can't convert some timestamps for old clients",
-        lambda api, version, theirs, ours, message: api == "FETCH" and version < 4 and theirs == CLOSED,
-    ),
-)
-
-
-def silence_for(api: str, version: int, theirs: Any, ours: Any, message: Any) -> Silence | None:
-    """The reason why the one may say nothing where the other does."""
-    return next((each for each in SILENCES if each.covers(api, version, theirs, ours, message)), None)
-
-
-FAILS_INSIDE: Final = {
-    "CREATE_PARTITIONS": (3, 17, 37, 39),
-    "WRITE_TXN_MARKERS": (42,),
-    "ALTER_CONFIGS": (42, 40, 3),
-    "INCREMENTAL_ALTER_CONFIGS": (42, 40, 3),
-    "TXN_OFFSET_COMMIT": (47,),
-}
-"""Where Kafka answers UNKNOWN_SERVER_ERROR to a client's mistake, and what we answer."""
-
-
-def _fails_inside(case: Case) -> bool:
-    theirs, ours = codes_of(case)
-    return theirs == UNKNOWN_SERVER_ERROR and ours in FAILS_INSIDE.get(case.api, ())
+    result = at(case.theirs, case.gap.path[:2])
+    return bool(result["resource_type"] == BROKER_LOGGER and codes_of(case) == (0, 0))
 
 
 def _fewer_apis(case: Case) -> bool:
-    """Every API that we list is listed by Kafka in the same versions."""
-    return (
-        case.api == "API_VERSIONS"
-        and case.gap.field == "api_keys"
-        and all(each in case.gap.theirs for each in case.gap.ours)
-    )
+    if case.api != "API_VERSIONS" or case.gap.field != "api_keys":
+        return False
+    missing = [each for each in case.gap.theirs if each not in case.gap.ours]
+    more = [each for each in case.gap.ours if each not in case.gap.theirs]
+    return not more and {each["api_key"] for each in missing} == NOT_SERVED
 
 
 RULES: Final = (
-    Rule("Kafka fails inside over what a client did wrong; we say what is wrong", _fails_inside),
-    Rule("any member that stayed may lead when the leader has left", _other_leader, parts_ways=True),
     Rule(
-        "2.7.2 can't tell old clients about a group with static members (later releases leave the names out, as we do)",
+        "CreatePartitions: a topic's name that can be no path of ZooKeeper fails the whole of Kafka's request, after"
+        " what came before it; we make the others",
+        _fails_all_but_made,
+        parts_ways=True,
+    ),
+    Rule(
+        "CreatePartitions: a topic's name that can be no path of ZooKeeper fails the whole of Kafka's request with -1;"
+        " we say what is wrong with each",
+        _fails_all,
+    ),
+    Rule(
+        "AlterConfigs: Kafka fails with -1 over no value, an operation that is none, and one on a list that it does"
+        " not know; we say what is wrong",
+        _trips_over_change,
+    ),
+    Rule(
+        "AlterConfigs: a topic's name can be no path of ZooKeeper, where Kafka looks for its settings before anything"
+        " else, and says so; we say that there is no such topic, or key",
+        _no_path,
+    ),
+    Rule(
+        "TxnOffsetCommit: Kafka fails with -1 over a producer without an epoch; we say INVALID_PRODUCER_EPOCH",
+        _no_producer_epoch,
+        parts_ways=True,
+    ),
+    Rule(
+        "JoinGroup: when the leader has left, any member may lead: Kafka takes the first of a hash table of random ids",
+        _other_leader,
+        parts_ways=True,
+    ),
+    Rule(
+        "JoinGroup: 2.7.2 can't tell clients below version 5 about a group with static members, and answers"
+        " UNSUPPORTED_VERSION; later releases leave the names out, as we do",
         _static_members,
         parts_ways=True,
     ),
-    Rule("the same records in other compressed bytes take other space", _compressed_size),
-    Rule("brokers give these records their times", _own_time),
+    Rule("DescribeLogDirs: the same records in other libraries' compressed bytes take other space", _compressed_size),
+    Rule("ListOffsets: the brokers give these records their times", _own_time),
+    Rule("DescribeConfigs: we have no documentation texts", _documentation),
+    Rule("DescribeConfigs: each broker has loggers of its own", _loggers),
+    Rule("ApiVersions: twenty APIs of 2.7.2 that we do not serve", _fewer_apis),
+    Rule("Produce: both refuse the records, for another one of several reasons", _other_refusal),
     Rule(
-        "Kafka's sessions go on to the next partition before they find out that a client knows no zstd",
-        _order_after_zstd,
-        parts_ways=True,
+        "Produce: Kafka fails with -1 over an idempotent or transactional batch for an old format; we say"
+        " UNSUPPORTED_FOR_MESSAGE_FORMAT",
+        _old_format,
     ),
     Rule(
-        "a topic's name can be no path of ZooKeeper: Kafka looks there for its settings before anything else", _no_path
+        "Produce: Kafka fails with -1 over records that can't be read or decompressed; we say which of it is the case",
+        _unreadable,
     ),
-    Rule("an isolation level that does not exist is read_uncommitted to us", _isolation, parts_ways=True),
-    Rule("we have no documentation texts", _documentation),
-    Rule("there are APIs that we do not serve", _fewer_apis),
-    Rule("both refuse the records, for another one of several reasons", _other_refusal),
-    Rule("Kafka fails inside over what a client did wrong; we say what is wrong", _failure_named),
     Rule(
-        "we also refuse what lies behind a message's end, a wrong checksum behind compressed data, and timestamps"
-        " whose sum is over 64 bits",
+        "Produce: we also refuse what lies behind a message's end, a wrong checksum behind compressed data, and"
+        " timestamps whose sum is over 64 bits",
         _stricter,
         parts_ways=True,
     ),
-    Rule("Kafka can't convert some timestamps for old clients, and leaves out what is before them", _unconvertible),
-    Rule("other libraries compress to other bytes, and what is cut off by size is cut elsewhere", _same_contents),
+    Rule(
+        "Fetch: other libraries compress to other bytes, and what is cut off by size is cut elsewhere", _same_contents
+    ),
+    Rule(
+        "Fetch below 4: where nothing comes of the first batches, as of markers, 2.7.2 sends the first that it converts"
+        " twice",
+        _repeated,
+    ),
+    Rule(
+        "Fetch below 4: Kafka can't convert some timestamps, nor zstd, and leaves out what is before them in 128 KiB",
+        _unconvertible,
+    ),
 )
 
 

@@ -6,7 +6,7 @@ import time
 from collections import Counter
 from typing import Any, Final, NamedTuple
 
-from compat_tests.differential.allowed import Case, Facts, rolls_first, rule_for, silence_for
+from compat_tests.differential.allowed import Case, Facts, is_compressed, rule_for
 from compat_tests.differential.damage import frame_of, would_harm
 from compat_tests.differential.excuses import Excuses
 from compat_tests.differential.ids import Ids
@@ -25,6 +25,7 @@ from compat_tests.differential.settling import (
     named_topics,
 )
 from compat_tests.differential.sides import CLOSED, PROBE, Side, decoded
+from compat_tests.differential.silences import Quiet, silence_for
 from compat_tests.differential.steps import Plan, RequestBuilder, Step
 from kafkapy.protocol.headers import RequestHeader
 from kafkapy.protocol.message import Message
@@ -39,6 +40,7 @@ LATE_S: Final = 10.0
 MOST_CONNECTIONS: Final = 20
 FIRST_SPARE: Final = 10
 Answer = bytes | str | None
+CODECS: Final = ("gzip", "snappy", "lz4", "zstd")
 
 
 class Difference(NamedTuple):
@@ -147,13 +149,14 @@ class Conversation:
         self._neutral = tuple(Neutral(ids, side.port) for ids, side in zip(self._ids, self._sides, strict=True))
         self._pending: dict[int, Pending] = {}
         self._stamped = False
-        self._rolled = False
+        self._compressed = False
         self._parted = False
         self._used_offsets_in_transactions = False
 
     def make_topics(self, topics: dict[str, dict[str, Any]]) -> None:
         """Those that the plan begins with, on both."""
         self._stamped = any("LogAppendTime" in str(each) for each in topics.values())
+        self._compressed = any(each["configs"].get("compression.type") in CODECS for each in topics.values())
         await_topics(self._sides, {self._prefix + name: each for name, each in topics.items()})
 
     def go_through(self, plan: Plan) -> list[Difference]:
@@ -168,7 +171,7 @@ class Conversation:
         return self._late_answers(wait=True)
 
     def _step(self, place: int, step: Step) -> list[Difference]:
-        requests = [builder.build(step) for builder in self._builders]
+        requests: list[Any] = [builder.build(step) for builder in self._builders]
         frames = [self._frame(step, request) for request in requests]
         if step.damage and any(map(would_harm, frames)):
             return []
@@ -176,7 +179,10 @@ class Conversation:
         self._count(step)
         announced = step.damage.get("size") if step.damage else None
         answers = self._exchange(number, frames, announced, is_silent(step, requests[0]))
-        if answers[0] is None and answers[1] is not None and self._may_be_silent(step, answers):
+        if step.api == "PRODUCE":
+            sent = [each.records for topic in requests[0].topic_data for each in topic.partition_data]
+            self._compressed |= any(is_compressed(bytes(each or b"")) for each in sent)
+        if answers[0] is None and answers[1] is not None and self._may_be_silent(step, requests[0], answers):
             self._drop(number)
             return []
         answers = self._wait_for_the_other(number, answers)
@@ -248,7 +254,7 @@ class Conversation:
     def _cases(self, step: Step, request: Any, messages: list[Any], *, waited: bool = False) -> list[Case]:
         """Every gap between two answers."""
         theirs, ours = (neutral.of(message) for neutral, message in zip(self._neutral, messages, strict=True))
-        facts = Facts(self._stamped, self._rolled, waited, step.damage is not None)
+        facts = Facts(self._stamped, self._compressed, waited, step.damage is not None)
         return [Case(step.api, step.version, request, theirs, ours, gap, facts) for gap in gaps(theirs, ours)]
 
     def _decoded(self, step: Step, answer: Answer) -> Any:
@@ -273,7 +279,9 @@ class Conversation:
         if theirs == ours or (is_silent(step, None) and all(map(is_probed, answers))):
             return []
         if None in messages:
-            return [] if self._may_be_silent(step, answers) else [Difference(place, step, "answer", theirs, ours)]
+            return (
+                [] if self._may_be_silent(step, request, answers) else [Difference(place, step, "answer", theirs, ours)]
+            )
         found = []
         for case in self._cases(step, request, messages, waited=waited):
             rule = rule_for(case)
@@ -282,9 +290,6 @@ class Conversation:
             else:
                 self._comparison.excused.note(rule.reason, case)
                 self._parted |= rule.parts_ways
-        if messages[0].__class__.__name__ == "FetchResponse" and request.session_epoch >= 0:
-            self._parted |= "error_code=76" in repr(messages[0])  # its sessions don't know yet what is refused later
-        self._rolled |= step.api == "PRODUCE" and rolls_first(messages[0])
         return found
 
     def _late_answers(self, *, wait: bool) -> list[Difference]:
@@ -294,7 +299,7 @@ class Conversation:
             if answers == [None, None]:
                 continue
             del self._pending[number]
-            if self._may_be_silent(pending.step, answers):
+            if self._may_be_silent(pending.step, pending.request, answers):
                 self._drop(number)
                 continue
             answers = self._wait_for_the_other(number, answers)
@@ -309,14 +314,16 @@ class Conversation:
         for side in self._sides:
             side.drop(number)
 
-    def _may_be_silent(self, step: Step, answers: list[Answer]) -> bool:
+    def _may_be_silent(self, step: Step, request: Any, answers: list[Answer]) -> bool:
         """Whether there is a reason why one of them says nothing."""
         theirs, ours = answers
-        found = silence_for(step.api, step.version, theirs, ours, self._decoded(step, ours))
-        if found is not None:
-            self._comparison.excused.note_silence(found.reason, step.api)
-            self._parted |= theirs is None and step.api == "WRITE_TXN_MARKERS"
-        return found is not None
+        is_damaged = step.damage is not None
+        found = silence_for(Quiet(step.api, step.version, request, is_damaged, theirs, self._decoded(step, ours)))
+        if found is None:
+            return False
+        self._comparison.excused.note_silence(found.reason, step.api)
+        self._parted |= found.parts_ways
+        return True
 
     def _settle(
         self, place: int, step: Step, requests: list[Any], frames: list[bytes], answers: list[Answer]

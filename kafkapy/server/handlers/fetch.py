@@ -5,10 +5,10 @@ transactions; the epoch that the client knows (KIP-320); followers' fetches with
 leave as they lie in the file, but below v4 what is newer than the client's format is converted on its way, a few
 milliseconds at a time.
 Not done: rack-aware reading (the preferred read replica is always -1).
-Errors: CORRUPT_MESSAGE 2, OFFSET_OUT_OF_RANGE 1, UNKNOWN_TOPIC_OR_PARTITION 3, NOT_LEADER_OR_FOLLOWER 6,
-UNSUPPORTED_VERSION 35 (conversion is switched off), KAFKA_STORAGE_ERROR 56, FETCH_SESSION_ID_NOT_FOUND 70,
-INVALID_FETCH_SESSION_EPOCH 71, FENCED_LEADER_EPOCH 74, UNKNOWN_LEADER_EPOCH 75, UNSUPPORTED_COMPRESSION_TYPE 76 (zstd
-before v10).
+Errors: UNKNOWN_SERVER_ERROR -1 (no such isolation level), CORRUPT_MESSAGE 2, OFFSET_OUT_OF_RANGE 1,
+UNKNOWN_TOPIC_OR_PARTITION 3, NOT_LEADER_OR_FOLLOWER 6, UNSUPPORTED_VERSION 35 (conversion is switched off),
+KAFKA_STORAGE_ERROR 56, FETCH_SESSION_ID_NOT_FOUND 70, INVALID_FETCH_SESSION_EPOCH 71, FENCED_LEADER_EPOCH 74,
+UNKNOWN_LEADER_EPOCH 75, UNSUPPORTED_COMPRESSION_TYPE 76 (zstd before v10).
 """
 
 import asyncio
@@ -36,9 +36,11 @@ Chosen = tuple[Reads, int]
 """What is answered, and the session's id."""
 
 READ_COMMITTED: Final = 1
+ISOLATION_LEVELS: Final = (0, READ_COMMITTED)
 LAST_VERSION_WITH_HARD_LIMITS: Final = 2
 """Up to here a client's buffer may be as large as it said: not even the first batch may be larger."""
 
+_UNKNOWN: Final = -1
 _SESSION_NOT_FOUND: Final = 70
 _INVALID_SESSION_EPOCH: Final = 71
 
@@ -66,7 +68,7 @@ def handle(context: RequestContext, request: FetchRequest) -> "FetchResponse | a
                 return reads, NO_SESSION
             return _open_session(sessions, wishes, reads, is_follower=limits.is_follower)
 
-        return _fetch(context, wishes, limits, choose_all)
+        return _fetch(context, request, wishes, limits, choose_all)
     session = sessions.get(request.session_id)
     if session is None:
         return FetchResponse(error_code=_SESSION_NOT_FOUND)
@@ -79,11 +81,12 @@ def handle(context: RequestContext, request: FetchRequest) -> "FetchResponse | a
     session.epoch = epoch_after(session.epoch)
     sessions.touch(session)
     known = {topic_partition: partition.wish for topic_partition, partition in session.partitions.items()}
-    return _fetch(context, known, limits, lambda reads: _continue_session(session, reads))
+    return _fetch(context, request, known, limits, lambda reads: _continue_session(session, reads))
 
 
 def _fetch(
     context: RequestContext,
+    request: FetchRequest,
     wishes: dict[TopicPartition, FetchWish],
     limits: FetchLimits,
     choose: Callable[[Reads], Chosen],
@@ -91,6 +94,8 @@ def _fetch(
     """Answer with the reads that ``choose`` says: a session does not hear of what the client's version is refused."""
     replicas = context.services.replica_manager
     version = context.header.api_version
+    if request.isolation_level not in ISOLATION_LEVELS and any(each in replicas.partitions for each in wishes):
+        return _failed(request)
     if version >= fetch_versions.FIRST_VERSION_WITH_ALL:
         return fetch(replicas, tuple(wishes.items()), limits, lambda reads: _response(*choose(reads)))
 
@@ -108,6 +113,13 @@ def _fetch(
         return _response(await fetch_versions.convert_all(replicas, version, reads, wishes, is_follower=is_follower))
 
     return _given_up_with_its_future(asyncio.ensure_future(convert()))
+
+
+def _failed(request: FetchRequest) -> FetchResponse:
+    """Kafka finds out that there is no such isolation level when it is about to read."""
+    response = _response([PartitionRead(each, error_code=_UNKNOWN) for each in _wishes(request)], request.session_id)
+    response.error_code = _UNKNOWN
+    return response
 
 
 def _given_up_with_its_future(task: "asyncio.Task[T]") -> "asyncio.Future[T]":

@@ -2,9 +2,9 @@
 
 Done: earliest and latest without touching the disk; by timestamp through the time index; isolation level (latest for
 read_committed is the last stable offset); the epoch that the client knows; v0's lists of segment starts.
-Errors: UNKNOWN_TOPIC_OR_PARTITION 3, LEADER_NOT_AVAILABLE 5 (below v5) or OFFSET_NOT_AVAILABLE 78 on a new leader,
-NOT_LEADER_OR_FOLLOWER 6, INVALID_REQUEST 42 (a partition twice), UNSUPPORTED_FOR_MESSAGE_FORMAT 43 (a format without
-timestamps), FENCED_LEADER_EPOCH 74, UNKNOWN_LEADER_EPOCH 75.
+Errors: UNKNOWN_SERVER_ERROR -1 (no such isolation level), UNKNOWN_TOPIC_OR_PARTITION 3, LEADER_NOT_AVAILABLE 5 (below
+v5) or OFFSET_NOT_AVAILABLE 78 on a new leader, NOT_LEADER_OR_FOLLOWER 6, INVALID_REQUEST 42 (a partition twice),
+UNSUPPORTED_FOR_MESSAGE_FORMAT 43 (a format without timestamps), FENCED_LEADER_EPOCH 74, UNKNOWN_LEADER_EPOCH 75.
 """
 
 from collections import Counter
@@ -13,6 +13,7 @@ from typing import Final, NamedTuple
 from kafkapy.cluster.errors import InvalidRequestError, LeaderNotAvailableError, OffsetNotAvailableError
 from kafkapy.cluster.partition import Partition
 from kafkapy.errors import BrokerError
+from kafkapy.protocol.errors import ErrorCode
 from kafkapy.protocol.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsPartitionResponse,
@@ -28,6 +29,7 @@ from kafkapy.types import TopicPartition
 LATEST: Final = -1
 EARLIEST: Final = -2
 READ_COMMITTED: Final = 1
+ISOLATION_LEVELS: Final = (0, READ_COMMITTED)
 CONSUMER: Final = -1
 _FIRST_VERSION_OF_OFFSET_NOT_AVAILABLE: Final = 5
 _FIRST_VERSION_WITH_EPOCH: Final = 4
@@ -38,7 +40,7 @@ class _Asker(NamedTuple):
     repeated: frozenset[TopicPartition]
     version: int
     is_consumer: bool
-    read_committed: bool
+    isolation_level: int
 
 
 def handle(context: RequestContext, request: ListOffsetsRequest) -> ListOffsetsResponse:
@@ -47,7 +49,7 @@ def handle(context: RequestContext, request: ListOffsetsRequest) -> ListOffsetsR
         _repeated(request),
         context.header.api_version,
         request.replica_id == CONSUMER,
-        request.isolation_level == READ_COMMITTED,
+        request.isolation_level,
     )
     return ListOffsetsResponse(
         topics=[
@@ -66,6 +68,8 @@ def _answer(
     try:
         if asker.repeated and asker.version > 0 and topic_partition in asker.repeated:
             raise InvalidRequestError(f"{topic_partition} is asked for more than once")
+        if asker.is_consumer and asker.isolation_level not in ISOLATION_LEVELS:
+            return ListOffsetsPartitionResponse(wanted.partition_index, ErrorCode.UNKNOWN_SERVER_ERROR)  # as Kafka
         partition = context.services.replica_manager.partition(topic_partition)
         partition.check_leader(wanted.current_leader_epoch)
         bound = _bound(partition, asker)
@@ -98,7 +102,8 @@ def _bound(partition: Partition, asker: _Asker) -> int:
     """Where the log ends for whoever asks."""
     if not asker.is_consumer:
         return partition.log.log_end_offset
-    return partition.log.last_stable_offset if asker.read_committed else partition.log.high_watermark
+    is_bounded = asker.isolation_level == READ_COMMITTED
+    return partition.log.last_stable_offset if is_bounded else partition.log.high_watermark
 
 
 def _find(partition: Partition, asker: _Asker, timestamp: int, bound: int) -> tuple[int, int]:

@@ -225,6 +225,34 @@ def test_read_committed_stops_at_open_transactions_and_names_aborted_ones(
     run(scenario())
 
 
+def test_an_isolation_level_that_is_none_fails_the_request_once_there_is_something_to_read(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with running_broker(tmp_path) as broker:
+            client = await Client.connect(broker)
+            await client.create_topic("t")
+            answer = await session_fetch(client, 0, -1, {0: 0, 9: 0}, isolation_level=2)
+            codes = [each.error_code for each in answer.responses[0].partitions]
+            assert (answer.error_code, answer.session_id, codes) == (-1, 0, [-1, -1])
+            unknown = await session_fetch(client, 0, -1, {9: 0}, isolation_level=2)
+            assert (unknown.error_code, only(unknown).error_code) == (0, 3)
+
+    run(scenario())
+
+
+def test_what_a_version_is_refused_the_session_does_not_hear_of(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with running_broker(tmp_path) as broker:
+            client = await Client.connect(broker)
+            await client.create_topic("t", compression__type="zstd")
+            opening = FetchRequest(session_epoch=0, topics=[FetchTopic("t", partitions=[FetchPartition(0)])])
+            full = await client.ask(opening, 9)
+            assert only(full).error_code == 76
+            again = await client.ask(FetchRequest(session_id=full.session_id, session_epoch=1), 9)
+            assert (again.error_code, indexes(again)) == (0, [])
+
+    run(scenario())
+
+
 def test_a_followers_fetch_moves_the_high_watermark(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with running_broker(tmp_path) as broker:

@@ -97,6 +97,8 @@ def test_the_end_depends_on_who_asks(tmp_path: Path) -> None:
             assert (await ask(client, LATEST)).offset == 2
             assert (await ask(client, LATEST, isolation_level=1)).offset == 1
             assert (await ask(client, LATEST, replica_id=9)).offset == 3
+            assert (await ask(client, LATEST, isolation_level=2)).error_code == -1
+            assert (await ask(client, LATEST, isolation_level=2, replica_id=9)).offset == 3
 
     run(scenario())
 

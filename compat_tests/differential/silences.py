@@ -1,0 +1,87 @@
+"""Why one of the two brokers may say nothing, or close the connection, where the other answers."""
+
+from collections.abc import Callable
+from typing import Any, Final, NamedTuple
+
+from compat_tests.differential.allowed import REBALANCING, UNKNOWN_MEMBER
+from compat_tests.differential.sides import CLOSED
+
+
+class Quiet(NamedTuple):
+    """A request that one of the two has not answered: ``theirs`` is None, or CLOSED; ``message`` is our answer."""
+
+    api: str
+    version: int
+    request: Any
+    damaged: bool
+    theirs: Any
+    message: Any
+
+    @property
+    def error_code(self) -> int:
+        """Ours."""
+        return getattr(self.message, "error_code", 0)
+
+
+class Silence(NamedTuple):
+    """``covers`` says whether it is this one; ``parts_ways``: from here on the two are not in one state."""
+
+    reason: str
+    covers: Callable[[Quiet], bool]
+    parts_ways: bool = False
+
+
+def _sent_again(quiet: Quiet) -> bool:
+    return quiet.api in ("JOIN_GROUP", "SYNC_GROUP") and quiet.theirs is None and quiet.error_code == REBALANCING
+
+
+def _left(quiet: Quiet) -> bool:
+    return quiet.api == "SYNC_GROUP" and quiet.theirs is None and quiet.error_code == UNKNOWN_MEMBER
+
+
+def _null_topics(quiet: Quiet) -> bool:
+    if quiet.api != "JOIN_GROUP" or quiet.theirs is not None:
+        return False
+    return quiet.damaged or any(each.metadata[2:3] >= b"\x80" for each in quiet.request.protocols)
+
+
+def _marker_for_nothing(quiet: Quiet) -> bool:
+    return quiet.api == "WRITE_TXN_MARKERS" and quiet.theirs is None and len(quiet.request.markers) > 1
+
+
+def _set_twice(quiet: Quiet) -> bool:
+    if quiet.api != "ALTER_CONFIGS" or quiet.theirs is not None:
+        return False
+    named = [(each.resource_type, each.resource_name) for each in quiet.request.resources]
+    return quiet.damaged or len(named) > len(set(named))
+
+
+def _inconvertible(quiet: Quiet) -> bool:
+    return quiet.api == "FETCH" and quiet.version < 4 and quiet.theirs == CLOSED
+
+
+SILENCES: Final = (
+    Silence(
+        "JoinGroup, SyncGroup: Kafka never answers what its member sends again elsewhere; we say REBALANCE_IN_PROGRESS",
+        _sent_again,
+    ),
+    Silence("SyncGroup: Kafka never answers a member that leaves meanwhile; we say UNKNOWN_MEMBER_ID", _left),
+    Silence(
+        "JoinGroup: Kafka fails inside, and the group with it, over a consumer's subscription to a null list of topics;"
+        " we take it as the bytes that it is",
+        _null_topics,
+        parts_ways=True,
+    ),
+    Silence(
+        "WriteTxnMarkers: Kafka never answers when the last of several markers is for no partition that is here",
+        _marker_for_nothing,
+        parts_ways=True,
+    ),
+    Silence("AlterConfigs: Kafka never answers when the settings of a resource are replaced twice", _set_twice),
+    Silence("Fetch below 4: Kafka can't convert some timestamps, and closes the connection", _inconvertible),
+)
+
+
+def silence_for(quiet: Quiet) -> Silence | None:
+    """The reason why the one may say nothing where the other does."""
+    return next((each for each in SILENCES if each.covers(quiet)), None)
