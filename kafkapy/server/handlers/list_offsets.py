@@ -29,7 +29,6 @@ from kafkapy.types import TopicPartition
 LATEST: Final = -1
 EARLIEST: Final = -2
 READ_COMMITTED: Final = 1
-ISOLATION_LEVELS: Final = (0, READ_COMMITTED)
 CONSUMER: Final = -1
 _FIRST_VERSION_OF_OFFSET_NOT_AVAILABLE: Final = 5
 _FIRST_VERSION_WITH_EPOCH: Final = 4
@@ -68,7 +67,7 @@ def _answer(
     try:
         if asker.repeated and asker.version > 0 and topic_partition in asker.repeated:
             raise InvalidRequestError(f"{topic_partition} is asked for more than once")
-        if asker.is_consumer and asker.isolation_level not in ISOLATION_LEVELS:
+        if asker.is_consumer and asker.isolation_level not in (0, READ_COMMITTED):
             return ListOffsetsPartitionResponse(wanted.partition_index, ErrorCode.UNKNOWN_SERVER_ERROR)  # as Kafka
         partition = context.services.replica_manager.partition(topic_partition)
         partition.check_leader(wanted.current_leader_epoch)
@@ -93,17 +92,15 @@ def _repeated(request: ListOffsetsRequest) -> frozenset[TopicPartition]:
         for topic in request.topics
         for partition in topic.partitions
     ]
-    if len(asked) == len(set(asked)):
-        return frozenset()
     return frozenset(topic_partition for topic_partition, count in Counter(asked).items() if count > 1)
 
 
 def _bound(partition: Partition, asker: _Asker) -> int:
     """Where the log ends for whoever asks."""
+    log = partition.log
     if not asker.is_consumer:
-        return partition.log.log_end_offset
-    is_bounded = asker.isolation_level == READ_COMMITTED
-    return partition.log.last_stable_offset if is_bounded else partition.log.high_watermark
+        return log.log_end_offset
+    return log.last_stable_offset if asker.isolation_level == READ_COMMITTED else log.high_watermark
 
 
 def _find(partition: Partition, asker: _Asker, timestamp: int, bound: int) -> tuple[int, int]:
