@@ -78,9 +78,8 @@ def _answer(
         offset, timestamp = _find(partition, asker, wanted.timestamp, bound)
     except BrokerError as error:
         return ListOffsetsPartitionResponse(wanted.partition_index, error.error_code)
-    epoch = _NONE
-    if asker.version >= _FIRST_VERSION_WITH_EPOCH:
-        epoch = _epoch(partition, wanted.timestamp, offset)
+    has_epoch = asker.version >= _FIRST_VERSION_WITH_EPOCH
+    epoch = _epoch(partition, wanted.timestamp, offset) if has_epoch else _NONE
     return ListOffsetsPartitionResponse(
         wanted.partition_index, 0, timestamp=timestamp, offset=offset, leader_epoch=epoch
     )
