@@ -21,7 +21,7 @@ from kafkapy.records.batch import (
     crc_is_valid,
     iterate_headers,
 )
-from kafkapy.records.control import Marker, read_control
+from kafkapy.records.control import ControlRecord, read_control
 from kafkapy.records.errors import CorruptRecordError
 from kafkapy.records.validate import PRODUCER, ProducePolicy, ValidatedBatch, validate_own, validate_produced
 from kafkapy.storage.disk_errors import as_storage_error, storage_error
@@ -110,7 +110,7 @@ def append_as_leader(
 
 def _check_producer(
     log: "Log", batch: memoryview | bytearray, header: BatchHeader, added: AppendedRange, *, from_client: bool
-) -> tuple[Marker | None, ProducedBatch | None]:
+) -> tuple[ControlRecord | None, ProducedBatch | None]:
     """Return the marker that the batch is, or the earlier batch that it repeats; raises what its producer may not."""
     state = log.producer_state
     if not header.attributes & CONTROL_BIT:
