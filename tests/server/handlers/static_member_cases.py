@@ -44,14 +44,20 @@ def return_of_one(talk: Talk, version: int) -> None:
     talk.describe()
 
 
-def return_of_the_leader(talk: Talk, version: int) -> None:
-    """The leader of two comes back, then asks for a rebalance by joining under its new id."""
+def _two_to_be_assigned(talk: Talk, version: int) -> tuple[int, str, str]:
+    """Static members "i", who leads, and "j", whose sync waits: SyncGroup's version, and their ids."""
     synced = min(version, SYNC)
     leader = talk.stable(version, group_instance_id="i")
     talk.wait(talk.join_request(version, group_instance_id="j"), version)
     talk.join(version, leader, group_instance_id="i")
     follower = talk.receive().member_id
     talk.wait(talk.sync_request(synced, 2, follower, group_instance_id="j"), synced)
+    return synced, leader, follower
+
+
+def return_of_the_leader(talk: Talk, version: int) -> None:
+    """The leader of two comes back, then asks for a rebalance by joining under its new id."""
+    synced, leader, follower = _two_to_be_assigned(talk, version)
     talk.sync(synced, 2, leader, parts={leader: b"1", follower: b"2"}, group_instance_id="i")
     talk.receive()
     back = talk.join(version, group_instance_id="i").member_id
@@ -69,12 +75,7 @@ def return_of_the_leader(talk: Talk, version: int) -> None:
 
 def return_while_it_is_assigned(talk: Talk, version: int) -> None:
     """The follower comes back while the leader computes, and while its own sync waits."""
-    synced = min(version, SYNC)
-    leader = talk.stable(version, group_instance_id="i")
-    talk.wait(talk.join_request(version, group_instance_id="j"), version)
-    talk.join(version, leader, group_instance_id="i")
-    follower = talk.receive().member_id
-    talk.wait(talk.sync_request(synced, 2, follower, group_instance_id="j"), synced)
+    _, leader, _ = _two_to_be_assigned(talk, version)
     talk.wait(talk.join_request(version, group_instance_id="j"), version, on=0)
     talk.receive()
     talk.join(version, leader, on=1, group_instance_id="i")
