@@ -1,7 +1,6 @@
 """What a run found, side by side: tables at its end, and a JSON file with `--results`."""
 
 import json
-import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
@@ -9,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from compat_tests.scenarios import NO_TARGET, SCENARIOS, cell_of
+from compat_tests.scenarios import NO_TARGET, SCENARIOS, case_of, cell_of
 
 PASSED, FAILED, SKIPPED, DIFFERS = "passed", "failed", "skipped", "differs"
 RANK = (PASSED, SKIPPED, DIFFERS, FAILED)
@@ -32,7 +31,7 @@ class Result:
 def name_of(nodeid: str, target: str) -> str:
     """The name of a test without its target, the same on every target."""
     path, bracket, arguments = nodeid.partition("[")
-    kept = re.sub(rf"(^|-){re.escape(target)}(?=-|$)", "", arguments.removesuffix("]"), count=1).lstrip("-")
+    kept = case_of(arguments.removesuffix("]"), target)
     return f"{path}[{kept}]" if bracket and kept else path
 
 

@@ -10,9 +10,12 @@ and where a broker rightly behaves otherwise, the reason, test by test:
 
     @pytest.mark.differs("kafka-4.1.0", reason="message format 0 is gone (KIP-724)")
 
-Such a test runs and must fail there; should it pass, the mark is wrong, and that fails.
+Such a test runs and must fail there; should it pass, the mark is wrong, and that fails. Of a test with parameters,
+`cases` names those that are meant: what stands in brackets behind its name, without the target, or a pattern for it.
 """
 
+import re
+from fnmatch import fnmatchcase
 from typing import NamedTuple
 
 import pytest
@@ -29,8 +32,10 @@ SCENARIOS = {
 MARKS = (
     "together: the tests of this file, of one target, run in one process, since they share what costs much to set up",
     "scenario(name, client='{client}'): counts the test under this client in the table of results",
-    "differs(*targets, reason): the test fails on these targets, for this reason",
+    "differs(*targets, reason, cases=['*']): the test, in these cases, fails on these targets, for this reason",
 )
+IN_KRAFT = ("kafka-3.9.1", "kafka-4.1.0")
+"""The releases that keep their metadata themselves, without ZooKeeper."""
 NO_TARGET = "-"
 """Where tests count that take no broker from `--target`."""
 
@@ -54,6 +59,11 @@ def target_of(item: pytest.Item) -> str:
     return str(parameters(item).get("broker", NO_TARGET))
 
 
+def case_of(arguments: str, target: str) -> str:
+    """What stands in a test's brackets, without its target: the same on every target."""
+    return re.sub(rf"(^|-){re.escape(target)}(?=-|$)", "", arguments, count=1).removeprefix("-")
+
+
 def cell_of(item: pytest.Item) -> Cell:
     """What a test counts for; raises UsageError for a mark that can't be understood."""
     target = target_of(item)
@@ -72,5 +82,7 @@ def cell_of(item: pytest.Item) -> Cell:
 def mark_differences(item: pytest.Item) -> None:
     """Turns the `differs` marks for a test's target into what is expected of it."""
     for mark in item.iter_markers("differs"):
-        if target_of(item) in mark.args:
+        cases = mark.kwargs.get("cases", ["*"])
+        case = case_of(item.name.partition("[")[2].removesuffix("]"), target_of(item))
+        if target_of(item) in mark.args and any(fnmatchcase(case, each) for each in cases):
             item.add_marker(pytest.mark.xfail(reason=mark.kwargs["reason"], strict=True))

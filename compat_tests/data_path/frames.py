@@ -42,11 +42,14 @@ def new_topic(wire: Wire, partitions: int = 1, **configs: str) -> str:
     name = f"t-{uuid.uuid4().hex[:10]}"
     settings = [CreatableTopicConfig(key.replace("__", "."), value) for key, value in configs.items()]
     topic = CreatableTopic(name=name, num_partitions=partitions, replication_factor=1, configs=settings)
-    assert answer_to_creation(wire, topic) == 0
+    assert (code := answer_to_creation(wire, topic)) == 0, f"CreateTopics with {configs} is answered {code}"
     deadline = time.monotonic() + TIMEOUT_S
     while time.monotonic() < deadline:
         found = wire.ask(MetadataRequest(topics=[MetadataRequestTopic(name=name)]), 4).topics[0]
         if found.error_code == 0 and all(partition.error_code == 0 for partition in found.partitions):
+            break
+    while time.monotonic() < deadline:  # a KRaft broker may tell of a leader a moment before it leads
+        if all(list_offsets(wire, name, -1, partition=index).error_code == 0 for index in range(partitions)):
             return name
     raise AssertionError(f"{name} has no leader")
 

@@ -82,18 +82,44 @@ def refusal(wire: Wire, configs: dict[str, str], version: int, records: bytes) -
     return code
 
 
+FORMATS_GONE = "message.format.version is gone (KIP-724)"
+FORMATS_PASSED_OVER = "message.format.version is passed over (KIP-724)"
+VERSIONS_GONE = "Produce begins with version 3, Fetch with 4 (KIP-896)"
+OF_OLD_VERSIONS = [name for name, (_, version, *_) in (REFUSED | NAMED).items() if version < 3]
+OF_OLD_TOPICS = [name for name, (configs, *_) in (REFUSED | NAMED).items() if "message__format__version" in configs]
+
+
+@pytest.mark.differs("kafka-4.1.0", cases=OF_OLD_VERSIONS, reason=VERSIONS_GONE)
+@pytest.mark.differs("kafka-4.1.0", cases=OF_OLD_TOPICS, reason=FORMATS_GONE)
+@pytest.mark.differs("kafka-3.9.1", cases=["an idempotent producer, *"], reason=FORMATS_PASSED_OVER)
+@pytest.mark.differs(
+    "kafka-3.9.1", cases=["LogAppendTime from a client"], reason="a client's LogAppendTime is passed over, not refused"
+)
 @pytest.mark.parametrize("name", REFUSED)
 def test_what_is_refused(name: str, wire: Wire) -> None:
     configs, version, records, code = REFUSED[name]
     assert refusal(wire, configs, version, records) == code
 
 
+@pytest.mark.differs("kafka-4.1.0", cases=OF_OLD_VERSIONS, reason=VERSIONS_GONE)
+@pytest.mark.differs("kafka-4.1.0", cases=OF_OLD_TOPICS, reason=FORMATS_GONE)
+@pytest.mark.differs("kafka-3.9.1", cases=OF_OLD_TOPICS, reason=FORMATS_PASSED_OVER)
 @pytest.mark.parametrize("name", NAMED)
 def test_what_kafka_has_no_name_for(name: str, wire: Wire, broker: Broker) -> None:
     configs, version, records, code = NAMED[name]
     assert refusal(wire, configs, version, records) == (UNKNOWN_SERVER_ERROR if "kafka-" in broker.name else code)
 
 
+@pytest.mark.differs(
+    "kafka-3.9.1",
+    cases=["nothing-*", "a head-*", "all but a byte-*"],
+    reason="what is no whole message is passed over: NONE, and nothing appended",
+)
+@pytest.mark.differs(
+    "kafka-3.9.1",
+    cases=["an unknown magic-*", "zeros-*"],
+    reason="records are looked at once the request has been read: CORRUPT_MESSAGE (2)",
+)
 @pytest.mark.parametrize("version", range(3))
 @pytest.mark.parametrize(
     "records",
@@ -106,6 +132,7 @@ def test_records_that_close_the_connection(version: int, records: bytes, wire: W
         produce(wire, topic, records, version)
 
 
+@pytest.mark.differs("kafka-4.1.0", reason=VERSIONS_GONE)
 @pytest.mark.parametrize("version", range(3))
 def test_what_old_versions_may_bring(version: int, wire: Wire) -> None:
     """Any format, several messages, and a piece of one more behind them."""
@@ -114,6 +141,10 @@ def test_what_old_versions_may_bring(version: int, wire: Wire) -> None:
     assert [produce(wire, topic, each, version) for each in sent] == [(0, 0), (0, 1), (0, 2), (0, 4), (0, 6)]
 
 
+@pytest.mark.differs("kafka-4.1.0", reason=VERSIONS_GONE)
+@pytest.mark.differs(
+    "kafka-3.9.1", reason="a converted batch comes whole or not at all, not cut where the request ends"
+)
 def test_old_fetches(wire: Wire) -> None:
     topic = new_topic(wire)
     produce(wire, topic, batch(b"a" * 1000))
@@ -141,6 +172,8 @@ def test_old_fetches(wire: Wire) -> None:
     assert [seen(sent_as_zstd, version)[0] for version in (0, 3, 4, 9)] == [76, 76, 0, 0]
 
 
+@pytest.mark.differs("kafka-4.1.0", reason=FORMATS_GONE)
+@pytest.mark.differs("kafka-3.9.1", reason=FORMATS_PASSED_OVER)
 def test_offsets_by_time_need_timestamps(wire: Wire) -> None:
     for configs, code in ((OLDEST, 43), (OLD, 0)):
         topic = new_topic(wire, 1, **configs)

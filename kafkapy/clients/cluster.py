@@ -31,6 +31,7 @@ _SOON: Final = frozenset(
         ErrorCode.NOT_CONTROLLER,
     }
 )
+_NOT_YET_MADE: Final = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION})
 T = TypeVar("T")
 
 
@@ -122,7 +123,11 @@ class ClusterClient:
         return answer
 
     def topic(self, name: str, *, create: bool = False, led: bool = True) -> MetadataResponseTopic:
-        """One topic, with ``led`` once all of its partitions have leaders; raises RequestFailedError."""
+        """One topic, with ``led`` once all of its partitions have leaders; raises RequestFailedError.
+
+        With ``create`` an unknown one is asked for again (10 s): brokers without ZooKeeper say that there is none
+        until they have made it.
+        """
 
         def find() -> MetadataResponseTopic:
             (topic,) = self.metadata([name], create=create).topics
@@ -132,7 +137,7 @@ class ClusterClient:
             topic.partitions.sort(key=lambda partition: partition.partition_index)
             return topic
 
-        return self.retrying(find)
+        return self.retrying(find, also=_NOT_YET_MADE if create else frozenset())
 
     def retrying(self, attempt: Callable[[], T], *, also: frozenset[int] = frozenset()) -> T:
         """What ``attempt`` returns, tried again (10 s) while it fails with what passes by itself, or with ``also``."""

@@ -33,16 +33,23 @@ def _murmur2(data: bytes) -> int:
 
 
 def produce(client: ClusterClient, topic: str, partition: int, batch: bytes, *, acks: int, leader: int) -> int:
-    """Append ``batch``; its first offset (-1 with acks=0). Raises RequestFailedError."""
+    """Append ``batch``; its first offset (-1 with acks=0). A leader that does not know it yet is asked again (10 s).
+
+    Raises RequestFailedError.
+    """
     data = [TopicProduceData(name=topic, partition_data=[PartitionProduceData(partition, memoryview(batch))])]
     request = ProduceRequest(None, acks, TIMEOUT_MS, data)
     if acks == 0:
         client.node(leader).send(request)
         return -1
-    answer = client.node(leader).call(request, ProduceResponse)
-    result = answer.responses[0].partition_responses[0]
-    check(result.error_code, result.error_message, what=f"partition {topic}-{partition}")
-    return result.base_offset
+
+    def attempt() -> int:
+        answer = client.node(leader).call(request, ProduceResponse)
+        result = answer.responses[0].partition_responses[0]
+        check(result.error_code, result.error_message, what=f"partition {topic}-{partition}")
+        return result.base_offset
+
+    return client.retrying(attempt)
 
 
 class Fetched(NamedTuple):

@@ -1,12 +1,14 @@
 """A cluster by its bootstrap addresses; what passes by itself is tried again."""
 
 import socket
+from typing import Any
 
 import pytest
 
 from kafkapy.clients import cluster
 from kafkapy.clients.cluster import ClusterClient, parse_bootstrap
 from kafkapy.clients.errors import ClientError, NoBrokerError, RequestFailedError
+from kafkapy.protocol.messages.metadata import MetadataResponse, MetadataResponseTopic
 
 
 def test_bootstrap_addresses() -> None:
@@ -41,6 +43,24 @@ def test_a_topic_is_waited_for_when_it_is_created(client: ClusterClient) -> None
     assert [partition.leader_id for partition in topic.partitions] == [0]
     with pytest.raises(RequestFailedError, match=r"topic nobody-made-it: .*UNKNOWN_TOPIC_OR_PARTITION"):
         client.topic("nobody-made-it")
+
+
+def test_a_topic_that_the_broker_has_not_made_yet_is_asked_for_again(
+    client: ClusterClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    unknown = MetadataResponse(topics=[MetadataResponseTopic(error_code=3, name="late")])
+    answers = [unknown, unknown]
+    call = client.call
+
+    def late(request: Any, response_class: Any) -> Any:
+        return answers.pop() if answers else call(request, response_class)
+
+    monkeypatch.setattr(cluster, "RETRY_PAUSE_S", 0.0)
+    monkeypatch.setattr(client, "call", late)
+    assert client.topic("late", create=True).name == "late"
+    answers[:] = [unknown]
+    with pytest.raises(RequestFailedError, match=r"topic late: .*UNKNOWN_TOPIC_OR_PARTITION"):
+        client.topic("late")
 
 
 def test_a_coordinator_is_waited_for(client: ClusterClient) -> None:

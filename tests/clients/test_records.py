@@ -2,10 +2,16 @@
 
 import pytest
 
-from kafkapy.clients import topics
+from kafkapy.clients import cluster, topics
 from kafkapy.clients.cluster import ClusterClient
 from kafkapy.clients.errors import RequestFailedError
 from kafkapy.clients.records import fetch, partition_of, produce
+from kafkapy.protocol.messages.produce import (
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceResponse,
+)
 from kafkapy.records.record import Record, encode_batch, read_records
 
 
@@ -36,6 +42,22 @@ def test_what_is_produced_is_fetched(client: ClusterClient) -> None:
     assert found[0].high_watermark == 3
     assert [(record.offset, record.key, record.value) for record in read_records(found[0].records)] == [(1, b"k", b"v")]
     assert found[1].records == b""
+
+
+def test_a_leader_that_does_not_know_it_yet_is_asked_again(
+    client: ClusterClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    codes = [6, 0]
+
+    class Leader:
+        def call(self, request: ProduceRequest, response_class: object) -> ProduceResponse:
+            answer = PartitionProduceResponse(error_code=codes.pop(0), base_offset=7)
+            return ProduceResponse([TopicProduceResponse(name="late", partition_responses=[answer])])
+
+    monkeypatch.setattr(cluster, "RETRY_PAUSE_S", 0.0)
+    monkeypatch.setattr(client, "node", lambda _: Leader())
+    assert produce(client, "late", 0, b"", acks=1, leader=0) == 7
+    assert not codes
 
 
 def test_refused(client: ClusterClient) -> None:

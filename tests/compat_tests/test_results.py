@@ -43,6 +43,10 @@ def test_same(broker, client):
 def test_other(broker, client):
     assert broker == "kafka-2.7.2"
 
+@pytest.mark.differs("kafka-4.1.0", cases=["tw*"], reason="two is another matter there")
+def test_cases(broker, client):
+    assert client == "one" or broker == "kafka-2.7.2"
+
 @pytest.mark.scenario("admin", client="kcat")
 def test_skipped(broker):
     pytest.skip("not here")
@@ -69,13 +73,15 @@ def test_a_run_ends_in_tables(tmp_path: Path, workers: tuple[str, ...]) -> None:
     assert "test_fails 1, 1 FAILED 2" in said
     assert "test_other 2 2 differ" in said
     assert "alone - 1 - - - - - -" in said
-    assert "two kafka-2.7.2 - 2, 1 FAILED - - - - -" in said
-    assert "one kafka-4.1.0 - 2, 1 differ - - - - -" in said
+    assert "test_cases 2 1, 1 differ" in said
+    assert "two kafka-2.7.2 - 3, 1 FAILED - - - - -" in said
+    assert "one kafka-4.1.0 - 3, 1 differ - - - - -" in said
     assert "kcat kafka-2.7.2 - - - - 1 skipped - -" in said
     assert "skipped 1: kafka-4.1.0: not here" in said
+    assert "differs 1: kafka-4.1.0: two is another matter there" in said
     assert "differs 2: kafka-4.1.0: newer ones do it otherwise" in said
     results = {(each.test, each.target): each for each in read(file)}
-    assert len(results) == 15
+    assert len(results) == 19
     failed = results["test_suite.py::test_fails[two]", "kafka-2.7.2"]
     assert (failed.client, failed.scenario, failed.outcome) == ("two", "groups", FAILED)
     assert failed.reason == "AssertionError: a line"
@@ -119,6 +125,7 @@ def test_a_tests_name_is_the_same_on_every_target() -> None:
     assert name_of("a.py::test[x-127.0.0.1:9092]", "127.0.0.1:9092") == "a.py::test[x]"
     assert name_of("a.py::test[kafkapy]", "kafkapy") == "a.py::test"
     assert name_of("a.py::test[kafkapy-2]", "-") == "a.py::test[kafkapy-2]"
+    assert name_of("a.py::test[kafkapy--1--2]", "kafkapy") == "a.py::test[-1--2]"
     assert name_of("a.py::test", "-") == "a.py::test"
 
 
