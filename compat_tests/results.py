@@ -73,15 +73,20 @@ class Results:
 
     def write(self, path: Path) -> None:
         """Puts these results into the file, in the place of older ones of the same tests on the same targets."""
-        merged = {(each.test, each.target): each for each in read(path)} if path.exists() else {}
-        merged |= self.found
+        found = {(each.test, each.target): each for each in read(path)} if path.exists() else {}
+        found |= self.found
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(json.dumps([asdict(merged[key]) for key in sorted(merged)], indent=1) + "\n")
+        path.write_text(json.dumps([asdict(found[key]) for key in sorted(found)], indent=1) + "\n")
 
 
 def read(path: Path) -> list[Result]:
     """The results in a file that `write` made."""
     return [Result(**each) for each in json.loads(path.read_text())]
+
+
+def merged(paths: Iterable[Path]) -> list[Result]:
+    """The results in all of these files; of one test on one target the last one's."""
+    return list({(each.test, each.target): each for path in paths for each in read(path)}.values())
 
 
 def mark(item: pytest.Item) -> None:

@@ -6,39 +6,40 @@ the same.
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from compat_tests.clients.versions import version_of
 from compat_tests.results import DIFFERS, FAILED, PASSED, SKIPPED, Result
 from compat_tests.scenarios import NO_TARGET, SCENARIOS
 
 ROOT = Path(__file__).resolve().parent.parent
 SUMMARY = ROOT / "docs" / "compatibility.json"
-Counts = dict[str, int]
+OURS = "kafkapy"
+NOWHERE = "both at once, or none"
+Counts = Mapping[str, int]
+Told = Mapping[str, Mapping[str, int]]
+"""By target: how many cases of each test."""
 
 
-def summary_of(results: Iterable[Result]) -> dict[str, Any]:
+def summary_of(results: Iterable[Result], version: Callable[[str], str] = version_of) -> dict[str, Any]:
     """Counts by client, scenario and target, counts by target, and each reason for which a test did not just pass."""
     results = sorted(results, key=lambda each: (each.test, each.target))
     clients: dict[str, dict[str, dict[str, Counter[str]]]] = {}
     targets: dict[str, Counter[str]] = {}
-    reasons: dict[str, dict[str, list[str]]] = {SKIPPED: {}, DIFFERS: {}}
+    reasons: dict[str, dict[str, dict[str, Counter[str]]]] = {SKIPPED: {}, DIFFERS: {}}
     for each in results:
         targets.setdefault(each.target, Counter())[each.outcome] += 1
         if each.client:
             by_scenario = clients.setdefault(each.client, {})
             by_scenario.setdefault(each.scenario, {}).setdefault(each.target, Counter())[each.outcome] += 1
         if each.outcome in reasons:
-            found = reasons[each.outcome].setdefault(each.reason, [])
-            found += [name for name in (_short(each),) if name not in found]
-    return {"targets": targets, "clients": clients, "reasons": reasons}
-
-
-def _short(result: Result) -> str:
-    """A test without its parameters, and where it ran."""
-    name = result.test.partition("[")[0].removeprefix("compat_tests/")
-    return name if result.target == NO_TARGET else f"{name} on {result.target}"
+            by_target = reasons[each.outcome].setdefault(each.reason, {})
+            name = each.test.partition("[")[0].removeprefix("compat_tests/")
+            by_target.setdefault(each.target, Counter())[name] += 1
+    versions = {client: version(client) for client in clients}
+    return {"targets": targets, "versions": versions, "clients": clients, "reasons": reasons}
 
 
 def write(results: Iterable[Result], path: Path = SUMMARY) -> None:
@@ -56,13 +57,14 @@ def read(path: Path = SUMMARY) -> dict[str, Any]:
 
 
 def cell(counts: Mapping[str, Counts], targets: list[str]) -> str:
-    """What the targets made of one client's scenario: a number where all of them passed as many, else one for each."""
-    told = {target: _told(counts[target]) for target in targets if target in counts}
-    if not told:
-        return ""
-    if len(told) == len(targets) and len(set(told.values())) == 1:
-        return next(iter(told.values()))
-    return "<br>".join(f"{target}: {each}" for target, each in told.items())
+    """What the targets made of one client's scenario: one line for all that agree, without names if all of them do."""
+    alike: dict[str, list[str]] = {}
+    for target in targets:
+        if target in counts:
+            alike.setdefault(_told(counts[target]), []).append(target)
+    if [targets] == list(alike.values()):
+        return next(iter(alike))
+    return "<br>".join(f"{', '.join(names)}: {told}" for told, names in alike.items())
 
 
 def _told(counts: Counts) -> str:
@@ -70,23 +72,67 @@ def _told(counts: Counts) -> str:
     return ", ".join(word.format(counts[outcome]) for outcome, word in words if counts.get(outcome))
 
 
+def in_order(targets: Iterable[str]) -> list[str]:
+    """Ours first, then the releases; what has no target last."""
+    return sorted(targets, key=lambda target: (target == NO_TARGET, target != OURS, target))
+
+
 def page_of(summary: Mapping[str, Any]) -> str:
     """The page's part about clients and releases."""
-    targets = [target for target in summary["targets"] if target != NO_TARGET]
+    targets = in_order(summary["targets"])
     if not targets:
         return "## Clients\n\nNo results have been taken over yet: `make compatibility` does.\n"
-    lines = ["## Clients", "", f"Tests that pass, on each of {', '.join(targets)} unless a target is named:", ""]
+    lines = [
+        *_clients(summary, [each for each in targets if each != NO_TARGET]),
+        *_targets(summary["targets"], targets),
+    ]
+    for outcome, head, told in (
+        (DIFFERS, "Where releases differ, and why", "what it does"),
+        (SKIPPED, "What was skipped, and why", "why"),
+    ):
+        if summary["reasons"][outcome]:
+            lines += ["", f"## {head}", "", f"| on | {told} | tests |", "|---|---|---|"]
+            lines += sorted(_reason(*each) for each in summary["reasons"][outcome].items())
+    return "\n".join(lines) + "\n"
+
+
+def _clients(summary: Mapping[str, Any], targets: list[str]) -> list[str]:
+    lines = [
+        "## Clients", "", f"How many tests pass, on each of {', '.join(targets)} unless a broker is named. A test that",
+        "differs there was run, and came out otherwise as was expected: the reasons are below.", "",
+    ]  # fmt: skip
     lines += [f"- {name}: {text}" for name, text in SCENARIOS.items()]
     lines += ["", f"| client | {' | '.join(SCENARIOS)} |", f"|---|{'---|' * len(SCENARIOS)}"]
     for client, found in summary["clients"].items():
         cells = (cell(found.get(scenario, {}), targets) for scenario in SCENARIOS)
-        lines.append(f"| {client} | {' | '.join(cells)} |")
-    lines += ["", "## Targets", "", "| target | tests that pass | that differ | skipped |", "|---|---:|---:|---:|"]
-    for target, counts in summary["targets"].items():
-        name = "both at once, or none" if target == NO_TARGET else target
-        lines.append(f"| {name} | {' | '.join(str(counts.get(each, 0)) for each in (PASSED, DIFFERS, SKIPPED))} |")
-    for outcome, head in ((DIFFERS, "Where releases differ, and why"), (SKIPPED, "What was skipped, and why")):
-        if summary["reasons"][outcome]:
-            lines += ["", f"## {head}", ""]
-            lines += [f"- {reason}: {', '.join(tests)}" for reason, tests in summary["reasons"][outcome].items()]
-    return "\n".join(lines) + "\n"
+        name = f"{client} {summary['versions'].get(client, '')}".rstrip()
+        lines.append(f"| {name} | {' | '.join(cells)} |")
+    return lines
+
+
+def _targets(counted: Mapping[str, Counts], targets: list[str]) -> list[str]:
+    lines = ["", "## Targets", "", "| target | tests that pass | that differ | skipped |", "|---|---:|---:|---:|"]
+    for target in targets:
+        counts = (str(counted[target].get(each, 0)) for each in (PASSED, DIFFERS, SKIPPED))
+        lines.append(f"| {NOWHERE if target == NO_TARGET else target} | {' | '.join(counts)} |")
+    return lines
+
+
+def _reason(reason: str, found: Told) -> str:
+    """A row: where, why, and the tests by file, each with how many of its cases."""
+    files: dict[str, dict[str, int]] = {}
+    for tests in found.values():
+        for test, count in tests.items():
+            file, _, name = test.partition("::")
+            cases = files.setdefault(file, {})
+            cases[name] = max(count, cases.get(name, 0))
+    told = (
+        f"{file}: {', '.join(map(_counted, cases.items()))}" if any(cases) else file for file, cases in files.items()
+    )
+    where = ", ".join("–" if target == NO_TARGET else target for target in in_order(found))
+    return f"| {where} | {reason.replace('|', chr(92) + '|')} | {'<br>'.join(told)} |"
+
+
+def _counted(case: tuple[str, int]) -> str:
+    name, count = case
+    return name if count == 1 else f"{name} ({count})"

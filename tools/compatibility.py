@@ -1,7 +1,8 @@
 """docs/compatibility.md out of `REGISTRY`, the handlers' cards and what the compatibility suite found.
 
 `python -m tools.compatibility` writes the page; `--check` fails when it is stale. `--results FILE` first takes into
-`docs/compatibility.json` what a run of `compat_tests`, with the same option, has found.
+`docs/compatibility.json` what runs of `compat_tests`, with the same option, have found; of a test that several of the
+files tell of, the last one counts.
 """
 
 import argparse
@@ -80,13 +81,13 @@ def main(arguments: list[str] | None = None) -> int:
     """Write or check the page; returns the exit code."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--check", action="store_true", help="fail when the page is stale")
-    parser.add_argument("--results", type=Path, metavar="FILE", help="what a run of compat_tests found")
+    parser.add_argument("--results", type=Path, nargs="+", metavar="FILE", help="what runs of compat_tests found")
     options = parser.parse_args(arguments)
     if options.results is not None:
         try:
-            client_table.write(results.read(options.results))
+            client_table.write(results.merged(options.results))
         except (OSError, ValueError) as error:
-            print(f"{options.results}: {error}", file=sys.stderr)
+            print(f"no results are taken over: {error}", file=sys.stderr)
             return 1
     if not options.check:
         PAGE.write_text(page())

@@ -11,8 +11,10 @@ from compat_tests.results import (
     PASSED,
     SKIPPED,
     Result,
+    Results,
     by_client,
     by_test,
+    merged,
     name_of,
     read,
     tables,
@@ -127,6 +129,16 @@ def test_a_tests_name_is_the_same_on_every_target() -> None:
     assert name_of("a.py::test[kafkapy-2]", "-") == "a.py::test[kafkapy-2]"
     assert name_of("a.py::test[kafkapy--1--2]", "kafkapy") == "a.py::test[-1--2]"
     assert name_of("a.py::test", "-") == "a.py::test"
+
+
+def test_pieces_of_a_run_are_put_together(tmp_path: Path) -> None:
+    for name, outcome in (("first", FAILED), ("again", PASSED)):
+        piece = Results()
+        piece.found["a.py::test", "kafkapy"] = result("a.py::test", "kafkapy", outcome)
+        piece.found[f"a.py::{name}", "kafkapy"] = result(f"a.py::{name}", "kafkapy")
+        piece.write(tmp_path / name)
+    found = {each.test: each.outcome for each in merged([tmp_path / "first", tmp_path / "again"])}
+    assert found == {"a.py::test": PASSED, "a.py::first": PASSED, "a.py::again": PASSED}
 
 
 def test_tests_that_agree_have_one_line_unless_asked_for() -> None:

@@ -22,20 +22,21 @@ FOUND = [
 
 
 def test_results_are_counted_and_reasons_kept_once() -> None:
-    found = summary_of([*FOUND, result("test_x[3]", "kafka-4.1.0", DIFFERS, "newer")])
+    found = summary_of([*FOUND, result("test_x[3]", "kafka-4.1.0", DIFFERS, "newer")], "version of {}".format)
+    assert found["versions"] == {"kcat": "version of kcat"}
     assert found["clients"] == {
         "kcat": {"admin": {"kafkapy": {PASSED: 3}, "kafka-4.1.0": {PASSED: 1, DIFFERS: 2, SKIPPED: 1}}}
     }
     assert found["targets"][NO_TARGET] == {PASSED: 1}
-    assert found["reasons"][DIFFERS] == {"newer": ["a.py::test_x on kafka-4.1.0"]}
-    assert found["reasons"][SKIPPED] == {"no such thing": ["a.py::test_y on kafka-4.1.0"]}
+    assert found["reasons"][DIFFERS] == {"newer": {"kafka-4.1.0": {"a.py::test_x": 2}}}
+    assert found["reasons"][SKIPPED] == {"no such thing": {"kafka-4.1.0": {"a.py::test_y": 1}}}
 
 
 def test_a_summary_does_not_depend_on_the_order_of_a_run(tmp_path: Path) -> None:
     for name, found in (("a", FOUND), ("b", FOUND[::-1])):
         write(found, tmp_path / name)
     assert (tmp_path / "a").read_text() == (tmp_path / "b").read_text()
-    assert "| kcat |" in page_of(read(tmp_path / "a"))
+    assert "| kcat" in page_of(read(tmp_path / "a"))
 
 
 def test_a_run_with_failures_is_not_taken_over(tmp_path: Path) -> None:
@@ -50,16 +51,29 @@ def test_targets_that_agree_share_a_cell() -> None:
     assert cell({"kafkapy": {PASSED: 3}, "kafka-4.1.0": {PASSED: 1, DIFFERS: 2, SKIPPED: 1}}, TARGETS) == (
         "kafka-4.1.0: 1, 2 differ, 1 skipped<br>kafkapy: 3"
     )
+    assert cell({"kafkapy": {PASSED: 3}, "kafka-4.1.0": {PASSED: 3}}, [*TARGETS, "x"]) == "kafka-4.1.0, kafkapy: 3"
     assert cell({}, TARGETS) == ""
 
 
 def test_a_page_says_what_differs_and_why() -> None:
-    page = page_of(summary_of(FOUND)).splitlines()
+    page = page_of(
+        summary_of([*FOUND, result("test_v[1]", "kafka-3.9.1", DIFFERS, "a|b")], lambda _: "1.7")
+    ).splitlines()
+    assert "| kcat 1.7 |" in "\n".join(page)
     assert f"| client | {' | '.join(SCENARIOS)} |" in page
-    assert "- newer: a.py::test_x on kafka-4.1.0" in page
-    assert "- no such thing: a.py::test_y on kafka-4.1.0" in page
+    assert "| kafka-4.1.0 | newer | a.py: test_x |" in page
+    assert "| kafka-3.9.1 | a\\|b | a.py: test_v |" in page
+    assert "| kafka-4.1.0 | no such thing | a.py: test_y |" in page
     assert "| both at once, or none | 1 | 0 | 0 |" in page
     assert "Where releases differ" not in page_of(summary_of(FOUND[:3]))
+
+
+def test_a_reason_has_its_tests_by_file_and_where_it_holds() -> None:
+    found = [result(f"test_x[{case}]", target, DIFFERS, "newer") for case in (1, 2) for target in TARGETS]
+    found += [Result("compat_tests/b.py", NO_TARGET, "", "", SKIPPED, "no library")]
+    page = page_of(summary_of(found)).splitlines()
+    assert "| kafkapy, kafka-4.1.0 | newer | a.py: test_x (2) |" in page
+    assert "| – | no library | b.py |" in page
 
 
 def test_before_there_are_results_the_page_says_so(tmp_path: Path) -> None:
