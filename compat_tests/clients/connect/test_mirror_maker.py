@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 import pytest
+from confluent_kafka import KafkaError, KafkaException
 
 from compat_tests.clients.client import Received, Sent
 from compat_tests.clients.confluent_client import ConfluentClient
@@ -51,8 +52,17 @@ class Mirror:
 
     def read(self, partition: int, count: int) -> list[Received]:
         wait_long(lambda: self.copy in self.here.topics(), "the copy")
-        wait_long(lambda: self.here.watermarks(self.copy, partition)[1] >= count, f"{count} records")
-        return self.here.consume(self.copy, self.here.watermarks(self.copy, partition)[1], partition=partition)
+        wait_long(lambda: self._end(partition) >= count, f"{count} records")
+        return self.here.consume(self.copy, self._end(partition), partition=partition)
+
+    def _end(self, partition: int) -> int:
+        """Where the copy ends; 0 while a target that has just come back does not lead it yet."""
+        try:
+            return self.here.watermarks(self.copy, partition)[1]
+        except KafkaException as failure:
+            if failure.args[0].code() != KafkaError.NOT_LEADER_FOR_PARTITION:
+                raise
+            return 0
 
     def check_records(self) -> None:
         for partition in range(PARTITIONS):
