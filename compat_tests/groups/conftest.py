@@ -12,6 +12,6 @@ from compat_tests.process import Broker
 def wire(broker: Broker, topic_name: str) -> Iterator[Wire]:
     """A connection to a broker that has the topic t, and coordinates the group of the test's name."""
     with Wire(broker.bootstrap) as connection:
-        create_topic(connection, "t")
+        create_topic(connection, "t", 2)  # as the conversations have it
         find_coordinator(connection, topic_name)
         yield connection
