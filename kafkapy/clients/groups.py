@@ -19,7 +19,8 @@ from kafkapy.protocol.messages.offset_commit import (
 from kafkapy.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
 from kafkapy.protocol.primitives import ProtocolError, Reader
 
-NO_MEMBERS: Final = frozenset({"Empty", "Dead"})
+DEAD: Final = "Dead"
+NO_MEMBERS: Final = frozenset({"Empty", DEAD})
 Place = tuple[str, int]
 """Topic and partition."""
 
@@ -39,8 +40,12 @@ def describe_group(client: ClusterClient, group_id: str) -> DescribedGroup:
 
     def attempt() -> DescribedGroup:
         answer = client.coordinator(group_id).call(DescribeGroupsRequest([group_id]), DescribeGroupsResponse)
-        check(answer.groups[0].error_code, what=f"group {group_id}")
-        return answer.groups[0]
+        (found,) = answer.groups
+        if found.error_code == ErrorCode.GROUP_ID_NOT_FOUND:  # from version 6 on (KIP-1043)
+            found.group_state = DEAD
+        else:
+            check(found.error_code, what=f"group {group_id}")
+        return found
 
     return client.retrying(attempt)
 

@@ -9,6 +9,7 @@ from kafkapy.protocol.messages.consumer_protocol import (
     ConsumerProtocolAssignment,
     ConsumerProtocolAssignmentTopicPartition,
 )
+from kafkapy.protocol.messages.describe_groups import DescribedGroup, DescribeGroupsRequest, DescribeGroupsResponse
 from kafkapy.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
 from kafkapy.protocol.primitives import encode
 
@@ -37,6 +38,23 @@ def test_commit_and_fetch_and_delete(client: ClusterClient) -> None:
     assert groups.describe_group(client, "readers").group_state == "Dead"
     with pytest.raises(RequestFailedError, match=r"group readers: .*GROUP_ID_NOT_FOUND"):
         groups.delete_group(client, "readers")
+
+
+def test_a_group_that_newer_brokers_call_unknown_is_dead(
+    client: ClusterClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    unknown = DescribedGroup(error_code=69, error_message="Group none not found.", group_id="none")
+
+    class Coordinator:
+        def call(self, request: DescribeGroupsRequest, response_class: object) -> DescribeGroupsResponse:
+            return DescribeGroupsResponse(groups=[unknown])
+
+    monkeypatch.setattr(client, "coordinator", lambda _: Coordinator())
+    assert groups.describe_group(client, "none").group_state == "Dead"
+    groups.require_no_members(client, "none")
+    unknown.error_code = 30
+    with pytest.raises(RequestFailedError, match="GROUP_AUTHORIZATION_FAILED"):
+        groups.describe_group(client, "none")
 
 
 def test_a_group_with_members_is_left_alone(client: ClusterClient) -> None:
