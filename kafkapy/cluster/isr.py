@@ -9,7 +9,7 @@ Laws (Kafka's ``Partition`` and ``Replica``; KIP-497 for changes in flight):
 - a replica may join when it reached the high watermark and the start of the leader's epoch, and no change is in flight.
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 UNKNOWN_OFFSET = -1
@@ -63,9 +63,9 @@ class InSyncReplicas:
     proposed: tuple[int, ...] | None = None
 
     @property
-    def maximal(self) -> frozenset[int]:
-        """Every replica that may count as in sync, whatever the controller answers."""
-        return frozenset(self.committed).union(self.proposed or ())
+    def maximal(self) -> Collection[int]:
+        """Every replica that may count as in sync, whatever the controller answers; each once."""
+        return self.committed if self.proposed is None else {*self.committed, *self.proposed}
 
     @property
     def in_flight(self) -> bool:
@@ -74,7 +74,7 @@ class InSyncReplicas:
 
 
 def high_watermark(
-    local_end_offset: int, remotes: Iterable[RemoteReplica], maximal: frozenset[int], *, now_ms: int, lag_max_ms: int
+    local_end_offset: int, remotes: Iterable[RemoteReplica], maximal: Collection[int], *, now_ms: int, lag_max_ms: int
 ) -> int:
     """Return the offset below which every replica that counts holds all records."""
     lowest = local_end_offset

@@ -236,12 +236,14 @@ class ReplicaManager:
         """Append a broker's own batch (a coordinator's): the result, or a future where other replicas must have it.
 
         With other ``required_acks`` than -1 it is enough that this broker has it, on the disk if it owes that. Raises
-        what ``append`` does; the future fails with ``RequestTimedOutError``, or what ``is_acknowledged`` raises.
+        what ``append`` and ``Partition.is_acknowledged`` do; the future fails with the latter, or with
+        ``RequestTimedOutError``.
         """
+        partition = self.partition(topic_partition)
         records = bytearray(batch) if isinstance(batch, bytes) else batch
-        result = self.append(topic_partition, records, required_acks=required_acks, from_client=False)
-        awaited = Awaited(topic_partition, result.last_offset + 1, required_acks)
-        if self.is_acknowledged(awaited):
+        result = self.append_to(partition, records, required_acks=required_acks, from_client=False)
+        next_offset = result.last_offset + 1
+        if partition.is_acknowledged(next_offset, required_acks):
             return result
         future: asyncio.Future[AppendResult] = asyncio.get_running_loop().create_future()
 
@@ -254,6 +256,7 @@ class ReplicaManager:
             else:
                 future.set_exception(error)
 
+        awaited = Awaited(topic_partition, next_offset, required_acks)
         self.wait_for_acks([awaited], timeout_ms).add_done_callback(answer)
         return future
 

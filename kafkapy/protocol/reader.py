@@ -177,9 +177,14 @@ class Reader:
         start = self.position + 2  # written out as above
         if start > self.end:
             raise self._truncated(2, start - 2)
-        self.position = start
         size = _INT16.unpack_from(self.buffer, start - 2)[0]
-        return None if size < 0 else self._string(size)
+        if size <= 0:
+            self.position = start
+            return None if size else ""
+        self.position = end = start + size
+        if end > self.end:
+            raise self._truncated(size, start)
+        return str(self.buffer[start:end], "utf-8", "replace")
 
     def read_compact_string(self) -> str:
         """A string that may not be null."""

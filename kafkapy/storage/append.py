@@ -91,10 +91,9 @@ def append_as_leader(
     if header.magic < MAGIC:
         _forget_epochs(log)
     else:
-        epochs = log.leader_epochs
-        if leader_epoch != epochs.latest or first_offset < epochs.latest_start_offset:
+        if not log.leader_epochs.is_latest(leader_epoch, first_offset):
             with as_storage_error(log, "written"):
-                epochs.assign(leader_epoch, first_offset)
+                log.leader_epochs.assign(leader_epoch, first_offset)
         assign(batch, 0, first_offset, leader_epoch)
     segment = _write(log, batch, added)
     if marker is not None:

@@ -107,11 +107,17 @@ class LeaderEpochs:
         """Where the newest epoch began, or -1."""
         return self.entries[-1].start_offset if self.entries else UNDEFINED_OFFSET
 
+    def is_latest(self, epoch: int, offset: int) -> bool:
+        """Whether what comes at ``offset`` in ``epoch`` belongs to the newest term, or to none where there is none."""
+        if not self.entries:
+            return epoch == UNDEFINED_EPOCH
+        latest, start_offset = self.entries[-1]
+        return latest == epoch and start_offset <= offset
+
     def assign(self, epoch: int, start_offset: int) -> None:
         """A leader's term began, or a batch of it came at ``start_offset``."""
-        if epoch == self.latest and start_offset >= self.latest_start_offset:
-            return
-        self._take(following(self.entries, EpochEntry(epoch, start_offset)))
+        if not self.is_latest(epoch, start_offset):
+            self._take(following(self.entries, EpochEntry(epoch, start_offset)))
 
     def epoch_for(self, offset: int) -> int:
         """Return the epoch of the batch at ``offset``, or -1."""

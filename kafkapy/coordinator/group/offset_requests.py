@@ -76,7 +76,8 @@ class OffsetRequests:
             if on_their_way:
                 ended(on_their_way)
             codes = dict.fromkeys(call.offsets, log_error(error_code))
-            codes.update(dict.fromkeys(refused, TOO_LARGE))
+            if refused:
+                codes.update(dict.fromkeys(refused, TOO_LARGE))
             answer.set(codes)
 
         self._runtime.commit(shard, group.group_id, offsets, producer, appended)

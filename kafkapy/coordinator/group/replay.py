@@ -117,8 +117,12 @@ def replay_commits(
     group = shard.groups.get(group_id)
     if group is None:
         return  # deleted between the append and its acknowledgement
-    for offset, (partition, committed) in enumerate(offsets.items(), first_offset):
-        _replay_commit(shard, group, partition, (offset, committed), producer_id)
+    if producer_id == NO_PRODUCER_ID:
+        for position, (partition, committed) in enumerate(offsets.items(), first_offset):
+            group.offsets.replay(partition, position, committed)
+        return
+    for position, (partition, committed) in enumerate(offsets.items(), first_offset):
+        _replay_in_transaction(shard, group, partition, (position, committed), producer_id)
 
 
 def _key(shard: Shard, data: bytes) -> OffsetKey | GroupKey | None:
@@ -144,17 +148,17 @@ def _replay_offset(shard: Shard, key: OffsetKey, record: Record, producer_id: in
     if group is None:
         return  # deleted between the append and its acknowledgement
     committed = None if record.value is None else decode_offset(record.value)
-    _replay_commit(shard, group, key.partition, (record.offset, committed), producer_id)
+    if producer_id == NO_PRODUCER_ID:
+        group.offsets.replay(key.partition, record.offset, committed)
+    else:
+        _replay_in_transaction(shard, group, key.partition, (record.offset, committed), producer_id)
 
 
-def _replay_commit(
+def _replay_in_transaction(
     shard: Shard, group: Group, partition: TopicPartition, commit: tuple[int, CommittedOffset | None], producer_id: int
 ) -> None:
-    if producer_id == NO_PRODUCER_ID:
-        group.offsets.replay(partition, *commit)
-    else:
-        shard.open_transactions.setdefault(producer_id, set()).add(group.group_id)
-        group.offsets.replay_in_transaction(producer_id, partition, *commit)
+    shard.open_transactions.setdefault(producer_id, set()).add(group.group_id)
+    group.offsets.replay_in_transaction(producer_id, partition, *commit)
 
 
 def _replay_group(shard: Shard, group_id: str, value: bytes | None) -> None:
