@@ -126,6 +126,7 @@ FOUND := .cache/compatibility-results.json
 TARGETS ?= kafkapy kafka-2.7.2 kafka-3.9.1 kafka-4.1.0
 
 compatibility: setup archives
+	@$(BIN)/python -m tools.jars --long
 	rm -f $(FOUND)
 	@for target in $(TARGETS); do \
 		echo "--- $$target ---"; \

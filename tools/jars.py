@@ -23,9 +23,11 @@ OLD_CLIENT_VERSIONS = ("0.8.2.2", "0.9.0.1", "0.10.0.1", "0.10.2.2")
 """Releases whose clients write and read message sets of format 0 (up to 0.9) and 1 (0.10)."""
 STREAMS = "streams-2.7.2"
 """Not a broker: Kafka Streams, which reads, processes and writes exactly once."""
-CONNECT = "connect-2.7.2"
-"""Not a broker either: Kafka Connect with its file connectors, and MirrorMaker 2, which is made of it."""
-ALL_VERSIONS = (*VERSIONS, *OLD_CLIENT_VERSIONS, STREAMS, CONNECT)
+CONNECT = "connect-{}"
+"""Not a broker either: Kafka Connect with its file connectors, and MirrorMaker 2, which is made of it, of a release."""
+ALL_VERSIONS = (*VERSIONS, *OLD_CLIENT_VERSIONS, STREAMS, CONNECT.format(VERSIONS[0]))
+LONG_VERSIONS = tuple(map(CONNECT.format, VERSIONS[1:]))
+"""What tests marked `long` alone want."""
 BESIDE_THE_BROKER = {"streams": ("kafka-streams",), "connect": ("connect-runtime", "connect-file", "connect-mirror")}
 """What has jars of its own, and the artifacts that it is made of, the one to look for first."""
 SLF4J = "1.7.36"
@@ -202,12 +204,13 @@ def fetch(version: str, way: str | None = None) -> Path:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("versions", nargs="*", default=ALL_VERSIONS, help=f"default: {' '.join(ALL_VERSIONS)}")
+    parser.add_argument("--long", action="store_true", help=f"those of long tests too: {' '.join(LONG_VERSIONS)}")
     parser.add_argument(
         "--with", dest="way", choices=["maven", "ivy"], help="default: Maven if it is installed, else Ivy"
     )
     arguments = parser.parse_args()
     try:
-        for version in arguments.versions:
+        for version in (*arguments.versions, *(LONG_VERSIONS if arguments.long else ())):
             directory = fetch(version, arguments.way)
             print(f"Kafka {version}: {len(list(directory.glob('*.jar')))} jars in {directory}", flush=True)
     except (JarsError, NoJavaError, OSError) as error:

@@ -87,7 +87,24 @@ def test_a_failing_resolver_is_one_clear_line(
     assert said == "jars: Maven failed ([ERROR] no route to host); is the network there?\n"
 
 
-@pytest.mark.parametrize(("what", "artifact"), [(jars.STREAMS, "kafka-streams"), (jars.CONNECT, "connect-runtime")])
+def test_what_long_tests_want_is_fetched_when_asked_for(monkeypatch: pytest.MonkeyPatch, cache: Path) -> None:
+    fetched: list[str] = []
+
+    def fetch(version: str, _way: str | None) -> Path:
+        fetched.append(version)
+        return cache
+
+    monkeypatch.setattr(jars, "fetch", fetch)
+    for options, expected in ((["2.7.2"], ["2.7.2"]), (["2.7.2", "--long"], ["2.7.2", *jars.LONG_VERSIONS])):
+        fetched.clear()
+        monkeypatch.setattr("sys.argv", ["jars", *options])
+        assert jars.main() == 0
+        assert fetched == expected
+
+
+@pytest.mark.parametrize(
+    ("what", "artifact"), [(jars.STREAMS, "kafka-streams"), (jars.CONNECT.format("2.7.2"), "connect-runtime")]
+)
 def test_what_runs_beside_the_broker_has_jars_of_its_own(
     cache: Path, monkeypatch: pytest.MonkeyPatch, what: str, artifact: str
 ) -> None:

@@ -5,11 +5,23 @@ import time
 
 import pytest
 
+from tools.jars import VERSIONS
+
+
+@pytest.fixture(
+    scope="module",
+    params=[VERSIONS[0], *(pytest.param(each, marks=pytest.mark.long) for each in VERSIONS[1:])],
+)
+def connect_version(request: pytest.FixtureRequest) -> str:
+    """Each release whose Kafka Connect and MirrorMaker are tried; the later ones in long runs alone."""
+    version: str = request.param
+    return version
+
 
 @pytest.fixture(scope="module")
-def unique_name() -> str:
+def unique_name(connect_version: str) -> str:
     """For topics of tests that share them."""
-    return f"mirrored-{os.getpid()}-{time.monotonic_ns()}"
+    return f"mirrored-{connect_version}-{os.getpid()}-{time.monotonic_ns()}"
 
 
 @pytest.hookimpl(trylast=True)

@@ -1,7 +1,6 @@
 """Kafka Connect's file source and sink: lines of a file go through a topic into another file."""
 
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 from urllib.error import HTTPError
 
@@ -24,12 +23,14 @@ def _expected(count: int) -> list[str]:
     return [f"line {number}" for number in range(count)]
 
 
-@pytest.mark.scenario("records", client="connect-standalone-2.7.2")
-def test_a_standalone_worker_copies_a_file(broker: Broker, topic_name: str, tmp_path: Path) -> None:
+@pytest.mark.scenario("records", client="connect-standalone-{connect_version}")
+def test_a_standalone_worker_copies_a_file(
+    broker: Broker, connect_version: str, topic_name: str, tmp_path: Path
+) -> None:
     connectors = file_connectors("copy", topic_name, tmp_path)
     append_lines(tmp_path / "copy.in", range(LINES))
     try:
-        worker = Worker(broker.bootstrap, tmp_path, connectors=connectors)
+        worker = Worker(connect_version, broker.bootstrap, tmp_path, connectors=connectors)
     except MissingToolchainError as missing:
         pytest.skip(str(missing))
     with worker:
@@ -42,13 +43,15 @@ def test_a_standalone_worker_copies_a_file(broker: Broker, topic_name: str, tmp_
 
 
 @pytest.mark.long
-@pytest.mark.scenario("restart", client="connect-standalone-2.7.2")
-def test_a_standalone_worker_goes_on_where_it_was(broker: Broker, topic_name: str, tmp_path: Path) -> None:
+@pytest.mark.scenario("restart", client="connect-standalone-{connect_version}")
+def test_a_standalone_worker_goes_on_where_it_was(
+    broker: Broker, connect_version: str, topic_name: str, tmp_path: Path
+) -> None:
     connectors = file_connectors("again", topic_name, tmp_path)
     for turn in (1, 2, 3):
         append_lines(tmp_path / "again.in", range((turn - 1) * LINES, turn * LINES))
         try:
-            worker = Worker(broker.bootstrap, tmp_path, connectors=connectors)
+            worker = Worker(connect_version, broker.bootstrap, tmp_path, connectors=connectors)
         except MissingToolchainError as missing:
             pytest.skip(str(missing))
         with worker:
@@ -59,13 +62,21 @@ def test_a_standalone_worker_goes_on_where_it_was(broker: Broker, topic_name: st
 class Distributed:
     """A distributed worker on a broker of its own, with one source and one sink."""
 
-    def __init__(self, broker: ChildProcess, directory: Path) -> None:
+    def __init__(self, version: str, broker: ChildProcess, directory: Path) -> None:
+        self.version = version
         self.broker = broker
         self.directory = directory
-        self.connectors = file_connectors("pass", "lines", directory)
-        self.worker = Worker(broker.bootstrap, directory / "one", group="connect-cluster")
+        self.topic = f"lines-{version}"
+        self.group = f"connect-{version}"
+        self.name = f"pass-{version}"
+        self.connectors = file_connectors(self.name, self.topic, directory)
+        self.worker = self.another("one")
         self.client = ConfluentClient(broker.bootstrap)
         self.count = 0
+
+    def another(self, name: str) -> Worker:
+        """A worker of this group, not started yet."""
+        return Worker(self.version, self.broker.bootstrap, self.directory / name, group=self.group)
 
     def configure(self) -> None:
         """Hands the worker its connectors and waits until they run."""
@@ -80,96 +91,100 @@ class Distributed:
 
     def write(self) -> None:
         """Some more lines."""
-        append_lines(self.directory / "pass.in", range(self.count, self.count + LINES))
+        append_lines(self.directory / f"{self.name}.in", range(self.count, self.count + LINES))
         self.count += LINES
 
     @property
     def out(self) -> list[str]:
-        return lines_of(self.directory / "pass.out")
+        return lines_of(self.directory / f"{self.name}.out")
 
     def wait_for_all(self) -> None:
         wait_long(lambda: set(self.out) == set(_expected(self.count)), f"{self.count} lines")
 
 
 @pytest.fixture(scope="module")
-def distributed(mortal: ChildProcess, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Distributed]:
+def distributed(
+    mortal: ChildProcess, connect_version: str, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Distributed]:
     directory = tmp_path_factory.mktemp("connect")
     try:
-        found = Distributed(mortal, directory)
+        found = Distributed(connect_version, mortal, directory)
     except MissingToolchainError as missing:
         pytest.skip(str(missing))
     with found.worker:
-        append_lines(directory / "pass.in", range(0))
+        append_lines(directory / f"{found.name}.in", range(0))
         found.configure()
         yield found
 
 
-@pytest.mark.scenario("records", client="connect-distributed-2.7.2")
+@pytest.mark.scenario("records", client="connect-distributed-{connect_version}")
 def test_lines_pass_in_order(distributed: Distributed) -> None:
     distributed.write()
     distributed.wait_for_all()
     assert distributed.out == _expected(distributed.count)
 
 
-@pytest.mark.scenario("groups", client="connect-distributed-2.7.2")
+@pytest.mark.scenario("groups", client="connect-distributed-{connect_version}")
 def test_workers_and_sinks_are_groups(distributed: Distributed) -> None:
     distributed.write()
     distributed.wait_for_all()
     client = AiokafkaClient(distributed.broker.bootstrap)  # tells of groups that aren't consumers' too
-    wait_long(lambda: client.describe_group("connect-pass-sink").state == "Stable", "the sink's group")
-    assert {"connect-cluster", "connect-pass-sink"} <= client.groups()
-    assert client.describe_group("connect-pass-sink") == GroupState("Stable", "consumer", 1)
-    assert client.describe_group("connect-cluster") == GroupState("Stable", "connect", 1)
-    wait_long(lambda: client.committed("connect-pass-sink", "lines") == distributed.count, "the sink's offset")
+    workers, sinks = distributed.group, f"connect-{distributed.name}-sink"
+    wait_long(lambda: client.describe_group(sinks).state == "Stable", "the sink's group")
+    assert {workers, sinks} <= client.groups()
+    assert client.describe_group(sinks) == GroupState("Stable", "consumer", 1)
+    assert client.describe_group(workers) == GroupState("Stable", "connect", 1)
+    wait_long(lambda: client.committed(sinks, distributed.topic) == distributed.count, "the sink's offset")
 
 
-@pytest.mark.scenario("admin", client="connect-distributed-2.7.2")
+@pytest.mark.scenario("admin", client="connect-distributed-{connect_version}")
 def test_what_connect_keeps_is_kept_compacted(distributed: Distributed) -> None:
     client = distributed.client
-    kept = {"connect-config": 1, "connect-offset": 2, "connect-status": 2}
+    kept = {f"{distributed.group}-{kind}": count for kind, count in (("config", 1), ("offset", 2), ("status", 2))}
     assert {name: client.topics()[name] for name in kept} == kept
     assert {client.configs(name)["cleanup.policy"] for name in kept} == {"compact"}
 
 
-@pytest.mark.scenario("admin", client="connect-distributed-2.7.2")
+@pytest.mark.scenario("admin", client="connect-distributed-{connect_version}")
 def test_a_paused_source_waits(distributed: Distributed) -> None:
-    distributed.worker.ask("PUT", "/connectors/pass-source/pause")
-    distributed.wait_for("pass-source", PAUSED)
-    end = distributed.client.watermarks("lines")
+    source = f"{distributed.name}-source"
+    distributed.worker.ask("PUT", f"/connectors/{source}/pause")
+    distributed.wait_for(source, PAUSED)
+    end = distributed.client.watermarks(distributed.topic)
     distributed.write()
-    assert distributed.client.watermarks("lines") == end
-    distributed.worker.ask("PUT", "/connectors/pass-source/resume")
+    assert distributed.client.watermarks(distributed.topic) == end
+    distributed.worker.ask("PUT", f"/connectors/{source}/resume")
     distributed.wait_for_all()
 
 
-@pytest.mark.scenario("errors", client="connect-distributed-2.7.2")
+@pytest.mark.scenario("errors", client="connect-distributed-{connect_version}")
 def test_an_unknown_connector_is_refused(distributed: Distributed) -> None:
     with pytest.raises(HTTPError, match=r"500|400"):
         distributed.worker.ask("POST", "/connectors", {"name": "bad", "config": {"connector.class": "NoSuchSource"}})
     assert distributed.worker.states("bad") == []
 
 
-@pytest.mark.scenario("restart", client="connect-distributed-2.7.2")
+@pytest.mark.scenario("restart", client="connect-distributed-{connect_version}")
 def test_a_broker_that_comes_back_gets_the_rest(distributed: Distributed) -> None:
     distributed.write()
     distributed.broker.stop()
     distributed.write()
     distributed.broker.start()
     distributed.wait_for_all()
-    wait_long(lambda: distributed.worker.states("pass-sink") == RUNNING, "the sink")
+    distributed.wait_for(f"{distributed.name}-sink", RUNNING)
 
 
 @pytest.mark.long
-@pytest.mark.scenario("groups", client="connect-distributed-2.7.2")
+@pytest.mark.scenario("groups", client="connect-distributed-{connect_version}")
 def test_a_second_worker_takes_over(distributed: Distributed) -> None:
-    with Worker(distributed.broker.bootstrap, distributed.directory / "two", group="connect-cluster") as second:
+    source, sink = f"{distributed.name}-source", f"{distributed.name}-sink"
+    with distributed.another("two") as second:
         client = AiokafkaClient(distributed.broker.bootstrap)
-        wait_long(lambda: client.describe_group("connect-cluster").members == 2, "two workers")
+        wait_long(lambda: client.describe_group(distributed.group).members == 2, "two workers")
         distributed.worker.stop()
-        wait_long(lambda: client.describe_group("connect-cluster").members == 1, "one worker")
-        wait_long(lambda: second.states("pass-source") == RUNNING == second.states("pass-sink"), "both connectors")
+        wait_long(lambda: client.describe_group(distributed.group).members == 1, "one worker")
+        wait_long(lambda: second.states(source) == RUNNING == second.states(sink), "both connectors")
         distributed.write()
         distributed.wait_for_all()
-        with suppress(HTTPError):
-            second.ask("DELETE", "/connectors/pass-sink")
-        wait_long(lambda: second.states("pass-sink") == [], "no sink")
+        wait_long(lambda: second.is_accepted("DELETE", f"/connectors/{sink}"), "the sink's end")
+        wait_long(lambda: second.states(sink) == [], "no sink")

@@ -18,11 +18,8 @@ from tools.java import NoJavaError, find_java
 STRINGS = "org.apache.kafka.connect.storage.StringConverter"
 NOT_FOUND, CONFLICT = 404, 409
 PATIENCE_S = 100
-OUR_OWN_TOPICS = {
-    f"{kind}.storage.{what}": value
-    for kind in ("config", "offset", "status")
-    for what, value in (("topic", f"connect-{kind}"), ("replication.factor", "1"))
-}
+START = {"plugin.discovery": "service_load"}
+"""From 3.6 on, connectors are found without a search through every class; before that it means nothing."""
 SOONER = {
     "refresh.topics.interval.seconds": "1", "refresh.groups.interval.seconds": "1",
     "emit.heartbeats.interval.seconds": "1", "emit.checkpoints.interval.seconds": "1",
@@ -41,11 +38,11 @@ def wait_long(condition: Callable[[], bool], what: str) -> None:
     wait_until(condition, what, PATIENCE_S)
 
 
-def connect_class_path() -> str:
-    """The jars; raises MissingToolchainError with what is missing."""
+def connect_class_path(version: str) -> str:
+    """The jars of a release; raises MissingToolchainError with what is missing."""
     try:
         find_java()
-        return class_path(CONNECT)
+        return class_path(CONNECT.format(version))
     except (NoJavaError, JarsError) as missing:
         raise MissingToolchainError(f"Kafka Connect runs on Java alone, from its own jars: {missing}") from missing
 
@@ -53,8 +50,10 @@ def connect_class_path() -> str:
 class ConnectProcess(ChildProcess):
     """One of Connect's main classes with its `.properties` files; `port` is its REST interface's."""
 
-    def __init__(self, main: str, files: Mapping[str, Mapping[str, str]], directory: Path | None = None) -> None:
-        self._class_path = connect_class_path()
+    def __init__(
+        self, version: str, main: str, files: Mapping[str, Mapping[str, str]], directory: Path | None = None
+    ) -> None:
+        self._class_path = connect_class_path(version)
         super().__init__(main.rpartition(".")[2].lower(), directory)
         self._main = f"org.apache.kafka.connect.{main}"
         self._files = files
@@ -72,10 +71,14 @@ class ConnectProcess(ChildProcess):
 
 
 class Worker(ConnectProcess):
-    """A Connect worker: standalone with its connectors, or distributed, which is told of them later."""
+    """A Connect worker: standalone with its connectors, or distributed, which is told of them later.
+
+    A distributed one keeps what it knows in topics named after its group.
+    """
 
     def __init__(
         self,
+        version: str,
         bootstrap: str,
         directory: Path,
         *,
@@ -84,9 +87,12 @@ class Worker(ConnectProcess):
     ) -> None:
         standalone = {"offset.storage.file.filename": str(directory / "offsets")}
         distributed = {"group.id": group or "", "offset.storage.partitions": "2", "status.storage.partitions": "2"}
+        for kind in ("config", "offset", "status"):
+            distributed |= {f"{kind}.storage.topic": f"{group}-{kind}", f"{kind}.storage.replication.factor": "1"}
         files: dict[str, Mapping[str, str]] = {"worker": {}, **(connectors or {})}
-        super().__init__(f"cli.Connect{'Distributed' if group else 'Standalone'}", files, directory)
+        super().__init__(version, f"cli.Connect{'Distributed' if group else 'Standalone'}", files, directory)
         files["worker"] = {
+            **START,
             "bootstrap.servers": bootstrap,
             "key.converter": STRINGS,
             "value.converter": STRINGS,
@@ -95,7 +101,7 @@ class Worker(ConnectProcess):
             "scheduled.rebalance.max.delay.ms": "0",
             "listeners": f"http://{HOST}:{self.port}",
             "rest.advertised.host.name": HOST,
-            **(OUR_OWN_TOPICS | distributed if group else standalone),
+            **(distributed if group else standalone),
         }
 
     def is_ready(self) -> bool:
@@ -136,9 +142,13 @@ class Worker(ConnectProcess):
 
 
 class MirrorMaker(ConnectProcess):
-    """MirrorMaker 2 from the cluster `source` to the cluster `target`, of some topics and groups."""
+    """MirrorMaker 2 from the cluster `source` to the cluster `target`, of some topics and groups.
 
-    def __init__(self, source: str, target: str, *, topics: str, groups: str) -> None:
+    Offsets are translated by pairs that it remembers: 2.7 counts on from the last one and tells nothing of what lies
+    before it, later releases know of several and tell no more than they know, so that they need many.
+    """
+
+    def __init__(self, version: str, source: str, target: str, *, topics: str, groups: str) -> None:
         properties = {
             "clusters": "source,target",
             "source.bootstrap.servers": source,
@@ -146,10 +156,12 @@ class MirrorMaker(ConnectProcess):
             "source->target.enabled": "true",
             "source->target.topics": topics,
             "source->target.groups": groups,
+            "offset.lag.max": "100" if version.startswith("2.") else "0",
+            **START,
             **SOONER,
             **ONE_BROKER,
         }
-        super().__init__("mirror.MirrorMaker", {"mirror": properties})
+        super().__init__(version, "mirror.MirrorMaker", {"mirror": properties})
 
 
 def file_connectors(name: str, topic: str, directory: Path) -> dict[str, dict[str, str]]:
