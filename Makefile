@@ -121,7 +121,7 @@ compat: setup archives
 	@$(COMPAT) -n $(WORKERS) || { \
 		echo "--- what failed, once more, by itself ---"; $(COMPAT) --last-failed --last-failed-no-failures none; }
 
-# The same scenarios on every release there is, an hour; docs/compatibility.md tells what came out.
+# The same scenarios on every release there is, an hour and a half; docs/compatibility.md tells what came out.
 FOUND := .cache/compatibility-results.json
 TARGETS ?= kafkapy kafka-2.7.2 kafka-3.9.1 kafka-4.1.0
 

@@ -52,16 +52,17 @@ def _dotted(version: tuple[int, int]) -> str:
 
 
 @cache
-def _rust() -> list[str]:
-    """The command of the Rust client, compiled."""
-    source = HERE / "rust"
-    if shutil.which("cargo") is None:
-        raise MissingToolchainError("the Rust client rskafka wants the cargo command")
+def _rust(client: str, folder: str, *needed: str) -> list[str]:
+    """The command of a Rust client, compiled by cargo and what else is needed."""
+    source = HERE / folder
+    for command in ("cargo", *needed):
+        if shutil.which(command) is None:
+            raise MissingToolchainError(f"the Rust client {client} wants the {command} command")
     wanted = _wanted(source / "Cargo.toml", r'^rust-version = "(\d+)\.(\d+)')
     here = _version(["cargo", "--version"], r"cargo (\d+)\.(\d+)")
     if here < wanted:
-        raise MissingToolchainError(f"the Rust client rskafka wants cargo {_dotted(wanted)}, here is {_dotted(here)}")
-    target = BUILT / "rust"
+        raise MissingToolchainError(f"the Rust client {client} wants cargo {_dotted(wanted)}, here is {_dotted(here)}")
+    target = BUILT / folder
     _build(["cargo", "build", "--quiet", "--locked", "--target-dir", str(target)], source)
     return [str(target / "debug" / "kafkapy-compat")]
 
@@ -118,9 +119,13 @@ AGENTS: dict[str, Callable[[], list[str]]] = {
     "franz-go": lambda: _go("franz"),
     "sarama": lambda: _go("sarama"),
     "kafkajs": lambda: node(HERE / "node" / "agent.js"),
-    "rskafka": _rust,
+    "rskafka": lambda: _rust("rskafka", "rust"),
     **{f"java-{version}": partial(_java, version) for version in VERSIONS},
 }
+LONG_AGENTS: dict[str, Callable[[], list[str]]] = {
+    "rdkafka": lambda: _rust("rdkafka", "rdkafka", "cc", "make"),
+}
+"""Those that take minutes to build: their tests are long."""
 
 
 class Agents:
@@ -133,7 +138,7 @@ class Agents:
         """The named client, started when it is asked for first; raises MissingToolchainError."""
         agent = self._running.get(name)
         if agent is None:
-            agent = self._running[name] = Agent(AGENTS[name]())
+            agent = self._running[name] = Agent({**AGENTS, **LONG_AGENTS}[name]())
         return AgentClient(name, agent, bootstrap, ABILITIES.get(name, Abilities()))
 
     def close(self) -> None:

@@ -5,7 +5,7 @@ from importlib import import_module
 
 import pytest
 
-from compat_tests.clients.agents import AGENTS, Agents
+from compat_tests.clients.agents import AGENTS, LONG_AGENTS, Agents
 from compat_tests.clients.client import Client, wait_until
 from compat_tests.java_programs import MissingToolchainError
 from compat_tests.libraries import why_not_imported
@@ -24,7 +24,11 @@ def new_client(name: str, bootstrap: str, agents: Agents) -> Client:
     return _library(name)(bootstrap) if name in CLIENTS else agents.client(name, bootstrap)
 
 
-@pytest.fixture(params=[*CLIENTS, *AGENTS])
+LONG = (pytest.mark.long, pytest.mark.timeout(600))
+"""What is built in minutes may take them in its first test."""
+
+
+@pytest.fixture(params=[*CLIENTS, *AGENTS, *(pytest.param(name, marks=LONG) for name in LONG_AGENTS)])
 def client(request: pytest.FixtureRequest, broker: Broker, agents: Agents) -> Client:
     """One of the client libraries, pointed at the broker under test."""
     try:

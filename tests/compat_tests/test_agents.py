@@ -23,7 +23,14 @@ def nothing_is_remembered(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> No
 
 @pytest.mark.parametrize(
     ("client", "command"),
-    [("franz-go", "go"), ("sarama", "go"), ("kafkajs", "node"), ("rskafka", "cargo"), ("java-2.7.2", "Java")],
+    [
+        ("franz-go", "go"),
+        ("sarama", "go"),
+        ("kafkajs", "node"),
+        ("rskafka", "cargo"),
+        ("rdkafka", "cargo"),
+        ("java-2.7.2", "Java"),
+    ],
 )
 def test_what_is_not_on_the_path_is_named(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, client: str, command: str
