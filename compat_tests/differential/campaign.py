@@ -8,11 +8,13 @@ What the two don't agree on is made as small as it gets, printed, and kept as a 
 """
 
 import argparse
+import json
 import random
 import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from hypothesis import HealthCheck, Phase, given, seed, settings
 
@@ -118,6 +120,16 @@ def summary(comparison: Comparison) -> None:
         print(f"{count:>7}  {reason}")
 
 
+def figures(seed_: int, comparison: Comparison) -> dict[str, Any]:
+    """What ``figures`` adds up."""
+    return {
+        "seed": seed_,
+        "requests": comparison.requests,
+        "by_api": dict(comparison.by_api),
+        "let_pass": dict(comparison.excused.by_reason()),
+    }
+
+
 def replay(paths: Sequence[Path], comparison: Comparison) -> int:
     """Hold kept conversations again; the number that still differ, at most 1."""
     differ = False
@@ -140,6 +152,7 @@ def main() -> int:
             return run(wanted, comparison)
         finally:
             comparison.excused.write(wanted.to / f"let-pass-{wanted.seed}.txt")
+            (wanted.to / f"run-{wanted.seed}.json").write_text(json.dumps(figures(wanted.seed, comparison)))
 
 
 if __name__ == "__main__":

@@ -317,8 +317,7 @@ class Conversation:
     def _may_be_silent(self, step: Step, request: Any, answers: list[Answer]) -> bool:
         """Whether there is a reason why one of them says nothing."""
         theirs, ours = answers
-        is_damaged = step.damage is not None
-        found = silence_for(Quiet(step.api, step.version, request, is_damaged, theirs, self._decoded(step, ours)))
+        found = silence_for(Quiet(step.api, step.version, request, theirs, self._decoded(step, ours)))
         if found is None:
             return False
         self._comparison.excused.note_silence(found.reason, step.api)

@@ -1,6 +1,5 @@
 """What was let pass: how often, by reason, and one example of each kind."""
 
-import json
 from collections import Counter
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -55,10 +54,6 @@ class Excuses:
             for kind, count in self.kinds.most_common()
         ]
         path.write_text("\n".join(lines) + "\n")
-
-    def as_json(self) -> str:
-        """For adding up."""
-        return json.dumps([[*kind, count] for kind, count in self.kinds.items()])
 
 
 def _short(value: Any) -> str:

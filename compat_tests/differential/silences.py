@@ -13,7 +13,7 @@ class Quiet(NamedTuple):
     api: str
     version: int
     request: Any
-    damaged: bool
+    """Before it was damaged."""
     theirs: Any
     message: Any
 
@@ -40,9 +40,10 @@ def _left(quiet: Quiet) -> bool:
 
 
 def _null_topics(quiet: Quiet) -> bool:
-    if quiet.api != "JOIN_GROUP" or quiet.theirs is not None:
+    if quiet.api != "JOIN_GROUP" or quiet.theirs is not None or quiet.message is None:
         return False
-    return quiet.damaged or any(each.metadata[2:3] >= b"\x80" for each in quiet.request.protocols)
+    subscriptions = [each.metadata for each in (*quiet.request.protocols, *quiet.message.members)]
+    return any(each[2:3] >= b"\x80" for each in subscriptions)
 
 
 def _marker_for_nothing(quiet: Quiet) -> bool:
@@ -50,10 +51,10 @@ def _marker_for_nothing(quiet: Quiet) -> bool:
 
 
 def _set_twice(quiet: Quiet) -> bool:
-    if quiet.api != "ALTER_CONFIGS" or quiet.theirs is not None:
+    if quiet.api != "ALTER_CONFIGS" or quiet.theirs is not None or quiet.message is None:
         return False
-    named = [(each.resource_type, each.resource_name) for each in quiet.request.resources]
-    return quiet.damaged or len(named) > len(set(named))
+    named = [(each.resource_type, each.resource_name) for each in quiet.message.responses]
+    return len(named) > len(set(named))
 
 
 def _inconvertible(quiet: Quiet) -> bool:
