@@ -92,14 +92,14 @@ def page_of(summary: Mapping[str, Any]) -> str:
     ):
         if summary["reasons"][outcome]:
             lines += ["", f"## {head}", "", f"| on | {told} | tests |", "|---|---|---|"]
-            lines += sorted(_reason(*each) for each in summary["reasons"][outcome].items())
+            lines += sorted(row for each in summary["reasons"][outcome].items() for row in _reasons(*each))
     return "\n".join(lines) + "\n"
 
 
 def _clients(summary: Mapping[str, Any], targets: list[str]) -> list[str]:
     lines = [
         "## Clients", "", f"How many tests pass, on each of {', '.join(targets)} unless a broker is named. A test that",
-        "differs there was run, and came out otherwise as was expected: the reasons are below.", "",
+        "differs there was run too, and had to fail: the reasons are below, of each test the first that it meets.", "",
     ]  # fmt: skip
     lines += [f"- {name}: {text}" for name, text in SCENARIOS.items()]
     lines += ["", f"| client | {' | '.join(SCENARIOS)} |", f"|---|{'---|' * len(SCENARIOS)}"]
@@ -118,21 +118,18 @@ def _targets(counted: Mapping[str, Counts], targets: list[str]) -> list[str]:
     return lines
 
 
-def _reason(reason: str, found: Told) -> str:
-    """A row: where, why, and the tests by file, each with how many of its cases."""
-    files: dict[str, dict[str, int]] = {}
-    for tests in found.values():
-        for test, count in tests.items():
-            file, _, name = test.partition("::")
-            cases = files.setdefault(file, {})
-            cases[name] = max(count, cases.get(name, 0))
-    told = (
-        f"{file}: {', '.join(map(_counted, cases.items()))}" if any(cases) else file for file, cases in files.items()
-    )
-    where = ", ".join("–" if target == NO_TARGET else target for target in in_order(found))
-    return f"| {where} | {reason.replace('|', chr(92) + '|')} | {'<br>'.join(told)} |"
+def _reasons(reason: str, found: Told) -> list[str]:
+    """A row for all targets with the same tests: where, why, and the tests by file, each with how many of its cases."""
+    alike: dict[str, list[str]] = {}
+    for target in in_order(found):
+        alike.setdefault(_by_file(found[target]), []).append("–" if target == NO_TARGET else target)
+    told = reason.replace("|", r"\|")
+    return [f"| {', '.join(targets)} | {told} | {tests} |" for tests, targets in alike.items()]
 
 
-def _counted(case: tuple[str, int]) -> str:
-    name, count = case
-    return name if count == 1 else f"{name} ({count})"
+def _by_file(tests: Counts) -> str:
+    files: dict[str, list[str]] = {}
+    for test, count in sorted(tests.items()):
+        file, _, name = test.partition("::")
+        files.setdefault(file, []).append(name if count == 1 else f"{name} ({count})")
+    return "<br>".join(f"{file}: {', '.join(names)}" if any(names) else file for file, names in files.items())

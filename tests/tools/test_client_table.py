@@ -74,6 +74,9 @@ def test_a_reason_has_its_tests_by_file_and_where_it_holds() -> None:
     page = page_of(summary_of(found)).splitlines()
     assert "| kafkapy, kafka-4.1.0 | newer | a.py: test_x (2) |" in page
     assert "| – | no library | b.py |" in page
+    page = page_of(summary_of([*found, result("test_y", outcome=DIFFERS, reason="newer")])).splitlines()
+    assert "| kafkapy | newer | a.py: test_x (2), test_y |" in page
+    assert "| kafka-4.1.0 | newer | a.py: test_x (2) |" in page
 
 
 def test_before_there_are_results_the_page_says_so(tmp_path: Path) -> None:
