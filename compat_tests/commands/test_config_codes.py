@@ -16,7 +16,7 @@ from kafkapy.protocol.messages.describe_configs import (
 TOPIC, BROKER, LOGGERS = 2, 4, 8
 SET, DELETE, APPEND, SUBTRACT = range(4)
 UNKNOWN_TOPIC_OR_PARTITION = 3
-TOLD_BY_NAME = pytest.mark.differs(*IN_KRAFT, reason="the controller answers INVALID_CONFIG (40)")
+TOLD_BY_NAME = pytest.mark.differs(*IN_KRAFT, reason="an impossible value or change: INVALID_CONFIG (40)")
 
 
 @pytest.fixture
@@ -116,11 +116,14 @@ def test_alter(broker: Broker, topic: str, kind: int, name: str, configs: dict[s
         (BROKER, "", [("background.threads", DELETE, None)], 0),
         (BROKER, "77", [], 42),
         (LOGGERS, "77", [], 42),
-        (LOGGERS, "", [], 0),
-        (LOGGERS, "<own>", [("nobody.logs.here", SET, "INFO")], 42),
-        (LOGGERS, "<own>", [("nobody.logs.here", DELETE, None)], 42),
-        (LOGGERS, "<own>", [("root", SET, "LOUD")], 42),
-        (LOGGERS, "<own>", [("root", SET, "info")], 42),
+        pytest.param(
+            *(LOGGERS, "", [], 0),
+            marks=pytest.mark.differs(*IN_KRAFT, reason="loggers are those of a broker: INVALID_REQUEST (42) for none"),
+        ),
+        pytest.param(LOGGERS, "<own>", [("nobody.logs.here", SET, "INFO")], 42, marks=TOLD_BY_NAME),
+        pytest.param(LOGGERS, "<own>", [("nobody.logs.here", DELETE, None)], 42, marks=TOLD_BY_NAME),
+        pytest.param(LOGGERS, "<own>", [("root", SET, "LOUD")], 42, marks=TOLD_BY_NAME),
+        pytest.param(LOGGERS, "<own>", [("root", SET, "info")], 42, marks=TOLD_BY_NAME),
         (LOGGERS, "<own>", [("root", SET, None)], 42),
         (LOGGERS, "<own>", [("root", DELETE, None)], 42),
         (LOGGERS, "<own>", [("root", APPEND, "INFO")], 42),
@@ -155,6 +158,7 @@ def _set_level(client: ClusterClient, logger: str, operation: int, level: str | 
     return response.error_code
 
 
+@pytest.mark.differs("kafka-4.1.0", reason="without log4j 2, which the suite does not give it, it tells of no loggers")
 def test_a_loggers_level_is_set_and_deleted(broker: Broker) -> None:
     with ClusterClient(broker.bootstrap) as client:
         before = _levels(client)
