@@ -10,12 +10,14 @@ from kafkapy.records.errors import RecordsError
 UNKNOWN_SERVER_ERROR: Final = -1
 NO_SUCH_TOPIC, UNKNOWN_MEMBER, REBALANCING, UNSUPPORTED_VERSION = 3, 25, 27, 35
 INVALID_CONFIG, INVALID_REQUEST, INVALID_EPOCH = 40, 42, 47
-CORRUPT, OLD_FORMAT, BAD_CODEC, BAD_RECORD = 2, 43, 76, 87
+TOO_LARGE: Final = 12
+CORRUPT, BAD_TIME, OLD_FORMAT, BAD_CODEC, BAD_RECORD = 2, 32, 43, 76, 87
 OTHER_REASON: Final = {
     *((BAD_RECORD, OLD_FORMAT), (BAD_RECORD, CORRUPT), (CORRUPT, BAD_RECORD), (BAD_RECORD, BAD_CODEC)),
-    *((CORRUPT, BAD_CODEC), (BAD_CODEC, CORRUPT), (32, BAD_RECORD), (32, BAD_CODEC), (45, BAD_RECORD)),
+    *((CORRUPT, BAD_CODEC), (BAD_CODEC, CORRUPT), (BAD_TIME, BAD_RECORD), (BAD_TIME, BAD_CODEC), (45, BAD_RECORD)),
 }
-NOT_SERVED: Final = {
+NOT_LISTED: Final = {
+    *(ApiKey.LEADER_AND_ISR, ApiKey.STOP_REPLICA, ApiKey.UPDATE_METADATA),
     *(ApiKey.CONTROLLED_SHUTDOWN, ApiKey.SASL_HANDSHAKE, ApiKey.DESCRIBE_ACLS, ApiKey.CREATE_ACLS, ApiKey.DELETE_ACLS),
     *(ApiKey.ALTER_REPLICA_LOG_DIRS, ApiKey.SASL_AUTHENTICATE, ApiKey.CREATE_DELEGATION_TOKEN),
     *(ApiKey.RENEW_DELEGATION_TOKEN, ApiKey.EXPIRE_DELEGATION_TOKEN, ApiKey.DESCRIBE_DELEGATION_TOKEN),
@@ -23,7 +25,7 @@ NOT_SERVED: Final = {
     *(ApiKey.DESCRIBE_CLIENT_QUOTAS, ApiKey.ALTER_CLIENT_QUOTAS, ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS),
     *(ApiKey.ALTER_USER_SCRAM_CREDENTIALS, ApiKey.ALTER_PARTITION, ApiKey.UPDATE_FEATURES),
 }
-"""Listed by 2.7.2, not by us."""
+"""Listed by 2.7.2, not by us: the first three are for brokers of one cluster."""
 NO_LIMIT: Final = 1 << 20
 TOPIC, BROKER_LOGGER = 2, 8
 CODEC_MASK: Final = 7
@@ -125,7 +127,7 @@ def _unreadable(case: Case) -> bool:
         return False
     theirs, ours = codes_of(case)
     return theirs == UNKNOWN_SERVER_ERROR and (
-        ours == BAD_RECORD or (ours in (CORRUPT, BAD_CODEC) and is_compressed(_sent_records(case)))
+        ours in (BAD_RECORD, BAD_TIME) or (ours in (CORRUPT, BAD_CODEC) and is_compressed(_sent_records(case)))
     )
 
 
@@ -198,9 +200,17 @@ def _own_time(case: Case) -> bool:
     return -1 not in case.gap[1:] and abs(case.gap.theirs - case.gap.ours) < APART_MS
 
 
+def _is_size(case: Case) -> bool:
+    return case.api == "DESCRIBE_LOG_DIRS" and case.gap.field == "partition_size" and 0 not in case.gap[1:]
+
+
 def _compressed_size(case: Case) -> bool:
-    is_size = case.api == "DESCRIBE_LOG_DIRS" and case.gap.field == "partition_size"
-    return is_size and case.facts.compressed and 0 not in case.gap[1:]
+    return _is_size(case) and case.facts.compressed
+
+
+def _internal_size(case: Case) -> bool:
+    """``results.0.topics.0.partitions.0.partition_size``."""
+    return _is_size(case) and bool(at(case.theirs, case.gap.path[:4])["name"].startswith("__"))
 
 
 # Groups and transactions
@@ -228,7 +238,9 @@ def _no_producer_epoch(case: Case) -> bool:
     if case.api != "TXN_OFFSET_COMMIT" or not _all_failed(case.theirs):
         return False
     ours = {each["error_code"] for topic in case.ours["topics"] for each in topic["partitions"]}
-    return ours == {INVALID_EPOCH} and (case.facts.damaged or case.request.producer_epoch < 0)
+    return INVALID_EPOCH in ours <= {INVALID_EPOCH, NO_SUCH_TOPIC, TOO_LARGE} and (
+        case.facts.damaged or case.request.producer_epoch < 0
+    )
 
 
 # Topics and configurations
@@ -294,7 +306,7 @@ def _fewer_apis(case: Case) -> bool:
         return False
     missing = [each for each in case.gap.theirs if each not in case.gap.ours]
     more = [each for each in case.gap.ours if each not in case.gap.theirs]
-    return not more and {each["api_key"] for each in missing} == NOT_SERVED
+    return not more and {each["api_key"] for each in missing} == NOT_LISTED
 
 
 RULES: Final = (
@@ -336,10 +348,11 @@ RULES: Final = (
         parts_ways=True,
     ),
     Rule("DescribeLogDirs: the same records in other libraries' compressed bytes take other space", _compressed_size),
+    Rule("DescribeLogDirs: the brokers' own topics keep what all conversations left, at other moments", _internal_size),
     Rule("ListOffsets: the brokers give these records their times", _own_time),
     Rule("DescribeConfigs: we have no documentation texts", _documentation),
     Rule("DescribeConfigs: each broker has loggers of its own", _loggers),
-    Rule("ApiVersions: twenty APIs of 2.7.2 that we do not serve", _fewer_apis),
+    Rule("ApiVersions: 2.7.2 lists twenty APIs that we do not serve, and three that brokers alone ask", _fewer_apis),
     Rule("Produce: both refuse the records, for another one of several reasons", _other_refusal),
     Rule(
         "Produce: Kafka fails with -1 over an idempotent or transactional batch for an old format; we say"
@@ -347,7 +360,8 @@ RULES: Final = (
         _old_format,
     ),
     Rule(
-        "Produce: Kafka fails with -1 over records that can't be read or decompressed; we say which of it is the case",
+        "Produce: Kafka fails with -1 over records that can't be read, decompressed or, for their times, written again for an"
+        " older format; we say which of it is the case",
         _unreadable,
     ),
     Rule(

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 from compat_tests.differential.odd_records import OddRecords
+from kafkapy.records.batch import HEADER_SIZE
 from kafkapy.records.record import Record, encode_batch
 
 MEMBER_ID: Final = re.compile(r"(diff|i|j)-.{24,48}|[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.DOTALL)
@@ -18,6 +19,7 @@ MEMBER_ID_REQUIRED: Final = 79
 UNKNOWN: Final = {"member": "nobody", "producer": 987_654, "epoch": 0, "generation": 1, "session": 987_654}
 """What a name stands for before anything was learned."""
 _FIRST_NAMED: Final = 10**15
+ATTRIBUTES_END: Final = 23
 
 
 class Ids:
@@ -91,14 +93,14 @@ class Ids:
 
     def named_records(self, data: bytes) -> bytes:
         """Batches with the same producer ids for everybody, without the times that brokers give, nor their CRCs."""
-        content = bytearray(data)
-        for position, magic in batches(content):
+        content = bytearray(data + bytes(HEADER_SIZE))  # a header that is cut off has names and times, too
+        for position, magic in batches(content, len(data)):
             if magic == 2:
                 self._name_batch(content, position)
             elif content[position + 17] & 8 and magic == 1:
                 content[position + 12 : position + 16] = bytes(4)
                 content[position + 18 : position + 26] = bytes(8)
-        return bytes(content)
+        return bytes(content[: len(data)])
 
     def _name_batch(self, content: bytearray, position: int) -> None:
         (attributes,) = struct.unpack_from(">h", content, position + 21)
@@ -112,14 +114,11 @@ class Ids:
             content[position + 27 : position + 43] = bytes(16)
 
 
-def batches(content: bytearray) -> Iterator[tuple[int, int]]:
-    """Position and magic of each batch or entry whose header is whole."""
+def batches(content: bytearray, end: int) -> Iterator[tuple[int, int]]:
+    """Position and magic of each batch or entry whose attributes are there."""
     position = 0
-    while position + 26 <= len(content):
-        magic = content[position + 16]
-        if magic == 2 and position + 61 > len(content):
-            return
-        yield position, magic
+    while position + ATTRIBUTES_END <= end:
+        yield position, content[position + 16]
         (size,) = struct.unpack_from(">i", content, position + 8)
         if size <= 0:
             return

@@ -362,9 +362,13 @@ class Reader:
             raise InvalidValue(f"tagged field {tag} has another size than it announces")
 
     def read_unknown_tagged_fields(self) -> TaggedFields:
-        """The tag section of a struct that has no tagged fields of its own."""
+        """The tag section of a struct that has no tagged fields of its own; tags ascend, as Kafka 2.7 insists."""
         fields: TaggedFields = None
+        previous = -1
         for _ in range(self.read_tag_count()):
             tag, end = self.read_tag()
+            if not previous < tag <= MAX_INT32:
+                raise InvalidValue(f"tagged field {tag} after {previous}")
+            previous = tag
             fields = self.read_unknown_tag(tag, end, fields)
         return fields

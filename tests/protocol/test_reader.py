@@ -106,6 +106,9 @@ def test_values_whole_with_more_behind_and_cut_short(data: str, read: Read, valu
         ("", lambda reader: reader.read_structs(Message, 2**31 - 1, 0), LimitExceeded),
         ("0105ff01", Reader.read_unknown_tagged_fields, Truncated),
         ("ffffffff07", Reader.read_unknown_tagged_fields, Truncated),
+        ("0205000500", Reader.read_unknown_tagged_fields, InvalidValue),
+        ("0205000300", Reader.read_unknown_tagged_fields, InvalidValue),
+        ("01808080800800", Reader.read_unknown_tagged_fields, InvalidValue),
     ],
 )
 def test_refused(data: str, read: Read, error: type[ProtocolError]) -> None:

@@ -5,7 +5,7 @@ import time
 from typing import Any, Final, NamedTuple
 
 from compat_tests.differential.allowed import Case, Facts, rule_for
-from compat_tests.differential.ids import Ids, batches
+from compat_tests.differential.ids import ATTRIBUTES_END, Ids, batches
 from compat_tests.differential.neutral import Gap, Neutral, gaps
 from compat_tests.differential.recordings.proxy import A_MOMENT_S, WAITING_APIS
 from compat_tests.differential.recordings.recording import CLIENT, Frame, Recording
@@ -17,7 +17,7 @@ from kafkapy.protocol.message import Message
 from kafkapy.protocol.messages import request_class
 from kafkapy.protocol.primitives import encode
 from kafkapy.protocol.reader import Reader
-from kafkapy.records.batch import crc_of
+from kafkapy.records.batch import HEADER_SIZE, crc_of
 
 BY_FIELD: Final = {
     "producer_id": "producer", "v3_and_below_producer_id": "producer", "session_id": "session",
@@ -131,7 +131,7 @@ class Playback:
 
     def _records(self, content: bytearray) -> memoryview:
         ids = {recorded: here for kind, recorded, here in self._ids[0].pairs(self._ids[1]) if kind == "producer"}
-        for position, magic in batches(content):
+        for position, magic in batches(content, len(content) - HEADER_SIZE + ATTRIBUTES_END):
             if magic != 2:
                 continue
             (producer_id,) = struct.unpack_from(">q", content, position + 43)

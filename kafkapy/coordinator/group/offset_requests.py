@@ -19,6 +19,7 @@ from kafkapy.coordinator.group.rebalance import Rebalancer
 from kafkapy.coordinator.group.results import COMMITTER, CommitCall, Producer
 from kafkapy.coordinator.group.shard import Shard
 from kafkapy.coordinator.runtime import Runtime
+from kafkapy.storage.errors import InvalidProducerEpochError
 from kafkapy.types import TopicPartition
 
 
@@ -66,6 +67,9 @@ class OffsetRequests:
             offsets = {partition: each for partition, each in offsets.items() if partition not in refused}
             if not offsets:
                 return Answer.of(dict.fromkeys(refused, TOO_LARGE))
+        if producer.epoch < 0 <= producer.producer_id:  # what the log would make of it is for producers that it knows
+            codes = dict.fromkeys(offsets, InvalidProducerEpochError.error_code)
+            return Answer.of({**codes, **dict.fromkeys(refused, TOO_LARGE)})
         answer: Answer[dict[TopicPartition, int]] = Answer()
         on_their_way: list[TopicPartition] = []
         started, ended = group.offsets.append_started, group.offsets.append_ended

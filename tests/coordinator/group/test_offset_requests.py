@@ -104,6 +104,15 @@ def test_a_commit_in_a_transaction_is_a_batch_of_the_producer() -> None:
     assert world.fetch() == 5
 
 
+def test_a_producer_without_an_epoch_commits_nothing() -> None:
+    world = World()
+    for metadata, code in (("", 47), ("m" * 5_000, 12)):
+        call = CommitCall("g", "", -1, {TP: CommittedOffset(5, metadata=metadata), OTHER: CommittedOffset(5)})
+        answer = world.coordinator.commit_offsets_in_transaction(call, Producer(7, -1, 0))
+        assert answer.value == {TP: code, OTHER: 47}
+    assert (world.fetch(), world.fetch(tp=OTHER)) == (-1, -1)
+
+
 def test_what_a_transaction_may_not_commit() -> None:
     world = World()
     assert in_transaction(world, metadata="m" * 5_000) == {TP: 12, OTHER: 0}
