@@ -360,8 +360,8 @@ RULES: Final = (
         _old_format,
     ),
     Rule(
-        "Produce: Kafka fails with -1 over records that can't be read, decompressed or, for their times, written again for an"
-        " older format; we say which of it is the case",
+        "Produce: Kafka fails with -1 over records that can't be read, decompressed or, for their times, written again"
+        " for an older format; we say which of it is the case",
         _unreadable,
     ),
     Rule(
