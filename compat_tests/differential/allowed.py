@@ -29,7 +29,6 @@ NOT_LISTED: Final = {
 NO_LIMIT: Final = 1 << 20
 TOPIC, BROKER_LOGGER = 2, 8
 CODEC_MASK: Final = 7
-TRANSACTIONAL_BIT: Final = 0x10
 APART_MS: Final = 60_000
 
 
@@ -104,10 +103,9 @@ def is_compressed(sent: bytes) -> bool:
     return len(sent) > at_byte and bool(sent[at_byte] & CODEC_MASK)
 
 
-def _has_producer(sent: bytes) -> bool:
-    """Whether the batch is a producer's, or a transaction's."""
-    is_modern = len(sent) > 50 and sent[16] >= 2
-    return is_modern and (sent[22] & TRANSACTIONAL_BIT != 0 or sent[43] < 0x80)
+def _is_modern(sent: bytes) -> bool:
+    """Whether the first batch is of format 2."""
+    return len(sent) > 16 and sent[16] >= 2
 
 
 def _other_refusal(case: Case) -> bool:
@@ -116,9 +114,7 @@ def _other_refusal(case: Case) -> bool:
 
 def _old_format(case: Case) -> bool:
     return (
-        _is_produced(case)
-        and codes_of(case) == (UNKNOWN_SERVER_ERROR, OLD_FORMAT)
-        and _has_producer(_sent_records(case))
+        _is_produced(case) and codes_of(case) == (UNKNOWN_SERVER_ERROR, OLD_FORMAT) and _is_modern(_sent_records(case))
     )
 
 
@@ -355,8 +351,8 @@ RULES: Final = (
     Rule("ApiVersions: 2.7.2 lists twenty APIs that we do not serve, and three that brokers alone ask", _fewer_apis),
     Rule("Produce: both refuse the records, for another one of several reasons", _other_refusal),
     Rule(
-        "Produce: Kafka fails with -1 over an idempotent or transactional batch for an old format; we say"
-        " UNSUPPORTED_FOR_MESSAGE_FORMAT",
+        "Produce: Kafka fails with -1 over a producer's, a transaction's, or records' headers that an old format can't"
+        " keep; we say UNSUPPORTED_FOR_MESSAGE_FORMAT",
         _old_format,
     ),
     Rule(
