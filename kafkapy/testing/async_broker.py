@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Coroutine, Mapping
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import Any, Self, TypeVar
 
 from kafkapy.records.batch import NO_TIMESTAMP
 from kafkapy.records.record import Headers, Record
@@ -14,9 +14,6 @@ from kafkapy.testing.loop_thread import LoopThread
 from kafkapy.testing.records import Reading, TopicRecord
 from kafkapy.testing.surface import HostedSurface
 from kafkapy.types import TopicPartition
-
-if TYPE_CHECKING:
-    pass
 
 T = TypeVar("T")
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Coroutine, Mapping
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
+from typing import Any, Final, Self, TypeVar
 
 from kafkapy.records.batch import NO_TIMESTAMP
 from kafkapy.records.record import Headers, Record
@@ -12,9 +12,6 @@ from kafkapy.testing.loop_thread import LoopThread
 from kafkapy.testing.records import Reading, TopicRecord
 from kafkapy.testing.surface import HostedSurface
 from kafkapy.types import TopicPartition
-
-if TYPE_CHECKING:
-    pass
 
 T = TypeVar("T")
 
