@@ -8,6 +8,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
+RUST = {"rskafka": "rust", "rdkafka": "rdkafka"}
 PYTHON = ("aiokafka", "confluent-kafka", "kafka-python")
 
 
@@ -17,8 +18,8 @@ def version_of(client: str) -> str:
         return _installed(client)
     if client in {"franz-go", "sarama"}:
         return _found(rf"/{client} v(\S+)", HERE / "go" / "go.mod")
-    if client == "rskafka":
-        return _found(r'^rskafka = .*"=([\d.]+)"', HERE / "rust" / "Cargo.toml")
+    if client in RUST:
+        return _found(rf'^{client} = .*"=([\d.]+)"', HERE / RUST[client] / "Cargo.toml")
     if client == "kafkajs":
         asked: str = json.loads((HERE / "node" / "package.json").read_text())["dependencies"][client]
         return asked

@@ -5,11 +5,11 @@ import re
 import pytest
 
 from compat_tests.clients import versions
-from compat_tests.clients.agents import AGENTS
+from compat_tests.clients.agents import AGENTS, LONG_AGENTS
 from compat_tests.clients.versions import PYTHON, version_of
 
 
-@pytest.mark.parametrize("client", [*PYTHON, *(name for name in AGENTS if not name.startswith("java-"))])
+@pytest.mark.parametrize("client", [*PYTHON, *LONG_AGENTS, *(name for name in AGENTS if not name.startswith("java-"))])
 def test_every_library_has_one(client: str) -> None:
     assert re.fullmatch(r"\d+(\.\d+)+", version_of(client))
 
