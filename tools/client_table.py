@@ -99,8 +99,8 @@ def page_of(summary: Mapping[str, Any]) -> str:
 def _clients(summary: Mapping[str, Any], targets: list[str]) -> list[str]:
     lines = [
         "## Clients", "", f"How many tests pass, on each of {', '.join(targets)} unless a broker is named. A test that",
-        "differs there was run too, and had to fail: the reasons are below, of each test the first that it meets. A broker",
-        "that a cell with names does not name was not tried.", "",
+        "differs there was run too, and had to fail: the reasons are below, of each test the first that it meets.",
+        "A broker that a cell with names does not name was not tried.", "",
     ]  # fmt: skip
     lines += [f"- {name}: {text}" for name, text in SCENARIOS.items()]
     lines += ["", f"| client | {' | '.join(SCENARIOS)} |", f"|---|{'---|' * len(SCENARIOS)}"]
