@@ -6,7 +6,9 @@ from compat_tests.groups.test_offsets import commit, fetch
 from compat_tests.groups.wire import Wire
 
 
-@pytest.mark.differs("kafka-3.9.1", reason="without ZooKeeper there is no place for them: UNSUPPORTED_VERSION (35)")
+@pytest.mark.differs(
+    "kafka-3.9.1", reason="without ZooKeeper there is no place for offsets of version 0: UNSUPPORTED_VERSION (35)"
+)
 @pytest.mark.differs("kafka-4.1.0", reason="OffsetCommit begins with version 2, OffsetFetch with 1 (KIP-896)")
 def test_both_places_keep_what_they_were_told(wire: Wire, topic_name: str) -> None:
     """A client that commits to both (dual.commit.enabled) while it moves finds its offset at either."""
