@@ -148,7 +148,8 @@ class ConfluentClient:
 
         def send(value: bytes, partition: int, taken: Taken) -> None:
             def delivered(error: KafkaError | None, message: Any) -> None:
-                taken(None if error is not None else (message.partition(), message.offset()), error)
+                offset = -1 if message.offset() is None else message.offset()  # see AT_ONCE in restarts.py
+                taken(None if error is not None else (message.partition(), offset), error)
 
             producer.produce(topic, value, partition=partition, on_delivery=delivered)
             producer.poll(0)

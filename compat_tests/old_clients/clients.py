@@ -19,7 +19,7 @@ from tools.jars import jars_directory
 
 HERE = Path(__file__).resolve().parent
 TIMEOUT_S = 10
-SOURCES = ("OldAgent.java", "ScalaClients.java", "NewConsumer.java")
+SOURCES = ("OldAgent.java", "OldLoad.java", "ScalaClients.java", "NewConsumer.java", "OldMember.java")
 CODECS = ("none", "gzip", "snappy", "lz4")
 
 Produce = Callable[[str, Sequence[Sent], str], None]
@@ -49,7 +49,7 @@ def agent_command(version: str) -> list[str]:
     ]  # fmt: skip
     if not json:
         raise MissingToolchainError("the jars of Kafka 2.7.2 are not here: run make jars")
-    sources = SOURCES[:2] if version.startswith("0.8") else SOURCES
+    sources = SOURCES[:3] if version.startswith("0.8") else SOURCES
     return java_command("OldAgent", [HERE / "java" / name for name in sources], version, more=":".join(json))
 
 

@@ -13,16 +13,21 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
+from compat_tests.clients.client import LOAD_PARTITIONS, wait_until
+from compat_tests.clients.confluent_client import ConfluentClient
+from compat_tests.clients.restarts import RECORDS_BETWEEN, Held, stall
 from compat_tests.java_programs import MissingToolchainError, java_command
-from compat_tests.process import Broker
+from compat_tests.own_broker import own_broker
+from compat_tests.process import Broker, ChildProcess
 from tools.jars import STREAMS
 
-pytestmark = pytest.mark.scenario("transactions", client="kafka-streams-2.7.2")
+CLIENT = "kafka-streams-2.7.2"
 
 SOURCE = Path(__file__).with_name("java") / "WordCount.java"
 WORDS = ("kafka", "streams", "counts", "these", "words")
 LINES = 600
 TIMEOUT_S = 60
+GUARANTEES = ("exactly_once", "exactly_once_beta")
 QUIET = {"log_level": 0}
 
 
@@ -75,7 +80,8 @@ def _shown(bootstrap: str, topic: str, count: int) -> dict[str, list[int]]:
 
 
 @pytest.mark.java
-@pytest.mark.parametrize("guarantee", ["exactly_once", "exactly_once_beta"])
+@pytest.mark.scenario("transactions", client=CLIENT)
+@pytest.mark.parametrize("guarantee", GUARANTEES)
 def test_words_are_counted_exactly_once(broker: Broker, topic_name: str, command: list[str], guarantee: str) -> None:
     source, target = f"{topic_name}-in", f"{topic_name}-out"
     admin = AdminClient({"bootstrap.servers": broker.bootstrap, **QUIET})
@@ -85,3 +91,34 @@ def test_words_are_counted_exactly_once(broker: Broker, topic_name: str, command
     with running(command, broker.bootstrap, guarantee, topic_name, source, target):
         shown = _shown(broker.bootstrap, target, sum(expected.values()))
     assert shown == {word: list(range(1, count + 1)) for word, count in expected.items()}
+
+
+def _restart(broker: ChildProcess) -> None:
+    broker.stop()
+    broker.start()
+
+
+@pytest.mark.long
+@pytest.mark.java
+@pytest.mark.timeout(300)
+@pytest.mark.scenario("restart", client=CLIENT)
+@pytest.mark.parametrize("guarantee", GUARANTEES)
+def test_no_word_is_counted_twice_while_the_broker_ends_and_comes_back(
+    broker: Broker, command: list[str], guarantee: str
+) -> None:
+    """The words are the numbers of a load: each is counted, once, whatever Streams has to do again."""
+    with own_broker(broker, {}) as mortal:
+        client = ConfluentClient(mortal.bootstrap)
+        for name in ("in", "out"):
+            client.create_topic(name, LOAD_PARTITIONS)
+        wait_until(lambda: {"in", "out"} <= client.topics().keys(), "the topics")
+        counted = Held(mortal.bootstrap, "out")
+        with running(command, mortal.bootstrap, guarantee, "counter", "in", "out"):
+            load = client.start_load("in")
+            for disturb in (_restart, stall, ChildProcess.why_gone):
+                wanted = counted.count() + RECORDS_BETWEEN
+                wait_until(lambda: counted.count() >= wanted, "more words to be counted", TIMEOUT_S)  # noqa: B023
+                disturb(mortal)
+            places = load.finish()
+            shown = _shown(mortal.bootstrap, "out", len(places))
+    assert shown == {str(number): [1] for number in places}

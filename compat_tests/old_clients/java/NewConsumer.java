@@ -12,6 +12,7 @@ import org.apache.kafka.common.serialization.ByteArrayDeserializer;
 /** The consumer that came with Kafka 0.9. */
 public final class NewConsumer {
     private static final long TIMEOUT_MS = 20_000;
+    private static final List<OldMember> MEMBERS = new ArrayList<>();
 
     private NewConsumer() {
     }
@@ -40,8 +41,15 @@ public final class NewConsumer {
         return found;
     }
 
-    public static Object answer(JsonNode question) {
+    public static Object answer(JsonNode question) throws InterruptedException {
+        if (question.has("member")) {
+            return MEMBERS.get(question.get("member").asInt()).answer(question.get("do").asText());
+        }
         String topic = question.get("topic").asText();
+        if (question.get("do").asText().equals("join")) {
+            MEMBERS.add(new OldMember(consumer(question.get("group").asText(), question), topic));
+            return MEMBERS.size() - 1;
+        }
         int count = question.get("count").asInt();
         if (question.get("do").asText().equals("consume")) {
             TopicPartition place = new TopicPartition(topic, question.get("partition").asInt());

@@ -25,6 +25,8 @@ import org.apache.kafka.common.serialization.ByteArraySerializer;
  */
 public final class OldAgent {
     private static final ObjectMapper JSON = new ObjectMapper();
+    private static final int UNSUPPORTED = -100;
+    private static final List<OldLoad> LOADS = new ArrayList<>();
     static String host;
     static int port;
 
@@ -110,6 +112,12 @@ public final class OldAgent {
                 return ScalaClients.consume(question);
             case "offsets_before":
                 return ScalaClients.offsetsBefore(question);
+            case "start_load":
+                LOADS.add(new OldLoad(question.get("topic").asText()));
+                return LOADS.size() - 1;
+            case "load_state":
+            case "finish_load":
+                return LOADS.get(question.get("load").asInt()).answer(question.get("do").asText());
             default:
                 Class<?> later = Class.forName("NewConsumer");
                 return later.getMethod("answer", JsonNode.class).invoke(null, question);
@@ -122,10 +130,16 @@ public final class OldAgent {
             cause = cause.getCause();
         }
         Map<String, Object> error = new HashMap<>();
-        int code = cause instanceof CodeException ? ((CodeException) cause).code : Errors.forException(cause).code();
-        error.put("code", code);
+        error.put("code", code(cause));
         error.put("message", String.valueOf(cause));
         return error;
+    }
+
+    private static int code(Throwable cause) {
+        if (cause instanceof ClassNotFoundException) {
+            return UNSUPPORTED; // the consumer came with 0.9
+        }
+        return cause instanceof CodeException ? ((CodeException) cause).code : Errors.forException(cause).code();
     }
 
     /** An error code that a Scala client handed on as a number. */

@@ -1,0 +1,64 @@
+"""The same for clients from before Kafka 0.11, for command lines (kcat, Kafka's console tools), and for rdkafka.
+
+What is older than 0.11 has no idempotent producer: there a record may come twice, but none may be lost.
+"""
+
+from collections.abc import Iterator
+from contextlib import ExitStack, closing, suppress
+from functools import partial
+
+import pytest
+
+from compat_tests.clients.agent import Abilities, Agent, AgentClient
+from compat_tests.clients.agents import Agents
+from compat_tests.clients.conftest import new_client
+from compat_tests.clients.piped import ConsoleTools, Kcat
+from compat_tests.clients.restarts import Clients, Outcome, Worker, check, outcomes_of
+from compat_tests.java_programs import MissingToolchainError
+from compat_tests.old_clients.clients import agent_command
+from compat_tests.process import ChildProcess
+from tools.jars import OLD_CLIENT_VERSIONS, VERSIONS
+
+pytestmark = [
+    pytest.mark.long,
+    pytest.mark.java,
+    pytest.mark.scenario("restart", client="{name}"),
+    pytest.mark.timeout(600),
+    pytest.mark.together,
+]
+
+UNABLE = "0.9.0.1"
+"""Its producer fails when it tries again, "Memory records is not writable" (KAFKA-3594), with any broker."""
+OLD = {f"java-{version}": version for version in OLD_CLIENT_VERSIONS if version != UNABLE}
+TOOLS = [f"kafka-tools-{version}" for version in VERSIONS]
+GONE = pytest.mark.differs("kafka-4.1.0", reason="clients older than 2.1 are served no more (KIP-896)")
+
+
+@pytest.fixture(scope="module")
+def clients(mortal: ChildProcess, agents: Agents) -> Iterator[Clients]:
+    """How each of them is started; what takes minutes to build is there before the others are at work."""
+    with suppress(MissingToolchainError):  # told by its test
+        new_client("rdkafka", mortal.bootstrap, agents)
+    with ExitStack() as stack:
+
+        def old(version: str) -> Worker:
+            agent = stack.enter_context(closing(Agent([*agent_command(version), mortal.bootstrap])))
+            return AgentClient(f"java-{version}", agent, mortal.bootstrap, Abilities(is_idempotent=False))
+
+        yield {
+            **{name: partial(old, version) for name, version in OLD.items()},
+            **{f"kafka-tools-{version}": partial(ConsoleTools, version, mortal.bootstrap) for version in VERSIONS},
+            "kcat": partial(Kcat, mortal.bootstrap),
+            "rdkafka": partial(new_client, "rdkafka", mortal.bootstrap, agents),
+        }
+
+
+@pytest.fixture(scope="module")
+def outcomes(mortal: ChildProcess, clients: Clients) -> dict[str, Outcome]:
+    """What became of each client."""
+    return outcomes_of(clients, mortal)
+
+
+@pytest.mark.parametrize("name", [*(pytest.param(each, marks=GONE) for each in OLD), *TOOLS, "kcat", "rdkafka"])
+def test_nothing_is_lost(outcomes: dict[str, Outcome], name: str) -> None:
+    check(outcomes[name])
