@@ -123,7 +123,9 @@ def _unreadable(case: Case) -> bool:
         return False
     theirs, ours = codes_of(case)
     return theirs == UNKNOWN_SERVER_ERROR and (
-        ours in (BAD_RECORD, BAD_TIME) or (ours in (CORRUPT, BAD_CODEC) and is_compressed(_sent_records(case)))
+        ours in (BAD_RECORD, BAD_TIME)
+        or (ours == BAD_CODEC and case.facts.compressed)
+        or (ours == CORRUPT and is_compressed(_sent_records(case)))
     )
 
 
@@ -356,8 +358,8 @@ RULES: Final = (
         _old_format,
     ),
     Rule(
-        "Produce: Kafka fails with -1 over records that can't be read, decompressed or, for their times, written again"
-        " for an older format; we say which of it is the case",
+        "Produce: Kafka fails with -1 over records that can't be read, decompressed or, for their times or the topic's"
+        " zstd, written again for an older format; we say which of it is the case",
         _unreadable,
     ),
     Rule(
