@@ -155,9 +155,12 @@ class Conversation:
 
     def make_topics(self, topics: dict[str, dict[str, Any]]) -> None:
         """Those that the plan begins with, on both."""
-        self._stamped = any("LogAppendTime" in str(each) for each in topics.values())
-        self._compressed = any(each["configs"].get("compression.type") in CODECS for each in topics.values())
+        self._note_settings([str(each["configs"]) for each in topics.values()])
         await_topics(self._sides, {self._prefix + name: each for name, each in topics.items()})
+
+    def _note_settings(self, texts: list[str]) -> None:
+        self._stamped |= any("LogAppendTime" in each for each in texts)
+        self._compressed |= any(codec in each for each in texts for codec in CODECS)
 
     def go_through(self, plan: Plan) -> list[Difference]:
         """The first step's differences that has any."""
@@ -179,6 +182,8 @@ class Conversation:
         self._count(step)
         announced = step.damage.get("size") if step.damage else None
         answers = self._exchange(number, frames, announced, is_silent(step, requests[0]))
+        if step.api in ("CREATE_TOPICS", "ALTER_CONFIGS", "INCREMENTAL_ALTER_CONFIGS"):
+            self._note_settings([str(step.body)])
         if step.api == "PRODUCE":
             sent = [each.records for topic in requests[0].topic_data for each in topic.partition_data]
             self._compressed |= any(is_compressed(bytes(each or b"")) for each in sent)
