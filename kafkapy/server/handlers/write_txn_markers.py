@@ -119,8 +119,7 @@ def _write(context: "RequestContext", marker: WritableTxnMarker, answers: _Answe
     ending = Ending(
         Marker(marker.producer_id, marker.producer_epoch, marker.coordinator_epoch), marker.transaction_result
     )
-    for topic in marker.topics:
-        for index in topic.partition_indexes:
-            tp = TopicPartition(topic.name, index)
-            answers.waiting += 1
-            context.services.marker_writer.write(tp, ending, partial(answers.written, errors, tp))
+    named = (TopicPartition(topic.name, index) for topic in marker.topics for index in topic.partition_indexes)
+    for tp in dict.fromkeys(named):  # who is named twice gets one marker
+        answers.waiting += 1
+        context.services.marker_writer.write(tp, ending, partial(answers.written, errors, tp))

@@ -42,6 +42,14 @@ def test_markers_are_written() -> None:
     assert markers(asker.transactions.broker.log(OTHER)) == [(1, 7, 2, 5)]
 
 
+def test_a_partition_that_is_named_twice_gets_one_marker() -> None:
+    asker = TransactionAsker()
+    request = WriteTxnMarkersRequest([marker(7, 0, 0)])
+    request.markers[0].topics.append(WritableTxnMarkerTopic("t", [0]))
+    assert answers(asker.ask(write_txn_markers, request, 0)) == [(7, {"t": {0: 0}})]
+    assert markers(asker.transactions.broker.log(TP)) == [(1, 7, 2, 5)]
+
+
 def test_each_partition_has_its_own_error() -> None:
     asker = TransactionAsker()
     asker.transactions.broker.errors[OTHER] = NotEnoughReplicasError()
