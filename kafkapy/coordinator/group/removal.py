@@ -41,7 +41,10 @@ class Removal:
     def delete_offsets(
         self, shard: Shard, group_id: str, partitions: list[TopicPartition]
     ) -> tuple[int, dict[TopicPartition, int]]:
-        """OffsetDelete: the group's error code, and those of the partitions. An empty group without offsets goes."""
+        """OffsetDelete: the group's error code, and those of the partitions.
+
+        An empty group goes with its last offset, or if it has none; as in Kafka not where nothing may be deleted.
+        """
         group = shard.groups.get(group_id)
         if group is None:
             return GroupIdNotFoundError.error_code, {}
@@ -52,7 +55,7 @@ class Removal:
         else:
             return NonEmptyGroupError.error_code, {}
         removed = [partition for partition in partitions if partition not in consumed]
-        error_code = self._remove(shard, group, removed)
+        error_code = self._remove(shard, group, removed) if removed else 0
         return 0, {
             partition: GroupSubscribedToTopicError.error_code if partition in consumed else error_code
             for partition in partitions

@@ -64,6 +64,16 @@ def test_offsets_of_an_empty_group_can_go_and_the_group_with_the_last() -> None:
     assert not world.has_group()
 
 
+def test_an_empty_group_without_offsets_stays_where_nothing_may_be_deleted() -> None:
+    world = World()
+    (member_id,) = world.stable()
+    world.coordinator.leave("g", [LeavingMember(member_id)])
+    assert world.coordinator.delete_offsets("g", []) == (0, {})
+    assert world.has_group()
+    assert world.coordinator.delete_offsets("g", [TP]) == (0, {TP: 0})
+    assert not world.has_group()
+
+
 @pytest.mark.parametrize("state", ["PreparingRebalance", "CompletingRebalance", "Stable"])
 def test_offsets_that_members_read_stay(state: str) -> None:
     world, member_id = states_world(state)
