@@ -126,7 +126,7 @@ class Rebalancer:
         if group.have_all_joined():
             self.complete_join(group)
         else:
-            timeout_ms = max(group.members.rebalance_timeout_ms(), 1)
+            timeout_ms = max(group.members.rebalance_timeout_ms(), 0)
             group.join_timer = self._clock.call_later(timeout_ms, self.complete_join, group)
 
     def try_complete_join(self, group: Group) -> None:
