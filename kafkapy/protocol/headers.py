@@ -112,7 +112,9 @@ def read_request_header(reader: Reader) -> RequestHeader:
         reader.position = end
     if version < versions.flexible_from:
         return RequestHeader(api_key, version, correlation_id, client_id)
-    return RequestHeader(api_key, version, correlation_id, client_id, reader.read_unknown_tagged_fields())
+    return RequestHeader(
+        api_key, version, correlation_id, client_id, reader.read_unknown_tagged_fields(in_any_order=True)
+    )
 
 
 def _read_short(reader: Reader, left: int) -> RequestHeader:
@@ -131,7 +133,7 @@ def _unsupported(reader: Reader, api_key: int, version: int, correlation_id: int
     if api_key == ApiKey.API_VERSIONS:  # is answered, so the rest of the header must be one
         reader.read_nullable_string()
         if version >= _VERSIONS[api_key].flexible_from:
-            reader.read_unknown_tagged_fields()
+            reader.read_unknown_tagged_fields(in_any_order=True)
     if api_key in _VERSIONS:
         return UnsupportedRequestVersion(api_key, version, correlation_id)
     return UnknownApi(api_key, version, correlation_id)
@@ -160,5 +162,5 @@ def read_response_header(reader: Reader, api_key: int, version: int) -> int:
     """The correlation id; tagged fields are passed over."""
     correlation_id = reader.read_int32()
     if response_header_version(api_key, version):
-        reader.read_unknown_tagged_fields()
+        reader.read_unknown_tagged_fields(in_any_order=True)
     return correlation_id

@@ -361,13 +361,16 @@ class Reader:
         if self.position != end:
             raise InvalidValue(f"tagged field {tag} has another size than it announces")
 
-    def read_unknown_tagged_fields(self) -> TaggedFields:
-        """The tag section of a struct that has no tagged fields of its own; tags ascend, as Kafka 2.7 insists."""
+    def read_unknown_tagged_fields(self, *, in_any_order: bool = False) -> TaggedFields:
+        """The tag section of a struct that has no tagged fields of its own.
+
+        Tags ascend: Kafka 2.7 insists on it in what follows a header, not in the header itself.
+        """
         fields: TaggedFields = None
         previous = -1
         for _ in range(self.read_tag_count()):
             tag, end = self.read_tag()
-            if not previous < tag <= MAX_INT32:
+            if not (in_any_order or previous < tag <= MAX_INT32):
                 raise InvalidValue(f"tagged field {tag} after {previous}")
             previous = tag
             fields = self.read_unknown_tag(tag, end, fields)

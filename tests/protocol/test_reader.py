@@ -64,6 +64,7 @@ VALUES: list[tuple[str, Read, Any]] = [
     ("00" * 16, lambda reader: reader.read_uuids(1), [ZERO_UUID]),
     ("0205026162090100", Reader.read_unknown_tagged_fields, [(5, b"ab"), (9, b"\x00")]),
     ("00", Reader.read_unknown_tagged_fields, None),
+    ("0205000300", lambda reader: reader.read_unknown_tagged_fields(in_any_order=True), [(5, b""), (3, b"")]),
     ("8080808008", Reader.read_unknown_tagged_fields, None),  # negative to Java
     ("ffffffff0f", Reader.read_unknown_tagged_fields, None),
 ]
