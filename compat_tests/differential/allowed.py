@@ -198,7 +198,7 @@ def _own_time(case: Case) -> bool:
     """Theirs and ours are of this run: records of clients have the same on both."""
     if case.api != "LIST_OFFSETS" or case.gap.field != "timestamp":
         return False
-    return min(case.gap[1:]) >= NOW_MS and abs(case.gap.theirs - case.gap.ours) < APART_MS
+    return bool(min(case.gap[1:]) >= NOW_MS and abs(case.gap.theirs - case.gap.ours) < APART_MS)
 
 
 def _is_size(case: Case) -> bool:
