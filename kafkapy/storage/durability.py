@@ -11,7 +11,8 @@ An append that Apache Kafka would have held up for its fsync (that which fills `
 is on the disk.
 
 After a failed fsync Linux counts the pages that it could not write as clean, and a later fsync succeeds without them.
-So nothing moves any more until everything above the marks has been checked, written again and fsynced (``rewriting``).
+So nothing moves any more until everything above the marks has been checked, written again and fsynced (``rewriting``)
+by a flush that was planned after the last failure.
 """
 
 from collections.abc import Callable, Iterable
@@ -31,13 +32,17 @@ if TYPE_CHECKING:
 class Flush:
     """One fsync of some files; made and ended on the log's thread, ``run`` on any."""
 
-    __slots__ = ("flush_end", "data_end", "truncations", "paths", "new_segments", "rewriting", "error", "_files")
+    __slots__ = (
+        "flush_end", "data_end", "truncations", "refusals", "paths", "new_segments", "rewriting", "error", "_files"
+    )  # fmt: skip
 
     def __init__(
         self, files: Files, ends: tuple[int, int], truncations: int, paths: Iterable[str], new_segments: list[Segment]
     ) -> None:
         self.flush_end, self.data_end = ends
         self.truncations = truncations
+        self.refusals = 0
+        """How many fsyncs of this log had failed when this one was planned."""
         self.paths = list(dict.fromkeys(paths))
         self.new_segments = new_segments
         self.rewriting: Rewriting | None = None
@@ -60,7 +65,7 @@ class Durability:
     __slots__ = (
         "follows_appends", "is_owing", "owed_offset", "failure", "listener",
         "_log", "_data_offset", "_flush_wanted", "_data_wanted", "_failed_offset", "_written", "_running",
-        "_is_doubtful", "_is_over",
+        "_refusals", "_is_doubtful", "_is_over",
     )  # fmt: skip
 
     def __init__(self, log: "Log") -> None:
@@ -77,6 +82,7 @@ class Durability:
         self._data_offset = self._flush_wanted = self._data_wanted = self._failed_offset = 0
         self._written: list[str] = []
         self._running: Flush | None = None
+        self._refusals = 0
         self._is_doubtful = False
         self._is_over = False
 
@@ -237,6 +243,7 @@ class Durability:
         flush = Flush(
             log.storage.files, (flush_end, data_end), log.truncations, [*paths, *self._written], new_segments
         )  # fmt: skip
+        flush.refusals = self._refusals
         if self._is_doubtful:
             flush.rewriting = Rewriting(log, log.recovery_point, data_end, self._written)
         return flush
@@ -253,11 +260,12 @@ class Durability:
         log = self._log
         if flush.error is not None:
             self._is_doubtful = True
+            self._refusals += 1
             log.leader_epochs.wait_for_flush |= log.leader_epochs.path in flush.paths
             self._refused(flush.error, flush.data_end)
             return
-        if flush.truncations != log.truncations:
-            return
+        if flush.truncations != log.truncations or flush.refusals != self._refusals:
+            return  # it was about other bytes, or may have passed over what an fsync meanwhile has lost
         if flush.rewriting is not None:
             self._is_doubtful = flush.rewriting.is_cancelled
         self.failure = None

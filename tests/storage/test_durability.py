@@ -145,6 +145,19 @@ def test_after_a_failed_fsync_nothing_moves_before_all_was_written_again(tmp_pat
     assert [name for name in files.take() if name.endswith(".log")] == [f"{base:020d}.log" for base in (0, 50, 100)]
 
 
+def test_an_fsync_that_was_planned_before_another_failed_proves_nothing(tmp_path: Path) -> None:
+    log, flusher, files = _open(tmp_path, LogConfig(flush_messages=1))
+    _append(log)
+    files.broken = ".log"
+    with pytest.raises(OSError, match="no room"):
+        log.flush()
+    assert len(flusher.waiting) == 1
+    flusher.catch_up()  # this one succeeds without the pages that the other has lost
+    assert (log.durability.data_offset, log.recovery_point, log.durability.is_settled(1)) == (0, 0, False)
+    flusher.catch_up()  # and this one has written them again
+    assert (log.durability.data_offset, log.recovery_point, log.durability.is_settled(1)) == (1, 1, True)
+
+
 def test_a_refused_acknowledgement_is_told_and_tried_again(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     log, flusher, files = _open(tmp_path, ACK)
     told: list[int] = []
