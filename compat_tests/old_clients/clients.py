@@ -19,7 +19,8 @@ from tools.jars import jars_directory
 
 HERE = Path(__file__).resolve().parent
 TIMEOUT_S = 10
-SOURCES = ("OldAgent.java", "OldLoad.java", "ScalaClients.java", "NewConsumer.java", "OldMember.java")
+LOAD = HERE.parent / "clients/java/Load.java"
+SOURCES = ("OldAgent.java", "ScalaClients.java", "NewConsumer.java", "OldMember.java")
 CODECS = ("none", "gzip", "snappy", "lz4")
 
 Produce = Callable[[str, Sequence[Sent], str], None]
@@ -49,8 +50,8 @@ def agent_command(version: str) -> list[str]:
     ]  # fmt: skip
     if not json:
         raise MissingToolchainError("the jars of Kafka 2.7.2 are not here: run make jars")
-    sources = SOURCES[:3] if version.startswith("0.8") else SOURCES
-    return java_command("OldAgent", [HERE / "java" / name for name in sources], version, more=":".join(json))
+    sources = SOURCES[:2] if version.startswith("0.8") else SOURCES
+    return java_command("OldAgent", [LOAD, *(HERE / "java" / name for name in sources)], version, more=":".join(json))
 
 
 def java_clients(version: str, agent: Agent) -> Iterator[OldClient]:

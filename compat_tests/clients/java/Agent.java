@@ -49,6 +49,16 @@ public final class Agent {
         return new KafkaProducer<>(settings, new ByteArraySerializer(), new ByteArraySerializer());
     }
 
+    /** An idempotent one, which gives no record up while a broker is away. */
+    private static KafkaProducer<byte[], byte[]> patientProducer() {
+        Properties settings = settings();
+        settings.put("enable.idempotence", "true");
+        settings.put("acks", "all");
+        settings.put("request.timeout.ms", "5000");
+        settings.put("reconnect.backoff.max.ms", "500");
+        return producer(settings);
+    }
+
     static KafkaConsumer<byte[], byte[]> consumer(String group, String isolation, String reset) {
         Properties settings = settings();
         if (group != null) {
@@ -249,7 +259,7 @@ public final class Agent {
             case "fence":
                 return fence(question);
             case "start_load":
-                LOADS.add(new Load(topic(question)));
+                LOADS.add(new Load(patientProducer(), topic(question)));
                 return LOADS.size() - 1;
             case "load_state":
             case "finish_load":

@@ -3,11 +3,10 @@ import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
-import java.util.Properties;
 import org.apache.kafka.clients.producer.KafkaProducer;
 import org.apache.kafka.clients.producer.ProducerRecord;
 
-/** An idempotent producer that sends numbered records from a thread of its own until it is finished. */
+/** Sends numbered records through a producer, of whatever release, from a thread of its own until it is finished. */
 final class Load {
     private static final int PARTITIONS = 2;
     private static final int PAUSE_MS = 8;
@@ -18,14 +17,9 @@ final class Load {
     private final List<String> failures = new ArrayList<>();
     private volatile boolean finishing;
 
-    Load(String topic) {
-        Properties settings = Agent.settings();
-        settings.put("enable.idempotence", "true");
-        settings.put("acks", "all");
-        settings.put("request.timeout.ms", "5000");
-        settings.put("reconnect.backoff.max.ms", "500");
+    Load(KafkaProducer<byte[], byte[]> producer, String topic) {
+        this.producer = producer;
         this.topic = topic;
-        producer = Agent.producer(settings);
         thread.start();
     }
 
@@ -44,7 +38,7 @@ final class Load {
 
     private void send(long number) {
         byte[] value = Long.toString(number).getBytes(StandardCharsets.UTF_8);
-        producer.send(new ProducerRecord<>(topic, (int) (number % PARTITIONS), null, value), (place, thrown) -> {
+        producer.send(new ProducerRecord<>(topic, (int) (number % PARTITIONS), (byte[]) null, value), (place, thrown) -> {
             if (thrown != null) {
                 fail(thrown);
             } else {

@@ -26,7 +26,7 @@ import org.apache.kafka.common.serialization.ByteArraySerializer;
 public final class OldAgent {
     private static final ObjectMapper JSON = new ObjectMapper();
     private static final int UNSUPPORTED = -100;
-    private static final List<OldLoad> LOADS = new ArrayList<>();
+    private static final List<Load> LOADS = new ArrayList<>();
     static String host;
     static int port;
 
@@ -35,6 +35,17 @@ public final class OldAgent {
 
     static String bootstrap() {
         return host + ":" + port;
+    }
+
+    /** One that gives no record up while a broker is away. */
+    private static KafkaProducer<byte[], byte[]> patientProducer() {
+        Properties settings = new Properties();
+        settings.put("bootstrap.servers", bootstrap());
+        settings.put("acks", "-1");
+        settings.put("retries", "200"); // of what was under way: for what is not sent yet a broker is waited for
+        settings.put("retry.backoff.ms", "100");
+        settings.put("max.in.flight.requests.per.connection", "1");
+        return new KafkaProducer<>(settings, new ByteArraySerializer(), new ByteArraySerializer());
     }
 
     static byte[] bytes(JsonNode node) throws Exception {
@@ -113,7 +124,7 @@ public final class OldAgent {
             case "offsets_before":
                 return ScalaClients.offsetsBefore(question);
             case "start_load":
-                LOADS.add(new OldLoad(question.get("topic").asText()));
+                LOADS.add(new Load(patientProducer(), question.get("topic").asText()));
                 return LOADS.size() - 1;
             case "load_state":
             case "finish_load":
