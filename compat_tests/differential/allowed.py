@@ -1,10 +1,10 @@
 """What may differ between Apache Kafka 2.7.2's answers and ours, each with its reason; anything else is a fault."""
 
-from collections.abc import Callable
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
+from compat_tests.differential.cases import Case, Rule, codes_of
 from compat_tests.differential.ids import NOW_MS
-from compat_tests.differential.neutral import Gap, at, told
+from compat_tests.differential.neutral import at, told
 from kafkapy.protocol.api_keys import ApiKey
 from kafkapy.records.errors import RecordsError
 
@@ -31,47 +31,10 @@ NO_LIMIT: Final = 1 << 20
 TOPIC, BROKER_LOGGER = 2, 8
 CODEC_MASK: Final = 7
 APART_MS: Final = 60_000
-
-
-class Facts(NamedTuple):
-    """What is known of the conversation."""
-
-    stamped: bool
-    """The brokers give records their times."""
-    compressed: bool
-    """Something in its logs is."""
-    waited: bool
-    """The answer did not come at once."""
-    damaged: bool
-
-
-class Case(NamedTuple):
-    """A request in which something differs: what was sent (by field), and both answers."""
-
-    api: str
-    version: int
-    request: Any
-    theirs: Any
-    ours: Any
-    gap: Gap
-    facts: Facts
-
-
-class Rule(NamedTuple):
-    """``covers`` says whether a difference is this one; ``parts_ways``: from here on the two are not in one state."""
-
-    reason: str
-    covers: Callable[[Case], bool]
-    parts_ways: bool = False
-
-
-def codes_of(case: Case) -> tuple[int, int]:
-    """The error codes beside the field that differs, theirs and ours."""
-    place = case.gap.path[:-1] if isinstance(case.gap.path[-1], str) else case.gap.path
-    try:
-        return at(case.theirs, place)["error_code"], at(case.ours, place)["error_code"]
-    except (KeyError, IndexError, TypeError):
-        return 0, 0
+NAMED_TWICE: Final = (
+    "JoinGroup: Kafka fails inside, and the group with it, when a member names protocols twice and none then counts as"
+    " common to all; we choose one that is"
+)
 
 
 def _beside(case: Case) -> Any:
@@ -224,6 +187,17 @@ def _other_leader(case: Case) -> bool:
     return bool(theirs and ours and theirs != ours)
 
 
+def names_twice(request: Any) -> bool:
+    """Whether a JoinGroup has a protocol more than once."""
+    names = [each.name for each in request.protocols]
+    return len(names) > len(set(names))
+
+
+def _nothing_common(case: Case) -> bool:
+    codes = (case.theirs["error_code"], case.ours["error_code"]) if case.api == "JOIN_GROUP" else None
+    return codes == (UNKNOWN_SERVER_ERROR, 0) and names_twice(case.request)
+
+
 def _static_members(case: Case) -> bool:
     if case.api != "JOIN_GROUP" or case.version >= 5:
         return False
@@ -337,6 +311,7 @@ RULES: Final = (
         _no_producer_epoch,
         parts_ways=True,
     ),
+    Rule(NAMED_TWICE, _nothing_common, parts_ways=True),
     Rule(
         "JoinGroup: when the leader has left, any member may lead: Kafka takes the first of a hash table of random ids",
         _other_leader,

@@ -6,7 +6,8 @@ import time
 from collections import Counter
 from typing import Any, Final, NamedTuple
 
-from compat_tests.differential.allowed import Case, Facts, is_compressed, rule_for
+from compat_tests.differential.allowed import is_compressed, rule_for
+from compat_tests.differential.cases import Case, Facts
 from compat_tests.differential.damage import frame_of, would_harm
 from compat_tests.differential.excuses import Excuses
 from compat_tests.differential.ids import Ids

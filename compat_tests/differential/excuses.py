@@ -4,7 +4,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from compat_tests.differential.allowed import Case, codes_of
+from compat_tests.differential.cases import Case, codes_of
 
 
 class Kind(NamedTuple):

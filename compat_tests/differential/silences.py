@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
-from compat_tests.differential.allowed import REBALANCING, UNKNOWN_MEMBER
+from compat_tests.differential.allowed import NAMED_TWICE, REBALANCING, UNKNOWN_MEMBER, names_twice
 from compat_tests.differential.sides import CLOSED
 
 
@@ -46,6 +46,12 @@ def _null_topics(quiet: Quiet) -> bool:
     return any(each[2:3] >= b"\x80" for each in subscriptions)
 
 
+def _named_twice(quiet: Quiet) -> bool:
+    return (
+        quiet.api == "JOIN_GROUP" and quiet.theirs is None and quiet.message is not None and names_twice(quiet.request)
+    )
+
+
 def _marker_for_nothing(quiet: Quiet) -> bool:
     return quiet.api == "WRITE_TXN_MARKERS" and quiet.theirs is None and len(quiet.request.markers) > 1
 
@@ -73,6 +79,7 @@ SILENCES: Final = (
         _null_topics,
         parts_ways=True,
     ),
+    Silence(NAMED_TWICE, _named_twice, parts_ways=True),
     Silence(
         "WriteTxnMarkers: Kafka never answers when the last of several markers is for no partition that is here",
         _marker_for_nothing,

@@ -2,10 +2,15 @@
 
 from typing import Any
 
-from tests.server.handlers import group_cases, offset_cases, static_member_cases
+from tests.server.handlers import group_cases, offset_cases, protocol_cases, static_member_cases
 from tests.server.handlers.group_cases import connected
 
-CONVERSATIONS = {**group_cases.CONVERSATIONS, **static_member_cases.CONVERSATIONS, **offset_cases.CONVERSATIONS}
+CONVERSATIONS = {
+    **group_cases.CONVERSATIONS,
+    **static_member_cases.CONVERSATIONS,
+    **offset_cases.CONVERSATIONS,
+    **protocol_cases.CONVERSATIONS,
+}
 NAMES = list(CONVERSATIONS)
 OLD_PROTOCOL = "2.2"
 REFUSED = [name for name in static_member_cases.CONVERSATIONS if "v7" in name]

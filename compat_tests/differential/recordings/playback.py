@@ -4,7 +4,8 @@ import struct
 import time
 from typing import Any, Final, NamedTuple
 
-from compat_tests.differential.allowed import Case, Facts, rule_for
+from compat_tests.differential.allowed import rule_for
+from compat_tests.differential.cases import Case, Facts
 from compat_tests.differential.ids import ATTRIBUTES_END, Ids, batches
 from compat_tests.differential.neutral import Gap, Neutral, gaps
 from compat_tests.differential.recordings.proxy import A_MOMENT_S, WAITING_APIS

@@ -5,8 +5,9 @@ from collections.abc import Callable
 
 from kafkapy.clock import TimerHandle
 from kafkapy.coordinator.group import states
-from kafkapy.coordinator.group.members import Members, Protocols
+from kafkapy.coordinator.group.members import Members
 from kafkapy.coordinator.group.offsets import Offsets
+from kafkapy.coordinator.group.protocols import Protocols
 from kafkapy.coordinator.group.results import GroupDescription, GroupListing, MemberDescription
 from kafkapy.coordinator.group.states import GroupState
 from kafkapy.coordinator.group.subscription import CONSUMER_PROTOCOL_TYPE, subscribed_topics
@@ -72,7 +73,7 @@ class Group:
         """Whether a member with these protocols fits in."""
         if self.state is states.EMPTY:
             return bool(protocol_type) and bool(protocols)
-        return self.protocol_type == protocol_type and any(self.members.all_support(name) for name, _ in protocols)
+        return self.protocol_type == protocol_type and self.members.common_protocols.accept(protocols)
 
     def generate_member_id(self, client_id: str, instance_id: str | None) -> str:
         """A new member id in Kafka's form."""

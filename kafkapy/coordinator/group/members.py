@@ -1,14 +1,12 @@
 """The members of a group: who they are, what they support, who leads, who waits."""
 
-from collections import Counter
 from collections.abc import Iterator, Mapping
 
 from kafkapy.clock import TimerHandle
 from kafkapy.coordinator.answer import Answer
 from kafkapy.coordinator.errors import RebalanceInProgressError
+from kafkapy.coordinator.group.protocols import CommonProtocols, Protocols
 from kafkapy.coordinator.group.results import JoinCall, JoinedMember, JoinResult, SyncResult
-
-Protocols = tuple[tuple[str, bytes], ...]
 
 
 class Member:
@@ -38,10 +36,6 @@ class Member:
     def is_waiting(self) -> bool:
         """Whether it waits for an answer, so that it can't send heartbeats."""
         return self.joining is not None or self.syncing is not None
-
-    def protocol_names(self) -> set[str]:
-        """The assignment protocols that it supports."""
-        return {name for name, _ in self.protocols}
 
     def metadata(self, protocol: str) -> bytes:
         """What it sent beside ``protocol``."""
@@ -77,11 +71,11 @@ class Member:
 class Members(Mapping[str, Member]):
     """Members by id, in the order in which they joined. Law 4 of ``states.py`` is kept here."""
 
-    __slots__ = ("_by_id", "_supporters", "static_ids", "leader_id")
+    __slots__ = ("_by_id", "common_protocols", "static_ids", "leader_id")
 
     def __init__(self) -> None:
         self._by_id: dict[str, Member] = {}
-        self._supporters: Counter[str] = Counter()
+        self.common_protocols = CommonProtocols()
         self.static_ids: dict[str, str] = {}
         self.leader_id: str | None = None
 
@@ -105,7 +99,7 @@ class Members(Mapping[str, Member]):
         """Take a member in; the first one leads."""
         assert member.member_id not in self._by_id
         self._by_id[member.member_id] = member
-        self._supporters.update(member.protocol_names())
+        self.common_protocols.add(member.protocols)
         if member.instance_id is not None:
             self.static_ids[member.instance_id] = member.member_id
         if self.leader_id is None:
@@ -116,7 +110,7 @@ class Members(Mapping[str, Member]):
         member = self._by_id.pop(member_id, None)
         if member is None:
             return
-        self._supporters.subtract(member.protocol_names())
+        self.common_protocols.remove(member.protocols)
         if member.session_timer is not None:
             member.session_timer.cancel()
             member.session_timer = None
@@ -166,20 +160,13 @@ class Members(Mapping[str, Member]):
 
     def change_protocols(self, member: Member, protocols: Protocols) -> None:
         """Take over what a member supports now."""
-        self._supporters.subtract(member.protocol_names())
+        self.common_protocols.remove(member.protocols)
         member.protocols = protocols
-        self._supporters.update(member.protocol_names())
-
-    def all_support(self, protocol: str) -> bool:
-        """Whether every member supports ``protocol``."""
-        return self._supporters[protocol] == len(self._by_id)
+        self.common_protocols.add(protocols)
 
     def select_protocol(self) -> str:
-        """The common protocol with the most votes; each member votes for the first of its list that is common."""
-        votes = Counter(
-            next(name for name, _ in member.protocols if self.all_support(name)) for member in self._by_id.values()
-        )
-        return max(votes, key=votes.__getitem__)
+        """What all support and most want."""
+        return self.common_protocols.select([member.protocols for member in self._by_id.values()])
 
     def joined(self, protocol: str) -> tuple[JoinedMember, ...]:
         """What the leader is told."""

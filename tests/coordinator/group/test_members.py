@@ -1,7 +1,5 @@
 from typing import Any
 
-import pytest
-
 from kafkapy.coordinator.group.members import Member, Members
 from kafkapy.coordinator.group.results import JoinCall, JoinedMember, JoinResult
 
@@ -32,29 +30,16 @@ def test_the_first_leads_and_the_next_in_line_follows() -> None:
     assert (len(group), list(group), group.all()) == (0, [], [])
 
 
-@pytest.mark.parametrize(
-    ("lists", "chosen"),
-    [
-        (["a"], "a"),
-        (["a b", "b a", "b"], "b"),
-        (["a b c", "a b c", "b a c"], "a"),
-        (["x a b", "y b a", "b a"], "b"),
-        (["a b", "b a"], "a"),
-        (["a a b", "b"], "b"),
-    ],
-)
-def test_the_common_protocol_with_the_most_votes(lists: list[str], chosen: str) -> None:
-    assert members(*(member(str(place), each) for place, each in enumerate(lists))).select_protocol() == chosen
-
-
-def test_support_follows_changes() -> None:
+def test_what_all_support_follows_changes() -> None:
     first, second = member("1", "a b"), member("2", "b")
     group = members(first, second)
-    assert (group.all_support("a"), group.all_support("b"), group.all_support("c")) == (False, True, False)
+    assert group.select_protocol() == "b"
+    group.change_protocols(second, (("a", b""), ("a", b"")))
+    assert (group.select_protocol(), group.common_protocols.accept(first.protocols)) == ("a", False)
     group.change_protocols(second, (("a", b""),))
-    assert (group.all_support("a"), group.all_support("b")) == (True, False)
+    assert group.common_protocols.accept(first.protocols)
     group.remove("2")
-    assert group.all_support("b")
+    assert group.common_protocols.all_support("b")
 
 
 def test_a_leader_that_has_not_joined_gives_way() -> None:
