@@ -72,12 +72,20 @@ def ask(side: Side, request: Any, version: int) -> Any:
     return message
 
 
-def _until(settled: Callable[[], bool], what: str) -> None:
+def _until(settled: Callable[[Side], bool], sides: tuple[Side, ...]) -> None:
+    """Wait for both; raises DisagreeError when one does not get there."""
+    states = [_is_in_time(settled, side) for side in sides]
+    if not all(states):
+        raise DisagreeError(*states)
+
+
+def _is_in_time(settled: Callable[[Side], bool], side: Side) -> bool:
     deadline = time.monotonic() + TIMEOUT_S
-    while not settled():
+    while not settled(side):
         if time.monotonic() > deadline:
-            raise TimeoutError(what)
+            return False
         time.sleep(0.005)
+    return True
 
 
 def _topic_state(side: Side, names: Iterable[str]) -> list[Any]:
@@ -99,10 +107,12 @@ def _is_served(state: list[Any]) -> bool:
 
 
 def await_creation(sides: tuple[Side, ...], message: Any) -> None:
-    """Until the topics that Metadata is making are there: the answer says that they have no leader yet."""
+    """Until the topics that Metadata is making are there: the answer says that they have no leader yet.
+
+    Raises DisagreeError when they never are.
+    """
     names = [each.name for each in message.topics if each.error_code == LEADER_NOT_AVAILABLE]
-    for side in sides:
-        _until(lambda: not names or _are_served(_topic_state(side, names)), f"{names} are not made")  # noqa: B023
+    _until(lambda side: not names or _are_served(_topic_state(side, names)), sides)
 
 
 def await_topics(sides: tuple[Side, ...], topics: Mapping[str, dict[str, Any] | None], *, gone: bool = False) -> None:
@@ -144,11 +154,15 @@ def _delete(side: Side, names: list[str]) -> None:
 
 
 def await_deletion(sides: tuple[Side, ...], names: list[str]) -> None:
-    """Until topics that no broker serves any more could be made again: Kafka's controller is done a moment later."""
-    for side in sides:
-        gone = [name for name, code, _ in _topic_state(side, names) if code == UNKNOWN_TOPIC]
-        request = CreateTopicsRequest([CreatableTopic(name, 1, 1) for name in gone], validate_only=True)
-        _until(lambda: _is_free(side, request), f"{gone} are still there")  # noqa: B023
+    """Until topics that no broker serves any more could be made again: Kafka's controller is done a moment later.
+
+    Raises DisagreeError when a broker never is.
+    """
+    gone = [{name for name, code, _ in _topic_state(side, names) if code == UNKNOWN_TOPIC} for side in sides]
+    request = CreateTopicsRequest(
+        [CreatableTopic(name, 1, 1) for name in sorted(set.intersection(*gone))], validate_only=True
+    )
+    _until(lambda side: _is_free(side, request), sides)
 
 
 def _is_free(side: Side, request: CreateTopicsRequest) -> bool:
