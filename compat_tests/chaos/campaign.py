@@ -10,6 +10,7 @@ loses what it has not fsynced at each kill, and the broker has `kafkapy.flush=ac
 
 import argparse
 import random
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -60,11 +61,19 @@ class Campaign:
     """A broker in `directory`, with `settings` of its own, under producers; `end` is how it ends each time."""
 
     def __init__(
-        self, directory: Path, end: Callable[[KafkapyProcess], None], *, seed: int, settings: dict[str, str]
+        self,
+        directory: Path,
+        end: Callable[[KafkapyProcess], None],
+        *,
+        seed: int,
+        settings: dict[str, str],
+        log: Path | None = None,
     ) -> None:
+        """`log`: where the broker's log goes; its disk may lose what is on it."""
         self.directories = [directory / "data", directory / "more"]
         log_dirs = ",".join(map(str, self.directories))
         self.broker = KafkapyProcess(directory=directory, config={**SETTINGS, **settings, "log.dirs": log_dirs})
+        self.broker.log_path = log or self.broker.log_path
         self.kills = 0
         self._end = end
         self._random = random.Random(seed)
@@ -124,14 +133,24 @@ def main() -> None:
     parser.add_argument("--check-every", type=int, default=50, metavar="KILLS")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--power", action="store_true", help="lose what was not fsynced, too (root, ext4)")
+    parser.add_argument("--log", type=Path, help="where the broker's log is kept; without it, only if something fails")
     options = parser.parse_args()
+    log = options.log or Path(tempfile.mkdtemp(prefix="campaign-log-")) / "broker.log"
+    print_now(f"The broker's log: {log}")
+    run(options, log)
+    if not options.log:
+        shutil.rmtree(log.parent)
+
+
+def run(options: argparse.Namespace, log: Path) -> None:
+    """One campaign in a directory of its own."""
     with tempfile.TemporaryDirectory(prefix="campaign-", ignore_cleanup_errors=True) as name, ExitStack() as stack:
         directory, config = Path(name) / "broker", dict[str, str]()
         end: Callable[[KafkapyProcess], None] = KafkapyProcess.kill
         if options.power:
             disk = stack.enter_context(PowerCutDisk(Path(name), size_mb=4096))
             directory, end, config = disk.path / "broker", disk.end, FLUSH_BEFORE_ACK
-        campaign = Campaign(directory, end, seed=options.seed, settings=config)
+        campaign = Campaign(directory, end, seed=options.seed, settings=config, log=log)
         acknowledged = campaign.run(options.kills, check_every=options.check_every, say=print_now)
     print_now(f"{campaign.kills} kills, {acknowledged} records acknowledged: each once, in order, at its offset")
 

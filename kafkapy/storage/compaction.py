@@ -33,6 +33,7 @@ from kafkapy.storage.files import Files
 from kafkapy.storage.flusher import sync_in_parallel
 from kafkapy.storage.index import IndexCache
 from kafkapy.storage.offset_map import OffsetMap
+from kafkapy.storage.patience import Steps
 from kafkapy.storage.replace import CLEANED_SUFFIX
 from kafkapy.storage.segment import (
     LOG_SUFFIX,
@@ -74,7 +75,7 @@ class Request(NamedTuple):
     bytes_per_second: float
 
 
-def run(arguments: dict[str, Any], context: JobContext) -> dict[str, Any]:
+def run(arguments: dict[str, Any], context: JobContext) -> Steps[dict[str, Any]]:
     """See ``worker``; raises ``CorruptRecordError`` and its like for what can't be compacted, ``OSError``."""
     return Compaction(Request(**arguments), context).run()
 
@@ -112,23 +113,23 @@ class Compaction:
         segment.load(sizes)
         return segment
 
-    def run(self) -> dict[str, Any]:
-        """Do the job; return its result."""
+    def run(self) -> Steps[dict[str, Any]]:
+        """Do the job, a step for each chunk of records; return its result."""
         try:
-            return self._run()
+            return (yield from self._run())
         finally:
             for segment in (*self._segments, *self._later):
                 segment.close()
 
-    def _run(self) -> dict[str, Any]:
-        self._note_keys()
+    def _run(self) -> Steps[dict[str, Any]]:
+        yield from self._note_keys()
         end_offset = self._offsets.latest_offset + 1
         producers = {producer: LastRecord(offset, epoch) for producer, offset, epoch in self._request.producers}
         batch_filter = BatchFilter(self._offsets, self._transactions, producers)
         horizon_ms = self._delete_horizon_ms()
         segments = [segment for segment in self._segments if segment.base_offset < end_offset]
         for group in grouped(segments, self._request):
-            self._clean(group, horizon_ms, batch_filter)
+            yield from self._clean(group, horizon_ms, batch_filter)
         return {"end_offset": end_offset, "keys": len(self._offsets), **self._facts}
 
     def _delete_horizon_ms(self) -> int:
@@ -153,19 +154,19 @@ class Compaction:
 
     # the keys
 
-    def _note_keys(self) -> None:
+    def _note_keys(self) -> Steps[None]:
         start_offset = self._request.first_dirty_offset
         transactions = CleanedTransactions()
         transactions.add(self._aborted(start_offset, self._request.first_uncleanable_offset))
         for segment in self._segments:
             next_base = self._ends[segment.base_offset]
             if next_base > start_offset:
-                self._note_keys_of(segment, transactions)
+                yield from self._note_keys_of(segment, transactions)
                 if self._offsets.is_full:
                     return
                 self._offsets.reached(next_base - 1)
 
-    def _note_keys_of(self, segment: Segment, transactions: CleanedTransactions) -> None:
+    def _note_keys_of(self, segment: Segment, transactions: CleanedTransactions) -> Steps[None]:
         start_offset = self._request.first_dirty_offset
         position = segment.offset_index.lookup(start_offset)
         for chunk in self._chunks(segment, position):
@@ -178,6 +179,7 @@ class Compaction:
                         return
                 if header.last_offset >= start_offset:
                     self._offsets.reached(header.last_offset)
+            yield
 
     def _note_keys_in(self, header: BatchHeader, content: memoryview, start_offset: int) -> None:
         if header.magic == MAGIC:
@@ -221,7 +223,7 @@ class Compaction:
             raise CorruptRecordError(f"{segment.log.path} holds a batch of {size} bytes, more than are left")
         return size
 
-    def _clean(self, group: list[Segment], horizon_ms: int, batch_filter: BatchFilter) -> None:
+    def _clean(self, group: list[Segment], horizon_ms: int, batch_filter: BatchFilter) -> Steps[None]:
         """Write what stays of ``group`` into one new segment, or as many as its offsets need; tell the broker."""
         with ExitStack() as unfinished:
             unfinished.callback(self._remove_outputs)
@@ -230,7 +232,7 @@ class Compaction:
             for segment, end_offset in zip(group, ends, strict=True):
                 self._transactions.add(self._aborted(segment.base_offset, end_offset))
                 batch_filter.retain_deletes = self._modified_ms(segment) > horizon_ms
-                self._copy(segment, batch_filter)
+                yield from self._copy(segment, batch_filter)
             for output in self._outputs:
                 self._finish(output, self._modified_ms(group[-1]))
             unfinished.pop_all()
@@ -251,7 +253,7 @@ class Compaction:
         for output in self._outputs:
             output.remove()
 
-    def _copy(self, segment: Segment, batch_filter: BatchFilter) -> None:
+    def _copy(self, segment: Segment, batch_filter: BatchFilter) -> Steps[None]:
         for chunk in self._chunks(segment, 0):
             kept: list[Kept] = []
             for header, content in chunk:
@@ -263,6 +265,7 @@ class Compaction:
                 if stays is not None:
                     kept.append(stays)
             self._write(kept)
+            yield
 
     def _base_of_the_rest(self, segment: Segment, header: BatchHeader) -> int:
         """Where the next new segment begins, since the batch of ``header`` does not fit into the present one."""

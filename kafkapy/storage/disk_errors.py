@@ -35,6 +35,9 @@ PASSING: Final = frozenset(
     )
 )
 
+SLOW_FSYNC_S: Final = 10.0
+"""From how long on an fsync is worth a line in the log."""
+
 
 def is_passing(error: OSError) -> bool:
     """Tell whether what caused ``error`` can go by itself, so that the same call may succeed later."""
@@ -50,6 +53,18 @@ def storage_error(log: "Log", deed: str, error: OSError) -> KafkaStorageError:
         logger.error("%s. Clients get KAFKA_STORAGE_ERROR until the disk is well again", text)
     log.is_failing = True
     return KafkaStorageError(text)
+
+
+def warn_if_slow(log: "Log", began_s: float, verb: str) -> None:
+    """Say that an fsync of ``log``, which began at ``began_s``, takes or took long, if it does or did."""
+    taken_s = log.storage.clock.monotonic_s() - began_s
+    if taken_s >= SLOW_FSYNC_S:
+        logger.warning(
+            "An fsync of %s %s %.0f s: who waits for an acknowledgement waits for the disk",
+            log.directory,
+            verb,
+            taken_s,
+        )
 
 
 def file_refused(storage: "Storage", path: str, error: OSError) -> None:

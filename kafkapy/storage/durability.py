@@ -15,10 +15,11 @@ So nothing moves any more until everything above the marks has been checked, wri
 by a flush that was planned after the last failure.
 """
 
+import errno
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
-from kafkapy.storage.disk_errors import storage_error
+from kafkapy.storage.disk_errors import storage_error, warn_if_slow
 from kafkapy.storage.errors import KafkaStorageError
 from kafkapy.storage.files import Files
 from kafkapy.storage.flusher import sync_all
@@ -46,17 +47,19 @@ class Flush:
         self.paths = list(dict.fromkeys(paths))
         self.new_segments = new_segments
         self.rewriting: Rewriting | None = None
-        self.error: OSError | None = None
+        self.error: OSError | None = OSError(errno.EIO, "the fsync has not come to its end")
         self._files = files
 
     def run(self) -> None:
-        """Wait for the disk; ``error`` says what it refused."""
+        """Wait for the disk; ``error`` says what it refused, or that a fault of ours has ended this."""
         try:
             if self.rewriting is not None:
                 self.rewriting.run()
             sync_all(self._files, self.paths)
         except OSError as error:
             self.error = error
+        else:
+            self.error = None
 
 
 class Durability:
@@ -65,7 +68,7 @@ class Durability:
     __slots__ = (
         "follows_appends", "is_owing", "owed_offset", "failure", "listener",
         "_log", "_data_offset", "_flush_wanted", "_data_wanted", "_failed_offset", "_written", "_running",
-        "_refusals", "_is_doubtful", "_is_over",
+        "_refusals", "_is_doubtful", "_is_over", "_began_s",
     )  # fmt: skip
 
     def __init__(self, log: "Log") -> None:
@@ -85,6 +88,7 @@ class Durability:
         self._refusals = 0
         self._is_doubtful = False
         self._is_over = False
+        self._began_s = 0.0
 
     # what is on the disk
 
@@ -148,7 +152,9 @@ class Durability:
         self._begin()
 
     def resume(self) -> None:
-        """Try again what the disk refused, if it did."""
+        """Try again what the disk refused, if it did; say so if it has not answered for long."""
+        if self._running is not None:
+            warn_if_slow(self._log, self._began_s, "is not done after")
         self._begin()
 
     def flush(self) -> None:
@@ -219,6 +225,7 @@ class Durability:
         except OSError as error:
             self._refused(error, max(self._flush_wanted, self._data_wanted))
             return
+        self._began_s = log.storage.clock.monotonic_s()
         log.storage.flusher.flush(flush.run, lambda: self._ended(flush))
 
     def _plan(self) -> Flush:
@@ -252,6 +259,7 @@ class Durability:
         if self._running is not flush:
             return  # the log was closed or abandoned meanwhile
         self._running = None
+        warn_if_slow(self._log, self._began_s, "took")
         self._end(flush)
         if flush.error is None:
             self._begin()
@@ -262,7 +270,8 @@ class Durability:
             self._is_doubtful = True
             self._refusals += 1
             log.leader_epochs.wait_for_flush |= log.leader_epochs.path in flush.paths
-            self._refused(flush.error, flush.data_end)
+            # What was asked for meanwhile is refused too: nobody may come to ask again, and who waits would wait on.
+            self._refused(flush.error, max(flush.data_end, self._flush_wanted, self._data_wanted))
             return
         if flush.truncations != log.truncations or flush.refusals != self._refusals:
             return  # it was about other bytes, or may have passed over what an fsync meanwhile has lost

@@ -3,7 +3,8 @@
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from typing import Final, Protocol
 
 from kafkapy.storage.files import Files
@@ -15,7 +16,10 @@ class Flusher(Protocol):
     """Has work that waits for the disk done, now or soon."""
 
     def flush(self, work: Callable[[], None], done: Callable[[], None]) -> None:
-        """Do ``work``, beside others, then call ``done`` on the caller's thread; ``work`` keeps its failures."""
+        """Do ``work``, beside others, then call ``done`` on the caller's thread, however it ended.
+
+        ``work`` keeps what the disk refuses; anything else that it raises is a fault of ours, and reported as one.
+        """
         ...
 
     def run(self, work: Callable[[], None], done: Callable[[], None]) -> None:
@@ -66,17 +70,22 @@ class ThreadFlusher:
         self._loop = loop
         self._flushes = ThreadPoolExecutor(Files.parallel_syncs, "kafkapy-flush")
         self._works = ThreadPoolExecutor(1, "kafkapy-write")
+        for threads in (self._flushes, self._works):
+            threads.submit(int)  # one thread that is there: others may be refused later
         self._is_closed = False
 
     def flush(self, work: Callable[[], None], done: Callable[[], None]) -> None:
         """See ``Flusher.flush``."""
-        self._submit(self._flushes, work, done)
+
+        def finish(finished: asyncio.Future[None]) -> None:
+            done()  # first: who waits for it must not wait for ever
+            finished.result()
+
+        self._submit(self._flushes, work, finish)
 
     def run(self, work: Callable[[], None], done: Callable[[], None]) -> None:
         """See ``Flusher.run``; what the disk refuses is one line in the log, and ``done`` is not called."""
-        self._submit(self._works, work, done)
 
-    def _submit(self, threads: ThreadPoolExecutor, work: Callable[[], None], done: Callable[[], None]) -> None:
         def finish(finished: asyncio.Future[None]) -> None:
             error = finished.exception()
             if isinstance(error, OSError):
@@ -85,8 +94,26 @@ class ThreadFlusher:
             finished.result()
             done()
 
-        if not self._is_closed:
-            asyncio.wrap_future(threads.submit(work), loop=self._loop).add_done_callback(finish)
+        self._submit(self._works, work, finish)
+
+    def _submit(
+        self, threads: ThreadPoolExecutor, work: Callable[[], None], finish: Callable[[asyncio.Future[None]], None]
+    ) -> None:
+        if self._is_closed:
+            return
+        ended: Future[None] = Future()
+        asyncio.wrap_future(ended, loop=self._loop).add_done_callback(finish)
+
+        def attempt() -> None:
+            try:
+                work()
+            except BaseException as error:
+                ended.set_exception(error)
+                raise
+            ended.set_result(None)
+
+        with suppress(RuntimeError):  # the system starts no further thread now; one that is there will come to it
+            threads.submit(attempt)
 
     def close(self) -> None:
         """See ``Flusher.close``."""

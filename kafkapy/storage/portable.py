@@ -12,6 +12,8 @@ from threading import Lock
 from typing import Any, Final
 
 Buffer = bytes | bytearray | memoryview
+ThreadTimes = Callable[[], tuple[int, int]]
+"""How long a thread has run, and has waited for a processor while it could have: nanoseconds since it began."""
 
 OPEN_FLAGS: Final[int] = getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
 """What every file is opened with: Windows would translate line ends."""
@@ -58,9 +60,44 @@ def stay_as_it_is(_increment: int) -> int:
     return 0
 
 
+def idle_as_linux_has_it() -> ThreadTimes | None:
+    """Put this thread under the policy of Linux for what runs on idle processors, if it can be seen how it fares.
+
+    That can't be taken back without a privilege. None: it stays as it is, under another kernel that says it is Linux,
+    or in a sandbox that forbids it.
+    """
+    try:
+        statistics = os.open("/proc/thread-self/schedstat", os.O_RDONLY | OPEN_FLAGS)  # noqa: TID251 - the kernel's
+    except OSError:
+        return None
+
+    def times() -> tuple[int, int]:
+        ran_ns, waited_ns, _ = os.pread(statistics, 100, 0).split()
+        return int(ran_ns), int(waited_ns)
+
+    os.sched_yield()  # counts what it has run so far
+    try:
+        if times() != (0, 0):  # of a kernel that doesn't count
+            os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
+            return times
+    except OSError:
+        pass
+    os.close(statistics)
+    return None
+
+
+def never_idle() -> ThreadTimes | None:
+    """The same where threads have no such policy."""
+    return None
+
+
 read_at: Callable[[int, int, int], bytes] = getattr(os, "pread", seek_and_read)
 """Up to so many bytes of an open file from a position on."""
 write_at: Callable[[int, Buffer, int], int] = getattr(os, "pwrite", seek_and_write)
 """Bytes into an open file from a position on; how many the system took."""
 be_nice: Callable[[int], int] = getattr(os, "nice", stay_as_it_is)
 """Leave the processor to others first."""
+become_idle: Callable[[], ThreadTimes | None] = (
+    idle_as_linux_has_it if hasattr(os, "SCHED_IDLE") and hasattr(os, "sched_setscheduler") else never_idle
+)
+"""Have this thread run only where nobody else wants to; return how to see whether it does, or None if it can't be."""

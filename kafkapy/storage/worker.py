@@ -8,16 +8,17 @@ output; ``worker_pool`` is the other end. It ends with its input, so with the br
                      {"id": 1, "result": {…}}   {"id": 1, "cancelled": true}
                      {"id": 1, "error": "a sentence", "errno": 28 or null}
 
-A job is a module with ``run(arguments, context) -> result``; both are small. What the system refuses (``OSError``) and
-what a file holds (``BrokerError``) is answered; any other exception is a fault of ours: it ends the process with its
-traceback on the standard error, and the broker notices.
+A job is a module with ``run(arguments, context) -> result``; both are small. One that nobody waits for returns
+``Steps`` to its result instead, which ``patience`` does where nobody else wants the processor. What the system refuses
+(``OSError``) and what a file holds (``BrokerError``) is answered; any other exception is a fault of ours: it ends the
+process with its traceback on the standard error, and the broker notices.
 """
 
 import json
 import os
 import signal
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping
 from importlib import import_module
 from queue import SimpleQueue
 from threading import Event, Lock, Thread
@@ -25,6 +26,7 @@ from typing import Any, BinaryIO
 
 from kafkapy.errors import BrokerError
 from kafkapy.storage import portable
+from kafkapy.storage.patience import Patience, Steps
 
 Message = dict[str, Any]
 
@@ -82,6 +84,7 @@ class Inbox:
         self._output = output
         self._contexts: dict[int, JobContext] = {}
         self._jobs: SimpleQueue[tuple[str, Message, JobContext] | None] = SimpleQueue()
+        self._patience = Patience()
 
     def read(self, lines: BinaryIO) -> None:
         """Take in messages until the input ends."""
@@ -100,15 +103,16 @@ class Inbox:
         """Run the jobs until the input has ended."""
         while (job := self._jobs.get()) is not None:
             name, arguments, context = job
-            self._output.send({"id": context.job_id, **outcome(name, arguments, context)})
+            self._output.send({"id": context.job_id, **outcome(name, arguments, context, self._patience)})
             del self._contexts[context.job_id]
 
 
-def outcome(name: str, arguments: Message, context: JobContext) -> Message:
+def outcome(name: str, arguments: Message, context: JobContext, patience: Patience) -> Message:
     """Run a job; return how it ended, as a message without its id."""
     try:
         context.check()
-        result: Mapping[str, Any] = import_module(name).run(arguments, context)
+        done: Mapping[str, Any] | Steps[Mapping[str, Any]] = import_module(name).run(arguments, context)
+        result = patience.finish(done) if isinstance(done, Generator) else done
     except JobCancelledError:
         return {"cancelled": True}
     except BrokerError as error:

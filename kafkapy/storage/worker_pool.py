@@ -22,7 +22,7 @@ from kafkapy.storage.worker import JobCancelledError
 LINGER_S: Final = 10.0
 END_S: Final = 2.0
 LOW_PRIORITY: Final = 10
-"""Niceness of work that nobody waits for; under Linux's idle policy it would stand still on a busy machine."""
+"""Niceness of work that nobody waits for, where it can't have idle processors alone (``patience``)."""
 
 PACKAGE_ROOT: Final = os.path.dirname(os.path.dirname(kafkapy.__file__))
 

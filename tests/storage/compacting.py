@@ -17,6 +17,7 @@ from kafkapy.storage.compaction import Compaction, Request, batches_in
 from kafkapy.storage.files import Files
 from kafkapy.storage.log import Log, Storage
 from kafkapy.storage.log_directory import LogManager
+from kafkapy.storage.patience import Steps
 from kafkapy.storage.worker import JobCancelledError, JobContext, Output
 from kafkapy.storage.worker_pool import Facts, JobFailedError
 from kafkapy.testing.clock import ManualClock
@@ -26,6 +27,16 @@ COMPACT = LogConfig(
     cleanup_policy=("compact",), segment_bytes=1000, min_cleanable_dirty_ratio=0.01, delete_retention_ms=0
 )
 DAY_MS = 86_400_000
+
+
+def finished(steps: Steps[dict[str, Any]]) -> dict[str, Any]:
+    """What ``steps`` come to, all of them done here."""
+    try:
+        while True:
+            next(steps)
+    except StopIteration as end:
+        result: dict[str, Any] = end.value
+        return result
 
 
 class InlineJob:
@@ -46,10 +57,10 @@ class InlineJob:
             if pool.error is not None:
                 raise pool.error
             if pool.files is None:
-                result = import_module(job).run(dict(arguments), self.context)
+                result = finished(import_module(job).run(dict(arguments), self.context))
             else:
                 request = Request(**json.loads(json.dumps(arguments)))  # as they come to a worker
-                result = Compaction(request, self.context, pool.files).run()
+                result = finished(Compaction(request, self.context, pool.files).run())
             self.future.set_result(result)
         except BrokerError as error:
             self.future.set_exception(JobFailedError(str(error)))

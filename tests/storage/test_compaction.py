@@ -20,7 +20,17 @@ from kafkapy.storage.compaction import Compaction, Request, grouped
 from kafkapy.storage.files import Descriptor, Files
 from kafkapy.storage.log import Log
 from kafkapy.storage.segment import AppendedRange
-from tests.storage.compacting import COMPACT, DAY_MS, World, append, close_segment, names_of, records_in, values_in
+from tests.storage.compacting import (
+    COMPACT,
+    DAY_MS,
+    World,
+    append,
+    close_segment,
+    finished,
+    names_of,
+    records_in,
+    values_in,
+)
 from tests.storage.support import PARTITION, START_MS, contents, marker
 
 BIG = replace(COMPACT, segment_bytes=100_000)
@@ -341,7 +351,7 @@ def test_a_damaged_length_does_not_have_the_segment_read_into_memory(world: Worl
     files = Reads()
     arguments = {**world.pool.requests[0], "chunk_bytes": 100, "max_message_bytes": 5000}
     with pytest.raises(CorruptRecordError, match="holds a batch of 1073741836 bytes, more than are left"):
-        Compaction(Request(**arguments), world.pool.jobs[0].context, files).run()
+        finished(Compaction(Request(**arguments), world.pool.jobs[0].context, files).run())
     assert files.largest == 5000
 
 
@@ -354,7 +364,7 @@ def test_a_batch_larger_than_the_topic_allows_now_is_read(world: World) -> None:
     world.compact()
     arguments = {**world.pool.requests[0], "chunk_bytes": 7, "max_message_bytes": 0}
     files = Reads()
-    facts = Compaction(Request(**arguments), world.pool.jobs[0].context, files).run()
+    facts = finished(Compaction(Request(**arguments), world.pool.jobs[0].context, files).run())
     assert (facts["end_offset"], facts["records_kept"]) == (2, 1)
     assert files.largest == log.segments.first.batch_size(0)
 
@@ -376,7 +386,7 @@ def test_a_segment_that_was_copied_is_not_kept_open(world: World) -> None:
     log.release()
     context = world.pool.jobs[0].context
     context.progress = look  # type: ignore[method-assign,assignment]  # looks in the middle
-    Compaction(Request(**world.pool.requests[0]), context).run()
+    finished(Compaction(Request(**world.pool.requests[0]), context).run())
     look({})
     assert len(open_at) == 3
     assert not open_at[0] & {f"{base:020d}.log" for base in (0, 1, 2)}

@@ -176,6 +176,63 @@ def test_a_refused_acknowledgement_is_told_and_tried_again(tmp_path: Path, caplo
     assert not flusher.waiting
 
 
+def test_what_came_while_an_fsync_failed_is_refused_with_it(tmp_path: Path) -> None:
+    """Nobody may come to ask for another fsync: who waits would wait until its time is over."""
+    log, flusher, files = _open(tmp_path, ACK)
+    told: list[bool] = []
+
+    def look() -> None:
+        with pytest.raises(KafkaStorageError, match="can't be made durable"):
+            told.append(log.durability.is_settled(3))
+
+    log.durability.listener = look
+    files.broken = ".log"
+    _append(log)
+    _append(log, 2)
+    flusher.catch_up()
+    assert (told, len(flusher.waiting)) == ([], 0)
+    log.durability.listener = None
+    log.durability.resume()
+    flusher.catch_up()
+    assert log.durability.is_settled(3)
+
+
+def test_a_disk_that_does_not_answer_for_long_is_named(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    log, flusher, _ = _open(tmp_path, ACK)
+    clock = log.storage.clock
+    assert isinstance(clock, ManualClock)
+    _append(log)
+    log.durability.resume()
+    clock.advance(12_000)
+    log.durability.resume()
+    clock.advance(3_000)
+    flusher.catch_up()
+    _append(log)
+    flusher.catch_up()
+    said = [record.getMessage().partition("orders-0 ")[2] for record in caplog.records]
+    assert [text.partition(":")[0] for text in said] == ["is not done after 12 s", "took 15 s"]
+
+
+def test_an_fsync_that_a_fault_of_ours_ends_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    log, flusher, files = _open(tmp_path, ACK)
+
+    def faulty(_path: str) -> None:
+        raise ValueError("a fault")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(files, "sync_path", faulty)
+        _append(log)
+        work, done = flusher.waiting.popleft()
+        with pytest.raises(ValueError, match="a fault"):
+            work()
+        done()
+    with pytest.raises(KafkaStorageError, match="has not come to its end"):
+        log.durability.is_settled(1)
+    log.durability.resume()
+    flusher.catch_up()
+    assert log.durability.is_settled(1)
+
+
 def test_indexes_that_a_full_disk_refuses_are_asked_for_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     log, flusher, files = _open(tmp_path, LogConfig(flush_messages=100, index_interval_bytes=0))
 

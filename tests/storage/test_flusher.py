@@ -113,19 +113,47 @@ def test_many_at_a_time_fail_like_one(tmp_path: Path, monkeypatch: pytest.Monkey
         sync_in_parallel(Files(), [str(tmp_path)])
 
 
+def test_what_no_thread_can_be_started_for_is_done_by_those_that_are_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(_thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    async def scenario() -> list[str]:
+        flusher = ThreadFlusher(asyncio.get_running_loop())
+        monkeypatch.setattr(threading.Thread, "start", refused)
+        began, may_end = threading.Event(), threading.Event()
+        done: list[str] = []
+        last: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+        def slow() -> None:
+            began.set()
+            assert may_end.wait(10)
+            done.append("slow")
+
+        flusher.flush(slow, lambda: None)
+        assert began.wait(10)
+        flusher.flush(lambda: done.append("next"), lambda: last.set_result(None))
+        may_end.set()
+        await asyncio.wait_for(last, 10)
+        flusher.close()
+        return done
+
+    assert asyncio.run(scenario()) == ["slow", "next"]
+
+
 def test_what_is_no_refusal_is_a_bug_and_reported_as_one() -> None:
     def broken() -> None:
         raise RuntimeError("no disk")
 
     async def scenario() -> list[str]:
         loop = asyncio.get_running_loop()
-        reported: asyncio.Future[str] = loop.create_future()
-        loop.set_exception_handler(lambda _, context: reported.set_result(str(context["exception"])))
+        reported: asyncio.Queue[str] = asyncio.Queue()
+        loop.set_exception_handler(lambda _, context: reported.put_nowait(str(context["exception"])))
         done: list[str] = []
         flusher = ThreadFlusher(loop)
-        flusher.flush(broken, lambda: done.append("done"))
-        done.append(await reported)
+        flusher.run(broken, lambda: done.append("done after a write"))
+        flusher.flush(broken, lambda: done.append("done after a flush"))
+        done += [await reported.get(), await reported.get()]
         flusher.close()
         return done
 
-    assert asyncio.run(scenario()) == ["no disk"]
+    assert asyncio.run(scenario()) == ["done after a flush", "no disk", "no disk"]

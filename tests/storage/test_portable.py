@@ -64,12 +64,13 @@ def test_a_process_without_niceness_stays_as_it_is() -> None:
 
 TAKEN_AWAY = """
 import os
-for name in ("pread", "pwrite", "nice", "O_DIRECTORY", "O_CLOEXEC"):
+for name in ("pread", "pwrite", "nice", "O_DIRECTORY", "O_CLOEXEC", "sched_setscheduler"):
     delattr(os, name)
 from kafkapy.storage import portable
 assert portable.read_at is portable.seek_and_read
 assert portable.write_at is portable.seek_and_write
 assert portable.be_nice is portable.stay_as_it_is
+assert portable.become_idle is portable.never_idle
 assert not portable.SYNCS_DIRECTORIES
 assert portable.OPEN_FLAGS == 0
 """
@@ -80,3 +81,67 @@ def test_each_is_taken_where_the_system_has_no_other() -> None:
     assert portable.read_at is os.pread
     assert portable.write_at is os.pwrite
     assert portable.be_nice is os.nice
+
+
+class Linux:
+    """What it says of a thread, and the policy that it was asked for."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, statistics: bytes, *, forbids: bool = False) -> None:
+        self.policies: list[int] = []
+        self._forbids = forbids
+        path = Path(os.path.realpath("/dev/null"))
+        real_open = os.open
+        monkeypatch.setattr(os, "open", lambda name, flags: self.opened(real_open(path, flags), name))
+        monkeypatch.setattr(os, "pread", lambda *_: statistics)
+        monkeypatch.setattr(os, "SCHED_IDLE", 5, raising=False)
+        monkeypatch.setattr(os, "sched_param", lambda priority: priority, raising=False)
+        monkeypatch.setattr(os, "sched_yield", lambda: None, raising=False)
+        monkeypatch.setattr(os, "sched_setscheduler", self._set, raising=False)
+
+    def opened(self, number: int, name: str) -> int:
+        assert name == "/proc/thread-self/schedstat"
+        self.number = number
+        return number
+
+    def _set(self, thread: int, policy: int, priority: int) -> None:
+        if self._forbids:
+            raise PermissionError("not here")
+        assert (thread, priority) == (0, 0)
+        self.policies.append(policy)
+
+    def is_open(self) -> bool:
+        try:
+            os.fstat(self.number)
+        except OSError:
+            return False
+        return True
+
+
+def test_a_thread_becomes_idle_and_tells_its_times(monkeypatch: pytest.MonkeyPatch) -> None:
+    linux = Linux(monkeypatch, b"12345 678 9\n")
+    times = portable.idle_as_linux_has_it()
+    assert times is not None
+    assert times() == (12345, 678)
+    assert linux.policies == [5]
+    os.close(linux.number)
+
+
+@pytest.mark.parametrize(
+    ("statistics", "forbids"), [(b"0 0 0\n", False), (b"1 0 1\n", True)], ids=["blind", "forbidden"]
+)
+def test_a_thread_that_can_not_be_watched_does_not_become_idle(
+    statistics: bytes, forbids: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    linux = Linux(monkeypatch, statistics, forbids=forbids)
+    assert portable.idle_as_linux_has_it() is None
+    assert linux.policies == []
+    assert not linux.is_open()
+
+
+def test_where_linux_says_nothing_of_threads_none_becomes_idle(monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(*_: object) -> int:
+        raise FileNotFoundError
+
+    monkeypatch.setattr(os, "open", missing)
+    assert portable.idle_as_linux_has_it() is None
+    assert portable.never_idle() is None

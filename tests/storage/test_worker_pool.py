@@ -49,6 +49,12 @@ def test_one_process_does_one_job_after_the_other(pool: WorkerPool) -> None:
     assert results[0]["nice"] == min(os.nice(0) + 3, 19)
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="the idle policy is Linux's")
+def test_a_job_in_steps_runs_where_nobody_else_wants_the_processor(pool: WorkerPool) -> None:
+    policies = pool.submit(JOB, {"steps": 3}).future.result(PATIENCE_S)["policies"]
+    assert policies == [os.SCHED_IDLE] * 3
+
+
 def test_failures_keep_their_kind_and_the_process_goes_on(pool: WorkerPool) -> None:
     with pytest.raises(OSError, match="refused") as refused:
         pool.submit(JOB, {"refuse": 28}).future.result(PATIENCE_S)

@@ -4,11 +4,17 @@ import os
 from typing import Any
 
 from kafkapy.records.errors import CorruptRecordError
+from kafkapy.storage.patience import Steps
 from kafkapy.storage.worker import JobContext
 
 
-def run(arguments: dict[str, Any], context: JobContext) -> dict[str, Any]:
-    """``say`` progress, ``wait`` until cancelled, ``refuse`` with an error number, ``blame`` a file, ``die``."""
+def run(arguments: dict[str, Any], context: JobContext) -> dict[str, Any] | Steps[dict[str, Any]]:
+    """``say`` progress, ``wait`` until cancelled, ``refuse`` with an error number, ``blame`` a file, ``die``.
+
+    With ``steps`` it takes so many, and tells the scheduler's policy of each.
+    """
+    if "steps" in arguments:
+        return _in_steps(arguments["steps"], context)
     for facts in arguments.get("say", []):
         context.progress(facts)
     if "print" in arguments:
@@ -23,3 +29,12 @@ def run(arguments: dict[str, Any], context: JobContext) -> dict[str, Any]:
     if "die" in arguments:
         os._exit(arguments["die"])
     return {"pid": os.getpid(), "nice": os.nice(0), "echo": arguments.get("echo")}
+
+
+def _in_steps(count: int, context: JobContext) -> Steps[dict[str, Any]]:
+    policies = []
+    for _ in range(count):
+        context.check()
+        policies.append(os.sched_getscheduler(0))
+        yield
+    return {"policies": policies}

@@ -10,7 +10,7 @@ LACKS = {
     "reads and writes at a position": "del os.pread, os.pwrite",
     "record locks": "sys.modules['fcntl'] = None",
     "the rest": "sys.modules['resource'] = None; sys.platform = 'other';"
-    " del os.O_DIRECTORY, os.O_CLOEXEC, os.nice, os.sched_getaffinity",
+    " del os.O_DIRECTORY, os.O_CLOEXEC, os.nice, os.sched_getaffinity, os.sched_setscheduler",
 }
 LACKS["all of it"] = "\n".join(LACKS.values())
 USE = """

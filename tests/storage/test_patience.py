@@ -1,0 +1,85 @@
+"""Which of the two threads has the work, and when they change places; ``test_worker_pool`` has real ones."""
+
+import threading
+from collections.abc import Callable
+
+import pytest
+
+from kafkapy.clock import SystemClock
+from kafkapy.storage.patience import NICE_S, Patience, Steps
+from kafkapy.storage.portable import ThreadTimes, never_idle
+
+MS = 1_000_000
+
+
+class Machine(SystemClock):
+    """A clock, and an idle thread whose every step takes ``ran_ns`` after a wait of ``waited_ns``."""
+
+    __slots__ = ("looks", "now_s", "ran_ns", "waited_ns")
+
+    def __init__(self, ran_ns: int = MS, waited_ns: int = 0) -> None:
+        self.now_s = 100.0
+        self.ran_ns, self.waited_ns = ran_ns, waited_ns
+        self.looks = 0
+
+    def become_idle(self) -> ThreadTimes | None:
+        return self._times
+
+    def monotonic_s(self) -> float:
+        return self.now_s
+
+    def _times(self) -> tuple[int, int]:
+        self.looks += 1
+        return self.looks * self.ran_ns, self.looks * self.waited_ns
+
+    def patience(self) -> Patience:
+        return Patience(self.become_idle, self)
+
+
+def _steps(count: int, before_each: Callable[[int], object] = lambda _: None) -> Steps[list[bool]]:
+    """So many steps; of each, whether the nice thread did it."""
+    done: list[bool] = []
+    for number in range(count):
+        before_each(number)
+        done.append(threading.current_thread() is threading.main_thread())
+        yield
+    return done
+
+
+def test_the_idle_thread_does_it_all_while_it_has_its_share() -> None:
+    machine = Machine(ran_ns=60 * MS, waited_ns=120 * MS)
+    patience = machine.patience()
+    assert patience.finish(_steps(20)) == [False] * 20
+    assert patience.finish(_steps(1)) == [False]
+
+
+def test_without_an_idle_thread_the_nice_one_does_it_all() -> None:
+    patience = Patience(never_idle)
+    assert patience.finish(_steps(3)) == [True] * 3
+    assert patience.finish(_steps(1)) == [True]
+
+
+def test_a_thread_that_starves_hands_over_for_a_while() -> None:
+    machine = Machine(ran_ns=60 * MS, waited_ns=121 * MS)
+    times = [0.0, 0.0, 0.0, NICE_S / 2, NICE_S / 2, 0.0, 0.0, 0.0]
+
+    def pass_time(number: int) -> None:
+        machine.now_s += times[number]
+
+    patience = machine.patience()
+    # It takes three steps to fill a window. That in which the time is over is the other thread's still.
+    assert patience.finish(_steps(8, pass_time)) == [False] * 3 + [True] * 2 + [False] * 3
+    # The next work finds that the first has just starved again.
+    assert patience.finish(_steps(2)) == [True] * 2
+
+
+@pytest.mark.parametrize("become_idle", [Machine().become_idle, never_idle], ids=["idle", "nice"])
+def test_what_a_step_raises_is_raised_and_the_next_work_is_done(become_idle: Callable[[], ThreadTimes | None]) -> None:
+    def refuse(number: int) -> None:
+        if number == 2:
+            raise OSError(28, "refused")
+
+    patience = Patience(become_idle)
+    with pytest.raises(OSError, match="refused"):
+        patience.finish(_steps(5, refuse))
+    assert len(patience.finish(_steps(2))) == 2
