@@ -280,6 +280,13 @@ class ReplicaManager:
                 answers.append(answer if isinstance(answer, BrokerError) else None)
             return answers
 
+        # A request to many partitions lets others have their turn between its appends: all of these may be held by
+        # now, and nobody would come to say so.
+        answers = attempt(appends[0].topic_partition)
+        if answers is not None:
+            future: asyncio.Future[list[BrokerError | None]] = asyncio.get_running_loop().create_future()
+            future.set_result(answers)
+            return future
         return self.purgatory.wait([awaited.topic_partition for awaited in appends], attempt, timeout_ms)
 
     def _acknowledgement(self, awaited: Awaited) -> BrokerError | bool:

@@ -168,6 +168,23 @@ def test_a_log_that_can_not_be_made(
         assert node.partition().is_leader
 
 
+def test_what_was_acknowledged_before_somebody_waits_for_it_is_told_at_once(tmp_path: Path) -> None:
+    """The disk may have taken the first partitions of a request while others had their turn between its appends."""
+
+    async def scenario() -> None:
+        node = Node(tmp_path, LogConfig(kafkapy_flush="ack"))
+        flusher = SlowFlusher()
+        node.logs.storage.flusher = flusher
+        node.partition()
+        awaited = Awaited(TP, node.replicas.append(TP, batch(2)).last_offset + 1)
+        assert not node.replicas.is_acknowledged(awaited)
+        flusher.catch_up()
+        assert node.replicas.wait_for_acks([awaited], 1000).result() == [None]
+        assert len(node.replicas.purgatory) == 0
+
+    asyncio.run(scenario())
+
+
 def test_flush_ack_waits_for_the_disk_and_tells_a_new_leader_too(tmp_path: Path) -> None:
     async def scenario() -> None:
         node = Node(tmp_path, LogConfig(kafkapy_flush="ack"))
