@@ -204,6 +204,12 @@ def _static_members(case: Case) -> bool:
     return bool(case.theirs["error_code"] == UNSUPPORTED_VERSION and case.ours["error_code"] == 0)
 
 
+def _left_to_static_members(case: Case) -> bool:
+    if case.api != "LEAVE_GROUP":
+        return False
+    return bool(case.theirs["error_code"] == UNSUPPORTED_VERSION and case.ours["error_code"] == 0)
+
+
 def _all_failed(answer: dict[str, Any]) -> bool:
     codes = [each["error_code"] for topic in answer["topics"] for each in topic["partitions"]]
     return set(codes) == {UNKNOWN_SERVER_ERROR}
@@ -315,6 +321,12 @@ RULES: Final = (
     Rule(
         "JoinGroup: when the leader has left, any member may lead: Kafka takes the first of a hash table of random ids",
         _other_leader,
+        parts_ways=True,
+    ),
+    Rule(
+        "LeaveGroup: 2.7.2 can't tell a leader below version 5 about static members; who ends its wait by leaving is"
+        " answered UNSUPPORTED_VERSION, who waits is not answered; we answer all",
+        _left_to_static_members,
         parts_ways=True,
     ),
     Rule(

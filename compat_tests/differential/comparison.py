@@ -35,6 +35,7 @@ from kafkapy.protocol.primitives import encode
 
 CLIENT_ID: Final = "diff"
 CORRELATION_ID: Final = 7
+AGAIN_PATIENCE: Final = 10.0
 AGAIN_S: Final = 1.5
 LATE_S: Final = 10.0
 """How long the other broker has when one of them has answered."""
@@ -90,6 +91,7 @@ class Comparison:
         self._numbers = itertools.count(1)
         self.requests = 0
         self.is_verbose = False
+        self.patience = 1.0
         self.by_api: Counter[str] = Counter()
         self.excused = Excuses()
         self.served = self._served()
@@ -114,6 +116,14 @@ class Comparison:
             return talk.go_through(plan)
         finally:
             talk.end(plan)
+
+    def hold_again(self, plan: Plan) -> list[Difference]:
+        """What still differs when a busy machine has time: Kafka says nothing when settings have reached its logs."""
+        self.patience = AGAIN_PATIENCE
+        try:
+            return self.hold(plan)
+        finally:
+            self.patience = 1.0
 
     def observe(self, place: int, step: Step, messages: list[Any], answers: list[Answer]) -> None:
         """Print what both say, when asked to."""
@@ -356,7 +366,7 @@ class Conversation:
             await_topics(self._sides, dict.fromkeys(topics))
             if step.api == "DELETE_TOPICS":
                 await_deletion(self._sides, topics)
-        await_settings(step, message)
+        await_settings(step, message, self._comparison.patience)
 
     def _others_are_served(self, place: int, step: Step) -> list[Difference]:
         served = [side.serves_others() for side in self._sides]

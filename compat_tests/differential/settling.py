@@ -215,9 +215,9 @@ def _has_pending_offsets(side: Side, group: str) -> bool:
     return any(each.error_code == UNSTABLE_OFFSET for topic in answer.topics for each in topic.partitions)
 
 
-def await_settings(step: Step, message: Any) -> None:
+def await_settings(step: Step, message: Any, patience: float) -> None:
     """Give settings of topics that were changed time to reach the log."""
     if step.api in ("ALTER_CONFIGS", "INCREMENTAL_ALTER_CONFIGS") and any(
         not each.error_code for each in message.responses
     ):
-        time.sleep(SETTINGS_TAKE_S)
+        time.sleep(SETTINGS_TAKE_S * patience)

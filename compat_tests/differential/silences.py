@@ -6,6 +6,10 @@ from typing import Any, Final, NamedTuple
 from compat_tests.differential.allowed import NAMED_TWICE, REBALANCING, UNKNOWN_MEMBER, names_twice
 from compat_tests.differential.sides import CLOSED
 
+KINDS: Final = (2, 4, 8)
+"""Of resources with settings: topics, brokers and their loggers. To Kafka all others are of one kind."""
+UNKNOWN_KIND: Final = 0
+
 
 class Quiet(NamedTuple):
     """A request that one of the two has not answered: ``theirs`` is None, or CLOSED; ``message`` is our answer."""
@@ -59,7 +63,10 @@ def _marker_for_nothing(quiet: Quiet) -> bool:
 def _set_twice(quiet: Quiet) -> bool:
     if quiet.api != "ALTER_CONFIGS" or quiet.theirs is not None or quiet.message is None:
         return False
-    named = [(each.resource_type, each.resource_name) for each in quiet.message.responses]
+    named = [
+        (each.resource_type if each.resource_type in KINDS else UNKNOWN_KIND, each.resource_name)
+        for each in quiet.message.responses
+    ]
     return len(named) > len(set(named))
 
 
