@@ -9,6 +9,7 @@ from bench.brokers import KAFKAPY, Arena, Contestant, LoadError, Visitor
 from bench.in_tests import InTests
 from bench.loads import Load, Metrics
 from bench.rows import Row
+from bench.transactions import Transactions
 from compat_tests.process import BrokerError
 
 Progress = Callable[[str], None]
@@ -43,7 +44,7 @@ def turns(load: Load, brokers: Sequence[str], rounds: int) -> Iterator[tuple[int
 
 def peers_of(load: Load) -> tuple[str, ...]:
     """Who takes part in this load beside the brokers that are compared."""
-    return load.peers if isinstance(load, InTests) else ()
+    return load.peers if isinstance(load, InTests | Transactions) else ()
 
 
 class Runner:

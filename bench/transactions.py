@@ -1,10 +1,15 @@
-"""Transactions of one librdkafka producer, one after the other."""
+"""Transactions of one librdkafka producer, one after the other.
+
+The producer with its own mock cluster, which keeps nothing and answers at once, stands beside the brokers: what it
+takes then is the client's, whatever the broker does.
+"""
 
 import json
 from dataclasses import dataclass
 from typing import ClassVar
 
 from bench.brokers import Arena, Contestant
+from bench.in_tests import MOCK
 from bench.librdkafka_client import WARM_TRANSACTIONS
 from bench.loads import MANY, Metrics, python_client
 from bench.measure import Meter
@@ -16,17 +21,24 @@ class Transactions:
 
     records: int
     transactions: int
+    peers: ClassVar[tuple[str, ...]] = (MOCK,)
     warm_ups: ClassVar[int] = 1
     most_rounds: ClassVar[int] = MANY
 
     def run(self, contestant: Contestant, arena: Arena) -> Metrics:
         topic = f"transactions-{self.records}"
+        options: dict[str, str | int] = {
+            "topic": topic,
+            "records": self.records,
+            "record_size": 100,
+            "transactions": self.transactions,
+        }
+        if contestant.name == MOCK:
+            return python_client("bench.librdkafka_client", "transact", json.dumps(options))
         contestant.ensure_topic(topic)
-        options = {"bootstrap": contestant.bootstrap, "topic": topic, "records": self.records, "record_size": 100}
+        options["bootstrap"] = contestant.bootstrap
         with Meter(contestant.pid) as meter:
-            metrics = python_client(
-                "bench.librdkafka_client", "transact", json.dumps({**options, "transactions": self.transactions})
-            )
+            metrics = python_client("bench.librdkafka_client", "transact", json.dumps(options))
         count = self.transactions + WARM_TRANSACTIONS
         contestant.check_records(topic, count * (self.records + 1))  # each ends with a marker
         return {**metrics, "ms_per_transaction": 1e3 * meter.processor_s / count}

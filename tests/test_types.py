@@ -1,4 +1,4 @@
-from kafkapy.types import TopicPartition
+from kafkapy.types import TopicPartition, maker, topic_partition_of
 
 
 def test_a_topic_partition_prints_as_kafka_names_its_directory() -> None:
@@ -11,3 +11,9 @@ def test_topic_partitions_sort_by_topic_then_number() -> None:
         ("a", 10),
         ("b", 0),
     ]
+
+
+def test_a_maker_makes_what_calling_the_class_makes() -> None:
+    made = topic_partition_of(("orders", 3))
+    assert (type(made), made) == (TopicPartition, TopicPartition("orders", 3))
+    assert maker(TopicPartition)(("orders", 3)).partition == 3

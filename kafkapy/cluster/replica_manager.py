@@ -239,9 +239,10 @@ class ReplicaManager:
         what ``append`` and ``Partition.is_acknowledged`` do; the future fails with the latter, or with
         ``RequestTimedOutError``.
         """
-        partition = self.partition(topic_partition)
+        partition = self.partitions.get(topic_partition) or self.partition(topic_partition)
         records = bytearray(batch) if isinstance(batch, bytes) else batch
-        result = self.append_to(partition, records, required_acks=required_acks, from_client=False)
+        result = partition.append(records, required_acks=required_acks, from_client=False)
+        self.purgatory.check(topic_partition)
         next_offset = result.last_offset + 1
         if partition.is_acknowledged(next_offset, required_acks):
             return result

@@ -84,9 +84,10 @@ class Runtime:
     ) -> None:
         """Append and replay commits of a group; ``on_done`` as for ``append``."""
         now_ms = self._clock.now_ms()
-        version = self.settings.offset_value_version
+        settings = self.settings
+        version = settings.offset_value_version
         batch = None
-        if version == OFFSET_VALUE_VERSION and not self.settings.topic_compression_codec:
+        if version == OFFSET_VALUE_VERSION and not settings.topic_compression_codec:
             batch = plain_commits(group_id, offsets, now_ms, producer)
         if batch is None:
             records = [offset_record(group_id, each, offsets[each], now_ms, version) for each in offsets]

@@ -33,12 +33,14 @@ class InvalidFrameLength(ProtocolError):  # noqa: N818
 class FrameDecoder:
     """Collects bytes and gives out frames of at most ``max_frame_size`` bytes."""
 
-    __slots__ = ("max_frame_size", "pending_size", "_view", "_start", "_end", "_frame_end")
+    __slots__ = ("max_frame_size", "pending_size", "is_empty", "_view", "_start", "_end", "_frame_end")
 
     def __init__(self, max_frame_size: int) -> None:
         self.max_frame_size = max_frame_size
         self.pending_size = 0
         """Announced size of the frame that isn't complete yet; 0 while its size isn't known."""
+        self.is_empty = True
+        """Whether no bytes are held, neither of a frame that is out: asked for every request, so no property."""
         self._view = memoryview(bytearray())
         self._start = 0  # of the bytes not given out yet, or of the frame that is out
         self._end = 0
@@ -90,6 +92,7 @@ class FrameDecoder:
     def buffer_updated(self, size: int) -> None:
         """``size`` bytes were put into the buffer."""
         self._end += size
+        self.is_empty = False
 
     def next_frame(self) -> memoryview | None:
         """The next whole frame without its size prefix, valid until `release`; None when there is none yet.
@@ -121,6 +124,7 @@ class FrameDecoder:
         self._start = self._frame_end
         self._frame_end = -1
         if self._start == self._end:
+            self.is_empty = True
             was_filled = self._end == len(self._view)
             self._start = self._end = 0
             if was_filled or len(self._view) > INITIAL_SIZE:

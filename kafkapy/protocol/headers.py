@@ -5,6 +5,7 @@ Response header v0 is the correlation id alone, v1 adds tagged fields; ApiVersio
 client doesn't know yet what the broker speaks (KIP-511).
 """
 
+from functools import partial
 from struct import Struct
 from typing import Final, NamedTuple
 
@@ -36,6 +37,10 @@ class RequestHeader(NamedTuple):
     correlation_id: int
     client_id: str | None = None
     unknown_tagged_fields: TaggedFields = None
+
+
+_header: Final = partial(tuple.__new__, RequestHeader)
+"""Of a tuple of all fields; calling the class runs Python, for every request."""
 
 
 class UnknownApi(ProtocolError):  # noqa: N818  # the wire's nouns read better at the raise
@@ -111,7 +116,7 @@ def read_request_header(reader: Reader) -> RequestHeader:
         client_id = str(reader.buffer[position:end], "utf-8", "replace")
         reader.position = end
     if version < versions.flexible_from:
-        return RequestHeader(api_key, version, correlation_id, client_id)
+        return _header((api_key, version, correlation_id, client_id, None))
     return RequestHeader(
         api_key, version, correlation_id, client_id, reader.read_unknown_tagged_fields(in_any_order=True)
     )

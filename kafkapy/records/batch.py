@@ -28,6 +28,7 @@ from zlib import crc32
 
 from kafkapy.records.crc import crc32c
 from kafkapy.records.errors import CorruptRecordError
+from kafkapy.types import maker
 
 ReadableBuffer = bytes | bytearray | memoryview
 WritableBuffer = bytearray | memoryview
@@ -140,6 +141,9 @@ class BatchHeader(NamedTuple):
         return (self.base_sequence + self.last_offset_delta) % SEQUENCE_MODULUS
 
 
+_header_of = maker(BatchHeader)
+
+
 def read_header(buffer: ReadableBuffer, position: int = 0) -> BatchHeader:
     """Read the header at ``position``, of any magic; the CRC is not looked at (``crc_is_valid`` does).
 
@@ -153,7 +157,7 @@ def read_header(buffer: ReadableBuffer, position: int = 0) -> BatchHeader:
     size = length + LOG_OVERHEAD
     if rest[1] != MAGIC or not HEADER_SIZE <= size <= available:
         return _read_other_header(buffer, position)
-    return BatchHeader(base_offset, size, *rest)
+    return _header_of((base_offset, size, *rest))
 
 
 def _read_other_header(buffer: ReadableBuffer, position: int) -> BatchHeader:
@@ -201,7 +205,7 @@ def iterate_headers(buffer: ReadableBuffer, position: int = 0) -> Iterator[tuple
             base_offset, length, *rest = _unpack_header(buffer, position)
             size = length + LOG_OVERHEAD
             if rest[1] == MAGIC and HEADER_SIZE <= size <= end - position:
-                yield position, BatchHeader(base_offset, size, *rest)
+                yield position, _header_of((base_offset, size, *rest))
                 position += size
                 continue
         size = measure(buffer, position)
@@ -285,7 +289,7 @@ def own_batch(
     crc = crc32c(after_crc)
     buffer = bytearray(_UP_TO_CRC.pack(0, length, NO_LEADER_EPOCH, MAGIC, crc))
     buffer += after_crc
-    return buffer, BatchHeader(0, LOG_OVERHEAD + length, NO_LEADER_EPOCH, MAGIC, crc, *fields)
+    return buffer, _header_of((0, LOG_OVERHEAD + length, NO_LEADER_EPOCH, MAGIC, crc, *fields))
 
 
 def write_batch(header: BatchHeader, records: ReadableBuffer) -> bytes:

@@ -19,7 +19,7 @@ Messages are Kafka's but for faults in a record's structure, where fewer are tol
 The good case makes no object per record.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from itertools import islice
 from typing import NamedTuple
@@ -54,7 +54,7 @@ from kafkapy.records.errors import (
 )
 from kafkapy.records.record import MAX_DECOMPRESSED_SIZE, Record, iterate_records
 from kafkapy.records.scanner import fault_message, scan
-from kafkapy.types import TopicPartition
+from kafkapy.types import TopicPartition, maker
 
 PRODUCER = -1
 """``compression.type=producer``: keep the codec that the producer chose."""
@@ -99,6 +99,10 @@ class ValidatedBatch(NamedTuple):
     header: BatchHeader
     max_timestamp: int
     max_timestamp_offset: int
+
+
+validated_batch_of = maker(ValidatedBatch)
+"""Of a tuple of all four."""
 
 
 class Scanned(NamedTuple):
@@ -185,14 +189,16 @@ def validate_produced(
     place = scanned.max_timestamp_place
     if codec or target or timestamp_type == LOG_APPEND_TIME:
         place = header.last_offset_delta
-    return ValidatedBatch(records, header, max_timestamp, place)
+    return validated_batch_of((records, header, max_timestamp, place))
 
 
-def validate_own(batch: ValidatedBatch, policy: ProducePolicy, now_ms: int, first_offset: int) -> ValidatedBatch:
+def validate_own(
+    batch: ValidatedBatch, policy: ProducePolicy, now_ms: Callable[[], int], first_offset: int
+) -> ValidatedBatch:
     """Take a coordinator's batch as it was just encoded, where the topic asks for no change; else as above."""
     if policy.magic == MAGIC and _is_taken_as_it_is(batch.header, policy):
         return batch
-    return validate_produced(batch.buffer, policy, now_ms, from_client=False, first_offset=first_offset)
+    return validate_produced(batch.buffer, policy, now_ms(), from_client=False, first_offset=first_offset)
 
 
 def _the_one_batch(

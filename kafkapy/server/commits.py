@@ -5,7 +5,7 @@ from typing import Any, TypeVar
 
 from kafkapy.cluster.image import MetadataImage
 from kafkapy.protocol.errors import ErrorCode
-from kafkapy.types import TopicPartition
+from kafkapy.types import TopicPartition, topic_partition_of
 
 C = TypeVar("C")
 
@@ -21,7 +21,7 @@ def split_by_existence(
         found = known.get(topic.name)
         partitions = found.partitions if found is not None else ()
         for each in topic.partitions:
-            partition = TopicPartition(topic.name, each.partition_index)
+            partition = topic_partition_of((topic.name, each.partition_index))
             if each.partition_index in partitions:
                 commits[partition] = commit_of(each)
             else:

@@ -175,6 +175,8 @@ class Connection(asyncio.BufferedProtocol):
                     break
                 self.requests += 1
                 self._answer(frame, transport)
+                if decoder.is_empty:
+                    break
         except (ProtocolError, RefusedError) as error:
             self._owner.metrics.connections_failed += 1
             self._flush(transport)
@@ -188,7 +190,7 @@ class Connection(asyncio.BufferedProtocol):
                 self._flush(transport)
         if self._peer_closed and not self._is_busy():
             transport.close()
-        elif decoder.buffered_size or self._reading_paused:
+        elif not decoder.is_empty or self._reading_paused:
             self._steer_reading(transport)
 
     def _answer(self, frame: memoryview, transport: asyncio.Transport) -> None:
@@ -208,7 +210,7 @@ class Connection(asyncio.BufferedProtocol):
         if len(reply) > 1 or not isinstance(reply[0], bytearray):
             self._flush(transport)
             self._send(reply)
-        elif self._answers or self._decoder.buffered_size:
+        elif self._answers or not self._decoder.is_empty:
             self._answers += reply[0]
             self._answered_size += len(frame)
             if self._answered_size >= TOGETHER_SIZE or len(self._answers) >= TOGETHER_SIZE:

@@ -29,7 +29,7 @@ from kafkapy.storage.errors import UnexpectedAppendOffsetError
 from kafkapy.storage.producer_entry import ProducedBatch
 from kafkapy.storage.rolling import check_size, must_roll, roll, take_back
 from kafkapy.storage.segment import MAX_RELATIVE_OFFSET, AppendedRange, Segment
-from kafkapy.types import TopicPartition
+from kafkapy.types import TopicPartition, maker
 
 if TYPE_CHECKING:
     from kafkapy.storage.log import Log
@@ -55,6 +55,10 @@ class AppendResult(NamedTuple):
     size: int
 
 
+_result_of: Final = maker(AppendResult)
+_range_of: Final = maker(AppendedRange)
+
+
 def produce_policy(topic_partition: TopicPartition, config: LogConfig) -> ProducePolicy:
     """Return what ``config`` asks of produced batches."""
     compression = config.compression_type
@@ -74,16 +78,17 @@ def append_as_leader(
 ) -> AppendResult:
     """See ``Log.append_as_leader``."""
     first_offset = log.log_end_offset
-    now_ms = log.storage.clock.now_ms()
     if isinstance(records, ValidatedBatch):
-        valid = validate_own(records, log.policy, now_ms, first_offset)
+        valid = validate_own(records, log.policy, log.storage.clock.now_ms, first_offset)
     else:
+        now_ms = log.storage.clock.now_ms()
         valid = validate_produced(records, log.policy, now_ms, from_client=from_client, first_offset=first_offset)
     batch, header, max_timestamp, max_timestamp_delta = valid
     marker = None
     state = log.producer_state
     last_offset = first_offset + header.last_offset_delta
-    added = AppendedRange(first_offset, last_offset, max_timestamp, first_offset + max_timestamp_delta, header.size)
+    size = header.size
+    added = _range_of((first_offset, last_offset, max_timestamp, first_offset + max_timestamp_delta, size))
     if header.producer_id >= 0:
         marker, duplicate = _check_producer(log, batch, header, added, from_client=from_client)
         if duplicate is not None:
@@ -104,7 +109,7 @@ def append_as_leader(
         state.apply(header, first_offset)
     _flush_if_due(log)
     append_time = max_timestamp if header.attributes & TIMESTAMP_TYPE_BIT else NO_APPEND_TIME
-    return AppendResult(first_offset, last_offset, max_timestamp, append_time, log.log_start_offset, False, header.size)
+    return _result_of((first_offset, last_offset, max_timestamp, append_time, log.log_start_offset, False, size))
 
 
 def _check_producer(
@@ -222,8 +227,10 @@ def _write(log: "Log", content: bytes | bytearray | memoryview, added: AppendedR
 
 
 def _flush_if_due(log: "Log") -> None:
-    durability = log.durability
+    durability, messages = log.durability, log.config.flush_messages
     if durability.follows_appends:
         durability.sync_appends()
-    elif durability.unflushed >= log.config.flush_messages:
+    elif (
+        log.log_end_offset >= messages and durability.unflushed >= messages
+    ):  # never more than the former: saves a call
         durability.flush_messages()

@@ -50,17 +50,23 @@ class Index:
 
     ENTRY: ClassVar[Struct]
 
-    __slots__ = ("path", "base_offset", "max_entries", "entries", "_files", "_cache", "_size", "_pending")
+    __slots__ = ("path", "base_offset", "full_from", "entries", "_files", "_cache", "_size", "_pending")
 
     def __init__(self, files: Files, cache: IndexCache, path: str, base_offset: int, max_bytes: int) -> None:
         self.path = path
         self.base_offset = base_offset
-        self.max_entries = max_bytes // self.ENTRY.size
+        self.full_from = max_bytes // self.ENTRY.size
+        """The number of entries from which on the segment must be rolled."""
         self.entries = 0
         self._files = files
         self._cache = cache
         self._size = 0
         self._pending = bytearray()
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the segment must be rolled because there is no room for an entry."""
+        return self.entries >= self.full_from
 
     def load(self, size: int) -> None:
         """Take over a file of ``size`` bytes.

@@ -67,6 +67,7 @@ class Log:
         "directory",
         "config",
         "policy",
+        "segment_ms",
         "storage",
         "segments",
         "producer_state",
@@ -111,6 +112,7 @@ class Log:
         """Take over a changed configuration; what is written stays as it is."""
         self.config = config
         self.policy = append.produce_policy(self.topic_partition, config)
+        self.segment_ms = rolling.segment_ms(config)
         self.durability.configure(follows_appends=config.flush_before_ack)
         self.leader_epochs.keep(config.message_format > 1)
         if not config.compact:
@@ -201,7 +203,9 @@ class Log:
 
     def update_high_watermark(self, offset: int) -> int:
         """Move the high watermark, kept between the log's start and end; return it."""
-        self.high_watermark = high_watermark = min(max(offset, self.log_start_offset), self.log_end_offset)
+        if offset != self.log_end_offset:  # which is where it goes with each append if nobody else has to follow
+            offset = min(max(offset, self.log_start_offset), self.log_end_offset)
+        self.high_watermark = high_watermark = offset
         if self.producer_state.unreplicated:
             self.producer_state.high_watermark_moved(high_watermark)
         return high_watermark

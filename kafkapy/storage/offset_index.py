@@ -22,11 +22,6 @@ class OffsetIndex(Index):
         self.last_offset = base_offset
         self.last_position = 0
 
-    @property
-    def is_full(self) -> bool:
-        """Whether the segment must be rolled because there is no room for an entry."""
-        return self.entries >= self.max_entries
-
     def load(self, size: int) -> None:
         """See ``Index.load``; an index padded with zeros, as a crashed Apache Kafka leaves it, is corrupt too."""
         super().load(size)

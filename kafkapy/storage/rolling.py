@@ -26,14 +26,15 @@ def must_roll(log: "Log", segment: Segment, added: AppendedRange) -> bool:
 
     Raises ``RecordBatchTooLargeError`` for what no segment may hold.
     """
-    if segment.size + added.size > log.config.segment_bytes:
-        check_size(log.config, added.size)
+    _, last_offset, max_timestamp, _, size = added
+    if segment.size + size > log.config.segment_bytes:
+        check_size(log.config, size)
         return True
-    if added.last_offset - segment.base_offset > MAX_RELATIVE_OFFSET or segment.indexes_are_full:
+    if last_offset - segment.base_offset > MAX_RELATIVE_OFFSET or segment.indexes_are_full:
         return True
     if segment.size == 0:
         return False
-    return waited_ms(segment, log.storage.clock, added.max_timestamp) > segment_ms(log.config) - segment.roll_jitter_ms
+    return waited_ms(segment, log.storage.clock, max_timestamp) > log.segment_ms - segment.roll_jitter_ms
 
 
 def check_size(config: "LogConfig", size: int) -> None:

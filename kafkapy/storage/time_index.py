@@ -22,13 +22,9 @@ class TimeIndex(Index):
 
     def __init__(self, files: Files, cache: IndexCache, path: str, base_offset: int, max_bytes: int) -> None:
         super().__init__(files, cache, path, base_offset, max_bytes)
+        self.full_from -= 1  # one slot is kept for the entry that closes the segment
         self.last_timestamp = NO_TIMESTAMP
         self.last_offset = base_offset
-
-    @property
-    def is_full(self) -> bool:
-        """Whether the segment must be rolled; one slot is kept for the entry that closes the segment."""
-        return self.entries >= self.max_entries - 1
 
     def load(self, size: int) -> None:
         """See ``Index.load``."""

@@ -7,9 +7,10 @@ import pytest
 from confluent_kafka import KafkaException
 
 from bench.brokers import Arena, Contestant, LoadError
-from bench.in_tests import InTests
+from bench.in_tests import MOCK, InTests
 from bench.loads import Metrics
 from bench.runner import Runner, peers_of, turns
+from bench.transactions import Transactions
 from compat_tests.process import BrokerError
 
 
@@ -57,5 +58,6 @@ def test_the_other_brokers_go_on(error: Exception, said: str) -> None:
 def test_who_takes_part_in_some_loads_alone_comes_after_the_brokers() -> None:
     load = InTests(1, 1)
     assert [name for _, name in turns(load, ["kafkapy", "kafka-2.7.2"], 1)][1:] == [*load.peers, "kafkapy"]
+    assert peers_of(Transactions(1, 1)) == (MOCK,)
     assert peers_of(Failing(LoadError("no"))) == ()
     assert [name for _, name in turns(load, ["kafka-2.7.2"], 1)] == ["kafka-2.7.2"]

@@ -125,6 +125,7 @@ def test_a_large_buffer_is_given_back_although_the_next_frame_has_begun() -> Non
     first = bytes(3 * KEPT_SIZE)
     assert frames_of(decoder, frame(first) + frame(b"next")[:-1], 1 << 16) == [first]
     assert decoder.buffered_size == 7
+    assert not decoder.is_empty
     assert len(decoder.get_buffer(-1)) < KEPT_SIZE
     feed(decoder, b"t")
     assert decoder.next_frame() == b"next"
@@ -165,3 +166,16 @@ def test_a_buffer_that_is_read_full_takes_several_frames_at_once() -> None:
             decoder.release()
         assert len(decoder.get_buffer(-1)) <= READ_AT_ONCE_SIZE
     assert len(decoder.get_buffer(-1)) > 5 * 16_384
+
+
+def test_it_is_empty_when_the_last_frame_was_released() -> None:
+    decoder = FrameDecoder(100)
+    assert decoder.is_empty
+    feed(decoder, frame(b"one") + frame(b"two"))
+    assert decoder.next_frame() == b"one"
+    decoder.release()
+    assert not decoder.is_empty
+    assert decoder.next_frame() == b"two"
+    assert not decoder.is_empty
+    decoder.release()
+    assert decoder.is_empty

@@ -154,10 +154,10 @@ def test_a_batch_that_a_coordinator_has_just_encoded_is_not_read_again(given_pol
     batch = ValidatedBatch(buffer, read_header(buffer), ONE[0].timestamp, 0)
     if given_policy.max_batch_size < len(buffer):
         with pytest.raises(errors.RecordTooLargeError):
-            validate_own(batch, given_policy, NOW, 3)
+            validate_own(batch, given_policy, lambda: NOW, 3)
         return
     expected = validate_produced(bytearray(buffer), given_policy, NOW, from_client=False, first_offset=3)
-    found = validate_own(batch, given_policy, NOW, 3)
+    found = validate_own(batch, given_policy, lambda: NOW, 3)
     assert (bytes(found.buffer), found[1:]) == (bytes(expected.buffer), expected[1:])
     assert (found is batch) == (given_policy is POLICY)
 

@@ -31,7 +31,7 @@ _LOG_ERRORS = {
 
 def log_error(error_code: int) -> int:
     """The error of a commit whose append failed with ``error_code``."""
-    return _LOG_ERRORS.get(error_code, error_code)
+    return _LOG_ERRORS.get(error_code, error_code) if error_code else 0
 
 
 def commit_error(group: Group, call: CommitCall) -> int:
@@ -64,12 +64,13 @@ def touch_member(rebalancer: Rebalancer, group: Group, call: CommitCall) -> None
 
 def too_large(call: CommitCall, max_length: int) -> set[TopicPartition]:
     """The partitions whose metadata is longer than allowed, in UTF-16 units as Java counts."""
-    return {
-        partition
-        for partition, committed in call.offsets.items()
+    refused = set()
+    for partition, committed in call.offsets.items():  # no comprehension: its frame costs more than most commits need
+        metadata = committed.metadata
         # a string of n characters has at most 2n units: most need no encoding to be counted
-        if len(committed.metadata) * 2 > max_length and utf16_length(committed.metadata) > max_length
-    }
+        if metadata and len(metadata) * 2 > max_length and utf16_length(metadata) > max_length:
+            refused.add(partition)
+    return refused
 
 
 def utf16_length(text: str) -> int:

@@ -13,7 +13,7 @@ from kafkapy.coordinator.group.offsets import NO_EXPIRY, CommittedOffset
 from kafkapy.coordinator.group.records import OFFSET_VALUE_VERSION, offset_key
 from kafkapy.coordinator.group.results import NO_PRODUCER_ID, Producer
 from kafkapy.records.batch import TRANSACTIONAL_BIT, own_batch
-from kafkapy.records.validate import ValidatedBatch
+from kafkapy.records.validate import ValidatedBatch, validated_batch_of
 from kafkapy.records.varint import write_varint
 from kafkapy.types import TopicPartition
 
@@ -34,7 +34,7 @@ def plain_commits(
         body += _VALUE.pack(OFFSET_VALUE_VERSION, offset, leader_epoch, 0, commit_ms, 0)
     attributes = 0 if producer.producer_id == NO_PRODUCER_ID else TRANSACTIONAL_BIT
     buffer, header = own_batch(body, len(offsets), timestamp_ms, producer, attributes)
-    return ValidatedBatch(buffer, header, timestamp_ms, 0)
+    return validated_batch_of((buffer, header, timestamp_ms, 0))
 
 
 @lru_cache(maxsize=_KNOWN_HEADS)

@@ -56,7 +56,8 @@ class Directory:
         """The shard that keeps the group, or the error code that says why this broker can't."""
         if not self.is_running:
             return CoordinatorNotAvailableError.error_code
-        shard = self._shards.get(self.partition_for(group_id))
+        count = self._partition_count
+        shard = self._shards.get(self.partition_for(group_id) if count is None else partition_for(group_id, count))
         if shard is None:
             return NotCoordinatorError.error_code
         return CoordinatorLoadInProgressError.error_code if shard.is_loading else shard

@@ -72,13 +72,11 @@ class OffsetRequests:
             return Answer.of({**codes, **dict.fromkeys(refused, TOO_LARGE)})
         answer: Answer[dict[TopicPartition, int]] = Answer()
         on_their_way: list[TopicPartition] = []
-        started, ended = group.offsets.append_started, group.offsets.append_ended
-        if producer is not COMMITTER:
-            started, ended = group.offsets.append_in_transaction_started, group.offsets.append_in_transaction_ended
 
         def appended(error_code: int) -> None:
             if on_their_way:
-                ended(on_their_way)
+                kept = group.offsets
+                (kept.append_ended if producer is COMMITTER else kept.append_in_transaction_ended)(on_their_way)
             codes = dict.fromkeys(call.offsets, log_error(error_code))
             if refused:
                 codes.update(dict.fromkeys(refused, TOO_LARGE))
@@ -87,7 +85,8 @@ class OffsetRequests:
         self._runtime.commit(shard, group.group_id, offsets, producer, appended)
         if not answer.is_set:
             on_their_way.extend(offsets)
-            started(on_their_way)
+            kept = group.offsets
+            (kept.append_started if producer is COMMITTER else kept.append_in_transaction_started)(on_their_way)
         return answer
 
     def fetch(

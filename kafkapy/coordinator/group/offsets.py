@@ -4,7 +4,7 @@ from collections import Counter
 from typing import NamedTuple
 
 from kafkapy.coordinator.errors import UnstableOffsetCommitError
-from kafkapy.types import TopicPartition
+from kafkapy.types import TopicPartition, maker
 
 NO_LEADER_EPOCH = -1
 NO_OFFSET = -1
@@ -19,6 +19,10 @@ class CommittedOffset(NamedTuple):
     metadata: str = ""
     commit_timestamp_ms: int = -1
     expire_timestamp_ms: int = NO_EXPIRY
+
+
+committed_offset_of = maker(CommittedOffset)
+"""Of a tuple of all five."""
 
 
 class FetchedOffset(NamedTuple):

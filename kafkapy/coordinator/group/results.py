@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import NamedTuple, TypeVar
 
 from kafkapy.coordinator.group.offsets import CommittedOffset
-from kafkapy.types import TopicPartition
+from kafkapy.types import TopicPartition, maker
 
 NO_GENERATION = -1
 NO_PRODUCER_ID = -1
@@ -91,6 +91,10 @@ class CommitCall(NamedTuple):
     generation_id: int
     offsets: dict[TopicPartition, CommittedOffset]
     instance_id: str | None = None
+
+
+commit_call_of = maker(CommitCall)
+"""Of a tuple of all five."""
 
 
 class Producer(NamedTuple):

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 from kafkapy.cluster import consumer_offsets
 from kafkapy.coordinator.group.commit import utf16_length
-from kafkapy.coordinator.group.offsets import NO_EXPIRY, CommittedOffset
-from kafkapy.coordinator.group.results import CommitCall
+from kafkapy.coordinator.group.offsets import NO_EXPIRY, CommittedOffset, committed_offset_of
+from kafkapy.coordinator.group.results import commit_call_of
 from kafkapy.coordinator.runtime import respond
 from kafkapy.protocol.errors import ErrorCode
 from kafkapy.protocol.messages.offset_commit import (
@@ -50,23 +50,27 @@ def handle(
     expire_ms = NO_EXPIRY if retention_ms == DEFAULT_RETENTION else now_ms + retention_ms
 
     def commit_of(partition: OffsetCommitRequestPartition) -> CommittedOffset:
-        return CommittedOffset(
-            partition.committed_offset,
-            partition.committed_leader_epoch,
-            partition.committed_metadata or "",
-            now_ms if partition.commit_timestamp == DEFAULT_TIMESTAMP else partition.commit_timestamp,
-            expire_ms,
+        return committed_offset_of(
+            (
+                partition.committed_offset,
+                partition.committed_leader_epoch,
+                partition.committed_metadata or "",
+                now_ms if partition.commit_timestamp == DEFAULT_TIMESTAMP else partition.commit_timestamp,
+                expire_ms,
+            )
         )
 
     offsets, errors = split_by_existence(context.services.metadata.image, request.topics, commit_of)
     if not offsets:
         return _build(errors)
-    call = CommitCall(
-        request.group_id,
-        request.member_id,
-        request.generation_id_or_member_epoch,
-        offsets,
-        request.group_instance_id,
+    call = commit_call_of(
+        (
+            request.group_id,
+            request.member_id,
+            request.generation_id_or_member_epoch,
+            offsets,
+            request.group_instance_id,
+        )
     )
     answer = context.services.group_coordinator.commit_offsets(call)
     return respond(answer, lambda committed: _build({**committed, **errors} if errors else committed))
