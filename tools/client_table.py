@@ -42,12 +42,51 @@ def summary_of(results: Iterable[Result], version: Callable[[str], str] = versio
     return {"targets": targets, "versions": versions, "clients": clients, "reasons": reasons}
 
 
-def write(results: Iterable[Result], path: Path = SUMMARY) -> None:
-    """Writes the summary of a run; raises ValueError, with their names, when tests of it failed."""
+def extended(
+    summary: Mapping[str, Any], results: Iterable[Result], version: Callable[[str], str] = version_of
+) -> dict[str, Any]:
+    """A summary with what other runs found of clients' scenarios on targets that it has nothing about.
+
+    Raises ValueError when they found otherwise what it does tell about.
+    """
+    results = [each for each in results if each.client]
+    found = summary_of(results, version)
+    told = {place for place, _ in _cells(summary)}
+    for place, counts in _cells(found):
+        if place in told and (place, counts) not in _cells(summary):
+            raise ValueError(f"{', '.join(place)}: {_told(counts)}, which is not what is told already")
+    new = [each for each in results if (each.client, each.scenario, each.target) not in told]
+    return dict(_added(summary, summary_of(new, version)))
+
+
+def _cells(summary: Mapping[str, Any]) -> list[tuple[tuple[str, str, str], Counts]]:
+    return [
+        ((client, scenario, target), counts)
+        for client, scenarios in summary["clients"].items()
+        for scenario, targets in scenarios.items()
+        for target, counts in targets.items()
+    ]
+
+
+def _added(one: Any, other: Any) -> Any:
+    """Both, with the sums of counts that both have."""
+    if not isinstance(one, Mapping):
+        return one + other if isinstance(one, int) else other
+    both = {**one, **other}
+    return {key: _added(one[key], other[key]) if key in one and key in other else both[key] for key in both}
+
+
+def passing(results: Iterable[Result]) -> list[Result]:
+    """The results; raises ValueError, with their names, when some of the tests failed."""
     results = list(results)
     if failed := sorted(f"{each.test} on {each.target}" for each in results if each.outcome == FAILED):
         raise ValueError(f"{len(failed)} tests failed, the first is {failed[0]}")
-    path.write_text(json.dumps(summary_of(results), indent=1, sort_keys=True, ensure_ascii=False) + "\n")
+    return results
+
+
+def write(summary: Mapping[str, Any], path: Path = SUMMARY) -> None:
+    """Puts a summary into the file that is committed."""
+    path.write_text(json.dumps(summary, indent=1, sort_keys=True, ensure_ascii=False) + "\n")
 
 
 def read(path: Path = SUMMARY) -> dict[str, Any]:

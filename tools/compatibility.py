@@ -77,15 +77,24 @@ def page() -> str:
     return HEAD + "\n".join(rows) + "\n\n" + client_table.page_of(client_table.read())
 
 
+def take_over(whole: list[Path] | None, more: list[Path] | None) -> None:
+    """Summarize what runs have found; raises ValueError when tests failed, or found otherwise what is told already."""
+    if whole is not None:
+        client_table.write(client_table.summary_of(client_table.passing(results.merged(whole))))
+    if more is not None:
+        client_table.write(client_table.extended(client_table.read(), client_table.passing(results.merged(more))))
+
+
 def main(arguments: list[str] | None = None) -> int:
     """Write or check the page; returns the exit code."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--check", action="store_true", help="fail when the page is stale")
     parser.add_argument("--results", type=Path, nargs="+", metavar="FILE", help="what runs of compat_tests found")
+    parser.add_argument("--add", type=Path, nargs="+", metavar="FILE", help="the same, of what is not told yet")
     options = parser.parse_args(arguments)
-    if options.results is not None:
+    if options.results is not None or options.add is not None:
         try:
-            client_table.write(results.merged(options.results))
+            take_over(options.results, options.add)
         except (OSError, ValueError) as error:
             print(f"no results are taken over: {error}", file=sys.stderr)
             return 1

@@ -73,9 +73,9 @@ def ask(side: Side, request: Any, version: int) -> Any:
 
 
 def _until(settled: Callable[[Side], bool], sides: tuple[Side, ...]) -> None:
-    """Wait for both; raises DisagreeError when one does not get there."""
+    """Wait for both; raises DisagreeError when one alone does not get there."""
     states = [_is_in_time(settled, side) for side in sides]
-    if not all(states):
+    if len(set(states)) > 1:
         raise DisagreeError(*states)
 
 
@@ -109,7 +109,7 @@ def _is_served(state: list[Any]) -> bool:
 def await_creation(sides: tuple[Side, ...], message: Any) -> None:
     """Until the topics that Metadata is making are there: the answer says that they have no leader yet.
 
-    Raises DisagreeError when they never are.
+    Raises DisagreeError when they never are with one alone.
     """
     names = [each.name for each in message.topics if each.error_code == LEADER_NOT_AVAILABLE]
     _until(lambda side: not names or _are_served(_topic_state(side, names)), sides)
@@ -156,7 +156,7 @@ def _delete(side: Side, names: list[str]) -> None:
 def await_deletion(sides: tuple[Side, ...], names: list[str]) -> None:
     """Until topics that no broker serves any more could be made again: Kafka's controller is done a moment later.
 
-    Raises DisagreeError when a broker never is.
+    Raises DisagreeError when one alone never is.
     """
     gone = [{name for name, code, _ in _topic_state(side, names) if code == UNKNOWN_TOPIC} for side in sides]
     request = CreateTopicsRequest(

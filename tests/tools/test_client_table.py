@@ -5,7 +5,7 @@ import pytest
 from compat_tests.results import DIFFERS, FAILED, PASSED, SKIPPED, Result
 from compat_tests.scenarios import NO_TARGET, SCENARIOS
 from tools import client_table
-from tools.client_table import cell, page_of, read, summary_of, write
+from tools.client_table import cell, extended, page_of, passing, read, summary_of, write
 
 TARGETS = ["kafka-4.1.0", "kafkapy"]
 
@@ -34,15 +34,29 @@ def test_results_are_counted_and_reasons_kept_once() -> None:
 
 def test_a_summary_does_not_depend_on_the_order_of_a_run(tmp_path: Path) -> None:
     for name, found in (("a", FOUND), ("b", FOUND[::-1])):
-        write(found, tmp_path / name)
+        write(summary_of(found), tmp_path / name)
     assert (tmp_path / "a").read_text() == (tmp_path / "b").read_text()
     assert "| kcat" in page_of(read(tmp_path / "a"))
 
 
-def test_a_run_with_failures_is_not_taken_over(tmp_path: Path) -> None:
+def test_a_run_with_failures_is_not_taken_over() -> None:
+    assert passing(FOUND) == FOUND
     with pytest.raises(ValueError, match=r"1 tests failed, the first is .*::test_w on kafkapy"):
-        write([*FOUND, result("test_w", outcome=FAILED)], tmp_path / "a")
-    assert not (tmp_path / "a").exists()
+        passing([*FOUND, result("test_w", outcome=FAILED)])
+
+
+def test_what_was_not_told_is_added() -> None:
+    told = summary_of(FOUND, lambda _: "1.7")
+    other = [
+        result("test_x[1]", client="rdkafka"), result("test_q", "kafka-4.1.0", SKIPPED, "no such thing", "rdkafka"),
+    ]  # fmt: skip
+    assert extended(told, [*other, *FOUND[:3]], lambda _: "1.7") == summary_of([*FOUND, *other], lambda _: "1.7")
+
+
+def test_what_is_told_already_must_be_found_again() -> None:
+    told = summary_of(FOUND, lambda _: "1.7")
+    with pytest.raises(ValueError, match=r"kcat, admin, kafkapy: 2, which is not what is told already"):
+        extended(told, FOUND[:2], lambda _: "1.7")
 
 
 def test_targets_that_agree_share_a_cell() -> None:
