@@ -59,6 +59,9 @@ from kafkapy.types import TopicPartition, maker
 PRODUCER = -1
 """``compression.type=producer``: keep the codec that the producer chose."""
 
+UNCOMPRESSED_STAYS = (PRODUCER, 0)
+"""``compression.type``s, ``uncompressed`` the second, that leave a batch without a codec as it is."""
+
 MAX_INT64 = 2**63 - 1
 MIN_INT64 = -(2**63)
 MAX_LISTED_FAULTS = 1000
@@ -245,7 +248,7 @@ def _is_taken_as_it_is(header: BatchHeader, policy: ProducePolicy) -> bool:
     """Whether a coordinator's batch, of magic 2, needs no change and its records no look."""
     return (
         header.size <= policy.max_batch_size
-        and policy.compression == PRODUCER
+        and policy.compression in UNCOMPRESSED_STAYS
         and policy.timestamp_type == CREATE_TIME
         and not header.attributes & (TIMESTAMP_TYPE_BIT | COMPRESSION_MASK)
         and header.base_timestamp == header.max_timestamp >= 0

@@ -146,8 +146,15 @@ def test_a_coordinators_batch_has_size_and_crc_checked() -> None:
 
 @pytest.mark.parametrize(
     "given_policy",
-    [POLICY, policy(timestamp_type=1), policy(compression=1), policy(magic=1), policy(max_batch_size=20)],
-    ids=["as it is", "to be stamped", "to be compressed", "of an older format", "too large"],
+    [
+        POLICY,
+        policy(compression=0),
+        policy(timestamp_type=1),
+        policy(compression=1),
+        policy(magic=1),
+        policy(max_batch_size=20),
+    ],
+    ids=["as it is", "uncompressed", "to be stamped", "to be compressed", "of an older format", "too large"],
 )
 def test_a_batch_that_a_coordinator_has_just_encoded_is_not_read_again(given_policy: ProducePolicy) -> None:
     buffer = bytearray(encode_batch(ONE))
@@ -159,7 +166,7 @@ def test_a_batch_that_a_coordinator_has_just_encoded_is_not_read_again(given_pol
     expected = validate_produced(bytearray(buffer), given_policy, NOW, from_client=False, first_offset=3)
     found = validate_own(batch, given_policy, lambda: NOW, 3)
     assert (bytes(found.buffer), found[1:]) == (bytes(expected.buffer), expected[1:])
-    assert (found is batch) == (given_policy is POLICY)
+    assert (found is batch) == (given_policy in (POLICY, policy(compression=0)))
 
 
 def test_records_without_a_timestamp() -> None:
