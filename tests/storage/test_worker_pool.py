@@ -5,13 +5,14 @@ import os
 import signal
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from queue import SimpleQueue
 from threading import Event
 
 import pytest
 
-from kafkapy.storage import worker_pool
+from kafkapy.storage import portable, worker_pool
 from kafkapy.storage.worker import JobCancelledError
 from kafkapy.storage.worker_pool import Facts, Job, JobFailedError, WorkerDiedError, WorkerPool, WorkerStartError
 
@@ -51,8 +52,10 @@ def test_one_process_does_one_job_after_the_other(pool: WorkerPool) -> None:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the idle policy is Linux's")
 def test_a_job_in_steps_runs_where_nobody_else_wants_the_processor(pool: WorkerPool) -> None:
+    with ThreadPoolExecutor(1) as threads:  # a sandbox may forbid it
+        can_be_idle = threads.submit(portable.become_idle).result() is not None
     policies = pool.submit(JOB, {"steps": 3}).future.result(PATIENCE_S)["policies"]
-    assert policies == [os.SCHED_IDLE] * 3
+    assert policies == [os.SCHED_IDLE if can_be_idle else os.SCHED_OTHER] * 3
 
 
 def test_failures_keep_their_kind_and_the_process_goes_on(pool: WorkerPool) -> None:
