@@ -12,6 +12,7 @@ UNKNOWN_SERVER_ERROR: Final = -1
 NO_SUCH_TOPIC, UNKNOWN_MEMBER, REBALANCING, UNSUPPORTED_VERSION = 3, 25, 27, 35
 INVALID_CONFIG, INVALID_REQUEST, INVALID_EPOCH = 40, 42, 47
 TOO_LARGE: Final = 12
+BAD_ACKS: Final = 21
 CORRUPT, BAD_TIME, OLD_FORMAT, BAD_CODEC, BAD_RECORD = 2, 32, 43, 76, 87
 OTHER_REASON: Final = {
     *((BAD_RECORD, OLD_FORMAT), (BAD_RECORD, CORRUPT), (CORRUPT, BAD_RECORD), (BAD_RECORD, BAD_CODEC)),
@@ -28,7 +29,13 @@ NOT_LISTED: Final = {
 }
 """Listed by 2.7.2, not by us: the first three are for brokers of one cluster."""
 NO_LIMIT: Final = 1 << 20
-TOPIC, BROKER_LOGGER = 2, 8
+TOPIC, BROKER, BROKER_LOGGER = 2, 4, 8
+OWN_SETTINGS: Final = {
+    *("controlled.shutdown.enable", "delete.topic.enable", "listeners", "log.dirs", "offsets.topic.replication.factor"),
+    *("transaction.state.log.min.isr", "transaction.state.log.replication.factor"),
+    *("zookeeper.connect", "zookeeper.session.timeout.ms"),
+}
+"""What one of the two has to be told, or has another default of."""
 CODEC_MASK: Final = 7
 APART_MS: Final = 60_000
 NAMED_TWICE: Final = (
@@ -90,6 +97,7 @@ def _unreadable(case: Case) -> bool:
         ours in (BAD_RECORD, BAD_TIME)
         or (ours == BAD_CODEC and case.facts.compressed)
         or (ours == CORRUPT and is_compressed(_sent_records(case)))
+        or (ours == BAD_ACKS and (case.facts.damaged or is_compressed(_sent_records(case))))
     )
 
 
@@ -264,7 +272,8 @@ def _trips_over_change(case: Case) -> bool:
         return False
     if case.api == "ALTER_CONFIGS":
         changes = [each for resource in case.request.resources for each in resource.configs]
-        return ours == INVALID_REQUEST and (case.facts.damaged or any(each.value is None for each in changes))
+        codes = {each["error_code"] for each in case.ours["responses"]}
+        return INVALID_REQUEST in codes and (case.facts.damaged or any(each.value is None for each in changes))
     if case.api != "INCREMENTAL_ALTER_CONFIGS" or ours not in (INVALID_REQUEST, INVALID_CONFIG):
         return False
     operations = {each.config_operation for resource in case.request.resources for each in resource.configs}
@@ -280,6 +289,13 @@ def _loggers(case: Case) -> bool:
         return False
     result = at(case.theirs, case.gap.path[:2])
     return bool(result["resource_type"] == BROKER_LOGGER and codes_of(case) == (0, 0))
+
+
+def _own_settings(case: Case) -> bool:
+    if case.api != "DESCRIBE_CONFIGS" or len(case.gap.path) < len(("results", 0, "configs", 0, "value")):
+        return False
+    is_broker = at(case.theirs, case.gap.path[:2])["resource_type"] == BROKER
+    return bool(is_broker and at(case.theirs, case.gap.path[:4])["name"] in OWN_SETTINGS)
 
 
 def _fewer_apis(case: Case) -> bool:
@@ -339,6 +355,7 @@ RULES: Final = (
     Rule("DescribeLogDirs: the brokers' own topics keep what all conversations left, at other moments", _internal_size),
     Rule("ListOffsets: the brokers give these records, or markers, their times", _own_time),
     Rule("DescribeConfigs: we have no documentation texts", _documentation),
+    Rule("DescribeConfigs: each broker has places, and a few settings, of its own", _own_settings),
     Rule("DescribeConfigs: each broker has loggers of its own", _loggers),
     Rule("ApiVersions: 2.7.2 lists twenty APIs that we do not serve, and three that brokers alone ask", _fewer_apis),
     Rule("Produce: both refuse the records, for another one of several reasons", _other_refusal),

@@ -155,7 +155,8 @@ class TopicAdmin:
         started = self._clock.monotonic_s()
         for name in wanted:
             left_ms = timeout_ms - (self._clock.monotonic_s() - started) * 1000
-            gone = await self._metadata.wait_until(_absent(name), left_ms, self._clock)
+            # who gives no time is told that it is over, whatever has come of it, as Kafka does
+            gone = timeout_ms > 0 and await self._metadata.wait_until(_absent(name), left_ms, self._clock)
             if gone:
                 await self._wait_removed(name, min(left_ms, REMOVAL_MS))
             else:
@@ -281,7 +282,7 @@ class TopicAdmin:
         for name in names:
             left_ms = timeout_ms - (self._clock.monotonic_s() - started) * 1000
             ready = _all_led(name, results[name].partitions)
-            if not await self._metadata.wait_until(ready, left_ms, self._clock):
+            if timeout_ms <= 0 or not await self._metadata.wait_until(ready, left_ms, self._clock):
                 results[name] = TopicResult(name, RequestTimedOutError())
 
     async def _wait_removed(self, name: str, timeout_ms: float) -> None:

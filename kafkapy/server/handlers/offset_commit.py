@@ -81,15 +81,18 @@ async def _commit_to_tree(context: "RequestContext", request: OffsetCommitReques
     max_length = services.group_coordinator.settings.offset_metadata_max_bytes
     errors: dict[TopicPartition, int] = {}
     offsets: dict[TopicPartition, int] = {}
-    for topic in request.topics:
-        for partition in topic.partitions:
-            key = TopicPartition(topic.name, partition.partition_index)
-            if services.metadata.image.partition(*key) is None:
-                errors[key] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            elif utf16_length(partition.committed_metadata or "") > max_length:
-                errors[key] = ErrorCode.OFFSET_METADATA_TOO_LARGE
-            else:
-                offsets[key] = partition.committed_offset
+    named = {  # of a partition that is named twice the last one counts, as in Kafka
+        TopicPartition(topic.name, partition.partition_index): partition
+        for topic in request.topics
+        for partition in topic.partitions
+    }
+    for key, partition in named.items():
+        if services.metadata.image.partition(*key) is None:
+            errors[key] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        elif utf16_length(partition.committed_metadata or "") > max_length:
+            errors[key] = ErrorCode.OFFSET_METADATA_TOO_LARGE
+        else:
+            offsets[key] = partition.committed_offset
     committed = await consumer_offsets.commit(services.store, request.group_id, offsets) if offsets else {}
     return _build({**errors, **committed})
 

@@ -25,6 +25,18 @@ def test_every_version_deletes() -> None:
     asyncio.run(main())
 
 
+@pytest.mark.parametrize("timeout_ms", [0, -1])
+def test_without_time_it_is_over_though_the_topic_is_gone(timeout_ms: int) -> None:
+    async def main() -> None:
+        async with cluster(1) as started:
+            await ask(create_topics, started.controller, CreateTopicsRequest(topics=[creatable("t")]), 5)
+            request = DeleteTopicsRequest(topic_names=["t"], timeout_ms=timeout_ms)
+            response = await ask(delete_topics, started.controller, request, 5)
+            assert [found.error_code for found in response.responses] == [7]
+
+    asyncio.run(main())
+
+
 @pytest.mark.parametrize(("version", "code"), [(2, 42), (3, 73), (5, 73)])
 def test_deletion_switched_off(version: int, code: int) -> None:
     async def main() -> None:

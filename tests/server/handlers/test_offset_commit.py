@@ -102,6 +102,9 @@ def test_version_0_is_kept_in_the_tree_over_a_restart(tmp_path: Path) -> None:
                 refused = await client.ask(request(committed_metadata="long"), version)
                 assert answers(refused) == [("t", [(0, 12)])]
                 assert answers(await client.ask(request(committed_metadata="m"), version)) == [("t", [(0, 0)])]
+                twice = request(committed_metadata="long")
+                twice.topics[0].partitions.insert(0, OffsetCommitRequestPartition(0, 61, committed_metadata="m"))
+                assert answers(await client.ask(twice, version)) == [("t", [(0, 12)])]  # the last one counts
             wanted = OffsetFetchRequest("g", [OffsetFetchRequestTopic("t", [0, 1])])
             fetched = (await client.ask(wanted, version)).topics[0].partitions
             return [(each.committed_offset, each.metadata, each.error_code) for each in fetched]
