@@ -92,7 +92,12 @@ SILENCES: Final = (
         _marker_for_nothing,
         parts_ways=True,
     ),
-    Silence("AlterConfigs: Kafka never answers when the settings of a resource are replaced twice", _set_twice),
+    Silence(
+        "AlterConfigs: Kafka never answers when the settings of a resource are replaced twice, and leaves them; we do"
+        " the one after the other",
+        _set_twice,
+        parts_ways=True,
+    ),
     Silence("Fetch below 4: Kafka can't convert some timestamps, and closes the connection", _inconvertible),
 )
 
