@@ -40,7 +40,7 @@ class RequestHeader(NamedTuple):
 
 
 _header: Final = partial(tuple.__new__, RequestHeader)
-"""Of a tuple of all fields; calling the class runs Python, for every request."""
+"""``types.maker``, which ``protocol`` may not import: calling the class runs Python, for every request."""
 
 
 class UnknownApi(ProtocolError):  # noqa: N818  # the wire's nouns read better at the raise
