@@ -128,12 +128,14 @@ TARGETS ?= kafkapy kafka-2.7.2 kafka-3.9.1 kafka-4.1.0
 compatibility: setup archives
 	@$(BIN)/python -m tools.jars --long
 	rm -f $(FOUND)
-	@for target in $(TARGETS); do \
+	@failed=0; for target in $(TARGETS); do \
 		echo "--- $$target ---"; \
 		$(BIN)/pytest compat_tests -n $(WORKERS) --results $(FOUND) --target $$target || \
-		$(BIN)/pytest compat_tests --results $(FOUND) --target $$target --last-failed --last-failed-no-failures none; \
-	done
-	$(BIN)/python -m tools.compatibility --results $(FOUND)
+		$(BIN)/pytest compat_tests --results $(FOUND) --target $$target --last-failed --last-failed-no-failures none || \
+		failed=1; \
+	done; \
+	$(BIN)/python -m tools.compatibility --results $(FOUND); \
+	exit $$failed
 
 test: lint coverage
 	@$(MAKE) --no-print-directory compat

@@ -329,11 +329,14 @@ def test_changed_messages(oracle: RecordsOracle, data: st.DataObject) -> None:
         magic=data.draw(st.integers(0, 2)),
     )
     kafkas, ours = kafkas_verdict(oracle, produced, policy), our_verdict(produced, policy)
-    if ours[0] == "error" and ours[1] != kafkas[1] and kafkas[1] != UNKNOWN_SERVER_ERROR:
+    fails_inside = kafkas[:2] == ["error", UNKNOWN_SERVER_ERROR]
+    if fails_inside and "OutOfMemoryError" in kafkas[2]:
+        return  # a length of megabytes, which Kafka allocates before it looks whether they are there: its heap decides
+    if ours[0] == "error" and ours[:2] != kafkas[:2] and not fails_inside:
         assert ours[1] in ("2", "87")
         assert oracle.ask("read", produced)[0] == "error"
     elif ours[0] == kafkas[0] == "error":
-        assert ours[1] == kafkas[1] or kafkas[1] == UNKNOWN_SERVER_ERROR
+        assert ours[1] == kafkas[1] or fails_inside
     else:
         compare(oracle, produced, policy)
 

@@ -34,7 +34,7 @@ from kafkapy.records.batch import (
     iterate_headers,
     read_header,
 )
-from kafkapy.records.compression import CODEC_NAMES
+from kafkapy.records.compression import CODEC_NAMES, ZSTD
 from kafkapy.records.errors import (
     CorruptRecordError,
     InvalidRecordError,
@@ -262,6 +262,8 @@ def _encode(
     """Write the records anew, as the log's format and codec."""
     is_batch = policy.magic == MAGIC
     noted = _Noted(0 if is_batch else first_offset)  # of a batch ``assign`` writes the offset
+    if compression == ZSTD and not is_batch:
+        records = list(records)  # refused when they are written; what is wrong with one of them is said before
     written = bytearray(_write(noted.placed(records), compression, policy, now_ms))
     _refuse_what_cannot_be_told(noted, policy)
     for _, header in iterate_headers(written):
