@@ -2,14 +2,20 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
+from functools import partial
+from threading import Event
 from typing import Final, Protocol
 
 from kafkapy.storage.files import Files
 
 _log: Final = logging.getLogger(__name__)
+
+PAUSE_S: Final = 0.002
+"""Between two gentle steps of a fraction of that."""
 
 
 class Flusher(Protocol):
@@ -24,6 +30,13 @@ class Flusher(Protocol):
 
     def run(self, work: Callable[[], None], done: Callable[[], None]) -> None:
         """Do ``work`` after all that came before, then call ``done`` on the caller's thread if it went well."""
+        ...
+
+    def run_gently(self, steps: Iterator[None]) -> None:
+        """Go through ``steps``, which nobody waits for, beside all other work and with a pause after each.
+
+        Those that are left when it is closed are not done.
+        """
         ...
 
     def close(self) -> None:
@@ -59,20 +72,41 @@ class InlineFlusher:
         work()
         done()
 
+    def run_gently(self, steps: Iterator[None]) -> None:
+        """See ``Flusher.run_gently``; without a pause."""
+        deque(steps, maxlen=0)
+
     def close(self) -> None:
         """See ``Flusher.close``."""
+
+
+def pause(closed: Event) -> bool:
+    """Give others their turn; true as soon as the flusher is closed."""
+    return closed.wait(PAUSE_S)
+
+
+def _finish_unwatched(done: Callable[[], None], finished: asyncio.Future[None]) -> None:
+    error = finished.exception()
+    if isinstance(error, OSError):
+        _log.error("The disk refused a write that was not waited for: %s", error)
+        return
+    finished.result()
+    done()
 
 
 class ThreadFlusher:
     """Waits in threads of its own, fsyncs beside each other; ``done`` runs on the event loop."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, pause: Callable[[Event], bool] = pause) -> None:
+        """``pause`` waits between gentle steps, and tells whether the event came meanwhile."""
         self._loop = loop
         self._flushes = ThreadPoolExecutor(Files.parallel_syncs, "kafkapy-flush")
         self._works = ThreadPoolExecutor(1, "kafkapy-write")
         for threads in (self._flushes, self._works):
             threads.submit(int)  # one thread that is there: others may be refused later
-        self._is_closed = False
+        self._gentle_works = ThreadPoolExecutor(1, "kafkapy-remove")
+        self._pause = pause
+        self._closed = Event()
 
     def flush(self, work: Callable[[], None], done: Callable[[], None]) -> None:
         """See ``Flusher.flush``."""
@@ -86,20 +120,22 @@ class ThreadFlusher:
     def run(self, work: Callable[[], None], done: Callable[[], None]) -> None:
         """See ``Flusher.run``; what the disk refuses is one line in the log, and ``done`` is not called."""
 
-        def finish(finished: asyncio.Future[None]) -> None:
-            error = finished.exception()
-            if isinstance(error, OSError):
-                _log.error("The disk refused a write that was not waited for: %s", error)
-                return
-            finished.result()
-            done()
+        self._submit(self._works, work, partial(_finish_unwatched, done))
 
-        self._submit(self._works, work, finish)
+    def run_gently(self, steps: Iterator[None]) -> None:
+        """See ``Flusher.run_gently``; what the disk refuses is one line in the log."""
+
+        def work() -> None:
+            for _ in steps:
+                if self._pause(self._closed):
+                    return
+
+        self._submit(self._gentle_works, work, partial(_finish_unwatched, lambda: None))
 
     def _submit(
         self, threads: ThreadPoolExecutor, work: Callable[[], None], finish: Callable[[asyncio.Future[None]], None]
     ) -> None:
-        if self._is_closed:
+        if self._closed.is_set():
             return
         ended: Future[None] = Future()
         asyncio.wrap_future(ended, loop=self._loop).add_done_callback(finish)
@@ -117,6 +153,6 @@ class ThreadFlusher:
 
     def close(self) -> None:
         """See ``Flusher.close``."""
-        self._is_closed = True
-        self._flushes.shutdown()
-        self._works.shutdown()
+        self._closed.set()
+        for threads in (self._flushes, self._works, self._gentle_works):
+            threads.shutdown()

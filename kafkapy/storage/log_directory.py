@@ -1,7 +1,7 @@
 """All logs of a broker, over its data directories."""
 
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Final
@@ -18,6 +18,7 @@ from kafkapy.storage.flusher import Flusher, InlineFlusher
 from kafkapy.storage.log import Log, Storage
 from kafkapy.storage.recovery import Checkpointed
 from kafkapy.storage.recovery import load as load_log
+from kafkapy.storage.removal import folder_removal
 from kafkapy.storage.retention import delete_old_segments
 from kafkapy.types import TopicPartition
 
@@ -172,14 +173,13 @@ class LogManager:
         )
 
     def _remove_directory(self, path: str) -> None:
-        def remove() -> None:
+        def remove() -> Iterator[None]:
             try:
-                self.storage.files.remove_directory(path)
+                yield from folder_removal(self.storage.files, path)
             except OSError as error:
                 logger.warning("%s can't be removed now, the next start will try again: %s", path, error)
 
-        # Large files take long to remove.
-        self.storage.flusher.run(remove, lambda: None)
+        self.storage.flusher.run_gently(remove())
 
     def all_logs(self) -> Iterable[Log]:
         """Return every log."""

@@ -7,6 +7,7 @@ the POSIX ones away (``tests/testing/test_portable.py``).
 
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from importlib import import_module
 from threading import Lock
 from typing import Any, Final
@@ -60,6 +61,16 @@ def stay_as_it_is(_increment: int) -> int:
     return 0
 
 
+def drop_cached_as_posix_has_it(number: int, position: int, size: int) -> None:
+    """Tell the system that these bytes of an open file will not be needed: it gives up what it holds in memory."""
+    with suppress(OSError):  # advice, which not every file system takes
+        os.posix_fadvise(number, position, size, os.POSIX_FADV_DONTNEED)
+
+
+def keep_cached(_number: int, _position: int, _size: int) -> None:
+    """The same where the system takes no advice."""
+
+
 def idle_as_linux_has_it() -> ThreadTimes | None:
     """Put this thread under the policy of Linux for what runs on idle processors, if it can be seen how it fares.
 
@@ -95,6 +106,10 @@ read_at: Callable[[int, int, int], bytes] = getattr(os, "pread", seek_and_read)
 """Up to so many bytes of an open file from a position on."""
 write_at: Callable[[int, Buffer, int], int] = getattr(os, "pwrite", seek_and_write)
 """Bytes into an open file from a position on; how many the system took."""
+drop_cached: Callable[[int, int, int], None] = (
+    drop_cached_as_posix_has_it if hasattr(os, "posix_fadvise") else keep_cached
+)
+"""So many bytes of an open file from a position on are needed no more."""
 be_nice: Callable[[int], int] = getattr(os, "nice", stay_as_it_is)
 """Leave the processor to others first."""
 become_idle: Callable[[], ThreadTimes | None] = (

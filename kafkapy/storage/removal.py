@@ -3,9 +3,10 @@
 Until then whoever found a segment before can go on reading it. A start removes what is left of that name.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from kafkapy.storage.files import UNCACHED_SIZE, Files
 from kafkapy.storage.segment import DELETED_SUFFIX, Segment
 
 if TYPE_CHECKING:
@@ -47,5 +48,19 @@ def _remove_later(log: "Log", segments: Sequence[Segment]) -> None:
 def _remove(storage: "Storage", segment: Segment) -> None:
     segment.close()
     paths = segment.paths()
-    # Removing a large file takes long.
-    storage.flusher.run(lambda: storage.files.remove_all(paths), lambda: None)
+    storage.flusher.run_gently(files_removal(storage.files, paths))
+
+
+def files_removal(files: Files, paths: Iterable[str]) -> Iterator[None]:
+    """Remove those of ``paths`` that are there, in steps for ``Flusher.run_gently``; raises ``OSError``."""
+    for path in paths:
+        yield from files.uncache(path)
+        files.remove(path)
+
+
+def folder_removal(files: Files, path: str) -> Iterator[None]:
+    """Remove a partition's folder with the files in it, if it is there, in such steps; raises ``OSError``."""
+    for name, size in files.list_directory(path) if files.exists(path) else ():
+        if size > UNCACHED_SIZE:
+            yield from files.uncache(f"{path}/{name}")
+    files.remove_directory(path)

@@ -1,7 +1,7 @@
 """A flusher whose disk is slow: the test says when it has caught up."""
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 
 class SlowFlusher:
@@ -17,6 +17,9 @@ class SlowFlusher:
     def run(self, work: Callable[[], None], done: Callable[[], None]) -> None:
         if not self._is_closed:
             self.waiting.append((work, done))
+
+    def run_gently(self, steps: Iterator[None]) -> None:
+        self.run(lambda: deque(steps, 0).clear(), lambda: None)
 
     def catch_up(self, most: int = 1_000) -> None:
         """Do the first ``most`` pieces of work."""

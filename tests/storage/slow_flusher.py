@@ -1,7 +1,7 @@
 """A flusher that does nothing until it is told to."""
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 
 class SlowFlusher:
@@ -15,6 +15,9 @@ class SlowFlusher:
 
     def run(self, work: Callable[[], None], done: Callable[[], None]) -> None:
         self.waiting.append((work, done))
+
+    def run_gently(self, steps: Iterator[None]) -> None:
+        self.run(lambda: deque(steps, 0).clear(), lambda: None)
 
     def catch_up(self) -> None:
         """Do what waits now."""

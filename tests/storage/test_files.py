@@ -10,7 +10,7 @@ import pytest
 
 from kafkapy.storage import portable
 from kafkapy.storage.errors import LogDirectoryLockedError
-from kafkapy.storage.files import Descriptor, Files
+from kafkapy.storage.files import UNCACHED_SIZE, Descriptor, Files
 from kafkapy.storage.log_file import LogFile
 from tests.storage.lock_holder import held_by_another
 
@@ -63,6 +63,12 @@ def test_whole_files(tmp_path: Path) -> None:
     files.remove(path)
     files.remove_directory(str(tmp_path / "d"))
     assert files.list_directory(str(tmp_path)) == []
+
+
+def test_what_is_small_or_gone_leaves_the_memory_as_it_is_removed(tmp_path: Path) -> None:
+    (tmp_path / "small").write_bytes(bytes(UNCACHED_SIZE))
+    for name in ("small", "gone"):
+        assert list(Files().uncache(str(tmp_path / name))) == []
 
 
 def test_another_process_cannot_have_the_lock(tmp_path: Path) -> None:

@@ -1,12 +1,13 @@
 import asyncio
 import threading
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
 import pytest
 
 from kafkapy.storage.files import Files
-from kafkapy.storage.flusher import InlineFlusher, ThreadFlusher, sync_all, sync_in_parallel
+from kafkapy.storage.flusher import InlineFlusher, ThreadFlusher, pause, sync_all, sync_in_parallel
 
 
 class Recording(Files):
@@ -91,6 +92,50 @@ def test_a_refusal_is_a_line_in_the_log_and_the_next_work_is_done(caplog: pytest
     assert [record.getMessage() for record in caplog.records] == [
         "The disk refused a write that was not waited for: no room"
     ]
+
+
+def test_gentle_work_pauses_and_ends_when_the_flusher_does(caplog: pytest.LogCaptureFixture) -> None:
+    steps: list[str] = []
+    pauses: list[int] = []
+    reached = threading.Event()
+
+    def pause(closed: threading.Event) -> bool:
+        pauses.append(len(steps))
+        if len(pauses) < 4:
+            return False
+        reached.set()
+        return closed.wait(10)
+
+    def going(names: str) -> Iterator[None]:
+        for name in names:
+            steps.append(name)
+            yield
+
+    def refused() -> Iterator[None]:
+        yield
+        raise OSError("no room")
+
+    async def scenario() -> None:
+        loop = asyncio.get_running_loop()
+        flusher = ThreadFlusher(loop, pause)
+        for work in (going("ab"), refused(), going("cd"), going("e")):
+            flusher.run_gently(work)
+        await loop.run_in_executor(None, reached.wait, 10)
+        flusher.close()
+        flusher.run_gently(going("f"))
+
+    asyncio.run(scenario())
+    assert (steps, pauses) == (["a", "b", "c", "e"], [1, 2, 2, 3, 4])
+    assert [record.getMessage() for record in caplog.records] == [
+        "The disk refused a write that was not waited for: no room"
+    ]
+
+
+def test_a_pause_is_over_when_the_flusher_is_closed() -> None:
+    closed = threading.Event()
+    assert not pause(closed)
+    closed.set()
+    assert pause(closed)
 
 
 def test_many_at_a_time(tmp_path: Path) -> None:

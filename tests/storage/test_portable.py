@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -62,14 +63,29 @@ def test_a_process_without_niceness_stays_as_it_is() -> None:
     assert portable.stay_as_it_is(10) == 0
 
 
+@pytest.mark.parametrize("drop", [portable.drop_cached_as_posix_has_it, portable.keep_cached])
+def test_what_is_not_cached_any_more_is_read_again(drop: Callable[[int, int, int], None], tmp_path: Path) -> None:
+    with (tmp_path / "f").open("w+b") as file:
+        file.write(b"0123456789")
+        file.flush()
+        drop(file.fileno(), 0, 10)
+        file.seek(0)
+        assert file.read() == b"0123456789"
+    reader, writer = os.pipe()
+    drop(reader, 0, 10)  # which takes no advice
+    os.close(reader)
+    os.close(writer)
+
+
 TAKEN_AWAY = """
 import os
-for name in ("pread", "pwrite", "nice", "O_DIRECTORY", "O_CLOEXEC", "sched_setscheduler"):
+for name in ("pread", "pwrite", "nice", "O_DIRECTORY", "O_CLOEXEC", "sched_setscheduler", "posix_fadvise"):
     delattr(os, name)
 from kafkapy.storage import portable
 assert portable.read_at is portable.seek_and_read
 assert portable.write_at is portable.seek_and_write
 assert portable.be_nice is portable.stay_as_it_is
+assert portable.drop_cached is portable.keep_cached
 assert portable.become_idle is portable.never_idle
 assert not portable.SYNCS_DIRECTORIES
 assert portable.OPEN_FLAGS == 0

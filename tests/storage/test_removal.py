@@ -4,8 +4,10 @@ import pytest
 
 from kafkapy.config.log_config import LogConfig
 from kafkapy.records.batch import read_header
+from kafkapy.storage import portable
 from kafkapy.storage.descriptors import FileSlice
-from kafkapy.storage.removal import remove_segments
+from kafkapy.storage.files import UNCACHED_SIZE, Files
+from kafkapy.storage.removal import files_removal, folder_removal, remove_segments
 from kafkapy.testing.clock import ManualClock
 from tests.storage.support import batch, fill, open_log
 
@@ -43,3 +45,29 @@ def test_what_can_not_be_renamed_stays_in_the_log(tmp_path: Path, monkeypatch: p
     with pytest.raises(OSError, match="no"):
         remove_segments(log, log.segments.starting_at(0)[:2])
     assert [each.base_offset for each in log.segments] == [0, 4, 8]
+
+
+def test_a_large_file_leaves_the_memory_piece_by_piece_before_it_goes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dropped: list[tuple[int, int]] = []
+    monkeypatch.setattr(portable, "drop_cached", lambda _, position, size: dropped.append((position, size)))
+    small, large = tmp_path / "small", tmp_path / "large"
+    files = Files()
+    for remove in (
+        lambda: files_removal(files, [str(small), str(tmp_path / "gone"), str(large)]),
+        lambda: folder_removal(files, str(tmp_path)),
+    ):
+        small.write_bytes(bytes(UNCACHED_SIZE))
+        large.write_bytes(bytes(2 * UNCACHED_SIZE + 1))
+        steps = remove()
+        for count in range(1, 4):
+            next(steps)
+            assert len(dropped) == count
+            assert large.exists()
+        assert next(steps, None) is None
+        assert not small.exists()
+        assert not large.exists()
+        assert dropped == [(place * UNCACHED_SIZE, UNCACHED_SIZE) for place in range(3)]
+        dropped.clear()
+    assert list(folder_removal(files, str(tmp_path))) == []
