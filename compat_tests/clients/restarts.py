@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Protocol
 
 import pytest
@@ -195,4 +196,10 @@ def check(busy: Outcome) -> None:
         assert {number: (found[number], offset) for number, offset in told.items() if found[number] != offset} == {}
         assert len(numbers) - len(told) <= AT_ONCE
         if busy.client.is_idempotent:
-            assert [each.value for each in log] == [b"%d" % number for number in numbers]
+            in_order = [(each.offset, int(each.value or b"")) for each in log]
+            assert [number for _, number in in_order] == numbers, _disorder(in_order)
+
+
+def _disorder(found: Sequence[tuple[int, int]]) -> list[tuple[tuple[int, int], tuple[int, int]]]:
+    """Neighbours in the log, as (offset, number), of which the second should not follow the first."""
+    return [(one, next_one) for one, next_one in pairwise(found) if next_one[1] <= one[1]]
