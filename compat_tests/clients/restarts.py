@@ -21,6 +21,7 @@ from compat_tests.clients.client import EARLIEST, LOAD_PARTITIONS, Load, Receive
 from compat_tests.clients.confluent_client import ConfluentClient
 from compat_tests.groups.wire import Wire, create_topic
 from compat_tests.java_programs import MissingToolchainError
+from compat_tests.kafkapy_process import KafkapyProcess
 from compat_tests.process import ChildProcess
 
 RECORDS_BETWEEN = 60
@@ -175,8 +176,13 @@ def outcomes_of(clients: Clients, mortal: ChildProcess) -> dict[str, Outcome]:
     return found
 
 
-def check(busy: Outcome) -> None:
-    """Nothing is lost or doubled, nor out of order; skips where the toolchain is missing."""
+def check(busy: Outcome, mortal: ChildProcess) -> None:
+    """Nothing is lost or doubled, nor out of order; skips where the toolchain is missing.
+
+    Apache Kafka forgets all but a producer's last batch when it ends. To a client that had no answer to several it
+    says then that the first is out of order (45), and clients from 2.5 on begin a new epoch and write them again: there
+    these records may come twice.
+    """
     if isinstance(busy, MissingToolchainError):
         pytest.skip(str(busy))
     if isinstance(busy, BaseException):
@@ -196,8 +202,11 @@ def check(busy: Outcome) -> None:
         assert {number: (found[number], offset) for number, offset in told.items() if found[number] != offset} == {}
         assert len(numbers) - len(told) <= AT_ONCE
         if busy.client.is_idempotent:
-            in_order = [(each.offset, int(each.value or b"")) for each in log]
-            assert [number for _, number in in_order] == numbers, _disorder(in_order)
+            came = [(each.offset, int(each.value or b"")) for each in log]
+            order = [number for _, number in came]
+            if not isinstance(mortal, KafkapyProcess):
+                order = list(dict.fromkeys(order))
+            assert order == numbers, _disorder(came)
 
 
 def _disorder(found: Sequence[tuple[int, int]]) -> list[tuple[tuple[int, int], tuple[int, int]]]:

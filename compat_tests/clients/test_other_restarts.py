@@ -62,5 +62,5 @@ def outcomes(mortal: ChildProcess, clients: Clients) -> dict[str, Outcome]:
 
 
 @pytest.mark.parametrize("name", [*(pytest.param(each, marks=GONE) for each in OLD), *TOOLS, "kcat", "rdkafka"])
-def test_nothing_is_lost(outcomes: dict[str, Outcome], name: str) -> None:
-    check(outcomes[name])
+def test_nothing_is_lost(outcomes: dict[str, Outcome], mortal: ChildProcess, name: str) -> None:
+    check(outcomes[name], mortal)

@@ -28,5 +28,5 @@ def outcomes(mortal: ChildProcess, agents: Agents) -> dict[str, Outcome]:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_nothing_is_lost_or_doubled(outcomes: dict[str, Outcome], name: str) -> None:
-    check(outcomes[name])
+def test_nothing_is_lost_or_doubled(outcomes: dict[str, Outcome], mortal: ChildProcess, name: str) -> None:
+    check(outcomes[name], mortal)

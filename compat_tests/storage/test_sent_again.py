@@ -1,4 +1,4 @@
-"""A broker is killed, and a producer that had heard nothing of its last five batches sends them again."""
+"""A broker is killed or stopped, and a producer that had heard nothing of its last five batches sends them again."""
 
 import time
 from collections.abc import Callable
@@ -12,7 +12,6 @@ from compat_tests.process import BrokerError
 from compat_tests.real_kafka import RealKafka
 
 SETTINGS = {"zookeeper.session.timeout.ms": "1000"}
-STEPS = range(0, 10, 2)
 OUT_OF_ORDER = (45, -1)
 NOT_YET = {3, 5, 6}
 """UNKNOWN_TOPIC_OR_PARTITION, LEADER_NOT_AVAILABLE, NOT_LEADER_OR_FOLLOWER: the broker has just started."""
@@ -38,23 +37,25 @@ def _start_again(broker: KafkapyProcess | RealKafka) -> None:
 
 
 @pytest.mark.parametrize(
-    ("start", "expected"),
+    ("start", "forgotten"),
     [
-        (KafkapyProcess, [(0, sequence) for sequence in STEPS]),
+        (KafkapyProcess, 0),
         # It knows what its snapshot holds: the last batch of a producer.
-        (lambda: RealKafka("2.7.2", heap="256M", config=SETTINGS), [*[OUT_OF_ORDER] * 4, (0, 8)]),
+        (lambda: RealKafka("2.7.2", heap="256M", config=SETTINGS), 4),
     ],
     ids=["kafkapy", "Kafka 2.7.2"],
 )
-def test_what_lies_in_earlier_segments(
-    start: Callable[[], KafkapyProcess | RealKafka], expected: list[tuple[int, int]]
-) -> None:
-    sent = [batch(b"v", b"w", producer_id=7, producer_epoch=0, base_sequence=sequence) for sequence in STEPS]
+def test_what_lies_in_earlier_segments(start: Callable[[], KafkapyProcess | RealKafka], forgotten: int) -> None:
     with start() as broker:
         with Wire(broker.bootstrap) as wire:
             topic = new_topic(wire, segment__bytes="100")  # one batch each
-            assert [produce(wire, topic, each) for each in sent] == [(0, sequence) for sequence in STEPS]
-        broker.kill()
-        _start_again(broker)
-        with Wire(broker.bootstrap) as wire:
-            assert [_produce_when_it_leads(wire, topic, each) for each in sent] == expected
+        for first, end in ((0, broker.kill), (10, broker.stop)):
+            steps = range(first, first + 10, 2)
+            sent = [batch(b"v", b"w", producer_id=7, producer_epoch=0, base_sequence=sequence) for sequence in steps]
+            with Wire(broker.bootstrap) as wire:
+                assert [_produce_when_it_leads(wire, topic, each) for each in sent] == [(0, step) for step in steps]
+            end()
+            _start_again(broker)
+            with Wire(broker.bootstrap) as wire:
+                told = [_produce_when_it_leads(wire, topic, each) for each in sent]
+            assert told == [OUT_OF_ORDER] * forgotten + [(0, step) for step in steps[forgotten:]], end

@@ -25,8 +25,9 @@ from kafkapy.records.control import ControlRecord, read_control
 from kafkapy.records.errors import CorruptRecordError
 from kafkapy.records.validate import PRODUCER, ProducePolicy, ValidatedBatch, validate_own, validate_produced
 from kafkapy.storage.disk_errors import as_storage_error, storage_error
-from kafkapy.storage.errors import UnexpectedAppendOffsetError
+from kafkapy.storage.errors import OutOfOrderSequenceError, UnexpectedAppendOffsetError
 from kafkapy.storage.producer_entry import ProducedBatch
+from kafkapy.storage.recall import recall
 from kafkapy.storage.rolling import check_size, must_roll, roll, take_back
 from kafkapy.storage.segment import MAX_RELATIVE_OFFSET, AppendedRange, Segment
 from kafkapy.types import TopicPartition, maker
@@ -124,13 +125,26 @@ def _check_producer(
             marker = read_control(batch, header)
             state.check_marker(header, marker)
             return marker, None
-        duplicate = state.check(header, from_client=from_client)
+        duplicate = _check(log, header, from_client=from_client)
     except BrokerError:
         _end_full_segment(log, added)
         raise
     if duplicate is not None:
         _end_full_segment(log, added)
     return None, duplicate
+
+
+def _check(log: "Log", header: BatchHeader, *, from_client: bool) -> ProducedBatch | None:
+    """As ``ProducerState.check``; after a start the log may have to tell first what a producer sends again."""
+    state = log.producer_state
+    try:
+        return state.check(header, from_client=from_client)
+    except OutOfOrderSequenceError:
+        with as_storage_error(log, "read"):
+            is_recalled = recall(log)
+        if not is_recalled:
+            raise
+    return state.check(header, from_client=from_client)
 
 
 def _end_full_segment(log: "Log", added: AppendedRange) -> None:

@@ -29,6 +29,7 @@ class ProducerState:
         "producers",
         "_files",
         "unreplicated",
+        "unrecalled_below",
         "_ongoing",
     )
 
@@ -36,6 +37,8 @@ class ProducerState:
         self.directory = directory
         self.expiration_ms = expiration_ms
         self.map_end_offset = 0
+        self.unrecalled_below = 0
+        """Where the snapshot was taken of which ``recall`` has not found what it leaves out; 0 if there is nothing."""
         self.snapshot_offsets: list[int] = []
         self.producers: dict[int, ProducerEntry] = {}
         self._files = files
@@ -183,7 +186,7 @@ class ProducerState:
                 self._files.remove(self.snapshot_path(offset))
                 self.snapshot_offsets.pop()
                 continue
-            self.map_end_offset = offset
+            self.map_end_offset = self.unrecalled_below = offset
             for entry in entries:
                 if not self._is_expired(entry, now_ms):
                     self._restore(entry)
@@ -199,4 +202,5 @@ class ProducerState:
         self.producers = {}
         self._ongoing = {}
         self.unreplicated = {}
+        self.unrecalled_below = 0
         self.map_end_offset = offset

@@ -1,9 +1,11 @@
 """What a snapshot leaves out: of the last five batches of a producer it holds one.
 
-A producer whose broker died sends again what it had no answer to, up to five requests. Those that the log holds have to
-be known as duplicates, be there a roll between them or not: where only the last one is, the first seems to be out of
-order, and the producer gives up for good (Apache Kafka 2.7 does that to it). So after an unclean stop the batches that
-lie before the snapshot are looked up in the log, as far back as five of the largest requests reach.
+A producer whose broker stopped sends again what it had no answer to, up to five requests. Those that the log holds have
+to be known as duplicates, be there a roll between them or not: where only the last one is, the first seems to be out of
+order, and the producer gives up for good, or begins a new epoch and writes them twice (Apache Kafka 2.7 does that to
+it). So the batches that lie before the snapshot are looked up in the log, as far back as five of the largest requests
+reach: after an unclean stop at once, after a clean one, whose answers mostly came to the producers, when a sequence
+seems to be out of order.
 """
 
 from collections import deque
@@ -21,14 +23,16 @@ if TYPE_CHECKING:
     from kafkapy.storage.log import Log
 
 
-def recall(log: "Log", end_offset: int) -> None:
-    """Complete the batches of the producers of a snapshot at ``end_offset``, which was just loaded.
+def recall(log: "Log") -> bool:
+    """Complete the batches of the producers that a snapshot told of; return whether that had still to be done.
 
     Raises ``OSError``; damage, which readers will meet, only ends the search.
     """
-    producers = log.producer_state.producers
-    if not producers:
-        return
+    state = log.producer_state
+    producers, end_offset = state.producers, state.unrecalled_below
+    state.unrecalled_below = 0
+    if not producers or not end_offset:
+        return False
     found: dict[int, deque[ProducedBatch]] = {}
     with suppress(CorruptRecordError, KafkaStorageError):
         for header in _headers_before(log, end_offset):
@@ -40,6 +44,7 @@ def recall(log: "Log", end_offset: int) -> None:
                 found.setdefault(header.producer_id, deque(maxlen=BATCHES_TO_KEEP - 1)).append(batch)
     for producer_id, batches in found.items():
         _put_before(producers[producer_id], batches)
+    return True
 
 
 def _is_earlier(header: BatchHeader, entry: ProducerEntry) -> bool:
@@ -57,7 +62,8 @@ def _put_before(entry: ProducerEntry, batches: deque[ProducedBatch]) -> None:
     Before a gap there may be an earlier life of the producer, with sequences of its own.
     """
     for batch in reversed(batches):
-        if (batch.last_sequence + 1) % SEQUENCE_MODULUS != entry.batches[0].first_sequence:
+        follows = (batch.last_sequence + 1) % SEQUENCE_MODULUS == entry.batches[0].first_sequence
+        if not follows or len(entry.batches) == BATCHES_TO_KEEP:
             return
         entry.batches.insert(0, batch)
 

@@ -296,14 +296,14 @@ def _check(header: BatchHeader, content: memoryview, expected_offset: int, limit
 def rebuild_producer_state(log: "Log", end_offset: int, *, recalls: bool = True) -> None:
     """Bring the producers to ``end_offset``: from a snapshot and the batches after it.
 
-    ``recalls``: producers may send again what came before the snapshot, see ``recall``.
+    ``recalls``: at once look for what producers may send again and the snapshot leaves out, see ``recall``.
     """
     state = log.producer_state
     if state.map_end_offset == end_offset:
         return
     state.reload(log.log_start_offset, end_offset, log.storage.clock.now_ms())
     if recalls:
-        recall(log, state.map_end_offset)
+        recall(log)
     for segment in log.segments.between(state.map_end_offset, end_offset):
         try:
             found = segment.translate(max(state.map_end_offset, segment.base_offset))

@@ -4,8 +4,9 @@ import pytest
 
 from kafkapy.config.log_config import LogConfig
 from kafkapy.records.batch import read_header
-from kafkapy.storage.errors import OutOfOrderSequenceError
+from kafkapy.storage.errors import KafkaStorageError, OutOfOrderSequenceError
 from kafkapy.storage.log import Log
+from kafkapy.storage.recall import recall
 from kafkapy.storage.recovery import Checkpointed
 from tests.storage.support import batch, marker, open_log, produced, reopen
 
@@ -36,6 +37,49 @@ def test_a_producer_that_heard_nothing_of_its_last_five_batches_sends_them_again
     assert not again.append_as_leader(produced(14, 2), 0).duplicate
 
 
+def test_after_a_clean_stop_the_log_is_asked_when_a_sequence_seems_to_be_out_of_order(tmp_path: Path) -> None:
+    log = open_log(tmp_path)
+    for sequence in range(7):
+        log.append_as_leader(produced(sequence), 0)
+        log.append_as_leader(produced(sequence, producer_id=8), 0)
+    log = reopen(log)
+    assert not log.append_as_leader(produced(7, producer_id=8), 0).duplicate
+    for sequence in range(2, 7):  # the snapshot has the last of them
+        result = log.append_as_leader(produced(sequence), 0)
+        assert (result.duplicate, result.first_offset) == (True, 2 * sequence)
+    assert _known(log, 8) == [(sequence, 2 * sequence + 1) for sequence in range(3, 7)] + [(7, 14)]
+    for sequence in (1, 8):
+        with pytest.raises(OutOfOrderSequenceError):
+            log.append_as_leader(produced(sequence), 0)
+    assert log.log_end_offset == 15
+    assert not log.append_as_leader(produced(7), 0).duplicate
+
+
+def test_nothing_is_asked_where_no_snapshot_was(tmp_path: Path) -> None:
+    log = open_log(tmp_path)
+    log.append_as_leader(produced(0), 0)
+    assert not recall(log)
+    with pytest.raises(OutOfOrderSequenceError):
+        log.append_as_leader(produced(2), 0)
+    log = reopen(log)
+    log.producer_state.clear(0)
+    assert not recall(log)
+
+
+def test_a_disk_that_does_not_tell_is_a_storage_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    log = open_log(tmp_path)
+    for sequence in range(3):
+        log.append_as_leader(produced(sequence), 0)
+    log = reopen(log)
+
+    def broken(*_: object) -> None:
+        raise OSError("no disk")
+
+    monkeypatch.setattr(log.storage.files, "read_at", broken)
+    with pytest.raises(KafkaStorageError, match="no disk"):
+        log.append_as_leader(produced(0), 0)
+
+
 def test_within_one_segment_below_the_snapshot(tmp_path: Path) -> None:
     log = open_log(tmp_path)
     for sequence in range(4):
@@ -43,7 +87,7 @@ def test_within_one_segment_below_the_snapshot(tmp_path: Path) -> None:
     log = reopen(log)  # the snapshot is in the middle of the segment
     log.append_as_leader(produced(4), 0)
     log.flush()
-    assert _known(log) == [(3, 3), (4, 4)]  # after a clean stop all had been answered
+    assert _known(log) == [(3, 3), (4, 4)]  # after a clean stop nobody has asked for the others
     log.release()
     again = open_log(tmp_path, checkpointed=Checkpointed(clean=False, recovery_point=5, mended=True))
     assert _known(again) == [(sequence, sequence) for sequence in range(5)]
