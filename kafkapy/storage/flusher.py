@@ -119,7 +119,6 @@ class ThreadFlusher:
 
     def run(self, work: Callable[[], None], done: Callable[[], None]) -> None:
         """See ``Flusher.run``; what the disk refuses is one line in the log, and ``done`` is not called."""
-
         self._submit(self._works, work, partial(_finish_unwatched, done))
 
     def run_gently(self, steps: Iterator[None]) -> None:
