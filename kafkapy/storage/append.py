@@ -95,7 +95,7 @@ def append_as_leader(
         if duplicate is not None:
             return _answer_again(log, duplicate, header)
     if header.magic < MAGIC:
-        _forget_epochs(log)
+        _forget_epochs(log, size)
     else:
         if not log.leader_epochs.is_latest(leader_epoch, first_offset):
             with as_storage_error(log, "written"):
@@ -187,7 +187,7 @@ def append_as_follower(log: "Log", records: bytes | bytearray | memoryview) -> A
         first_offset = max(log.log_end_offset, next_offset - 1 - MAX_RELATIVE_OFFSET)
     added = AppendedRange(first_offset, next_offset - 1, max_timestamp, max_timestamp_offset, size)
     for _, header in batches:
-        _note_epoch(log, header)
+        _note_epoch(log, header, size)
     segment = _write(log, content, added)
     for position, header in batches:
         aborted = log.producer_state.replay(header, content[position : position + header.size])
@@ -197,9 +197,9 @@ def append_as_follower(log: "Log", records: bytes | bytearray | memoryview) -> A
     return AppendResult(first_offset, next_offset - 1, max_timestamp, NO_APPEND_TIME, log.log_start_offset, False, size)
 
 
-def _note_epoch(log: "Log", header: BatchHeader) -> None:
+def _note_epoch(log: "Log", header: BatchHeader, size: int) -> None:
     if header.magic < MAGIC:
-        _forget_epochs(log)
+        _forget_epochs(log, size)
         return
     epochs = log.leader_epochs
     # A batch that was refused after all may have noted its epoch further up, beyond a gap.
@@ -208,8 +208,12 @@ def _note_epoch(log: "Log", header: BatchHeader) -> None:
             epochs.assign(header.partition_leader_epoch, header.base_offset)
 
 
-def _forget_epochs(log: "Log") -> None:
-    """A message set has no epoch: what is known of epochs would mislead followers after it, so Kafka drops it too."""
+def _forget_epochs(log: "Log", size: int) -> None:
+    """A message set has no epoch: what is known of epochs would mislead followers after it, so Kafka drops it too.
+
+    Not for ``size`` bytes that no segment may hold (Kafka does it before it refuses them).
+    """
+    check_size(log.config, size)
     if log.leader_epochs.entries:
         logger.warning("Forgetting the leader epochs of %s: a message set of an old format came", log.topic_partition)
         with as_storage_error(log, "written"):

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from kafkapy.config.log_config import LogConfig
-from kafkapy.records.errors import UnsupportedForMessageFormatError
+from kafkapy.records.errors import RecordBatchTooLargeError, UnsupportedForMessageFormatError
 from kafkapy.records.legacy import encode_legacy
 from kafkapy.records.record import Record
 from kafkapy.storage.errors import KafkaStorageError
@@ -203,6 +203,18 @@ def test_formats_change_while_the_log_is_written(tmp_path: Path) -> None:
     assert [header.magic for _, header, _ in log.segments.active.batches(0, log.size_bytes)] == [2, 1, 1, 2]
     assert log.leader_epochs.entries == [(1, 4)]
     assert reopen(log, clean=False).leader_epochs.entries == [(1, 0)]
+
+
+def test_what_no_segment_may_hold_takes_no_leader_epoch_away(tmp_path: Path) -> None:
+    log = open_log(tmp_path, LogConfig(segment_bytes=200))
+    log.append_as_leader(batch(1), 0)
+    assert log.leader_epochs.entries == [(0, 0)]
+    with pytest.raises(RecordBatchTooLargeError):
+        log.append_as_follower(entries(1, 1, 3))
+    assert log.leader_epochs.entries == [(0, 0)]
+    assert log.log_end_offset == 1
+    log.append_as_follower(entries(1, 1, 1))
+    assert log.leader_epochs.entries == []
 
 
 def test_log_append_time_of_old_formats(tmp_path: Path) -> None:
