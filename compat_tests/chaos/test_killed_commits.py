@@ -49,7 +49,8 @@ def test_commits_outlive_the_broker(own: KafkapyProcess) -> None:
     own.start()
     for load in loads:
         check(client, load)
-    assert records_kept(own.data) < sum(load.count for load in loads) / 2
+    enough = sum(load.count for load in loads) / 2
+    wait_until(lambda: records_kept(own.data) < enough, "compaction, for which a crowded machine has little time")
     assert client.describe_group("members").members == 1
     assert member.assignment == {0, 1}
     member.close()

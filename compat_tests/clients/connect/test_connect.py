@@ -164,6 +164,11 @@ def test_an_unknown_connector_is_refused(distributed: Distributed) -> None:
     assert distributed.worker.states("bad") == []
 
 
+@pytest.mark.differs(
+    "kafka-3.9.1",
+    reason="when a broker that is its own controller came back, a sink goes on after minutes",
+    cases=["2.7.2"],
+)
 @pytest.mark.scenario("restart", client="connect-distributed-{connect_version}")
 def test_a_broker_that_comes_back_gets_the_rest(distributed: Distributed) -> None:
     distributed.write()

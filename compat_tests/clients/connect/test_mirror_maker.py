@@ -124,6 +124,9 @@ def test_configurations_and_partitions_follow(mirror: Mirror) -> None:
 
 
 @pytest.mark.long
+@pytest.mark.differs(
+    "kafka-3.9.1", reason="when a broker that is its own controller came back, nothing is copied for minutes"
+)
 @pytest.mark.scenario("restart", client=CLIENT)
 def test_a_target_that_comes_back_gets_the_rest(mirror: Mirror) -> None:
     mirror.read(0, RECORDS)
