@@ -179,7 +179,7 @@ class BodySender:
         if self._watched is None:
             assert self._socket is not None
             self._watched = os.dup(self._socket)
-            self._loop.add_writer(self._watched, self._writable)
+            self._loop.add_writer(self._watched, self._go_on)
 
     def _unwatch(self) -> None:
         if self._watched is not None:
@@ -187,22 +187,20 @@ class BodySender:
             os.close(self._watched)
             self._watched = None
 
-    def _writable(self) -> None:
-        """The socket takes bytes again; errors end the connection, as they do in the loop's own writes.
-
-        The watch stays until the files are sent or the transport has something to send: a large slice fills the socket
-        many times over.
-        """
-        self._go_on()
-
     def _go_on(self) -> None:
+        """Send on; errors end the connection, as they do in the loop's own writes.
+
+        The watch stays while a slice waits in front: a large one fills the socket many times over, and it was
+        ``_send_file`` that found it full, however little it left. Else the transport is next, or a piece to be
+        converted.
+        """
         try:
             done = self._advance()
         except (OSError, FileCutError):
             self._unwatch()
             self._transport.abort()
             return
-        if done or self._is_blocked() or not self._next_is_file():
+        if done or self._is_blocked() or not isinstance(self._parts[0], FileSlice):
             self._unwatch()
         if done:
             self._on_done()

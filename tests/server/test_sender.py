@@ -10,7 +10,7 @@ import pytest
 
 from kafkapy.records.convert import convert
 from kafkapy.server import sender as sender_module
-from kafkapy.server.sender import BodySender, FileCutError
+from kafkapy.server.sender import SENDFILE_FROM_SIZE, BodySender, FileCutError
 from kafkapy.storage.converted import PIECE_SIZE, ConvertedSlice
 from kafkapy.storage.files import Files, FileSlice
 from tests.server.harness import batch, until
@@ -46,10 +46,12 @@ class Peer(asyncio.Protocol):
         self.sender.unblocked()
 
 
-def on_a_socket(test: Callable[[BodySender, Peer, socket.socket], Awaitable[None]]) -> None:
+def on_a_socket(
+    test: Callable[[BodySender, Peer, socket.socket], Awaitable[None]], send_buffer_size: int = 8192
+) -> None:
     async def scenario() -> None:
         ours, theirs = socket.socketpair()
-        ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 8192)
+        ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, send_buffer_size)
         ours.setblocking(False)
         theirs.setblocking(False)
         _, peer = await asyncio.get_running_loop().connect_accepted_socket(Peer, ours)
@@ -102,6 +104,27 @@ def test_everything_arrives_in_order_through_a_narrow_socket(tmp_path: Path) -> 
         assert await receive(theirs, 4) == b"next"
 
     on_a_socket(test)
+
+
+@pytest.mark.parametrize("left", [1, 100, SENDFILE_FROM_SIZE - 1, SENDFILE_FROM_SIZE, SENDFILE_FROM_SIZE + 1])
+def test_what_a_full_socket_leaves_of_a_slice_is_sent_however_little_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, left: int
+) -> None:
+    taken_at_once = 2 * SENDFILE_FROM_SIZE
+
+    def narrow(out: int, source: int, position: int, count: int) -> int:
+        return os.sendfile(out, source, position, min(count, taken_at_once))
+
+    monkeypatch.setattr(sender_module, "sendfile", narrow)
+
+    async def test(sender: BodySender, peer: Peer, theirs: socket.socket) -> None:
+        data = os.urandom(3 * taken_at_once + left)
+        assert not sender.send([b"head", file_slice(tmp_path / "large", data), b"tail"])
+        assert await asyncio.wait_for(receive(theirs, len(data) + 8), 10) == b"head" + data + b"tail"
+        await until(lambda: peer.done > 0)
+        assert not sender.is_sending
+
+    on_a_socket(test, send_buffer_size=8 * taken_at_once)
 
 
 @pytest.mark.usefixtures("way")
