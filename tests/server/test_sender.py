@@ -4,9 +4,12 @@ import asyncio
 import os
 import socket
 from collections.abc import Awaitable, Callable
+from itertools import cycle
 from pathlib import Path
 
 import pytest
+from hypothesis import Phase, given, settings
+from hypothesis import strategies as st
 
 from kafkapy.records.convert import convert
 from kafkapy.server import sender as sender_module
@@ -125,6 +128,42 @@ def test_what_a_full_socket_leaves_of_a_slice_is_sent_however_little_it_is(
         assert not sender.is_sending
 
     on_a_socket(test, send_buffer_size=8 * taken_at_once)
+
+
+@settings(
+    max_examples=200, deadline=None, phases=(Phase.reuse, Phase.generate)
+)  # a lost byte is waited for: no shrinking
+@given(
+    sizes=st.lists(st.integers(0, 3 * SENDFILE_FROM_SIZE), min_size=1, max_size=8),
+    in_files=st.integers(0, 255),
+    takes=st.lists(st.integers(5_000, 2 * SENDFILE_FROM_SIZE), min_size=1, max_size=5),
+    reads=st.lists(st.integers(5_000, 4 * SENDFILE_FROM_SIZE), min_size=1, max_size=5),
+)
+def test_whatever_the_socket_takes_and_the_reader_reads_everything_arrives(
+    tmp_path_factory: pytest.TempPathFactory, sizes: list[int], in_files: int, takes: list[int], reads: list[int]
+) -> None:
+    """Bit n of ``in_files``: part n lies in a file. ``takes`` and ``reads`` are gone through again and again."""
+    path = tmp_path_factory.mktemp("parts", numbered=True)
+    data = [os.urandom(size) for size in sizes]
+    whole = b"".join(data)
+    taking, reading = cycle(takes), cycle(reads)
+
+    def narrow(out: int, source: int, position: int, count: int) -> int:
+        return os.sendfile(out, source, position, min(count, next(taking)))
+
+    async def test(sender: BodySender, peer: Peer, theirs: socket.socket) -> None:
+        parts = [file_slice(path / str(at), each) if in_files >> at & 1 else each for at, each in enumerate(data)]
+        at_once = sender.send(parts)
+        received = b""
+        while len(received) < len(whole):
+            received += await asyncio.wait_for(asyncio.get_running_loop().sock_recv(theirs, next(reading)), 3)
+        assert received == whole
+        await until(lambda: at_once or peer.done > 0)
+        assert (peer.done, sender.is_sending) == (0 if at_once else 1, False)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sender_module, "sendfile", narrow)
+        on_a_socket(test)
 
 
 @pytest.mark.usefixtures("way")
