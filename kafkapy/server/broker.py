@@ -209,10 +209,12 @@ class BrokerServer:
 
     def _open_directories(self) -> LogManager:
         config = self.config
+        flusher = ThreadFlusher(asyncio.get_running_loop())
+        self._cleanup.callback(flusher.close)  # its threads are there, whatever becomes of the logs
         storage = Storage(
             self.clock,
             self._hooks.files or Files(),
-            flusher=ThreadFlusher(asyncio.get_running_loop()),
+            flusher=flusher,
             producer_expiration_ms=config.integer("transactional.id.expiration.ms"),
         )
         logs = LogManager(config.log_dirs, LogConfig.resolve(config), self.clock, storage=storage)

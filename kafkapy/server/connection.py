@@ -6,6 +6,8 @@ Laws:
   ``READ_AHEAD_SIZE``, then the socket is not read;
 - nor before that answer is in the kernel's hands, but for small answers to requests that came together, up to
   ``TOGETHER_SIZE`` of them: they leave in one write;
+- answers to small requests of several connections that came together leave when all of these are served
+  (``server/loop.py``), and always before anything else of their connection;
 - a produced batch is a view into the receive buffer and is used up before its handler returns; a handler that is a
   coroutine keeps its frame until it is done;
 - the peer closing its side ends the connection once the requests that it had sent are answered; a fetch that waits
@@ -25,6 +27,7 @@ from kafkapy.protocol.writer import Part
 from kafkapy.server.budget import SMALL_FRAME_SIZE
 from kafkapy.server.dispatch import Dispatcher, Waiting
 from kafkapy.server.errors import RefusedError
+from kafkapy.server.loop import FEW
 from kafkapy.server.sender import BodySender, FileCutError
 
 if TYPE_CHECKING:
@@ -38,6 +41,9 @@ READ_AHEAD_SIZE: Final = 65_536
 
 TOGETHER_SIZE: Final = 65_536
 """Bytes of requests that came together whose answers may leave together; also the most bytes of such answers."""
+
+LATE_SIZE: Final = 4096
+"""Bytes of requests whose answers may wait for those of other connections, and for which others may wait."""
 
 
 class Connection(asyncio.BufferedProtocol):
@@ -55,6 +61,7 @@ class Connection(asyncio.BufferedProtocol):
         "_decoder",
         "_answers",
         "_answered_size",
+        "_late",
         "_transport",
         "_sender",
         "_waiting",
@@ -77,6 +84,7 @@ class Connection(asyncio.BufferedProtocol):
         self._decoder = FrameDecoder(owner.limits.max_frame_size)
         self._answers = bytearray()
         self._answered_size = 0
+        self._late = owner.late_answers
         self._transport: asyncio.Transport | None = None
         self._sender: BodySender | None = None
         self._waiting: Waiting | None = None
@@ -124,6 +132,7 @@ class Connection(asyncio.BufferedProtocol):
     def eof_received(self) -> bool:
         """See ``asyncio.Protocol``: keep the transport while an answer is on its way, not while one is waited for."""
         self._peer_closed = True
+        self.flush()
         if self._waiting is not None and not isinstance(self._waiting.future, asyncio.Task):
             return False
         return self._is_busy()
@@ -153,6 +162,7 @@ class Connection(asyncio.BufferedProtocol):
     def close(self, reason: str, level: int = logging.INFO) -> None:
         """End the connection, dropping what is unsent, with one line in the log."""
         if self._transport is not None and not self._transport.is_closing():
+            self.flush()
             _log.log(level, "Closed the connection of %s:%d on %s: %s",
                      self.peer_host, self.peer_port, self.listener, reason)  # fmt: skip
             self._transport.abort()
@@ -168,6 +178,7 @@ class Connection(asyncio.BufferedProtocol):
         if transport is None or transport.is_closing():
             return
         decoder = self._decoder
+        done = False
         try:
             while self._waiting is None and not self._write_blocked and (self._sender is None or not self._is_busy()):
                 frame = decoder.next_frame()
@@ -177,9 +188,9 @@ class Connection(asyncio.BufferedProtocol):
                 self._answer(frame, transport)
                 if decoder.is_empty:
                     break
+            done = True
         except (ProtocolError, RefusedError) as error:
             self._owner.metrics.connections_failed += 1
-            self._flush(transport)
             self.close(f"{error}", logging.WARNING)
             return
         except (OSError, FileCutError) as error:
@@ -187,14 +198,17 @@ class Connection(asyncio.BufferedProtocol):
             return
         finally:
             if self._answers:
-                self._flush(transport)
+                self._leave(at_once=not done)
         if self._peer_closed and not self._is_busy():
+            self.flush()
             transport.close()
         elif not decoder.is_empty or self._reading_paused:
             self._steer_reading(transport)
 
     def _answer(self, frame: memoryview, transport: asyncio.Transport) -> None:
-        """Serve one request; a small answer stays in ``_answers`` as long as more requests are at hand."""
+        """Serve one request; a small answer stays in ``_answers`` while more requests are at hand, here or there."""
+        if len(frame) > LATE_SIZE:
+            self._late.leave()
         reply = self._dispatcher.dispatch(frame, self)
         if isinstance(reply, Waiting):
             self._waiting = reply
@@ -208,21 +222,35 @@ class Connection(asyncio.BufferedProtocol):
         if reply is None:
             return
         if len(reply) > 1 or not isinstance(reply[0], bytearray):
-            self._flush(transport)
+            self.flush()
+            self._late.leave()
             self._send(reply)
-        elif self._answers or not self._decoder.is_empty:
+            return
+        if self._answers or not self._decoder.is_empty or self._late.ready_count >= FEW:
             self._answers += reply[0]
             self._answered_size += len(frame)
             if self._answered_size >= TOGETHER_SIZE or len(self._answers) >= TOGETHER_SIZE:
-                self._flush(transport)
+                self.flush()
         else:
             transport.write(reply[0])
 
-    def _flush(self, transport: asyncio.Transport) -> None:
+    def _leave(self, *, at_once: bool) -> None:
+        """What was asked for together is answered: let the answers go, now or with those of others."""
+        if at_once or self._late.ready_count < FEW or self._answered_size > LATE_SIZE:
+            self.flush()
+        else:
+            self._late.add(self)
+
+    def flush(self) -> bool:
+        """Write the answers that wait; tell whether the connection is to end."""
+        transport = self._transport
+        if transport is None:
+            return False
         if self._answers:
             answers, self._answers = self._answers, bytearray()
             self._answered_size = 0
             transport.write(answers)
+        return transport.is_closing()
 
     def _send(self, parts: list[Part]) -> None:
         transport = self._transport
@@ -249,6 +277,7 @@ class Connection(asyncio.BufferedProtocol):
         try:
             parts = self._dispatcher.answer(waiting)
             if parts is not None and self._transport is not None:
+                self.flush()
                 self._send(parts)
         except RefusedError as error:
             self.close(f"{error}", logging.WARNING)
@@ -267,9 +296,6 @@ class Connection(asyncio.BufferedProtocol):
             return
         if self._sender is None:
             self._serve()
-
-    def _continue(self) -> None:
-        self._guarded(self._serve)
 
     def _guarded(self, step: Callable[[], None]) -> None:
         """Run a step outside ``buffer_updated``: if it fails unexpectedly, the connection must not hang.
@@ -304,7 +330,7 @@ class Connection(asyncio.BufferedProtocol):
         if not busy and self._decoder.pending_size > SMALL_FRAME_SIZE:
             more = self._decoder.buffered_size - max(self._reserved, SMALL_FRAME_SIZE)
             if more > 0:
-                pause = not self._owner.budget.take(self, more, self._continue)
+                pause = not self._owner.budget.take(self, more, lambda: self._guarded(self._serve))
                 self._reserved += 0 if pause else more
         if pause != self._reading_paused:
             self._reading_paused = pause

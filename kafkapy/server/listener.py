@@ -17,6 +17,7 @@ from kafkapy.server.connection import Connection
 from kafkapy.server.dispatch import Dispatcher
 from kafkapy.server.errors import RefusedError
 from kafkapy.server.limits import Shared
+from kafkapy.server.loop import late_answers
 
 _log: Final = logging.getLogger(__name__)
 
@@ -65,6 +66,7 @@ class Listener:
         self.limits = shared.limits
         self.budget = shared.budget
         self.metrics = shared.metrics
+        self.late_answers = late_answers()
         host, port = sock.getsockname()[:2]
         self.endpoint = endpoint._replace(port=port)
         self.address: tuple[str, int] = (host, port)

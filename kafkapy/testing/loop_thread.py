@@ -6,14 +6,16 @@ from collections.abc import Coroutine
 from concurrent.futures import Future
 from typing import Any, TypeVar
 
+from kafkapy.server.loop import BrokerLoop
+
 T = TypeVar("T")
 
 
 class LoopThread:
     """Runs coroutines for other threads from its creation until ``close``.
 
-    The loop is always asyncio's own on a selector, whatever the test's loop is: the broker watches sockets itself,
-    which the loop that Windows has by default can't.
+    The loop is always the broker's own, whatever the test's loop is: the broker watches sockets itself, which the loop
+    that Windows has by default can't.
     """
 
     def __init__(self, name: str) -> None:
@@ -25,7 +27,7 @@ class LoopThread:
         self._ready.wait()
 
     def _run(self) -> None:
-        with asyncio.Runner(loop_factory=asyncio.SelectorEventLoop) as runner:
+        with asyncio.Runner(loop_factory=BrokerLoop) as runner:
             runner.run(self._live())
 
     async def _live(self) -> None:

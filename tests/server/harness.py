@@ -27,6 +27,7 @@ from kafkapy.server.broker import NO_HOOKS, BrokerServer
 from kafkapy.server.context import RequestContext
 from kafkapy.server.dispatch import route
 from kafkapy.server.interception import Hooks
+from kafkapy.server.loop import BrokerLoop
 
 TIMEOUT_S = 20
 EPOCH_MS = 1_600_000_000_000
@@ -38,7 +39,8 @@ def run(scenario: Awaitable[Any]) -> None:
     async def limited() -> None:
         await asyncio.wait_for(scenario, TIMEOUT_S)
 
-    asyncio.run(limited())
+    with asyncio.Runner(loop_factory=BrokerLoop) as runner:
+        runner.run(limited())
 
 
 @asynccontextmanager

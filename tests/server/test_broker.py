@@ -5,6 +5,7 @@ import logging
 import socket
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -17,7 +18,7 @@ from kafkapy.config.errors import InvalidConfigError
 from kafkapy.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from kafkapy.server.broker import BrokerServer
 from kafkapy.server.listener import ListenError
-from kafkapy.storage.errors import ClusterIdMismatchError
+from kafkapy.storage.errors import ClusterIdMismatchError, LogDirectoryError
 from tests.server.harness import Client, batch, fetch_request, frame, run, running_broker, until, values_of
 
 
@@ -95,6 +96,18 @@ def test_a_locked_directory_is_refused_and_left_alone(tmp_path: Path) -> None:
             assert b"in use by another process" in printed
             client = await Client.connect(broker)
             assert (await client.ask(MetadataRequest([]), 1)).brokers
+
+    run(scenario())
+
+
+def test_a_start_in_vain_leaves_no_threads(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with server(tmp_path):
+            before = threading.enumerate()
+            refused = server(tmp_path)
+            with pytest.raises(LogDirectoryError):
+                await refused.start()
+            assert threading.enumerate() == before
 
     run(scenario())
 

@@ -22,6 +22,7 @@ from kafkapy.server.broker import START_FAILURES, BrokerServer
 from kafkapy.server.commands.settings import UsageError, build_config, nearest_key
 from kafkapy.server.commands.start_hooks import Extras
 from kafkapy.server.limits import allow_many_descriptors
+from kafkapy.server.loop import BrokerLoop
 from kafkapy.server.signals import on_signals
 from kafkapy.storage.errors import LogDirectoryError
 
@@ -60,7 +61,7 @@ def _serve(options: argparse.Namespace, data: str | None, *, in_memory_metadata:
     allow_many_descriptors()
     for name in config.unknown:
         _log.warning("%s: there is no configuration key %r%s; it is ignored", options.config, name, nearest_key(name))
-    with asyncio.Runner(loop_factory=asyncio.SelectorEventLoop) as runner:  # the broker watches its sockets itself
+    with asyncio.Runner(loop_factory=BrokerLoop) as runner:
         runner.run(_run_with_extras(config, options, in_memory_metadata=in_memory_metadata))
     return 0
 
