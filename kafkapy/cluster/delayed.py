@@ -7,6 +7,7 @@ one timer on the ``Clock`` and no task; ``check`` on a key that nobody waits for
 
 import asyncio
 from collections.abc import Callable, Hashable, Iterable
+from functools import partial
 from typing import Any, Generic, TypeVar
 
 from kafkapy.clock import Clock, TimerHandle
@@ -15,14 +16,47 @@ T = TypeVar("T")
 Key = TypeVar("Key", bound=Hashable)
 
 
+def _nothing() -> None:
+    """There is no haste, or nothing to wait for any more."""
+
+
+class Delayed(asyncio.Future[T]):
+    """A future that can be hurried: ``hurry`` ends the waiting now, with what there is."""
+
+    hurry: Callable[[], None] = staticmethod(_nothing)
+
+    @classmethod
+    def of(cls, task: "asyncio.Task[T]", waited_for: object) -> "Delayed[T]":
+        """A future of the result of ``task``, hurried by what that waits for; who cancels it cancels the task."""
+        future = cls()
+        if isinstance(waited_for, Delayed):
+            future.hurry = waited_for.hurry
+
+        def pass_on(_: object) -> None:
+            if future.done() or task.cancelled():
+                future.cancel()
+            elif (error := task.exception()) is not None:
+                future.set_exception(error)
+            else:
+                future.set_result(task.result())
+
+        task.add_done_callback(pass_on)
+        future.add_done_callback(lambda _: task.cancel())  # which does nothing to one that is done
+        return future
+
+
+def hurry(future: object) -> None:
+    """Hurry ``future`` if it can be."""
+    if isinstance(future, Delayed):
+        future.hurry()
+
+
 class _Waiting:
     """One operation that is not finished."""
 
     __slots__ = ("keys", "attempt", "future", "timer")
 
-    def __init__(
-        self, keys: tuple[Hashable, ...], attempt: Callable[[Any], Any], future: "asyncio.Future[Any]"
-    ) -> None:
+    def __init__(self, keys: tuple[Hashable, ...], attempt: Callable[[Any], Any], future: Delayed[Any]) -> None:
         self.keys = keys
         self.attempt = attempt
         self.future = future
@@ -41,16 +75,15 @@ class Purgatory(Generic[Key]):
     def __len__(self) -> int:
         return len({operation for operations in self._waiting.values() for operation in operations})
 
-    def wait(
-        self, keys: Iterable[Key], attempt: Callable[[Key | None], T | None], timeout_ms: float
-    ) -> "asyncio.Future[T]":
+    def wait(self, keys: Iterable[Key], attempt: Callable[[Key | None], T | None], timeout_ms: float) -> Delayed[T]:
         """Return a future of what ``attempt`` gives once it gives something other than None.
 
         ``attempt(key)`` is called at each ``check(key)``; ``attempt(None)`` when ``timeout_ms`` have passed or the
-        broker stops, and it must then return a result. Cancelling the future ends the waiting.
+        broker stops, or the future is hurried: it must return a result then. Cancelling the future ends the waiting.
         """
-        future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+        future: Delayed[T] = Delayed()
         operation = _Waiting(tuple(keys), attempt, future)
+        future.hurry = partial(self._expire, operation)
         for key in operation.keys:
             self._waiting.setdefault(key, {})[operation] = None
         operation.timer = self._clock.call_later(timeout_ms, self._expire, operation)
@@ -66,7 +99,7 @@ class Purgatory(Generic[Key]):
             if operation.future.done():
                 continue
             result = operation.attempt(key)
-            if result is not None:
+            if result is not None and not operation.future.done():  # an attempt may have changed the key itself
                 self._finish(operation, result)
 
     def expire_all(self) -> None:
@@ -90,6 +123,7 @@ class Purgatory(Generic[Key]):
         if operation.timer is not None:
             operation.timer.cancel()
             operation.timer = None
+        operation.future.hurry = _nothing
         for key in operation.keys:
             operations = self._waiting.get(key)
             if operations is not None:

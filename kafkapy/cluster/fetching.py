@@ -5,10 +5,10 @@ The limits are Kafka's: each partition's own, the response's, and at least one b
 as nothing was found before it. Clients that are too old to expect more than they asked for get that batch cut.
 """
 
-import asyncio
 from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple, TypeVar
 
+from kafkapy.cluster.delayed import Delayed
 from kafkapy.cluster.errors import UnknownTopicOrPartitionError
 from kafkapy.cluster.partition import Partition
 from kafkapy.cluster.replica_manager import ReplicaManager
@@ -67,9 +67,7 @@ Wishes = Sequence[tuple[TopicPartition, FetchWish]]
 Reads = list[PartitionRead]
 
 
-def fetch(
-    replicas: ReplicaManager, wishes: Wishes, limits: FetchLimits, build: Callable[[Reads], T]
-) -> "T | asyncio.Future[T]":
+def fetch(replicas: ReplicaManager, wishes: Wishes, limits: FetchLimits, build: Callable[[Reads], T]) -> T | Delayed[T]:
     """Return what ``build`` makes of the reads: now if there is enough, an error or no time, else a future of it."""
     reads = read_all(replicas, wishes, limits)
     size = sum(len(read.records) for read in reads)

@@ -10,8 +10,8 @@ Laws:
   (``server/loop.py``), and always before anything else of their connection;
 - a produced batch is a view into the receive buffer and is used up before its handler returns; a handler that is a
   coroutine keeps its frame until it is done;
-- the peer closing its side ends the connection once the requests that it had sent are answered; a fetch that waits
-  for data is dropped then;
+- the peer closing its side ends the connection once the requests that it had sent are answered; a fetch waits for
+  no more data then, since the peer may be gone;
 - whatever the peer sends, nothing but its own connection ends, with one line in the log that says who and why. So
   does an exception that a handler did not expect: it goes to the loop's exception handler, with its traceback.
 """
@@ -21,6 +21,7 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
+from kafkapy.cluster.delayed import hurry
 from kafkapy.protocol.framing import FrameDecoder
 from kafkapy.protocol.message import Message, ProtocolError
 from kafkapy.protocol.writer import Part
@@ -130,11 +131,11 @@ class Connection(asyncio.BufferedProtocol):
         self._serve()
 
     def eof_received(self) -> bool:
-        """See ``asyncio.Protocol``: keep the transport while an answer is on its way, not while one is waited for."""
+        """See ``asyncio.Protocol``: keep the transport while an answer is on its way, or waited for."""
         self._peer_closed = True
         self.flush()
-        if self._waiting is not None and not isinstance(self._waiting.future, asyncio.Task):
-            return False
+        if self._waiting is not None:
+            hurry(self._waiting.future)
         return self._is_busy()
 
     def pause_writing(self) -> None:
@@ -149,23 +150,29 @@ class Connection(asyncio.BufferedProtocol):
 
     # serving
 
-    def progress(self) -> tuple[int, int, int, bool]:
+    def progress(self) -> tuple[int, int, int, int, bool]:
         """Return what changes while anything moves: who finds it unchanged for too long closes the connection."""
         unsent = self._transport.get_write_buffer_size() if self._transport is not None else 0
         sent = self._sender.bytes_sent if self._sender is not None else 0
-        return self.requests, unsent, sent, self._waiting is not None
+        return self.requests, unsent, sent, self._decoder.buffered_size, self._waiting is not None
 
     def rest(self) -> None:
         """Nothing moved for a while: hold no memory for what may come."""
         self._decoder.rest()
 
-    def close(self, reason: str, level: int = logging.INFO) -> None:
-        """End the connection, dropping what is unsent, with one line in the log."""
-        if self._transport is not None and not self._transport.is_closing():
+    def close(self, reason: str, level: int = logging.INFO, *, drops_unsent: bool = True) -> None:
+        """End the connection, with one line in the log; at once, or when what is unsent has left."""
+        transport = self._transport
+        if transport is None:
+            return
+        if not transport.is_closing():
             self.flush()
             _log.log(level, "Closed the connection of %s:%d on %s: %s",
                      self.peer_host, self.peer_port, self.listener, reason)  # fmt: skip
-            self._transport.abort()
+        if drops_unsent:
+            transport.abort()
+        else:
+            transport.close()
 
     def _is_busy(self) -> bool:
         if self._waiting is not None or self._write_blocked:
@@ -191,7 +198,8 @@ class Connection(asyncio.BufferedProtocol):
             done = True
         except (ProtocolError, RefusedError) as error:
             self._owner.metrics.connections_failed += 1
-            self.close(f"{error}", logging.WARNING)
+            self._give_back()
+            self.close(f"{error}", logging.WARNING, drops_unsent=False)
             return
         except (OSError, FileCutError) as error:
             self.close(f"sending failed: {error}", logging.WARNING)
@@ -215,6 +223,8 @@ class Connection(asyncio.BufferedProtocol):
             if not isinstance(reply.future, asyncio.Task):
                 self._release_frame()
             reply.future.add_done_callback(self._on_response)
+            if self._peer_closed:
+                hurry(reply.future)
             return
         self._decoder.release()
         if self._reserved:
@@ -280,7 +290,7 @@ class Connection(asyncio.BufferedProtocol):
                 self.flush()
                 self._send(parts)
         except RefusedError as error:
-            self.close(f"{error}", logging.WARNING)
+            self.close(f"{error}", logging.WARNING, drops_unsent=False)
             return
         except (OSError, FileCutError) as error:
             self.close(f"sending failed: {error}", logging.WARNING)

@@ -1,6 +1,7 @@
 """How many connections a broker takes, and from whom."""
 
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Self
 
@@ -42,10 +43,11 @@ class Limits:
 class ConnectionCounts:
     """The open connections of a broker, over all listeners."""
 
-    __slots__ = ("total", "_by_host")
+    __slots__ = ("total", "_by_host", "_waiting")
 
     def __init__(self) -> None:
         self.total = 0
+        self._waiting: list[Callable[[], None]] = []
         self._by_host: Counter[str] = Counter()
 
     def admits(self, host: str, limits: Limits) -> bool:
@@ -63,6 +65,13 @@ class ConnectionCounts:
         self._by_host[host] -= 1
         if not self._by_host[host]:
             del self._by_host[host]
+        waiting, self._waiting = self._waiting, []
+        for retry in waiting:
+            retry()
+
+    def wait(self, retry: Callable[[], None]) -> None:
+        """Call ``retry`` when a connection, of whichever listener, is gone."""
+        self._waiting.append(retry)
 
 
 @dataclass(slots=True)

@@ -78,7 +78,7 @@ class Listener:
         self._tasks: set[asyncio.Task[Any]] = set()
         self._accepting = False
         self._sweep_timer: TimerHandle | None = None
-        self._quiet: dict[Connection, tuple[tuple[int, int, int, bool], int]] = {}
+        self._quiet: dict[Connection, tuple[tuple[int, int, int, int, bool], int]] = {}
         self._all_closed: asyncio.Event = asyncio.Event()
 
     def start(self, dispatcher: Dispatcher) -> None:
@@ -120,6 +120,7 @@ class Listener:
         for _ in range(ACCEPTS_PER_ROUND):
             if self._counts.total >= self.limits.max_connections:
                 self._pause()
+                self._counts.wait(self.resume)
                 return
             try:
                 sock, address = self._socket.accept()
@@ -188,7 +189,7 @@ class Listener:
         for connection in tuple(self.connections):
             progress = connection.progress()
             before, sweeps = self._quiet.get(connection, (None, 0))
-            is_waiting = progress[3]
+            is_waiting = progress[-1]
             sweeps = sweeps + 1 if progress == before and not is_waiting else 0
             self._quiet[connection] = (progress, sweeps)
             if sweeps == 1:

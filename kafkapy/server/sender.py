@@ -188,18 +188,21 @@ class BodySender:
             self._watched = None
 
     def _go_on(self) -> None:
-        """Send on; errors end the connection, as they do in the loop's own writes.
+        """Send on; errors end the connection, as they do in the loop's own writes, and so do faults of ours.
 
         The watch stays while a slice waits in front: a large one fills the socket many times over, and it was
         ``_send_file`` that found it full, however little it left. Else the transport is next, or a piece to be
         converted.
         """
+        done = None
         try:
             done = self._advance()
         except (OSError, FileCutError):
-            self._unwatch()
-            self._transport.abort()
             return
+        finally:
+            if done is None:
+                self._unwatch()
+                self._transport.abort()
         if done or self._is_blocked() or not isinstance(self._parts[0], FileSlice):
             self._unwatch()
         if done:

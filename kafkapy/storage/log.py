@@ -184,7 +184,8 @@ class Log:
     def upper_bound(self, found: LogRead) -> int:
         """Return an offset that the records found do not reach: of the next index entry, segment, or the log's end.
 
-        Some must have been found. It is the one that Kafka answers the aborted transactions up to.
+        Some must have been found. It is the one that Kafka answers the aborted transactions up to. Raises
+        ``KafkaStorageError``.
         """
         return read.upper_bound(self, found)
 

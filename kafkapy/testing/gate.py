@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Iterable
 from typing import TYPE_CHECKING
 
+from kafkapy.cluster.delayed import Delayed
 from kafkapy.protocol.message import Message
 
 if TYPE_CHECKING:
@@ -112,7 +113,9 @@ class Gate:
 
     def gated(self, result: "asyncio.Future[Message | None]") -> "asyncio.Future[Message | None]":
         """A future of the same answer, which does not come while the broker is paused; it costs no task."""
-        answer: asyncio.Future[Message | None] = asyncio.get_running_loop().create_future()
+        answer: Delayed[Message | None] = Delayed()
+        if isinstance(result, Delayed):
+            answer.hurry = result.hurry
 
         def give_up(done: "asyncio.Future[Message | None]") -> None:
             if done.cancelled():

@@ -17,6 +17,8 @@ import pytest
 from kafkapy.protocol.messages.api_versions import ApiVersionsRequest
 from kafkapy.protocol.messages.init_producer_id import InitProducerIdRequest
 from kafkapy.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from kafkapy.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from kafkapy.server import turns
 from kafkapy.server.connection import READ_AHEAD_SIZE
 from kafkapy.server.handlers import list_offsets
 from kafkapy.testing.clock import ManualClock
@@ -130,6 +132,94 @@ def test_a_waiting_fetch_ends_with_its_client(tmp_path: Path) -> None:
             await until(lambda: len(purgatory) == 1)
             await client.close()
             await until(lambda: len(purgatory) == 0 and not broker.listeners[0].connections)
+
+    run(scenario())
+
+
+ANSWERED_AT_ONCE = frame(ApiVersionsRequest(), 0, correlation_id=9)
+
+
+async def _answers_before_the_end(client: Client, data: bytes) -> list[tuple[int, int]]:
+    """Send ``data``, close our side; the correlation id and size of each answer that comes before the broker's end."""
+    client.send(data)
+    client.writer.write_eof()
+    found = []
+    while head := await client.reader.read(4):
+        answer = await client.reader.readexactly(int.from_bytes(head))
+        found.append((int.from_bytes(answer[:4]), len(answer)))
+    return found
+
+
+@pytest.mark.parametrize("version", [0, 2, 11])
+def test_who_closes_its_side_gets_the_answers_to_all_that_it_has_sent(tmp_path: Path, version: int) -> None:
+    """What an old version of Fetch is answered is found out in steps; a fetch without data waits no longer."""
+
+    async def scenario() -> None:
+        async with running_broker(tmp_path) as broker:
+            control = await Client.connect(broker)
+            await control.create_topic("t", partitions=2)
+            await control.produce("t", batch(b"x" * 1000))
+            fetch = frame(fetch_request("t", max_wait_ms=1_000_000), version, correlation_id=3)
+            waiting = frame(fetch_request("t", max_wait_ms=1_000_000, partition=1), version, correlation_id=5)
+            unanswered = frame(produce_request("t", batch(b"v"), acks=0), 8)
+            for data in (fetch, fetch * 3, fetch + ANSWERED_AT_ONCE, waiting * 3 + unanswered + fetch):
+                found = await _answers_before_the_end(await Client.connect(broker), data)
+                sent = [3] * data.count(fetch) + [9] * data.count(ANSWERED_AT_ONCE)
+                assert [each[0] for each in found] == [5] * data.count(waiting) + sent
+                assert all(size > 1000 for correlation_id, size in found if correlation_id == 3)
+            log = broker.services.replica_manager.partitions[TopicPartition("t", 0)].log
+            assert log.log_end_offset == 2
+            assert len(broker.services.replica_manager.purgatory) == 0
+
+    run(scenario())
+
+
+def test_who_closes_its_side_hears_that_its_records_are_on_the_disk(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with running_broker(tmp_path) as broker:
+            control = await Client.connect(broker)
+            await control.create_topic("t", kafkapy__flush="ack")
+            data = b"".join(frame(produce_request("t", batch(b"v")), 8, correlation_id=at) for at in range(5))
+            found = await _answers_before_the_end(await Client.connect(broker), data)
+            assert [each[0] for each in found] == list(range(5))
+
+    run(scenario())
+
+
+REFUSED_LATER = ProduceRequest(None, 0, 1000, [TopicProduceData("?", partition_data=[
+    PartitionProduceData(at, batch(b"v")) for at in range(2)
+])])  # fmt: skip
+
+
+@pytest.mark.parametrize("last", [b"\xff\xff\xff\xff", frame(REFUSED_LATER, 8)], ids=["no frame", "refused later"])
+def test_answers_leave_before_the_end_even_when_the_socket_is_full(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, last: bytes
+) -> None:
+    monkeypatch.setattr(turns, "SLICE_S", 0)  # between the partitions of a request
+
+    async def scenario() -> None:
+        clock = ManualClock()
+        async with running_broker(tmp_path, clock=clock, connections__max__idle__ms="8000") as broker:
+            for reads in (True, False):
+                slow = small_receive_buffer(broker.port, 2048)
+                slow.setblocking(False)
+                await until(lambda: len(broker.listeners[0].connections) == 1)
+                (connection,) = broker.listeners[0].connections
+                await until(lambda made=connection: made._transport is not None)  # type: ignore[misc]
+                assert connection._transport is not None
+                served = connection._transport.get_extra_info("socket")
+                served.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 2048)
+                slow.send(ANSWERED_AT_ONCE * 150 + last)
+                await until(lambda made=connection: made.progress()[1] > 0)  # type: ignore[misc]
+                received = b""
+                while reads and (piece := await asyncio.get_running_loop().sock_recv(slow, 1000)):
+                    received += piece
+                if reads:
+                    assert len(received) == 150 * (4 + int.from_bytes(received[:4]))
+                while broker.listeners[0].connections:  # at once, or as one that takes nothing
+                    clock.advance(1000)
+                    await asyncio.sleep(0)
+                slow.close()
 
     run(scenario())
 
@@ -293,6 +383,24 @@ def test_silent_connections_are_closed_waiting_ones_are_not(tmp_path: Path, capl
             assert len(broker.listeners[0].connections) == 1
             assert broker.services.metrics.idle_closed == 2
             assert "nothing moved for connections.max.idle.ms" in caplog.text
+
+    run(scenario())
+
+
+def test_a_request_that_takes_long_to_arrive_is_not_silence(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        clock = ManualClock()
+        async with running_broker(tmp_path, clock=clock, connections__max__idle__ms="8000") as broker:
+            client = await Client.connect(broker)
+            await client.create_topic("t")
+            (connection,) = broker.listeners[0].connections
+            data = frame(produce_request("t", batch(b"x" * 100_000)), 8)
+            for at in range(0, len(data), 5000):
+                client.send(data[at : at + 5000])
+                if at + 5000 < len(data):
+                    await until(lambda at=at: connection._decoder.buffered_size == at + 5000)  # type: ignore[misc]
+                    clock.advance(1000)
+            assert client.decode(0, 8, await client.receive()).responses[0].partition_responses[0].error_code == 0
 
     run(scenario())
 

@@ -40,6 +40,18 @@ def test_counting_by_host() -> None:
     assert counts.total == 2
 
 
+def test_whoever_waits_for_a_place_hears_once_that_one_is_free() -> None:
+    counts = ConnectionCounts()
+    heard: list[str] = []
+    for _ in range(2):
+        counts.add("a")
+    for name in ("one", "other"):
+        counts.wait(lambda name=name: heard.append(name))  # type: ignore[misc]
+    counts.remove("a")
+    counts.remove("a")
+    assert heard == ["one", "other"]
+
+
 def test_a_broker_takes_all_descriptors_that_it_may() -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     try:

@@ -77,6 +77,26 @@ def test_a_full_broker_lets_further_clients_wait(tmp_path: Path) -> None:
     run(scenario())
 
 
+def test_a_place_that_gets_free_on_one_listener_is_for_clients_of_all(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with running_broker(
+            tmp_path,
+            max__connections="1",
+            listeners="PLAINTEXT://127.0.0.1:0,OTHER://127.0.0.1:0",
+            listener__security__protocol__map="PLAINTEXT:PLAINTEXT,OTHER:PLAINTEXT",
+        ) as broker:
+            first = await Client.connect(broker)
+            assert (await first.ask(ApiVersionsRequest(), 0)).error_code == 0
+            second = Client(*await asyncio.open_connection(*broker.listeners[1].address))
+            waiting = asyncio.create_task(second.ask(ApiVersionsRequest(), 0))
+            await first.ask(ApiVersionsRequest(), 0)
+            assert not waiting.done()
+            await first.close()
+            assert (await waiting).error_code == 0
+
+    run(scenario())
+
+
 class FullProcess(socket.socket):
     """A socket that can't be accepted on: no descriptor is left."""
 

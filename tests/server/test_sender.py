@@ -191,6 +191,24 @@ def test_a_file_cut_while_the_socket_is_full_aborts(tmp_path: Path) -> None:
     on_a_socket(test)
 
 
+def test_a_fault_of_ours_in_the_midst_of_an_answer_aborts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody would go on with it."""
+    batches = b"".join(batch(os.urandom(900), base_offset=at) for at in range(300))
+
+    async def test(sender: BodySender, peer: Peer, theirs: socket.socket) -> None:
+        failures: list[object] = []
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: failures.append(context["exception"]))
+        peer.transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 22)
+        body = ConvertedSlice(file_slice(tmp_path / "0", batches), 1, 0)
+        assert list(body.prepare()) == [None]
+        assert not sender.send([body])
+        monkeypatch.setattr(ConvertedSlice, "_convert_next", None)
+        await asyncio.wait_for(until(lambda: peer.lost), 5)
+        assert [type(each) for each in failures] == [TypeError]
+
+    on_a_socket(test)
+
+
 def test_closing_drops_what_is_unsent(tmp_path: Path) -> None:
     async def test(sender: BodySender, peer: Peer, theirs: socket.socket) -> None:
         body = file_slice(tmp_path / "large", b"x" * 5_000_000)

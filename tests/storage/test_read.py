@@ -1,10 +1,12 @@
+import errno
 from pathlib import Path
 
 import pytest
 
 from kafkapy.config.log_config import LogConfig
-from kafkapy.storage.errors import OffsetOutOfRangeError
+from kafkapy.storage.errors import KafkaStorageError, OffsetOutOfRangeError
 from kafkapy.storage.log import Log
+from kafkapy.storage.offset_index import OffsetIndex
 from tests.storage.support import START_MS, batch, fill, marker, offsets_of, open_log, produced, reopen
 
 SIZE = len(batch(value=b"v" * 100))
@@ -127,3 +129,14 @@ def test_timestamps(log: Log) -> None:
 def test_an_empty_log_has_no_timestamps(tmp_path: Path) -> None:
     log = open_log(tmp_path)
     assert log.lookup_timestamp(-1) is None
+
+
+def test_an_index_that_can_not_be_read_is_a_failure_of_storage(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not of the connection: a fetch that waits reads while another client's request is served."""
+
+    def refuse(*_: object) -> int:
+        raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr(OffsetIndex, "offset_from", refuse)
+    with pytest.raises(KafkaStorageError, match="can't be read"):
+        log.upper_bound(log.read(0, SIZE))

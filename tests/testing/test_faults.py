@@ -161,7 +161,7 @@ def test_a_client_that_goes_while_it_waits_leaves_nothing(tmp_path: Path) -> Non
                 if pauses:
                     faults.pause()
                     await until(lambda: len(faults.gate.paused) == 1)
-                await client.close()
+                await (client.reset() if pauses else client.close())
                 await until(lambda: not faults.gate.paused and not len(broker.services.replica_manager.purgatory))
                 client = await Client.connect(broker)
             faults.resume()

@@ -3,6 +3,7 @@ from typing import Any
 
 import pytest
 
+from kafkapy.cluster.delayed import Delayed
 from kafkapy.testing.clock import ManualClock
 from kafkapy.testing.gate import Gate
 
@@ -105,6 +106,19 @@ def test_an_answer_and_a_failure_come_when_nobody_pauses() -> None:
         assert await passed is None
         with pytest.raises(OSError, match="no disk"):
             await failure
+
+    asyncio.run(scenario())
+
+
+def test_what_is_gated_can_be_hurried() -> None:
+    async def scenario() -> None:
+        gate = _open(ManualClock())
+        waited_for: Delayed[Any] = Delayed()
+        waited_for.hurry = lambda: waited_for.set_result(None)
+        answer = gate.gated(waited_for)
+        assert isinstance(answer, Delayed)
+        answer.hurry()
+        assert await answer is None
 
     asyncio.run(scenario())
 

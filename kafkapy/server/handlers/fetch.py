@@ -13,8 +13,9 @@ UNKNOWN_LEADER_EPOCH 75, UNSUPPORTED_COMPRESSION_TYPE 76 (zstd before v10).
 
 import asyncio
 from collections.abc import Callable
-from typing import Final, TypeVar
+from typing import Final
 
+from kafkapy.cluster.delayed import Delayed
 from kafkapy.cluster.fetching import FetchLimits, FetchWish, PartitionRead, Reads, fetch
 from kafkapy.cluster.partition import NO_EPOCH
 from kafkapy.protocol.messages.fetch import (
@@ -31,7 +32,6 @@ from kafkapy.server.fetch_sessions import FINAL_EPOCH, INITIAL_EPOCH, NO_SESSION
 from kafkapy.server.fetch_sessions import next_epoch as epoch_after
 from kafkapy.types import TopicPartition
 
-T = TypeVar("T")
 Chosen = tuple[Reads, int]
 """What is answered, and the session's id."""
 
@@ -45,7 +45,7 @@ _SESSION_NOT_FOUND: Final = 70
 _INVALID_SESSION_EPOCH: Final = 71
 
 
-def handle(context: RequestContext, request: FetchRequest) -> "FetchResponse | asyncio.Future[FetchResponse]":
+def handle(context: RequestContext, request: FetchRequest) -> FetchResponse | Delayed[FetchResponse]:
     """See the card."""
     services = context.services
     max_bytes = min(request.max_bytes, services.config.integer("fetch.max.bytes"))
@@ -90,7 +90,7 @@ def _fetch(
     wishes: dict[TopicPartition, FetchWish],
     limits: FetchLimits,
     choose: Callable[[Reads], Chosen],
-) -> "FetchResponse | asyncio.Future[FetchResponse]":
+) -> FetchResponse | Delayed[FetchResponse]:
     """Answer with the reads that ``choose`` says: a session does not hear of what the client's version is refused."""
     replicas = context.services.replica_manager
     version = context.header.api_version
@@ -108,11 +108,11 @@ def _fetch(
     found = fetch(replicas, tuple(wishes.items()), limits, lambda reads: reads)  # too old for a session
 
     async def convert() -> FetchResponse:
-        reads = fetch_versions.fit(replicas, version, await found if isinstance(found, asyncio.Future) else found)
+        reads = fetch_versions.fit(replicas, version, await found if isinstance(found, Delayed) else found)
         is_follower = limits.is_follower
         return _response(await fetch_versions.convert_all(replicas, version, reads, wishes, is_follower=is_follower))
 
-    return _given_up_with_its_future(asyncio.ensure_future(convert()))
+    return Delayed.of(asyncio.create_task(convert()), found)
 
 
 def _failed(request: FetchRequest) -> FetchResponse:
@@ -120,13 +120,6 @@ def _failed(request: FetchRequest) -> FetchResponse:
     response = _response([PartitionRead(each, error_code=_UNKNOWN) for each in _wishes(request)], request.session_id)
     response.error_code = _UNKNOWN
     return response
-
-
-def _given_up_with_its_future(task: "asyncio.Task[T]") -> "asyncio.Future[T]":
-    """A future of the task's result; who cancels it, as a connection does that is lost, cancels the task."""
-    future = asyncio.shield(task)
-    future.add_done_callback(lambda done: task.cancel() if done.cancelled() else None)
-    return future
 
 
 def _wishes(request: FetchRequest) -> dict[TopicPartition, FetchWish]:
