@@ -9,7 +9,8 @@ import os
 import random
 import socket
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -40,6 +41,7 @@ BUDGET = 150_000
 FULL, LIVE, TAKEN, SAFE, JUNK = "full", "live", "taken", "safe", "junk"
 """Topics: what is read; what fetches wait for; where batches go that nobody flushes, that are, that nobody counts."""
 FULL_PARTITIONS = 4
+CROWD = 8
 SLOTS = 3
 """Connections at a time, each with its own partition of ``LIVE``, ``TAKEN`` and ``SAFE``."""
 
@@ -95,7 +97,8 @@ class World:
 class Script:
     """What one connection asks."""
 
-    def __init__(self, world: World, slot: int, *, counts: bool) -> None:
+    def __init__(self, world: World, slot: int, *, counts: bool = False, is_small: bool = False) -> None:
+        """``counts``: it fetches and fills what is the slot's own; ``is_small``: of small requests alone."""
         self.world = world
         self.slot = slot
         self.counts = counts
@@ -107,8 +110,8 @@ class Script:
         kinds = [*small, self.fetch_full, self.fetch_full, self.fetch_old, self.produce, self.produce]
         kinds.append(self.fetch_live if counts else self.produce)
         count = self.rng.choice((1, 5, 12, 30))
-        if self.rng.random() < 0.1:
-            kinds, count = small[: self.rng.randrange(1, 4)], 400
+        if is_small or self.rng.random() < 0.1:
+            kinds, count = small[: self.rng.randrange(1, 4)], 20 if is_small else 400
         for _ in range(count):
             self.rng.choice(kinds)()
 
@@ -253,6 +256,7 @@ class Peer:
         self.rng = random.Random(world.rng.random())  # its turns don't depend on those of others
         self.received = bytearray()
         self.answers = 0
+        self.turn: Callable[[], Awaitable[None]] = partial(turn, self.rng)
         self.sock = socket.socket()
         if self.rng.random() < 0.5:
             self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, self.rng.choice((2048, 30_000)))
@@ -274,7 +278,7 @@ class Peer:
         data = b"".join(each.data for each in self.script.asked)
         for piece in pieces(self.rng, data) if self.rng.random() < 0.7 else [data]:
             await self.loop.sock_sendall(self.sock, piece)
-            await turn(self.rng)
+            await self.turn()
         if self.script.half_closes:
             self.sock.shutdown(socket.SHUT_WR)
 
@@ -294,16 +298,18 @@ class Peer:
         if self.rng.random() < 0.2:  # the other side has long been blocked
             for _ in range(500):
                 await asyncio.sleep(0)
-        for correlation_id, (_, api_key, version, check) in enumerate(self.script.asked, 1):
-            if check is None:
-                continue
-            answer = await self.answer()
-            reader = Reader(answer)
-            expect(read_response_header(reader, api_key, version), correlation_id)
-            check(response_class(api_key).read(reader, version))
+        for correlation_id, asked in enumerate(self.script.asked, 1):
+            await self.take(correlation_id, asked)
+        expect(bytes(self.received), b"")
+
+    async def take(self, correlation_id: int, asked: Asked) -> None:
+        """Take the answer, if there is to be one."""
+        if asked.check is not None:
+            reader = Reader(await self.answer())
+            expect(read_response_header(reader, asked.api_key, asked.version), correlation_id)
+            asked.check(response_class(asked.api_key).read(reader, asked.version))
             reader.expect_end()
             self.answers += 1
-        expect(bytes(self.received), b"")
 
     async def answer(self) -> memoryview:
         while len(self.received) < 4 or len(self.received) < 4 + int.from_bytes(self.received[:4]):
@@ -311,7 +317,7 @@ class Peer:
             piece = await asyncio.wait_for(self.loop.sock_recv(self.sock, size), LOST_S)
             assert piece, f"closed after {self.answers} answers and {len(self.received)} bytes"
             self.received += piece
-            await turn(self.rng)
+            await self.turn()
         end = 4 + int.from_bytes(self.received[:4])
         taken = memoryview(bytes(self.received[4:end]))
         del self.received[:end]
@@ -323,6 +329,15 @@ class Peer:
         await asyncio.gather(self.send(), self.receive())
         self.sock.close()
 
+    async def ask_one_by_one(self) -> None:
+        """Without haste, so that those who do meet, turn for turn."""
+        self.turn = _at_once
+        await self.connect()
+        for correlation_id, asked in enumerate(self.script.asked, 1):
+            await self.loop.sock_sendall(self.sock, asked.data)
+            await self.take(correlation_id, asked)
+        self.sock.close()
+
     async def die(self) -> None:
         """Send and take a part, then be gone."""
         await self.connect()
@@ -332,21 +347,27 @@ class Peer:
                 await asyncio.wait_for(self.loop.sock_sendall(self.sock, piece), 0.05)
             except TimeoutError:
                 break
-            await turn(self.rng)
+            await self.turn()
         if self.rng.random() < 0.5:
             self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         self.sock.close()
 
 
+async def _at_once() -> None:
+    """No turn for others."""
+
+
 async def play(world: World) -> None:
     """One round: some connections at once, then nothing of them is left."""
-    dead = Peer(world, Script(world, 0, counts=False))
+    dead = Peer(world, Script(world, 0))
     peers = [Peer(world, Script(world, slot, counts=True)) for slot in range(SLOTS)]
+    crowd = [Peer(world, Script(world, 0, is_small=True)) for _ in range(world.rng.choice((0, CROWD)))]
 
     try:
-        await asyncio.gather(dead.die(), *(step for peer in peers for step in (peer.ask_all(), peer.produce())))
+        steps = [step for peer in peers for step in (peer.ask_all(), peer.produce())]
+        await asyncio.gather(dead.die(), *steps, *(each.ask_one_by_one() for each in crowd))
     finally:
-        for peer in (*peers, dead):
+        for peer in (*peers, *crowd, dead):
             peer.sock.close()
     listener = world.broker.listeners[0]
     await asyncio.wait_for(until(lambda: len(listener.connections) == 1), LOST_S)
