@@ -99,7 +99,7 @@ class Purgatory(Generic[Key]):
             if operation.future.done():
                 continue
             result = operation.attempt(key)
-            if result is not None and not operation.future.done():  # an attempt may have changed the key itself
+            if result is not None:
                 self._finish(operation, result)
 
     def expire_all(self) -> None:
@@ -116,8 +116,9 @@ class Purgatory(Generic[Key]):
         self._finish(operation, result)
 
     def _finish(self, operation: _Waiting, result: object) -> None:
-        operation.future.set_result(result)
-        self._forget(operation)
+        if not operation.future.done():  # an attempt may have changed the key itself, as a follower's fetch does
+            operation.future.set_result(result)
+            self._forget(operation)
 
     def _forget(self, operation: _Waiting) -> None:
         if operation.timer is not None:

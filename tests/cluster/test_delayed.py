@@ -69,7 +69,8 @@ def test_cancelling_the_future_ends_the_waiting() -> None:
     asyncio.run(inside())
 
 
-def test_an_attempt_may_change_what_it_waits_for() -> None:
+@pytest.mark.parametrize("when", ["check", "expiry"])
+def test_an_attempt_may_change_what_it_waits_for(when: str) -> None:
     """As a follower's fetch does when it moves the high watermark."""
 
     def test(purgatory: Purgatory[str], clock: ManualClock) -> None:
@@ -82,9 +83,12 @@ def test_an_attempt_may_change_what_it_waits_for() -> None:
             return len(changes)
 
         future = purgatory.wait(["a"], attempt, 1000)
-        purgatory.check("a")
+        if when == "check":
+            purgatory.check("a")
+        else:
+            clock.advance(1000)
         assert future.result() == 2
-        assert changes == ["a", "a"]
+        assert changes == ["a" if when == "check" else None, "a"]
         assert not clock.pending_timers()
 
     scenario(test)
