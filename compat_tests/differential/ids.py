@@ -11,7 +11,7 @@ from compat_tests.differential.odd_records import OddRecords
 from kafkapy.records.batch import HEADER_SIZE
 from kafkapy.records.record import Record, encode_batch
 
-MEMBER_ID: Final = re.compile(r"(diff|i|j)-.{24,48}|[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.DOTALL)
+MEMBER_ID: Final = re.compile(r"diff.{25,49}|[ij]-.{24,48}|[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.DOTALL)
 """Damaged ones too."""
 NOW_MS: Final = int(time.time() * 1000)
 """Of this run: both brokers get the same records."""
