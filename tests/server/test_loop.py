@@ -13,7 +13,8 @@ from kafkapy.protocol.messages.api_versions import ApiVersionsRequest
 from kafkapy.server.broker import BrokerServer
 from kafkapy.server.connection import LATE_SIZE, Connection
 from kafkapy.server.dispatch import Dispatcher
-from kafkapy.server.loop import FEW, MOST, BrokerLoop, LateAnswers, late_answers
+from kafkapy.server.loop import FEW, MOST, POLL_S, QUICK_WAITS, BrokerLoop, LateAnswers, PollingSelector, late_answers
+from kafkapy.testing.clock import ManualClock
 from tests.server.harness import Client, batch, frame, produce_request, run, running_broker, until
 
 REQUEST = frame(ApiVersionsRequest(), 0)
@@ -86,6 +87,75 @@ def test_it_does_not_wait_when_a_connection_is_to_end(monkeypatch: pytest.Monkey
     monkeypatch.undo()
     loop.close()
     assert (timeouts[0] == 0) is ended
+
+
+class Scripted:
+    """A selector's system call: each look takes some time and finds descriptors, as written; then nothing any more."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.looks: list[tuple[float, list[int]]] = []
+        self.timeouts: list[float | None] = []
+        self.clock = ManualClock()
+        monkeypatch.setattr(selectors.DefaultSelector, "select", lambda _, timeout: self._look(timeout))
+        self.selector = PollingSelector(LateAnswers(), self.clock)
+
+    def _look(self, timeout: float | None) -> list[Any]:
+        self.timeouts.append(timeout)
+        took_s, found = self.looks.pop(0) if self.looks else (1e-6, [])
+        self.clock.advance(took_s * 1000)
+        return [(selectors.SelectorKey(each, each, selectors.EVENT_READ, None), selectors.EVENT_READ) for each in found]
+
+    def wait(self, timeout: float | None, *looks: tuple[float, list[int]]) -> list[float | None]:
+        """The timeouts that the system was given."""
+        self.timeouts.clear()
+        self.looks = list(looks)
+        self.selector.select(timeout)
+        return list(self.timeouts)
+
+
+@pytest.fixture
+def scripted(monkeypatch: pytest.MonkeyPatch) -> Scripted:
+    return Scripted(monkeypatch)
+
+
+QUICK = POLL_S / 2
+
+
+def test_it_polls_while_one_client_asks_again_and_again(scripted: Scripted) -> None:
+    for _ in range(QUICK_WAITS + 1):
+        assert scripted.wait(None, (QUICK, [7])) == [None]
+    assert scripted.wait(None, (QUICK / 2, []), (QUICK / 2, []), (0, [7])) == [0, 0, 0]
+    assert scripted.wait(0, (0, [7])) == [0]
+    assert scripted.wait(None, (QUICK, []), (QUICK, []), (1, [7])) == [0, 0, None]  # in vain: that was all of it
+    assert scripted.wait(None, (QUICK, [7])) == [None]
+
+
+@pytest.mark.parametrize(
+    "disturbance",
+    [(2 * POLL_S, [7]), (QUICK, [8]), (QUICK, [7, 8]), (QUICK, [])],
+    ids=["a pause", "another client", "two at once", "a timer"],
+)
+def test_anything_else_ends_it(scripted: Scripted, disturbance: tuple[float, list[int]]) -> None:
+    for _ in range(QUICK_WAITS):
+        scripted.wait(None, (QUICK, [7]))
+    scripted.wait(1e-9, disturbance)
+    for _ in range(QUICK_WAITS):
+        assert scripted.wait(None, (QUICK, [7])) == [None]
+
+
+def test_two_clients_by_turns_are_enough_to_keep_it_awake(scripted: Scripted) -> None:
+    for _ in range(QUICK_WAITS):
+        assert scripted.wait(None, (QUICK, [7])) == [None]
+        assert scripted.wait(None, (QUICK, [8])) == [None]
+
+
+def test_timers_are_kept_while_it_polls(scripted: Scripted) -> None:
+    for _ in range(QUICK_WAITS + 1):
+        scripted.wait(None, (QUICK, [7]))
+    assert scripted.wait(QUICK, (QUICK / 2, []), (QUICK / 2, [])) == [0, 0, 0]
+    for _ in range(QUICK_WAITS + 1):
+        scripted.wait(None, (QUICK, [7]))
+    assert scripted.wait(10 * POLL_S, (POLL_S, []))[-1] == pytest.approx(9 * POLL_S, rel=0.01)
 
 
 def test_on_another_loop_none_is_late() -> None:

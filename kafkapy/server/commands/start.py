@@ -25,6 +25,7 @@ from kafkapy.server.limits import allow_many_descriptors
 from kafkapy.server.loop import BrokerLoop
 from kafkapy.server.signals import on_signals
 from kafkapy.storage.errors import LogDirectoryError
+from kafkapy.storage.mending import default_processes
 
 _log: Final = logging.getLogger("kafkapy")
 
@@ -61,7 +62,8 @@ def _serve(options: argparse.Namespace, data: str | None, *, in_memory_metadata:
     allow_many_descriptors()
     for name in config.unknown:
         _log.warning("%s: there is no configuration key %r%s; it is ignored", options.config, name, nearest_key(name))
-    with asyncio.Runner(loop_factory=BrokerLoop) as runner:
+    alone = default_processes() == 1  # then whoever polls keeps the client from asking
+    with asyncio.Runner(loop_factory=lambda: BrokerLoop(polls=not alone)) as runner:
         runner.run(_run_with_extras(config, options, in_memory_metadata=in_memory_metadata))
     return 0
 
