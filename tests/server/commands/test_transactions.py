@@ -67,7 +67,7 @@ def test_what_expired_and_what_later_releases_write_is_left_out(
     run: Run, bootstrap: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with ClusterClient(bootstrap) as client:
-        begin(client, "t-any", "t-topic")  # whoever does so first has the topic made
+        begin(client, "t-any", "t-any-topic")  # whoever does so first has the topic made
     kept, gone = (transaction_record(name, TransactionData(1, 0, 1), 0) for name in ("t-kept", "t-gone"))
     records = [kept, gone, gone._replace(value=None), kept._replace(key=b"\0\x09", value=b"?")]
 
