@@ -19,9 +19,9 @@ MOST: Final = 64
 """Connections that wait for each other: some milliseconds of small requests."""
 
 
-POLL_S: Final = 100e-6
-"""How long to look for the next request before sleeping. On a virtual machine somebody who sleeps is woken in 30 µs or
-more, and finds the caches cold; asking the selector takes two."""
+POLL_S: Final = 200e-6
+"""How long to look for the next request before sleeping, as long as an idle Linux guest polls before it halts. On a
+virtual machine who sleeps is woken in 30 µs or more, and finds the caches cold; asking the selector takes two."""
 
 QUICK_WAITS: Final = 8
 """Waits, one after the other, that have to end within ``POLL_S`` with a request of the same client before there is any
