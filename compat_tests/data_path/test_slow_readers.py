@@ -13,10 +13,9 @@ import pytest
 from compat_tests.data_path.frames import TIMEOUT_S, batch, new_topic, produce
 from compat_tests.groups.wire import Wire
 from compat_tests.process import Broker
-from kafkapy.protocol.headers import RequestHeader, write_request_header
 from kafkapy.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
-from kafkapy.protocol.primitives import Writer
 from kafkapy.protocol.reader import Reader
+from tests.server.harness import frame
 
 PARTITIONS = 4
 BATCH_SIZE = 700_000
@@ -30,11 +29,7 @@ def fetch_frame(topic: str, partition_max_bytes: int) -> bytes:
     wanted = [FetchPartition(partition=index, partition_max_bytes=partition_max_bytes) for index in range(PARTITIONS)]
     request = FetchRequest(max_wait_ms=500, min_bytes=1, max_bytes=1 << 26)
     request.topics = [FetchTopic(topic=topic, partitions=wanted)]
-    writer = Writer()
-    write_request_header(writer, RequestHeader(FetchRequest.API_KEY, VERSION, 1, "slow"))
-    request.write(writer, VERSION)
-    body = writer.getvalue()
-    return struct.pack(">i", len(body)) + body
+    return frame(request, VERSION)
 
 
 def receive(sock: socket.socket, rng: random.Random) -> bytes:

@@ -3,7 +3,7 @@
 A turn serves the sockets that one look at the selector found ready. An answer that leaves in its midst wakes its
 client, who takes from the processor what the other requests need, and sleeps again until the next answer comes. When
 the answers of a turn leave one after the other, a commit on 16 connections costs a tenth less of the broker's processor
-time on a quiet machine, a fifth on a busy one, and its client has it sooner (two processors).
+time or more (two processors; ``bench/results/2026-11-22-loop.md``).
 """
 
 import asyncio
@@ -17,7 +17,6 @@ FEW: Final = 3
 
 MOST: Final = 64
 """Connections that wait for each other: some milliseconds of small requests."""
-
 
 POLL_S: Final = 200e-6
 """How long to look for the next request before sleeping, as long as an idle Linux guest polls before it halts. On a

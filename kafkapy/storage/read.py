@@ -82,10 +82,8 @@ def upper_bound(log: "Log", found: LogRead) -> int:
     records, segment = found
     assert segment is not None, "nothing was found: it has no end"
     assert isinstance(records, FileSlice), "what is in a segment is a slice of it"
-    try:
+    with as_storage_error(log, "read"):
         offset = segment.offset_index.offset_from(records.position + records.size)
-    except OSError as error:
-        raise storage_error(log, "read", error) from error
     if offset is not None:
         return offset
     after = log.segments.starting_at(log.segments.floor(segment.base_offset) + 1)
