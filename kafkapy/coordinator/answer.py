@@ -25,7 +25,8 @@ class Answer(Generic[T]):
     def of(cls, value: T) -> "Answer[T]":
         """An answer that is already there."""
         answer = cls()
-        answer.set(value)
+        answer._value = value
+        answer.is_set = True
         return answer
 
     @property

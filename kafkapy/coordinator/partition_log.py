@@ -17,6 +17,7 @@ from kafkapy.errors import BrokerError
 from kafkapy.protocol.primitives import ProtocolError
 from kafkapy.records.batch import BatchHeader, iterate_headers
 from kafkapy.records.validate import ValidatedBatch
+from kafkapy.storage.append import AppendResult
 from kafkapy.types import TopicPartition
 
 logger = logging.getLogger(__name__)
@@ -26,25 +27,18 @@ LARGEST_STEP = 65_536
 of a second. One larger batch is read as a whole."""
 
 
-class Appended(Protocol):
-    """What is asked of an append's result."""
-
-    @property
-    def first_offset(self) -> int:
-        """The offset that the first record got."""
-        ...
-
-
 class BrokerLog(Protocol):
     """What is asked of the broker's partitions (``ReplicaManager``)."""
 
-    def append(self, tp: TopicPartition, records: Any, /, *, required_acks: int, from_client: bool = True) -> Appended:
+    def append(
+        self, tp: TopicPartition, records: Any, /, *, required_acks: int, from_client: bool = True
+    ) -> AppendResult:
         """Write to the local log, at once."""
         ...
 
     def append_internal(
         self, tp: TopicPartition, batch: bytes | ValidatedBatch, timeout_ms: int, required_acks: int, /
-    ) -> "Appended | asyncio.Future[Any]":
+    ) -> "AppendResult | asyncio.Future[AppendResult]":
         """Write: the result if all in-sync replicas have it (``required_acks`` -1), or this broker has, else later."""
         ...
 
@@ -53,7 +47,7 @@ class BrokerLog(Protocol):
         ...
 
 
-Finish = Callable[[int, Appended | None], None]
+Finish = Callable[[int, AppendResult | None], None]
 Take = Callable[[bytes], int | None]
 """Takes over the whole batches of one read; returns the offset behind the last of them, None if there was none."""
 OnLoaded = Callable[[bool, float], None]
@@ -78,15 +72,21 @@ def append_safely(
     except BrokerError as error:
         finish(error.error_code, None)
         return
-    if not asyncio.isfuture(appended):
+    if isinstance(appended, AppendResult):
         finish(0, appended)
-    elif appended.done():
-        _append_ended(finish, appended)
     else:
-        appended.add_done_callback(partial(_append_ended, finish))
+        when_appended(appended, finish)
 
 
-def _append_ended(finish: Finish, future: "asyncio.Future[Any]") -> None:
+def when_appended(future: "asyncio.Future[AppendResult]", finish: Finish) -> None:
+    """Call ``finish`` as ``append_safely`` does, at once if ``future`` is done."""
+    if future.done():
+        _append_ended(finish, future)
+    else:
+        future.add_done_callback(partial(_append_ended, finish))
+
+
+def _append_ended(finish: Finish, future: "asyncio.Future[AppendResult]") -> None:
     if future.cancelled():
         finish(NotCoordinatorError.error_code, None)
         return

@@ -21,10 +21,11 @@ from kafkapy.coordinator.group.replay import end_transaction, replay_all, replay
 from kafkapy.coordinator.group.results import NO_PRODUCER, NO_PRODUCER_ID, Producer
 from kafkapy.coordinator.group.settings import GroupSettings
 from kafkapy.coordinator.group.shard import GROUP_TOPIC, Shard
-from kafkapy.coordinator.partition_log import Appended, BrokerLog, Finish, Loading, append_safely
+from kafkapy.coordinator.partition_log import BrokerLog, Finish, Loading, append_safely, when_appended
 from kafkapy.errors import BrokerError
 from kafkapy.records.record import Record, encode_batch
 from kafkapy.records.validate import ValidatedBatch
+from kafkapy.storage.append import AppendResult
 from kafkapy.types import TopicPartition
 
 logger = logging.getLogger(__name__)
@@ -67,7 +68,7 @@ class Runtime:
         With a ``producer`` that has an id the records belong to its transaction.
         """
 
-        def finish(error_code: int, appended: Appended | None) -> None:
+        def finish(error_code: int, appended: AppendResult | None) -> None:
             if appended is not None:
                 self._replay(shard, records, appended, producer.producer_id)
             on_done(error_code)
@@ -80,26 +81,38 @@ class Runtime:
         group_id: str,
         offsets: Mapping[TopicPartition, CommittedOffset],
         producer: Producer,
-        on_done: Callable[[int], None],
-    ) -> None:
-        """Append and replay commits of a group; ``on_done`` as for ``append``."""
+    ) -> int | Answer[int]:
+        """Append and replay commits of a group: 0 or the log's error, now (as nearly always) or once it is safe."""
         now_ms = self._clock.now_ms()
         settings = self.settings
         version = settings.offset_value_version
         batch = None
         if version == OFFSET_VALUE_VERSION and not settings.topic_compression_codec:
             batch = plain_commits(group_id, offsets, now_ms, producer)
+        answer: Answer[int]
         if batch is None:
+            answer = Answer()
             records = [offset_record(group_id, each, offsets[each], now_ms, version) for each in offsets]
-            self.append(shard, records, on_done, producer=producer)
-            return
+            self.append(shard, records, answer.set, producer=producer)
+            return answer.value if answer.is_set else answer
+        try:  # as ``append_safely``, without a function for what nearly always is there at once
+            appended = self._log.append_internal(
+                shard.topic_partition, batch, settings.offsets_commit_timeout_ms, settings.required_acks
+            )
+        except BrokerError as error:
+            return error.error_code
+        if isinstance(appended, AppendResult):
+            replay_commits(shard, group_id, offsets, appended.first_offset, producer.producer_id)
+            return 0
+        answer = Answer()
 
-        def finish(error_code: int, appended: Appended | None) -> None:
+        def finish(error_code: int, appended: AppendResult | None) -> None:
             if appended is not None and self.shards.get(shard.partition) is shard:
                 replay_commits(shard, group_id, offsets, appended.first_offset, producer.producer_id)
-            on_done(error_code)
+            answer.set(error_code)
 
-        self._append(shard, batch, finish)
+        when_appended(appended, finish)
+        return answer.value if answer.is_set else answer
 
     def _append(self, shard: Shard, batch: bytes | ValidatedBatch, finish: Finish) -> None:
         timeout_ms, acks = self.settings.offsets_commit_timeout_ms, self.settings.required_acks
@@ -132,7 +145,7 @@ class Runtime:
             is_transactional=producer.producer_id != NO_PRODUCER_ID,
         )
 
-    def _replay(self, shard: Shard, records: list[Record], appended: Appended, producer_id: int) -> None:
+    def _replay(self, shard: Shard, records: list[Record], appended: AppendResult, producer_id: int) -> None:
         if self.shards.get(shard.partition) is not shard:
             return  # unloaded meanwhile; whoever loads next reads these records from the log
         for offset, (key, value, timestamp, headers, _) in enumerate(records, appended.first_offset):

@@ -9,7 +9,7 @@ from kafkapy.records.record import Record, encode_batch
 from kafkapy.storage.errors import KafkaStorageError
 from kafkapy.testing.clock import ManualClock
 from kafkapy.types import TopicPartition
-from tests.coordinator.world import Broker, Later
+from tests.coordinator.world import Broker, Later, append_result
 
 TP = TopicPartition("__any", 0)
 TIMEOUT_MS = 5_000
@@ -33,7 +33,7 @@ def test_what_others_must_acknowledge_ends_later(error: BrokerError | None, code
     future = Later()
     ends = append(SimpleNamespace(append_internal=lambda *_: future))
     assert ends == []
-    result = SimpleNamespace(first_offset=3)
+    result = append_result(3)
     if error is None:
         future.set_result(result)
     else:

@@ -15,6 +15,7 @@ from kafkapy.errors import BrokerError
 from kafkapy.records.batch import assign, iterate_headers
 from kafkapy.records.record import Record, read_records
 from kafkapy.records.validate import ValidatedBatch
+from kafkapy.storage.append import AppendResult
 from kafkapy.testing.clock import ManualClock
 from kafkapy.types import TopicPartition
 
@@ -50,7 +51,9 @@ RANGE = (("range", subscription("t")),)
 class Later(Future[Any]):
     """A future of asyncio's looks that calls back at once and needs no loop."""
 
-    _asyncio_future_blocking = False
+
+def append_result(first_offset: int) -> AppendResult:
+    return AppendResult(first_offset, first_offset, -1, -1, 0, False, 0)
 
 
 class MemoryLog:
@@ -113,7 +116,7 @@ class Broker:
         assert (required_acks, from_client) == (0, False)
         if self.error is not None:
             raise self.error
-        return SimpleNamespace(first_offset=self.log(tp).append(records))
+        return append_result(self.log(tp).append(records))
 
     def append_internal(
         self, tp: TopicPartition, batch: bytes | ValidatedBatch, timeout_ms: int, required_acks: int
@@ -128,7 +131,7 @@ class Broker:
             future.set_exception(error)
             return future
         data = batch.buffer if isinstance(batch, ValidatedBatch) else batch
-        result = SimpleNamespace(first_offset=self.log(tp).append(data))
+        result = append_result(self.log(tp).append(data))
         if self.is_slow or tp in self.slow:
             self.unacknowledged.append((future, result))
             return future

@@ -23,6 +23,14 @@ from kafkapy.storage.errors import InvalidProducerEpochError
 from kafkapy.types import TopicPartition
 
 
+def _codes(call: CommitCall, refused: set[TopicPartition], error_code: int) -> dict[TopicPartition, int]:
+    """What each partition is answered, those whose metadata were ``refused`` and those that met the log's error."""
+    codes = dict.fromkeys(call.offsets, log_error(error_code))
+    if refused:
+        codes.update(dict.fromkeys(refused, TOO_LARGE))
+    return codes
+
+
 class OffsetRequests:
     """Commits and fetches offsets of groups."""
 
@@ -70,23 +78,19 @@ class OffsetRequests:
         if producer.epoch < 0 <= producer.producer_id:  # what the log would make of it is for producers that it knows
             codes = dict.fromkeys(offsets, InvalidProducerEpochError.error_code)
             return Answer.of({**codes, **dict.fromkeys(refused, TOO_LARGE)})
+        outcome = self._runtime.commit(shard, group.group_id, offsets, producer)
+        if isinstance(outcome, int):
+            return Answer.of(_codes(call, refused, outcome))
         answer: Answer[dict[TopicPartition, int]] = Answer()
-        on_their_way: list[TopicPartition] = []
+        on_their_way = list(offsets)
+        kept = group.offsets
+        (kept.append_started if producer is COMMITTER else kept.append_in_transaction_started)(on_their_way)
 
         def appended(error_code: int) -> None:
-            if on_their_way:
-                kept = group.offsets
-                (kept.append_ended if producer is COMMITTER else kept.append_in_transaction_ended)(on_their_way)
-            codes = dict.fromkeys(call.offsets, log_error(error_code))
-            if refused:
-                codes.update(dict.fromkeys(refused, TOO_LARGE))
-            answer.set(codes)
+            (kept.append_ended if producer is COMMITTER else kept.append_in_transaction_ended)(on_their_way)
+            answer.set(_codes(call, refused, error_code))
 
-        self._runtime.commit(shard, group.group_id, offsets, producer, appended)
-        if not answer.is_set:
-            on_their_way.extend(offsets)
-            kept = group.offsets
-            (kept.append_started if producer is COMMITTER else kept.append_in_transaction_started)(on_their_way)
+        outcome.on_set(appended)
         return answer
 
     def fetch(

@@ -9,10 +9,11 @@ from typing import Any, Final, NamedTuple, Protocol
 
 from kafkapy.clock import Clock
 from kafkapy.coordinator.group.shard import GROUP_TOPIC
-from kafkapy.coordinator.partition_log import Appended, BrokerLog, append_safely
+from kafkapy.coordinator.partition_log import BrokerLog, append_safely
 from kafkapy.errors import BrokerError
 from kafkapy.records.batch import MAGIC
 from kafkapy.records.control import ControlType, Marker, encode_marker
+from kafkapy.storage.append import AppendResult
 from kafkapy.types import TopicPartition
 
 _UNKNOWN_TOPIC_OR_PARTITION: Final = 3
@@ -65,7 +66,7 @@ class MarkerWriter:
             on_done(refusal)
             return
 
-        def finish(error_code: int, appended: Appended | None) -> None:
+        def finish(error_code: int, appended: AppendResult | None) -> None:
             if appended is not None and tp.topic == GROUP_TOPIC:
                 self._groups.transaction_ended(tp.partition, ending.marker.producer_id, is_commit=ending.is_commit)
             on_done(error_code)

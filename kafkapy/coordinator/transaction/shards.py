@@ -12,7 +12,7 @@ from kafkapy.coordinator.errors import (
     CoordinatorNotAvailableError,
     NotCoordinatorError,
 )
-from kafkapy.coordinator.partition_log import Appended, BrokerLog, Loading, append_safely, batch_by_batch
+from kafkapy.coordinator.partition_log import BrokerLog, Loading, append_safely, batch_by_batch
 from kafkapy.coordinator.transaction import states
 from kafkapy.coordinator.transaction.records import transaction_record
 from kafkapy.coordinator.transaction.results import Move
@@ -20,6 +20,7 @@ from kafkapy.coordinator.transaction.settings import TransactionSettings
 from kafkapy.coordinator.transaction.shard import TRANSACTION_TOPIC, TransactionShard, replay_batch, replay_record
 from kafkapy.coordinator.transaction.transaction import Transaction
 from kafkapy.records.record import Record, encode_batch
+from kafkapy.storage.append import AppendResult
 from kafkapy.types import TopicPartition
 
 logger = logging.getLogger(__name__)
@@ -74,7 +75,7 @@ class Shards:
         transaction.is_moving = True
         record = transaction_record(transaction.transactional_id, move.data, self._clock.now_ms())
 
-        def finish(error_code: int, appended: Appended | None) -> None:
+        def finish(error_code: int, appended: AppendResult | None) -> None:
             transaction.is_moving = False
             if appended is not None and self._shards.get(shard.partition) is not shard:
                 error_code = NotCoordinatorError.error_code  # whoever loads next reads the record from the log
@@ -105,7 +106,7 @@ class Shards:
         for transaction, _ in batch:
             transaction.is_moving = True
 
-        def finish(error_code: int, appended: Appended | None) -> None:
+        def finish(error_code: int, appended: AppendResult | None) -> None:
             for transaction, record in batch:
                 transaction.is_moving = False
                 if appended is not None:
@@ -121,7 +122,7 @@ class Shards:
         self._append(shard, [record for _, record in batch], finish)
 
     def _append(
-        self, shard: TransactionShard, records: list[Record], finish: Callable[[int, Appended | None], None]
+        self, shard: TransactionShard, records: list[Record], finish: Callable[[int, AppendResult | None], None]
     ) -> None:
         tp = TopicPartition(TRANSACTION_TOPIC, shard.partition)
         append_safely(self._log, tp, encode_batch(records), self._settings.request_timeout_ms, finish)

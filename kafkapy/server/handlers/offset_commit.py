@@ -73,7 +73,9 @@ def handle(
         )
     )
     answer = context.services.group_coordinator.commit_offsets(call)
-    return respond(answer, lambda committed: _build({**committed, **errors} if errors else committed))
+    if not errors:
+        return respond(answer, _build)
+    return respond(answer, lambda committed: _build({**committed, **errors}))
 
 
 async def _commit_to_tree(context: "RequestContext", request: OffsetCommitRequest) -> OffsetCommitResponse:
