@@ -26,6 +26,7 @@ from kafkapy.protocol.primitives import write_message
 from kafkapy.protocol.reader import Reader
 from kafkapy.protocol.writer import Part, Writer
 from kafkapy.server.context import ConnectionInfo, RequestContext, Services
+from kafkapy.server.encoded import spelled_out
 from kafkapy.server.errors import UnencodableResponseError, UnservedRequestError
 from kafkapy.server.handlers import REGISTRY
 from kafkapy.server.interception import Handle, Interceptor
@@ -131,7 +132,7 @@ class Dispatcher:
         way, interceptor = route(key, version), self._interceptor
         if interceptor is None:
             return way
-        handle = way.handle
+        handle = spelled_out(way.handle)
         return way._replace(handle=lambda context, request: interceptor.handle(context, request, handle))
 
     def _unserved(

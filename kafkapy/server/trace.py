@@ -12,6 +12,7 @@ from kafkapy.protocol.message import Message, ProtocolError
 from kafkapy.protocol.writer import Part
 from kafkapy.server.context import ConnectionInfo, RequestContext, Services
 from kafkapy.server.dispatch import Dispatcher, Route, Waiting
+from kafkapy.server.encoded import spelled_out
 from kafkapy.server.errors import RefusedError
 from kafkapy.server.interception import Interceptor, Result
 from kafkapy.server.trace_filter import TraceFilter
@@ -123,7 +124,7 @@ class TracingDispatcher(Dispatcher):
 
     def _learn(self, key: int, version: int) -> Route:
         way = super()._learn(key, version)
-        handle = way.handle
+        handle = spelled_out(way.handle)
 
         def traced(context: RequestContext, request: Any) -> Result:
             if not self._trace.wanted.passes(context, request):

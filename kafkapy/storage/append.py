@@ -75,9 +75,12 @@ def produce_policy(topic_partition: TopicPartition, config: LogConfig) -> Produc
 
 
 def append_as_leader(
-    log: "Log", records: memoryview | bytearray | ValidatedBatch, leader_epoch: int, *, from_client: bool
+    log: "Log", records: memoryview | bytearray | ValidatedBatch, leader_epoch: int, *, from_client: bool = True
 ) -> AppendResult:
-    """See ``Log.append_as_leader``."""
+    """Validate one batch, give it its offsets in place, and write it; a ``ValidatedBatch`` is a coordinator's.
+
+    A method of ``Log``. Raises the errors of ``records.validate`` and ``storage.errors``; nothing is written then.
+    """
     first_offset = log.log_end_offset
     if isinstance(records, ValidatedBatch):
         valid = validate_own(records, log.policy, log.storage.clock.now_ms, first_offset)

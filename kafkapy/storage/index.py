@@ -63,11 +63,6 @@ class Index:
         self._size = 0
         self._pending = bytearray()
 
-    @property
-    def is_full(self) -> bool:
-        """Whether the segment must be rolled because there is no room for an entry."""
-        return self.entries >= self.full_from
-
     def load(self, size: int) -> None:
         """Take over a file of ``size`` bytes.
 

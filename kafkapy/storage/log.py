@@ -12,7 +12,6 @@ from typing import Final
 
 from kafkapy.clock import Clock
 from kafkapy.config.log_config import LogConfig
-from kafkapy.records.validate import ValidatedBatch
 from kafkapy.storage import append, closing, read, rolling, truncate
 from kafkapy.storage.append import AppendResult
 from kafkapy.storage.disk_errors import as_storage_error
@@ -133,14 +132,7 @@ class Log:
 
     # writing
 
-    def append_as_leader(
-        self, records: memoryview | bytearray | ValidatedBatch, leader_epoch: int, *, from_client: bool = True
-    ) -> AppendResult:
-        """Validate one batch, give it its offsets in place, and write it; a ``ValidatedBatch`` is a coordinator's.
-
-        Raises the errors of ``records.validate`` and ``storage.errors``; nothing is written then.
-        """
-        return append.append_as_leader(self, records, leader_epoch, from_client=from_client)
+    append_as_leader = append.append_as_leader  # by name, since a method that calls it costs every request
 
     def append_as_follower(self, records: bytes | bytearray | memoryview) -> AppendResult:
         """Write batches as the leader sent them; an incomplete last one is left out.

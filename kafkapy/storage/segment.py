@@ -186,7 +186,8 @@ class Segment:
     @property
     def indexes_are_full(self) -> bool:
         """Whether one of the indexes has no room for another entry."""
-        return self.offset_index.is_full or self.time_index.is_full
+        offsets, times = self.offset_index, self.time_index  # asked at every append: ``is_full`` would be a call each
+        return offsets.entries >= offsets.full_from or times.entries >= times.full_from
 
     def become_inactive(self) -> list[str]:
         """Give the time index its final entry, write what is in memory, and give back room that was not needed.

@@ -7,7 +7,8 @@ protocol is below 2.3), 82; in version 0: 3, 12, 56, -1 (the group's name can't 
 """
 
 from collections.abc import Awaitable
-from typing import TYPE_CHECKING
+from functools import lru_cache
+from typing import TYPE_CHECKING, Final
 
 from kafkapy.cluster import consumer_offsets
 from kafkapy.coordinator.group.commit import utf16_length
@@ -15,6 +16,7 @@ from kafkapy.coordinator.group.offsets import NO_EXPIRY, CommittedOffset, commit
 from kafkapy.coordinator.group.results import commit_call_of
 from kafkapy.coordinator.runtime import respond
 from kafkapy.protocol.errors import ErrorCode
+from kafkapy.protocol.message import Message
 from kafkapy.protocol.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -23,6 +25,7 @@ from kafkapy.protocol.messages.offset_commit import (
     OffsetCommitResponseTopic,
 )
 from kafkapy.server.commits import split_by_existence
+from kafkapy.server.encoded import Encoded
 from kafkapy.server.static_members import refuses_static_member
 from kafkapy.types import TopicPartition
 
@@ -32,11 +35,12 @@ if TYPE_CHECKING:
 TREE_VERSION = 0
 DEFAULT_TIMESTAMP = -1
 DEFAULT_RETENTION = -1
+_KNOWN_ANSWERS: Final = 1024
+_KNOWN_PARTITIONS: Final = 16
+"""Answers about more of them are not kept."""
 
 
-def handle(
-    context: "RequestContext", request: OffsetCommitRequest
-) -> OffsetCommitResponse | Awaitable[OffsetCommitResponse]:
+def handle(context: "RequestContext", request: OffsetCommitRequest) -> Message | Awaitable[OffsetCommitResponse]:
     """Commit what belongs to partitions that exist."""
     if context.header.api_version == TREE_VERSION:
         return _commit_to_tree(context, request)
@@ -73,8 +77,8 @@ def handle(
         )
     )
     answer = context.services.group_coordinator.commit_offsets(call)
-    if not errors:
-        return respond(answer, _build)
+    if answer.is_set and not errors:
+        return _answered(context.header.api_version, answer.value)
     return respond(answer, lambda committed: _build({**committed, **errors}))
 
 
@@ -97,6 +101,18 @@ async def _commit_to_tree(context: "RequestContext", request: OffsetCommitReques
             offsets[key] = partition.committed_offset
     committed = await consumer_offsets.commit(services.store, request.group_id, offsets) if offsets else {}
     return _build({**errors, **committed})
+
+
+def _answered(version: int, errors: dict[TopicPartition, int]) -> Message:
+    if len(errors) <= _KNOWN_PARTITIONS and not any(errors.values()):
+        return _all_well(version, tuple(errors))
+    return _build(errors)
+
+
+@lru_cache(maxsize=_KNOWN_ANSWERS)
+def _all_well(version: int, partitions: tuple[TopicPartition, ...]) -> Encoded:
+    """A group commits the same partitions again and again, and nearly always there is no error to tell."""
+    return Encoded(_build(dict.fromkeys(partitions, 0)), version)
 
 
 def _build(errors: dict[TopicPartition, int]) -> OffsetCommitResponse:

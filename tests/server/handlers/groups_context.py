@@ -9,20 +9,21 @@ from kafkapy.cluster.image import BrokerInfo, Endpoint, MetadataImage, Partition
 from kafkapy.coordinator.group.shard import GROUP_TOPIC
 from kafkapy.protocol.messages import response_class
 from kafkapy.protocol.primitives import Message, Reader, Writer
+from kafkapy.server.encoded import Encoded
 from tests.coordinator.world import World
 
 M = TypeVar("M", bound=Message)
 HERE, ELSEWHERE = 0, 1
 
 
-def image(*topics: str, leader: int = HERE) -> MetadataImage:
+def image(*topics: str, leader: int = HERE, partitions: int = 1) -> MetadataImage:
     partition = PartitionInfo(leader, 0, (leader,), (leader,))
     endpoints = {"PLAINTEXT": Endpoint("elsewhere", 9093, "PLAINTEXT")}
     return MetadataImage(
         "cluster",
         HERE,
         {ELSEWHERE: BrokerInfo(ELSEWHERE, endpoints)},
-        {name: TopicImage(name, {0: partition}) for name in topics},
+        {name: TopicImage(name, dict.fromkeys(range(partitions), partition)) for name in topics},
     )
 
 
@@ -65,5 +66,7 @@ class Asker:
             return await answer if inspect.isawaitable(answer) else answer
 
         response = asyncio.run(run())
+        if isinstance(response, Encoded):
+            response = response.decoded()
         assert isinstance(response, response_class(request.API_KEY))
         return through(response, version)

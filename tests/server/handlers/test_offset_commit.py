@@ -10,12 +10,17 @@ from kafkapy.protocol.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
+    OffsetCommitResponse,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
 )
 from kafkapy.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
+from kafkapy.protocol.primitives import Writer, encode
 from kafkapy.server.broker import BrokerServer
 from kafkapy.server.handlers import offset_commit
+from kafkapy.storage.errors import KafkaStorageError
 from tests.coordinator.world import TP
-from tests.server.handlers.groups_context import Asker
+from tests.server.handlers.groups_context import Asker, image
 from tests.server.harness import Client, run
 
 
@@ -60,6 +65,31 @@ def test_metadata_may_be_missing() -> None:
     asker = Asker()
     asker.ask(offset_commit, request(committed_metadata=None), 8)
     assert asker.world.group().offsets.committed[TP].metadata == ""
+
+
+def test_the_usual_answer_is_encoded_once_and_the_same_bytes() -> None:
+    offset_commit._all_well.cache_clear()
+    asker = Asker()
+    for version in (2, 3, 2, 7, 8, 8):
+        answer = offset_commit.handle(asker.context(version), request())
+        writer = Writer()
+        answer.write(writer, version)  # type: ignore[union-attr]  # there at once
+        topic = OffsetCommitResponseTopic("t", [OffsetCommitResponsePartition(0, 0)])
+        assert writer.getvalue() == encode(OffsetCommitResponse(topics=[topic]), version)
+    assert offset_commit._all_well.cache_info()[:2] == (2, 4)
+
+
+def test_answers_about_many_partitions_and_errors_are_not_kept() -> None:
+    offset_commit._all_well.cache_clear()
+    asker = Asker()
+    many = range(offset_commit._KNOWN_PARTITIONS + 1)
+    asker.world.broker.image = image("t", partitions=len(many))
+    partitions = [OffsetCommitRequestPartition(index, 5) for index in many]
+    all_of_them = OffsetCommitRequest("g", topics=[OffsetCommitRequestTopic("t", partitions)])
+    assert answers(asker.ask(offset_commit, all_of_them, 8)) == [("t", [(index, 0) for index in many])]
+    asker.world.broker.error = KafkaStorageError()
+    assert answers(asker.ask(offset_commit, request(), 8)) == [("t", [(0, 16)])]
+    assert offset_commit._all_well.cache_info().currsize == 0
 
 
 def test_partitions_that_do_not_exist() -> None:

@@ -1,0 +1,76 @@
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kafkapy.coordinator.group.shard import GROUP_TOPIC
+from kafkapy.protocol.messages.heartbeat import HeartbeatResponse
+from kafkapy.protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+    OffsetCommitResponse,
+)
+from kafkapy.protocol.primitives import UnsupportedVersion, encode
+from kafkapy.server.context import RequestContext, Services
+from kafkapy.server.encoded import Encoded, spelled_out
+from kafkapy.server.interception import Handle, Hooks, Result
+from tests.server.harness import Client, run, running_broker
+
+
+@pytest.mark.parametrize("version", [0, 1, 4])
+def test_it_is_written_as_the_message_and_says_the_same(version: int) -> None:
+    message = HeartbeatResponse(error_code=27)
+    encoded = Encoded(message, version)
+    assert encode(encoded, version) == encode(message, version)
+    first, second = encoded.decoded(), encoded.decoded()
+    assert first == message
+    first.error_code = 0  # type: ignore[attr-defined]  # a heartbeat's
+    assert (second, encoded.decoded()) == (message, message)
+
+
+def test_what_the_version_does_not_have_is_refused() -> None:
+    with pytest.raises(UnsupportedVersion):
+        Encoded(HeartbeatResponse(), 5)
+
+
+def test_whoever_reads_responses_gets_messages() -> None:
+    answers: list[Any] = [Encoded(HeartbeatResponse(), 0), HeartbeatResponse(error_code=1), None]
+    handle = spelled_out(lambda _context, request: answers[request])
+    context: Any = None
+    assert [handle(context, number) for number in range(3)] == [HeartbeatResponse(), answers[1], None]
+
+
+class Changing:
+    """Changes the answers to commits, as a fault rule does."""
+
+    def start(self, services: Services) -> None:
+        pass
+
+    def handle(self, context: RequestContext, request: Any, handle: Handle) -> Result:
+        response = handle(context, request)
+        if isinstance(response, OffsetCommitResponse):
+            response.topics[0].partitions[0].error_code = 99
+        return response
+
+    def stop(self) -> None:
+        pass
+
+
+def test_an_interceptor_changes_its_own_answer_alone(tmp_path: Path) -> None:
+    async def code(name: str, hooks: Hooks) -> int:
+        async with running_broker(tmp_path / name, hooks=hooks) as broker:
+            client = await Client.connect(broker)
+            await client.create_topic("t")
+            await client.create_topic(GROUP_TOPIC)
+            topic = OffsetCommitRequestTopic("t", [OffsetCommitRequestPartition(0, 1)])
+            response = await client.ask(OffsetCommitRequest("g", topics=[topic]), 8)
+            await client.close()
+            return int(response.topics[0].partitions[0].error_code)
+
+    async def scenario() -> None:
+        assert await code("before", Hooks()) == 0
+        assert await code("changing", Hooks(Changing())) == 99
+        assert await code("after", Hooks()) == 0
+
+    run(scenario())
