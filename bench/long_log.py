@@ -15,6 +15,7 @@ from typing import NamedTuple
 from bench.brokers import Arena, Contestant, LoadError
 from bench.loads import Metrics, python_client
 from bench.long_log_client import FETCH_SIZE, RECORD_SIZE, RECORDS_OF_A_BATCH
+from bench.machine import memory_size
 from bench.measure import Meter, median
 
 CLIENT = "bench.long_log_client"
@@ -25,7 +26,9 @@ PASSES = 3
 class LongLog:
     """Reads `gigabytes` of 1 kB records in fetches of 1 MB on one connection, one after the other.
 
-    Medians of a few passes, since a single one says little on a machine that others share.
+    Medians of a few passes, since a single one says little on a machine that others share. A log that doesn't lie twice
+    in the machine's memory is taken out of the page cache before each reading: what would be there depends on who read
+    before, and on where.
     """
 
     gigabytes: int
@@ -40,23 +43,36 @@ class LongLog:
         python_client(CLIENT, "fill", json.dumps(options))
         contestant.check_records(self.topic, batches * RECORDS_OF_A_BATCH)
         files = sorted(contestant.process.directory.glob(f"**/{self.topic}-0/*.log"))
+        cold = 2 * sum(path.stat().st_size for path in files) > memory_size()
         with Floor(files[0].parent, self.topic) as floor:
-            passes = [self._pass(contestant, files, floor, options) for _ in range(PASSES)]
+            passes = [self._pass(contestant, files, floor, options, cold=cold) for _ in range(PASSES)]
         contestant.drop_topics()
         return {name: median(sorted(each[name] for each in passes)) or 0.0 for name in passes[0]}
 
     def _pass(
-        self, contestant: Contestant, files: Sequence[Path], floor: "Floor", options: dict[str, int | str]
+        self,
+        contestant: Contestant,
+        files: Sequence[Path],
+        floor: "Floor",
+        options: dict[str, int | str],
+        *,
+        cold: bool,
     ) -> Metrics:
         """Reads the log from the broker, from the floor, and without any fetches, one after the other."""
+        before_each = files if cold else ()
+        forget(before_each)
         with Meter(contestant.pid) as meter:
             answer = python_client(CLIENT, "read", json.dumps(options))
         gigabytes = answer["bytes"] / 1e9
         if sum(path.stat().st_size for path in files) < answer["bytes"]:
             raise LoadError(f"the files of {self.topic} are shorter than what was read")
+        forget(before_each)
         with Meter(floor.pid) as floor_meter:
             least = python_client(CLIENT, "read", json.dumps({**options, "port": floor.port}))
-        stream, alone = sendfile_alone(files, asked=False), sendfile_alone(files, asked=True)
+        forget(before_each)
+        stream = sendfile_alone(files, asked=False)
+        forget(before_each)
+        alone = sendfile_alone(files, asked=True)
         return {
             "s_per_gb": meter.processor_s / gigabytes,
             "wall_s_per_gb": answer["wall_s"] / gigabytes,
@@ -68,6 +84,14 @@ class LongLog:
             "wall_above_floor": answer["wall_s"] / least["wall_s"],
             "wall_above_sendfile": answer["wall_s"] / alone.wall_s,
         }
+
+
+def forget(files: Sequence[Path]) -> None:
+    """Takes the files out of the page cache, once the disk has them."""
+    for path in files:
+        with path.open("rb") as file:
+            os.fsync(file.fileno())
+            os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
 
 
 class Floor:

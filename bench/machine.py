@@ -18,7 +18,7 @@ def describe() -> dict[str, str]:
     """Processor, memory and versions, each a line for people."""
     return {
         "processor": f"{os.cpu_count()} × {_processor()}",
-        "memory": f"{_memory_gib():.0f} GiB",
+        "memory": f"{memory_size() / 2**30:.0f} GiB",
         "system": f"{platform.system()} {platform.release()}",
         "python": f"{platform.python_implementation()} {platform.python_version()}",
         "java": _java(),
@@ -28,15 +28,16 @@ def describe() -> dict[str, str]:
     }
 
 
+def memory_size() -> int:
+    """Bytes of memory that the machine has."""
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+
+
 def _processor() -> str:
     for line in Path("/proc/cpuinfo").read_text().splitlines():
         if line.startswith("model name"):
             return line.partition(":")[2].strip()
     return platform.machine()
-
-
-def _memory_gib() -> float:
-    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
 
 
 def _java() -> str:
