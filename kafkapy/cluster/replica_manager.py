@@ -243,6 +243,8 @@ class ReplicaManager:
         records = bytearray(batch) if isinstance(batch, bytes) else batch
         result = partition.append(records, required_acks=required_acks, from_client=False)
         self.purgatory.check(topic_partition)
+        if not (partition.remotes or partition.log.durability.is_owing):
+            return result  # nobody follows, and nothing is owed to the disk: with the append it is acknowledged
         next_offset = result.last_offset + 1
         if partition.is_acknowledged(next_offset, required_acks):
             return result

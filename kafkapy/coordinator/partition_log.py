@@ -6,17 +6,19 @@ brokers, and the reading of a large partition, let others run in between.
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any, Protocol, cast
 
 from kafkapy.clock import Clock
 from kafkapy.cluster.partition import ALL_IN_SYNC
 from kafkapy.coordinator.errors import NotCoordinatorError
+from kafkapy.coordinator.group.results import NO_PRODUCER
 from kafkapy.errors import BrokerError
 from kafkapy.protocol.primitives import ProtocolError
-from kafkapy.records.batch import BatchHeader, iterate_headers
-from kafkapy.records.validate import ValidatedBatch
+from kafkapy.records.batch import BatchHeader, iterate_headers, own_batch
+from kafkapy.records.record import Record, write_record
+from kafkapy.records.validate import ValidatedBatch, validated_batch_of
 from kafkapy.storage.append import AppendResult
 from kafkapy.types import TopicPartition
 
@@ -51,6 +53,15 @@ Finish = Callable[[int, AppendResult | None], None]
 Take = Callable[[bytes], int | None]
 """Takes over the whole batches of one read; returns the offset behind the last of them, None if there was none."""
 OnLoaded = Callable[[bool, float], None]
+
+
+def batch_of(records: Sequence[Record], timestamp_ms: int) -> ValidatedBatch:
+    """Records of one time as a batch: what ``encode_batch`` makes of them, which the log need not look at again."""
+    body = bytearray()
+    for place, record in enumerate(records):
+        write_record(body, record, 0, place)
+    buffer, header = own_batch(body, len(records), timestamp_ms, NO_PRODUCER)
+    return validated_batch_of((buffer, header, timestamp_ms, 0))
 
 
 def append_safely(

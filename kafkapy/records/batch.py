@@ -277,7 +277,7 @@ def set_max_timestamp(
 
 
 def own_batch(
-    records: bytes, count: int, timestamp_ms: int, producer: tuple[int, int, int], attributes: int = 0
+    records: bytes | bytearray, count: int, timestamp_ms: int, producer: tuple[int, int, int], attributes: int = 0
 ) -> tuple[bytearray, BatchHeader]:
     """A batch that the broker itself is about to append, all of it of one time, with its header.
 

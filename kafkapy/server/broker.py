@@ -175,7 +175,8 @@ class BrokerServer:
         groups = GroupCoordinator(self.config, self.clock, replicas, node.cache)
         writer = MarkerWriter(replicas, groups, self.clock, self.config.integer("request.timeout.ms"))
         markers = BrokerMarkers(self.config.broker_id, node.cache, writer, channel)
-        transactions = TransactionCoordinator(self.config, self.clock, replicas, node.cache, markers)
+        soon = asyncio.get_running_loop().call_soon
+        transactions = TransactionCoordinator(self.config, self.clock, replicas, node.cache, markers, soon=soon)
         metrics = Metrics()
         services = self._services = Services(
             config=self.config,

@@ -26,7 +26,7 @@ from kafkapy.protocol.primitives import write_message
 from kafkapy.protocol.reader import Reader
 from kafkapy.protocol.writer import Part, Writer
 from kafkapy.server.context import ConnectionInfo, RequestContext, Services
-from kafkapy.server.encoded import spelled_out
+from kafkapy.server.encoded import Encoded, spelled_out
 from kafkapy.server.errors import UnencodableResponseError, UnservedRequestError
 from kafkapy.server.handlers import REGISTRY
 from kafkapy.server.interception import Handle, Interceptor
@@ -111,6 +111,8 @@ class Dispatcher:
             way = self._routes[key, version] = self._learn(key, version)
         self._counts[way.name] += 1
         response = way.handle(RequestContext(self.services, header, connection), way.read(reader, version))
+        if type(response) is Encoded:
+            return [response.frame(header.correlation_id, flexible_header=way.flexible_response_header)]
         if isinstance(response, Message):
             return encode(header, way.flexible_response_header, response)
         if response is None:

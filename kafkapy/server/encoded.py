@@ -1,11 +1,15 @@
 """A response whose bytes are there already, for answers that are given word for word again and again."""
 
-from typing import TYPE_CHECKING, Any
+from struct import Struct
+from typing import TYPE_CHECKING, Any, Final
 
 from kafkapy.protocol.message import Message
 from kafkapy.protocol.primitives import decode, encode
 from kafkapy.protocol.writer import Writer
 from kafkapy.server.interception import Handle, Result
+
+_SIZE_AND_CORRELATION_ID: Final = Struct(">ii")
+_CORRELATION_ID_SIZE: Final = 4
 
 if TYPE_CHECKING:
     from kafkapy.server.context import RequestContext
@@ -26,6 +30,15 @@ class Encoded(Message):
         """See ``Message.write``."""
         assert version == self._version
         writer.buffer += self._content
+
+    def frame(self, correlation_id: int, *, flexible_header: bool) -> bytearray:
+        """What ``dispatch.encode`` makes of it, in one go."""
+        size = _CORRELATION_ID_SIZE + flexible_header + len(self._content)
+        frame = bytearray(_SIZE_AND_CORRELATION_ID.pack(size, correlation_id))
+        if flexible_header:
+            frame.append(0)
+        frame += self._content
+        return frame
 
     def decoded(self) -> Message:
         """A message of its own that says the same."""

@@ -97,8 +97,9 @@ class PollingSelector(_Selector):
         ready: Ready = []
         if self._quick_waits >= QUICK_WAITS:
             poll_s = POLL_S if timeout is None else min(POLL_S, timeout)
+            look = super(_Selector, self).select
             while not ready and (waited_s := self._now_s() - began_s) < poll_s:
-                ready = super()._wait(0)
+                ready = look(0)
             if timeout is not None:
                 timeout = max(timeout - waited_s, 0)
         if not ready:

@@ -251,7 +251,5 @@ def _flush_if_due(log: "Log") -> None:
     durability, messages = log.durability, log.config.flush_messages
     if durability.follows_appends:
         durability.sync_appends()
-    elif (
-        log.log_end_offset >= messages and durability.unflushed >= messages
-    ):  # never more than the former: saves a call
+    elif log.log_end_offset >= messages and durability.unflushed >= messages:  # the latter is never more: saves a call
         durability.flush_messages()

@@ -2,9 +2,12 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from kafkapy.coordinator.partition_log import LARGEST_STEP, Loading, append_safely
+from kafkapy.coordinator.partition_log import LARGEST_STEP, Loading, append_safely, batch_of
 from kafkapy.errors import BrokerError
+from kafkapy.records.batch import read_header
 from kafkapy.records.record import Record, encode_batch
 from kafkapy.storage.errors import KafkaStorageError
 from kafkapy.testing.clock import ManualClock
@@ -57,3 +60,18 @@ def test_a_partition_is_read_in_steps_that_hold_nobody_up(buffer_size: int, expe
     loading = Loading(TP.topic, broker, ManualClock(), buffer_size)
     loading.start(0, lambda *_: None, lambda is_whole, _ms: loaded.append(is_whole))
     assert (loaded, broker.log(TP).largest_read) == ([True], expected)
+
+
+@given(
+    st.lists(
+        st.tuples(st.none() | st.binary(max_size=200), st.none() | st.binary(max_size=200)), min_size=1, max_size=9
+    ),
+    st.integers(0, 2**62),
+)
+def test_a_batch_of_records_is_what_the_ordinary_way_writes(
+    records: list[tuple[bytes | None, bytes | None]], timestamp_ms: int
+) -> None:
+    batch = batch_of([Record(key, value, timestamp_ms) for key, value in records], timestamp_ms)
+    assert bytes(batch.buffer) == encode_batch([Record(key, value, timestamp_ms) for key, value in records])
+    assert batch.header == read_header(batch.buffer)
+    assert batch[2:] == (timestamp_ms, 0)

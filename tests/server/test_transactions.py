@@ -109,7 +109,7 @@ def test_a_start_ends_what_was_decided(commit: bool, tmp_path: Path, monkeypatch
             await client.write(producer, 0, b"a")
             await client.commit_offset(producer, 7)
             with monkeypatch.context() as dying:
-                dying.setattr(MarkerSender, "start", lambda *_: None)
+                dying.setattr(MarkerSender, "start", lambda *_, **__: None)
                 assert await client.end(producer, commit=commit) == 0
             assert await client.stable_end() == 0
             return producer

@@ -37,7 +37,7 @@ def log_error(error_code: int) -> int:
 def commit_error(group: Group, call: CommitCall) -> int:
     """The error code for all of the commit; 0 when it may be appended."""
     is_without_group = call.generation_id < 0 and group.state is states.EMPTY
-    if is_without_group and not group.members.is_fenced(call.member_id, call.instance_id):
+    if is_without_group and (call.instance_id is None or not group.members.is_fenced(call.member_id, call.instance_id)):
         return 0
     error_code = member_error(group, call.member_id, call.instance_id, call.generation_id)
     return error_code or states.COMMIT_BY_MEMBER[group.state]
@@ -58,7 +58,7 @@ def transaction_commit_error(group: Group, call: CommitCall) -> int:
 
 def touch_member(rebalancer: Rebalancer, group: Group, call: CommitCall) -> None:
     """Who commits lives."""
-    if call.member_id in group.members:
+    if call.member_id and call.member_id in group.members:
         rebalancer.touch(group.members[call.member_id])
 
 

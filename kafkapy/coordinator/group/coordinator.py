@@ -4,7 +4,7 @@ Everything answers at once except JoinGroup, SyncGroup, OffsetCommit and TxnOffs
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from kafkapy.clock import Clock, TimerHandle
 from kafkapy.coordinator.answer import Answer
@@ -79,6 +79,8 @@ class GroupCoordinator:
         self._removal = Removal(self._runtime, self._rebalancer, clock)
         self._directory = Directory(self._runtime.shards, metadata, self.settings.topic_partitions)
         self._offsets = OffsetRequests(self._runtime, self._directory, self._rebalancer)
+        self.commit_offsets: Final = self._offsets.commit
+        """OffsetCommit: an error code for each partition. Not a method of its own: groups commit all the time."""
         self._expiry_timer: TimerHandle | None = None
 
     # Life
@@ -188,10 +190,6 @@ class GroupCoordinator:
         self._runtime.append(shard, [record], lambda error_code: on_done(_STORE_ERRORS.get(error_code, error_code)))
 
     # Offsets
-
-    def commit_offsets(self, call: CommitCall) -> Answer[dict[TopicPartition, int]]:
-        """OffsetCommit: an error code for each partition."""
-        return self._offsets.commit(call)
 
     def commit_offsets_in_transaction(self, call: CommitCall, producer: Producer) -> Answer[dict[TopicPartition, int]]:
         """TxnOffsetCommit: an error code for each partition."""

@@ -23,7 +23,7 @@ from kafkapy.coordinator.group.settings import Config
 from kafkapy.coordinator.group.shard import partition_for
 from kafkapy.coordinator.transaction import end, partitions, producer_ids, states, timeouts
 from kafkapy.coordinator.transaction.marker_channel import MarkerChannel
-from kafkapy.coordinator.transaction.markers import MarkerSender
+from kafkapy.coordinator.transaction.markers import MarkerSender, Soon, at_once
 from kafkapy.coordinator.transaction.producer_ids import Needed
 from kafkapy.coordinator.transaction.results import AddCall, EndCall, InitializeCall, Initialized, Move
 from kafkapy.coordinator.transaction.settings import TransactionSettings
@@ -47,7 +47,10 @@ class TransactionCoordinator:
         replica_manager: LeadershipSource,
         metadata: Metadata,
         channel: MarkerChannel,
+        *,
+        soon: Soon = at_once,
     ) -> None:
+        """``soon`` writes the markers of an EndTxn, which nobody has to wait for."""
         self.settings = TransactionSettings.from_config(config)
         self._clock = clock
         self._replica_manager = replica_manager
@@ -55,6 +58,7 @@ class TransactionCoordinator:
         self._partition_count: int | None = None
         self._shards = Shards(self.settings, clock, replica_manager)
         self._markers = MarkerSender(self._shards, channel, clock)
+        self._soon = soon
         self._timers: dict[Callable[[], None], TimerHandle] = {}
 
     # Life
@@ -181,7 +185,7 @@ class TransactionCoordinator:
         if isinstance(decision, int):
             return Answer.of(decision)
         answer: Answer[int] = Answer()
-        self._prepare(*found, decision, answer.set)
+        self._prepare(*found, decision, answer.set, soon=self._soon)
         return answer
 
     def _find(self, transactional_id: str) -> Found | int:
@@ -194,11 +198,17 @@ class TransactionCoordinator:
         return InvalidProducerIdMappingError.error_code if transaction is None else (shard, transaction)
 
     def _prepare(
-        self, shard: TransactionShard, transaction: Transaction, move: Move, on_done: Callable[[int], None]
+        self,
+        shard: TransactionShard,
+        transaction: Transaction,
+        move: Move,
+        on_done: Callable[[int], None],
+        *,
+        soon: Soon = at_once,
     ) -> None:
         def appended(error_code: int) -> None:
             if error_code == 0:
-                self._markers.start(shard, transaction)
+                self._markers.start(shard, transaction, soon=soon)
             on_done(error_code)
 
         self._shards.append(shard, transaction, move, appended)

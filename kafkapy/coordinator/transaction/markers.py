@@ -1,11 +1,12 @@
 """Ends transactions: a marker into each of their partitions, tried until all have it, then the completing record.
 
-Markers of partitions that this broker leads alone, and the record, are written before ``start`` returns: the next
-transaction of the producer never meets CONCURRENT_TRANSACTIONS then.
+Markers of partitions that this broker leads alone, and the record, are written before ``start`` returns. After an
+EndTxn that is once its answer is on its way, and before what comes after that is looked at: the producer's next
+transaction never meets CONCURRENT_TRANSACTIONS then.
 """
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Final
 
@@ -28,6 +29,15 @@ RETRY_MS: Final = 100
 _WRITTEN: Final = frozenset({0, 35, 43})
 # the leader moves, is not reached, or has not enough replicas: it will, or another one
 _PASSING: Final = frozenset({3, 5, 6, 7, 13, 19, 20, 56})
+
+
+Soon = Callable[[Callable[[], None]], object]
+"""Calls what it is given, now or as soon as what is under way is done."""
+
+
+def at_once(step: Callable[[], None]) -> None:
+    """The soonest there is."""
+    step()
 
 
 class _Job:
@@ -63,11 +73,11 @@ class MarkerSender:
     def __len__(self) -> int:
         return len(self._jobs)
 
-    def start(self, shard: TransactionShard, transaction: Transaction) -> None:
-        """End a transaction whose Prepare record is in the log."""
+    def start(self, shard: TransactionShard, transaction: Transaction, *, soon: Soon = at_once) -> None:
+        """End a transaction whose Prepare record is in the log; ``soon`` calls what sends the first markers."""
         transaction.is_moving = True
         job = self._jobs[transaction] = _Job(shard, transaction)
-        self._send(job)
+        soon(partial(self._send, job))
 
     def forget(self, shard: TransactionShard) -> None:
         """Another broker coordinates them now, and ends them."""
@@ -86,6 +96,8 @@ class MarkerSender:
             self._send(job)
 
     def _send(self, job: _Job) -> None:
+        if self._jobs.get(job.transaction) is not job:
+            return  # it was not sent soon enough: another broker's now, or the next start's
         by_leader: dict[int, list[TopicPartition]] = {}
         for tp in [each for each in job.missing if each not in job.asked]:
             leader = self._channel.leader_of(tp)

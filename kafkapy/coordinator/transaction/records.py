@@ -6,6 +6,7 @@
 Empty has null for partitions, every other state a list. Layouts: ``protocol/messages/stored/transaction_log.py``.
 """
 
+from functools import lru_cache
 from struct import Struct
 
 from kafkapy.coordinator.errors import CoordinatorError
@@ -20,6 +21,7 @@ KEY_VERSION = 0
 VALUE_VERSION = 0
 
 _VERSION = Struct(">h")
+_KNOWN_KEYS = 256
 
 
 class UnknownTransactionStateError(CoordinatorError):
@@ -30,6 +32,11 @@ def _encode(message: Message, version: int) -> bytes:
     writer = Writer()
     message.write(writer, version)
     return _VERSION.pack(version) + writer.getvalue()
+
+
+@lru_cache(maxsize=_KNOWN_KEYS)
+def _key(transactional_id: str) -> bytes:
+    return _encode(TransactionLogKey(transactional_id), KEY_VERSION)
 
 
 def decode_key(key: bytes) -> str | None:
@@ -64,7 +71,7 @@ def decode_value(value: bytes) -> TransactionData:
 
 def transaction_record(transactional_id: str, data: TransactionData | None, timestamp_ms: int) -> Record:
     """The record of a transactional id; ``None`` makes it a tombstone."""
-    key = _encode(TransactionLogKey(transactional_id), KEY_VERSION)
+    key = _key(transactional_id)
     if data is None:
         return Record(key, None, timestamp_ms)
     topics: dict[str, list[int]] = {}

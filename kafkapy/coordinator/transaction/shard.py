@@ -1,7 +1,7 @@
 """One partition of ``__transaction_state`` as state, and the only code that changes what must last: replay."""
 
 from kafkapy.coordinator.transaction.records import decode_key, decode_value
-from kafkapy.coordinator.transaction.transaction import Transaction
+from kafkapy.coordinator.transaction.transaction import Transaction, TransactionData
 from kafkapy.records.batch import BatchHeader, ReadableBuffer
 from kafkapy.records.record import Record, read_records
 
@@ -32,14 +32,18 @@ def replay_batch(shard: TransactionShard, batch: ReadableBuffer, header: BatchHe
 
 
 def replay_record(shard: TransactionShard, record: Record) -> None:
-    """Take over one record: when loading, and every one that this broker has just appended."""
+    """Take over one record of the log."""
     transactional_id = None if record.key is None else decode_key(record.key)
     if transactional_id is None:
         return  # of a kind that later releases know
-    if record.value is None:
+    replay_data(shard, transactional_id, None if record.value is None else decode_value(record.value))
+
+
+def replay_data(shard: TransactionShard, transactional_id: str, data: TransactionData | None) -> None:
+    """Take over what a record says, one of the log or one that this broker has just appended; None is a tombstone."""
+    if data is None:
         shard.transactions.pop(transactional_id, None)
         return
-    data = decode_value(record.value)
     transaction = shard.transactions.get(transactional_id)
     if transaction is None:
         shard.transactions[transactional_id] = Transaction(transactional_id, data)

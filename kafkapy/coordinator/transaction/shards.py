@@ -12,14 +12,15 @@ from kafkapy.coordinator.errors import (
     CoordinatorNotAvailableError,
     NotCoordinatorError,
 )
-from kafkapy.coordinator.partition_log import BrokerLog, Loading, append_safely, batch_by_batch
+from kafkapy.coordinator.partition_log import BrokerLog, Loading, append_safely, batch_by_batch, batch_of
 from kafkapy.coordinator.transaction import states
 from kafkapy.coordinator.transaction.records import transaction_record
 from kafkapy.coordinator.transaction.results import Move
 from kafkapy.coordinator.transaction.settings import TransactionSettings
-from kafkapy.coordinator.transaction.shard import TRANSACTION_TOPIC, TransactionShard, replay_batch, replay_record
+from kafkapy.coordinator.transaction.shard import TRANSACTION_TOPIC, TransactionShard, replay_batch, replay_data
 from kafkapy.coordinator.transaction.transaction import Transaction
-from kafkapy.records.record import Record, encode_batch
+from kafkapy.records.record import Record
+from kafkapy.records.validate import ValidatedBatch
 from kafkapy.storage.append import AppendResult
 from kafkapy.types import TopicPartition
 
@@ -73,19 +74,20 @@ class Shards:
         """
         states.check_move(transaction.data.state, move.data.state)
         transaction.is_moving = True
-        record = transaction_record(transaction.transactional_id, move.data, self._clock.now_ms())
+        now_ms = self._clock.now_ms()
+        record = transaction_record(transaction.transactional_id, move.data, now_ms)
 
         def finish(error_code: int, appended: AppendResult | None) -> None:
             transaction.is_moving = False
             if appended is not None and self._shards.get(shard.partition) is not shard:
                 error_code = NotCoordinatorError.error_code  # whoever loads next reads the record from the log
             elif appended is not None:
-                replay_record(shard, record)
+                replay_data(shard, transaction.transactional_id, move.data)  # which the record says when it is read
                 if move.previous is not None:
                     transaction.previous = move.previous
             on_done(_LOG_ERRORS.get(error_code, error_code))
 
-        self._append(shard, [record], finish)
+        self._append(shard, batch_of([record], now_ms), finish)
 
     def expire(self, shard: TransactionShard, transactions: Iterable[Transaction]) -> None:
         """Write tombstones for them, in batches of a moderate size, and forget them."""
@@ -96,21 +98,21 @@ class Shards:
             record = transaction_record(transaction.transactional_id, None, now_ms)
             size += len(record.key or b"")
             if batch and size > TOMBSTONE_BATCH_BYTES:
-                self._append_tombstones(shard, batch)
+                self._append_tombstones(shard, batch, now_ms)
                 batch, size = [], len(record.key or b"")
             batch.append((transaction, record))
         if batch:
-            self._append_tombstones(shard, batch)
+            self._append_tombstones(shard, batch, now_ms)
 
-    def _append_tombstones(self, shard: TransactionShard, batch: list[tuple[Transaction, Record]]) -> None:
+    def _append_tombstones(self, shard: TransactionShard, batch: list[tuple[Transaction, Record]], now_ms: int) -> None:
         for transaction, _ in batch:
             transaction.is_moving = True
 
         def finish(error_code: int, appended: AppendResult | None) -> None:
-            for transaction, record in batch:
+            for transaction, _ in batch:
                 transaction.is_moving = False
                 if appended is not None:
-                    replay_record(shard, record)
+                    replay_data(shard, transaction.transactional_id, None)
             logger.info(
                 "Forgot %d unused transactional ids of %s-%d: error %d",
                 len(batch),
@@ -119,13 +121,13 @@ class Shards:
                 error_code,
             )
 
-        self._append(shard, [record for _, record in batch], finish)
+        self._append(shard, batch_of([record for _, record in batch], now_ms), finish)
 
     def _append(
-        self, shard: TransactionShard, records: list[Record], finish: Callable[[int, AppendResult | None], None]
+        self, shard: TransactionShard, batch: ValidatedBatch, finish: Callable[[int, AppendResult | None], None]
     ) -> None:
         tp = TopicPartition(TRANSACTION_TOPIC, shard.partition)
-        append_safely(self._log, tp, encode_batch(records), self._settings.request_timeout_ms, finish)
+        append_safely(self._log, tp, batch, self._settings.request_timeout_ms, finish)
 
     # Load and unload
 

@@ -1,5 +1,5 @@
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from types import SimpleNamespace
 
 import pytest
@@ -49,6 +49,43 @@ def test_a_transaction_has_ended_when_its_end_is_answered(commit: bool, name: st
     assert world.add(producer) == 0  # nobody is told to wait
     assert world.clock.pending_timers() == world.groups.clock.pending_timers()
     assert world.coordinator._markers._timer is None
+
+
+@pytest.mark.parametrize("commit", [True, False])
+def test_the_answer_leaves_before_the_markers_are_written(commit: bool) -> None:
+    world = TransactionWorld()
+    producer = world.producer()
+    world.add(producer, TP, GROUPS)
+    steps: list[Callable[[], None]] = []
+    world.soon = steps.append
+    assert world.end(producer, commit=commit) == 0
+    assert (markers(world.broker.log(TP)), world.states()[-1][:8], waiting(world)) == ([], "PREPARE_", 1)
+    assert (world.add(producer), world.end(producer, commit=commit)) == (51, 51)  # the log says how it ends
+    steps.pop()()
+    assert steps == []
+    for tp in (TP, GROUPS):
+        assert markers(world.broker.log(tp)) == [(int(commit), *producer, 0)]
+    assert (world.states()[-1][:9], waiting(world), world.add(producer)) == ("COMPLETE_", 0, 0)
+
+
+@pytest.mark.parametrize("meanwhile", ["stop", "led elsewhere", "tried again"])
+def test_markers_that_are_sent_too_late(meanwhile: str) -> None:
+    world = TransactionWorld()
+    producer = world.producer()
+    world.add(producer, TP)
+    steps: list[Callable[[], None]] = []
+    world.soon = steps.append
+    assert world.end(producer) == 0
+    if meanwhile == "stop":
+        world.stop()
+    elif meanwhile == "led elsewhere":
+        world.coordinator.on_follower_or_stopped(SHARD, 1)
+    else:
+        world.coordinator._markers.try_again()
+    written = markers(world.broker.log(TP))
+    assert len(written) == (meanwhile == "tried again")
+    steps.pop()()
+    assert (markers(world.broker.log(TP)), waiting(world)) == (written, 0)
 
 
 def test_the_answer_does_not_wait_for_markers() -> None:

@@ -1,6 +1,6 @@
 """A transaction coordinator, with a group coordinator beside it, on a manual clock and logs in memory."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from itertools import count
 from types import SimpleNamespace
 from typing import Any
@@ -13,6 +13,7 @@ from kafkapy.coordinator.group.shard import GROUP_TOPIC
 from kafkapy.coordinator.transaction.coordinator import TransactionCoordinator
 from kafkapy.coordinator.transaction.marker_channel import BrokerMarkers
 from kafkapy.coordinator.transaction.marker_writer import MarkerWriter
+from kafkapy.coordinator.transaction.markers import Soon, at_once
 from kafkapy.coordinator.transaction.records import decode_value
 from kafkapy.coordinator.transaction.results import AddCall, EndCall, InitializeCall, Initialized
 from kafkapy.coordinator.transaction.shard import TRANSACTION_TOPIC, TransactionShard
@@ -67,15 +68,21 @@ class TransactionWorld:
         self.config = {**CONFIG, **{key.replace("_", "."): value for key, value in config.items()}}
         self.ids = count(1000)
         self.peers: Any = SimpleNamespace()
+        self.soon: Soon = at_once
         self.start()
 
     def start(self, leader_epoch: int = 0, *, leads: bool = True) -> None:
         writer = MarkerWriter(self.broker, self.groups.coordinator, self.clock, 30_000)
         channel = BrokerMarkers(HERE, self.broker, writer, self.peers)
-        self.coordinator = TransactionCoordinator(self.config, self.clock, self.broker, self.broker, channel)
+        self.coordinator = TransactionCoordinator(
+            self.config, self.clock, self.broker, self.broker, channel, soon=self.call_soon
+        )
         self.coordinator.startup()
         if leads:
             self.coordinator.on_leader(SHARD, leader_epoch)
+
+    def call_soon(self, step: Callable[[], None]) -> None:
+        self.soon(step)
 
     def stop(self) -> None:
         self.coordinator.shutdown()
