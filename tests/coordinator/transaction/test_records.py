@@ -1,4 +1,6 @@
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from kafkapy.coordinator.transaction.records import (
     UnknownTransactionStateError,
@@ -54,6 +56,32 @@ def test_partitions_of_a_topic_stand_together() -> None:
     record = transaction_record("x", TransactionData(1, 0, 1, TransactionState.ONGOING, mixed), 0)
     assert record.value is not None
     assert decode_value(record.value).partitions == (mixed[0], mixed[2], mixed[1])
+
+
+longs = st.integers(-(2**63), 2**63 - 1)
+names = st.text(st.characters(exclude_categories=["Cs"]), max_size=60)
+partition_sets = st.sets(st.builds(TopicPartition, names, st.integers(0, 2**31 - 1)), max_size=8)
+
+
+@given(
+    st.builds(
+        TransactionData,
+        longs,
+        st.integers(-1, 2**15 - 1),
+        st.integers(0, 2**31 - 1),
+        st.sampled_from(TransactionState),
+        partition_sets.map(lambda partitions: tuple(sorted(partitions))),
+        longs,
+        longs,
+    )
+)
+def test_a_record_says_what_it_was_made_of(data: TransactionData) -> None:
+    """Why ``replay_data`` may take it from memory."""
+    if data.state is TransactionState.EMPTY:
+        data = data._replace(partitions=())  # nobody has added any
+    record = transaction_record("x", data, 0)
+    assert record.value is not None
+    assert decode_value(record.value) == data
 
 
 def test_keys_of_later_releases_are_not_ours() -> None:
