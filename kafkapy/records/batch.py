@@ -283,13 +283,14 @@ def own_batch(
 
     ``records`` are the bytes of ``count`` records, ``producer`` is id, epoch and base sequence.
     """
-    fields = attributes, count - 1, timestamp_ms, timestamp_ms, *producer, count
+    producer_id, epoch, sequence = producer
+    fields = attributes, count - 1, timestamp_ms, timestamp_ms, producer_id, epoch, sequence, count
     after_crc = _AFTER_CRC.pack(*fields) + records
     length = ATTRIBUTES_OFFSET - LOG_OVERHEAD + len(after_crc)
     crc = crc32c(after_crc)
     buffer = bytearray(_UP_TO_CRC.pack(0, length, NO_LEADER_EPOCH, MAGIC, crc))
     buffer += after_crc
-    return buffer, _header_of((0, LOG_OVERHEAD + length, NO_LEADER_EPOCH, MAGIC, crc, *fields))
+    return buffer, _header_of((0, LOG_OVERHEAD + length, NO_LEADER_EPOCH, MAGIC, crc) + fields)  # noqa: RUF005  # faster
 
 
 def write_batch(header: BatchHeader, records: ReadableBuffer) -> bytes:

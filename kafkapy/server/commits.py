@@ -1,29 +1,45 @@
 """What OffsetCommit and TxnOffsetCommit ask for, partition by partition."""
 
-from collections.abc import Callable, Iterable
-from typing import Any, TypeVar
+from collections.abc import Iterable
+from typing import Any, Final
 
 from kafkapy.cluster.image import MetadataImage
+from kafkapy.coordinator.group.offsets import NO_EXPIRY, CommittedOffset, committed_offset_of
 from kafkapy.protocol.errors import ErrorCode
 from kafkapy.types import TopicPartition, topic_partition_of
 
-C = TypeVar("C")
+NO_TIMESTAMP: Final = -1
 
 
 def split_by_existence(
-    image: MetadataImage, topics: Iterable[Any], commit_of: Callable[[Any], C]
-) -> tuple[dict[TopicPartition, C], dict[TopicPartition, int]]:
-    """The commits of partitions that exist, made by ``commit_of`` of the request's, and an error for each other one."""
-    commits: dict[TopicPartition, C] = {}
+    image: MetadataImage, topics: Iterable[Any], now_ms: int, expire_ms: int = NO_EXPIRY, *, is_dated: bool = False
+) -> tuple[dict[TopicPartition, CommittedOffset], dict[TopicPartition, int]]:
+    """The commits of partitions that exist, and an error for each other one.
+
+    They are made at ``now_ms``, or, where the request ``is_dated``, when it says. Groups commit all the time, hence one
+    loop that calls nothing for each partition.
+    """
+    commits: dict[TopicPartition, CommittedOffset] = {}
     errors: dict[TopicPartition, int] = {}
     known = image.topics
     for topic in topics:
-        found = known.get(topic.name)
+        name = topic.name
+        found = known.get(name)
         partitions = found.partitions if found is not None else ()
         for each in topic.partitions:
-            partition = topic_partition_of((topic.name, each.partition_index))
-            if each.partition_index in partitions:
-                commits[partition] = commit_of(each)
-            else:
+            index = each.partition_index
+            partition = topic_partition_of((name, index))
+            if index not in partitions:
                 errors[partition] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                continue
+            commit_ms = each.commit_timestamp if is_dated and each.commit_timestamp != NO_TIMESTAMP else now_ms
+            commits[partition] = committed_offset_of(
+                (
+                    each.committed_offset,
+                    each.committed_leader_epoch,
+                    each.committed_metadata or "",
+                    commit_ms,
+                    expire_ms,
+                )
+            )
     return commits, errors

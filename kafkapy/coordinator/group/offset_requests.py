@@ -1,6 +1,7 @@
 """OffsetCommit, TxnOffsetCommit and OffsetFetch: to the log, and out of what was replayed from it."""
 
 from collections.abc import Iterable
+from collections.abc import Set as AbstractSet
 
 from kafkapy.coordinator.answer import Answer
 from kafkapy.coordinator.errors import IllegalGenerationError
@@ -22,8 +23,10 @@ from kafkapy.coordinator.runtime import Runtime
 from kafkapy.storage.errors import InvalidProducerEpochError
 from kafkapy.types import TopicPartition
 
+NONE: AbstractSet[TopicPartition] = frozenset()
 
-def _codes(call: CommitCall, refused: set[TopicPartition], error_code: int) -> dict[TopicPartition, int]:
+
+def _codes(call: CommitCall, refused: AbstractSet[TopicPartition], error_code: int) -> dict[TopicPartition, int]:
     """What each partition is answered, those whose metadata were ``refused`` and those that met the log's error."""
     codes = dict.fromkeys(call.offsets, log_error(error_code))
     if refused:
@@ -70,15 +73,23 @@ class OffsetRequests:
         self, shard: Shard, group: Group, call: CommitCall, producer: Producer = COMMITTER
     ) -> Answer[dict[TopicPartition, int]]:
         offsets = call.offsets
-        refused = too_large(call, self._runtime.settings.offset_metadata_max_bytes)
+        refused: AbstractSet[TopicPartition] = NONE
+        for each in offsets.values():
+            if each.metadata:  # hardly ever: then look at them all
+                refused = too_large(call, self._runtime.settings.offset_metadata_max_bytes)
+                break
         if refused:
             offsets = {partition: each for partition, each in offsets.items() if partition not in refused}
             if not offsets:
                 return Answer.of(dict.fromkeys(refused, TOO_LARGE))
-        if producer.epoch < 0 <= producer.producer_id:  # what the log would make of it is for producers that it knows
+        if (
+            producer is not COMMITTER and producer.epoch < 0 <= producer.producer_id
+        ):  # what the log would make of it is for producers that it knows
             codes = dict.fromkeys(offsets, InvalidProducerEpochError.error_code)
             return Answer.of({**codes, **dict.fromkeys(refused, TOO_LARGE)})
         outcome = self._runtime.commit(shard, group.group_id, offsets, producer)
+        if outcome == 0 and not refused:
+            return Answer.of(dict.fromkeys(offsets, 0))
         if isinstance(outcome, int):
             return Answer.of(_codes(call, refused, outcome))
         answer: Answer[dict[TopicPartition, int]] = Answer()

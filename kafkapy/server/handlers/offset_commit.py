@@ -12,14 +12,13 @@ from typing import TYPE_CHECKING, Final
 
 from kafkapy.cluster import consumer_offsets
 from kafkapy.coordinator.group.commit import utf16_length
-from kafkapy.coordinator.group.offsets import NO_EXPIRY, CommittedOffset, committed_offset_of
+from kafkapy.coordinator.group.offsets import NO_EXPIRY
 from kafkapy.coordinator.group.results import commit_call_of
 from kafkapy.coordinator.runtime import respond
 from kafkapy.protocol.errors import ErrorCode
 from kafkapy.protocol.message import Message
 from kafkapy.protocol.messages.offset_commit import (
     OffsetCommitRequest,
-    OffsetCommitRequestPartition,
     OffsetCommitResponse,
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
@@ -33,7 +32,8 @@ if TYPE_CHECKING:
     from kafkapy.server.context import RequestContext
 
 TREE_VERSION = 0
-DEFAULT_TIMESTAMP = -1
+DATED_VERSION = 1
+"""The only one in which a client says when the commit was made."""
 DEFAULT_RETENTION = -1
 _KNOWN_ANSWERS: Final = 1024
 _KNOWN_PARTITIONS: Final = 16
@@ -53,18 +53,13 @@ def handle(context: "RequestContext", request: OffsetCommitRequest) -> Message |
     retention_ms = request.retention_time_ms
     expire_ms = NO_EXPIRY if retention_ms == DEFAULT_RETENTION else now_ms + retention_ms
 
-    def commit_of(partition: OffsetCommitRequestPartition) -> CommittedOffset:
-        return committed_offset_of(
-            (
-                partition.committed_offset,
-                partition.committed_leader_epoch,
-                partition.committed_metadata or "",
-                now_ms if partition.commit_timestamp == DEFAULT_TIMESTAMP else partition.commit_timestamp,
-                expire_ms,
-            )
-        )
-
-    offsets, errors = split_by_existence(context.services.metadata.image, request.topics, commit_of)
+    offsets, errors = split_by_existence(
+        context.services.metadata.image,
+        request.topics,
+        now_ms,
+        expire_ms,
+        is_dated=context.header.api_version == DATED_VERSION,
+    )
     if not offsets:
         return _build(errors)
     call = commit_call_of(

@@ -8,13 +8,11 @@ Errors, by partition: 3 (no such partition), 12, 14 (below v2: 15), 15, 16, 22, 
 from collections.abc import Awaitable, Mapping
 from typing import TYPE_CHECKING, Final
 
-from kafkapy.coordinator.group.offsets import CommittedOffset
 from kafkapy.coordinator.group.results import CommitCall, Producer, by_topic
 from kafkapy.coordinator.runtime import respond
 from kafkapy.protocol.errors import ErrorCode
 from kafkapy.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
-    TxnOffsetCommitRequestPartition,
     TxnOffsetCommitResponse,
     TxnOffsetCommitResponsePartition,
     TxnOffsetCommitResponseTopic,
@@ -33,14 +31,8 @@ def handle(
     context: "RequestContext", request: TxnOffsetCommitRequest
 ) -> TxnOffsetCommitResponse | Awaitable[TxnOffsetCommitResponse]:
     """See the card."""
-    image, now_ms = context.services.metadata.image, context.services.clock.now_ms()
-
-    def commit_of(each: TxnOffsetCommitRequestPartition) -> CommittedOffset:
-        return CommittedOffset(
-            each.committed_offset, each.committed_leader_epoch, each.committed_metadata or "", now_ms
-        )
-
-    offsets, errors = split_by_existence(image, request.topics, commit_of)
+    services = context.services
+    offsets, errors = split_by_existence(services.metadata.image, request.topics, services.clock.now_ms())
     if not offsets:
         return _build(errors)
     call = CommitCall(request.group_id, request.member_id, request.generation_id, offsets, request.group_instance_id)
@@ -50,7 +42,7 @@ def handle(
     def build(committed: Mapping[TopicPartition, int]) -> TxnOffsetCommitResponse:
         return _build({tp: _code(code, version) for tp, code in {**committed, **errors}.items()})
 
-    return respond(context.services.group_coordinator.commit_offsets_in_transaction(call, producer), build)
+    return respond(services.group_coordinator.commit_offsets_in_transaction(call, producer), build)
 
 
 def _code(error_code: int, version: int) -> int:
