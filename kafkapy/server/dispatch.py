@@ -9,8 +9,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from functools import cache
 from importlib import import_module
-from struct import Struct
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 from kafkapy.protocol.api_keys import ApiKey
 from kafkapy.protocol.headers import (
@@ -26,12 +25,10 @@ from kafkapy.protocol.primitives import write_message
 from kafkapy.protocol.reader import Reader
 from kafkapy.protocol.writer import Part, Writer
 from kafkapy.server.context import ConnectionInfo, RequestContext, Services
-from kafkapy.server.encoded import Encoded, spelled_out
+from kafkapy.server.encoded import SIZE_AND_CORRELATION_ID, Encoded, spelled_out
 from kafkapy.server.errors import UnencodableResponseError, UnservedRequestError
 from kafkapy.server.handlers import REGISTRY
 from kafkapy.server.interception import Handle, Interceptor
-
-_SIZE_AND_CORRELATION_ID: Final = Struct(">ii")
 
 
 class Route(NamedTuple):
@@ -71,7 +68,7 @@ def _is_served(key: int, version: int) -> bool:
 
 def encode(header: RequestHeader, flexible_response_header: bool, response: Message) -> list[Part]:
     """Return the response's frame, size prefix included, bodies untouched."""
-    writer = Writer(_SIZE_AND_CORRELATION_ID.pack(0, header.correlation_id))
+    writer = Writer(SIZE_AND_CORRELATION_ID.pack(0, header.correlation_id))
     if flexible_response_header:
         writer.buffer.append(0)
     try:
@@ -172,5 +169,6 @@ class LocalRequests:
         assert self._connection is not None, "set together with the services"
         key: int = request.API_KEY  # type: ignore[attr-defined]  # requests have it, Message is the base of all
         header = RequestHeader(key, version, 0, "controller")
-        response: Any = route(key, version).handle(RequestContext(self._services, header, self._connection), request)
+        handle = spelled_out(route(key, version).handle)
+        response: Any = handle(RequestContext(self._services, header, self._connection), request)
         return response  # type: ignore[no-any-return]  # a response or an awaitable of one, by the handlers' contract

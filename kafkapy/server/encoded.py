@@ -8,7 +8,8 @@ from kafkapy.protocol.primitives import decode, encode
 from kafkapy.protocol.writer import Writer
 from kafkapy.server.interception import Handle, Result
 
-_SIZE_AND_CORRELATION_ID: Final = Struct(">ii")
+SIZE_AND_CORRELATION_ID: Final = Struct(">ii")
+"""What every response begins with."""
 _CORRELATION_ID_SIZE: Final = 4
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ class Encoded(Message):
     def frame(self, correlation_id: int, *, flexible_header: bool) -> bytearray:
         """What ``dispatch.encode`` makes of it, in one go."""
         size = _CORRELATION_ID_SIZE + flexible_header + len(self._content)
-        frame = bytearray(_SIZE_AND_CORRELATION_ID.pack(size, correlation_id))
+        frame = bytearray(SIZE_AND_CORRELATION_ID.pack(size, correlation_id))
         if flexible_header:
             frame.append(0)
         frame += self._content

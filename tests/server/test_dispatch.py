@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from kafkapy.coordinator.group.shard import GROUP_TOPIC
 from kafkapy.protocol.headers import RequestHeader
 from kafkapy.protocol.message import Message, ProtocolError
 from kafkapy.protocol.messages import request_class, response_class
@@ -13,12 +14,20 @@ from kafkapy.protocol.messages.list_offsets import (
     ListOffsetsResponse,
     ListOffsetsTopicResponse,
 )
+from kafkapy.protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+    OffsetCommitResponse,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+)
 from kafkapy.protocol.messages.update_metadata import UpdateMetadataRequest
 from kafkapy.server.context import LocalConnection
 from kafkapy.server.dispatch import Dispatcher, LocalRequests, encode, route
 from kafkapy.server.errors import UnencodableResponseError, UnservedRequestError
 from kafkapy.server.handlers import REGISTRY, Api
-from tests.server.harness import frame, run, running_broker
+from tests.server.harness import Client, frame, run, running_broker
 
 
 @pytest.mark.parametrize("api", REGISTRY.values(), ids=lambda api: api.module)
@@ -67,5 +76,21 @@ def test_the_controller_reaches_the_same_handlers(tmp_path: Path) -> None:
             response = requests.handle(UpdateMetadataRequest(controller_epoch=0), 6)
             assert isinstance(response, Message)
             assert response.error_code == 11  # type: ignore[attr-defined]  # UpdateMetadataResponse has one
+
+    run(scenario())
+
+
+def test_who_asks_without_a_socket_gets_messages(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with running_broker(tmp_path) as broker:
+            client = await Client.connect(broker)
+            for name in ("t", GROUP_TOPIC):
+                await client.create_topic(name)
+            requests = LocalRequests()
+            requests.serve(broker.services, LocalConnection("PLAINTEXT"))
+            topic = OffsetCommitRequestTopic("t", [OffsetCommitRequestPartition(0, 1)])
+            response = requests.handle(OffsetCommitRequest("g", topics=[topic]), 8)
+            answered = OffsetCommitResponseTopic("t", [OffsetCommitResponsePartition(0, 0)])
+            assert response == OffsetCommitResponse(topics=[answered])
 
     run(scenario())

@@ -4,6 +4,7 @@ from typing import Any
 import pytest
 
 from kafkapy.coordinator.group.shard import GROUP_TOPIC
+from kafkapy.protocol.headers import RequestHeader
 from kafkapy.protocol.messages.heartbeat import HeartbeatResponse
 from kafkapy.protocol.messages.offset_commit import (
     OffsetCommitRequest,
@@ -12,6 +13,7 @@ from kafkapy.protocol.messages.offset_commit import (
     OffsetCommitResponse,
 )
 from kafkapy.protocol.primitives import UnsupportedVersion, encode
+from kafkapy.server import dispatch
 from kafkapy.server.context import RequestContext, Services
 from kafkapy.server.encoded import Encoded, spelled_out
 from kafkapy.server.interception import Handle, Hooks, Result
@@ -27,6 +29,14 @@ def test_it_is_written_as_the_message_and_says_the_same(version: int) -> None:
     assert first == message
     first.error_code = 0  # type: ignore[attr-defined]  # a heartbeat's
     assert (second, encoded.decoded()) == (message, message)
+
+
+@pytest.mark.parametrize("version", [0, 4])
+def test_its_frame_is_that_of_the_message(version: int) -> None:
+    message, is_flexible = HeartbeatResponse(error_code=27), version == 4
+    header = RequestHeader(HeartbeatResponse.API_KEY, version, -77, None)
+    frame = Encoded(message, version).frame(header.correlation_id, flexible_header=is_flexible)
+    assert [frame] == dispatch.encode(header, is_flexible, message)
 
 
 def test_what_the_version_does_not_have_is_refused() -> None:

@@ -5,8 +5,14 @@ from typing import Any
 
 import pytest
 
+from kafkapy.coordinator.group.shard import GROUP_TOPIC
 from kafkapy.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from kafkapy.protocol.messages.list_groups import ListGroupsRequest
+from kafkapy.protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
 from kafkapy.server.interception import Hooks
 from kafkapy.server.trace import Trace
 from kafkapy.server.trace_filter import parse_filter
@@ -74,6 +80,22 @@ def test_every_request_has_its_line_and_so_has_its_answer(tmp_path: Path, shown:
     assert lines[5]["reason"] == "none wanted"
     assert lines[9]["reason"] == "the client has gone"
     assert lines[11]["reason"] == "records of t-0 are null"
+
+
+def test_an_answer_whose_bytes_were_there_already_is_shown_too(tmp_path: Path, shown: Shown) -> None:
+    async def scenario() -> None:
+        async with running_broker(tmp_path, hooks=Hooks(trace=shown.trace("api=OffsetCommit"))) as broker:
+            client = await Client.connect(broker)
+            for name in ("t", GROUP_TOPIC):
+                await client.create_topic(name)
+            topic = OffsetCommitRequestTopic("t", [OffsetCommitRequestPartition(0, 1)])
+            for _ in range(2):
+                await client.ask(OffsetCommitRequest("g", topics=[topic]), 8)
+            await client.close()
+
+    run(scenario())
+    answers = [line["body"]["topics"] for line in shown.lines() if line["kind"] == "response"]
+    assert answers == [[{"name": "t", "partitions": [{"partition_index": 0}]}]] * 2  # zeros are left out
 
 
 def test_only_what_passes_the_filter_is_shown(tmp_path: Path, shown: Shown) -> None:
