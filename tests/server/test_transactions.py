@@ -20,7 +20,7 @@ from kafkapy.protocol.messages.txn_offset_commit import (
 )
 from kafkapy.server.broker import BrokerServer
 from kafkapy.testing.clock import ManualClock
-from tests.server.harness import Client, batch, produce_request, run, running_broker
+from tests.server.harness import Client, batch, frame, produce_request, run, running_broker
 
 Producer = tuple[int, int]
 READ_COMMITTED = 1
@@ -93,6 +93,23 @@ def test_a_commit_and_an_abort(tmp_path: Path) -> None:
             assert (await client.stable_end(), await client.aborted(2)) == (4, [(producer[0], 2)])
             # the record is years older than its marker, so that a segment ends there, and what a read reaches
             assert await client.aborted() == []
+
+    run(scenario())
+
+
+def test_what_comes_together_with_the_end_is_told_to_wait(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with running_broker(tmp_path) as broker:
+            client = await transactor(broker)
+            await client.create_topic("t")
+            producer = await client.initialize()
+            await client.write(producer, 0, b"a")
+            add = frame(AddOffsetsToTxnRequest("x", *producer, "g"), 2)
+            client.send(frame(EndTxnRequest("x", *producer, True), 2) + add)
+            codes = [client.decode(key, 2, await client.receive()).error_code for key in (26, 25)]
+            assert codes == [0, 51]  # the transaction's end is decided, and its markers are not written
+            assert await client.stable_end() == 2
+            await client.write(producer, 1, b"b")
 
     run(scenario())
 

@@ -50,7 +50,7 @@ class TransactionCoordinator:
         *,
         soon: Soon = at_once,
     ) -> None:
-        """``soon`` writes the markers of an EndTxn, which nobody has to wait for."""
+        """``soon`` calls what writes the markers of an EndTxn, for which nobody has to wait."""
         self.settings = TransactionSettings.from_config(config)
         self._clock = clock
         self._replica_manager = replica_manager

@@ -1,8 +1,8 @@
 """Ends transactions: a marker into each of their partitions, tried until all have it, then the completing record.
 
 Markers of partitions that this broker leads alone, and the record, are written before ``start`` returns. After an
-EndTxn that is once its answer is on its way, and before what comes after that is looked at: the producer's next
-transaction never meets CONCURRENT_TRANSACTIONS then.
+EndTxn that is in the loop's next turn, before any socket is read again: a producer that waits for the answer, as all
+clients do, never meets CONCURRENT_TRANSACTIONS then. What came together with the EndTxn may, as in Kafka.
 """
 
 import logging
