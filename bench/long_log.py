@@ -27,8 +27,8 @@ class LongLog:
     """Reads `gigabytes` of 1 kB records in fetches of 1 MB on one connection, one after the other.
 
     Medians of a few passes, since a single one says little on a machine that others share. A log that doesn't lie twice
-    in the machine's memory is taken out of the page cache before each reading: what would be there depends on who read
-    before, and on where.
+    in the machine's memory is taken out of the page cache before each reading: how much of it would be there depends
+    on who read before.
     """
 
     gigabytes: int

@@ -186,7 +186,7 @@ class Segment:
     @property
     def indexes_are_full(self) -> bool:
         """Whether one of the indexes has no room for another entry."""
-        offsets, times = self.offset_index, self.time_index  # asked at every append: ``is_full`` would be a call each
+        offsets, times = self.offset_index, self.time_index  # asked at every append, hence no calls
         return offsets.entries >= offsets.full_from or times.entries >= times.full_from
 
     def become_inactive(self) -> list[str]:

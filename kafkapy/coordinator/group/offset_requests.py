@@ -82,9 +82,8 @@ class OffsetRequests:
             offsets = {partition: each for partition, each in offsets.items() if partition not in refused}
             if not offsets:
                 return Answer.of(dict.fromkeys(refused, TOO_LARGE))
-        if (
-            producer is not COMMITTER and producer.epoch < 0 <= producer.producer_id
-        ):  # what the log would make of it is for producers that it knows
+        # what the log would make of it is for producers that it knows
+        if producer is not COMMITTER and producer.epoch < 0 <= producer.producer_id:
             codes = dict.fromkeys(offsets, InvalidProducerEpochError.error_code)
             return Answer.of({**codes, **dict.fromkeys(refused, TOO_LARGE)})
         outcome = self._runtime.commit(shard, group.group_id, offsets, producer)

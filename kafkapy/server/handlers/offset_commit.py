@@ -44,6 +44,7 @@ def handle(context: "RequestContext", request: OffsetCommitRequest) -> Message |
     """Commit what belongs to partitions that exist."""
     if context.header.api_version == TREE_VERSION:
         return _commit_to_tree(context, request)
+    # most members are not static: they don't pay for the call
     if request.group_instance_id is not None and refuses_static_member(context, request.group_instance_id):
         asked = [
             TopicPartition(topic.name, each.partition_index) for topic in request.topics for each in topic.partitions
