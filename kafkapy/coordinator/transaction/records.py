@@ -21,7 +21,13 @@ KEY_VERSION = 0
 VALUE_VERSION = 0
 
 _VERSION = Struct(">h")
-_KNOWN_KEYS = 256
+_HEAD = Struct(">qhib")
+"""Of a value, behind its version: producer id and epoch, time-out, state."""
+_TAIL = Struct(">qq")
+"""Its end: last update, start."""
+_KNOWN_KEYS = _KNOWN_VALUES = 256
+_KNOWN_PARTITIONS = 64
+"""Values with more of them are not kept."""
 
 
 class UnknownTransactionStateError(CoordinatorError):
@@ -29,9 +35,9 @@ class UnknownTransactionStateError(CoordinatorError):
 
 
 def _encode(message: Message, version: int) -> bytes:
-    writer = Writer()
+    writer = Writer(_VERSION.pack(version))
     message.write(writer, version)
-    return _VERSION.pack(version) + writer.getvalue()
+    return bytes(writer.buffer)  # which is all of it: these messages carry no records
 
 
 @lru_cache(maxsize=_KNOWN_KEYS)
@@ -74,16 +80,19 @@ def transaction_record(transactional_id: str, data: TransactionData | None, time
     key = _key(transactional_id)
     if data is None:
         return Record(key, None, timestamp_ms)
+    partitions = None if data.state is EMPTY else data.partitions
+    is_kept = partitions is None or len(partitions) <= _KNOWN_PARTITIONS
+    value = bytearray(_value(partitions) if is_kept else _value.__wrapped__(partitions))
+    _HEAD.pack_into(value, _VERSION.size, data.producer_id, data.producer_epoch, data.timeout_ms, data.state)
+    _TAIL.pack_into(value, len(value) - _TAIL.size, data.last_update_ms, data.start_ms)
+    return Record(key, bytes(value), timestamp_ms)
+
+
+@lru_cache(maxsize=_KNOWN_VALUES)
+def _value(partitions: tuple[TopicPartition, ...] | None) -> bytes:
+    """A value with these partitions, its numbers 0: a producer writes to the same ones again and again."""
     topics: dict[str, list[int]] = {}
-    for topic, index in data.partitions:
+    for topic, index in partitions or ():
         topics.setdefault(topic, []).append(index)
-    value = TransactionLogValue(
-        data.producer_id,
-        data.producer_epoch,
-        data.timeout_ms,
-        data.state,
-        None if data.state is EMPTY else [PartitionsSchema(*each) for each in topics.items()],
-        data.last_update_ms,
-        data.start_ms,
-    )
-    return Record(key, _encode(value, VALUE_VERSION), timestamp_ms)
+    schemas = None if partitions is None else [PartitionsSchema(*each) for each in topics.items()]
+    return _encode(TransactionLogValue(transaction_partitions=schemas), VALUE_VERSION)

@@ -4,13 +4,15 @@ from hypothesis import strategies as st
 
 from kafkapy.coordinator.transaction.records import (
     UnknownTransactionStateError,
+    _value,
     decode_key,
     decode_value,
     transaction_record,
 )
 from kafkapy.coordinator.transaction.states import TransactionState
 from kafkapy.coordinator.transaction.transaction import TransactionData
-from kafkapy.protocol.primitives import ProtocolError
+from kafkapy.protocol.messages.stored.transaction_log import PartitionsSchema, TransactionLogValue
+from kafkapy.protocol.primitives import ProtocolError, encode
 from kafkapy.types import TopicPartition
 
 KEY = "0000000474782d31"
@@ -89,6 +91,17 @@ def test_a_record_says_what_it_was_made_of(data: TransactionData, added: tuple[T
     assert sorted(read.partitions) == sorted(data.partitions)
     later = [each._replace(partitions=tuple(dict.fromkeys(each.partitions + added))) for each in (data, read)]
     assert transaction_record("x", later[0], 0) == transaction_record("x", later[1], 0)
+
+
+@pytest.mark.parametrize("count", [64, 65])
+def test_values_of_many_partitions_are_not_kept(count: int) -> None:
+    _value.cache_clear()
+    partitions = tuple(TopicPartition("t", index) for index in range(count))
+    data = TransactionData(7, 3, 60_000, TransactionState.PREPARE_ABORT, partitions, 5, 4)
+    expected = TransactionLogValue(7, 3, 60_000, data.state, [PartitionsSchema("t", list(range(count)))], 5, 4)
+    for _ in range(2):
+        assert transaction_record("x", data, 0).value == b"\0\0" + encode(expected, 0)
+    assert _value.cache_info().currsize == (count == 64)
 
 
 def test_keys_of_later_releases_are_not_ours() -> None:
