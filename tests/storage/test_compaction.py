@@ -140,6 +140,22 @@ def test_an_abort_that_comes_in_the_active_segment_is_known(world: World) -> Non
     assert 1 not in values_in(log)
 
 
+def test_an_abort_below_the_logs_start_matters_no_more(world: World) -> None:
+    log = world.log(BIG)
+    transactional(log, 0, b"a")
+    end(log, commit=False)
+    append(log, (b"b", b"1"))
+    transactional(log, 1, b"c")
+    end(log, commit=False)
+    append(log, (b"b", b"2"))
+    log.advance_log_start_offset(2)
+    close_segment(log)
+    world.compact()
+    assert [(record.offset, record.key) for record in records_in(log) if record.offset >= 2][-1] == (5, b"b")
+    assert 3 not in values_in(log), "an abort above it does"
+    assert log.aborted_transactions(2, 6) == [(7, 3)]
+
+
 def test_open_transactions_are_not_touched(world: World) -> None:
     log = world.log(BIG)
     append(log, (b"a", b"1"))
