@@ -18,8 +18,8 @@ ROOT = Path(__file__).resolve().parent.parent
 def describe() -> dict[str, str]:
     """Processor, memory and versions, each a line for people.
 
-    Of the interpreter who built it, and when: one that is optimized by a profile, as distributions ship them, is faster
-    by a sixth than one that was just compiled.
+    Of the interpreter who built it, and when: the same release can be faster by a sixth, or slower, by how it was
+    compiled.
     """
     return {
         "processor": f"{os.cpu_count()} × {_processor()}",
