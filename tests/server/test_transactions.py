@@ -107,7 +107,7 @@ def test_what_comes_together_with_the_end_is_told_to_wait(tmp_path: Path) -> Non
             add = frame(AddOffsetsToTxnRequest("x", *producer, "g"), 2)
             client.send(frame(EndTxnRequest("x", *producer, True), 2) + add)
             codes = [client.decode(key, 2, await client.receive()).error_code for key in (26, 25)]
-            assert codes == [0, 51]  # the transaction's end is decided, and its markers are not written
+            assert codes == [0, 51]  # decided, but without markers yet; Apache Kafka 2.7.2: 20 times out of 20
             assert await client.stable_end() == 2
             await client.write(producer, 1, b"b")
 
