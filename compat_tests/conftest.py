@@ -19,6 +19,8 @@ from compat_tests.targets import KAFKA, KAFKAPY, KNOWN, MissingEngineError, Targ
 from tools.jars import VERSIONS, jars_directory
 from tools.java import NoJavaError, find_java
 
+pytest_plugins = ["compat_tests.watchdog"]
+
 RESULTS = "kafkapy-results"
 GROUPS = 32
 """Names enough for each of a few partitions to be that of one."""

@@ -38,6 +38,34 @@ class ByTarget(LoadScopeScheduling):  # type: ignore[misc]  # xdist has no types
         file = path.partition("::")[0]
         return f"{target} {file if _is_shared(str(self.config.rootpath / file)) else nodeid}"
 
+    def remove_node(self, node: Any) -> str | None:
+        """Takes a process out that has ended; returns the test that it died of, if it had any to do.
+
+        What it had left goes to the others and to its successor. (xdist's own gives back what was done, too, and the
+        test that it died of, and comes to a stand over units without tests.)
+        """
+        units: dict[str, dict[str, bool]] = self.assigned_work.pop(node)
+        left = [(unit, test) for unit, tests in units.items() for test, is_done in tests.items() if not is_done]
+        if not left:
+            return None
+        (_, died_of), *others = left
+        for unit, test in others:
+            self.workqueue.setdefault(unit, {})[test] = False
+        self._working_on.pop(node, None)
+        self._fill_up()
+        return died_of
+
+    def schedule(self) -> None:
+        """Gives each process its first tests, also one that takes another's place."""
+        super().schedule()
+        self._fill_up()
+
+    def _fill_up(self) -> None:
+        """A process begins a test when it has the next, or knows that there is none."""
+        for node in self.nodes:
+            while not node.shutting_down and self._pending_of(self.assigned_work[node]) < 2:
+                self._reschedule(node)
+
     def _assign_work_unit(self, node: Any) -> None:
         target = self._next_target(node)
         self._working_on[node] = target

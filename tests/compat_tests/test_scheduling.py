@@ -4,6 +4,8 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
+
 from compat_tests.scheduling import TOGETHER, ByTarget
 
 ALL = [
@@ -20,6 +22,7 @@ class Node:
 
     def __init__(self) -> None:
         self.got: list[str] = []
+        self.done = 0
         self.gateway = SimpleNamespace(id="one")
 
     def send_runtest_some(self, indices: list[int]) -> None:
@@ -27,6 +30,11 @@ class Node:
 
     def shutdown(self) -> None:
         self.shutting_down = True
+
+    @property
+    def next_test(self) -> str | None:
+        """What it would run now: as in xdist, only what it knows the next test of, or that there is none."""
+        return self.got[self.done] if len(self.got) > self.done + (not self.shutting_down) else None
 
 
 def scheduler(directory: Path, nodes: list[Node]) -> ByTarget:
@@ -45,14 +53,15 @@ def scheduler(directory: Path, nodes: list[Node]) -> ByTarget:
     return found
 
 
-def run(found: ByTarget, nodes: list[Node]) -> None:
-    """Each does a test in turn until all is done."""
-    done = dict.fromkeys(range(len(nodes)), 0)
-    while found.has_pending:
-        for number, node in enumerate(nodes):
-            if done[number] < len(node.got):
-                found.mark_test_complete(node, ALL.index(node.got[done[number]]))
-                done[number] += 1
+def run(found: ByTarget, nodes: list[Node], tests: int = len(ALL)) -> None:
+    """Each does a test in turn until so many are done, or all."""
+    while found.has_pending and tests:
+        able = [node for node in nodes if node.next_test]
+        assert able, "all wait"
+        for node in able[:tests]:
+            found.mark_test_complete(node, ALL.index(node.got[node.done]))
+            node.done += 1
+            tests -= 1
 
 
 def test_each_process_keeps_to_its_target(tmp_path: Path) -> None:
@@ -78,3 +87,23 @@ def test_a_file_that_shares_is_one_unit_of_each_target(tmp_path: Path) -> None:
     units = [found._split_scope(test) for test in ALL]
     assert units[:2] == ["- shared.py"] * 2
     assert len(set(units)) == len({"- shared", "- single", "k-1 shared", "k-2 shared"}) + 4
+
+
+@pytest.mark.parametrize("done", range(len(ALL)))
+@pytest.mark.parametrize("number", [0, 1])
+def test_what_a_dead_process_had_left_is_done_by_others(tmp_path: Path, done: int, number: int) -> None:
+    nodes = [Node(), Node()]
+    found = scheduler(tmp_path, nodes)
+    found.schedule()
+    run(found, nodes, done)
+    dead = nodes[number]
+    died_of = found.remove_node(dead)
+    assert died_of == (dead.got[dead.done] if dead.done < len(dead.got) else None)
+    successor = Node()
+    found.add_node(successor)
+    found.add_node_collection(successor, ALL)
+    found.schedule()
+    run(found, [nodes[1 - number], successor])
+    assert all(each.done == len(each.got) for each in (nodes[1 - number], successor))
+    ran = dead.got[: dead.done] + nodes[1 - number].got + successor.got + ([died_of] if died_of else [])
+    assert sorted(ran) == sorted(ALL)
