@@ -52,13 +52,14 @@ class Results:
 
     def __init__(self) -> None:
         self.found: dict[tuple[str, str], Result] = {}
+        self._cells: dict[str, str] = {}
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Keeps the worst of a test's phases."""
-        counts_for = dict(report.user_properties).get(PROPERTY)
-        if counts_for is None:
-            return
-        target, client, scenario = str(counts_for).split(SEPARATOR)
+        """Keeps the worst of a test's phases; what ended its process may be the first that one hears of it."""
+        nothing_known = SEPARATOR.join((NO_TARGET, "", ""))
+        cell = str(dict(report.user_properties).get(PROPERTY, self._cells.get(report.nodeid, nothing_known)))
+        self._cells[report.nodeid] = cell
+        target, client, scenario = cell.split(SEPARATOR)
         outcome, reason = outcome_of(report)
         result = Result(name_of(report.nodeid, target), target, client, scenario, outcome, reason)
         before = self.found.get((result.test, target))

@@ -162,3 +162,31 @@ def test_reasons_are_told_once_with_how_often() -> None:
     results = [result(f"a.py::{at}", "a", SKIPPED, "no kcat") for at in range(3)]
     assert tables(results, verbose=False)[-1] == "skipped 3: a: no kcat"
     assert json.dumps(tables([], verbose=False)) == '["", "test"]'
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("phase", "target"), [("call", "kafka-2.7.2"), ("set-up", "-")])
+def test_what_takes_its_process_with_it_has_failed(tmp_path: Path, phase: str, target: str) -> None:
+    end = "import os; os._exit(1)"
+    suite = f"""
+import pytest
+
+@pytest.fixture
+def broker(request):
+    {end if phase == "set-up" else "return request.param"}
+
+@pytest.fixture(autouse=True)
+def lasting_broker():
+    pass
+
+def test_dies(broker):
+    {end}
+
+def test_other():
+    pass
+"""
+    file = tmp_path / "found" / "results.json"
+    run = run_suite(tmp_path, "--target", "kafka-2.7.2", "--results", str(file), "-n", "1", suite=suite)
+    assert run.returncode == 1, run.stdout + run.stderr
+    found = {(each.test.partition("::")[2].partition("[")[0], each.target): each.outcome for each in read(file)}
+    assert found == {("test_dies", target): FAILED, ("test_other", "-"): PASSED}
