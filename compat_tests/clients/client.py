@@ -11,6 +11,8 @@ TIMEOUT_S = 40.0
 RESETS = ("earliest", "latest", "none")
 LOAD_PARTITIONS = 2
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
+START_MS = (int(time.time()) - 3600) * 1000
+"""An hour ago: what is older than a week, a broker deletes whenever it looks."""
 
 
 @dataclass(frozen=True)

@@ -4,12 +4,11 @@ from dataclasses import replace
 
 import pytest
 
-from compat_tests.clients.client import CODECS, LATEST, Client, ProduceOptions, Received, Sent, wait_until
+from compat_tests.clients.client import CODECS, LATEST, START_MS, Client, ProduceOptions, Received, Sent, wait_until
 from kafkapy.clients.records import partition_of
 
 pytestmark = pytest.mark.scenario("records")
 
-START_MS = 1_700_000_000_000
 FIELDS = ("value", "key", "headers", "timestamp", "partition")
 
 

@@ -2,11 +2,9 @@
 
 import pytest
 
-from compat_tests.clients.client import Client, Sent, wait_until
+from compat_tests.clients.client import START_MS, Client, Sent, wait_until
 
 pytestmark = pytest.mark.scenario("offset resets")
-
-START_MS = 1_700_000_000_000
 
 
 @pytest.fixture

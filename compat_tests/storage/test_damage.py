@@ -22,6 +22,7 @@ from compat_tests.real_kafka import RealKafka
 kafka_admin: Any = confluent_kafka.admin  # exports its names without saying so to type checkers
 
 QUIET = {"log_level": 0}
+KEEP_ALL = {"log.retention.ms": "-1"}
 TOPIC = {"segment.bytes": "2500", "index.interval.bytes": "400", "file.delete.delay.ms": "600000"}
 RECORDS, BASES = 60, (0, 15, 30, 45)
 READ_TIMEOUT_S = 20.0
@@ -259,9 +260,9 @@ def served(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     cases = {**CASES, **(BETTER if request.param == "kafkapy" else {})}
     broker: KafkapyProcess | RealKafka
     broker = (
-        KafkapyProcess(directory=directory)
+        KafkapyProcess(directory=directory, config=KEEP_ALL)
         if request.param == "kafkapy"
-        else RealKafka("2.7.2", heap="256M", directory=directory)
+        else RealKafka("2.7.2", heap="256M", directory=directory, config=KEEP_ALL)
     )
     found: Served = {}
     with broker:

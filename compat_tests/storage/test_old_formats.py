@@ -33,6 +33,7 @@ from kafkapy.types import TopicPartition
 pytestmark = [pytest.mark.java, pytest.mark.together]
 
 START_MS = 1_700_000_000_000
+KEEP_ALL = {"log.retention.ms": "-1"}
 TOPIC = 2
 SEGMENT_BYTES = 6000
 PROBE = "probe"
@@ -143,7 +144,7 @@ def _fetch_all(bootstrap: str) -> dict[tuple[object, ...], tuple[int, int, bytes
 def real_fed(tmp_path_factory: pytest.TempPathFactory) -> Fed:
     """A 2.7.2 broker that was fed and has stopped cleanly."""
     copy = tmp_path_factory.mktemp("real") / "data"
-    with RealKafka("2.7.2", heap="256M") as broker:
+    with RealKafka("2.7.2", heap="256M", config=KEEP_ALL) as broker:
         _feed(broker.bootstrap)
         fetched = _fetch_all(broker.bootstrap)
         broker.stop()
@@ -154,7 +155,7 @@ def real_fed(tmp_path_factory: pytest.TempPathFactory) -> Fed:
 @pytest.fixture(scope="module")
 def our_fed(tmp_path_factory: pytest.TempPathFactory) -> Fed:
     """Ours, fed with the same."""
-    with KafkapyProcess(directory=tmp_path_factory.mktemp("ours")) as broker:
+    with KafkapyProcess(directory=tmp_path_factory.mktemp("ours"), config=KEEP_ALL) as broker:
         _feed(broker.bootstrap)
         fetched = _fetch_all(broker.bootstrap)
         broker.stop()

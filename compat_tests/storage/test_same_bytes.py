@@ -21,6 +21,7 @@ kafka_admin: Any = confluent_kafka.admin  # exports its names without saying so 
 pytestmark = [pytest.mark.java, pytest.mark.together]
 
 START_MS = 1_700_000_000_000
+KEEP_ALL = {"log.retention.ms": "-1"}
 SEGMENT_BYTES = 100_000
 PRODUCERS: dict[str, dict[str, object]] = {
     "plain": {},
@@ -58,7 +59,7 @@ def _produce(bootstrap: str, topic: str, options: dict[str, object]) -> None:
 def real(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The data directory of a 2.7.2 broker that has stopped cleanly."""
     copy = tmp_path_factory.mktemp("real") / "data"
-    with RealKafka("2.7.2", heap="256M") as broker:
+    with RealKafka("2.7.2", heap="256M", config=KEEP_ALL) as broker:
         _create(broker.bootstrap, *PRODUCERS)
         for topic, options in PRODUCERS.items():
             _produce(broker.bootstrap, topic, options)
@@ -92,7 +93,7 @@ def test_the_leaders_files_are_the_same(real: Path, tmp_path: Path, topic: str) 
 
 def test_kafkas_directory_opens_and_ours_opens_in_kafka(real: Path, tmp_path: Path) -> None:
     """Handed over both ways: we open theirs, crash, recover; 2.7.2 then starts on what we left."""
-    with RealKafka("2.7.2", heap="256M", directory=tmp_path / "broker") as broker:
+    with RealKafka("2.7.2", heap="256M", directory=tmp_path / "broker", config=KEEP_ALL) as broker:
         _create(broker.bootstrap, "handed")
         _produce(broker.bootstrap, "handed", {"enable.idempotence": True})
         broker.stop()

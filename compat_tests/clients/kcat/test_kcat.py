@@ -7,13 +7,11 @@ from typing import Any
 
 import pytest
 
-from compat_tests.clients.client import CODECS, wait_until
+from compat_tests.clients.client import CODECS, START_MS, wait_until
 from compat_tests.clients.confluent_client import ConfluentClient
 from compat_tests.process import Broker
 
 pytestmark = pytest.mark.scenario("records", client="kcat")
-
-START_MS = 1_700_000_000_000
 
 
 class Kcat:
