@@ -16,6 +16,8 @@ from compat_tests.exchange.home import Home
 kafka_admin: Any = confluent_kafka.admin  # exports its names without saying so to type checkers
 
 START_MS = 1_700_000_000_000
+GROUPS = ("group", "orders")
+"""Java's hash of the one is positive, of the other negative."""
 TOPICS: dict[str, tuple[int, dict[str, str]]] = {
     "plain": (3, {}),
     "gzip": (1, {"compression.type": "gzip"}),
@@ -91,11 +93,12 @@ class Clients:
                 assert [record.offset for record in contents[place]] == list(range(len(values)))
 
     def commit(self, offset: int) -> None:
-        """The group commits ``offset`` everywhere in ``plain``."""
-        consumer = Consumer({"bootstrap.servers": self.home.bootstrap, "group.id": "group", **QUIET})
-        offsets = [TopicPartition("plain", index, offset, metadata=f"at {offset}") for index in range(3)]
-        consumer.commit(offsets=offsets, asynchronous=False)
-        consumer.close()
+        """Both groups commit ``offset`` everywhere in ``plain``."""
+        for group in GROUPS:
+            consumer = Consumer({"bootstrap.servers": self.home.bootstrap, "group.id": group, **QUIET})
+            offsets = [TopicPartition("plain", index, offset, metadata=f"at {offset}") for index in range(3)]
+            consumer.commit(offsets=offsets, asynchronous=False)
+            consumer.close()
 
     def delete_records(self, offset: int) -> None:
         """The partition ``cut`` begins at ``offset``, within a segment."""
@@ -111,7 +114,7 @@ def _seen(home: Home) -> dict[str, object]:
     return {
         "records": contents,
         "last of each key": {record.key: record for record in compacted},
-        "offsets": committed(home.bootstrap, "group"),
+        "offsets": {group: committed(home.bootstrap, group) for group in GROUPS},
         "bounds": {place: found for place, found in log_starts(home.bootstrap).items() if place[0] in TOPICS},
         "configs": {name: configs(home.bootstrap, name) for name in TOPICS},
     }
@@ -149,7 +152,8 @@ def test_there_and_back(home: Home, first: str, kill: bool, tools_of: ToolsOf) -
         assert set(read_all(home.bootstrap)["compacted", 0]) <= set(compacted)
         clients.produce(60)
         clients.commit(50 + turn)
-        assert {offset for offset, _ in committed(home.bootstrap, "group").values()} == {50 + turn}
+        for group in GROUPS:
+            assert {offset for offset, _ in committed(home.bootstrap, group).values()} == {50 + turn}
     contents = read_all(home.bootstrap)
     clients.expect_every_record_once(contents)
     assert contents[("cut", 0)][0].offset == 33

@@ -16,7 +16,9 @@ kafka_admin: Any = confluent_kafka.admin  # exports its names without saying so 
 
 TOPIC = "ledger"
 PARTITIONS = 2
-GROUP = "bookkeepers"
+STEADY = "billing"
+GROUP = "orders-group"
+"""Java's hashes of these two are negative, those of the other names positive."""
 OPEN_GROUP = "auditors"
 """Whoever asks for its offsets while a transaction commits some is told to wait."""
 
@@ -69,7 +71,7 @@ def _create(home: Home) -> None:
 
 def _begun(home: Home) -> tuple[Producer, Producer, Producer]:
     """One without transactions, one that has ended twelve, and one that has begun its first."""
-    plain, steady, left = _producer(home), _producer(home, "steady"), _producer(home, "left")
+    plain, steady, left = _producer(home), _producer(home, STEADY), _producer(home, "left")
     steady.init_transactions(30)
     for number in range(12):
         _transact(home, steady, f"steady {number}", offset=number, commit=number % 3 != 2)
@@ -140,7 +142,7 @@ def test_kafkapys_transactions_are_read_and_ended_by_kafka(home: Home, kill: boo
     home.to_kafka(kill=kill)
     assert _seen(home) == before
     _transact(home, steady, "steady at Kafka")
-    heir = _producer(home, "steady")  # librdkafka may hang when it sends offsets to a coordinator that has moved
+    heir = _producer(home, STEADY)  # librdkafka may hang when it sends offsets to a coordinator that has moved
     heir.init_transactions(30)
     _transact(home, heir, "the heir at Kafka", offset=50)
     assert _seen(home)["offsets"] == {(TOPIC, 0): (50, None)}

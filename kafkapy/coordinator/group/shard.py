@@ -12,12 +12,15 @@ GROUP_TOPIC = "__consumer_offsets"
 
 @lru_cache(maxsize=4096)
 def java_hash(text: str) -> int:
-    """Java's ``String.hashCode`` without its sign bit, as Kafka uses it to find a group's partition."""
+    """The absolute value of Java's ``String.hashCode``, 0 for the one that has none, as Kafka's coordinators take it.
+
+    Not what producers do with a key's hash, of which they drop the sign bit.
+    """
     units = text.encode("utf-16-be", "surrogatepass")
     value = 0
     for high, low in zip(units[::2], units[1::2], strict=True):
         value = (31 * value + (high << 8 | low)) & 0xFFFFFFFF
-    return value & 0x7FFFFFFF
+    return min(value, (1 << 32) - value) & 0x7FFFFFFF
 
 
 def partition_for(group_id: str, partition_count: int) -> int:

@@ -5,22 +5,28 @@ from kafkapy.coordinator.group.shard import Shard, java_hash, partition_for
 from tests.coordinator.world import TP
 
 
-@pytest.mark.parametrize(("group_id", "partition"), [("g-dyn", 3), ("g-static", 0), ("g-tx", 2)])
+@pytest.mark.parametrize(
+    ("group_id", "partition"), [("g-dyn", 3), ("g-static", 0), ("g-tx", 2), ("test_transactions-14179-1", 3)]
+)
 def test_groups_lie_where_kafka_put_them(group_id: str, partition: int) -> None:
     assert partition_for(group_id, 4) == partition
 
 
 @pytest.mark.parametrize(
     ("text", "expected"),
-    # the third one's hash is negative in Java, and the fourth one's is its smallest number
-    [("", 0), ("a", 97), ("consumer-group-that-is-long", 35_315_422), ("polygenelubricants", 0), ("😀", 1_772_899)],
+    [
+        ("", 0),
+        ("a", 97),
+        ("😀", 1_772_899),
+        ("日本語", 25_921_943),
+        ("billing", 109_829_509),  # this one's hash and the next one's are negative
+        ("consumer-group-that-is-long", 2_112_168_226),
+        ("polygenelubricants", 0),  # the smallest number, which has no absolute value
+    ],
 )
-def test_javas_hash_without_its_sign(text: str, expected: int) -> None:
-    units = text.encode("utf-16-be")
-    slow = 0
-    for place in range(0, len(units), 2):
-        slow = (slow * 31 + int.from_bytes(units[place : place + 2], "big")) % 2**32
-    assert java_hash(text) == slow % 2**31 == expected
+def test_the_absolute_value_is_javas(text: str, expected: int) -> None:
+    """Printed by Apache Kafka 2.7.2's own ``Utils.abs(text.hashCode())``."""
+    assert java_hash(text) == expected
 
 
 def test_groups_that_only_left_traces_are_dropped_after_loading() -> None:
