@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from kafkapy.storage import worker
 from kafkapy.storage.worker import Inbox, JobCancelledError, JobContext, Output, serve
 from kafkapy.storage.worker_pool import PACKAGE_ROOT
 
@@ -87,8 +88,7 @@ def test_main_is_nice_and_takes_over_the_standard_streams(tmp_path: Path, monkey
         monkeypatch.setattr("kafkapy.storage.portable.be_nice", lambda niceness: heard.append(niceness) or 0)
         monkeypatch.setattr("os._exit", heard.append)
         monkeypatch.setattr("signal.signal", lambda *_: None)
-        monkeypatch.delitem(sys.modules, "kafkapy.storage.worker")
-        runpy.run_module("kafkapy.storage.worker", run_name="__main__")
+        runpy.run_path(worker.__file__, run_name="__main__")  # pytest's import hook has no module for runpy
     assert heard[0] == 7
     assert json.loads((tmp_path / "out").read_text())["result"]["echo"] == 6
 
