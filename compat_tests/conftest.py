@@ -16,10 +16,9 @@ from compat_tests.process import Broker
 from compat_tests.results import Results, mark, tables
 from compat_tests.scenarios import MARKS, mark_differences, target_of
 from compat_tests.targets import KAFKA, KAFKAPY, KNOWN, MissingEngineError, TargetError, check, running
+from compat_tests.watchdog import watch
 from tools.jars import VERSIONS, jars_directory
 from tools.java import NoJavaError, find_java
-
-pytest_plugins = ["compat_tests.watchdog"]
 
 RESULTS = "kafkapy-results"
 GROUPS = 32
@@ -34,7 +33,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """kafka-python loads its schemas through a deprecated function, once for each message."""
+    watch(config)
+    # kafka-python loads its schemas through a deprecated function, once for each message.
     config.addinivalue_line("filterwarnings", "ignore:(read|open)_text is deprecated:DeprecationWarning")
     for line in MARKS:
         config.addinivalue_line("markers", line)

@@ -13,14 +13,16 @@ from contextlib import contextmanager
 
 import pytest
 
+NAME = "kafkapy-watchdog"
 GRACE_S = 60.0
 """How much longer than pytest-timeout it waits, which tells more of a test that it can end."""
 Phase = Generator[None, object, object]
 
 
-def pytest_configure(config: pytest.Config) -> None:
-    """Takes hold of the error output before tests' output is captured."""
-    config.pluginmanager.register(Watchdog(os.dup(2)), "kafkapy-watchdog")
+def watch(config: pytest.Config) -> None:
+    """Watches the tests of this run; called when pytest is configured, before their output is captured."""
+    if not config.pluginmanager.has_plugin(NAME):
+        config.pluginmanager.register(Watchdog(os.dup(2)), NAME)
 
 
 def limit_s(item: pytest.Item) -> float:

@@ -9,9 +9,9 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 CONFTEST = """
-import compat_tests.watchdog
-pytest_plugins = ["compat_tests.watchdog"]
-compat_tests.watchdog.GRACE_S = 0.5
+from compat_tests import watchdog
+watchdog.GRACE_S = 0.5
+pytest_configure = watchdog.watch
 """
 DEAF = """
 import pytest, signal, time
