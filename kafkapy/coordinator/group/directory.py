@@ -14,7 +14,8 @@ from kafkapy.coordinator.errors import (
     UnknownMemberIdError,
 )
 from kafkapy.coordinator.group.group import Group
-from kafkapy.coordinator.group.shard import GROUP_TOPIC, Shard, partition_for
+from kafkapy.coordinator.group.shard import GROUP_TOPIC, Shard
+from kafkapy.coordinator.placement import partition_for
 
 
 class Metadata(Protocol):

@@ -1,31 +1,12 @@
 """One partition of ``__consumer_offsets`` as state: the groups whose ids hash to it."""
 
 from collections.abc import Callable
-from functools import lru_cache
 
 from kafkapy.coordinator.group.group import Group
 from kafkapy.coordinator.group.records import GroupKey, OffsetKey
 from kafkapy.types import TopicPartition
 
 GROUP_TOPIC = "__consumer_offsets"
-
-
-@lru_cache(maxsize=4096)
-def java_hash(text: str) -> int:
-    """The absolute value of Java's ``String.hashCode``, 0 for the one that has none, as Kafka's coordinators take it.
-
-    Not what producers do with a key's hash, of which they drop the sign bit.
-    """
-    units = text.encode("utf-16-be", "surrogatepass")
-    value = 0
-    for high, low in zip(units[::2], units[1::2], strict=True):
-        value = (31 * value + (high << 8 | low)) & 0xFFFFFFFF
-    return min(value, (1 << 32) - value) & 0x7FFFFFFF
-
-
-def partition_for(group_id: str, partition_count: int) -> int:
-    """The partition of ``__consumer_offsets`` that keeps the group."""
-    return java_hash(group_id) % partition_count
 
 
 class KnownCommit:

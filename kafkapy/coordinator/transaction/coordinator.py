@@ -20,7 +20,7 @@ from kafkapy.coordinator.errors import (
 from kafkapy.coordinator.group.coordinator import LeadershipSource
 from kafkapy.coordinator.group.directory import Metadata
 from kafkapy.coordinator.group.settings import Config
-from kafkapy.coordinator.group.shard import partition_for
+from kafkapy.coordinator.placement import partition_for
 from kafkapy.coordinator.transaction import end, partitions, producer_ids, states, timeouts
 from kafkapy.coordinator.transaction.marker_channel import MarkerChannel
 from kafkapy.coordinator.transaction.markers import MarkerSender, Soon, at_once

@@ -16,6 +16,7 @@ states that are passed through in memory and never written.
 """
 
 from enum import IntEnum
+from typing import Final
 
 from kafkapy.coordinator.errors import ConcurrentTransactionsError
 from kafkapy.storage.errors import InvalidTxnStateError
@@ -31,6 +32,12 @@ class TransactionState(IntEnum):
     COMPLETE_COMMIT = 4
     COMPLETE_ABORT = 5
 
+
+STATE_NAMES: Final = (
+    "Empty", "Ongoing", "PrepareCommit", "PrepareAbort", "CompleteCommit", "CompleteAbort", "Dead",
+    "PrepareEpochFence",
+)  # fmt: skip
+"""What each number is called, also those that are never written."""
 
 EMPTY = TransactionState.EMPTY
 ONGOING = TransactionState.ONGOING

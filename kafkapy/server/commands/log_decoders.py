@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from kafkapy.coordinator.group.records import GroupKey, OffsetKey, decode_group, decode_key, decode_offset
+from kafkapy.coordinator.transaction.states import STATE_NAMES
 from kafkapy.protocol.messages.stored.transaction_log import TransactionLogKey, TransactionLogValue
 from kafkapy.protocol.primitives import ProtocolError, Reader
 from kafkapy.records.record import Record
@@ -17,10 +18,6 @@ TRANSACTIONS: Final = "transactions"
 Decoded = tuple[Any, Any]
 Decoder = Callable[[Record], Decoded]
 
-STATES: Final = (
-    "Empty", "Ongoing", "PrepareCommit", "PrepareAbort", "CompleteCommit", "CompleteAbort", "Dead",
-    "PrepareEpochFence",
-)  # fmt: skip
 _TOPICS: Final = {"__consumer_offsets": OFFSETS, "__transaction_state": TRANSACTIONS}
 
 
@@ -85,7 +82,7 @@ def _transaction(value: bytes) -> dict[str, Any]:
         "producer_id": stored.producer_id,
         "producer_epoch": stored.producer_epoch,
         "timeout_ms": stored.transaction_timeout_ms,
-        "state": STATES[state] if 0 <= state < len(STATES) else f"state {state}",
+        "state": STATE_NAMES[state] if 0 <= state < len(STATE_NAMES) else f"state {state}",
         "partitions": [
             f"{each.topic}-{index}" for each in stored.transaction_partitions or () for index in each.partition_ids
         ],

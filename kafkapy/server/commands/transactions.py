@@ -13,14 +13,13 @@ import typer
 from kafkapy.clients import transactions as client_transactions
 from kafkapy.clients.cluster import ClusterClient
 from kafkapy.clients.errors import RequestFailedError
-from kafkapy.coordinator.group.shard import partition_for
+from kafkapy.coordinator.placement import partition_for
 from kafkapy.coordinator.transaction.records import decode_key, decode_value
 from kafkapy.coordinator.transaction.shard import TRANSACTION_TOPIC
-from kafkapy.coordinator.transaction.states import ONGOING
+from kafkapy.coordinator.transaction.states import ONGOING, STATE_NAMES
 from kafkapy.coordinator.transaction.transaction import TransactionData
 from kafkapy.protocol.errors import ErrorCode
 from kafkapy.server.commands.consume import Consumer
-from kafkapy.server.commands.log_decoders import STATES
 from kafkapy.server.commands.options import DEFAULT_BOOTSTRAP, Bootstrap, Json, Yes
 from kafkapy.server.commands.output import done, examples, fail, failures_in_one_line, show
 
@@ -34,26 +33,28 @@ Id = Annotated[str, typer.Argument(metavar="ID", help="A transactional id.")]
 
 @app.command("list", epilog=examples("kafkapy transactions list", "kafkapy transactions list --state Ongoing --json"))
 def list_(
-    state: Annotated[str | None, typer.Option("--state", "-s", help=f"Only these: {', '.join(STATES[:6])}.")] = None,
+    state: Annotated[
+        str | None, typer.Option("--state", "-s", help=f"Only these: {', '.join(STATE_NAMES[:6])}.")
+    ] = None,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     as_json: Json = False,
 ) -> None:
     """List the transactional ids and how their last transactions stand."""
-    if state is not None and state not in STATES:
-        fail(f"{state!r} is no state of a transaction: write one of {', '.join(STATES[:6])}")
+    if state is not None and state not in STATE_NAMES:
+        fail(f"{state!r} is no state of a transaction: write one of {', '.join(STATE_NAMES[:6])}")
     with failures_in_one_line(), ClusterClient(bootstrap) as client:
         found = _read(client)
     rows = [
         {
             "transactional_id": name,
-            "state": STATES[data.state],
+            "state": STATE_NAMES[data.state],
             "producer_id": data.producer_id,
             "epoch": data.producer_epoch,
             "partitions": len(data.partitions),
             "started": _time(data.start_ms),
         }
         for name, data in sorted(found.items())
-        if state is None or STATES[data.state] == state
+        if state is None or STATE_NAMES[data.state] == state
     ]
     show(rows, as_json=as_json, title="transactional ids")
 
@@ -65,7 +66,7 @@ def describe(transactional_id: Id, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, as_
         data = _read_one(client, transactional_id)
     facts: dict[str, Any] = {
         "transactional_id": transactional_id,
-        "state": STATES[data.state],
+        "state": STATE_NAMES[data.state],
         "producer_id": data.producer_id,
         "epoch": data.producer_epoch,
         "timeout_ms": data.timeout_ms,
@@ -87,7 +88,7 @@ def abort(
     with failures_in_one_line(), ClusterClient(bootstrap) as client:
         data = _read_one(client, transactional_id)
         if data.state is not ONGOING:
-            fail(f"{transactional_id} has no open transaction: it is in the state {STATES[data.state]}")
+            fail(f"{transactional_id} has no open transaction: it is in the state {STATE_NAMES[data.state]}")
         if not yes:
             typer.confirm(f"Abort the transaction of {transactional_id} and fence its producer?", abort=True, err=True)
         producer_id, epoch = client_transactions.abort(client, transactional_id, data.timeout_ms)

@@ -3,7 +3,7 @@ import asyncio
 import pytest
 
 from kafkapy.cluster.errors import NotEnoughReplicasError, NotLeaderOrFollowerError
-from kafkapy.coordinator.group.shard import partition_for
+from kafkapy.coordinator.placement import partition_for
 from kafkapy.coordinator.transaction.coordinator import TransactionCoordinator
 from kafkapy.coordinator.transaction.results import InitializeCall
 from kafkapy.coordinator.transaction.transaction import Incarnation
