@@ -213,6 +213,26 @@ def test_a_follower_may_ask_again(wire: Wire, second: Wire, group: str) -> None:
     assert (again.generation_id, len(again.members)) == (2, 2)
 
 
+@pytest.mark.parametrize(
+    ("wanted", "chosen"),
+    [
+        (("range", "roundrobin"), "roundrobin"),
+        (("roundrobin", "range"), "roundrobin"),
+        (("sticky", "range"), "range"),
+        (("b", "a"), "a"),
+    ],
+)
+def test_members_that_want_different_protocols(
+    wire: Wire, second: Wire, group: str, wanted: tuple[str, str], chosen: str
+) -> None:
+    """One vote each: what Kafka's map of the votes has first is chosen."""
+    leader = stable(wire, group, protocols=wanted)
+    second.send(join_request(group, protocols=wanted[::-1]), 1)
+    assert not second.has_answer()
+    assert wire.ask(join_request(group, leader, protocols=wanted), 1).protocol_name == chosen
+    assert second.receive().protocol_name == chosen
+
+
 def test_leaving(wire: Wire, group: str) -> None:
     member_id = stable(wire, group, group_instance_id="i")
     given = wire.ask(join_request(group), 5).member_id

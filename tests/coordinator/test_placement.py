@@ -2,7 +2,7 @@
 
 import pytest
 
-from kafkapy.coordinator.placement import java_hash, partition_for
+from kafkapy.coordinator.placement import absolute_hash, hash_code, partition_for
 
 
 @pytest.mark.parametrize(
@@ -26,4 +26,12 @@ def test_groups_lie_where_kafka_put_them(group_id: str, partition: int) -> None:
 )
 def test_the_absolute_value_is_javas(text: str, expected: int) -> None:
     """Printed by Apache Kafka 2.7.2's own ``Utils.abs(text.hashCode())``."""
-    assert java_hash(text) == expected
+    assert absolute_hash(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [("", 0), ("a", 97), ("😀", 1_772_899), ("polygenelubricants", 2**31), ("billing", -109_829_509)],
+)
+def test_the_hash_is_javas(text: str, expected: int) -> None:
+    assert hash_code(text) == expected & 0xFFFFFFFF

@@ -7,6 +7,8 @@ So one that a member names twice counts for one member too many: the next one th
 from collections import Counter
 from collections.abc import Sequence
 
+from kafkapy.coordinator.group.hash_order import in_hash_order
+
 Protocols = tuple[tuple[str, bytes], ...]
 """What one member names, the most wanted first, and what it says beside each."""
 
@@ -52,13 +54,13 @@ class CommonProtocols:
     def select(self, preferences: Sequence[Protocols]) -> str:
         """The common protocol with the most votes; each of the members votes for the first of its list that is common.
 
-        Where Kafka counts none as common, or takes one that is not, it fails and its group is stuck for good. Here all
-        that are common stand then.
+        Of equally many votes those win that come first in Kafka's map of them. Where Kafka counts none as common, or
+        takes one that is not, it fails and its group is stuck for good. Here all that are common stand then.
         """
         common = set(filter(self.all_support, names_of(preferences[0])))
         candidates = set(filter(self._counts_as_common, common)) or common
         votes = Counter(next(name for name, _ in protocols if name in candidates) for protocols in preferences)
-        return max(votes, key=votes.__getitem__)
+        return max(in_hash_order(votes), key=votes.__getitem__)
 
     def _counts_as_common(self, protocol: str) -> bool:
         return self._mentions[protocol] == self._members

@@ -34,6 +34,25 @@ def test_the_common_protocol_with_the_most_votes(lists: list[str], chosen: str) 
 @pytest.mark.parametrize(
     ("lists", "chosen"),
     [
+        (["range roundrobin", "roundrobin range"], "roundrobin"),
+        (["roundrobin range", "range roundrobin"], "roundrobin"),
+        (["sticky range", "range sticky"], "range"),
+        (["range cooperative-sticky", "cooperative-sticky range"], "cooperative-sticky"),
+        (["b a", "a b"], "a"),
+        (
+            ["😀 stream polygenelubricants", "stream polygenelubricants 😀", "polygenelubricants 😀 stream"],
+            "polygenelubricants",
+        ),
+    ],
+)
+def test_of_equally_many_votes_the_hashes_decide(lists: list[str], chosen: str) -> None:
+    """Answered by Apache Kafka 2.7.2's own ``GroupMetadata.selectProtocol``."""
+    assert counted(lists).select([protocols(names) for names in lists]) == chosen
+
+
+@pytest.mark.parametrize(
+    ("lists", "chosen"),
+    [
         (["a a"], "a"),
         (["a a b b", "b a"], "a"),
         (["a a b", "b", "a b"], "b"),
