@@ -10,6 +10,8 @@ from kafkapy.protocol.messages.describe_groups import DescribeGroupsRequest
 from kafkapy.protocol.messages.heartbeat import HeartbeatRequest
 from kafkapy.protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
 
+VOTES_IN_JAVAS_MAP = pytest.mark.differs("kafka-4.1.0", reason="of protocols with equally many votes another wins")
+
 
 @pytest.fixture
 def wire(broker: Broker, topic_name: str) -> Iterator[Wire]:
@@ -216,9 +218,9 @@ def test_a_follower_may_ask_again(wire: Wire, second: Wire, group: str) -> None:
 @pytest.mark.parametrize(
     ("wanted", "chosen"),
     [
-        (("range", "roundrobin"), "roundrobin"),
-        (("roundrobin", "range"), "roundrobin"),
-        (("sticky", "range"), "range"),
+        pytest.param(("range", "roundrobin"), "roundrobin", marks=VOTES_IN_JAVAS_MAP),
+        pytest.param(("roundrobin", "range"), "roundrobin", marks=VOTES_IN_JAVAS_MAP),
+        pytest.param(("sticky", "range"), "range", marks=VOTES_IN_JAVAS_MAP),
         (("b", "a"), "a"),
     ],
 )
