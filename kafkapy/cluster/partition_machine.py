@@ -12,6 +12,7 @@ from kafkapy.cluster.requests import RequestBatch
 from kafkapy.cluster.states import PartitionState
 from kafkapy.cluster.store import BadVersionError, Create, NodeStat, SetData
 from kafkapy.cluster.topic_znodes import LeaderIsr, PartitionStateZNode, TopicPartitionsZNode, TopicPartitionZNode
+from kafkapy.config.topic_keys import TOPIC_KEYS
 from kafkapy.types import TopicPartition
 
 Election = Callable[[TopicPartition, LeaderIsr], Elected | None]
@@ -152,8 +153,7 @@ class PartitionMachine:
         nodes = await self._writer.store.get_many([ConfigZNode.path(ConfigEntity.topic(topic)) for topic in topics])
         allowed = set()
         for topic, node in zip(topics, nodes, strict=True):
-            overrides = {} if node is None else ConfigZNode.decode(node.data)
-            default = "true" if self._unclean_default else "false"
-            if overrides.get(UNCLEAN_KEY, default).lower() == "true":
+            override = None if node is None else ConfigZNode.decode(node.data).get(UNCLEAN_KEY)
+            if self._unclean_default if override is None else TOPIC_KEYS[UNCLEAN_KEY].parse(override):
                 allowed.add(topic)
         return allowed

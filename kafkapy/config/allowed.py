@@ -3,6 +3,9 @@
 import re
 from typing import Final, NamedTuple, Protocol
 
+BLANKS: Final = "".join(map(chr, range(ord(" ") + 1)))
+"""What Java's ``String.trim`` takes off both ends; no-break spaces and the like are not among them."""
+
 Value = str | int | float | bool | tuple[str, ...] | None
 """A parsed configuration value; lists are tuples, passwords and class names are strings."""
 
@@ -16,25 +19,25 @@ class Allowed(Protocol):
 
 
 class AtLeast(NamedTuple):
-    """Numbers from ``minimum`` up."""
+    """Numbers from ``minimum`` up, and what is no number: Kafka asks whether a value is below."""
 
     minimum: int
 
     def problem(self, value: Value) -> str | None:
         """See ``Allowed.problem``."""
-        ok = isinstance(value, int | float) and value >= self.minimum
+        ok = isinstance(value, int | float) and not value < self.minimum
         return None if ok else f"must be at least {self.minimum}"
 
 
 class Between(NamedTuple):
-    """Numbers from ``minimum`` to ``maximum``, both included."""
+    """Numbers from ``minimum`` to ``maximum``, both included, and what is no number."""
 
     minimum: int
     maximum: int
 
     def problem(self, value: Value) -> str | None:
         """See ``Allowed.problem``."""
-        ok = isinstance(value, int | float) and self.minimum <= value <= self.maximum
+        ok = isinstance(value, int | float) and not (value < self.minimum or value > self.maximum)
         return None if ok else f"must be between {self.minimum} and {self.maximum}"
 
 
@@ -62,40 +65,41 @@ FIRST_RELEASES_OF_FORMATS: Final = ("0.10.0-IV0", "0.11.0-IV0")
 
 
 class Release(NamedTuple):
-    """A version in ``RELEASES``: in full, or its release alone, with anything after it (``2.7``, ``2.7.2``)."""
+    """A version in ``RELEASES``, in full or its release alone, with anything behind a further dot (``2.7.2``)."""
 
     def problem(self, value: Value) -> str | None:
         """See ``Allowed.problem``."""
-        if isinstance(value, str) and (value in RELEASES or release_of(value) is not None):
+        if isinstance(value, str) and release_of(value) is not None:
             return None
         return f"must be one of: {', '.join(RELEASES)}"
 
 
 def release_of(text: str) -> str | None:
-    """The newest of ``RELEASES`` that a version number such as ``2.7.2`` means, or None if it is unknown."""
+    """What of ``RELEASES`` a text means, the newest of its release for a number such as ``2.7.2``; None if unknown."""
     words = 3 if text.startswith("0.") else 2
     prefix = ".".join(text.split(".")[:words])
-    return next((release for release in reversed(RELEASES) if release.partition("-")[0] == prefix), None)
+    return next((each for each in reversed(RELEASES) if prefix in (each, each.partition("-")[0])), None)
 
 
 def format_of(version: str) -> int:
     """The magic of the message format that a version stands for: 0 up to 0.9, 1 in 0.10, 2 since 0.11."""
-    release = RELEASES.index(version if version in RELEASES else release_of(version) or RELEASES[-1])
+    release = RELEASES.index(release_of(version) or RELEASES[-1])
     return sum(release >= RELEASES.index(first) for first in FIRST_RELEASES_OF_FORMATS)
 
 
 def is_at_least(text: str, release: str) -> bool:
     """Whether a version that ``Release`` allows is ``release`` (one of ``RELEASES``) or newer."""
-    version = text if text in RELEASES else release_of(text)
+    version = release_of(text)
     return version is not None and RELEASES.index(version) >= RELEASES.index(release)
 
 
 class ThrottledReplicas(NamedTuple):
-    """``*``, nothing, or a list of ``partition:broker``."""
+    """A list of ``partition:broker``, items without either among them, or one that begins with ``*``."""
 
     def problem(self, value: Value) -> str | None:
         """See ``Allowed.problem``."""
         items = value if isinstance(value, tuple) else ()
-        if items in ((), ("*",)) or all(re.fullmatch(r"([0-9]+):([0-9]+)?", item.strip()) for item in items):
+        words = [item.strip(BLANKS) for item in items]
+        if words[:1] == ["*"] or all(re.fullmatch(r"([0-9]+:[0-9]+)?", word) for word in words):
             return None
         return "must be * or a list of partition:broker pairs"

@@ -1,7 +1,8 @@
 """What a configuration key is: its type, default, allowed values, and how its text becomes a value and back.
 
 ``broker_keys.py`` and ``topic_keys.py`` hold the keys themselves. Texts are read and written as Java does it
-(``java.lang.Integer.parseInt``, ``Double.toString`` …), because clients compare what DescribeConfigs answers.
+(``java.lang.Integer.parseInt``, ``Double.toString`` …), because clients compare what DescribeConfigs answers. (Below
+Java 19 ``Double.toString`` gives some numbers from 10¹⁶ on a digit more than they need.)
 """
 
 import math
@@ -10,7 +11,7 @@ from collections.abc import Callable
 from enum import IntEnum
 from typing import Final, NamedTuple
 
-from kafkapy.config.allowed import Allowed, Value
+from kafkapy.config.allowed import BLANKS, Allowed, Value
 from kafkapy.config.errors import invalid_value
 
 
@@ -72,7 +73,7 @@ class ConfigKey(NamedTuple):
     def parse(self, text: str) -> Value:
         """The value that ``text`` stands for; raises InvalidConfigError if the key does not allow it."""
         try:
-            value = _PARSERS[self.type](text.strip())
+            value = _PARSERS[self.type](text.strip(BLANKS))
         except ValueError:
             raise invalid_value(self.name, self._shown(text), f"not {_WANTED[self.type]}") from None
         problem = None if self.allowed is None else self.allowed.problem(value)
@@ -114,14 +115,16 @@ def _java_double(value: float) -> str:
 
 
 def _parse_boolean(text: str) -> bool:
-    value = {"true": True, "false": False}.get(text.lower())
+    value = {"TRUE": True, "FALSE": False}.get(text.upper())
     if value is None:
         raise ValueError(text)
     return value
 
 
-_INTEGER: Final = re.compile(r"[+-]?[0-9]+", re.ASCII)
+_INTEGER: Final = re.compile(r"[+-]?(?:(?![\U00010000-\U0010ffff])\d)+")
+"""The digits of any script will do, as ``Character.digit`` has them: not those that take two UTF-16 units."""
 _DOUBLE: Final = re.compile(r"[+-]?(NaN|Infinity|([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?[fFdD]?)", re.ASCII)
+_HEXADECIMAL: Final = re.compile(r"([+-]?0[xX](?:[0-9a-f]+\.?[0-9a-f]*|\.[0-9a-f]+)p[+-]?[0-9]+)[fd]?", re.ASCII | re.I)
 
 
 def _integer_parser(bits: int) -> Callable[[str], Value]:
@@ -136,13 +139,23 @@ def _integer_parser(bits: int) -> Callable[[str], Value]:
 
 
 def _parse_double(text: str) -> float:
+    hexadecimal = _HEXADECIMAL.fullmatch(text)
+    if hexadecimal is not None:
+        return _from_hexadecimal(hexadecimal[1])
     if _DOUBLE.fullmatch(text) is None:
         raise ValueError(text)
     return float(text if text.endswith(("N", "y")) else text.rstrip("fFdD"))
 
 
+def _from_hexadecimal(text: str) -> float:
+    try:
+        return float.fromhex(text)
+    except OverflowError:
+        return float("-inf" if text.startswith("-") else "inf")
+
+
 def _parse_list(text: str) -> tuple[str, ...]:
-    return tuple(re.split(r"\s*,\s*", text)) if text else ()
+    return tuple(re.split(r"\s*,\s*", text, flags=re.ASCII)) if text else ()
 
 
 _PARSERS: Final[dict[ConfigType, Callable[[str], Value]]] = {

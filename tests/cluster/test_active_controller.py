@@ -188,7 +188,7 @@ def test_a_topic_whose_brokers_are_away_starts_when_one_comes() -> None:
     run(scenario, ())
 
 
-@pytest.mark.parametrize(("override", "leader"), [("true", 1), ("false", -1)])
+@pytest.mark.parametrize(("override", "leader"), [("true", 1), (" TRUE ", 1), ("false", -1)])
 def test_an_unclean_election_where_the_topic_allows_it(override: str, leader: int) -> None:
     async def scenario(started: Cluster) -> None:
         node = started.controller.node

@@ -23,6 +23,15 @@ def _parse(kind: ConfigType, text: str) -> object:
         (ConfigType.DOUBLE, "1e3", 1000.0),
         (ConfigType.DOUBLE, ".5d", 0.5),
         (ConfigType.DOUBLE, "Infinity", float("inf")),
+        (ConfigType.BOOLEAN, "\x00true\x1f", True),  # Java trims all up to a blank, and nothing else
+        (ConfigType.BOOLEAN, "fal\u017fe", False),
+        (ConfigType.INT, "٣", 3),
+        (ConfigType.LONG, "-1\uff12", -12),
+        (ConfigType.DOUBLE, "0x1.8P1f", 3.0),
+        (ConfigType.DOUBLE, "-0X.8p-1", -0.25),
+        (ConfigType.DOUBLE, "-0x1p9999", float("-inf")),
+        (ConfigType.STRING, "\u00a0text\u2003", "\u00a0text\u2003"),
+        (ConfigType.LIST, "a\u00a0,\x0bb", ("a\u00a0", "b")),
         (ConfigType.LIST, "", ()),
         (ConfigType.LIST, "a , b,", ("a", "b", "")),
         (ConfigType.STRING, " text ", "text"),
@@ -31,6 +40,7 @@ def _parse(kind: ConfigType, text: str) -> object:
     ],
 )
 def test_a_text_becomes_the_value_that_java_reads(kind: ConfigType, text: str, value: object) -> None:
+    """Read alike by ``ConfigDef.parseType`` of Apache Kafka 2.7.2."""
     assert _parse(kind, text) == value
 
 
@@ -40,7 +50,9 @@ def test_a_text_becomes_the_value_that_java_reads(kind: ConfigType, text: str, v
         (ConfigType.BOOLEAN, "yes"),
         (ConfigType.INT, "2147483648"),
         (ConfigType.INT, "1_000"),
-        (ConfigType.INT, "٣"),
+        (ConfigType.INT, "\U0001d7ce"),
+        (ConfigType.INT, "1\u00a0"),
+        (ConfigType.BOOLEAN, "\u2003true"),
         (ConfigType.INT, ""),
         (ConfigType.SHORT, "-32769"),
         (ConfigType.LONG, "1.0"),
