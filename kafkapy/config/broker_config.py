@@ -183,8 +183,16 @@ class BrokerConfig:
 
     @property
     def advertised_listeners(self) -> tuple[EndPoint, ...]:
-        """The configured addresses for clients; empty when only ``listeners`` says where the broker is."""
+        """The configured addresses for clients; empty when only ``listeners`` says where the broker is.
+
+        ``advertised.host.name`` and ``advertised.port`` stand in for ``advertised.listeners``, and what is missing of
+        the two comes from ``host.name`` and ``port``.
+        """
         text = self.text("advertised.listeners")
+        host, port = self["advertised.host.name"], self["advertised.port"]
+        if self["advertised.listeners"] is None and (host is not None or port is not None):
+            host, port = (self.text("host.name") if host is None else host), (self["port"] if port is None else port)
+            text = f"PLAINTEXT://{host}:{port}"
         return parse_listeners("advertised.listeners", text, self.listener_protocols)
 
     @property

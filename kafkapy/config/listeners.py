@@ -3,9 +3,13 @@
 import re
 from typing import Final, NamedTuple
 
+from kafkapy.config.allowed import BLANKS
 from kafkapy.config.errors import InvalidConfigError, invalid_value
 
 SECURITY_PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+_HOST: Final = re.compile(r"[0-9a-zA-Z\-%._:]*")
+_COUNT: Final = re.compile(r"[+-]?[0-9]+")
+_INT32: Final = range(-(2**31), 2**31)
 _ENDPOINT: Final = re.compile(r"(.*)://\[?([0-9a-zA-Z\-%._:]*)\]?:(-?[0-9]+)", re.ASCII)
 
 
@@ -32,6 +36,20 @@ def parse_protocol_map(text: str) -> dict[str, str]:
             raise invalid_value("listener.security.protocol.map", text, allowed)
         protocols[name.strip().upper()] = protocol.strip().upper()
     return protocols
+
+
+def parse_counts(key: str, text: str) -> dict[str, int]:
+    """``max.connections.per.ip.overrides`` (``key``): address → number; raises InvalidConfigError."""
+    counts = {}
+    items = re.split(r"\s*,\s*", text, flags=re.ASCII)
+    while items and not items[-1]:
+        items.pop()
+    for item in items:
+        address, colon, count = (part.strip(BLANKS) for part in item.rpartition(":"))
+        if not colon or not _HOST.fullmatch(address) or not _COUNT.fullmatch(count) or int(count) not in _INT32:
+            raise invalid_value(key, text, "each item must be ADDRESS:NUMBER")
+        counts[address] = int(count)
+    return counts
 
 
 def parse_listeners(key: str, text: str, protocols: dict[str, str]) -> tuple[EndPoint, ...]:

@@ -266,10 +266,15 @@ class BrokerServer:
             self._cleanup.push_async_callback(listener.stop)
 
     def _advertised(self) -> list[EndPoint]:
-        """What to register: the configured end points, else the bound ones; a wildcard gets this machine's name."""
-        if self.config.advertised_listeners:
-            return list(self.config.advertised_listeners)
-        endpoints = [listener.endpoint for listener in self.listeners]
+        """What to register: the configured end points, else the bound ones; a wildcard gets this machine's name.
+
+        Port 0 stands for the one that the listener of that name is bound to.
+        """
+        bound = {listener.endpoint.listener_name: listener.endpoint for listener in self.listeners}
+        endpoints = [
+            endpoint if endpoint.port else endpoint._replace(port=bound[endpoint.listener_name].port)
+            for endpoint in self.config.advertised_listeners or bound.values()
+        ]
         return [
             endpoint._replace(host=socket.gethostname()) if endpoint.host in WILDCARD_HOSTS else endpoint
             for endpoint in endpoints

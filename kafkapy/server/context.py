@@ -97,14 +97,15 @@ class RequestContext:
     def own_endpoint(self) -> tuple[str, int]:
         """Return the (host, port) of this broker that this client can use.
 
-        The advertised address if one is configured for the listener; else the address that it listens on, and for a
+        The advertised address if one is configured for the listener (with no host, or port 0, that of the
+        connection); else the address that it listens on, and for a
         listener on every interface the very address that the client has reached.
         """
         name = self.connection.listener
+        host, port = self.connection.local_address
         for endpoint in self.services.config.advertised_listeners:
             if endpoint.listener_name == name:
-                return endpoint.host, endpoint.port
-        host, port = self.connection.local_address
+                return endpoint.host or host, endpoint.port or port
         for endpoint in self.services.config.listeners:
             if endpoint.listener_name == name and endpoint.host not in WILDCARD_HOSTS:
                 return endpoint.host, port

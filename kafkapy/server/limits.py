@@ -6,10 +6,12 @@ from dataclasses import dataclass, field
 from typing import Any, Self
 
 from kafkapy.config.broker_config import BrokerConfig
+from kafkapy.config.listeners import parse_counts
 from kafkapy.server.budget import FrameBudget
 from kafkapy.server.metrics import Metrics
 from kafkapy.storage import portable
 
+_OVERRIDES = "max.connections.per.ip.overrides"
 resource: Any = portable.module_or_none("resource")
 """None on Windows, which has no such limit."""
 
@@ -27,15 +29,11 @@ class Limits:
     @classmethod
     def of(cls, config: BrokerConfig) -> Self:
         """Read them from the broker's configuration."""
-        overrides = {}
-        for item in filter(None, (part.strip() for part in config.text("max.connections.per.ip.overrides").split(","))):
-            host, _, count = item.rpartition(":")
-            overrides[host] = int(count)
         return cls(
             max_frame_size=config.integer("socket.request.max.bytes"),
             max_connections=config.integer("max.connections"),
             max_connections_per_ip=config.integer("max.connections.per.ip"),
-            per_ip_overrides=overrides,
+            per_ip_overrides=parse_counts(_OVERRIDES, config.text(_OVERRIDES)),
             max_idle_ms=config.integer("connections.max.idle.ms"),
         )
 

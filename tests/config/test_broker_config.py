@@ -49,6 +49,23 @@ def test_host_and_port_stand_in_for_listeners() -> None:
     assert str(_config(listeners="PLAINTEXT://:1", port="2").listeners[0]) == "PLAINTEXT://:1"
 
 
+@pytest.mark.parametrize(
+    ("settings", "advertised"),
+    [
+        ({"advertised_host_name": "me"}, "PLAINTEXT://me:9092"),
+        ({"advertised_port": "7"}, "PLAINTEXT://:7"),
+        ({"advertised_host_name": "me", "port": "5"}, "PLAINTEXT://me:5"),
+        ({"advertised_port": "7", "host_name": "h"}, "PLAINTEXT://h:7"),
+        ({"advertised_host_name": "me", "advertised_listeners": "PLAINTEXT://you:1"}, "PLAINTEXT://you:1"),
+    ],
+)
+def test_the_advertised_host_and_port_stand_in_for_advertised_listeners(
+    settings: dict[str, str], advertised: str
+) -> None:
+    """As ``KafkaConfig.advertisedListeners`` of Apache Kafka 2.7.2 says."""
+    assert [str(endpoint) for endpoint in _config(**settings).advertised_listeners] == [advertised]
+
+
 def test_values_are_typed() -> None:
     config = _config(num_partitions="4", delete_topic_enable="FALSE", log_cleanup_policy="compact,delete")
     assert config["num.partitions"] == config.integer("num.partitions") == 4

@@ -3,7 +3,7 @@
 import pytest
 
 from kafkapy.config.errors import InvalidConfigError
-from kafkapy.config.listeners import EndPoint, parse_listeners, parse_protocol_map
+from kafkapy.config.listeners import EndPoint, parse_counts, parse_listeners, parse_protocol_map
 
 PROTOCOLS = {"PLAINTEXT": "PLAINTEXT", "OUTSIDE": "SASL_SSL"}
 
@@ -25,6 +25,27 @@ def test_end_points_have_name_protocol_host_and_port() -> None:
         EndPoint("OUTSIDE", "SASL_SSL", "::1", 0),
     )
     assert [str(endpoint) for endpoint in endpoints] == ["PLAINTEXT://127.0.0.1:9092", "OUTSIDE://[::1]:0"]
+
+
+@pytest.mark.parametrize(
+    ("text", "counts"),
+    [
+        ("", {}),
+        (",", {}),
+        ("a:1 , b : +2 ,,", {"a": 1, "b": 2}),
+        ("::1:5,:3,h:-1", {"::1": 5, "": 3, "h": -1}),
+        ("a:1,a:2", {"a": 2}),
+    ],
+)
+def test_each_address_may_have_a_number(text: str, counts: dict[str, int]) -> None:
+    """As Apache Kafka 2.7.2 takes ``max.connections.per.ip.overrides``; the next ones it refuses."""
+    assert parse_counts("key", text) == counts
+
+
+@pytest.mark.parametrize("text", ["a", "a:", "a:x", "a:1,,b:2", ",a:1", "a b:1", "a/:1", "a:2147483648", "a:1.0"])
+def test_what_has_no_address_and_number_is_refused(text: str) -> None:
+    with pytest.raises(InvalidConfigError, match="each item must be ADDRESS:NUMBER"):
+        parse_counts("key", text)
 
 
 def test_an_empty_host_stays_empty() -> None:

@@ -45,6 +45,25 @@ def test_advertised_listeners_are_told_by_name(tmp_path: Path) -> None:
     run(scenario())
 
 
+@pytest.mark.parametrize(("keys", "expected"), [
+    ({"advertised__listeners": "PLAINTEXT://outside.example:0"}, ("outside.example", "<bound>")),
+    ({"advertised__listeners": "PLAINTEXT://:1234"}, ("127.0.0.1", 1234)),
+    ({"advertised__host__name": "outside.example", "advertised__port": "0"}, ("outside.example", "<bound>")),
+    ({"advertised__host__name": "outside.example", "advertised__port": "77"}, ("outside.example", 77)),
+])  # fmt: skip
+def test_what_advertised_listeners_leave_out_is_the_listeners(
+    keys: dict[str, Any], expected: tuple[str, Any], tmp_path: Path
+) -> None:
+    async def scenario() -> None:
+        async with running_broker(tmp_path, listeners="PLAINTEXT://127.0.0.1:0", **keys) as broker:
+            client = await Client.connect(broker)
+            (node,) = (await client.ask(MetadataRequest([]), 1)).brokers
+            host, port = expected
+            assert (node.host, node.port) == (host, broker.port if port == "<bound>" else port)
+
+    run(scenario())
+
+
 def test_the_brokers_own_requests_have_no_peer() -> None:
     connection = LocalConnection("PLAINTEXT")
     assert (connection.peer_host, connection.listener, connection.principal) == ("local", "PLAINTEXT", "User:ANONYMOUS")
