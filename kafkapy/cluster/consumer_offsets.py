@@ -15,8 +15,8 @@ from kafkapy.errors import BrokerError
 from kafkapy.types import TopicPartition
 
 UNKNOWN_SERVER_ERROR: Final = -1
-_FORBIDDEN: Final = re.compile("[\0-\x1f\x7f-\x9f\ud800-\uf8ff\ufff0-\uffff]|//|/\\.{1,2}(/|$)|/$")
-"""What ZooKeeper allows in no path."""
+_FORBIDDEN: Final = re.compile("[\0-\x1f\x7f-\x9f\ud800-\uf8ff\ufff0-\U0010ffff]|//|/\\.{1,2}(/|$)|/$")
+"""What ZooKeeper allows in no path; letters above U+FFFF it sees as the surrogates that Java writes them with."""
 
 
 class ConsumerOffsetZNode:

@@ -51,7 +51,7 @@ def test_what_others_have_written_is_read() -> None:
     run(scenario)
 
 
-@pytest.mark.parametrize("group_id", ["", "a//b", "a/", ".", "a/..", "a\0b", "a\x7f", "\ufff0"])
+@pytest.mark.parametrize("group_id", ["", "a//b", "a/", ".", "a/..", "a\0b", "a\x7f", "\ufff0", "\U0001f642"])
 def test_groups_that_no_path_can_hold(group_id: str) -> None:
     async def scenario(store: MetadataStore) -> None:
         assert await consumer_offsets.commit(store, group_id, {T0: 5}) == {T0: -1}
