@@ -40,7 +40,7 @@ WITHOUT_CHECKPOINT: Final = {
 """What going on without one of the checkpoints means."""
 
 _PARTITION = re.compile(r"([a-zA-Z0-9._-]{1,249})-(\d+)")
-_RENAMED = re.compile(r".+\.[0-9a-f]{32}-(delete|future)")
+_RENAMED = re.compile(r"(.+)\.[0-9a-f]{32}-(delete|future)")
 
 
 class MetaProperties(NamedTuple):
@@ -63,6 +63,8 @@ class DataDirectory:
         self.path = path
         self.partition_count = 0
         self.failure: str | None = None
+        self.travellers: dict[str, str] = {}
+        """Partition → folder of those that Apache Kafka was moving to here, as ``list_partitions`` found them."""
         self._files = files
         self._lock: HeldLock | None = None
         self._checkpoints = {
@@ -200,17 +202,19 @@ class DataDirectory:
             if size >= 0:
                 continue
             partition = parse_partition(name)
-            renamed = _RENAMED.fullmatch(name)
-            if renamed is None and partition is None:
+            if (renamed := _RENAMED.fullmatch(name)) is not None:
+                path = f"{self.path}/{name}"
+                if name.endswith(DELETE_SUFFIX):
+                    leftovers.append(path)
+                else:
+                    self.travellers[renamed[1]] = path
+                    logger.warning("%s, a partition on its way to here, is left alone", path)
+            elif partition is not None:
+                partitions.append(partition)
+            else:
                 raise ForeignDirectoryError(
                     f"{self.path}/{name} is not a partition's folder (topic-partition); move it elsewhere"
                 )
-            if renamed is None and partition is not None:
-                partitions.append(partition)
-            elif name.endswith(DELETE_SUFFIX):
-                leftovers.append(f"{self.path}/{name}")
-            else:
-                logger.warning("%s/%s, a partition on its way to here, is left alone", self.path, name)
         return partitions, leftovers
 
     def partition_path(self, partition: TopicPartition) -> str:

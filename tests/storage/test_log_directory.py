@@ -113,6 +113,27 @@ def test_deletion_renames_now_and_removes_later(tmp_path: Path) -> None:
     assert not doomed.exists()
 
 
+def test_a_partition_that_kafka_was_moving_goes_with_its_unfinished_copy(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Kafka would put the copy in the place of a new partition of that name, with the old one's records."""
+    copies = [tmp_path / "b" / f"t-{number}.{'0' * 32}-future" for number in range(4)]
+    for copy in copies:
+        copy.mkdir(parents=True)
+    manager, files, clock = _two_directories(tmp_path)
+    for number in range(4):
+        manager.get_or_create(TopicPartition("t", number))
+    copies[1].rmdir()
+    assert manager.delete(TopicPartition("t", 0))
+    assert manager.delete(TopicPartition("t", 1))
+    clock.advance(60_000)
+    assert not list(tmp_path.glob("b/t-0*"))
+    files.broken = str(copies[2])
+    assert manager.delete(TopicPartition("t", 2))
+    assert f"{copies[2]} can't be written" in caplog.text
+    assert [copy.exists() for copy in copies] == [False, False, True, True]
+
+
 def test_what_is_no_folder_is_refused_with_a_sentence(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(LogDirectoryError, match=r"file can't be used as a data directory: .* File exists"):
