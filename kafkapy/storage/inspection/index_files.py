@@ -32,11 +32,23 @@ def offset_entries(files: Files, path: str, base_offset: int) -> Iterator[tuple[
 
 
 def time_entries(files: Files, path: str, base_offset: int) -> Iterator[tuple[int, int]]:
-    """(timestamp, offset) of each entry; zeros behind the last one end it."""
-    for timestamp, relative in raw_entries(files, path, TimeIndex.ENTRY):
+    """(timestamp, offset) of each entry; zeros behind the last one end it.
+
+    The first may be zeros itself, of a first record with timestamp 0, unless nothing but zeros follows.
+    """
+    is_zero_first = False
+    for number, (timestamp, relative) in enumerate(raw_entries(files, path, TimeIndex.ENTRY)):
         if timestamp == 0 and relative == 0:
-            return
+            if number > 0:
+                return
+            is_zero_first = True
+            continue
+        if is_zero_first:
+            yield 0, base_offset
+            is_zero_first = False
         yield timestamp, base_offset + relative
+    if is_zero_first:
+        yield 0, base_offset
 
 
 def aborted_entries(files: Files, path: str) -> Iterator[tuple[int, AbortedTransaction]]:

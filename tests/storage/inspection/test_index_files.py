@@ -33,6 +33,15 @@ def test_times_end_where_the_zeros_begin(tmp_path: Path) -> None:
     entries = TIME_ENTRY.pack(1000, 3) + TIME_ENTRY.pack(2000, 4)
     assert list(time_entries(Files(), _file(tmp_path, entries + bytes(24)), 10)) == [(1000, 13), (2000, 14)]
     assert list(time_entries(Files(), _file(tmp_path, entries), 10)) == [(1000, 13), (2000, 14)]
+    assert list(time_entries(Files(), _file(tmp_path, b""), 10)) == []
+
+
+def test_a_first_time_of_zero_is_no_end(tmp_path: Path) -> None:
+    zero, later = TIME_ENTRY.pack(0, 0), TIME_ENTRY.pack(5, 2)
+    assert list(time_entries(Files(), _file(tmp_path, zero), 10)) == [(0, 10)]
+    assert list(time_entries(Files(), _file(tmp_path, zero + later), 10)) == [(0, 10), (5, 12)]
+    assert list(time_entries(Files(), _file(tmp_path, zero + later + bytes(24)), 10)) == [(0, 10), (5, 12)]
+    assert list(time_entries(Files(), _file(tmp_path, bytes(24)), 10)) == []
 
 
 def test_aborted_transactions(tmp_path: Path) -> None:
