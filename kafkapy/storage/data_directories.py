@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from kafkapy.storage.data_directory import DataDirectory, MetaProperties
 from kafkapy.storage.errors import LogDirectoryError
 from kafkapy.storage.files import Files
+from kafkapy.types import TopicPartition
 
 
 class DataDirectories:
@@ -76,6 +77,22 @@ class DataDirectories:
         for directory in self:
             directory.unlock()
         self._locked = False
+
+    def doom_travellers(self, partition: TopicPartition, refused: Callable[[str, OSError], None]) -> list[str]:
+        """Rename the unfinished copies of a deleted partition; return the folders that are to be removed.
+
+        Apache Kafka, when it is here again, would put them in the place of a new partition of the same name.
+        ``refused`` is told of one that can't be renamed.
+        """
+        doomed = []
+        for directory in self.online:
+            path = directory.travellers.pop(str(partition), None)
+            try:
+                if path is not None and (renamed := directory.doom(path, partition)):
+                    doomed.append(renamed)
+            except OSError as error:
+                refused(str(path), error)
+        return doomed
 
     def check_identity(self, broker_id: int, cluster_id: str) -> None:
         """Raise ``ClusterIdMismatchError`` or ``BrokerIdMismatchError`` when one is another's."""

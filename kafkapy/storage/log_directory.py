@@ -164,22 +164,9 @@ class LogManager:
             log.release()
             self.storage.files.rename(log.directory, doomed)
         self.remove_later(doomed, log.config.file_delete_delay_ms)
-        self._delete_travellers(partition)
+        for path in self.directories.doom_travellers(partition, partial(file_refused, self.storage)):
+            self.remove_later(path)
         return True
-
-    def _delete_travellers(self, partition: TopicPartition) -> None:
-        """Apache Kafka, when it is here again, would put them in the place of a new partition of the same name."""
-        for directory in self.directories.online:
-            path = directory.travellers.pop(str(partition), None)
-            if path is None or not self.storage.files.exists(path):
-                continue
-            doomed = directory.doomed_path(partition)
-            try:
-                self.storage.files.rename(path, doomed)
-            except OSError as error:
-                file_refused(self.storage, path, error)
-            else:
-                self.remove_later(doomed)
 
     def remove_later(self, path: str, delay_ms: int | None = None) -> None:
         """Remove a folder after ``delay_ms``, ``file.delete.delay.ms`` by default."""

@@ -36,7 +36,7 @@ from tests.server.harness import Client, batch, frame, running_broker, until
 LOST_S = 5
 WAIT_MS = 600_000
 """A fetch that waits so long is answered because of what is produced, or never."""
-BUDGET = 150_000
+BUDGET = 1_000_000
 """Bytes of large requests: two of them are too many."""
 FULL, LIVE, TAKEN, SAFE, JUNK = "full", "live", "taken", "safe", "junk"
 """Topics: what is read; what fetches wait for; where batches go that nobody flushes, that are, that nobody counts."""
@@ -394,7 +394,8 @@ def limit_sendfile(patch: pytest.MonkeyPatch, rng: random.Random) -> None:
 async def rounds(path: Path, seeds: range) -> None:
     """Play a round for each seed on one broker."""
     of_2020 = "-1"  # which is when the batches were made
-    async with running_broker(path, queued__max__request__bytes=str(BUDGET), log__retention__ms=of_2020) as broker:
+    memory = {"queued__max__request__bytes": str(BUDGET), "socket__request__max__bytes": str(BUDGET)}
+    async with running_broker(path, log__retention__ms=of_2020, **memory) as broker:
         control = await Client.connect(broker)
         world = World(broker, control, random.Random(seeds.start))
         await world.fill()

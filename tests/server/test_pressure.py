@@ -31,27 +31,32 @@ SLICE_SIZE = 30_000
 """Below what is sent by ``sendfile``."""
 
 
+def _memory(size: int) -> dict[str, str]:
+    """As little as one largest request takes, for all requests together."""
+    return {"queued__max__request__bytes": str(size), "socket__request__max__bytes": str(size)}
+
+
 def _announcement(size: int, sent: int) -> bytes:
     return struct.pack(">i", size) + bytes(sent)
 
 
 def test_who_only_announces_keeps_nobody_out(tmp_path: Path) -> None:
     async def scenario() -> None:
-        async with running_broker(tmp_path, queued__max__request__bytes="300000") as broker:
+        async with running_broker(tmp_path, **_memory(1_000_000)) as broker:
             slow = [await Client.connect(broker) for _ in range(50)]
             for each in slow:
-                each.send(_announcement(90_000_000, 100))
+                each.send(_announcement(990_000, 100))
             client = await Client.connect(broker)
             await client.create_topic("t")
             assert (await client.produce("t", batch(b"x" * 900_000))).error_code == 0
-            assert broker.listeners[0].budget.available == 300_000
+            assert broker.listeners[0].budget.available == 1_000_000
 
     run(scenario())
 
 
 def test_when_nothing_is_left_one_frame_after_the_other_gets_done(tmp_path: Path) -> None:
     async def scenario() -> None:
-        async with running_broker(tmp_path, queued__max__request__bytes="500000") as broker:
+        async with running_broker(tmp_path, **_memory(1_000_000)) as broker:
             client = await Client.connect(broker)
             await client.create_topic("t")
             large = frame(produce_request("t", batch(b"x" * 900_000)), 8)
@@ -71,7 +76,7 @@ def test_when_nothing_is_left_one_frame_after_the_other_gets_done(tmp_path: Path
                 response = each.decode(0, 8, await each.receive())
                 assert response.responses[0].partition_responses[0].error_code == 0
             await until(lambda: len(broker.listeners[0].connections) == 1 + len(stay))
-            assert budget.available == 500_000
+            assert budget.available == 1_000_000
 
     run(scenario())
 
