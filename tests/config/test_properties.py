@@ -28,6 +28,8 @@ from kafkapy.config.properties import parse
         ("a=b\\\\\nc=d", {"a": "b\\", "c": "d"}),
         ("a=b\\", {"a": "b"}),
         ("a=b\\\n# c\nd=e", {"a": "b# c", "d": "e"}),
+        ("\\\n# a\nb=c", {"b": "c"}),
+        ("\\\n\\\r\n  \n! a\\\nb=c", {"b": "c"}),
         ("a=b\\\n\nc=d", {"a": "b", "c": "d"}),
         ("# comment \\\na=b", {"a": "b"}),
         ("a\\ b=c\\=d", {"a b": "c=d"}),

@@ -11,6 +11,7 @@ def test_the_topics_of_any_version() -> None:
     assert topics_of(metadata) == ["a", "b"]
     later = b"\x00\x09" + metadata[2:] + b"fields of version 9"
     assert topics_of(later) == ["a", "b"]
+    assert topics_of(b"\xff\xff" + metadata[2:]) == ["a", "b"]  # Kafka 2.7.2 reads it, too
 
 
 @pytest.mark.parametrize("metadata", [b"", b"\x00", b"\xff\xff\x00\x00\x00\x00", b"\x00\x00\x00\x00\x00\x05"])
