@@ -20,6 +20,11 @@ def maker(kind: type[N]) -> Callable[[tuple[Any, ...]], N]:
     return partial(tuple.__new__, kind)
 
 
+def as_long(value: int) -> int:
+    """What 64 bits hold of a sum or difference: Java's arithmetic wraps, and clients may send any number."""
+    return (value + (1 << 63)) % (1 << 64) - (1 << 63)
+
+
 class TopicPartition(NamedTuple):
     """A partition of a topic, as Kafka names it."""
 

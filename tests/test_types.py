@@ -1,4 +1,4 @@
-from kafkapy.types import TopicPartition, maker, topic_partition_of
+from kafkapy.types import TopicPartition, as_long, maker, topic_partition_of
 
 
 def test_a_topic_partition_prints_as_kafka_names_its_directory() -> None:
@@ -17,3 +17,8 @@ def test_a_maker_makes_what_calling_the_class_makes() -> None:
     made = topic_partition_of(("orders", 3))
     assert (type(made), made) == (TopicPartition, TopicPartition("orders", 3))
     assert maker(TopicPartition)(("orders", 3)).partition == 3
+
+
+def test_longs_wrap() -> None:
+    assert [as_long(value) for value in (2**63 - 1, -(2**63), 0, -1)] == [2**63 - 1, -(2**63), 0, -1]
+    assert (as_long(2**63), as_long(-(2**63) - 1), as_long(2**64)) == (-(2**63), 2**63 - 1, 0)

@@ -268,6 +268,10 @@ def test_fetches(wire: Wire) -> None:
     assert seen(topic=NOWHERE) == seen(partition=9) == (3, -1, -1, -1, 0)
     assert [seen(current_leader_epoch=epoch)[0] for epoch in (0, 1, -1, -2)] == [0, 75, 0, 0]
     assert seen(partition_max_bytes=1) == seen(max_bytes=0) == (0, 9, 9, 0, len(THREE))
+    for size in -1, -(2**31):
+        assert seen(partition_max_bytes=size) == seen(max_bytes=size) == (-1, -1, -1, -1, 0)
+        assert seen(partition_max_bytes=size, offset=9) == (0, 9, 9, 0, 0)
+        assert seen(partition_max_bytes=size, offset=10) == (1, -1, -1, -1, 0)
     assert fetch(wire, topic, isolation_level=1).aborted_transactions == []
     assert fetch(wire, topic).aborted_transactions is None
 
@@ -346,6 +350,9 @@ def test_list_offsets_of_the_first_version(wire: Wire) -> None:
     topic = new_topic(wire)
     produce(wire, topic, THREE)
     assert list_offsets(wire, topic, -1, 0, max_num_offsets=5).old_style_offsets == [3, 0]
+    for count, code in (0, 0), (-1, -1), (-(2**31), -1):
+        found = list_offsets(wire, topic, -1, 0, max_num_offsets=count)
+        assert (found.error_code, found.old_style_offsets) == (code, [])
 
 
 def test_offset_for_leader_epoch(wire: Wire) -> None:

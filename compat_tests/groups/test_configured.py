@@ -186,6 +186,15 @@ def test_a_commit_may_have_a_retention_of_its_own(wire: Wire, group: str) -> Non
         assert committed(wire, f"{group}-{version}-long") == {"t"}, version
 
 
+def test_a_retention_beyond_the_end_of_time_is_over_at_once(wire: Wire, group: str) -> None:
+    """The sum with the present time wraps."""
+    for version in 2, 4:
+        assert commit(wire, f"{group}-{version}", version, retention_time_ms=2**63 - 1) == 0
+    assert not wire.has_answer(CHECKED_S)
+    for version in 2, 4:
+        assert committed(wire, f"{group}-{version}") == set(), version
+
+
 @NO_DATES
 def test_what_members_read_is_kept_and_other_topics_age(wire: Wire, group: str) -> None:
     """Members subscribe to t, not to u. What other protocols than the consumer's read is not known: all is kept."""

@@ -6,7 +6,7 @@ as nothing was found before it. Clients that are too old to expect more than the
 """
 
 from collections.abc import Callable, Sequence
-from typing import Final, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 from kafkapy.cluster.delayed import Delayed
 from kafkapy.cluster.errors import UnknownTopicOrPartitionError
@@ -17,6 +17,9 @@ from kafkapy.storage.converted import ConvertedSlice
 from kafkapy.storage.errors import OffsetOutOfRangeError
 from kafkapy.storage.files import FileSlice
 from kafkapy.types import TopicPartition
+
+if TYPE_CHECKING:
+    from kafkapy.storage.log import Log
 
 T = TypeVar("T")
 
@@ -135,9 +138,10 @@ def read_one(
         log = partition.log
         stable = log.last_stable_offset
         bound = stable if limits.read_committed else log.high_watermark
+        _check_size(log, wish.offset, bound, max_bytes)
         found = log.read(wish.offset, max_bytes, up_to_offset=bound, min_one_batch=min_one_batch)
         records = found.records
-        if limits.cuts_first_batch and len(records) > max_bytes:
+        if limits.cuts_first_batch and len(records) > max(max_bytes, 0):
             assert isinstance(records, FileSlice), "no bytes are longer than nothing"
             records.size = max_bytes
         aborted = None
@@ -165,6 +169,7 @@ def _read_as_follower(
     diverging = _divergence(partition, wish)
     records: FileSlice | bytes = EMPTY
     if diverging is None:
+        _check_size(log, wish.offset, log.log_end_offset, max_bytes)
         records = log.read(wish.offset, max_bytes, min_one_batch=min_one_batch).records
         if replica_id not in partition.remotes:
             # To a broker that is no replica Kafka answers without records, and without an error if the offset is there.
@@ -176,6 +181,12 @@ def _read_as_follower(
     return PartitionRead(
         topic_partition, records, 0, log.high_watermark, log.last_stable_offset, log.log_start_offset, None, diverging
     )  # fmt: skip
+
+
+def _check_size(log: "Log", offset: int, bound: int, max_bytes: int) -> None:
+    """A negative size is, where there is something to be read, an unknown error (-1), as in Kafka."""
+    if max_bytes < 0 and log.log_start_offset <= offset < bound:
+        raise BrokerError(f"{max_bytes} bytes can't be read")
 
 
 def _divergence(partition: Partition, wish: FetchWish) -> tuple[int, int] | None:

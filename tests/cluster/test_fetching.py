@@ -29,6 +29,24 @@ def test_limits(tmp_path: Path) -> None:
     assert sizes(read_all(node.replicas, wishes, LIMITS._replace(max_bytes=0))) == [SIZE, 0, 0]
 
 
+def test_negative_sizes(tmp_path: Path) -> None:
+    """As Apache Kafka 2.7.2 answers them: only what there is to read needs a size, and only the response's first."""
+    node = Node(tmp_path)
+    node.partition()
+    for _ in range(2):
+        node.replicas.append(TP, batch())
+
+    def read(limits: FetchLimits, *wishes: FetchWish) -> list[tuple[int, int]]:
+        reads = read_all(node.replicas, [(TP, wish) for wish in wishes], limits)
+        return [(each.error_code, len(each.records)) for each in reads]
+
+    for limits in LIMITS, LIMITS._replace(cuts_first_batch=True), LIMITS._replace(replica_id=2):
+        assert read(limits, FetchWish(0, -1)) == [(-1, 0)]
+        assert read(limits, FetchWish(2, -1)) == [(0, 0)]
+        assert read(limits, FetchWish(3, -1)) == [(1, 0)]
+        assert read(limits._replace(max_bytes=-1), FetchWish(0, 100)) == [(-1, 0)]
+
+
 def test_what_does_not_exist_is_answered_last(tmp_path: Path) -> None:
     node = Node(tmp_path)
     node.partition()

@@ -3,7 +3,7 @@
 from kafkapy.coordinator.group import states
 from kafkapy.coordinator.group.group import NO_TIMESTAMP, Group
 from kafkapy.coordinator.group.offsets import NO_EXPIRY, CommittedOffset
-from kafkapy.types import TopicPartition
+from kafkapy.types import TopicPartition, as_long
 
 
 def expired_offsets(group: Group, now_ms: int, retention_ms: int) -> list[TopicPartition]:
@@ -32,4 +32,4 @@ def _is_over(committed: CommittedOffset, now_ms: int, retention_ms: int, empty_s
     if committed.expire_timestamp_ms != NO_EXPIRY:
         return now_ms >= committed.expire_timestamp_ms
     since_ms = committed.commit_timestamp_ms if empty_since_ms == NO_TIMESTAMP else empty_since_ms
-    return now_ms - since_ms >= retention_ms
+    return as_long(now_ms - since_ms) >= retention_ms

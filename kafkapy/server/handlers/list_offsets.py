@@ -86,12 +86,10 @@ def _answer(
 
 
 def _repeated(request: ListOffsetsRequest) -> frozenset[TopicPartition]:
-    asked = [
-        TopicPartition(topic.name, partition.partition_index)
-        for topic in request.topics
-        for partition in topic.partitions
-    ]
-    return frozenset(topic_partition for topic_partition, count in Counter(asked).items() if count > 1)
+    asked = Counter(
+        TopicPartition(topic.name, each.partition_index) for topic in request.topics for each in topic.partitions
+    )
+    return frozenset(topic_partition for topic_partition, count in asked.items() if count > 1)
 
 
 def _bound(partition: Partition, asker: _Asker) -> int:
@@ -131,10 +129,12 @@ def _segment_starts(log: Log, bound: int | None, wanted: ListOffsetsPartition) -
 
     The log's end counts as one more, changed now. What lies above ``bound`` is named by ``bound`` itself.
     """
+    if wanted.max_num_offsets < 0:
+        raise BrokerError("fewer than no offsets are asked for")  # an unknown error (-1), as in Kafka
     times = segment_times(log)[: 1 if wanted.timestamp == EARLIEST else None]
     while times and wanted.timestamp not in (LATEST, EARLIEST) and times[-1][1] > wanted.timestamp:
         times.pop()
-    starts = sorted((offset for offset, _ in times[::-1][: max(wanted.max_num_offsets, 0)]), reverse=True)
+    starts = sorted((offset for offset, _ in times[::-1][: wanted.max_num_offsets]), reverse=True)
     if bound is None or not any(start > bound for start in starts):
         return starts
     return [bound, *(start for start in starts if start <= bound)]

@@ -26,7 +26,7 @@ from kafkapy.protocol.messages.offset_commit import (
 from kafkapy.server.commits import split_by_existence
 from kafkapy.server.encoded import Encoded
 from kafkapy.server.static_members import refuses_static_member
-from kafkapy.types import TopicPartition
+from kafkapy.types import TopicPartition, as_long
 
 if TYPE_CHECKING:
     from kafkapy.server.context import RequestContext
@@ -52,7 +52,7 @@ def handle(context: "RequestContext", request: OffsetCommitRequest) -> Message |
         return _build(dict.fromkeys(asked, ErrorCode.UNSUPPORTED_VERSION))
     now_ms = context.services.clock.now_ms()
     retention_ms = request.retention_time_ms
-    expire_ms = NO_EXPIRY if retention_ms == DEFAULT_RETENTION else now_ms + retention_ms
+    expire_ms = NO_EXPIRY if retention_ms == DEFAULT_RETENTION else as_long(now_ms + retention_ms)
 
     offsets, errors = split_by_existence(
         context.services.metadata.image,

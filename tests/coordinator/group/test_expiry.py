@@ -59,6 +59,14 @@ def test_consumers_without_group_management_count_from_the_commit() -> None:
     assert expired(group, 6_000) == [TP]
 
 
+def test_a_commit_from_before_the_beginning_of_time_does_not_age() -> None:
+    """Kafka's difference of the two times wraps."""
+    group = Group("g", lambda: 0)
+    group.offsets.replay(TP, 0, CommittedOffset(1, commit_timestamp_ms=-(2**63)))
+    group.offsets.replay(OTHER, 1, CommittedOffset(1, commit_timestamp_ms=-(2**62)))
+    assert expired(group, 6_000) == [OTHER]
+
+
 def test_a_retention_of_its_own_wins() -> None:
     group = Group("g", lambda: 0)
     group.offsets.replay(TP, 0, CommittedOffset(1, commit_timestamp_ms=5_000, expire_timestamp_ms=9_000))

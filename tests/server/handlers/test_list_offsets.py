@@ -53,6 +53,8 @@ def test_version_0_lists_segments(tmp_path: Path) -> None:
             assert (await ask(client, LATEST, 0, max_num_offsets=10)).old_style_offsets == [3, 2, 1, 0]
             assert (await ask(client, LATEST, 0, max_num_offsets=1)).old_style_offsets == [3]
             assert (await ask(client, EARLIEST, 0, max_num_offsets=5)).old_style_offsets == [0]
+            assert (await ask(client, LATEST, 0, max_num_offsets=0)).error_code == 0
+            assert (await ask(client, LATEST, 0, max_num_offsets=-1)).error_code == -1
             assert (await ask(client, 2**62, 0, max_num_offsets=5)).old_style_offsets == [3, 2, 1, 0]
             for number, path in enumerate(sorted((tmp_path / "data" / "t-0").glob("*.log"))):
                 os.utime(path, ns=(0, (EPOCH_MS + number) * 1_000_000))

@@ -53,6 +53,16 @@ def test_a_retention_of_its_own(version: int, expires: bool) -> None:
     assert committed.expire_timestamp_ms == (asker.world.clock.now_ms() + 500 if expires else -1)
 
 
+@pytest.mark.parametrize("retention_ms", [2**63 - 1, -(2**63), -2])
+def test_a_retention_beyond_the_end_of_time_is_over(retention_ms: int) -> None:
+    """Kafka's sum wraps: who asks for all time gets none (seen on 2.7.2)."""
+    asker = Asker()
+    response = asker.ask(offset_commit, request(request_fields={"retention_time_ms": retention_ms}), 2)
+    assert answers(response) == [("t", [(0, 0)])]
+    expire_ms = asker.world.group().offsets.committed[TP].expire_timestamp_ms
+    assert -(2**63) <= expire_ms < asker.world.clock.now_ms()
+
+
 @pytest.mark.parametrize(("given", "expected"), [(7, 7), (-1, None)])
 def test_version_1_may_name_the_commits_time(given: int, expected: int | None) -> None:
     asker = Asker()
