@@ -1,5 +1,7 @@
 """The configuration APIs answer each request with the code that Apache Kafka 2.7.2 answers; run it there too."""
 
+import time
+
 import pytest
 
 from compat_tests.process import Broker
@@ -15,8 +17,12 @@ from kafkapy.protocol.messages.describe_configs import (
 
 TOPIC, BROKER, LOGGERS = 2, 4, 8
 SET, DELETE, APPEND, SUBTRACT = range(4)
+THROTTLED = "leader.replication.throttled.replicas"
 UNKNOWN_TOPIC_OR_PARTITION = 3
 TOLD_BY_NAME = pytest.mark.differs(*IN_KRAFT, reason="an impossible value or change: INVALID_CONFIG (40)")
+
+
+NOTHING_IS_NO_ITEM = pytest.mark.differs(*IN_KRAFT, reason="what is appended to an empty list is its only item")
 
 
 @pytest.fixture
@@ -154,6 +160,34 @@ def test_incremental_alter(
         request = incremental_alter_configs.IncrementalAlterConfigsRequest([resource])
         (response,) = client.call(request, incremental_alter_configs.IncrementalAlterConfigsResponse).responses
     assert response.error_code == code
+
+
+@pytest.mark.parametrize(
+    ("key", "changes", "value"),
+    [
+        pytest.param(THROTTLED, [(APPEND, "0:1")], ",0:1", marks=NOTHING_IS_NO_ITEM),
+        pytest.param(THROTTLED, [(APPEND, "")], ",", marks=NOTHING_IS_NO_ITEM),
+        (THROTTLED, [(SET, "0:1"), (APPEND, ",1:2,,")], "0:1,,1:2"),
+        (THROTTLED, [(SET, "0:1,"), (SUBTRACT, "0:1")], ""),
+        ("cleanup.policy", [(APPEND, "compact,")], "delete,compact"),
+    ],
+)
+def test_what_lists_become(broker: Broker, topic: str, key: str, changes: list[tuple[int, str]], value: str) -> None:
+    with ClusterClient(broker.bootstrap) as client:
+        for operation, text in changes:
+            configs = [incremental_alter_configs.AlterableConfig(key, operation, text)]
+            request = incremental_alter_configs.IncrementalAlterConfigsRequest(
+                [incremental_alter_configs.AlterConfigsResource(TOPIC, topic, configs)]
+            )
+            (altered,) = client.call(request, incremental_alter_configs.IncrementalAlterConfigsResponse).responses
+            assert altered.error_code == 0
+        deadline_s = time.monotonic() + 5
+        described = None
+        while described != value and time.monotonic() < deadline_s:
+            asked = DescribeConfigsRequest([DescribeConfigsResource(TOPIC, topic, [key])])
+            described = client.call(asked, DescribeConfigsResponse).results[0].configs[0].value
+            time.sleep(0.05)
+    assert described == value
 
 
 def _levels(client: ClusterClient) -> dict[str, tuple[str | None, int, bool, bool]]:

@@ -109,7 +109,11 @@ def _list_after(current: str | None, operation: Operation, value: str, name: str
 
 
 def _items(text: str | None) -> list[str]:
-    return text.split(",") if text else []
+    """As Java's ``split(",")``: empty items at the end are none, but an empty text is one."""
+    items = (text or "").split(",")
+    while len(items) > 1 and not items[-1]:
+        items.pop()
+    return items if items != [""] or not text else []
 
 
 def check_topic(topic: str, overrides: Mapping[str, str]) -> None:

@@ -42,9 +42,25 @@ def test_incremental_changes(
     assert changed_topic(before, [Change(*change)]) == after
 
 
-def test_append_to_an_empty_list_leaves_no_empty_item() -> None:
-    change = Change("leader.replication.throttled.replicas", APPEND, "0:0,1:0")
-    assert changed_topic({}, [change]) == {"leader.replication.throttled.replicas": "0:0,1:0"}
+@pytest.mark.parametrize(
+    ("before", "operation", "text", "after"),
+    [
+        (None, APPEND, "0:0,1:0", ",0:0,1:0"),
+        ("", APPEND, "0:0", ",0:0"),
+        ("0:0", APPEND, "", "0:0,"),
+        (None, APPEND, "", ","),
+        (None, APPEND, ",", ""),
+        ("0:0", APPEND, ",1:0,,", "0:0,,1:0"),
+        ("0:0,", APPEND, "1:0", "0:0,1:0"),
+        ("0:0,,1:0", SUBTRACT, "", "0:0,1:0"),
+        ("0:0,", SUBTRACT, "0:0", ""),
+    ],
+)
+def test_empty_items_count_but_at_the_end_of_others(before: str | None, operation: int, text: str, after: str) -> None:
+    """As Apache Kafka 2.7.2 does it, with the texts as they stand."""
+    key = "leader.replication.throttled.replicas"
+    overrides = {} if before is None else {key: before}
+    assert changed_topic(overrides, [Change(key, operation, text)]) == {key: after}
 
 
 @pytest.mark.parametrize(
