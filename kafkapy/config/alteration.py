@@ -189,7 +189,8 @@ def _threads_at_most_double(config: BrokerConfig, _name: str, overrides: Mapping
     for name in _THREADS:
         if name not in overrides:
             continue
-        now, wanted = config.integer(name), int(overrides[name])
+        now, wanted = config.integer(name), BROKER_KEYS[name].parse(overrides[name])
+        assert isinstance(wanted, int)
         if not now // 2 <= wanted <= now * 2:
             raise InvalidConfigError(f"{name}={wanted} must be between half and double of the current value {now}")
 

@@ -1,6 +1,8 @@
 """What values of several broker keys must fulfil together, each rule by the keys that it is about.
 
-These are the checks of Apache Kafka 2.7's start that no single key can make.
+These are the checks of Apache Kafka 2.7's start that no single key can make. Left out are those that nothing here
+depends on: no ``log.cleaner.threads`` are no cleaner, and the listener of brokers among themselves (with that of the
+controller) has nobody to serve yet.
 """
 
 from typing import TYPE_CHECKING, Final

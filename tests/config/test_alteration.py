@@ -150,7 +150,7 @@ def test_passwords_are_refused(properties: dict[str, str], message: str) -> None
 
 
 def test_good_overrides_are_taken_unknown_ones_too() -> None:
-    overrides = {"num.io.threads": "16", "nope": "1", "listener.name.external.max.connections": "5"}
+    overrides = {"num.io.threads": "\x0016", "nope": "1", "listener.name.external.max.connections": "5"}
     config = BrokerConfig.from_properties()
     check_broker(config, "", overrides)
     assert config["num.io.threads"] == 8

@@ -427,13 +427,15 @@ def test_a_reader_that_takes_nothing_for_long_is_closed(tmp_path: Path) -> None:
 
 def test_large_requests_wait_for_their_share_of_the_memory(tmp_path: Path) -> None:
     async def scenario() -> None:
-        async with running_broker(tmp_path, queued__max__request__bytes="50000") as broker:
+        large = frame(produce_request("t", batch(b"x" * 200_000)), 8)
+        size = len(large) - 4
+        memory = {"queued__max__request__bytes": str(size), "socket__request__max__bytes": str(size)}
+        async with running_broker(tmp_path, **memory) as broker:
             first, second = await Client.connect(broker), await Client.connect(broker)
             await first.create_topic("t")
-            large = frame(produce_request("t", batch(b"x" * 200_000)), 8)
             first.send(large[:-10])
             budget = broker.listeners[0].budget
-            await until(lambda: budget.available < -140_000)  # the first may go on, the next one has to wait
+            await until(lambda: budget.available <= 0)  # the first may go on, the next one has to wait
             second.send(large)
             other = await Client.connect(broker)
             for _ in range(20):
@@ -442,7 +444,7 @@ def test_large_requests_wait_for_their_share_of_the_memory(tmp_path: Path) -> No
             first.send(large[-10:])
             assert first.decode(0, 8, await first.receive()).responses[0].partition_responses[0].error_code == 0
             assert second.decode(0, 8, await second.receive()).responses[0].partition_responses[0].error_code == 0
-            assert budget.available == 50_000
+            assert budget.available == size
 
     run(scenario())
 
