@@ -431,19 +431,21 @@ def test_large_requests_wait_for_their_share_of_the_memory(tmp_path: Path) -> No
         size = len(large) - 4
         memory = {"queued__max__request__bytes": str(size), "socket__request__max__bytes": str(size)}
         async with running_broker(tmp_path, **memory) as broker:
-            first, second = await Client.connect(broker), await Client.connect(broker)
-            await first.create_topic("t")
-            first.send(large[:-10])
+            clients = [await Client.connect(broker) for _ in range(3)]
+            await clients[0].create_topic("t")
             budget = broker.listeners[0].budget
-            await until(lambda: budget.available <= 0)  # the first may go on, the next one has to wait
-            second.send(large)
+            for each in clients[:2]:
+                each.send(large[:-10])
+            await until(lambda: budget.available < -140_000)  # the second may go on, the third one has to wait
+            clients[2].send(large)
             other = await Client.connect(broker)
             for _ in range(20):
                 await other.ask(ApiVersionsRequest(), 0)
             assert broker.services.metrics.requests["produce"] == 0
-            first.send(large[-10:])
-            assert first.decode(0, 8, await first.receive()).responses[0].partition_responses[0].error_code == 0
-            assert second.decode(0, 8, await second.receive()).responses[0].partition_responses[0].error_code == 0
+            for each in clients[:2]:
+                each.send(large[-10:])
+            for each in clients:
+                assert each.decode(0, 8, await each.receive()).responses[0].partition_responses[0].error_code == 0
             assert budget.available == size
 
     run(scenario())
