@@ -62,7 +62,8 @@ def warnings(tree: MetadataTree, directories: Directories) -> list[str]:
     broker_id = None if directories.identity is None else directories.identity.broker_id
     here = {partition for partition, replicas in assigned.items() if broker_id is None or broker_id in replicas}
     started = {partition for partition in here if tree.state(partition) is not None}
-    missing = sorted(started - directories.partitions)
+    doomed = tree.topics_to_delete()
+    missing = sorted(each for each in started - directories.partitions if each.topic not in doomed)
     unknown = sorted(directories.partitions - assigned.keys())
     said = []
     if missing and directories.partitions:

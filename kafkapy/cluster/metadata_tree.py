@@ -13,7 +13,7 @@ from typing import Final, TypeVar
 from kafkapy.cluster.config_znodes import ConfigZNode
 from kafkapy.cluster.errors import InvalidTopicError
 from kafkapy.cluster.topic_rules import check_name
-from kafkapy.cluster.topic_znodes import LeaderIsr, PartitionStateZNode, TopicsZNode, TopicZNode
+from kafkapy.cluster.topic_znodes import DeleteTopicsZNode, LeaderIsr, PartitionStateZNode, TopicsZNode, TopicZNode
 from kafkapy.cluster.znodes import ClusterIdZNode, ControllerEpochZNode, ProducerIdBlockZNode
 from kafkapy.config.own_keys import is_own
 from kafkapy.types import TopicPartition
@@ -78,6 +78,10 @@ class MetadataTree:
         """The assignments by topic."""
         found = {name: self._at(TopicZNode.path(name), TopicZNode.decode) for name in self._below(TopicsZNode.PATH)}
         return {name: topic for name, topic in found.items() if topic is not None}
+
+    def topics_to_delete(self) -> frozenset[str]:
+        """Those whose deletion was asked for and is not over: a part of each may have gone."""
+        return frozenset(self._below(DeleteTopicsZNode.PATH))
 
     def state(self, partition: TopicPartition) -> LeaderIsr | None:
         """A partition's leader and in-sync replicas; None when no controller has started it."""

@@ -63,6 +63,8 @@ def test_warnings() -> None:
     assert warnings(tree(), Directories(None, frozenset())) == []
     (missing,) = warnings(tree(), Directories(mine, frozenset({TopicPartition("flights", 0)})))
     assert missing == "partitions without a folder, which will be empty: flights-1"
+    ending = MetadataTree({**tree().nodes, "/admin/delete_topics/flights": None})
+    assert warnings(ending, Directories(mine, frozenset({TopicPartition("flights", 0)}))) == []
     strangers = frozenset(TopicPartition("x", index) for index in range(7))
     (unknown,) = warnings(tree(), Directories(mine, FLIGHTS | strangers))
     assert unknown.endswith("which nobody will serve: x-0, x-1, x-2, x-3, x-4 and 2 more")
