@@ -5,6 +5,7 @@ from pathlib import Path
 
 from compat_tests.clients.java_tools.dump import dump
 from compat_tests.clients.java_tools.tools import Tools, ToolsOf
+from kafkapy.storage.data_directory import DELETE_SUFFIX
 from kafkapy.storage.files import Files
 from kafkapy.storage.inspection.directory_check import check_directory
 from kafkapy.storage.inspection.findings import NOTE, Findings
@@ -40,4 +41,5 @@ def _dump_all(tools: Tools, data: Sequence[Path]) -> None:
 
 def _files(data: Sequence[Path], suffix: str, folders: str = "*-*", without: Sequence[str] = ()) -> list[Path]:
     found = sorted(path for directory in data for path in directory.glob(f"{folders}/*{suffix}"))
-    return [path for path in found if not path.parent.name.startswith(tuple(without))]
+    kept = (path for path in found if not path.parent.name.endswith(DELETE_SUFFIX))
+    return [path for path in kept if not path.parent.name.startswith(tuple(without))]

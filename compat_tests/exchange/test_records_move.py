@@ -9,15 +9,28 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from compat_tests.clients.java_tools.tools import ToolsOf
-from compat_tests.exchange.contents import QUIET, Contents, committed, configs, log_starts, read_all
+from compat_tests.exchange.contents import (
+    QUIET,
+    READ_TIMEOUT_S,
+    Contents,
+    committed,
+    configs,
+    log_starts,
+    partitions,
+    read_all,
+)
 from compat_tests.exchange.dumped import nothing_is_wrong
 from compat_tests.exchange.home import Home
 
 kafka_admin: Any = confluent_kafka.admin  # exports its names without saying so to type checkers
 
 START_MS = 1_700_000_000_000
-GROUPS = ("group", "orders")
-"""Java's hash of the one is positive, of the other negative."""
+GROUPS = ("group", "orders", " \U0001f642/%日本\n" * 60)
+"""Java's hash of the first is positive, of the others negative."""
+MEMBERS = "members \U0001f642"
+"""A group with a member that stays; negative, too."""
+DOOMED = "deleted-before-the-move." * 10 + "-delete-0"
+"""As long as a topic's name may be."""
 TOPICS: dict[str, tuple[int, dict[str, str]]] = {
     "plain": (3, {}),
     "gzip": (1, {"compression.type": "gzip"}),
@@ -31,7 +44,10 @@ TOPICS: dict[str, tuple[int, dict[str, str]]] = {
     "stamped": (1, {"message.timestamp.type": "LogAppendTime"}),
     "compacted": (1, {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.01", "segment.bytes": "4096"}),
     "cut": (1, {}),
+    "x-1-2": (2, {}),
 }
+FAR = 2**62
+"""A timestamp for some records of the last one."""
 
 
 class Clients:
@@ -41,7 +57,17 @@ class Clients:
         self.home = home
         self._acknowledged: dict[tuple[str, int], list[bytes]] = {}
         self.producer, self._old = self._connected(idempotent=True), self._connected(idempotent=False)
-        self._number = 0
+        self._number = self._consumed = 0
+        self.assigned: list[int] = []
+        self.member = Consumer(
+            {
+                "bootstrap.servers": home.bootstrap,
+                "group.id": MEMBERS,
+                "auto.offset.reset": "earliest",
+                "reconnect.backoff.max.ms": 200,
+                **QUIET,
+            }
+        )
 
     def _connected(self, *, idempotent: bool) -> Producer:
         return Producer(
@@ -66,8 +92,8 @@ class Clients:
         """``count`` records to each partition, with everything that a record may have."""
         for _ in range(count):
             self._number += 1
-            for name, (partitions, _) in TOPICS.items():
-                for index in range(partitions):
+            for name, (partition_count, _) in TOPICS.items():
+                for index in range(partition_count):
                     value = None if name == "compacted" and self._number % 7 == 0 else b"%d " % self._number * 30
                     is_old = name.startswith("format")
                     (self._old if is_old else self.producer).produce(
@@ -75,11 +101,16 @@ class Clients:
                         value,
                         key=b"%d" % (self._number % 5) if self._number % 3 or name == "compacted" else None,
                         partition=index,
-                        timestamp=START_MS + self._number * 10 - self._number % 4 * 25,
+                        timestamp=self._timestamp(name),
                         headers=None if is_old else [("number", b"%d" % self._number), ("null", None)],
                         on_delivery=self._delivered,
                     )
         assert self.producer.flush(30) + self._old.flush(30) == 0
+
+    def _timestamp(self, topic: str) -> int:
+        if topic == "x-1-2" and self._number % 10 == 1:
+            return FAR
+        return START_MS + self._number * 10 - self._number % 4 * 25
 
     def _delivered(self, error: object, message: Any) -> None:
         assert error is None, error
@@ -92,11 +123,29 @@ class Clients:
                 assert [record.value for record in contents[place]] == values
                 assert [record.offset for record in contents[place]] == list(range(len(values)))
 
+    def consume(self) -> str:
+        """The member reads all that there is of one topic; its id."""
+        if not self.assigned:
+            self.member.subscribe(["x-1-2"], on_assign=lambda _, given: self.assigned.append(len(given)))
+        expected = sum(len(values) for (topic, _), values in self._acknowledged.items() if topic == "x-1-2")
+        while self._consumed < expected:
+            message = self.member.poll(READ_TIMEOUT_S)
+            assert message is not None, f"{self._consumed} of {expected} records came to the member"
+            assert message.error() is None, message.error()
+            self._consumed += 1
+        return str(self.member.memberid())
+
+    def delete_topic(self) -> None:
+        """A topic comes and goes, right before a move."""
+        admin = kafka_admin.AdminClient({"bootstrap.servers": self.home.bootstrap, **QUIET})
+        admin.create_topics([kafka_admin.NewTopic(DOOMED, 3, 1)])[DOOMED].result()
+        admin.delete_topics([DOOMED])[DOOMED].result()
+
     def commit(self, offset: int) -> None:
-        """Both groups commit ``offset`` everywhere in ``plain``."""
+        """The groups commit ``offset`` everywhere in ``plain``."""
         for group in GROUPS:
             consumer = Consumer({"bootstrap.servers": self.home.bootstrap, "group.id": group, **QUIET})
-            offsets = [TopicPartition("plain", index, offset, metadata=f"at {offset}") for index in range(3)]
+            offsets = [TopicPartition("plain", index, offset, metadata=f"at {offset} \U0001f642") for index in range(3)]
             consumer.commit(offsets=offsets, asynchronous=False)
             consumer.close()
 
@@ -146,11 +195,15 @@ def test_there_and_back(home: Home, first: str, kill: bool, tools_of: ToolsOf) -
         home.leave()
         home.start(home.theirs)
     for turn, move in enumerate(moves):
+        member = clients.consume()
         before, compacted = _at_rest(home), read_all(home.bootstrap)["compacted", 0]
+        clients.delete_topic()
         move(kill=kill)
         assert _seen(home) == before
+        assert DOOMED not in {name for name, _ in partitions(home.bootstrap)}
         assert set(read_all(home.bootstrap)["compacted", 0]) <= set(compacted)
         clients.produce(60)
+        assert (clients.consume(), clients.assigned) == (member, [2])
         clients.commit(50 + turn)
         for group in GROUPS:
             assert {offset for offset, _ in committed(home.bootstrap, group).values()} == {50 + turn}
@@ -159,6 +212,7 @@ def test_there_and_back(home: Home, first: str, kill: bool, tools_of: ToolsOf) -
     assert contents[("cut", 0)][0].offset == 33
     assert contents[("cut", 0)][-1].offset == 269
     assert configs(home.bootstrap, "gzip") == {"compression.type": "gzip"}
+    clients.member.close()
     home.leave(kill=kill)
     if not kill:  # a crash may leave what the next start mends
         nothing_is_wrong(home.data, tools_of, ["2.7.2"])
