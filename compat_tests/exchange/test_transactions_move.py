@@ -14,11 +14,12 @@ from tools.jars import VERSIONS
 
 kafka_admin: Any = confluent_kafka.admin  # exports its names without saying so to type checkers
 
-TOPIC = "ledger"
+TOPIC = "ledger-1.0-2"
 PARTITIONS = 2
 STEADY = "billing"
 GROUP = "orders-group"
 """Java's hashes of these two are negative, those of the other names positive."""
+LEFT = "left \U0001f642/%日本"
 OPEN_GROUP = "auditors"
 """Whoever asks for its offsets while a transaction commits some is told to wait."""
 
@@ -71,7 +72,7 @@ def _create(home: Home) -> None:
 
 def _begun(home: Home) -> tuple[Producer, Producer, Producer]:
     """One without transactions, one that has ended twelve, and one that has begun its first."""
-    plain, steady, left = _producer(home), _producer(home, STEADY), _producer(home, "left")
+    plain, steady, left = _producer(home), _producer(home, STEADY), _producer(home, LEFT)
     steady.init_transactions(30)
     for number in range(12):
         _transact(home, steady, f"steady {number}", offset=number, commit=number % 3 != 2)
@@ -109,7 +110,7 @@ def test_transactions_are_read_as_kafka_reads_them(home: Home, kill: bool, tools
     # Offsets in a transaction come from a fresh producer: librdkafka 2.16 may never send the second part of
     # send_offsets_to_transaction once its broker was restarted, whichever broker it was and is.
     _transact(home, steady, "steady again")
-    successor = _producer(home, "left")
+    successor = _producer(home, LEFT)
     successor.init_transactions(30)  # ends what its predecessor left open
     _transact(home, successor, "by the successor", offset=77)
     before = _seen(home)
@@ -152,7 +153,7 @@ def test_kafkapys_transactions_are_read_and_ended_by_kafka(home: Home, kill: boo
         assert shown * 20 in visible
     assert b"steady 11 0" * 20 not in visible
     assert committed(home.bootstrap, OPEN_GROUP) == {(TOPIC, 0): (99, None)}
-    leaving = _producer(home, "left")
+    leaving = _producer(home, LEFT)
     leaving.init_transactions(30)
     leaving.begin_transaction()
     _write(leaving, "left open by Kafka")
@@ -161,7 +162,7 @@ def test_kafkapys_transactions_are_read_and_ended_by_kafka(home: Home, kill: boo
 
     home.to_kafkapy(kill=kill)
     assert _seen(home) == before
-    successor = _producer(home, "left")
+    successor = _producer(home, LEFT)
     successor.init_transactions(30)
     _transact(home, successor, "by the successor")
     _transact(home, heir, "the heir again", commit=False)

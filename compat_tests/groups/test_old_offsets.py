@@ -17,3 +17,15 @@ def test_both_places_keep_what_they_were_told(wire: Wire, topic_name: str) -> No
     assert commit(wire, topic_name, 1) == 0
     assert fetch(wire, topic_name, 1)[0] == fetch(wire, topic_name, 0)[0] == ("t", 0, 60, "", 0)
     assert fetch(wire, topic_name, 0)[1] == ("t", 5, -1, "", 3)
+
+
+@pytest.mark.differs(
+    "kafka-3.9.1", reason="without ZooKeeper there is no place for offsets of version 0: UNSUPPORTED_VERSION (35)"
+)
+@pytest.mark.differs("kafka-4.1.0", reason="OffsetCommit begins with version 2, OffsetFetch with 1 (KIP-896)")
+@pytest.mark.parametrize("end", ["\U0001f642", "\ue000", "\x7f"])
+def test_a_group_that_no_path_can_name_has_no_offset_there(wire: Wire, topic_name: str, end: str) -> None:
+    """ZooKeeper sees letters above U+FFFF as the surrogates that Java writes them with, and takes none."""
+    assert commit(wire, topic_name + end, 0) == -1
+    assert fetch(wire, topic_name + end, 0)[0] == ("t", 0, -1, "", -1)
+    assert commit(wire, topic_name + end, 2) == 0
