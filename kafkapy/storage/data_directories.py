@@ -15,6 +15,7 @@ class DataDirectories:
 
     def __init__(self, files: Files, paths: Sequence[str]) -> None:
         self._directories = [DataDirectory(files, path.rstrip("/") or "/") for path in paths]
+        self._files = files
         self._locked = False
 
     def __iter__(self) -> Iterator[DataDirectory]:
@@ -36,6 +37,26 @@ class DataDirectories:
             if path == directory.path or path.startswith(directory.path + "/"):
                 return directory
         return None
+
+    def doom_travellers(self, partition: TopicPartition, refused: Callable[[str, OSError], None]) -> list[str]:
+        """Rename the unfinished copies of a partition that was deleted; return what they are called now.
+
+        Apache Kafka, when it is here again, would put one in the place of a new partition of that name. ``refused`` is
+        told of those that keep theirs.
+        """
+        doomed = []
+        for directory in self.online:
+            path = directory.travellers.pop(str(partition), None)
+            if path is None or not self._files.exists(path):
+                continue
+            target = directory.doomed_path(partition)
+            try:
+                self._files.rename(path, target)
+            except OSError as error:
+                refused(path, error)
+            else:
+                doomed.append(target)
+        return doomed
 
     def check_one_works(self) -> None:
         """Raise ``LogDirectoryError``, with every reason, when all are offline."""
@@ -77,22 +98,6 @@ class DataDirectories:
         for directory in self:
             directory.unlock()
         self._locked = False
-
-    def doom_travellers(self, partition: TopicPartition, refused: Callable[[str, OSError], None]) -> list[str]:
-        """Rename the unfinished copies of a deleted partition; return the folders that are to be removed.
-
-        Apache Kafka, when it is here again, would put them in the place of a new partition of the same name.
-        ``refused`` is told of one that can't be renamed.
-        """
-        doomed = []
-        for directory in self.online:
-            path = directory.travellers.pop(str(partition), None)
-            try:
-                if path is not None and (renamed := directory.doom(path, partition)):
-                    doomed.append(renamed)
-            except OSError as error:
-                refused(str(path), error)
-        return doomed
 
     def check_identity(self, broker_id: int, cluster_id: str) -> None:
         """Raise ``ClusterIdMismatchError`` or ``BrokerIdMismatchError`` when one is another's."""

@@ -225,11 +225,3 @@ class DataDirectory:
         """Return the name that a partition's folder has until it is removed."""
         suffix = f"-{partition.partition}.{uuid4().hex}{DELETE_SUFFIX}"
         return f"{self.path}/{partition.topic[: MAX_NAME_LENGTH - len(suffix)]}{suffix}"
-
-    def doom(self, path: str, partition: TopicPartition) -> str | None:
-        """Rename a folder of ``partition`` to what is to be removed; return that, None when it has gone already."""
-        if not self._files.exists(path):
-            return None
-        doomed = self.doomed_path(partition)
-        self._files.rename(path, doomed)
-        return doomed
