@@ -5,7 +5,6 @@ from functools import lru_cache
 INT32_MASK = 0xFFFFFFFF
 
 
-@lru_cache(maxsize=4096)
 def hash_code(text: str) -> int:
     """Java's ``String.hashCode``, its 32 bits as a number that is not negative."""
     units = text.encode("utf-16-be", "surrogatepass")
@@ -15,6 +14,7 @@ def hash_code(text: str) -> int:
     return value
 
 
+@lru_cache(maxsize=4096)
 def absolute_hash(text: str) -> int:
     """The absolute value of Java's ``String.hashCode``, 0 for the one that has none, as Kafka's coordinators take it.
 
