@@ -10,6 +10,8 @@
 #              each record comes out once, in order (RECORDS=10000; ARGUMENTS=--seed 2)
 # make compat-long  100,000 requests of every API, drawn by a seed that is printed, the same to Apache Kafka 2.7.2 and kafkapy:
 #              the same answers, field by field (REQUESTS=5000; ARGUMENTS="--seed 7 --minutes 30", or --replay FILE)
+# make fuzz    ten million broken and hostile requests, drawn by a seed that is printed: no traceback, bounded memory, other
+#              clients are served meanwhile (FRAMES=100000; ARGUMENTS="--seed 7 --minutes 60", or --replay FILE)
 # make bench   kafkapy beside Apache Kafka; ARGUMENTS=--quick for a short run
 # Each of them sets up what it needs, in .venv and .cache, once.
 
@@ -26,7 +28,7 @@ SCAN := $(wildcard setup.py $(foreach name,scan compact entries alike,kafkapy/re
 INSTALLED := $(VENV)/.installed
 COMPILED := $(VENV)/.compiled
 
-.PHONY: compat-long simulate kill exactly-once help setup java jars archives check fmt lint fast test unit coverage compat compatibility run bench clean
+.PHONY: compat-long fuzz simulate kill exactly-once help setup java jars archives check fmt lint fast test unit coverage compat compatibility run bench clean
 
 help:
 	@sed -n 's/^# \(make .*\|  .*\)/\1/p' Makefile
@@ -101,6 +103,11 @@ REQUESTS ?= 100000
 compat-long: setup jars
 	$(BIN)/python -m compat_tests.differential.campaign --requests $(REQUESTS) $(ARGUMENTS)
 
+FRAMES ?= 10000000
+
+fuzz: setup
+	$(BIN)/python -m compat_tests.attack.fuzzer --frames $(FRAMES) $(ARGUMENTS)
+
 # --- everything ---------------------------------------------------------------------------------------------------
 
 unit: setup jars
@@ -119,6 +126,7 @@ COMPAT := $(BIN)/pytest compat_tests -m "not long" --target kafka-2.7.2 --target
 # a busy machine can trip: what failed runs once more, by itself, and counts as it ends then.
 compat: setup archives
 	@$(COMPAT) -n $(WORKERS) || { \
+		code=$$?; test $$code -eq 1 || exit $$code; \
 		echo "--- what failed, once more, by itself ---"; $(COMPAT) --last-failed --last-failed-no-failures none; }
 
 # The same scenarios on every release there is, an hour and a half; docs/compatibility.md tells what came out.

@@ -63,8 +63,17 @@ class ByTarget(LoadScopeScheduling):  # type: ignore[misc]  # xdist has no types
     def _fill_up(self) -> None:
         """A process begins a test when it has the next, or knows that there is none."""
         for node in self.nodes:
-            while not node.shutting_down and self._pending_of(self.assigned_work[node]) < 2:
+            while self._is_ready(node) and self._pending_of(self.assigned_work[node]) < 2:
                 self._reschedule(node)
+
+    def _is_ready(self, node: Any) -> bool:
+        """Whether a process can get tests: one that takes another's place has to collect them first."""
+        return node in self.registered_collections and not node.shutting_down
+
+    def _reschedule(self, node: Any) -> None:
+        """Give a process more tests, or tell it that there are none."""
+        if self._is_ready(node):
+            super()._reschedule(node)
 
     def _assign_work_unit(self, node: Any) -> None:
         target = self._next_target(node)

@@ -281,7 +281,8 @@ def _trips_over_change(case: Case) -> bool:
 
 
 def _documentation(case: Case) -> bool:
-    return case.api == "DESCRIBE_CONFIGS" and case.gap.field == "documentation" and case.gap.ours is None
+    both_have_one = bool(case.gap.theirs) and bool(case.gap.ours)
+    return case.api == "DESCRIBE_CONFIGS" and case.gap.field == "documentation" and both_have_one
 
 
 def _loggers(case: Case) -> bool:
@@ -354,7 +355,7 @@ RULES: Final = (
     Rule("DescribeLogDirs: the same records in other libraries' compressed bytes take other space", _compressed_size),
     Rule("DescribeLogDirs: the brokers' own topics keep what all conversations left, at other moments", _internal_size),
     Rule("ListOffsets: the brokers give these records, or markers, their times", _own_time),
-    Rule("DescribeConfigs: we have no documentation texts", _documentation),
+    Rule("DescribeConfigs: the documentation texts are our own", _documentation),
     Rule("DescribeConfigs: each broker has places, and a few settings, of its own", _own_settings),
     Rule("DescribeConfigs: each broker has loggers of its own", _loggers),
     Rule("ApiVersions: 2.7.2 lists twenty APIs that we do not serve, and three that brokers alone ask", _fewer_apis),

@@ -25,8 +25,9 @@ ATTRIBUTES_END: Final = 23
 class Ids:
     """Those of one broker in one conversation."""
 
-    def __init__(self, prefix: str) -> None:
+    def __init__(self, prefix: str, now_ms: int = NOW_MS) -> None:
         self.prefix = prefix
+        self._now_ms = now_ms
         self._learned: dict[str, list[Any]] = {kind: [] for kind in UNKNOWN}
 
     def learn(self, answer: Any) -> None:
@@ -61,12 +62,12 @@ class Ids:
 
     def _bytes(self, value: dict[str, Any]) -> bytes | None:
         if "odd" in value:
-            return OddRecords(random.Random(value["odd"]), NOW_MS).draw()
+            return OddRecords(random.Random(value["odd"]), self._now_ms).draw()
         return self._batch(**value["batch"]) if "batch" in value else bytes.fromhex(value["hex"])
 
     def _batch(self, count: int, **fields: Any) -> bytes:
         """As a producer writes it; ``age`` is how many milliseconds ago."""
-        at = NOW_MS - fields.pop("age", 0)
+        at = self._now_ms - fields.pop("age", 0)
         records = [Record(b"k%d" % place, b"v" * (place + 1), at + place) for place in range(count)]
         named = {name: self.resolve(each) for name, each in fields.items()}
         return encode_batch(records, **named)

@@ -97,13 +97,18 @@ def _delete_records(wire: Wire, topic: str, offset: int) -> int:
 
 def _records(directory: Path) -> list[tuple[int, bytes | None, bool]]:
     """(Offset, key, whether there is a value) of what is in the files."""
-    found = []
-    for path in sorted(directory.glob("*.log")):
-        content = path.read_bytes()
-        for position, header in iterate_headers(content):
-            for record in read_records(content[position : position + header.size], header):
-                found.append((record.offset, record.key, record.value is not None))
-    return found
+    for _ in range(100):
+        try:
+            contents = [path.read_bytes() for path in sorted(directory.glob("*.log"))]
+        except FileNotFoundError:  # the broker has replaced a segment since the listing
+            continue
+        return [
+            (record.offset, record.key, record.value is not None)
+            for content in contents
+            for position, header in iterate_headers(content)
+            for record in read_records(content[position : position + header.size], header)
+        ]
+    raise AssertionError(f"the files of {directory} never stay")
 
 
 def _clean_to(data: Path, topic: str) -> int | None:

@@ -21,6 +21,8 @@ from kafkapy.protocol.messages.incremental_alter_configs import (
 
 RESOURCE_TYPES: Final = {"topic": 2, "broker": 4}
 SOURCES: Final = {1: "topic", 2: "broker, dynamic", 3: "all brokers, dynamic", 4: "server.properties", 5: "default"}
+FIRST_WITH_DOCUMENTATION: Final = 3
+"""The first version of DescribeConfigs that has the texts."""
 SET: Final = 0
 DELETE: Final = 1
 
@@ -30,10 +32,17 @@ def _serving(client: ClusterClient, kind: str, name: str) -> Connection:
     return client.node(int(name)) if kind == "broker" and name.isdecimal() else client.node(client.node_ids()[0])
 
 
-def describe(client: ClusterClient, kind: str, name: str) -> list[DescribeConfigsResourceResult]:
-    """All keys of a topic or broker (an empty name: of all brokers), by name; raises RequestFailedError."""
-    resource = DescribeConfigsResource(RESOURCE_TYPES[kind], name, None)
-    answer = _serving(client, kind, name).call(DescribeConfigsRequest([resource]), DescribeConfigsResponse)
+def describe(
+    client: ClusterClient, kind: str, name: str, *, documentation: bool = False
+) -> list[DescribeConfigsResourceResult]:
+    """All keys of a topic or broker (an empty name: of all brokers), by name; raises RequestFailedError.
+
+    With ``documentation`` the broker is asked for its texts, which brokers before Apache Kafka 2.6 don't have.
+    """
+    request = DescribeConfigsRequest([DescribeConfigsResource(RESOURCE_TYPES[kind], name, None)])
+    serving = _serving(client, kind, name)
+    request.include_documentation = documentation and serving.version_for(request) >= FIRST_WITH_DOCUMENTATION
+    answer = serving.call(request, DescribeConfigsResponse)
     (result,) = answer.results
     check(result.error_code, result.error_message, what=f"{kind} {name}".strip())
     return sorted(result.configs, key=lambda config: config.name)

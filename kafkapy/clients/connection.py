@@ -68,13 +68,14 @@ class Connection:
 
     def call(self, request: Request, response_class: type[R]) -> R:
         """Send ``request`` in the newest version that both sides know; the response."""
-        return self._exchange(request, response_class, self._version_for(request))
+        return self._exchange(request, response_class, self.version_for(request))
 
     def send(self, request: Request) -> None:
         """Send ``request``, to which no response comes (Produce with acks=0)."""
-        self._write(request, self._version_for(request))
+        self._write(request, self.version_for(request))
 
-    def _version_for(self, request: Request) -> int:
+    def version_for(self, request: Request) -> int:
+        """Return the newest version of ``request`` that both sides know; raises ClientError if there is none."""
         if not self._versions:
             answer = self._exchange(ApiVersionsRequest(), ApiVersionsResponse, 0)
             self._versions = {api.api_key: (api.min_version, api.max_version) for api in answer.api_keys}

@@ -2,10 +2,11 @@
 
 import logging
 from collections.abc import Callable, Iterable, Sequence
+from typing import Final
 
 from kafkapy.cluster.controller_context import ControllerContext, LiveBroker, Replica
 from kafkapy.cluster.controller_writer import ControllerWriter
-from kafkapy.cluster.partition_machine import PartitionMachine
+from kafkapy.cluster.partition_machine import PartitionMachine, decoded_state
 from kafkapy.cluster.peer import PeerQueues
 from kafkapy.cluster.replica_machine import ReplicaMachine
 from kafkapy.cluster.requests import Outgoing, RequestBatch
@@ -31,7 +32,11 @@ from kafkapy.protocol.errors import ErrorCode
 from kafkapy.protocol.message import Message
 from kafkapy.protocol.messages.leader_and_isr import LeaderAndIsrResponse
 from kafkapy.protocol.messages.stop_replica import StopReplicaRequest, StopReplicaResponse
+from kafkapy.turns import in_turns, pause
 from kafkapy.types import TopicPartition
+
+TOPICS_TOGETHER: Final = 200
+"""New topics that are started together: their nodes take one commit, their replicas one LeaderAndIsr per broker."""
 
 logger = logging.getLogger(__name__)
 
@@ -87,15 +92,15 @@ class ActiveController:
         await self._load_topics(await self._store.children(TopicsZNode.PATH, self._watchers.topics))
         deletions = await self._store.children(DeleteTopicsZNode.PATH, self._watchers.deletions)
         self.context.topics_to_delete.update(topic for topic in deletions if topic in self.context.assignments)
-        self._send_metadata(self.context.brokers, ())
+        await self._send_metadata(self.context.brokers, ())
         online, offline = self._replicas.start_up()
         self._partitions.start_up()
-        self._replicas.bring_online(online)
-        self._flush()
+        await self._replicas.bring_online(online)
+        await self._flush()
         await self._replicas.take_offline([found for found in offline if not self._is_going(found)])
-        self._flush()
+        await self._flush()
         await self._partitions.trigger_online()
-        self._flush()
+        await self._flush()
         await self.deletions_changed()
 
     async def brokers_changed(self) -> None:
@@ -123,17 +128,20 @@ class ActiveController:
         if gone:
             await self._brokers_failed(gone)
         if moved:
-            self._send_metadata(self.context.brokers, ())
+            await self._send_metadata(self.context.brokers, ())
 
     async def topics_changed(self) -> None:
         """Topics have been created, or are gone."""
         names = await self._store.children(TopicsZNode.PATH, self._watchers.topics)
         for topic in self.context.assignments.keys() - set(names):
+            await pause()
             self.context.forget_topic(topic)
-        created = await self._read_topics([name for name in names if name not in self.context.assignments])
-        for topic, partitions in created.items():
-            self.context.assign(topic, partitions)
-            await self._start_partitions([TopicPartition(topic, index) for index in partitions])
+        created = [name for name in names if name not in self.context.assignments]
+        for start in range(0, len(created), TOPICS_TOGETHER):
+            topics = await self._read_topics(created[start : start + TOPICS_TOGETHER])
+            for topic, partitions in topics.items():
+                self.context.assign(topic, partitions)
+            await self._start_partitions(list(self.context.partitions(topics)))
 
     async def partitions_changed(self, topic: str) -> None:
         """A topic has more partitions."""
@@ -161,8 +169,8 @@ class ActiveController:
         nodes = await self._store.get_many([f"{parent}/{name}" for name in names])
         brokers = {LogDirEventNotificationZNode.decode(node.data).broker_id for node in nodes if node is not None}
         replicas = self.context.replicas_on(brokers & self.context.brokers.keys())
-        self._replicas.bring_online([found for found in replicas if not self._is_going(found)])
-        self._flush()
+        await self._replicas.bring_online([found for found in replicas if not self._is_going(found)])
+        await self._flush()
         await self._writer.write([Delete(f"{parent}/{name}") for name in names])
 
     async def answered(self, outgoing: Outgoing, response: Message) -> None:
@@ -177,6 +185,7 @@ class ActiveController:
         failed: list[Replica] = []
         for topic in outgoing.request.topic_states:
             for state in topic.partition_states:
+                await pause()
                 replica = Replica(TopicPartition(topic.topic_name, state.partition_index), outgoing.broker)
                 code = response.error_code or errors.get(replica.partition, 0)
                 (failed if code else done).append(replica)
@@ -207,12 +216,14 @@ class ActiveController:
             await self._replicas_failed(lost)
 
     async def _brokers_started(self, brokers: Sequence[int]) -> None:
-        self._send_metadata([broker for broker in self.context.brokers if broker not in brokers], ())
-        self._send_metadata(brokers, self.context.partitions())
-        self._replicas.bring_online([found for found in self.context.replicas_on(brokers) if not self._is_going(found)])
-        self._flush()
+        await self._send_metadata([broker for broker in self.context.brokers if broker not in brokers], ())
+        await self._send_metadata(brokers, self.context.partitions())
+        await self._replicas.bring_online(
+            [found for found in self.context.replicas_on(brokers) if not self._is_going(found)]
+        )
+        await self._flush()
         await self._partitions.trigger_online()
-        self._flush()
+        await self._flush()
         await self._deletion.broker_is_back(brokers)
 
     async def _brokers_failed(self, brokers: Sequence[int]) -> None:
@@ -229,22 +240,26 @@ class ActiveController:
             for partition, state in self.context.leadership.items()
             if Replica(partition, state.leader) in gone and partition.topic not in self.context.topics_to_delete
         ]
-        self.context.move_partitions(leaderless, PartitionState.OFFLINE)
+        for partition in leaderless:
+            await pause()
+            self.context.move_partition(partition, PartitionState.OFFLINE)
         await self._partitions.trigger_online()
-        self._flush()
+        await self._flush()
         await self._replicas.take_offline([found for found in replicas if not self._is_going(found)])
-        self._flush()
+        await self._flush()
         if not leaderless:
-            self._send_metadata(self.context.brokers, ())
+            await self._send_metadata(self.context.brokers, ())
         await self._deletion.broker_is_gone(found for found in replicas if self._is_going(found))
 
     async def _start_partitions(self, partitions: Sequence[TopicPartition]) -> None:
         replicas = self.context.replicas(partitions)
-        self.context.move_partitions(partitions, PartitionState.NEW)
-        self._replicas.start_new(replicas)
+        for partition in partitions:
+            await pause()
+            self.context.move_partition(partition, PartitionState.NEW)
+        await self._replicas.start_new(replicas)
         await self._partitions.bring_online(partitions)
-        self._replicas.bring_online(replicas)
-        self._flush()
+        await self._replicas.finish_new(replicas)
+        await self._flush()
 
     async def _load_topics(self, topics: Sequence[str]) -> None:
         for topic, partitions in (await self._read_topics(topics)).items():
@@ -252,16 +267,23 @@ class ActiveController:
         partitions_ = list(self.context.partitions())
         nodes = await self._store.get_many([PartitionStateZNode.path(found) for found in partitions_])
         for partition, node in zip(partitions_, nodes, strict=True):
-            if node is not None:
-                self.context.leadership[partition] = PartitionStateZNode.decode(node.data, node.stat.version)
+            await pause()
+            state = decoded_state(partition, node)
+            if state is not None:
+                self.context.leadership[partition] = state
 
     async def _read_topics(self, topics: Sequence[str]) -> dict[str, dict[int, ReplicaAssignment]]:
         nodes = await self._store.get_many([TopicZNode.path(topic) for topic in topics], self._watchers.partitions)
-        return {
-            topic: dict(TopicZNode.decode(node.data).partitions)
-            for topic, node in zip(topics, nodes, strict=True)
-            if node is not None
-        }
+        read = {}
+        for topic, node in zip(topics, nodes, strict=True):
+            await pause()
+            if node is None:
+                continue
+            try:
+                read[topic] = dict(TopicZNode.decode(node.data).partitions)
+            except ValueError as error:
+                logger.error("The assignment of topic %s can't be read, the topic is left alone: %s", topic, error)
+        return read
 
     async def _read_brokers(self) -> dict[int, LiveBroker]:
         ids = sorted(int(name) for name in await self._store.children(BrokerIdsZNode.PATH, self._watchers.brokers))
@@ -281,12 +303,12 @@ class ActiveController:
     def _is_going(self, replica: Replica) -> bool:
         return replica.partition.topic in self.context.topics_to_delete
 
-    def _send_metadata(self, brokers: Iterable[int], partitions: Iterable[TopicPartition]) -> None:
+    async def _send_metadata(self, brokers: Iterable[int], partitions: Iterable[TopicPartition]) -> None:
         self._batch.add_update_metadata(brokers, partitions)
-        self._flush()
+        await self._flush()
 
-    def _flush(self) -> None:
-        for outgoing in self._batch.take():
+    async def _flush(self) -> None:
+        for outgoing in await in_turns(self._batch.take()):
             self._peers.send(outgoing)
 
 

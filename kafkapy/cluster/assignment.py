@@ -1,6 +1,6 @@
 """Where the replicas of new partitions go: Kafka's placement, rack-aware or not. Pure; randomness is handed in."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from random import Random
 from typing import Final, NamedTuple
 
@@ -21,31 +21,43 @@ class Placement(NamedTuple):
     start_index: int | None = None
     first_partition: int = 0
 
+    @property
+    def replicas(self) -> int:
+        """The number of replicas of all these partitions together."""
+        return self.partitions * self.replication_factor
+
+
+def check_placement(racks: Mapping[int, str | None], placement: Placement) -> None:
+    """Raise what keeps ``assign_replicas`` from placing the replicas on these brokers (each with its rack).
+
+    InvalidPartitionsError, InvalidReplicationFactorError, and as Apache Kafka an unknown error (-1) when only some
+    brokers have a rack.
+    """
+    partitions, factor = placement.partitions, placement.replication_factor
+    if partitions <= 0:
+        raise InvalidPartitionsError(f"The number of partitions must be larger than 0, and is {partitions}.")
+    if factor <= 0:
+        raise InvalidReplicationFactorError(f"The replication factor must be larger than 0, and is {factor}.")
+    if factor > len(racks):
+        raise InvalidReplicationFactorError(
+            f"The replication factor {factor} is larger than the number of available brokers, {len(racks)}."
+        )
+    if len({rack is None for rack in racks.values()}) > 1:
+        without = sorted(broker for broker, rack in racks.items() if rack is None)
+        raise BrokerError(f"Replicas can't be spread over racks: the brokers {without} have no rack, the others have.")
+
 
 def assign_replicas(
     racks: Mapping[int, str | None], placement: Placement, random: Random
-) -> dict[int, ReplicaAssignment]:
-    """Partition → replicas, preferred leader first, spread evenly over brokers and, when they have them, racks.
+) -> Iterator[tuple[int, ReplicaAssignment]]:
+    """Generate partition and replicas, preferred leader first, spread evenly over brokers and, where known, racks.
 
-    ``racks`` maps each live broker to its rack. Raises InvalidPartitionsError, InvalidReplicationFactorError, and as
-    Apache Kafka an unknown error (-1) when only some brokers have a rack.
+    ``racks`` maps each live broker to its rack; ``check_placement`` has passed.
     """
-    if placement.partitions <= 0:
-        raise InvalidPartitionsError("A topic has at least one partition.")
-    if placement.replication_factor <= 0:
-        raise InvalidReplicationFactorError("A partition has at least one replica.")
-    if placement.replication_factor > len(racks):
-        raise InvalidReplicationFactorError(
-            f"{placement.replication_factor} replicas want as many brokers, and {len(racks)} are there."
-        )
-    known = {rack is not None for rack in racks.values()}
-    if len(known) > 1:
-        raise BrokerError("Some brokers have a rack and others have none: replicas can't be spread over racks.")
-    rounds = _RackAware(racks, random, placement) if known == {True} else _Plain(racks, random, placement)
-    return {
-        index: ReplicaAssignment(rounds.replicas(index, placement.replication_factor))
-        for index in range(placement.first_partition, placement.first_partition + placement.partitions)
-    }
+    has_racks = None not in racks.values()
+    rounds = _RackAware(racks, random, placement) if has_racks else _Plain(racks, random, placement)
+    for index in range(placement.first_partition, placement.first_partition + placement.partitions):
+        yield index, ReplicaAssignment(rounds.replicas(index, placement.replication_factor))
 
 
 def interleave_racks(racks: Mapping[int, str | None]) -> list[int]:

@@ -14,7 +14,6 @@ from kafkapy.cluster.controller_context import ControllerContext
 from kafkapy.cluster.controller_writer import ControllerMovedError
 from kafkapy.cluster.peer import BrokerChannel, PeerQueues
 from kafkapy.cluster.requests import Outgoing
-from kafkapy.cluster.states import IllegalMoveError
 from kafkapy.cluster.store import (
     BadVersionError,
     Create,
@@ -32,6 +31,7 @@ from kafkapy.config.broker_config import BrokerConfig
 from kafkapy.protocol.message import Message
 from kafkapy.protocol.messages.leader_and_isr import LeaderAndIsrResponse
 from kafkapy.protocol.messages.stop_replica import StopReplicaRequest
+from kafkapy.turns import pause
 
 Event = Callable[[], Awaitable[None]]
 
@@ -88,6 +88,7 @@ class Controller:
     async def _work(self) -> None:
         while True:
             key, event = await self._events.get()
+            await pause()  # neither a queue that is not empty nor the store need let others run
             self._queued.discard(key)
             try:
                 await event()
@@ -98,7 +99,7 @@ class Controller:
             except StoreClosedError:
                 logger.info("The controller stops: its session with the metadata store has ended")
                 self._resign()
-            except (StoreError, IllegalMoveError, ValueError):
+            except (StoreError, ValueError):
                 logger.exception("The controller could not finish what %r asked for", key)
             finally:
                 self._events.task_done()

@@ -3,13 +3,16 @@
 Read from the store at election, changed by one event at a time; nothing here does I/O.
 """
 
+import logging
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, NamedTuple
 
-from kafkapy.cluster.states import PartitionState, ReplicaState, check_partition_move, check_replica_move
+from kafkapy.cluster.states import PARTITION_ENTERED_FROM, REPLICA_ENTERED_FROM, PartitionState, ReplicaState
 from kafkapy.cluster.topic_znodes import LeaderIsr, ReplicaAssignment
 from kafkapy.cluster.znodes import BrokerIdZNode
 from kafkapy.types import TopicPartition
+
+logger = logging.getLogger(__name__)
 
 
 class Replica(NamedTuple):
@@ -17,6 +20,9 @@ class Replica(NamedTuple):
 
     partition: TopicPartition
     broker: int
+
+    def __str__(self) -> str:
+        return f"{self.partition} on broker {self.broker}"
 
 
 class LiveBroker(NamedTuple):
@@ -91,24 +97,35 @@ class ControllerContext:
         """The brokers of ``partition`` that may lead and follow."""
         return [broker for broker in self.assignment(partition).replicas if self.is_online(Replica(partition, broker))]
 
-    def move_partitions(self, partitions: Iterable[TopicPartition], target: PartitionState) -> None:
-        """Note a new state; raises IllegalMoveError. NON_EXISTENT forgets the partition."""
-        for partition in partitions:
-            current = self.partition_states.get(partition, PartitionState.NON_EXISTENT)
-            check_partition_move(partition, current, target)
-            if target is PartitionState.NON_EXISTENT:
-                self.partition_states.pop(partition, None)
-            else:
-                self.partition_states[partition] = target
+    def move_partition(self, partition: TopicPartition, target: PartitionState) -> bool:
+        """Note a new state; False, with an error in the log, if the partition can't enter it from its current one.
 
-    def move_replicas(self, replicas: Iterable[Replica], target: ReplicaState) -> None:
-        """Note a new state; raises IllegalMoveError. NON_EXISTENT forgets the replica."""
-        for replica in replicas:
-            check_replica_move(replica, self.replica_state(replica), target)
-            if target is ReplicaState.NON_EXISTENT:
-                self.replica_states.pop(replica, None)
-            else:
-                self.replica_states[replica] = target
+        NON_EXISTENT forgets the partition.
+        """
+        current = self.partition_states.get(partition, PartitionState.NON_EXISTENT)
+        if current not in PARTITION_ENTERED_FROM[target]:
+            logger.error("Partition %s can't go from %s to %s", partition, current.value, target.value)
+            return False
+        if target is PartitionState.NON_EXISTENT:
+            del self.partition_states[partition]
+        else:
+            self.partition_states[partition] = target
+        return True
+
+    def move_replica(self, replica: Replica, target: ReplicaState) -> bool:
+        """Note a new state; False, with an error in the log, if the replica can't enter it from its current one.
+
+        NON_EXISTENT forgets the replica.
+        """
+        current = self.replica_state(replica)
+        if current not in REPLICA_ENTERED_FROM[target]:
+            logger.error("Replica %s can't go from %s to %s", replica, current.value, target.value)
+            return False
+        if target is ReplicaState.NON_EXISTENT:
+            del self.replica_states[replica]
+        else:
+            self.replica_states[replica] = target
+        return True
 
     def replica_state(self, replica: Replica) -> ReplicaState:
         """The state of one replica."""
@@ -123,12 +140,11 @@ class ControllerContext:
         ]
 
     def forget_topic(self, topic: str) -> None:
-        """The topic is gone."""
-        for partition in list(self.partitions([topic])):
+        """Forget everything about a topic."""
+        for partition in self.partitions([topic]):
             self.leadership.pop(partition, None)
             self.partition_states.pop(partition, None)
-        self.replica_states = {
-            found: state for found, state in self.replica_states.items() if found.partition.topic != topic
-        }
+            for broker in self.assignment(partition).replicas:
+                self.replica_states.pop(Replica(partition, broker), None)
         self.assignments.pop(topic, None)
         self.topics_to_delete.discard(topic)

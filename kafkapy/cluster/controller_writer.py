@@ -6,6 +6,7 @@ from typing import Final
 from kafkapy.cluster.controller_context import ControllerContext
 from kafkapy.cluster.store import Check, MetadataStore, Operation, Result, StoreError
 from kafkapy.cluster.znodes import ControllerEpochZNode
+from kafkapy.turns import pause
 
 
 class ControllerMovedError(Exception):
@@ -24,6 +25,7 @@ class ControllerWriter:
         outcomes = await self.store.transactions([self._guard, operation] for operation in operations)
         results: list[Result | StoreError] = []
         for outcome in outcomes:
+            await pause()
             if isinstance(outcome, StoreError):
                 if outcome.path == ControllerEpochZNode.PATH:
                     raise ControllerMovedError(f"{outcome.path} has changed")

@@ -1,4 +1,4 @@
-"""The embedded MetadataStore: the tree in memory, followed by an SQLite file when it has one.
+"""The embedded MetadataStore: the tree in memory, followed by its two files (``store_files``) when it has them.
 
 An operation changes the tree at once, on the event loop, which puts all of them in one order. Its answer, its
 watches, and every later read wait until the file has it. While one commit is on its way to the disk, what arrives
@@ -6,6 +6,10 @@ gathers for the next: however many operations an event has, it costs one or two 
 
 While the disk refuses a commit, everybody waits, as they would for a ZooKeeper that can't be reached; the commit is
 tried again each second until the disk takes it, with what has come meanwhile. So nothing is lost or done twice.
+
+The start of a broker is the exception (``run_ahead``): its registration and the election of leaders must not wait for
+space on a disk that only the running broker can free. They hold in memory until the disk takes them. If the process
+ends before that, the next start does the same again.
 """
 
 import asyncio
@@ -34,12 +38,17 @@ from kafkapy.cluster.store import (
     WatchEvent,
 )
 from kafkapy.cluster.tree import Tree, Watches
+from kafkapy.turns import pause
 
 if TYPE_CHECKING:
-    from kafkapy.cluster.sqlite_file import SqliteFile
+    from kafkapy.cluster.store_files import StoreFiles
 
 FILE_NAME: Final = "kafkapy-metadata.sqlite"
-"""The file's name in the first log directory (a plain file: Apache Kafka refuses a foreign folder there)."""
+"""The database's name in the first log directory, where the journal is too. Both are plain files: Apache Kafka refuses
+a foreign folder there."""
+
+MULTIS_OF_A_COMMIT: Final = 500
+"""How many multis of one call go into a commit: preparing a commit, and telling of it, can't be interrupted."""
 
 RETRY_MS: Final = 1000
 """How long to wait before a commit that the disk refused is tried again."""
@@ -54,9 +63,9 @@ class EmbeddedStore:
         self.tree: Final = Tree()
         self.watches: Final = Watches()
         self._clock = clock
-        self._file: SqliteFile | None = None
+        self._file: StoreFiles | None = None
         if path is not None:  # a store in memory does without SQLite
-            self._file = import_module("kafkapy.cluster.sqlite_file").SqliteFile(path)
+            self._file = import_module("kafkapy.cluster.store_files").StoreFiles(path)
         self._sessions: dict[int, EmbeddedSession] = {}
         self._changed: set[str] = set()
         self._events: deque[WatchEvent] = deque()
@@ -65,15 +74,27 @@ class EmbeddedStore:
         self._is_closing = False
         self._retry = Retry(clock)
         self._refused = asyncio.Event()
+        self._runs_ahead = False
+        self._told = 0
         self.failed = False
         """The store was closed while the disk refused its changes."""
 
-    async def open(self) -> None:
-        """Read the file; raises StoreFileError. Ephemeral nodes of an earlier run are not there any more."""
+    async def open(self, cluster_id: str | None = None) -> None:
+        """Read the files; raises StoreFileError. Ephemeral nodes of an earlier run are not there any more.
+
+        ``cluster_id``: they must hold the metadata of a cluster, as the data directory belongs to this one.
+        """
         if self._file is not None:
             loop = asyncio.get_running_loop()
-            self.tree.zxid, nodes = await loop.run_in_executor(self._file.thread, self._file.load)
-            self.tree.load(nodes)
+            from kafkapy.cluster.metadata_journal import node_of
+
+            content = await loop.run_in_executor(self._file.thread, self._file.load, cluster_id)
+            self.tree.zxid = content.zxid
+            self.tree.load((row[0], node_of(row)) for row in content.rows.values())
+
+    def run_ahead(self, *, allowed: bool) -> None:
+        """Until this is called again, wait for the file no longer than until the disk refuses it, or do wait."""
+        self._runs_ahead = allowed
 
     def session(self) -> "EmbeddedSession":
         """A new session; like every change it takes a zxid, which is its id."""
@@ -101,23 +122,34 @@ class EmbeddedStore:
         return applied.results
 
     async def committed(self) -> None:
-        """Wait until everything applied so far is on the disk and told.
+        """Wait until everything applied so far is on the disk and told; see ``run_ahead`` for the exception.
 
         Raises StoreClosedError when the store is closed before the disk takes it.
         """
         if self.failed:
             raise StoreClosedError("/")
         if self._file is None:
-            self._tell(len(self._events))
+            self._tell_up_to(self._told + len(self._events))
             return
-        if self._changed:
-            if self._next_commit is None:
-                self._next_commit = asyncio.create_task(self._write_after(self._file, self._commit))
-            await asyncio.shield(self._next_commit)
-        elif self._commit is not None:
-            await asyncio.shield(self._commit)
+        if self._changed and self._next_commit is None:
+            self._next_commit = asyncio.create_task(self._write_after(self._file, self._commit))
+        commit = self._next_commit if self._changed else self._commit
+        if commit is not None:
+            await self._wait_for(commit)
         if self.failed:
             raise StoreClosedError("/")
+
+    async def _wait_for(self, commit: "asyncio.Task[None]") -> None:
+        if not self._runs_ahead:
+            await asyncio.shield(commit)
+            return
+        refused = asyncio.ensure_future(self._refused.wait())
+        try:
+            await asyncio.wait([commit, refused], return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            refused.cancel()
+        if not commit.done():
+            self._tell_up_to(self._told + len(self._events))
 
     async def committed_or_refused(self) -> None:
         """As ``committed``, but don't wait while the disk refuses."""
@@ -131,15 +163,15 @@ class EmbeddedStore:
         """The session is over."""
         del self._sessions[session_id]
 
-    async def _write_after(self, file: "SqliteFile", previous: asyncio.Task[None] | None) -> None:
-        from kafkapy.cluster.sqlite_file import row_of
+    async def _write_after(self, file: "StoreFiles", previous: asyncio.Task[None] | None) -> None:
+        from kafkapy.cluster.metadata_journal import row_of
 
         if previous is not None:
             await previous
         self._commit, self._next_commit = self._next_commit, None
         while not self.failed:
             changed, self._changed = self._changed, set()
-            events = len(self._events)
+            events = self._told + len(self._events)
             nodes = self.tree.nodes
             gone = [path for path in changed if path not in nodes]
             rows = [row_of(path, nodes[path]) for path in changed if path in nodes and not nodes[path].owner]
@@ -159,11 +191,14 @@ class EmbeddedStore:
                 if self._refused.is_set():
                     logger.warning("The metadata store goes on: its disk takes changes again")
                     self._refused.clear()
-                self._tell(events)
+                self._tell_up_to(events)
                 return
 
-    def _tell(self, count: int) -> None:
-        self.watches.fire([self._events.popleft() for _ in range(count)])
+    def _tell_up_to(self, number: int) -> None:
+        """Fire the watches for the events before ``number``, counted from the first of this store."""
+        events = [self._events.popleft() for _ in range(number - self._told)]
+        self._told += len(events)
+        self.watches.fire(events)
 
 
 class EmbeddedSession:
@@ -192,6 +227,7 @@ class EmbeddedSession:
         await self._settled()
         found: list[Node | None] = []
         for path in paths:
+            await pause()
             node = self._store.tree.nodes.get(path)
             found.append(None if node is None else Node(node.data, node.stat))
             if node is not None and watch is not None:
@@ -242,7 +278,13 @@ class EmbeddedSession:
     async def transactions(self, multis: Iterable[Sequence[Operation]]) -> list[Outcome]:
         """See ``MetadataStore.transactions``."""
         self._check_open()
-        outcomes = [self._apply(operations) for operations in multis]
+        outcomes: list[Outcome] = []
+        for operations in multis:
+            if outcomes:
+                await pause()
+                if len(outcomes) % MULTIS_OF_A_COMMIT == 0:
+                    await self._store.committed()
+            outcomes.append(self._apply(operations))
         await self._store.committed()
         return outcomes
 

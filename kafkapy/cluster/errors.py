@@ -101,6 +101,15 @@ class InvalidRequestError(BrokerError):
     error_code: ClassVar[int] = 42
 
 
+class PolicyViolationError(BrokerError):
+    """The topics would have more replicas than ``kafkapy.max.replicas`` allows.
+
+    POLICY_VIOLATION, as Apache Kafka 4.1 answers an excessive number of partitions (2.7 has no bound).
+    """
+
+    error_code: ClassVar[int] = 44
+
+
 class ReassignmentInProgressError(BrokerError):
     """The topic's replicas are being moved, which excludes the request."""
 

@@ -16,6 +16,7 @@ from kafkapy.protocol.messages.update_metadata import (
     UpdateMetadataPartitionState,
     UpdateMetadataRequest,
 )
+from kafkapy.turns import Steps
 from kafkapy.types import TopicPartition
 
 SECURITY_PROTOCOL_IDS: Final = {"PLAINTEXT": 0, "SSL": 1, "SASL_PLAINTEXT": 2, "SASL_SSL": 3}
@@ -58,12 +59,16 @@ class TopicImage(NamedTuple):
 
 
 class MetadataImage(NamedTuple):
-    """The cluster at one moment. ``controller_id`` is -1 until the controller has spoken."""
+    """The cluster at one moment.
+
+    ``controller_id`` is -1 until the controller has spoken; ``replica_count`` is that of all partitions together.
+    """
 
     cluster_id: str | None = None
     controller_id: int = -1
     brokers: Mapping[int, BrokerInfo] = MappingProxyType({})
     topics: Mapping[str, TopicImage] = MappingProxyType({})
+    replica_count: int = 0
 
     def partition(self, topic: str, partition: int) -> PartitionInfo | None:
         """One partition, or None when it is not known."""
@@ -91,19 +96,24 @@ class MetadataCache:
         """Call ``listener(image, deleted partitions)`` after each change; it must not raise."""
         self._listeners.append(listener)
 
-    def apply(self, request: UpdateMetadataRequest) -> list[TopicPartition]:
-        """Take over what the controller says; the partitions that it deleted."""
-        topics = dict(self.image.topics)
-        deleted: list[TopicPartition] = []
-        for topic in request.topic_states:
-            _update_topic(topics, topic.topic_name, topic.partition_states, deleted)
-        for state in request.ungrouped_partition_states:
-            _update_topic(topics, state.topic_name, (state,), deleted)
+    def apply(self, request: UpdateMetadataRequest) -> Steps[list[TopicPartition]]:
+        """Take over what the controller says; the result is the partitions that it deleted.
+
+        A step is a partition; the picture changes at the end, as a whole.
+        """
+        while True:
+            before = self.image
+            changes = _Changes(before)
+            yield from changes.take(request)
+            if self.image is before:  # else another request was applied between two steps
+                break
+        deleted = changes.deleted
         self.image = MetadataImage(
-            self.image.cluster_id,
+            before.cluster_id,
             request.controller_id,
             {broker.id: _broker(broker) for broker in request.live_brokers},
-            topics,
+            changes.topics,
+            changes.replica_count,
         )
         for listener in self._listeners:
             listener(self.image, deleted)
@@ -133,24 +143,42 @@ def _give_up(future: "asyncio.Future[bool]") -> None:
         future.set_result(False)
 
 
-def _update_topic(
-    topics: dict[str, TopicImage],
-    name: str,
-    states: Iterable[UpdateMetadataPartitionState],
-    deleted: list[TopicPartition],
-) -> None:
-    known = topics.get(name)
-    partitions = {} if known is None else dict(known.partitions)
-    for state in states:
-        if state.leader == LEADER_DURING_DELETE:
-            partitions.pop(state.partition_index, None)
-            deleted.append(TopicPartition(name, state.partition_index))
+class _Changes:
+    """What an UpdateMetadata request makes of the topics of an image."""
+
+    def __init__(self, before: MetadataImage) -> None:
+        self.topics = dict(before.topics)
+        self.replica_count = before.replica_count
+        self.deleted: list[TopicPartition] = []
+
+    def take(self, request: UpdateMetadataRequest) -> Steps[None]:
+        """Apply the partitions of ``request``; old versions name the topic in each partition."""
+        for topic in request.topic_states:
+            yield from self._update_topic(topic.topic_name, topic.partition_states)
+        ungrouped: dict[str, list[UpdateMetadataPartitionState]] = {}
+        for state in request.ungrouped_partition_states:
+            ungrouped.setdefault(state.topic_name, []).append(state)
+        for name, states in ungrouped.items():
+            yield from self._update_topic(name, states)
+
+    def _update_topic(self, name: str, states: Iterable[UpdateMetadataPartitionState]) -> Steps[None]:
+        known = self.topics.get(name)
+        partitions = {} if known is None else dict(known.partitions)
+        for state in states:
+            yield
+            index = state.partition_index
+            replaced = partitions.pop(index, None) if state.leader == LEADER_DURING_DELETE else partitions.get(index)
+            if replaced is not None:
+                self.replica_count -= len(replaced.replicas)
+            if state.leader == LEADER_DURING_DELETE:
+                self.deleted.append(TopicPartition(name, index))
+            else:
+                partitions[index] = _partition(state)
+                self.replica_count += len(state.replicas)
+        if partitions:
+            self.topics[name] = TopicImage(name, partitions)
         else:
-            partitions[state.partition_index] = _partition(state)
-    if partitions:
-        topics[name] = TopicImage(name, partitions)
-    else:
-        topics.pop(name, None)
+            self.topics.pop(name, None)
 
 
 def _partition(state: UpdateMetadataPartitionState) -> PartitionInfo:

@@ -1,13 +1,14 @@
-"""The embedded store's file as a whole, while no broker has it open."""
+"""The embedded store's files as a whole, while no broker has them open."""
 
 import os
 from collections.abc import Sequence
 
 from kafkapy.cluster.embedded import FILE_NAME
 from kafkapy.cluster.metadata_changes import GONE, Change
+from kafkapy.cluster.metadata_journal import node_of, row_of
 from kafkapy.cluster.metadata_tree import SEQUENCE_PATH, MetadataTree, is_carried
-from kafkapy.cluster.sqlite_file import SqliteFile, row_of
 from kafkapy.cluster.store import NodeStat
+from kafkapy.cluster.store_files import StoreFiles, is_stored
 from kafkapy.cluster.tree import TreeNode, parent_of
 
 
@@ -17,12 +18,12 @@ def metadata_path(log_directory: str) -> str:
 
 
 def read_file_tree(path: str) -> MetadataTree:
-    """The metadata in the file; an empty tree when there is none. Raises ``StoreFileError``."""
-    if not os.path.exists(path):
+    """The metadata in the files; an empty tree when there are none. Raises ``StoreFileError``."""
+    if not is_stored(path):
         return MetadataTree({})
-    file = SqliteFile(path)
+    file = StoreFiles(path)
     try:
-        nodes = dict(file.load()[1])
+        nodes = {row[0]: node_of(row) for row in file.load(repairs=False).rows.values()}
     finally:
         file.close()
         file.thread.shutdown()
@@ -31,15 +32,15 @@ def read_file_tree(path: str) -> MetadataTree:
 
 
 def write_file_tree(path: str, source: MetadataTree, found: Sequence[Change], now_ms: int) -> None:
-    """Bring the file to ``source``, in one commit; ``found`` is what differs. Raises ``StoreFileError``.
+    """Bring the files to ``source``, in one commit; ``found`` is what differs. Raises ``StoreFileError``.
 
     Nodes that stay as they are keep their numbers; the others get the next one, with version 0.
     """
-    file = SqliteFile(path)
+    file = StoreFiles(path)
     try:
-        zxid, rows = file.load()
-        zxid += 1
-        before = dict(rows)
+        content = file.load()
+        zxid = content.zxid + 1
+        before = {row[0]: node_of(row) for row in content.rows.values()}
         written = {change.path: source.nodes[change.path] for change in found if change.kind != GONE}
         # A parent may lie outside of what is carried.
         for node_path in list(written):

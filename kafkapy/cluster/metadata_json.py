@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from kafkapy.cluster.metadata_tree import MetadataError, MetadataTree, is_carried
 from kafkapy.cluster.znodes import encode_json
+from kafkapy.text import printable_json
 
 FORMAT: Final = "kafkapy-metadata"
 VERSION: Final = 1
@@ -26,7 +27,7 @@ def encode_document(tree: MetadataTree) -> bytes:
         "broker_id_sequence": tree.broker_id_sequence,
         "nodes": {path: _shown(tree.nodes[path]) for path in sorted(tree.nodes)},
     }
-    return (json.dumps(document, ensure_ascii=False, indent=1) + "\n").encode()
+    return (printable_json(document, indent=1) + "\n").encode()
 
 
 def _shown(data: bytes | None) -> Any:

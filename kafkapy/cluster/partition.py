@@ -16,7 +16,7 @@ from kafkapy.cluster.errors import (
     UnknownLeaderEpochError,
 )
 from kafkapy.cluster.isr import InSyncReplicas, RemoteReplica, high_watermark, may_join
-from kafkapy.records.validate import ValidatedBatch
+from kafkapy.records.validate import CheckedBatch, ValidatedBatch
 from kafkapy.storage.append import AppendResult
 from kafkapy.storage.disk_errors import is_passing, storage_error
 from kafkapy.storage.log import Log
@@ -140,7 +140,11 @@ class Partition:
     # the leader's work
 
     def append(
-        self, records: memoryview | bytearray | ValidatedBatch, *, required_acks: int = 1, from_client: bool = True
+        self,
+        records: memoryview | bytearray | CheckedBatch | ValidatedBatch,
+        *,
+        required_acks: int = 1,
+        from_client: bool = True,
     ) -> AppendResult:
         """Append one batch and move the high watermark as far as the other replicas allow.
 

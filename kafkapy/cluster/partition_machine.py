@@ -10,9 +10,10 @@ from kafkapy.cluster.controller_writer import ControllerMovedError, ControllerWr
 from kafkapy.cluster.elections import INITIAL_LEADER_EPOCH, Elected, elect_offline
 from kafkapy.cluster.requests import RequestBatch
 from kafkapy.cluster.states import PartitionState
-from kafkapy.cluster.store import BadVersionError, Create, NodeStat, SetData
+from kafkapy.cluster.store import BadVersionError, Create, Node, NodeStat, SetData
 from kafkapy.cluster.topic_znodes import LeaderIsr, PartitionStateZNode, TopicPartitionsZNode, TopicPartitionZNode
 from kafkapy.config.topic_keys import TOPIC_KEYS
+from kafkapy.turns import pause
 from kafkapy.types import TopicPartition
 
 Election = Callable[[TopicPartition, LeaderIsr], Elected | None]
@@ -52,8 +53,8 @@ class PartitionMachine:
     async def bring_online(self, partitions: Sequence[TopicPartition]) -> None:
         """First leaders for new partitions, an election after the leader's death for the others."""
         states = self._context.partition_states
-        await self._start_new([found for found in partitions if states[found] is PartitionState.NEW])
-        leaderless = [found for found in partitions if states[found] is PartitionState.OFFLINE]
+        await self._start_new([found for found in partitions if states.get(found) is PartitionState.NEW])
+        leaderless = [found for found in partitions if states.get(found) is PartitionState.OFFLINE]
         if leaderless:
             await self.elect(leaderless, await self._offline_election(leaderless))
 
@@ -66,18 +67,21 @@ class PartitionMachine:
     async def _start_new(self, partitions: Sequence[TopicPartition]) -> None:
         states: dict[TopicPartition, LeaderIsr] = {}
         for partition in partitions:
+            await pause()
             isr = tuple(self._context.online_replicas(partition))
             if isr:
                 states[partition] = LeaderIsr(isr[0], INITIAL_LEADER_EPOCH, isr, self._context.epoch)
             else:
                 logger.error("Partition %s has no leader: none of its replicas is alive", partition)
         parents = [Create(TopicPartitionsZNode.path(topic)) for topic in dict.fromkeys(found.topic for found in states)]
-        parents += [Create(TopicPartitionZNode.path(found)) for found in states]
-        creates = [
-            Create(PartitionStateZNode.path(found), PartitionStateZNode.encode(states[found])) for found in states
-        ]
-        results = await self._writer.write(parents + creates)
-        for (partition, state), result in zip(states.items(), results[len(parents) :], strict=True):
+        partition_nodes, creates = [], []
+        for partition, state in states.items():
+            await pause()
+            partition_nodes.append(Create(TopicPartitionZNode.path(partition)))
+            creates.append(Create(PartitionStateZNode.path(partition), PartitionStateZNode.encode(state)))
+        results = await self._writer.write([*parents, *partition_nodes, *creates])
+        for (partition, state), result in zip(states.items(), results[-len(states) :], strict=True):
+            await pause()
             if isinstance(result, str):
                 self._lead(partition, state, is_new=True)
             else:
@@ -86,6 +90,7 @@ class PartitionMachine:
     async def _elect_once(self, partitions: Sequence[TopicPartition], election: Election) -> list[TopicPartition]:
         chosen: dict[TopicPartition, LeaderIsr] = {}
         for partition, state in (await self.read_states(partitions)).items():
+            await pause()
             elected = election(partition, state)
             if elected is None:
                 logger.warning("Partition %s: no replica can lead (in sync: %s)", partition, list(state.isr))
@@ -95,13 +100,17 @@ class PartitionMachine:
         return await self.write_states(chosen, self._lead)
 
     async def read_states(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, LeaderIsr]:
-        """The states in the store, which leaders of older protocols may have changed; raises ControllerMovedError."""
+        """Return the states in the store, which leaders of older protocols may have changed.
+
+        A partition without a state that can be read is left out. Raises ControllerMovedError.
+        """
         asked = list(partitions)
         nodes = await self._writer.store.get_many([PartitionStateZNode.path(found) for found in asked])
         states = {}
         for partition, node in zip(asked, nodes, strict=True):
-            if node is not None:
-                state = PartitionStateZNode.decode(node.data, node.stat.version)
+            await pause()
+            state = decoded_state(partition, node)
+            if state is not None:
                 if state.controller_epoch > self._context.epoch:
                     raise ControllerMovedError(f"{partition} was written by controller epoch {state.controller_epoch}")
                 states[partition] = state
@@ -111,14 +120,15 @@ class PartitionMachine:
         self, states: dict[TopicPartition, LeaderIsr], written: Callable[[TopicPartition, LeaderIsr], None]
     ) -> list[TopicPartition]:
         """Set states whose ``zk_version`` is the expected one, tell ``written``; those that changed meanwhile."""
-        results = await self._writer.write(
-            [
-                SetData(PartitionStateZNode.path(partition), PartitionStateZNode.encode(state), state.zk_version)
-                for partition, state in states.items()
-            ]
-        )
+        writes = []
+        for partition, state in states.items():
+            await pause()
+            path = PartitionStateZNode.path(partition)
+            writes.append(SetData(path, PartitionStateZNode.encode(state), state.zk_version))
+        results = await self._writer.write(writes)
         again = []
         for (partition, state), result in zip(states.items(), results, strict=True):
+            await pause()
             if isinstance(result, NodeStat):
                 written(partition, state._replace(zk_version=result.version))
             elif isinstance(result, BadVersionError):
@@ -129,7 +139,7 @@ class PartitionMachine:
 
     def _lead(self, partition: TopicPartition, state: LeaderIsr, *, is_new: bool = False) -> None:
         self._context.leadership[partition] = state
-        self._context.move_partitions([partition], PartitionState.ONLINE)
+        self._context.move_partition(partition, PartitionState.ONLINE)
         replicas = self._context.assignment(partition).replicas
         recipients = state.isr if is_new else [broker for broker in replicas if broker in self._context.brokers]
         self._batch.add_leader_and_isr(recipients, partition, is_new=is_new)
@@ -157,3 +167,14 @@ class PartitionMachine:
             if self._unclean_default if override is None else TOPIC_KEYS[UNCLEAN_KEY].parse(override):
                 allowed.add(topic)
         return allowed
+
+
+def decoded_state(partition: TopicPartition, node: Node | None) -> LeaderIsr | None:
+    """Return the state in ``node``; None if there is no node or, with an error in the log, if it can't be read."""
+    if node is None:
+        return None
+    try:
+        return PartitionStateZNode.decode(node.data, node.stat.version)
+    except ValueError as error:
+        logger.error("The state of partition %s can't be read: %s", partition, error)
+        return None

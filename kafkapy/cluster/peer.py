@@ -9,6 +9,7 @@ from typing import Final, Protocol
 from kafkapy.clock import Clock
 from kafkapy.cluster.requests import Outgoing
 from kafkapy.protocol.message import Message
+from kafkapy.turns import pause
 
 RETRY_MS: Final = 100
 
@@ -80,6 +81,7 @@ class PeerQueues:
     async def _drain(self, broker: int) -> None:
         waiting = self._waiting[broker]
         while waiting:
+            await pause()
             response = await self._deliver(waiting[0])
             self._on_response(waiting.popleft(), response)
         del self._senders[broker]

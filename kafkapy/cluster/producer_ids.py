@@ -18,14 +18,19 @@ class ProducerIds:
         self._block = ProducerIdBlockZNode(broker_id, 0, -1)
         self._next = 0
         self._claiming = asyncio.Lock()
+        self._is_confirmed = True
 
     async def start(self) -> None:
-        """Claim the first block."""
+        """Claim the first block; the store may not have it on its disk yet when this returns."""
         await self._claim()
+        self._is_confirmed = False
 
     async def next_producer_id(self) -> int:
         """An id that nobody has had; the next block is claimed when this one is used up."""
         async with self._claiming:
+            if not self._is_confirmed:
+                await self._store.exists(ProducerIdBlockZNode.PATH)  # returns when all changes are on the disk
+                self._is_confirmed = True
             if self._next > self._block.last:
                 await self._claim()
             self._next += 1

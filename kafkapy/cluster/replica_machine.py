@@ -8,6 +8,7 @@ from kafkapy.cluster.partition_machine import PartitionMachine
 from kafkapy.cluster.requests import RequestBatch
 from kafkapy.cluster.states import ReplicaState
 from kafkapy.cluster.topic_znodes import LeaderIsr
+from kafkapy.turns import pause
 from kafkapy.types import TopicPartition
 
 
@@ -31,36 +32,53 @@ class ReplicaMachine:
                 offline.append(replica)
         return online, offline
 
-    def start_new(self, replicas: Sequence[Replica]) -> None:
-        """They shall exist; the first leader's order makes them."""
-        self._context.move_replicas(replicas, ReplicaState.NEW)
+    async def start_new(self, replicas: Sequence[Replica]) -> None:
+        """Note new replicas; the first LeaderAndIsr of their partition creates them."""
+        for replica in replicas:
+            await pause()
+            self._context.move_replica(replica, ReplicaState.NEW)
 
-    def bring_online(self, replicas: Sequence[Replica]) -> None:
-        """Their brokers are there: tell them who leads. New ones have just been told."""
-        known = [found for found in replicas if self._context.replica_state(found) is not ReplicaState.NEW]
-        self._context.move_replicas(replicas, ReplicaState.ONLINE)
-        for replica in known:
-            if replica.partition in self._context.leadership:
+    async def finish_new(self, replicas: Sequence[Replica]) -> None:
+        """Note where new replicas are once their partitions have leaders: a replica whose broker is away is offline."""
+        for replica in replicas:
+            await pause()
+            online = self._context.is_online(replica)
+            self._context.move_replica(replica, ReplicaState.ONLINE if online else ReplicaState.OFFLINE)
+
+    async def bring_online(self, replicas: Sequence[Replica]) -> None:
+        """Send the leadership of these replicas' partitions to their brokers, which are there (again)."""
+        for replica in replicas:
+            await pause()
+            if (
+                self._context.move_replica(replica, ReplicaState.ONLINE)
+                and replica.partition in self._context.leadership
+            ):
                 self._batch.add_leader_and_isr([replica.broker], replica.partition)
 
     async def take_offline(self, replicas: Sequence[Replica]) -> None:
-        """They stop (if their broker can still hear it) and leave the ISR; the others are told."""
-        self._context.move_replicas(replicas, ReplicaState.OFFLINE)
-        for broker in sorted({replica.broker for replica in replicas}):
-            partitions = [replica.partition for replica in replicas if replica.broker == broker]
+        """Stop these replicas, where their broker still listens, and take them out of the ISR."""
+        by_broker: dict[int, list[TopicPartition]] = {}
+        for replica in replicas:
+            await pause()
+            if self._context.move_replica(replica, ReplicaState.OFFLINE):
+                by_broker.setdefault(replica.broker, []).append(replica.partition)
+        for broker, partitions in sorted(by_broker.items()):
+            led: list[TopicPartition] = []
+            leaderless: list[TopicPartition] = []
             for partition in partitions:
+                await pause()
                 self._batch.add_stop_replica(Replica(partition, broker), delete=False)
-            led = [partition for partition in partitions if partition in self._context.leadership]
+                (led if partition in self._context.leadership else leaderless).append(partition)
             await self._leave_isr(broker, led)
-            leaderless = [partition for partition in partitions if partition not in self._context.leadership]
             if leaderless:
                 self._batch.add_update_metadata(self._context.brokers, leaderless)
 
-    def delete(self, replicas: Sequence[Replica]) -> None:
-        """Their brokers remove them and say when that is done."""
-        self._context.move_replicas(replicas, ReplicaState.DELETION_STARTED)
+    async def delete(self, replicas: Sequence[Replica]) -> None:
+        """Have the brokers of these replicas, which are offline by state, remove their files; each broker answers."""
         for replica in replicas:
-            self._batch.add_stop_replica(replica, delete=True)
+            await pause()
+            if self._context.move_replica(replica, ReplicaState.DELETION_STARTED):
+                self._batch.add_stop_replica(replica, delete=True)
 
     async def _leave_isr(self, broker: int, partitions: Sequence[TopicPartition]) -> None:
         remaining = list(partitions)
@@ -68,6 +86,7 @@ class ReplicaMachine:
             states = await self._partitions.read_states(remaining)
             changed = {}
             for partition, state in states.items():
+                await pause()
                 if broker in state.isr:
                     changed[partition] = self._without(broker, state)
                 else:

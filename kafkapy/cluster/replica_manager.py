@@ -23,7 +23,7 @@ from kafkapy.cluster.errors import (
 from kafkapy.cluster.partition import ALL_IN_SYNC, NO_EPOCH, Partition, PartitionState
 from kafkapy.config.log_config import LogConfig
 from kafkapy.errors import BrokerError
-from kafkapy.records.validate import ValidatedBatch
+from kafkapy.records.validate import CheckedBatch, ValidatedBatch
 from kafkapy.storage.append import AppendResult
 from kafkapy.storage.disk_errors import is_passing
 from kafkapy.storage.errors import KafkaStorageError
@@ -203,7 +203,7 @@ class ReplicaManager:
     def append(
         self,
         topic_partition: TopicPartition,
-        records: memoryview | bytearray | ValidatedBatch,
+        records: memoryview | bytearray | CheckedBatch | ValidatedBatch,
         *,
         required_acks: int = 1,
         from_client: bool = True,
@@ -216,7 +216,7 @@ class ReplicaManager:
     def append_to(
         self,
         partition: Partition,
-        records: memoryview | bytearray | ValidatedBatch,
+        records: memoryview | bytearray | CheckedBatch | ValidatedBatch,
         *,
         required_acks: int = 1,
         from_client: bool = True,

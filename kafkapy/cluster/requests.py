@@ -30,6 +30,7 @@ from kafkapy.protocol.messages.update_metadata import (
     UpdateMetadataRequest,
     UpdateMetadataTopicState,
 )
+from kafkapy.turns import Steps
 from kafkapy.types import TopicPartition
 
 LEADER_AND_ISR_VERSION: Final = 4
@@ -76,30 +77,32 @@ class RequestBatch:
             wanted = self._stop.setdefault(replica.broker, {})
             wanted[replica.partition] = delete or wanted.get(replica.partition, False)
 
-    def take(self) -> list[Outgoing]:
-        """The requests, in the order in which they must be queued."""
-        requests = [
-            Outgoing(broker, self._leader_and_isr_request(broker, partitions), LEADER_AND_ISR_VERSION)
-            for broker, partitions in self._leader_and_isr.items()
-        ]
+    def take(self) -> Steps[list[Outgoing]]:
+        """Return the requests, in the order in which they must be queued; a step is a partition."""
+        requests = []
+        for broker, partitions in self._leader_and_isr.items():
+            order = yield from self._leader_and_isr_request(broker, partitions)
+            requests.append(Outgoing(broker, order, LEADER_AND_ISR_VERSION))
         if self._metadata_brokers:
-            topics, brokers = self._topic_states(), self._live_brokers()
+            topics, brokers = (yield from self._topic_states()), self._live_brokers()
             requests += [
                 Outgoing(broker, self._update_metadata_request(broker, topics, brokers), UPDATE_METADATA_VERSION)
                 for broker in sorted(self._metadata_brokers)
             ]
-        requests += [
-            Outgoing(broker, self._stop_replica_request(broker, partitions), STOP_REPLICA_VERSION)
-            for broker, partitions in self._stop.items()
-        ]
+        for broker, partitions in self._stop.items():
+            stop = yield from self._stop_replica_request(broker, partitions)
+            requests.append(Outgoing(broker, stop, STOP_REPLICA_VERSION))
         for gathered in (self._leader_and_isr, self._metadata_partitions, self._metadata_brokers, self._stop):
             gathered.clear()
         return requests
 
-    def _leader_and_isr_request(self, broker: int, partitions: dict[TopicPartition, bool]) -> LeaderAndIsrRequest:
+    def _leader_and_isr_request(
+        self, broker: int, partitions: dict[TopicPartition, bool]
+    ) -> Steps[LeaderAndIsrRequest]:
         topics: dict[str, LeaderAndIsrTopicState] = {}
         leaders: dict[int, None] = {}
         for partition, is_new in partitions.items():
+            yield
             topic = topics.setdefault(partition.topic, LeaderAndIsrTopicState(topic_name=partition.topic))
             topic.partition_states.append(self._leader_and_isr_state(partition, is_new=is_new))
             leaders[self._context.leadership[partition].leader] = None
@@ -131,9 +134,10 @@ class RequestBatch:
         endpoint = next((found for found in endpoints if found.listener_name == self._listener), endpoints[0])
         return LeaderAndIsrLiveLeader(broker_id=broker, host_name=endpoint.host, port=endpoint.port)
 
-    def _topic_states(self) -> list[UpdateMetadataTopicState]:
+    def _topic_states(self) -> Steps[list[UpdateMetadataTopicState]]:
         topics: dict[str, UpdateMetadataTopicState] = {}
         for partition in self._metadata_partitions:
+            yield
             topic = topics.setdefault(partition.topic, UpdateMetadataTopicState(topic_name=partition.topic))
             topic.partition_states.append(self._metadata_state(partition))
         return list(topics.values())
@@ -166,9 +170,10 @@ class RequestBatch:
             live_brokers=brokers,
         )
 
-    def _stop_replica_request(self, broker: int, partitions: dict[TopicPartition, bool]) -> StopReplicaRequest:
+    def _stop_replica_request(self, broker: int, partitions: dict[TopicPartition, bool]) -> Steps[StopReplicaRequest]:
         topics: dict[str, StopReplicaTopicState] = {}
         for partition, delete in partitions.items():
+            yield
             topic = topics.setdefault(partition.topic, StopReplicaTopicState(topic_name=partition.topic))
             topic.partition_states.append(
                 StopReplicaPartitionState(

@@ -1,71 +1,102 @@
-"""The embedded store's file: one table of nodes, written ahead (WAL) by one thread, forced to disk with each commit.
+"""The first copy of the cluster's metadata: one table of nodes in an SQLite database (WAL mode).
 
-    node   path, data, czxid, mzxid, version, created_ms, sequence    every node that is not ephemeral
-    state  name, value                                                format (1), zxid (the last number given)
+    node   path, data, czxid, mzxid, version, created_ms, sequence, checksum    every node that is not ephemeral
+    state  name, value                        format (2), zxid (the last number given), checksum (of these two)
 
-``<file>-wal`` and ``<file>-shm`` beside it are SQLite's; after a clean stop they are gone. A file that another
-process holds, or that is no store of ours, raises StoreFileError with a sentence that says what to do.
+A checksum is the CRC-32C of the node's bytes in ``metadata_journal``. Format 1, of earlier releases, has none; ``load``
+reads it, and the next ``replace`` writes format 2. ``<file>-wal`` and ``<file>-shm`` beside it are SQLite's; after a
+clean stop they are gone. A commit is not forced to disk here: ``store_files`` forces the second copy.
 """
 
 import sqlite3
+import struct
 from collections.abc import Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from typing import Final
 
-from kafkapy.cluster.store import NodeStat, StoreFileError
-from kafkapy.cluster.tree import TreeNode
+from kafkapy.cluster.metadata_journal import Content, Row, encode_row
+from kafkapy.cluster.store import StoreDamagedError, StoreFileError
+from kafkapy.records.crc import crc32c
 
-FORMAT: Final = 1
-_SCHEMA: Final = """
-    CREATE TABLE IF NOT EXISTS node (path TEXT PRIMARY KEY, data BLOB, czxid INTEGER, mzxid INTEGER, version INTEGER,
-                                     created_ms INTEGER, sequence INTEGER) WITHOUT ROWID;
-    CREATE TABLE IF NOT EXISTS state (name TEXT PRIMARY KEY, value INTEGER) WITHOUT ROWID;
-"""
-
-Row = tuple[str, bytes | None, int, int, int, int, int]
-
-
-def row_of(path: str, node: TreeNode) -> Row:
-    """The stored form of a node."""
-    return (path, node.data, node.czxid, node.mzxid, node.version, node.created_ms, node.sequence)
+FORMAT: Final = 2
+_FIRST_FORMAT: Final = 1
+_TABLES: Final = {
+    "node": "path TEXT PRIMARY KEY, data BLOB, czxid INTEGER, mzxid INTEGER, version INTEGER, created_ms INTEGER, "
+    "sequence INTEGER, checksum INTEGER",
+    "state": "name TEXT PRIMARY KEY, value INTEGER",
+}
+_LOCKED: Final = frozenset((sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED))
+_REFUSED: Final = frozenset(
+    (
+        sqlite3.SQLITE_CANTOPEN,
+        sqlite3.SQLITE_IOERR,
+        sqlite3.SQLITE_NOMEM,
+        sqlite3.SQLITE_PERM,
+        sqlite3.SQLITE_READONLY,
+    )
+)
+"""SQLite's codes for what the system refuses; every other failure of a read means that the file is damaged."""
 
 
 class SqliteFile:
-    """Opened by ``load``; every call that touches the disk belongs on ``thread``."""
+    """Opened by ``load``; every method blocks on the disk."""
 
     def __init__(self, path: str) -> None:
         self.path: Final = path
-        self.thread: Final = ThreadPoolExecutor(max_workers=1, thread_name_prefix="kafkapy-metadata")
+        self.is_current = True
+        """Whether the file that was loaded is of this release's format."""
         self._database: sqlite3.Connection | None = None
 
-    def load(self) -> tuple[int, list[tuple[str, TreeNode]]]:
-        """Open the file, making it when it is missing; the last zxid and the nodes. Raises StoreFileError."""
-        try:
-            self._database = self._open()
-            zxid = int(self._state("zxid", 0))
-            return zxid, list(self._read_nodes())
-        except sqlite3.Error as error:
-            self.close()
-            raise StoreFileError(self._advice(error)) from error
+    def load(self) -> Content:
+        """Open the file, made when it is missing; return what it holds.
+
+        Raises ``StoreDamagedError`` when that is not what was written, ``StoreFileError`` when the file is locked,
+        can't be opened, or is of a newer release.
+        """
+        with self._failures():
+            database = self._database = self._open()
+            problem = database.execute("PRAGMA quick_check(1)").fetchone()[0]
+            if problem != "ok":
+                raise StoreDamagedError(f"{self.path} is damaged: {problem}")
+            state = dict(database.execute("SELECT name, value FROM state").fetchall())
+            zxid = self._zxid(state)
+            self.is_current = not state or state["format"] == FORMAT
+            return Content(zxid, {row[0]: row for row in self._rows()})
 
     def write(self, zxid: int, rows: Iterable[Row], deleted: Iterable[str]) -> None:
-        """Make one commit durable: nodes as they are now, paths that are gone.
+        """Make one commit: nodes as they are now, paths that are gone.
 
-        Raises StoreFileError when the disk refuses; the file is as it was before, and the same can be tried again.
+        Raises ``StoreFileError`` when the disk refuses; the file is as it was before, and the same can be tried again.
         """
+        self._commit(zxid, rows, deleted)
+
+    def replace(self, content: Content) -> None:
+        """Replace all of it, whatever its format, in one commit; raises as ``write`` does."""
+        self._commit(content.zxid, content.rows.values(), (), remade=True)
+
+    def _commit(self, zxid: int, rows: Iterable[Row], deleted: Iterable[str], *, remade: bool = False) -> None:
         try:
             database = self._database = self._database or self._open()
             with database:
                 database.execute("BEGIN")
-                database.executemany("REPLACE INTO node VALUES (?, ?, ?, ?, ?, ?, ?)", rows)
+                if remade:
+                    for table in _TABLES:
+                        database.execute(f"DROP TABLE {table}")
+                    _create_tables(database)
+                    self.is_current = True
+                database.executemany("REPLACE INTO node VALUES (?, ?, ?, ?, ?, ?, ?, ?)", map(_with_checksum, rows))
                 database.executemany("DELETE FROM node WHERE path = ?", ((path,) for path in deleted))
-                database.execute("REPLACE INTO state VALUES ('zxid', ?)", (zxid,))
+                database.executemany("REPLACE INTO state VALUES (?, ?)", _state(zxid).items())
         except sqlite3.Error as error:
-            # What the connection still holds of the failed commit is worth nothing: the next one opens the file anew.
+            # The connection may still hold a part of the failed commit: the next one opens the file again.
             with suppress(sqlite3.Error):
                 self.close()
             raise StoreFileError(f"{self.path}: the cluster's metadata could not be written: {error}") from error
+
+    def rows(self) -> Iterator[Row]:
+        """Every node; raises ``StoreDamagedError`` at one that is not what was written."""
+        with self._failures():
+            yield from self._rows()
 
     def close(self) -> None:
         """Close the file; a second call does nothing."""
@@ -79,31 +110,84 @@ class SqliteFile:
             # Taking the exclusive lock before WAL keeps the index of the log in memory, and other processes out.
             database.execute("PRAGMA locking_mode = EXCLUSIVE")
             database.execute("PRAGMA journal_mode = WAL")
-            database.execute("PRAGMA synchronous = FULL")
-            database.executescript(_SCHEMA)
-            found = database.execute("SELECT value FROM state WHERE name = 'format'").fetchone()
-            if found is None:
-                database.execute("INSERT INTO state VALUES ('format', ?)", (FORMAT,))
-            elif found[0] != FORMAT:
-                raise sqlite3.DatabaseError(f"format {found[0]} of a newer release")
+            database.execute("PRAGMA synchronous = NORMAL")
+            _create_tables(database)
         except sqlite3.Error:
             database.close()
             raise
         return database
 
-    def _opened(self) -> sqlite3.Connection:
+    def _zxid(self, state: dict[str, int]) -> int:
+        """The last zxid that the state names, 0 of a new file."""
+        if not state:
+            return 0
+        if state.get("format") == _FIRST_FORMAT and "checksum" not in state:
+            return state.get("zxid", 0)
+        try:
+            checksum = _checksum(state["format"], state["zxid"])
+        except (KeyError, TypeError, struct.error):
+            checksum = None
+        if state.get("checksum") != checksum:
+            raise StoreDamagedError(f"{self.path} is damaged: its format and last number do not fit their checksum")
+        if state["format"] != FORMAT:
+            raise StoreFileError(
+                f"{self.path} is of format {state['format']}, of a newer release: start that one, or move the file and "
+                "its journal away to start an empty cluster"
+            )
+        return state["zxid"]
+
+    def _rows(self) -> Iterator[Row]:
         assert self._database is not None, "load comes first"
-        return self._database
+        if not self.is_current:
+            yield from self._database.execute("SELECT * FROM node")
+            return
+        for *fields, checksum in self._database.execute("SELECT * FROM node"):
+            row: Row = tuple(fields)
+            try:
+                is_good = crc32c(encode_row(row)) == checksum
+            except (AttributeError, TypeError, struct.error):
+                is_good = False
+            if not is_good:
+                raise StoreDamagedError(f"{self.path} is damaged: the node {row[0]!r} does not fit its checksum")
+            yield row
 
-    def _state(self, name: str, default: int) -> int:
-        found = self._opened().execute("SELECT value FROM state WHERE name = ?", (name,)).fetchone()
-        return default if found is None else int(found[0])
+    @contextmanager
+    def _failures(self) -> Iterator[None]:
+        """Close the file and raise the error that ``load`` names for what SQLite refuses."""
+        try:
+            yield
+        except sqlite3.Error as error:
+            with suppress(sqlite3.Error):
+                self.close()
+            # An error of the module itself (text that is not UTF-8) has no code.
+            code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT) & 0xFF
+            if code in _LOCKED:
+                sentence = "another broker uses this data directory; stop it, or choose another one with --data"
+                raise StoreFileError(f"{self.path}: {sentence}") from error
+            if code == sqlite3.SQLITE_FULL:
+                sentence = "the disk has no space for the cluster's metadata; free some and start again"
+                raise StoreFileError(f"{self.path}: {sentence}") from error
+            if code in _REFUSED:
+                raise StoreFileError(f"{self.path} can't be opened: {error}") from error
+            raise StoreDamagedError(f"{self.path} is damaged: {error}") from error
+        except StoreFileError:
+            with suppress(sqlite3.Error):
+                self.close()
+            raise
 
-    def _read_nodes(self) -> Iterator[tuple[str, TreeNode]]:
-        for path, data, czxid, mzxid, version, created_ms, sequence in self._opened().execute("SELECT * FROM node"):
-            yield path, TreeNode(data, NodeStat(czxid, mzxid, version, created_ms, 0), sequence)
 
-    def _advice(self, error: sqlite3.Error) -> str:
-        if "locked" in str(error):
-            return f"{self.path}: another broker uses this data directory; stop it, or choose another one with --data"
-        return f"{self.path}: can't be used as the cluster's metadata ({error}); move it away to start an empty cluster"
+def _create_tables(database: sqlite3.Connection) -> None:
+    for name, columns in _TABLES.items():
+        database.execute(f"CREATE TABLE IF NOT EXISTS {name} ({columns}) WITHOUT ROWID")
+
+
+def _checksum(format_: int, zxid: int) -> int:
+    return crc32c(struct.pack(">qq", format_, zxid))
+
+
+def _state(zxid: int) -> dict[str, int]:
+    return {"format": FORMAT, "zxid": zxid, "checksum": _checksum(FORMAT, zxid)}
+
+
+def _with_checksum(row: Row) -> tuple[object, ...]:
+    return (*row, crc32c(encode_row(row)))

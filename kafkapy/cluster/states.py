@@ -4,8 +4,9 @@
     replica     NonExistent → New → Online ⇄ Offline → DeletionStarted → DeletionSuccessful → NonExistent
                                                     ⇄ DeletionIneligible ←┘ (the broker is away)
 
-The tables say from which states a state may be entered. Moves that do more than remember a state live in
-``partition_machine`` and ``replica_machine``.
+The tables say from which states a state may be entered. ``ControllerContext`` leaves a partition or replica where it
+is, with an error in the log, when it can't enter the state that it is sent to, as Kafka does: the others go on. Moves
+that do more than remember a state live in ``partition_machine`` and ``replica_machine``.
 """
 
 from enum import Enum
@@ -53,19 +54,3 @@ REPLICA_ENTERED_FROM: Final[dict[ReplicaState, frozenset[ReplicaState]]] = {
     ReplicaState.DELETION_SUCCESSFUL: frozenset({ReplicaState.DELETION_STARTED}),
     ReplicaState.DELETION_INELIGIBLE: frozenset({ReplicaState.OFFLINE, ReplicaState.DELETION_STARTED}),
 }
-
-
-class IllegalMoveError(Exception):
-    """A bug in the controller: a partition or replica was sent to a state that it can't enter from where it is."""
-
-
-def check_partition_move(name: object, current: PartitionState, target: PartitionState) -> None:
-    """Raises IllegalMoveError unless the table allows the move of partition ``name``."""
-    if current not in PARTITION_ENTERED_FROM[target]:
-        raise IllegalMoveError(f"{name} can't go from {current.value} to {target.value}")
-
-
-def check_replica_move(name: object, current: ReplicaState, target: ReplicaState) -> None:
-    """Raises IllegalMoveError unless the table allows the move of replica ``name``."""
-    if current not in REPLICA_ENTERED_FROM[target]:
-        raise IllegalMoveError(f"{name} can't go from {current.value} to {target.value}")

@@ -70,6 +70,10 @@ class StoreFileError(BrokerError):
     error_code: ClassVar[int] = 56
 
 
+class StoreDamagedError(StoreFileError):
+    """A file of the metadata does not hold what was written to it."""
+
+
 class NodeStat(NamedTuple):
     """What is known of a node besides its data; ``owner`` is the session id of an ephemeral node, else 0."""
 

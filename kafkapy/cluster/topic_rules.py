@@ -6,60 +6,130 @@ from typing import Final
 
 from kafkapy.cluster.errors import InvalidReplicaAssignmentError, InvalidTopicError
 from kafkapy.config.broker_config import BrokerConfig
+from kafkapy.turns import Steps
 
 GROUP_METADATA_TOPIC: Final = "__consumer_offsets"
 TRANSACTION_STATE_TOPIC: Final = "__transaction_state"
 INTERNAL_TOPICS: Final = frozenset({GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC})
 MAX_NAME_LENGTH: Final = 249
+_SHOWN: Final = 100
+"""How many brokers, or characters of an overlong name, an error's text shows."""
 _LEGAL: Final = re.compile(r"[a-zA-Z0-9._-]+", re.ASCII)
 
 
 def check_name(name: str) -> None:
-    """A name can be part of a directory's and of a metric's name; raises InvalidTopicError."""
+    """Raise InvalidTopicError for a name that can't be part of a directory's and of a metric's name."""
     if not name:
         raise InvalidTopicError("A topic needs a name: this one is empty.")
     if name in (".", ".."):
-        raise InvalidTopicError(f"'{name}' names a directory, so it can't name a topic.")
+        raise InvalidTopicError(f"'{name}' names a directory and can't name a topic.")
     if len(name) > MAX_NAME_LENGTH:
-        raise InvalidTopicError(f"The topic name {name} has {len(name)} characters; {MAX_NAME_LENGTH} is the most.")
+        raise InvalidTopicError(
+            f"The topic name {name[:_SHOWN]} has {len(name)} characters; at most {MAX_NAME_LENGTH} are allowed."
+        )
     if not _LEGAL.fullmatch(name):
         raise InvalidTopicError(f"The topic name '{name}' may hold only ASCII letters and digits, '.', '_' and '-'.")
 
 
-def check_collision(name: str, existing: Iterable[str]) -> None:
-    """``.`` and ``_`` are the same in metric names, so only one of two such names can be; raises InvalidTopicError."""
-    if "." in name or "_" in name:
-        flat = name.replace(".", "_")
-        colliding = sorted(other for other in existing if other.replace(".", "_") == flat)
-        if colliding:
-            raise InvalidTopicError(f"The topic name '{name}' is taken but for '.' and '_': {', '.join(colliding)}")
+class TopicNames:
+    """The names of all topics, with a lookup of those that differ only in ``.`` and ``_``.
+
+    These are the same in names of metrics, so that only one of two such topics can exist.
+    """
+
+    def __init__(self) -> None:
+        self._names: set[str] = set()
+        self._by_flat_name: dict[str, set[str]] = {}
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._names
+
+    def update(self, names: Iterable[str]) -> Steps[None]:
+        """Replace all names; a step is a name that was not known before, or is no longer there."""
+        now = set(names)
+        for name in self._names - now:
+            yield
+            self.discard(name)
+        for name in now - self._names:
+            yield
+            self.add(name)
+
+    def add(self, name: str) -> None:
+        """Add a name."""
+        self._names.add(name)
+        self._by_flat_name.setdefault(_flat(name), set()).add(name)
+
+    def discard(self, name: str) -> None:
+        """Remove a name, if it is there."""
+        self._names.discard(name)
+        alike = self._by_flat_name.get(_flat(name), set())
+        alike.discard(name)
+        if not alike:
+            self._by_flat_name.pop(_flat(name), None)
+
+    def check_collision(self, name: str) -> None:
+        """Raise InvalidTopicError if a topic exists whose name differs from ``name`` only in ``.`` and ``_``."""
+        if "." in name or "_" in name:
+            colliding = self._by_flat_name.get(_flat(name))
+            if colliding:
+                raise InvalidTopicError(
+                    f"The topic name '{name}' differs from existing topics only in '.' and '_': "
+                    + ", ".join(sorted(colliding))
+                )
+
+
+def _flat(name: str) -> str:
+    return name.replace(".", "_")
 
 
 def check_assignment(assignment: Mapping[int, Sequence[int]]) -> None:
     """Partitions 0, 1, 2 … with equally many replicas, none twice; raises InvalidReplicaAssignmentError."""
-    if len({len(replicas) for replicas in assignment.values()}) != 1:
-        raise InvalidReplicaAssignmentError("Some partitions have more replicas than others.")
+    first = next(iter(assignment), None)
+    if first is None:
+        raise InvalidReplicaAssignmentError("The assignment names no partition.")
+    for partition, replicas in assignment.items():
+        if len(replicas) != len(assignment[first]):
+            raise InvalidReplicaAssignmentError(
+                f"All partitions must have the same number of replicas: partition {first} has "
+                f"{len(assignment[first])}, partition {partition} has {len(replicas)}."
+            )
     for partition, replicas in assignment.items():
         if len(set(replicas)) != len(replicas):
-            raise InvalidReplicaAssignmentError(f"Partition {partition} names a broker twice: {list(replicas)}")
-    if sorted(assignment) != list(range(len(assignment))):
-        raise InvalidReplicaAssignmentError(f"Partitions must be numbered from 0 without a gap: {sorted(assignment)}")
+            raise InvalidReplicaAssignmentError(
+                f"Partition {partition} has more than one replica on a broker: {_listed(replicas)}."
+            )
+    missing = next(index for index in range(len(assignment) + 1) if index not in assignment)
+    if missing < len(assignment):
+        raise InvalidReplicaAssignmentError(
+            f"Partitions must be numbered from 0 without a gap; partition {missing} is missing."
+        )
 
 
 def check_added(added: Mapping[int, Sequence[int]], existing: Sequence[int], brokers: Collection[int]) -> None:
     """Replicas of further partitions: as many as ``existing`` (partition 0's), distinct, on live brokers."""
     for partition, replicas in added.items():
         if not replicas:
-            raise InvalidReplicaAssignmentError(f"Partition {partition} has no replica at all.")
+            raise InvalidReplicaAssignmentError(f"Partition {partition} has a replication factor of 0.")
         if len(set(replicas)) != len(replicas):
-            raise InvalidReplicaAssignmentError(f"Partition {partition} names a broker twice: {list(replicas)}.")
+            raise InvalidReplicaAssignmentError(
+                f"Partition {partition} has more than one replica on a broker: {_listed(replicas)}."
+            )
         unknown = sorted(set(replicas) - set(brokers))
         if unknown:
-            raise InvalidReplicaAssignmentError(f"Partition {partition} names brokers that are not there: {unknown}.")
+            raise InvalidReplicaAssignmentError(
+                f"Partition {partition} has replicas on unknown brokers: {_listed(unknown)}; "
+                f"available brokers: {_listed(sorted(brokers))}."
+            )
         if len(replicas) != len(existing):
             raise InvalidReplicaAssignmentError(
-                f"Partition {partition} has {len(replicas)} replicas, partition 0 has {len(existing)}."
+                f"The replication factor of partition 0 is {len(existing)}, that of partition {partition} "
+                f"is {len(replicas)}."
             )
+
+
+def _listed(brokers: Sequence[int]) -> str:
+    shown = ", ".join(map(str, brokers[:_SHOWN]))
+    return shown if len(brokers) <= _SHOWN else f"{shown} and {len(brokers) - _SHOWN} more"
 
 
 def internal_topic_shape(name: str, config: BrokerConfig) -> tuple[int, int, dict[str, str]]:

@@ -5,13 +5,13 @@ over; what was written stays and goes on.
 """
 
 import asyncio
-from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import ExitStack
 from random import Random
-from typing import NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from kafkapy.clock import Clock
-from kafkapy.cluster.assignment import Placement, assign_replicas
+from kafkapy.cluster.assignment import Placement, assign_replicas, check_placement
 from kafkapy.cluster.config_znodes import ConfigEntity, ConfigZNode
 from kafkapy.cluster.elections import NO_LEADER
 from kafkapy.cluster.errors import (
@@ -19,6 +19,7 @@ from kafkapy.cluster.errors import (
     InvalidReplicaAssignmentError,
     InvalidRequestError,
     InvalidTopicError,
+    LeaderNotAvailableError,
     NotControllerError,
     ReassignmentInProgressError,
     RequestTimedOutError,
@@ -28,8 +29,10 @@ from kafkapy.cluster.errors import (
 )
 from kafkapy.cluster.image import MetadataCache, MetadataImage
 from kafkapy.cluster.store import (
+    BadVersionError,
     Create,
     MetadataStore,
+    Node,
     NodeExistsError,
     NoNodeError,
     Operation,
@@ -37,11 +40,12 @@ from kafkapy.cluster.store import (
     StoreClosedError,
     StoreError,
 )
+from kafkapy.cluster.topic_limits import CreationRate, ReplicaLimit
 from kafkapy.cluster.topic_rules import (
     INTERNAL_TOPICS,
+    TopicNames,
     check_added,
     check_assignment,
-    check_collision,
     check_name,
     internal_topic_shape,
 )
@@ -49,6 +53,10 @@ from kafkapy.cluster.topic_znodes import DeleteTopicZNode, ReplicaAssignment, To
 from kafkapy.config.broker_config import BrokerConfig
 from kafkapy.config.log_config import validate_topic_overrides
 from kafkapy.errors import BrokerError
+from kafkapy.turns import in_turns, pause
+
+TOGETHER: Final = 500
+"""Topics that are written together: their plans are in memory until then."""
 
 UNSET = -1
 """A number of partitions or replicas that is left to the broker's defaults, or given by an assignment."""
@@ -100,8 +108,16 @@ class ControllerView(Protocol):
         ...
 
 
+class _Planned(NamedTuple):
+    """A topic that can be created."""
+
+    name: str
+    assignment: Assignment
+    overrides: Mapping[str, str]
+
+
 class TopicAdmin:
-    """See above."""
+    """Creates, deletes and extends topics. Requests with many topics let other work run between two of them."""
 
     def __init__(
         self,
@@ -118,44 +134,77 @@ class TopicAdmin:
         self._metadata = metadata
         self._random = random
         self._controller = controller
+        self._names = TopicNames()
+        self._being_written: set[str] = set()
+        self._limit = ReplicaLimit(config)
+        self._rate = CreationRate(config, clock)
 
     async def create_topics(
         self, topics: Sequence[NewTopic], timeout_ms: int, *, validate_only: bool = False
     ) -> list[TopicResult]:
         """Create what can be created; one result per name."""
-        twice = {name for name, count in Counter(topic.name for topic in topics).items() if count > 1}
+        twice = await _named_twice(topic.name for topic in topics)
+        await self._look_around()
         results: dict[str, TopicResult] = {}
-        writes: dict[str, list[Operation]] = {}
+        created: list[str] = []
+        with ExitStack() as unfinished:
+            unfinished.callback(self._release, created)
+            await self._check_and_create(topics, twice, results, None if validate_only else created)
+            unfinished.pop_all()
+        await self._wait_created(created, timeout_ms, results)
+        return list(results.values())
+
+    async def _check_and_create(
+        self, topics: Sequence[NewTopic], twice: set[str], results: dict[str, TopicResult], created: list[str] | None
+    ) -> None:
+        """Write what can be created, with its names into ``created``; None only checks."""
+        checked_replicas = 0
+        planned: list[_Planned] = []
         for topic in topics:
+            await pause()
             try:
                 self._check_served(topic.name, twice)
-                assignment = await self._plan(topic)
+                self._check(topic)
+                placement = self._placement(topic)
+                if created is None:
+                    self._limit.check(self._metadata.image, checked_replicas + placement.replicas)
+                    checked_replicas += placement.replicas
+                else:
+                    self._limit.admit(self._metadata.image, topic.name, placement.partitions, placement.replicas)
             except BrokerError as error:
                 results[topic.name] = TopicResult(topic.name, error)
                 continue
-            overrides = {key: value for key, value in topic.configs if value is not None}
-            factor = len(assignment[0].replicas)
-            results[topic.name] = TopicResult(topic.name, None, len(assignment), factor, overrides)
-            writes[topic.name] = await self._creation(topic.name, assignment, overrides)
-        if not validate_only:
-            results |= await self._create(writes, results)
-            await self._wait_created([name for name in writes if results[name].error is None], timeout_ms, results)
-        return list(results.values())
+            results[topic.name] = _created(topic, placement)
+            if created is not None:
+                created.append(topic.name)
+                planned.append(await self._plan(topic, placement))
+            if len(planned) == TOGETHER:
+                await self._create(planned, results)
+                planned = []
+        await self._create(planned, results)
 
     async def delete_topics(self, names: Sequence[str], timeout_ms: int) -> list[TopicResult]:
         """Ask the controller to delete these; one result per name."""
-        results = {name: TopicResult(name, self._why_not_deleted(name)) for name in names}
-        wanted = [name for name in results if results[name].error is None]
+        await in_turns(self._limit.release_created(self._metadata.image))
+        results: dict[str, TopicResult] = {}
+        wanted: list[str] = []
+        for name in names:
+            await pause()
+            if name not in results:
+                results[name] = TopicResult(name, self._why_not_deleted(name))
+                if results[name].error is None:
+                    wanted.append(name)
         try:
-            for outcome in await self._store.transactions([[Create(DeleteTopicZNode.path(name))] for name in wanted]):
+            for outcome in await self._store.transactions([Create(DeleteTopicZNode.path(name))] for name in wanted):
                 if isinstance(outcome, StoreError) and not isinstance(outcome, NodeExistsError):
                     raise outcome
         except StoreClosedError as error:
-            return [results[name] if name not in wanted else TopicResult(name, error) for name in results]
+            return list((results | {name: TopicResult(name, error) for name in wanted}).values())
         started = self._clock.monotonic_s()
         for name in wanted:
+            await pause()
             left_ms = timeout_ms - (self._clock.monotonic_s() - started) * 1000
-            # who gives no time is told that it is over, whatever has come of it, as Kafka does
+            # A request without time is answered that it is over, whatever has come of it, as Kafka does.
             gone = timeout_ms > 0 and await self._metadata.wait_until(_absent(name), left_ms, self._clock)
             if gone:
                 await self._wait_removed(name, min(left_ms, REMOVAL_MS))
@@ -167,126 +216,207 @@ class TopicAdmin:
         self, topics: Sequence[MorePartitions], timeout_ms: int, *, validate_only: bool = False
     ) -> list[TopicResult]:
         """Add partitions; one result per name."""
-        twice = {name for name, count in Counter(topic.name for topic in topics).items() if count > 1}
+        twice = await _named_twice(topic.name for topic in topics)
+        await in_turns(self._limit.release_created(self._metadata.image))
         results: dict[str, TopicResult] = {}
-        added: list[str] = []
+        checked_replicas = 0
+        wanted: list[MorePartitions] = []
         for topic in topics:
+            await pause()
             try:
                 self._check_served(topic.name, twice)
                 self._check_not_going(topic.name)
-                znode = await self._extended(topic)
-                if not validate_only:
-                    await self._store.set(TopicZNode.path(topic.name), znode.encode())
-                    added.append(topic.name)
             except BrokerError as error:
                 results[topic.name] = TopicResult(topic.name, error)
                 continue
             results[topic.name] = TopicResult(topic.name, None, topic.total)
+            wanted.append(topic)
+        added: list[str] = []
+        for start in range(0, len(wanted), TOGETHER):
+            together = wanted[start : start + TOGETHER]
+            while together:
+                together, checked_replicas = await self._extend(
+                    together, results, checked_replicas, validate_only=validate_only
+                )
+        if not validate_only:
+            added = [topic.name for topic in wanted if results[topic.name].error is None]
         await self._wait_created(added, timeout_ms, results)
         return list(results.values())
 
     async def create_automatically(self, names: Sequence[str]) -> dict[str, BrokerError | None]:
         """Create topics that somebody asked for by name alone, internal ones in their own shape; any broker may.
 
-        Does not wait: None means that the topic is on its way (or has just been created by somebody else).
+        Does not wait: None means that the topic is being created, or has just been created by another request.
+        LeaderNotAvailableError means that it can be created later (``CreationRate``).
         """
+        await self._look_around()
         outcomes: dict[str, BrokerError | None] = {}
-        for name in names:
-            try:
-                outcomes[name] = await self._create_automatically(name)
-            except BrokerError as error:
-                outcomes[name] = error
+        reserved: list[str] = []
+        planned: list[_Planned] = []
+        with ExitStack() as unfinished:
+            unfinished.callback(self._release, reserved)
+            for name in names:
+                await pause()
+                outcomes[name] = None
+                try:
+                    placement = self._admit_automatic(name)
+                except BrokerError as error:
+                    outcomes[name] = error
+                    continue
+                if placement is not None:
+                    reserved.append(name)
+                    planned.append(await self._plan(NewTopic(name, configs=self._automatic_configs(name)), placement))
+                if len(planned) == TOGETHER:
+                    await self._create_planned(planned, outcomes)
+                    planned = []
+            await self._create_planned(planned, outcomes)
+            unfinished.pop_all()
         return outcomes
 
-    async def _create_automatically(self, name: str) -> BrokerError | None:
+    async def _create_planned(self, planned: Sequence[_Planned], outcomes: dict[str, BrokerError | None]) -> None:
+        results: dict[str, TopicResult] = {}
+        await self._create(planned, results)
+        for name, result in results.items():
+            if not isinstance(result.error, TopicExistsError):
+                outcomes[name] = result.error
+
+    def _admit_automatic(self, name: str) -> Placement | None:
+        """Return how to create a topic, None if it is there; raises what is in the way."""
         partitions = self._config.integer("num.partitions")
         factor = self._config.integer("default.replication.factor")
-        overrides: dict[str, str] = {}
-        if name in INTERNAL_TOPICS:
-            partitions, factor, overrides = internal_topic_shape(name, self._config)
-        assignment = assign_replicas(self._racks(), Placement(partitions, factor), self._random)
+        internal = name in INTERNAL_TOPICS
+        if internal:
+            partitions, factor, _ = internal_topic_shape(name, self._config)
+        placement = Placement(partitions, factor)
+        check_placement(self._racks(), placement)
         check_name(name)
-        existing = await self._store.children(TopicsZNode.PATH)
-        if name in existing:
+        if name in self._names:
             return None
-        check_collision(name, existing)
-        outcome = (await self._store.transactions([await self._creation(name, assignment, overrides)]))[0]
-        if isinstance(outcome, StoreError) and not isinstance(outcome, NodeExistsError):
-            raise outcome
-        return None
+        self._names.check_collision(name)
+        if not internal:  # their number is configured, and groups and transactions can't do without them
+            self._limit.check(self._metadata.image, placement.replicas)
+            if not self._rate.take():
+                raise LeaderNotAvailableError("Topics are being created faster than this broker allows.")
+            self._limit.admit(self._metadata.image, name, partitions, placement.replicas)
+        return placement
+
+    def _automatic_configs(self, name: str) -> list[tuple[str, str | None]]:
+        return list(internal_topic_shape(name, self._config)[2].items()) if name in INTERNAL_TOPICS else []
+
+    async def _look_around(self) -> None:
+        """Read which topics there are."""
+        await in_turns(self._limit.release_created(self._metadata.image))
+        names = await self._store.children(TopicsZNode.PATH)
+        names += self._being_written
+        await in_turns(self._names.update(names))
+
+    def _release(self, names: Iterable[str]) -> None:
+        """Let other requests create these topics: this one has ended early."""
+        for name in names:
+            self._being_written.discard(name)
+            self._limit.release(name)
 
     def _check_served(self, name: str, twice: set[str]) -> None:
         if not self._controller.is_active:
             raise NotControllerError("Another broker is the controller now.")
         if name in twice:
-            raise InvalidRequestError("The topic stands more than once in this request.")
+            raise InvalidRequestError("The request names this topic more than once.")
 
     def _check_not_going(self, name: str) -> None:
         if self._controller.is_deleting(name):
             raise InvalidTopicError("The topic is being deleted.")
 
-    async def _plan(self, topic: NewTopic) -> Assignment:
+    def _check(self, topic: NewTopic) -> None:
+        """Check what needs no look at the topic's replicas, in Kafka's order."""
         if topic.name in self._metadata.image.topics:
             raise TopicExistsError(f"A topic '{topic.name}' already exists.")
         null = [key for key, value in topic.configs if value is None]
         if null:
-            raise InvalidRequestError(f"Keys without a value: {','.join(null)}")
-        numbers = (topic.partitions, topic.replication_factor)
-        if topic.assignments and numbers != (UNSET, UNSET):
+            raise InvalidRequestError(f"Configuration keys without a value: {', '.join(null)}")
+        if topic.assignments and (topic.partitions, topic.replication_factor) != (UNSET, UNSET):
             raise InvalidRequestError(
-                "Either numbers of partitions and replicas or an assignment can be given, not both."
+                f"The request gives an assignment of {len(topic.assignments)} partitions and also a number of "
+                f"partitions ({topic.partitions}) or a replication factor ({topic.replication_factor}); "
+                "only one of both is possible."
             )
-        assignment = self._placed(topic)
+        if not topic.assignments:
+            check_placement(self._racks(), self._placement(topic))
         check_name(topic.name)
-        existing = await self._store.children(TopicsZNode.PATH)
-        if topic.name in existing:
+        if topic.name in self._names:
             raise TopicExistsError(f"A topic '{topic.name}' already exists.")
-        check_collision(topic.name, existing)
-        check_assignment({index: found.replicas for index, found in assignment.items()})
-        validate_topic_overrides({key: value for key, value in topic.configs if value is not None})
-        return assignment
-
-    def _placed(self, topic: NewTopic) -> Assignment:
+        self._names.check_collision(topic.name)
         if topic.assignments:
-            return {index: ReplicaAssignment(tuple(brokers)) for index, brokers in topic.assignments.items()}
+            check_assignment(topic.assignments)
+        validate_topic_overrides(_overrides(topic))
+
+    def _placement(self, topic: NewTopic) -> Placement:
         partitions, factor = topic.partitions, topic.replication_factor
+        if topic.assignments:
+            return Placement(len(topic.assignments), len(topic.assignments[0]))
         if partitions == UNSET:
             partitions = self._config.integer("num.partitions")
         if factor == UNSET:
             factor = self._config.integer("default.replication.factor")
-        return assign_replicas(self._racks(), Placement(partitions, factor), self._random)
+        return Placement(partitions, factor)
 
-    async def _creation(self, name: str, assignment: Assignment, overrides: Mapping[str, str]) -> list[Operation]:
-        path, data = ConfigZNode.path(ConfigEntity.topic(name)), ConfigZNode.encode(overrides)
-        left_over = await self._store.exists(path)
-        config: Operation = Create(path, data) if left_over is None else SetData(path, data)
-        return [config, Create(TopicZNode.path(name), TopicZNode(assignment).encode())]
+    async def _plan(self, topic: NewTopic, placement: Placement) -> _Planned:
+        """Assign the replicas of a topic; until it is written other requests are told that it exists."""
+        self._being_written.add(topic.name)
+        self._names.add(topic.name)
+        if topic.assignments:
+            assignment = {index: ReplicaAssignment(tuple(brokers)) for index, brokers in topic.assignments.items()}
+        else:
+            assignment = await self._assigned(placement)
+        return _Planned(topic.name, assignment, _overrides(topic))
 
-    async def _create(
-        self, writes: Mapping[str, list[Operation]], results: Mapping[str, TopicResult]
-    ) -> dict[str, TopicResult]:
+    async def _assigned(self, placement: Placement) -> dict[int, ReplicaAssignment]:
+        assignment = {}
+        for index, replicas in assign_replicas(self._racks(), placement, self._random):
+            await pause()
+            assignment[index] = replicas
+        return assignment
+
+    async def _create(self, planned: Sequence[_Planned], results: dict[str, TopicResult]) -> None:
+        """Write the nodes of topics, and into ``results`` an error for each that could not be created."""
+        errors: dict[str, BrokerError] = {}
         try:
-            outcomes = await self._store.transactions(writes.values())
+            configs = await self._store.get_many(
+                [ConfigZNode.path(ConfigEntity.topic(topic.name)) for topic in planned]
+            )
+            writes: list[list[Operation]] = []
+            for topic, left_over in zip(planned, configs, strict=True):
+                await pause()
+                path, data = ConfigZNode.path(ConfigEntity.topic(topic.name)), ConfigZNode.encode(topic.overrides)
+                config: Operation = Create(path, data) if left_over is None else SetData(path, data)
+                writes.append([config, Create(TopicZNode.path(topic.name), TopicZNode(topic.assignment).encode())])
+            for topic, outcome in zip(planned, await self._store.transactions(writes), strict=True):
+                if isinstance(outcome, NodeExistsError):
+                    errors[topic.name] = TopicExistsError(f"A topic '{topic.name}' already exists.")
+                elif isinstance(outcome, StoreError):
+                    raise outcome
         except StoreClosedError as error:
-            return {name: TopicResult(name, error) for name in writes}
-        changed = dict(results)
-        for name, outcome in zip(writes, outcomes, strict=True):
-            if isinstance(outcome, NodeExistsError):
-                changed[name] = TopicResult(name, TopicExistsError(f"A topic '{name}' already exists."))
-            elif isinstance(outcome, StoreError):
-                raise outcome
-        return changed
+            errors = {topic.name: error for topic in planned}
+        finally:
+            self._being_written.difference_update(topic.name for topic in planned)
+        for name, refusal in errors.items():
+            self._limit.release(name)
+            results[name] = TopicResult(name, refusal)
 
     async def _wait_created(self, names: Sequence[str], timeout_ms: int, results: dict[str, TopicResult]) -> None:
         started = self._clock.monotonic_s()
         for name in names:
+            await pause()
+            if results[name].error is not None:
+                continue
             left_ms = timeout_ms - (self._clock.monotonic_s() - started) * 1000
             ready = _all_led(name, results[name].partitions)
-            if timeout_ms <= 0 or not await self._metadata.wait_until(ready, left_ms, self._clock):
+            if timeout_ms > 0 and await self._metadata.wait_until(ready, left_ms, self._clock):
+                self._limit.release(name)
+            else:
                 results[name] = TopicResult(name, RequestTimedOutError())
 
     async def _wait_removed(self, name: str, timeout_ms: float) -> None:
-        """Until the name is free again: Kafka answers earlier, and a topic of that name made at once is refused."""
+        """Wait until the name is free again. Kafka answers earlier and refuses a topic that is created at once."""
         removed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
         def finish(*_: object) -> None:
@@ -307,39 +437,115 @@ class TopicAdmin:
             return UnknownTopicOrPartitionError()
         return None
 
-    async def _extended(self, topic: MorePartitions) -> TopicZNode:
+    async def _extend(
+        self,
+        topics: Sequence[MorePartitions],
+        results: dict[str, TopicResult],
+        checked_replicas: int,
+        *,
+        validate_only: bool,
+    ) -> tuple[list[MorePartitions], int]:
+        """Write the assignments of topics with more partitions.
+
+        Return the topics that other requests have changed meanwhile, and ``checked_replicas`` with what a request that
+        is only validated would add.
+        """
+        extended: list[tuple[MorePartitions, SetData]] = []
+        nodes = await self._store.get_many([TopicZNode.path(topic.name) for topic in topics])
+        for topic, node in zip(topics, nodes, strict=True):
+            await pause()
+            try:
+                znode, placement = self._grown(topic, node)
+                if validate_only:
+                    self._limit.check(self._metadata.image, checked_replicas + placement.replicas)
+                    checked_replicas += placement.replicas
+                    continue
+                self._limit.admit(self._metadata.image, topic.name, topic.total, placement.replicas)
+            except BrokerError as error:
+                results[topic.name] = TopicResult(topic.name, error)
+                continue
+            if topic.assignments is None:
+                added = await self._assigned(placement)
+            else:
+                first = placement.first_partition
+                added = {index: ReplicaAssignment(tuple(ids)) for index, ids in enumerate(topic.assignments, first)}
+            data = TopicZNode({**znode.partitions, **added}, znode.other).encode()
+            assert node is not None, "a topic without a node can't grow"
+            extended.append((topic, SetData(TopicZNode.path(topic.name), data, node.stat.version)))
+        return await self._write_extended(extended, results), checked_replicas
+
+    async def _write_extended(
+        self, extended: Sequence[tuple[MorePartitions, SetData]], results: dict[str, TopicResult]
+    ) -> list[MorePartitions]:
+        """Write the topics; return those that other requests have changed meanwhile."""
+        changed = []
         try:
-            znode = TopicZNode.decode((await self._store.get(TopicZNode.path(topic.name))).data)
-        except NoNodeError:
-            raise UnknownTopicOrPartitionError(f"There is no topic '{topic.name}'.") from None
+            outcomes = await self._store.transactions([write] for _, write in extended)
+        except StoreClosedError as error:
+            outcomes = [error] * len(extended)
+        for (topic, _), outcome in zip(extended, outcomes, strict=True):
+            if isinstance(outcome, StoreError):
+                self._limit.release(topic.name)
+            if isinstance(outcome, BrokerError):
+                results[topic.name] = TopicResult(topic.name, outcome)
+            elif isinstance(outcome, BadVersionError | NoNodeError):
+                changed.append(topic)
+            elif isinstance(outcome, StoreError):
+                raise outcome
+        return changed
+
+    def _grown(self, topic: MorePartitions, node: Node | None) -> tuple[TopicZNode, Placement]:
+        """Return the topic as it is, and what has to be added."""
+        if node is None:
+            raise UnknownTopicOrPartitionError(f"There is no topic '{topic.name}'.")
+        znode = TopicZNode.decode(node.data)
         if any(found.is_reassigning for found in znode.partitions.values()):
             raise ReassignmentInProgressError(f"Partitions of '{topic.name}' are being reassigned.")
         have = len(znode.partitions)
         if topic.total < have:
-            raise InvalidPartitionsError(f"The topic has {have} partitions and can't go down to {topic.total}.")
+            raise InvalidPartitionsError(
+                f"The topic has {have} partitions, more than the {topic.total} that are requested; "
+                "the number can only grow."
+            )
         if topic.total == have:
             raise InvalidPartitionsError(f"The topic has {have} partitions already.")
-        return TopicZNode({**znode.partitions, **self._added(topic, znode)}, znode.other)
-
-    def _added(self, topic: MorePartitions, znode: TopicZNode) -> Assignment:
-        have = len(znode.partitions)
         first, racks = znode.partitions[0].replicas, self._racks()
+        if topic.assignments is None and not first:
+            raise BrokerError(f"Partition 0 of '{topic.name}' has no replicas to go by.")  # unknown (-1), as in Kafka
+        brokers = sorted(racks)
+        start = next((place for place, broker in enumerate(brokers) if first and broker >= first[0]), 0)
+        placement = Placement(topic.total - have, len(first), start, have)
         if topic.assignments is None:
-            brokers = sorted(racks)
-            start = next((place for place, broker in enumerate(brokers) if broker >= first[0]), 0)
-            placement = Placement(topic.total - have, len(first), start, have)
-            return assign_replicas(racks, placement, self._random)
-        if len(topic.assignments) != topic.total - have:
+            check_placement(racks, placement)
+        elif len(topic.assignments) != placement.partitions:
             raise InvalidReplicaAssignmentError(
-                f"{topic.total - have} partitions are asked for, and replicas named for {len(topic.assignments)}."
+                f"The request adds {placement.partitions} partitions and names the replicas of "
+                f"{len(topic.assignments)}."
             )
-        added = dict(enumerate(topic.assignments, have))
-        check_added(added, first, racks.keys())
-        return {index: ReplicaAssignment(tuple(brokers)) for index, brokers in added.items()}
+        else:
+            check_added(dict(enumerate(topic.assignments, have)), first, racks.keys())
+        return znode, placement
 
     def _racks(self) -> dict[int, str | None]:
         brokers = self._metadata.image.brokers
         return {id_: brokers[id_].rack for id_ in sorted(brokers)}
+
+
+async def _named_twice(names: Iterable[str]) -> set[str]:
+    seen: set[str] = set()
+    twice: set[str] = set()
+    for name in names:
+        await pause()
+        (twice if name in seen else seen).add(name)
+    return twice
+
+
+def _overrides(topic: NewTopic) -> dict[str, str]:
+    return {key: value for key, value in topic.configs if value is not None}
+
+
+def _created(topic: NewTopic, placement: Placement) -> TopicResult:
+    return TopicResult(topic.name, None, placement.partitions, placement.replication_factor, _overrides(topic))
 
 
 def _all_led(name: str, partitions: int) -> Callable[[MetadataImage], bool]:

@@ -34,6 +34,9 @@ class Operation(IntEnum):
     SUBTRACT = 3
 
 
+_OPERATIONS: Final = frozenset(Operation)
+
+
 class Change(NamedTuple):
     """One key's change."""
 
@@ -81,7 +84,7 @@ def _changed(
 
 def _apply(overrides: dict[str, str], change: Change, key: ConfigKey | None) -> None:
     name, number, value = change
-    if number not in set(Operation):
+    if number not in _OPERATIONS:
         raise InvalidAlterationError(f"Unknown operation {number} for config key: {name}")
     operation = Operation(number)
     if operation is Operation.DELETE:
@@ -102,10 +105,14 @@ def _list_after(current: str | None, operation: Operation, value: str, name: str
     items = _items(format_value(key.default) if current is None else current)
     if operation is Operation.APPEND:
         return ",".join(items + _items(value))
-    for item in _items(value):
-        if item in items:
-            items.remove(item)
-    return ",".join(items)
+    removed = Counter(_items(value))
+    kept = []
+    for item in items:  # each item to remove takes the first one that equals it
+        if removed[item]:
+            removed[item] -= 1
+        else:
+            kept.append(item)
+    return ",".join(kept)
 
 
 def _items(text: str | None) -> list[str]:

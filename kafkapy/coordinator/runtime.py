@@ -12,8 +12,9 @@ from typing import TypeVar
 from kafkapy.clock import Clock
 from kafkapy.coordinator.answer import Answer
 from kafkapy.coordinator.errors import NotCoordinatorError
-from kafkapy.coordinator.group.commit_batch import plain_commits
+from kafkapy.coordinator.group.commit_batch import commits_in_steps, plain_commits
 from kafkapy.coordinator.group.group import Group
+from kafkapy.coordinator.group.metadata_budget import MetadataBudget
 from kafkapy.coordinator.group.offsets import CommittedOffset
 from kafkapy.coordinator.group.rebalance import Rebalancer
 from kafkapy.coordinator.group.records import OFFSET_VALUE_VERSION, offset_record
@@ -22,10 +23,12 @@ from kafkapy.coordinator.group.results import NO_PRODUCER, NO_PRODUCER_ID, Produ
 from kafkapy.coordinator.group.settings import GroupSettings
 from kafkapy.coordinator.group.shard import GROUP_TOPIC, Shard
 from kafkapy.coordinator.partition_log import BrokerLog, Finish, Loading, append_safely, when_appended
+from kafkapy.coordinator.steps import Background, pieces
 from kafkapy.errors import BrokerError
 from kafkapy.records.record import Record, encode_batch
 from kafkapy.records.validate import ValidatedBatch
 from kafkapy.storage.append import AppendResult
+from kafkapy.turns import Steps, in_turns
 from kafkapy.types import TopicPartition
 
 logger = logging.getLogger(__name__)
@@ -48,15 +51,33 @@ def respond(answer: Answer[T], build: Callable[[T], R]) -> R | Awaitable[R]:
     return future
 
 
+async def respond_in_turns(answer: Answer[T], build: Callable[[T], Steps[R]]) -> R:
+    """Wait for ``answer``, then ``build`` the response in steps."""
+    return await in_turns(build(await _value_of(answer)))
+
+
+def _value_of(answer: Answer[T]) -> "asyncio.Future[T]":
+    future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+
+    def deliver(value: T) -> None:
+        if not future.done():  # its connection may be gone
+            future.set_result(value)
+
+    answer.on_set(deliver)
+    return future
+
+
 class Runtime:
     """The partitions of ``__consumer_offsets`` that this broker leads."""
 
-    def __init__(self, settings: GroupSettings, clock: Clock, log: BrokerLog) -> None:
+    def __init__(self, settings: GroupSettings, clock: Clock, log: BrokerLog, background: Background) -> None:
         self.shards: dict[int, Shard] = {}
         self.settings = settings
-        self.loading = Loading(GROUP_TOPIC, log, clock, settings.offsets_load_buffer_size)
+        self.loading = Loading(GROUP_TOPIC, log, clock, settings.offsets_load_buffer_size, background)
+        self.budget = MetadataBudget(settings.metadata_max_bytes)
         self._clock = clock
         self._log = log
+        self._background = background
 
     # Append and replay
 
@@ -81,13 +102,17 @@ class Runtime:
         group_id: str,
         offsets: Mapping[TopicPartition, CommittedOffset],
         producer: Producer,
+        prepared: ValidatedBatch | None = None,
     ) -> int | Answer[int]:
-        """Append and replay commits of a group: 0 or the log's error, now (as nearly always) or once it is safe."""
+        """Append and replay commits of a group: 0 or the log's error, now (as nearly always) or once it is safe.
+
+        ``prepared`` is what ``prepare_commit`` has made of the same offsets.
+        """
         now_ms = self._clock.now_ms()
         settings = self.settings
         version = settings.offset_value_version
-        batch = None
-        if version == OFFSET_VALUE_VERSION and not settings.topic_compression_codec:
+        batch = prepared
+        if batch is None and version == OFFSET_VALUE_VERSION and not settings.topic_compression_codec:
             batch = plain_commits(group_id, offsets, now_ms, producer)
         answer: Answer[int]
         if batch is None:
@@ -113,6 +138,15 @@ class Runtime:
 
         when_appended(appended, finish)
         return answer.value if answer.is_set else answer
+
+    def prepare_commit(
+        self, group_id: str, offsets: Mapping[TopicPartition, CommittedOffset], producer: Producer
+    ) -> Steps[ValidatedBatch | None]:
+        """Build the batch of a large commit in steps; None where the broker's settings want another form of it."""
+        settings = self.settings
+        if settings.offset_value_version != OFFSET_VALUE_VERSION or settings.topic_compression_codec:
+            return None
+        return (yield from commits_in_steps(group_id, offsets, self._clock.now_ms(), producer))
 
     def _append(self, shard: Shard, batch: bytes | ValidatedBatch, finish: Finish) -> None:
         timeout_ms, acks = self.settings.offsets_commit_timeout_ms, self.settings.required_acks
@@ -154,31 +188,30 @@ class Runtime:
     def end_transaction(self, partition: int, producer_id: int, *, is_commit: bool) -> None:
         """A marker was written to the partition: the offsets of the producer's transaction count, or are dropped."""
         shard = self.shards.get(partition)
-        if shard is not None and not shard.is_loading:  # else the marker is read with the rest of the log
+        if shard is not None and shard.is_read:  # else the marker is read with the rest of the log
             end_transaction(shard, producer_id, is_commit=is_commit)
 
     # Load and unload
 
     def load(self, partition: int, leader_epoch: int, rebalancer: Rebalancer) -> None:
-        """This broker leads the partition: read it. What fits into one read is there when this returns."""
+        """This broker leads the partition: read it. What takes a moment only is there when this returns."""
         shard = self.shards.get(partition)
         if shard is not None:
             shard.leader_epoch = max(shard.leader_epoch, leader_epoch)
             return
-        shard = self.shards[partition] = Shard(partition, leader_epoch, self._clock.now_ms)
+        shard = self.shards[partition] = Shard(partition, leader_epoch, self._clock.now_ms, self.budget)
         self.loading.start(partition, partial(replay_all, shard), partial(self._loaded, shard, rebalancer))
 
-    def _loaded(self, shard: Shard, rebalancer: Rebalancer, is_whole: bool, duration_ms: float) -> None:
+    def _loaded(self, shard: Shard, rebalancer: Rebalancer, is_whole: bool, duration_ms: float) -> Steps[None]:
         if not is_whole:
             del self.shards[shard.partition]
+            yield from self._forget(shard, rebalancer)
             return
-        groups = shard.finish_loading()
-        for group in groups:
-            rebalancer.loaded(group)
+        yield from shard.finish_loading(rebalancer.loaded)
         logger.log(
-            logging.INFO if groups else logging.DEBUG,
+            logging.INFO if shard.groups else logging.DEBUG,
             "Loaded %d groups from %s-%d in %.0f ms",
-            len(groups),
+            len(shard.groups),
             GROUP_TOPIC,
             shard.partition,
             duration_ms,
@@ -191,17 +224,25 @@ class Runtime:
             return
         del self.shards[partition]
         self.loading.stop(partition)
-        for group in list(shard.groups.values()):
-            rebalancer.kill(group, NotCoordinatorError.error_code)
+        self._background.run(self._forget(shard, rebalancer))
         logger.debug("Unloaded %s-%d", GROUP_TOPIC, partition)
+
+    @staticmethod
+    def _forget(shard: Shard, rebalancer: Rebalancer) -> Steps[None]:
+        for piece in pieces(list(shard.groups.values())):
+            for group in piece:
+                if not group.is_dead:
+                    rebalancer.kill(group, NotCoordinatorError.error_code)
+            yield
 
     def is_loading(self) -> bool:
         """Whether any partition is still being read."""
         return any(shard.is_loading for shard in self.shards.values())
 
-    def groups(self) -> Iterator[tuple[Shard, Group]]:
-        """All groups that can be asked."""
+    def groups(self) -> Iterator[list[tuple[Shard, Group]]]:
+        """All groups that can be asked, in pieces; of each piece those that are still there when it is their turn."""
         for shard in list(self.shards.values()):
             if not shard.is_loading:
-                for group in list(shard.groups.values()):
-                    yield shard, group
+                for piece in pieces(list(shard.groups.values())):
+                    if self.shards.get(shard.partition) is shard:
+                        yield [(shard, group) for group in piece if not group.is_dead]

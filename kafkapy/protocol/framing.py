@@ -4,6 +4,7 @@ One frame is out at a time. While it is, what arrives is kept behind it but not 
 since views into it may be alive: it is replaced, and grows with the bytes that arrive, never with the announced size.
 """
 
+from collections.abc import Callable
 from struct import Struct
 from typing import Final
 
@@ -30,13 +31,19 @@ class InvalidFrameLength(ProtocolError):  # noqa: N818
     """A frame announces a negative size."""
 
 
+def _array(size: int) -> memoryview:
+    return memoryview(bytearray(size))
+
+
 class FrameDecoder:
     """Collects bytes and gives out frames of at most ``max_frame_size`` bytes."""
 
-    __slots__ = ("max_frame_size", "pending_size", "is_empty", "_view", "_start", "_end", "_frame_end")
+    __slots__ = ("max_frame_size", "pending_size", "is_empty", "_new_buffer", "_view", "_start", "_end", "_frame_end")
 
-    def __init__(self, max_frame_size: int) -> None:
+    def __init__(self, max_frame_size: int, new_buffer: Callable[[int], memoryview] | None = None) -> None:
+        """``new_buffer`` makes a buffer of a size."""
         self.max_frame_size = max_frame_size
+        self._new_buffer = new_buffer or _array
         self.pending_size = 0
         """Announced size of the frame that isn't complete yet; 0 while its size isn't known."""
         self.is_empty = True
@@ -55,6 +62,22 @@ class FrameDecoder:
     def buffered_size(self) -> int:
         """Bytes held, a frame that is out included."""
         return self._end - self._start
+
+    @property
+    def missing_size(self) -> int:
+        """Bytes of the incomplete frame that have not arrived; 0 while its size isn't known."""
+        return max(self.pending_size + _PREFIX_SIZE - self.buffered_size, 0) if self.pending_size else 0
+
+    @property
+    def wanted_capacity(self) -> int:
+        """Bytes of the buffer that the next ``get_buffer`` will have, if a frame is incomplete."""
+        size = len(self._view)
+        return size if self._end < size else self._grown_size(size)
+
+    def _grown_size(self, size: int) -> int:
+        """The size of a buffer that the incomplete frame fills: doubled, at most what the frame takes."""
+        wanted = self.pending_size + _PREFIX_SIZE
+        return max(INITIAL_SIZE, min(2 * size, wanted) if wanted > size else 2 * size)
 
     def get_buffer(self, sizehint: int) -> memoryview:
         """Where the next bytes go; never empty."""
@@ -76,13 +99,12 @@ class FrameDecoder:
             self._view[:held] = self._view[self._start : self._end]
             self._start, self._end = 0, held
         elif self._end == size:
-            wanted = self.pending_size + _PREFIX_SIZE
-            self._replace(max(INITIAL_SIZE, min(2 * size, wanted) if wanted > size else 2 * size))
+            self._replace(self._grown_size(size))
 
     def _replace(self, size: int) -> None:
         """Take a new buffer; views of the old one stay valid."""
         held = self._end - self._start
-        view = memoryview(bytearray(max(size, held + 1)))
+        view = self._new_buffer(max(size, held + 1))
         view[:held] = self._view[self._start : self._end]
         if self._frame_end >= 0:
             self._frame_end -= self._start
@@ -142,7 +164,7 @@ class FrameDecoder:
         """Double an empty buffer that was read full, halve one that is far too large for the last frame."""
         size = len(self._view)
         if size > KEPT_SIZE:
-            self._view = memoryview(bytearray(KEPT_SIZE))
+            self._view = self._new_buffer(KEPT_SIZE)
         elif was_filled and size < READ_AT_ONCE_SIZE:
             self._view = memoryview(bytearray(2 * size))
         elif size > max(INITIAL_SIZE, 8 * frame_size):

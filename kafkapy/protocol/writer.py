@@ -19,19 +19,28 @@ Part = bytes | bytearray | memoryview | OpaqueBody
 _INT16: Final = Struct(">h")
 _INT32: Final = Struct(">i")
 
+_NO_LIMIT: Final = 2**63
+
 COPIED_BODY_SIZE: Final = 4096
 """Bodies of bytes up to this size are copied into the buffer: a part of its own costs a system call's vector entry."""
+COPIED_ENCODED_SIZE: Final = 256
+"""The same for encoded bytes, which several elements of a message may share: a part takes some 150 bytes of memory."""
+
+
+class TooManyStructs(Exception):  # noqa: N818  # no error of the message: the caller chose the limit
+    """The message has more structs than the writer's ``max_structs``."""
 
 
 class Writer:
     """Collects a message in ``buffer``; opaque bodies stay parts of their own, in order."""
 
-    __slots__ = ("buffer", "_parts")
+    __slots__ = ("buffer", "_parts", "_structs_left")
 
-    def __init__(self, start: bytes = b"") -> None:
-        """``start`` stands before everything that is written."""
+    def __init__(self, start: bytes = b"", max_structs: int | None = None) -> None:
+        """``start`` stands before everything that is written; ``max_structs`` limits the elements of all arrays."""
         self.buffer = bytearray(start)
         self._parts: list[Part] = []
+        self._structs_left = _NO_LIMIT if max_structs is None else max_structs
 
     def parts(self) -> list[Part]:
         """Everything written, in order; bodies are the objects that were handed in."""
@@ -147,6 +156,21 @@ class Writer:
             self._parts.append(body)
             self.buffer = bytearray()
 
+    def write_encoded(self, content: bytes) -> None:
+        """Add bytes of the message that are encoded already; more than ``COPIED_ENCODED_SIZE`` are not copied."""
+        if len(content) <= COPIED_ENCODED_SIZE:
+            self.buffer += content
+        else:
+            self._parts.append(self.buffer)
+            self._parts.append(content)
+            self.buffer = bytearray()
+
+    def write_parts(self, parts: Sequence[Part]) -> None:
+        """Add what another writer has collected; the parts are not copied."""
+        self._parts.append(self.buffer)
+        self._parts.extend(parts)
+        self.buffer = bytearray()
+
     def write_records(self, body: Records | None) -> None:
         """int32 length (-1: null), the body untouched."""
         if body is None:
@@ -177,7 +201,10 @@ class Writer:
             self.write_unsigned_varint(count + 1)
 
     def write_structs(self, structs: Sequence[Message], version: int) -> None:
-        """The elements of an array of structs."""
+        """The elements of an array of structs. Raises ``TooManyStructs``."""
+        self._structs_left -= len(structs)
+        if self._structs_left < 0:
+            raise TooManyStructs
         for struct in structs:
             struct.write(self, version)
 

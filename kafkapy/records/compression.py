@@ -21,6 +21,7 @@ from importlib import import_module
 from struct import Struct
 from typing import Any
 
+from kafkapy.buffers import new_buffer
 from kafkapy.records.errors import CorruptRecordError, RecordTooLargeError, UnsupportedCompressionTypeError
 
 
@@ -184,24 +185,24 @@ def _decompress_none(data: memoryview, max_size: int) -> memoryview:
     return data
 
 
-def _growing(decompress_into: Callable[[memoryview, bytearray], int], data: memoryview, max_size: int) -> memoryview:
+def _growing(decompress_into: Callable[[memoryview, memoryview], int], data: memoryview, max_size: int) -> memoryview:
     """Decompress into a buffer that grows up to ``max_size``: the codec's library never writes past its end."""
     if not data:
         raise CorruptRecordError("Compressed data is empty")
     size = min(max(_FIRST_GUESS, _GROWTH * len(data)), max_size)
     while True:
-        buffer = bytearray(size)
+        buffer = new_buffer(size)
         try:
             written = decompress_into(data, buffer)
         except cramjam.DecompressionError as error:
             if str(error) != _NO_ROOM:
                 raise CorruptRecordError(f"Compressed data is corrupt: {error}") from error
         else:
-            return memoryview(buffer)[:written]
+            return buffer[:written]
+        del buffer  # before the next one is taken, and before a traceback keeps it
         if size == max_size:
             raise _too_large(max_size)
         size = min(size * _GROWTH, max_size)
-        del buffer  # before the next one is taken: both at once would double the peak
 
 
 def _decompress_gzip(data: memoryview, max_size: int) -> memoryview:
@@ -257,7 +258,7 @@ def _decompress_snappy(data: memoryview, max_size: int) -> memoryview:
         total = sum(sizes)
         if total > max_size:
             raise _too_large(max_size)
-        output = memoryview(bytearray(total))
+        output = new_buffer(total)
         position = 0
         for block, size in zip(blocks, sizes, strict=True):
             cramjam.snappy.decompress_raw_into(block, output[position : position + size])

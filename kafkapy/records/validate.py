@@ -64,6 +64,10 @@ UNCOMPRESSED_STAYS = (PRODUCER, 0)
 
 MAX_INT64 = 2**63 - 1
 MIN_INT64 = -(2**63)
+INLINE_DECOMPRESSED_SIZE = 4 * 1024 * 1024
+"""What a client's batch may decompress to on the event loop: some milliseconds of work."""
+INLINE_RECORDS = 2000
+"""Records of a client's batch that are looked at one by one on the event loop."""
 MAX_LISTED_FAULTS = 1000
 """Records that one refusal names; Kafka names all, however many a small request unpacks to."""
 FIRST_VERSION_OF_BATCHES = 3
@@ -102,6 +106,20 @@ class ValidatedBatch(NamedTuple):
     header: BatchHeader
     max_timestamp: int
     max_timestamp_offset: int
+
+
+class CheckedBatch(NamedTuple):
+    """A client's batch that was validated before it is appended, where ``LargeBatchError`` asked for that."""
+
+    valid: ValidatedBatch
+
+
+class LargeBatchError(Exception):
+    """The validation of a client's batch takes long: it decompresses to more than ``INLINE_DECOMPRESSED_SIZE``, or has
+    more than ``INLINE_RECORDS`` that must be looked at one by one. Nothing was changed or written.
+
+    Call ``validate_produced`` without ``inline``, away from the event loop, and append the result as ``CheckedBatch``.
+    """
 
 
 validated_batch_of = maker(ValidatedBatch)
@@ -148,18 +166,25 @@ def _codec_at(records: WritableBuffer) -> int:
 
 
 def validate_produced(
-    records: WritableBuffer, policy: ProducePolicy, now_ms: int, *, from_client: bool = True, first_offset: int = 0
+    records: WritableBuffer,
+    policy: ProducePolicy,
+    now_ms: int,
+    *,
+    from_client: bool = True,
+    first_offset: int = 0,
+    inline: bool = False,
 ) -> ValidatedBatch:
     """Check what was produced, set timestamp type and max timestamp, encode it again where that must be.
 
     ``records`` is changed in place. ``from_client`` false is for the broker's own coordinators, which may write
     control batches. ``first_offset`` is where the log ends: message sets get their offsets at once, as these can be
-    within what is compressed.
+    within what is compressed. ``inline``: it must not take long.
 
     Raises:
         CorruptRecordError, InvalidRecordError, InvalidTimestampError, RecordTooLargeError,
         UnsupportedCompressionTypeError, UnsupportedForMessageFormatError: see the modules; those about single records
             carry ``record_errors``.
+        LargeBatchError: ``inline`` is set, and a batch of magic 2 takes long.
     """
     if policy.magic != MAGIC or (len(records) > MAGIC_OFFSET and records[MAGIC_OFFSET] < MAGIC):
         from kafkapy.records.validate_legacy import validate_legacy  # which imports this module
@@ -170,8 +195,10 @@ def validate_produced(
     records, header = _the_one_batch(records, policy, from_client)
     if from_client:
         check_client_batch(header, policy.topic_partition)
-    scanned = scan_batch(records, header, policy)
+    scanned = scan_batch(records, header, policy, inline=inline)
     if may_hold_bad_records(header, scanned, policy, now_ms):
+        if inline and header.record_count > INLINE_RECORDS:
+            raise LargeBatchError
         check_each_record(records, header, policy, now_ms)
     codec = header.compression
     target = codec if policy.compression == PRODUCER or (header.is_control and codec == 0) else policy.compression
@@ -306,15 +333,27 @@ def check_encoded_again(header: BatchHeader, smallest_timestamp: int, policy: Pr
             )
 
 
-def scan_batch(records: WritableBuffer, header: BatchHeader, policy: ProducePolicy) -> Scanned:
+def _decompressed(body: memoryview, codec: int, max_size: int, *, inline: bool) -> memoryview:
+    limit = min(max_size, INLINE_DECOMPRESSED_SIZE) if inline else max_size
+    try:
+        return decompress(codec, body, limit)
+    except RecordTooLargeError:
+        if limit == max_size:
+            raise
+        raise LargeBatchError from None
+
+
+def scan_batch(records: WritableBuffer, header: BatchHeader, policy: ProducePolicy, *, inline: bool = False) -> Scanned:
     """Decompress the records of a batch of magic 2 and check their structure.
 
     Raises:
         InvalidRecordError, CorruptRecordError, RecordTooLargeError: they can't be read, or not in the bound.
+        LargeBatchError: ``inline`` is set, and they decompress to much.
     """
     body = memoryview(records)[HEADER_SIZE:]
-    if header.compression:
-        body = decompress(header.compression, body, policy.max_decompressed_size)
+    codec = header.compression
+    if codec:
+        body = _decompressed(body, codec, policy.max_decompressed_size, inline=inline)
     if header.record_count < 0:
         raise InvalidRecordError(f"A batch can't have a record count {header.record_count}")
     position, smallest, largest, place, null_keys, in_order = scan(body, header.record_count)

@@ -25,12 +25,16 @@ from kafkapy.config.broker_config import BrokerConfig
 from kafkapy.config.errors import InvalidConfigError
 from kafkapy.config.listeners import EndPoint
 from kafkapy.config.log_config import LogConfig
+from kafkapy.config.own_keys import FETCH_SESSION_PARTITIONS, PRODUCER_IDS_MAX
 from kafkapy.config.unbuilt import check_built
 from kafkapy.coordinator.group.coordinator import GroupCoordinator
+from kafkapy.coordinator.steps import Background
 from kafkapy.coordinator.transaction.coordinator import TransactionCoordinator
 from kafkapy.coordinator.transaction.marker_channel import BrokerMarkers
 from kafkapy.coordinator.transaction.marker_writer import MarkerWriter
+from kafkapy.server import logs
 from kafkapy.server.budget import DEFAULT_LIMIT, FrameBudget
+from kafkapy.server.compute_thread import ComputeThread
 from kafkapy.server.context import WILDCARD_HOSTS, LocalConnection, Services
 from kafkapy.server.directory_failures import DirectoryFailures
 from kafkapy.server.dispatch import Dispatcher, LocalRequests
@@ -44,12 +48,14 @@ from kafkapy.server.recovery_progress import RecoveryProgress
 from kafkapy.server.upkeep import Upkeep, keep_logs
 from kafkapy.storage.cleaner import LogCleaner
 from kafkapy.storage.closing import abandon_all
+from kafkapy.storage.data_directory import MetaProperties
 from kafkapy.storage.errors import KafkaStorageError, LogDirectoryError
 from kafkapy.storage.files import Files
 from kafkapy.storage.flusher import ThreadFlusher
 from kafkapy.storage.log import Storage
 from kafkapy.storage.log_directory import LogManager
 from kafkapy.storage.mending import default_processes, load_in_parallel
+from kafkapy.turns import at_once_or_in_turns
 
 _log: Final = logging.getLogger(__name__)
 
@@ -83,12 +89,15 @@ class BrokerServer:
         in_memory_metadata: bool = False,
         hooks: Hooks = NO_HOOKS,
     ) -> None:
+        logs.protect()
         self.config = config
         self.clock: Clock = clock or SystemClock()
         self.listeners: list[Listener] = []
         self._shared_store = store
+        self._own_store: EmbeddedStore | None = None
         self._in_memory_metadata = in_memory_metadata
         self._hooks = hooks
+        self._compute = ComputeThread()
         self.broken = asyncio.Event()
         """Set when every data directory has failed: there is nothing left to serve."""
         self._services: Services | None = None
@@ -150,8 +159,9 @@ class BrokerServer:
 
     async def _start(self) -> None:
         check_built(self.config)
-        logs = self._open_directories()
-        store = await self._open_store(logs)
+        metrics = Metrics()
+        logs, identity = self._open_directories(metrics)
+        store = await self._open_store(logs, identity)
         requests = LocalRequests()
         channel = LocalChannel({self.config.broker_id: requests.handle})
         node = MetadataNode(self.config, self.clock, store, channel)
@@ -172,12 +182,12 @@ class BrokerServer:
         )
         failures = DirectoryFailures(logs, replicas, store, self.broken.set)
         logs.directory_listener = failures.directory_failed
-        groups = GroupCoordinator(self.config, self.clock, replicas, node.cache)
+        soon = asyncio.get_running_loop().call_soon
+        background = Background(at_once_or_in_turns, soon, metrics.coordinators)
+        groups = GroupCoordinator(self.config, self.clock, replicas, node.cache, background)
         writer = MarkerWriter(replicas, groups, self.clock, self.config.integer("request.timeout.ms"))
         markers = BrokerMarkers(self.config.broker_id, node.cache, writer, channel)
-        soon = asyncio.get_running_loop().call_soon
-        transactions = TransactionCoordinator(self.config, self.clock, replicas, node.cache, markers, soon=soon)
-        metrics = Metrics()
+        transactions = TransactionCoordinator(self.config, self.clock, replicas, node.cache, markers, background)
         services = self._services = Services(
             config=self.config,
             clock=self.clock,
@@ -193,22 +203,28 @@ class BrokerServer:
             group_coordinator=groups,
             transaction_coordinator=transactions,
             marker_writer=writer,
-            fetch_sessions=FetchSessionCache(
-                self.clock, self.config.integer("max.incremental.fetch.session.cache.slots")
-            ),
+            fetch_sessions=self._fetch_sessions(),
             metrics=metrics,
+            compute=self._compute,
         )
         self._bind(metrics)
         requests.serve(services, LocalConnection(self.listeners[0].name))
         for coordinator in (groups, transactions):
             coordinator.startup()
             self._cleanup.callback(coordinator.shutdown)
-        await node.start(self._advertised())
+        await self._join(node)
         logs.directories.write_identity(self.config.broker_id, node.cluster_id, self.clock.now_ms())
         self._cleanup.push_async_callback(failures.stop)
         self._serve(services)
 
-    def _open_directories(self) -> LogManager:
+    def _fetch_sessions(self) -> FetchSessionCache:
+        return FetchSessionCache(
+            self.clock,
+            self.config.integer("max.incremental.fetch.session.cache.slots"),
+            max_partitions=self.config.integer(FETCH_SESSION_PARTITIONS),
+        )
+
+    def _open_directories(self, metrics: Metrics) -> tuple[LogManager, MetaProperties | None]:
         config = self.config
         flusher = ThreadFlusher(asyncio.get_running_loop())
         self._cleanup.callback(flusher.close)  # its threads are there, whatever becomes of the logs
@@ -217,6 +233,8 @@ class BrokerServer:
             self._hooks.files or Files(),
             flusher=flusher,
             producer_expiration_ms=config.integer("transactional.id.expiration.ms"),
+            max_producers=config.integer(PRODUCER_IDS_MAX),
+            producer_evicted=metrics.producer_evicted,
         )
         logs = LogManager(config.log_dirs, LogConfig.resolve(config), self.clock, storage=storage)
         self._cleanup.callback(logs.directories.unlock)
@@ -226,15 +244,25 @@ class BrokerServer:
             found = identity.broker_id if identity else None
             broker_id = config.integer("reserved.broker.max.id") + 1 if found is None else found
             config.assign_broker_id(broker_id)
-        return logs
+        return logs, identity
 
-    async def _open_store(self, logs: LogManager) -> EmbeddedSession:
+    async def _open_store(self, logs: LogManager, identity: MetaProperties | None) -> EmbeddedSession:
         store = self._shared_store
         if store is None:
-            store = EmbeddedStore(None if self._in_memory_metadata else self._store_path(logs), self.clock)
-            await store.open()
+            path = None if self._in_memory_metadata else self._store_path(logs)
+            store = self._own_store = EmbeddedStore(path, self.clock)
             self._cleanup.push_async_callback(store.close)
+            await store.open(identity.cluster_id if identity is not None else None)
         return store.session()
+
+    async def _join(self, node: MetadataNode) -> None:
+        """Register and elect leaders, whether or not the disk has space for what that changes in the metadata."""
+        store = self._own_store
+        if store is not None:
+            store.run_ahead(allowed=True)
+        await node.start(self._advertised())
+        if store is not None:
+            store.run_ahead(allowed=False)
 
     async def _load(self, logs: LogManager, configs: LogConfigs) -> None:
         key = "num.recovery.threads.per.data.dir"
@@ -258,10 +286,12 @@ class BrokerServer:
     def _bind(self, metrics: Metrics) -> None:
         config = self.config
         limit = config.integer("queued.max.request.bytes")
-        budget = FrameBudget(limit if limit > 0 else DEFAULT_LIMIT)
-        shared = Shared(Limits.of(config), metrics, budget)
+        clock = self._hooks.connection_clock or self.clock
+        requests, responses = (FrameBudget(clock, limit if limit > 0 else DEFAULT_LIMIT) for _ in range(2))
+        shared = Shared(Limits.of(config), requests, responses, metrics)
+        self._cleanup.callback(self._compute.close)  # after the listeners, whose last requests may need it
         for endpoint in config.listeners:
-            listener = Listener(endpoint, bind(endpoint), self._hooks.connection_clock or self.clock, shared)
+            listener = Listener(endpoint, bind(endpoint), clock, shared)
             self.listeners.append(listener)
             self._cleanup.push_async_callback(listener.stop)
 
@@ -295,14 +325,14 @@ class BrokerServer:
         self._cleanup.push_async_callback(self._let_go, services)
 
     def _dispatcher(self, services: Services) -> Dispatcher:
-        interceptor, trace = self._hooks.interceptor, self._hooks.trace
+        interceptor, trace, budget = self._hooks.interceptor, self._hooks.trace, self.listeners[0].response_budget
         if interceptor is not None:
             interceptor.start(services)
         if trace is None:
-            return Dispatcher(services, interceptor)
+            return Dispatcher(services, self._compute, budget, interceptor)
         from kafkapy.server.trace import TracingDispatcher
 
-        return TracingDispatcher(services, interceptor, trace)
+        return TracingDispatcher(services, self._compute, budget, interceptor, trace)
 
     async def _let_go(self, services: Services) -> None:
         """Answer whoever waits, while the connections are still there."""

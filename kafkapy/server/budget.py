@@ -1,44 +1,187 @@
-"""A limit on the bytes of requests that have arrived in part, over all connections.
+"""The memory for requests that arrive and responses that are read: two budgets of ``queued.max.request.bytes`` each.
 
-Only what has arrived counts, never what a frame announces: announcing is free for whoever does it. When nothing is
-left (``queued.max.request.bytes``), connections with large frames are not read, but for one: it may go on beyond the
-limit until its frame is whole, so that something always moves. Small frames live in the connections' own buffers and
-pass.
+- Requests that have arrived in part: what counts is the size of receive buffers, which grow with the bytes that arrive;
+  announcing a large frame is free. When the budget is used up, connections with frames above ``SMALL_FRAME_SIZE`` are
+  not read, but for one: the **exempt** connection may exceed the budget until its frame is complete, so that there is
+  always progress. The one with the fewest bytes to come is exempt.
+- Responses above ``SMALL_FRAME_SIZE`` that a client has not read yet: they count, and while the budget is used up no
+  request whose response may be large is served (``server/dispatch.py``). Records that are sent from files don't count.
+
+Smaller frames and responses live in buffers that every connection has, and are not counted.
+
+While something waits, those that hold memory are checked once a second, so that peers that stall or trickle can't keep
+the others waiting. A connection is closed when
+
+- nothing arrived, or was read, for ``STALLED_CHECKS`` seconds,
+- its frame or response is still incomplete after ``MOST_CHECKS`` seconds, or
+- it waits itself, and its peer has closed it before the frame was complete.
+
+An exempt connection from which nothing arrives for a second is no longer exempt. While nothing waits, a slow peer is
+only subject to ``connections.max.idle.ms``, as in Apache Kafka.
 """
 
-from collections import deque
-from collections.abc import Callable
-from typing import Final
+import asyncio
+from typing import Final, Protocol
+
+from kafkapy.clock import Clock, TimerHandle
 
 SMALL_FRAME_SIZE: Final = 65_536
 DEFAULT_LIMIT: Final = 1 << 30
 """Bytes, where ``queued.max.request.bytes`` is -1: Apache Kafka has no limit then, we keep one."""
 
+CHECK_MS: Final = 1_000
+STALLED_CHECKS: Final = 5
+MOST_CHECKS: Final = 30
+
+
+class Holder(Protocol):
+    """What the budget asks of a connection's incomplete request, of its unread response, and of a request to serve."""
+
+    @property
+    def missing_size(self) -> int:
+        """Bytes that are still to come, or to be read."""
+        ...
+
+    def memory_granted(self) -> None:
+        """It may ask for memory again."""
+        ...
+
+    def is_abandoned(self) -> bool:
+        """Whether the peer has closed the connection before the frame was complete."""
+        ...
+
+    def give_up(self, reason: str) -> None:
+        """Close the connection; what it holds is given back when it is closed."""
+        ...
+
+
+class _Admission:
+    """A request that waits until the budget is no longer used up."""
+
+    __slots__ = ("admitted",)
+
+    missing_size = 0
+
+    def __init__(self) -> None:
+        self.admitted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def memory_granted(self) -> None:
+        """See ``Holder``."""
+        if not self.admitted.done():
+            self.admitted.set_result(None)
+
+    def is_abandoned(self) -> bool:
+        """See ``Holder``."""
+        return False
+
+    def give_up(self, reason: str) -> None:
+        """See ``Holder``."""
+
+
+class _Holding:
+    """The memory of one connection, and what the checks have seen of it."""
+
+    __slots__ = ("size", "seen_size", "stalled_checks", "checks")
+
+    def __init__(self) -> None:
+        self.size = 0
+        self.seen_size = -1
+        self.stalled_checks = 0
+        self.checks = 0
+
 
 class FrameBudget:
-    """The bytes that parts of large frames may take."""
+    """The bytes that large frames may take: of requests, or of responses."""
 
-    __slots__ = ("available", "_waiting", "_exempt")
+    __slots__ = ("available", "given_up", "_clock", "_holdings", "_waiting", "_exempt", "_timer")
 
-    def __init__(self, limit: int = DEFAULT_LIMIT) -> None:
+    def __init__(self, clock: Clock, limit: int = DEFAULT_LIMIT) -> None:
         self.available = limit
-        self._waiting: deque[Callable[[], None]] = deque()
-        self._exempt: object | None = None
+        self.given_up = 0
+        """Connections that were closed since they kept others waiting."""
+        self._clock = clock
+        self._holdings: dict[Holder, _Holding] = {}
+        self._waiting: dict[Holder, None] = {}
+        self._exempt: Holder | None = None
+        self._timer: TimerHandle | None = None
 
-    def take(self, holder: object, size: int, retry: Callable[[], None]) -> bool:
-        """Let ``size`` more bytes of the holder's frame in; if not, ``retry`` is called when it may ask again."""
-        if self.available <= 0 and self._exempt is not holder:
+    def take(self, holder: Holder, size: int) -> bool:
+        """Let the holder's buffer grow by ``size`` bytes; if not, its ``memory_granted`` is called later."""
+        if size > self.available and self._exempt is not holder:
             if self._exempt is not None:
-                self._waiting.append(retry)
+                self._wait(holder)
                 return False
             self._exempt = holder
-        self.available -= size
+        self.charge(holder, size)
         return True
 
-    def give_back(self, holder: object, size: int) -> None:
-        """The holder's frame has been served, or its connection is gone; ``size`` is all that it took."""
-        self.available += size
+    def charge(self, holder: Holder, size: int) -> None:
+        """Count ``size`` bytes that the holder has taken already."""
+        self.available -= size
+        self._holdings.setdefault(holder, _Holding()).size += size
+
+    async def admission(self) -> None:
+        """Wait until the budget is not used up."""
+        while self.available <= 0:
+            request = _Admission()
+            self._wait(request)
+            await request.admitted
+
+    def _wait(self, holder: Holder) -> None:
+        self._waiting[holder] = None
+        if self._timer is None:
+            self._timer = self._clock.call_later(CHECK_MS, self._check)
+
+    def release(self, holder: Holder) -> None:
+        """Take back all that the holder has: its frame has been served, or its connection is closed."""
+        self._waiting.pop(holder, None)
+        holding = self._holdings.pop(holder, None)
+        if holding is not None:
+            self.available += holding.size
         if self._exempt is holder:
             self._exempt = None
-        while self._waiting and (self.available > 0 or self._exempt is None):
-            self._waiting.popleft()()
+        self._grant()
+
+    def _grant(self) -> None:
+        """Let the waiting connections ask again, the one with the fewest bytes to come first."""
+        for holder in sorted(self._waiting, key=lambda each: each.missing_size):
+            if self._exempt is not None and self.available <= 0:
+                return
+            if holder in self._waiting and (self.available > 0 or not isinstance(holder, _Admission)):
+                del self._waiting[holder]
+                holder.memory_granted()
+
+    def _check(self) -> None:
+        self._timer = self._clock.call_later(CHECK_MS, self._check) if self._waiting else None
+        for holder in tuple(self._waiting):
+            if isinstance(holder, _Admission):
+                if holder.admitted.cancelled():
+                    del self._waiting[holder]
+            elif holder.is_abandoned():
+                self._close(holder, "the peer closed it in the middle of a request")
+        if self._waiting:
+            self._check_holders()
+            self._grant()
+
+    def _check_holders(self) -> None:
+        for holder, holding in tuple(self._holdings.items()):
+            if holder in self._waiting:
+                continue  # it is not read, so it can't be slow
+            size = holder.missing_size
+            if not size:  # the request is complete and being served, for as long as that takes
+                if holder is self._exempt:
+                    self._exempt = None
+                continue
+            holding.checks += 1
+            holding.stalled_checks = holding.stalled_checks + 1 if size == holding.seen_size else 0
+            holding.seen_size = size
+            if holding.stalled_checks >= STALLED_CHECKS:
+                self._close(holder, "its peer stalled while others waited for memory")
+            elif holding.checks >= MOST_CHECKS:
+                self._close(holder, "its peer was too slow while others waited for memory")
+            elif holding.stalled_checks and holder is self._exempt:
+                self._exempt = None
+
+    def _close(self, holder: Holder, reason: str) -> None:
+        self.given_up += 1
+        holder.give_up(reason)

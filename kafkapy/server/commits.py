@@ -1,14 +1,40 @@
 """What OffsetCommit and TxnOffsetCommit ask for, partition by partition."""
 
-from collections.abc import Iterable
-from typing import Any, Final
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Final, NamedTuple
 
 from kafkapy.cluster.image import MetadataImage
 from kafkapy.coordinator.group.offsets import NO_EXPIRY, CommittedOffset, committed_offset_of
+from kafkapy.coordinator.steps import pieces
 from kafkapy.protocol.errors import ErrorCode
 from kafkapy.types import TopicPartition, topic_partition_of
 
 NO_TIMESTAMP: Final = -1
+
+
+LARGE: Final = 256
+"""Partitions from which on a commit is served in steps."""
+
+
+class _Part(NamedTuple):
+    """Some partitions of a topic that a request names."""
+
+    name: str
+    partitions: Sequence[Any]
+
+
+def is_large(topics: Sequence[Any]) -> bool:
+    """Whether a commit names so many partitions that it must not be served at once."""
+    if len(topics) == 1:  # as nearly always
+        return len(topics[0].partitions) >= LARGE
+    return len(topics) >= LARGE or sum(len(topic.partitions) for topic in topics) >= LARGE
+
+
+def parts_of(topics: Iterable[Any]) -> Iterator[_Part]:
+    """Cut the topics of a large commit into parts of at most ``LARGE`` partitions."""
+    for topic in topics:
+        for piece in pieces(topic.partitions, LARGE):
+            yield _Part(topic.name, piece)
 
 
 def split_by_existence(

@@ -1,13 +1,16 @@
 """The resources of the three configuration APIs: a topic, a broker, all brokers; and how one of them is altered."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from enum import IntEnum
-from typing import Final
+from typing import Final, Protocol, TypeVar
 
 from kafkapy.cluster.errors import UnknownTopicOrPartitionError
 from kafkapy.config.alteration import check_broker, check_topic
 from kafkapy.config.errors import InvalidAlterationError
+from kafkapy.errors import BrokerError
 from kafkapy.server.context import Services
+from kafkapy.text import shortened
+from kafkapy.turns import pause
 
 Derive = Callable[[Mapping[str, str]], dict[str, str]]
 """From the overrides of now to those that are asked for; raises a BrokerError that says why not."""
@@ -21,14 +24,62 @@ class ResourceType(IntEnum):
     BROKER_LOGGER = 8
 
 
+class Resource(Protocol):
+    """A resource as the requests of the three APIs name it."""
+
+    resource_type: int
+    resource_name: str
+
+
+R = TypeVar("R", bound=Resource)
+T = TypeVar("T")
+
+
 _TYPES: Final = frozenset(ResourceType)
+MOST_KEYS: Final = 1_000
+"""Keys of one resource that a request may alter: several times as many as a broker with many listeners has."""
+MOST_ERROR_CHARACTERS: Final = 1_000
+"""Of an error message: it may hold a name as long as a string can be, and would not fit into one itself."""
 
 
-def check_types(resource_types: list[int]) -> None:
-    """Raise InvalidAlterationError if any is unknown: as in Apache Kafka that fails the whole request."""
-    for resource_type in resource_types:
-        if resource_type not in _TYPES:
-            raise InvalidAlterationError(f"There is no resource type {resource_type}")
+def error_text(error: BrokerError) -> str:
+    """Return the message that a response has for ``error``."""
+    return shortened(str(error), MOST_ERROR_CHARACTERS)
+
+
+def check_number_of_keys(count: int) -> None:
+    """Raise InvalidAlterationError if a request alters too many keys of one resource."""
+    if count > MOST_KEYS:
+        raise InvalidAlterationError(f"{count} keys of one resource are altered, more than {MOST_KEYS}")
+
+
+async def check_types(resources: Sequence[Resource]) -> None:
+    """Raise InvalidAlterationError if a type is unknown: as in Apache Kafka that fails the whole request."""
+    for resource in resources:
+        if resource.resource_type not in _TYPES:
+            raise InvalidAlterationError(f"There is no resource type {resource.resource_type}")
+        await pause()
+
+
+async def all_refused(
+    resources: Sequence[Resource], error: BrokerError, response: Callable[[int, str, int, str], T]
+) -> list[T]:
+    """Return an error response for each resource: error code, message, resource type, resource name."""
+    code, message = error.error_code, error_text(error)
+    refused = []
+    for resource in resources:
+        refused.append(response(code, message, resource.resource_type, resource.resource_name))
+        await pause()
+    return refused
+
+
+async def last_of_each(resources: Sequence[R]) -> list[R]:
+    """Return each resource once, as it was named last, in the order in which they were named first."""
+    last: dict[tuple[int, str], R] = {}
+    for resource in resources:
+        last[resource.resource_type, resource.resource_name] = resource
+        await pause()
+    return list(last.values())
 
 
 def check_broker_name(services: Services, name: str) -> None:

@@ -6,10 +6,12 @@ Laws:
   ``READ_AHEAD_SIZE``, then the socket is not read;
 - nor before that answer is in the kernel's hands, but for small answers to requests that came together, up to
   ``TOGETHER_SIZE`` of them: they leave in one write;
+- after ``FIRST_SLICE_S`` of work on requests that came together the connection goes to the queue of the loop's long
+  work (``kafkapy/turns.py``), and goes on with them when its turn comes;
 - answers to small requests of several connections that came together leave when all of these are served
   (``server/loop.py``), and always before anything else of their connection;
-- a produced batch is a view into the receive buffer and is used up before its handler returns; a handler that is a
-  coroutine keeps its frame until it is done;
+- a produced batch is a view into the receive buffer, and its frame is kept until the handler has returned, its steps
+  have ended, or its coroutine is done;
 - the peer closing its side ends the connection once the requests that it had sent are answered; a fetch waits for
   no more data then, since the peer may be gone;
 - whatever the peer sends, nothing but its own connection ends, with one line in the log that says who and why. So
@@ -21,6 +23,7 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
+from kafkapy.buffers import new_buffer
 from kafkapy.cluster.delayed import hurry
 from kafkapy.protocol.framing import FrameDecoder
 from kafkapy.protocol.message import Message, ProtocolError
@@ -30,6 +33,8 @@ from kafkapy.server.dispatch import Dispatcher, Waiting
 from kafkapy.server.errors import RefusedError
 from kafkapy.server.loop import FEW
 from kafkapy.server.sender import BodySender, FileCutError
+from kafkapy.server.stream_end import unread_before_end
+from kafkapy.turns import FIRST_SLICE_S, SLICE_S, turns
 
 if TYPE_CHECKING:
     from kafkapy.server.listener import Listener
@@ -45,6 +50,31 @@ TOGETHER_SIZE: Final = 65_536
 
 LATE_SIZE: Final = 4096
 """Bytes of requests whose answers may wait for those of other connections, and for which others may wait."""
+
+
+class _UnreadResponse:
+    """A large response that the client has not read, as the budget sees it."""
+
+    __slots__ = ("_connection",)
+
+    def __init__(self, connection: "Connection") -> None:
+        self._connection = connection
+
+    @property
+    def missing_size(self) -> int:
+        """See ``budget.Holder``."""
+        return self._connection.unsent_size
+
+    def memory_granted(self) -> None:
+        """See ``budget.Holder``: it never waits."""
+
+    def is_abandoned(self) -> bool:
+        """See ``budget.Holder``: writing finds it out."""
+        return False
+
+    def give_up(self, reason: str) -> None:
+        """See ``budget.Holder``."""
+        self._connection.give_up(reason)
 
 
 class Connection(asyncio.BufferedProtocol):
@@ -66,10 +96,14 @@ class Connection(asyncio.BufferedProtocol):
         "_transport",
         "_sender",
         "_waiting",
+        "_turns",
+        "_slice_s",
+        "_is_queued",
         "_write_blocked",
         "_reading_paused",
         "_peer_closed",
         "_reserved",
+        "_unread",
     )
 
     def __init__(
@@ -82,17 +116,21 @@ class Connection(asyncio.BufferedProtocol):
         self.requests = 0
         self._owner = owner
         self._dispatcher = dispatcher
-        self._decoder = FrameDecoder(owner.limits.max_frame_size)
+        self._decoder = FrameDecoder(owner.limits.max_frame_size, new_buffer)
         self._answers = bytearray()
         self._answered_size = 0
         self._late = owner.late_answers
         self._transport: asyncio.Transport | None = None
         self._sender: BodySender | None = None
         self._waiting: Waiting | None = None
+        self._turns = turns()
+        self._slice_s = FIRST_SLICE_S
+        self._is_queued = False
         self._write_blocked = False
         self._reading_paused = False
         self._peer_closed = False
         self._reserved = 0
+        self._unread: _UnreadResponse | None = None
 
     def __repr__(self) -> str:
         return f"<Connection {self.peer_host}:{self.peer_port} on {self.listener}>"
@@ -119,6 +157,7 @@ class Connection(asyncio.BufferedProtocol):
         if self._sender is not None:
             self._sender.close()
         self._give_back()
+        self._release_unread()
         self._owner.closed(self)
 
     def get_buffer(self, sizehint: int) -> memoryview:
@@ -141,18 +180,28 @@ class Connection(asyncio.BufferedProtocol):
     def pause_writing(self) -> None:
         """See ``asyncio.BaseProtocol``: the socket did not take everything."""
         self._write_blocked = True
+        unsent = self.unsent_size
+        if unsent > SMALL_FRAME_SIZE:
+            self._unread = _UnreadResponse(self)
+            self._owner.response_budget.charge(self._unread, unsent)
 
     def resume_writing(self) -> None:
         """See ``asyncio.BaseProtocol``: everything was taken."""
         self._write_blocked = False
+        self._release_unread()
         # Not at once: the transport calls this in the midst of a write, where it doesn't bear to be aborted.
         asyncio.get_running_loop().call_soon(self._guarded, self._go_on_sending)
+
+    @property
+    def unsent_size(self) -> int:
+        """Bytes of responses that the socket has not taken."""
+        return self._transport.get_write_buffer_size() if self._transport is not None else 0
 
     # serving
 
     def progress(self) -> tuple[int, int, int, int, bool]:
         """Return what changes while anything moves: who finds it unchanged for too long closes the connection."""
-        unsent = self._transport.get_write_buffer_size() if self._transport is not None else 0
+        unsent = self.unsent_size
         sent = self._sender.bytes_sent if self._sender is not None else 0
         return self.requests, unsent, sent, self._decoder.buffered_size, self._waiting is not None
 
@@ -175,7 +224,7 @@ class Connection(asyncio.BufferedProtocol):
             transport.close()
 
     def _is_busy(self) -> bool:
-        if self._waiting is not None or self._write_blocked:
+        if self._waiting is not None or self._write_blocked or self._is_queued:
             return True
         return self._sender is not None and self._sender.is_sending
 
@@ -184,21 +233,14 @@ class Connection(asyncio.BufferedProtocol):
         transport = self._transport
         if transport is None or transport.is_closing():
             return
-        decoder = self._decoder
         done = False
         try:
-            while self._waiting is None and not self._write_blocked and (self._sender is None or not self._is_busy()):
-                frame = decoder.next_frame()
-                if frame is None:
-                    break
-                self.requests += 1
-                self._answer(frame, transport)
-                if decoder.is_empty:
-                    break
+            self._answer_all(transport)
             done = True
         except (ProtocolError, RefusedError) as error:
             self._owner.metrics.connections_failed += 1
-            self._give_back()
+            if self._reserved:
+                self._give_back()
             self.close(f"{error}", logging.WARNING, drops_unsent=False)
             return
         except (OSError, FileCutError) as error:
@@ -210,8 +252,39 @@ class Connection(asyncio.BufferedProtocol):
         if self._peer_closed and not self._is_busy():
             self.flush()
             transport.close()
-        elif not decoder.is_empty or self._reading_paused:
+        elif not self._decoder.is_empty or self._reading_paused:
             self._steer_reading(transport)
+
+    def _answer_all(self, transport: asyncio.Transport) -> None:
+        """Answer the requests that are there, until one has to be waited for or the slice is over."""
+        decoder = self._decoder
+        slice_end_s = 0.0
+        while (
+            self._waiting is None
+            and not self._write_blocked
+            and not self._is_queued
+            and (self._sender is None or not self._is_busy())
+        ):
+            frame = decoder.next_frame()
+            if frame is None:
+                return
+            self.requests += 1
+            self._answer(frame, transport)
+            if decoder.is_empty:
+                return
+            now_s = self._turns.now_s()
+            if not slice_end_s:  # a single request is never asked for the time
+                slice_end_s = now_s + self._slice_s
+            elif now_s >= slice_end_s:
+                self._is_queued = True
+                self._turns.enqueue(self._resume)
+
+    def _resume(self) -> None:
+        """The turn in the queue has come."""
+        self._is_queued = False
+        self._slice_s = SLICE_S
+        self._guarded(self._serve)
+        self._slice_s = FIRST_SLICE_S
 
     def _answer(self, frame: memoryview, transport: asyncio.Transport) -> None:
         """Serve one request; a small answer stays in ``_answers`` while more requests are at hand, here or there."""
@@ -219,12 +292,9 @@ class Connection(asyncio.BufferedProtocol):
             self._late.leave()
         reply = self._dispatcher.dispatch(frame, self)
         if isinstance(reply, Waiting):
-            self._waiting = reply
             if not isinstance(reply.future, asyncio.Task):
                 self._release_frame()
-            reply.future.add_done_callback(self._on_response)
-            if self._peer_closed:
-                hurry(reply.future)
+            self._wait_for(reply)
             return
         self._decoder.release()
         if self._reserved:
@@ -243,6 +313,12 @@ class Connection(asyncio.BufferedProtocol):
                 self.flush()
         else:
             transport.write(reply[0])
+
+    def _wait_for(self, waiting: Waiting) -> None:
+        self._waiting = waiting
+        waiting.future.add_done_callback(self._on_response)
+        if self._peer_closed:
+            hurry(waiting.future)
 
     def _leave(self, *, at_once: bool) -> None:
         """What was asked for together is answered: let the answers go, now or with those of others."""
@@ -274,7 +350,7 @@ class Connection(asyncio.BufferedProtocol):
             )
         self._sender.send(parts)
 
-    def _on_response(self, future: "asyncio.Future[Message | None]") -> None:
+    def _on_response(self, future: "asyncio.Future[Message | list[Part] | None]") -> None:
         """A response that was waited for has come."""
         waiting, self._waiting = self._waiting, None
         if waiting is None or future.cancelled():
@@ -285,11 +361,15 @@ class Connection(asyncio.BufferedProtocol):
 
     def _send_later(self, waiting: Waiting) -> None:
         try:
-            parts = self._dispatcher.answer(waiting)
-            if parts is not None and self._transport is not None:
+            reply = self._dispatcher.answer(waiting)
+            if isinstance(reply, Waiting):
+                self._wait_for(reply)
+                return
+            if reply is not None and self._transport is not None:
                 self.flush()
-                self._send(parts)
-        except RefusedError as error:
+                self._send(reply)
+        except (ProtocolError, RefusedError) as error:
+            self._owner.metrics.connections_failed += 1
             self.close(f"{error}", logging.WARNING, drops_unsent=False)
             return
         except (OSError, FileCutError) as error:
@@ -324,23 +404,49 @@ class Connection(asyncio.BufferedProtocol):
 
     # reading
 
+    @property
+    def missing_size(self) -> int:
+        """See ``budget.Holder``."""
+        return self._decoder.missing_size
+
+    def memory_granted(self) -> None:
+        """See ``budget.Holder``."""
+        self._guarded(self._serve)
+
+    def is_abandoned(self) -> bool:
+        """See ``budget.Holder``: the end of the stream is in the kernel, and too few bytes are before it."""
+        if self._transport is None or self._transport.is_closing():
+            return False
+        unread = unread_before_end(self._transport.get_extra_info("socket").fileno())
+        return unread is not None and unread < self._decoder.missing_size
+
+    def give_up(self, reason: str) -> None:
+        """See ``budget.Holder``."""
+        self._owner.metrics.connections_failed += 1
+        self.close(reason, logging.WARNING)
+
     def _release_frame(self) -> None:
         self._decoder.release()
-        self._give_back()
+        if self._reserved:
+            self._give_back()
 
     def _give_back(self) -> None:
-        if self._reserved:
-            reserved, self._reserved = self._reserved, 0
-            self._owner.budget.give_back(self, reserved)
+        self._reserved = 0
+        self._owner.budget.release(self)
+
+    def _release_unread(self) -> None:
+        if self._unread is not None:
+            unread, self._unread = self._unread, None
+            self._owner.response_budget.release(unread)
 
     def _steer_reading(self, transport: asyncio.Transport) -> None:
         """Read on unless enough is read ahead, or a large frame has to wait for its share of the memory."""
         busy = self._is_busy()
         pause = busy and (self._decoder.full or self._decoder.buffered_size >= READ_AHEAD_SIZE)
         if not busy and self._decoder.pending_size > SMALL_FRAME_SIZE:
-            more = self._decoder.buffered_size - max(self._reserved, SMALL_FRAME_SIZE)
+            more = self._decoder.wanted_capacity - SMALL_FRAME_SIZE - self._reserved
             if more > 0:
-                pause = not self._owner.budget.take(self, more, lambda: self._guarded(self._serve))
+                pause = not self._owner.budget.take(self, more)
                 self._reserved += 0 if pause else more
         if pause != self._reading_paused:
             self._reading_paused = pause

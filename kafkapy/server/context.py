@@ -21,11 +21,17 @@ if TYPE_CHECKING:
     from kafkapy.coordinator.transaction.coordinator import TransactionCoordinator
     from kafkapy.coordinator.transaction.marker_writer import MarkerWriter
     from kafkapy.protocol.headers import RequestHeader
+    from kafkapy.server.compute_thread import ComputeThread
     from kafkapy.server.fetch_sessions import FetchSessionCache
     from kafkapy.server.metrics import Metrics
     from kafkapy.storage.log_directory import LogManager
 
 _log: Final = logging.getLogger(__name__)
+
+LOGGED_REFUSALS: Final = 10
+"""Refusals of one request that have a log line each; of the others the number is logged."""
+REFUSALS_INTERVAL_MS: Final = 1_000
+"""How long the others are counted before a line says how many there were."""
 
 WILDCARD_HOSTS = frozenset({"", "0.0.0.0", "::", "0:0:0:0:0:0:0:0"})  # noqa: S104  # compared with, not bound
 
@@ -50,6 +56,7 @@ class Services:
     marker_writer: "MarkerWriter"
     fetch_sessions: "FetchSessionCache"
     metrics: "Metrics"
+    compute: "ComputeThread"
 
 
 class ConnectionInfo(Protocol):
@@ -83,16 +90,28 @@ class LocalConnection:
 class RequestContext:
     """One request's surroundings; made for each request, so it stays small."""
 
-    __slots__ = ("services", "header", "connection")
+    __slots__ = ("services", "header", "connection", "_refusals")
 
     def __init__(self, services: Services, header: "RequestHeader", connection: ConnectionInfo) -> None:
         self.services = services
         self.header = header
         self.connection = connection
+        self._refusals = 0
 
     def log_refusal(self, subject: str, error: BrokerError) -> None:
-        """Say in the log what of the peer's was refused and why; it is answered with the error's code."""
-        _log.info("Refused %s of %s: %s (error %d)", subject, self.connection.peer_host, error, error.error_code)
+        """Log what of the request is refused and why; the response has the error's code.
+
+        After ``LOGGED_REFUSALS`` lines further refusals are only counted; one line a second has their number.
+        """
+        self._refusals += 1
+        if self._refusals <= LOGGED_REFUSALS:
+            _log.info("Refused %s of %s: %s (error %d)", subject, self.connection.peer_host, error, error.error_code)
+        elif self._refusals == LOGGED_REFUSALS + 1:
+            self.services.clock.call_later(REFUSALS_INTERVAL_MS, self._log_further_refusals)
+
+    def _log_further_refusals(self) -> None:
+        count, self._refusals = self._refusals - LOGGED_REFUSALS, LOGGED_REFUSALS
+        _log.info("Refused %d further elements of the same request of %s", count, self.connection.peer_host)
 
     def own_endpoint(self) -> tuple[str, int]:
         """Return the (host, port) of this broker that this client can use.

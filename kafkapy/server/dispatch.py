@@ -3,13 +3,23 @@
 For each API and version that is asked for, a ``Route`` is made once: the message class, the handler, the form of the
 response header. ApiVersions in a version that we don't know is answered in version 0 with UNSUPPORTED_VERSION and the
 list of what we serve (KIP-511); any other unknown key or version ends the connection.
+
+The event loop serves all connections, so no request may keep it for long:
+
+- a message of up to ``INLINE_SLOTS`` values is decoded, and a response of up to ``INLINE_STRUCTS`` structs is encoded,
+  on the loop; larger ones on the compute thread, which touches nothing but the message and its bytes;
+- a handler with much to do is a generator and runs in slices (``kafkapy/turns.py``);
+- ``LARGE_AT_ONCE`` large requests are decoded and handled at a time, the others wait as undecoded frames, or after
+  their first slice. They also wait while unread responses take all the memory that there is for them
+  (``server/budget.py``). So the memory for messages does not grow with the number of connections.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Generator
 from functools import cache
 from importlib import import_module
-from typing import Any, NamedTuple
+from types import GeneratorType
+from typing import Any, Final, NamedTuple
 
 from kafkapy.protocol.api_keys import ApiKey
 from kafkapy.protocol.headers import (
@@ -19,16 +29,28 @@ from kafkapy.protocol.headers import (
     read_request_header,
     response_header_version,
 )
-from kafkapy.protocol.message import Message, ProtocolError
+from kafkapy.protocol.message import LimitExceeded, Message, ProtocolError
 from kafkapy.protocol.messages import request_class
 from kafkapy.protocol.primitives import write_message
 from kafkapy.protocol.reader import Reader
-from kafkapy.protocol.writer import Part, Writer
+from kafkapy.protocol.writer import Part, TooManyStructs, Writer
+from kafkapy.server.budget import FrameBudget
+from kafkapy.server.compute_thread import ComputeThread
 from kafkapy.server.context import ConnectionInfo, RequestContext, Services
 from kafkapy.server.encoded import SIZE_AND_CORRELATION_ID, Encoded, spelled_out
 from kafkapy.server.errors import UnencodableResponseError, UnservedRequestError
 from kafkapy.server.handlers import REGISTRY
-from kafkapy.server.interception import Handle, Interceptor
+from kafkapy.server.interception import Handler, Interceptor, Result
+from kafkapy.turns import Steps, Turns, in_turns, other_slices, turns
+
+INLINE_SLOTS: Final = 10_000
+"""Values of a request that are decoded on the event loop: about a millisecond of work."""
+
+INLINE_STRUCTS: Final = 1_000
+"""Structs of a response that are encoded on the event loop: about a millisecond of work."""
+
+LARGE_AT_ONCE: Final = 2
+"""Large requests whose messages are in memory at the same time (those that wait for an event are not counted)."""
 
 
 class Route(NamedTuple):
@@ -36,16 +58,17 @@ class Route(NamedTuple):
 
     name: str
     read: Callable[[Reader, int], Any]
-    handle: Handle
+    handle: Handler
     flexible_response_header: bool
 
 
 class Waiting(NamedTuple):
-    """A request whose response comes later."""
+    """A request whose response, or its encoded frame, comes later."""
 
     route: Route
     header: RequestHeader
-    future: "asyncio.Future[Message | None]"
+    future: "asyncio.Future[Any]"
+    """Of a ``Message``, of an encoded frame (``list[Part]``), of None, or of another future of these."""
 
 
 @cache
@@ -66,9 +89,15 @@ def _is_served(key: int, version: int) -> bool:
     return api is not None and api.advertised and api.min_version <= version <= api.max_version
 
 
-def encode(header: RequestHeader, flexible_response_header: bool, response: Message) -> list[Part]:
-    """Return the response's frame, size prefix included, bodies untouched."""
-    writer = Writer(SIZE_AND_CORRELATION_ID.pack(0, header.correlation_id))
+def encode(
+    header: RequestHeader, flexible_response_header: bool, response: Message, max_structs: int | None = None
+) -> list[Part]:
+    """Return the response's frame, size prefix included, bodies untouched.
+
+    Raises ``TooManyStructs`` for a response of more than ``max_structs``, ``UnencodableResponseError`` for one that the
+    request's version can't express.
+    """
+    writer = Writer(SIZE_AND_CORRELATION_ID.pack(0, header.correlation_id), max_structs)
     if flexible_response_header:
         writer.buffer.append(0)
     try:
@@ -78,16 +107,29 @@ def encode(header: RequestHeader, flexible_response_header: bool, response: Mess
     return writer.frame()
 
 
+async def _without_coroutine(result: Result) -> "Message | asyncio.Future[Any] | None":
+    """Wait for a coroutine or task; a future that waits for an event is passed on, to be cancelled if need be."""
+    if isinstance(result, asyncio.Future) and not isinstance(result, asyncio.Task):
+        return result
+    return await result if isinstance(result, Awaitable) else result
+
+
 class Dispatcher:
     """Serves the frames of all connections of a broker."""
 
-    __slots__ = ("services", "_counts", "_routes", "_interceptor")
+    __slots__ = ("services", "_counts", "_routes", "_interceptor", "_compute", "_budget", "_large", "_turns")
 
-    def __init__(self, services: Services, interceptor: Interceptor | None = None) -> None:
+    def __init__(
+        self, services: Services, compute: ComputeThread, budget: FrameBudget, interceptor: Interceptor | None = None
+    ) -> None:
         self.services = services
+        self._budget = budget
         self._interceptor = interceptor
         self._counts = services.metrics.requests
         self._routes: dict[tuple[int, int], Route] = {}
+        self._compute = compute
+        self._large = asyncio.Semaphore(LARGE_AT_ONCE)
+        self._turns: Turns | None = None
 
     def dispatch(self, frame: memoryview, connection: ConnectionInfo) -> list[Part] | Waiting | None:
         """Serve one request: its answer, or what to wait for, or None when there is no answer.
@@ -95,7 +137,7 @@ class Dispatcher:
         Raises ``ProtocolError`` for bytes that are no request and ``RefusedError`` for one that can't be answered.
         Anything else that comes out is a bug of a handler.
         """
-        reader = Reader(frame)
+        reader = Reader(frame, INLINE_SLOTS)
         try:
             header = read_request_header(reader)
         except (UnknownApi, UnsupportedRequestVersion) as error:
@@ -107,24 +149,93 @@ class Dispatcher:
                 return self._unserved(key, version, header.correlation_id, connection)
             way = self._routes[key, version] = self._learn(key, version)
         self._counts[way.name] += 1
-        response = way.handle(RequestContext(self.services, header, connection), way.read(reader, version))
+        start = reader.position
+        try:
+            request = way.read(reader, version)
+        except LimitExceeded:
+            if reader.budget >= 0:
+                raise
+            task = asyncio.get_running_loop().create_task(self._serve_large(way, header, (frame, start), connection))
+            return Waiting(way, header, task)
+        response = way.handle(RequestContext(self.services, header, connection), request)
         if type(response) is Encoded:
             return [response.frame(header.correlation_id, flexible_header=way.flexible_response_header)]
         if isinstance(response, Message):
-            return encode(header, way.flexible_response_header, response)
+            return self._encoded(way, header, response)
         if response is None:
             return None
-        future = asyncio.ensure_future(response)
+        if type(response) is GeneratorType:
+            response = self._first_slice(response)
+        return self._answer_or_wait(way, header, response)  # type: ignore[arg-type]  # steps are generators, see above
+
+    def _first_slice(self, steps: Steps[Result]) -> "Result | asyncio.Task[Any]":
+        """Run the steps of a handler: within one slice if that is enough, else the rest in a task."""
+        queue = self._turns
+        if queue is None:
+            queue = self._turns = turns()
+        try:
+            awaited = queue.first_slice(steps)
+        except StopIteration as end:
+            result: Result = end.value
+            return result
+        return asyncio.ensure_future(self._other_slices(awaited, steps))
+
+    async def _other_slices(
+        self, awaited: "asyncio.Future[object] | None", steps: Steps[Result]
+    ) -> "Message | asyncio.Future[Any] | None":
+        async with self._large:
+            await self._budget.admission()
+            result = await other_slices(awaited, steps)
+        return await _without_coroutine(result)
+
+    def answer(self, waiting: Waiting) -> list[Part] | Waiting | None:
+        """Return the bytes of a response that has come, or what to wait for further; raises what the handler raised."""
+        response: Message | list[Part] | asyncio.Future[Any] | None = waiting.future.result()
+        if isinstance(response, Message):
+            return self._encoded(waiting.route, waiting.header, response)
+        if isinstance(response, asyncio.Future):
+            return Waiting(waiting.route, waiting.header, response)
+        return response
+
+    def _answer_or_wait(
+        self, way: Route, header: RequestHeader, result: "Result | asyncio.Task[Any]"
+    ) -> list[Part] | Waiting | None:
+        if result is None:
+            return None
+        if isinstance(result, Message):
+            return self._encoded(way, header, result)
+        future: asyncio.Future[Any] = asyncio.ensure_future(result)
         if not future.done():
             return Waiting(way, header, future)
         return self.answer(Waiting(way, header, future))
 
-    def answer(self, waiting: Waiting) -> list[Part] | None:
-        """Return the bytes of a response that has come; raises what the handler raised."""
-        response = waiting.future.result()
-        if response is None:
-            return None
-        return encode(waiting.header, waiting.route.flexible_response_header, response)
+    def _encoded(self, way: Route, header: RequestHeader, response: Message) -> list[Part] | Waiting:
+        """Encode the response: on the loop if it is small."""
+        try:
+            return encode(header, way.flexible_response_header, response, INLINE_STRUCTS)
+        except TooManyStructs:
+            encoding = self._compute.run(lambda: encode(header, way.flexible_response_header, response))
+            return Waiting(way, header, encoding)
+
+    async def _serve_large(
+        self, way: Route, header: RequestHeader, located: tuple[memoryview, int], connection: ConnectionInfo
+    ) -> "Message | asyncio.Future[Any] | None":
+        """Serve a request that decodes into more than ``INLINE_SLOTS`` values.
+
+        ``located`` is its frame, and where its body starts in it. A future that the handler returns is the result: it
+        waits for an event, needs no frame any more, and can be cancelled when its client is gone.
+        """
+        reader = Reader(located[0])
+        reader.position = located[1]
+        async with self._large:
+            await self._budget.admission()
+            request = await self._compute.run(lambda: way.read(reader, header.api_version))
+            await turns().next_turn()
+            result = way.handle(RequestContext(self.services, header, connection), request)
+            del request
+            if isinstance(result, Generator):
+                result = await in_turns(result)
+        return await _without_coroutine(result)
 
     def _learn(self, key: int, version: int) -> Route:
         """Return the route with whatever stands before its handler."""
@@ -146,6 +257,7 @@ class Dispatcher:
         if isinstance(response, Message):
             return encode(header, False, response)
         assert response is not None, "ApiVersions always has an answer"
+        assert not isinstance(response, Generator), "ApiVersions has no steps"
         return Waiting(way, header, asyncio.ensure_future(response))
 
 

@@ -1,12 +1,14 @@
-"""A response whose bytes are there already, for answers that are given word for word again and again."""
+"""Responses whose bytes are there already: the same response for many requests, or one that was encoded in steps."""
 
+from collections.abc import Coroutine, Generator, Sequence
 from struct import Struct
 from typing import TYPE_CHECKING, Any, Final
 
 from kafkapy.protocol.message import Message
 from kafkapy.protocol.primitives import decode, encode
-from kafkapy.protocol.writer import Writer
-from kafkapy.server.interception import Handle, Result
+from kafkapy.protocol.writer import Part, Writer
+from kafkapy.server.interception import Handle, Handler, Result
+from kafkapy.turns import at_once_or_in_turns
 
 SIZE_AND_CORRELATION_ID: Final = Struct(">ii")
 """What every response begins with."""
@@ -46,11 +48,45 @@ class Encoded(Message):
         return decode(self._kind, self._content, self._version)
 
 
-def spelled_out(handle: Handle) -> Handle:
-    """The handler for those who read its responses, or change them."""
+class EncodedParts(Message):
+    """A response of ``kind`` that its handler has encoded: a long one in steps, with parts that are shared."""
+
+    __slots__ = ("_kind", "_version", "_parts")
+
+    def __init__(self, kind: type[Message], version: int, parts: Sequence[Part]) -> None:
+        self._kind = kind
+        self._version = version
+        self._parts = parts
+
+    def __repr__(self) -> str:
+        return f"EncodedParts({self._kind.__name__}, {self._version}, {len(self._parts)} parts)"
+
+    def write(self, writer: Writer, version: int) -> None:
+        """See ``Message.write``."""
+        assert version == self._version
+        writer.write_parts(self._parts)
+
+    def decoded(self) -> Message:
+        """Return the same as a message that may be changed."""
+        return decode(self._kind, encode(self, self._version), self._version)
+
+
+async def _decoded(coming: Coroutine[Any, Any, Message | None]) -> Message | None:
+    result = await coming
+    return result.decoded() if isinstance(result, Encoded | EncodedParts) else result
+
+
+def spelled_out(handler: Handler) -> Handle:
+    """Return the handler for callers that read or change its responses: these are messages, and steps are run.
+
+    A Future that a handler makes itself must not have an encoded response as its result.
+    """
 
     def handled(context: "RequestContext", request: Any) -> Result:
-        result = handle(context, request)
-        return result.decoded() if isinstance(result, Encoded) else result
+        steps = handler(context, request)
+        result: Result = at_once_or_in_turns(steps) if isinstance(steps, Generator) else steps
+        if isinstance(result, Coroutine):
+            return _decoded(result)
+        return result.decoded() if isinstance(result, Encoded | EncodedParts) else result
 
     return handled

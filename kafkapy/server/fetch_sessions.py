@@ -4,20 +4,24 @@ A full request (epoch 0) may open a session; an incremental one (epoch n) contin
 that have something new. Sessions are kept in a cache of ``max.incremental.fetch.session.cache.slots``. When it is
 full a new session takes the place of one that was idle for two minutes, or of one that is worth less: consumers'
 before followers' (a consumer's session can be displaced by a consumer's only after two minutes of life), fewer
-partitions before more.
+partitions before more. All sessions together remember at most ``kafkapy.fetch.session.partitions.max`` partitions
+(about 400 bytes each): a session that would be too much is not opened or continued, and its client names all partitions
+in each request, as KIP-227 provides for.
 """
 
 import random
-from typing import Self
+from collections.abc import Iterable
 
 from kafkapy.clock import Clock
 from kafkapy.cluster.fetching import FetchWish
+from kafkapy.turns import Steps
 from kafkapy.types import TopicPartition
 
 NO_SESSION = 0
 INITIAL_EPOCH = 0
 FINAL_EPOCH = -1
 DEFAULT_SLOTS = 1000
+DEFAULT_MAX_PARTITIONS = 500_000
 EVICTION_MS = 120_000
 _MAX_INT32 = 0x7FFFFFFF
 
@@ -49,31 +53,33 @@ class SessionPartition:
 class FetchSession:
     """One client's session; ``partitions`` in the order in which they are served."""
 
-    __slots__ = ("session_id", "epoch", "is_follower", "partitions", "created_ms", "last_used_ms")
+    __slots__ = ("session_id", "epoch", "is_follower", "partitions", "counted", "created_ms", "last_used_ms")
 
     def __init__(self, session_id: int, *, is_follower: bool, now_ms: int) -> None:
         self.session_id = session_id
         self.epoch = INITIAL_EPOCH + 1
         self.is_follower = is_follower
         self.partitions: dict[TopicPartition, SessionPartition] = {}
+        self.counted = 0
+        """Partitions that count towards the limit of all sessions."""
         self.created_ms = now_ms
         self.last_used_ms = now_ms
 
-    def update(self, wishes: dict[TopicPartition, FetchWish], forgotten: list[TopicPartition]) -> Self:
-        """Take in the changes that an incremental request names."""
-        for topic_partition, wish in wishes.items():
-            known = self.partitions.get(topic_partition)
-            if known is None:
-                self.partitions[topic_partition] = SessionPartition(wish)
-            else:
-                known.wish = wish
-        for topic_partition in forgotten:
-            self.partitions.pop(topic_partition, None)
-        return self
+    def wishes(self) -> Steps[dict[TopicPartition, FetchWish]]:
+        """Return what is fetched, in the order in which it is served."""
+        wishes = {}
+        for topic_partition in tuple(self.partitions):
+            partition = self.partitions.get(topic_partition)
+            if partition is not None:
+                wishes[topic_partition] = partition.wish
+            yield
+        return wishes
 
     def served(self, topic_partition: TopicPartition) -> None:
         """A partition that an incremental response told of goes to the end, so that the others get their turn."""
-        self.partitions[topic_partition] = self.partitions.pop(topic_partition)
+        partition = self.partitions.pop(topic_partition, None)
+        if partition is not None:
+            self.partitions[topic_partition] = partition
 
     def value(self) -> tuple[bool, int]:
         """What the session is worth when places are scarce."""
@@ -88,11 +94,21 @@ def next_epoch(epoch: int) -> int:
 class FetchSessionCache:
     """The sessions of one broker."""
 
-    __slots__ = ("_clock", "_slots", "_sessions", "_random")
+    __slots__ = ("refused", "_clock", "_slots", "_partitions_left", "_sessions", "_random")
 
-    def __init__(self, clock: Clock, slots: int = DEFAULT_SLOTS, generator: random.Random | None = None) -> None:
+    def __init__(
+        self,
+        clock: Clock,
+        slots: int = DEFAULT_SLOTS,
+        generator: random.Random | None = None,
+        *,
+        max_partitions: int = DEFAULT_MAX_PARTITIONS,
+    ) -> None:
+        self.refused = 0
+        """Sessions that were not opened or continued since all sessions together had too many partitions."""
         self._clock = clock
         self._slots = slots
+        self._partitions_left = max_partitions
         # In the order of last use, least recent first.
         self._sessions: dict[int, FetchSession] = {}
         self._random = generator or random.SystemRandom()
@@ -106,7 +122,10 @@ class FetchSessionCache:
 
     def remove(self, session_id: int) -> None:
         """Close a session; one that is not there is no error."""
-        self._sessions.pop(session_id, None)
+        session = self._sessions.pop(session_id, None)
+        if session is not None:
+            self._partitions_left += session.counted
+            session.counted = 0
 
     def touch(self, session: FetchSession) -> None:
         """The session was used now."""
@@ -114,24 +133,65 @@ class FetchSessionCache:
         del self._sessions[session.session_id]
         self._sessions[session.session_id] = session
 
-    def create(self, wishes: dict[TopicPartition, FetchWish], *, is_follower: bool) -> FetchSession | None:
+    def create(self, wishes: dict[TopicPartition, FetchWish], *, is_follower: bool) -> Steps[FetchSession | None]:
         """Open a session; None when there is no place for one of its worth."""
         now_ms = self._clock.now_ms()
+        while len(wishes) > self._partitions_left:
+            if not self._evict_idle(now_ms):
+                self.refused += 1
+                return None
         if len(self._sessions) >= self._slots and not self._make_room((is_follower, len(wishes)), now_ms):
             return None
         session_id = NO_SESSION
         while session_id == NO_SESSION or session_id in self._sessions:
             session_id = self._random.randint(1, _MAX_INT32)
-        session = FetchSession(session_id, is_follower=is_follower, now_ms=now_ms).update(wishes, [])
+        session = FetchSession(session_id, is_follower=is_follower, now_ms=now_ms)
         self._sessions[session_id] = session
-        return session
+        is_kept = yield from self.update(session, wishes, ())
+        return session if is_kept else None
+
+    def update(
+        self, session: FetchSession, wishes: dict[TopicPartition, FetchWish], forgotten: Iterable[TopicPartition]
+    ) -> Steps[bool]:
+        """Take in the changes that an incremental request names; False if the session had to be closed instead."""
+        for topic_partition, wish in wishes.items():
+            known = session.partitions.get(topic_partition)
+            if known is not None:
+                known.wish = wish
+            elif self._count_one(session):
+                session.partitions[topic_partition] = SessionPartition(wish)
+            else:
+                return False
+            yield
+        for topic_partition in forgotten:
+            if session.partitions.pop(topic_partition, None) is not None and session.counted:
+                session.counted -= 1
+                self._partitions_left += 1
+            yield
+        return True
+
+    def _count_one(self, session: FetchSession) -> bool:
+        """Count one more partition of a session; close it if there are too many, or if it was closed meanwhile."""
+        if self._sessions.get(session.session_id) is not session:
+            return False
+        if self._partitions_left <= 0 and not self._evict_idle(self._clock.now_ms()):
+            self.refused += 1
+            self.remove(session.session_id)
+            return False
+        self._partitions_left -= 1
+        session.counted += 1
+        return True
+
+    def _evict_idle(self, now_ms: int) -> bool:
+        """Close the session that was idle for longest, if that is two minutes."""
+        oldest = next(iter(self._sessions.values()), None)
+        if oldest is None or now_ms - oldest.last_used_ms <= EVICTION_MS:
+            return False
+        self.remove(oldest.session_id)
+        return True
 
     def _make_room(self, value: tuple[bool, int], now_ms: int) -> bool:
-        if not self._sessions:
-            return False
-        oldest = next(iter(self._sessions.values()))
-        if now_ms - oldest.last_used_ms > EVICTION_MS:
-            self.remove(oldest.session_id)
+        if self._evict_idle(now_ms):
             return True
         is_follower = value[0]
         least: FetchSession | None = None

@@ -11,10 +11,10 @@ from typing import Final
 from kafkapy.cluster.fetching import FetchWish, PartitionRead, Reads
 from kafkapy.cluster.replica_manager import ReplicaManager
 from kafkapy.errors import BrokerError
-from kafkapy.server.turns import in_turns
 from kafkapy.storage.converted import ConvertedSlice, holds_newer_format
 from kafkapy.storage.disk_errors import as_storage_error
 from kafkapy.storage.files import FileSlice
+from kafkapy.turns import in_turns
 from kafkapy.types import TopicPartition
 
 FIRST_VERSION_OF_FORMAT_2: Final = 4

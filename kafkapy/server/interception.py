@@ -4,7 +4,7 @@ A broker without hooks is not asked about them: the dispatcher wraps a handler w
 leaves it as it is, so that what nobody has switched on costs no request anything.
 """
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Generator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -20,6 +20,9 @@ Result = Message | Awaitable[Message | None] | None
 """What a handler returns: the response, an awaitable of it, or None when there is no answer."""
 
 Handle = Callable[["RequestContext", Any], Result]
+
+Handler = Callable[["RequestContext", Any], Result | Generator[None, None, Result]]
+"""The ``handle`` of a handler's module: besides results it may return steps that lead to one (``kafkapy/turns.py``)."""
 
 
 class Interceptor(Protocol):

@@ -77,8 +77,10 @@ class Shared:
     """What all listeners of a broker have in common."""
 
     limits: Limits
+    budget: FrameBudget
+    """For requests."""
+    response_budget: FrameBudget
     metrics: Metrics = field(default_factory=Metrics)
-    budget: FrameBudget = field(default_factory=FrameBudget)
     counts: ConnectionCounts = field(default_factory=ConnectionCounts)
 
 

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from kafkapy.clock import Clock, TimerHandle
 from kafkapy.config.listeners import EndPoint
+from kafkapy.protocol.message import ProtocolError
 from kafkapy.server.connection import Connection
 from kafkapy.server.dispatch import Dispatcher
 from kafkapy.server.errors import RefusedError
@@ -65,6 +66,7 @@ class Listener:
         self.name = endpoint.listener_name
         self.limits = shared.limits
         self.budget = shared.budget
+        self.response_budget = shared.response_budget
         self.metrics = shared.metrics
         self.late_answers = late_answers()
         host, port = sock.getsockname()[:2]
@@ -158,8 +160,14 @@ class Listener:
 
     def _task_done(self, task: "asyncio.Task[Any]") -> None:
         self._tasks.discard(task)
-        error = None if task.cancelled() else task.exception()
-        if error is not None and not isinstance(error, RefusedError):  # what that would close is closed
+        if task.cancelled():
+            return
+        error = task.exception()
+        if error is None:
+            result = task.result()
+            if isinstance(result, asyncio.Future):  # of a request that waits for an event
+                result.cancel()
+        elif not isinstance(error, ProtocolError | RefusedError):  # these close the connection, and it is closed
             _log.error("A request whose client had gone failed", exc_info=error)
 
     # what connections report

@@ -2,11 +2,16 @@
 
 from collections import Counter
 
+from kafkapy.coordinator.counters import Counters
+
 
 class Metrics:
     """Counters since the broker's start; ``requests`` by handler name."""
 
-    __slots__ = ("requests", "connections_accepted", "connections_refused", "connections_failed", "idle_closed")
+    __slots__ = (
+        "requests", "connections_accepted", "connections_refused", "connections_failed", "idle_closed",
+        "topics_refused_by_replica_limit", "automatic_topics_delayed", "coordinators", "producers_evicted",
+    )  # fmt: skip
 
     def __init__(self) -> None:
         self.requests: Counter[str] = Counter()
@@ -17,3 +22,14 @@ class Metrics:
         """Closed by the broker because of what the peer sent, or because a handler failed."""
         self.idle_closed = 0
         """Closed because nothing moved for ``connections.max.idle.ms``."""
+        self.topics_refused_by_replica_limit = 0
+        """Topics not created or extended because of ``kafkapy.max.replicas``."""
+        self.automatic_topics_delayed = 0
+        """Topics not created yet because of ``kafkapy.auto.create.topics.per.second``."""
+        self.coordinators = Counters()
+        self.producers_evicted = 0
+        """Producer ids that a partition forgot because it knew ``kafkapy.producer.ids.max`` of them."""
+
+    def producer_evicted(self) -> None:
+        """Count a producer id that was forgotten before its time."""
+        self.producers_evicted += 1

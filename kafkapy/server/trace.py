@@ -8,8 +8,11 @@ from typing import Any, Final
 from weakref import WeakKeyDictionary
 
 from kafkapy.clock import Clock
+from kafkapy.protocol.headers import RequestHeader
 from kafkapy.protocol.message import Message, ProtocolError
 from kafkapy.protocol.writer import Part
+from kafkapy.server.budget import FrameBudget
+from kafkapy.server.compute_thread import ComputeThread
 from kafkapy.server.context import ConnectionInfo, RequestContext, Services
 from kafkapy.server.dispatch import Dispatcher, Route, Waiting
 from kafkapy.server.encoded import spelled_out
@@ -73,14 +76,23 @@ class Exchange:
 class TracingDispatcher(Dispatcher):
     """A dispatcher that shows what passes."""
 
-    __slots__ = ("_trace", "_clock", "_size", "_current", "_waiting")
+    __slots__ = ("_trace", "_clock", "_size", "_current", "_waiting", "_large_exchanges")
 
-    def __init__(self, services: Services, interceptor: Interceptor | None, trace: Trace) -> None:
-        super().__init__(services, interceptor)
+    def __init__(
+        self,
+        services: Services,
+        compute: ComputeThread,
+        budget: FrameBudget,
+        interceptor: Interceptor | None,
+        trace: Trace,
+    ) -> None:
+        super().__init__(services, compute, budget, interceptor)
         self._trace = trace
         self._clock: Clock = services.clock
         self._size = 0
         self._current: Exchange | None = None
+        self._large_exchanges: dict[int, tuple[int, Exchange | None]] = {}
+        """Of requests that are decoded off the loop, by the identity of their header: frame size, exchange if shown."""
         self._waiting: WeakKeyDictionary[asyncio.Future[Any], Exchange] = WeakKeyDictionary()
 
     def dispatch(self, frame: memoryview, connection: ConnectionInfo) -> list[Part] | Waiting | None:
@@ -103,7 +115,7 @@ class TracingDispatcher(Dispatcher):
             self._show_response(exchange, reply)
         return reply
 
-    def answer(self, waiting: Waiting) -> list[Part] | None:
+    def answer(self, waiting: Waiting) -> list[Part] | Waiting | None:
         """See ``Dispatcher.answer``."""
         exchange = self._waiting.pop(waiting.future, None)
         if exchange is None:  # not shown, or done so soon that ``dispatch`` shows it
@@ -111,16 +123,40 @@ class TracingDispatcher(Dispatcher):
                 self._current.response = waiting.future.result()
             return super().answer(waiting)
         try:
-            parts = super().answer(waiting)
-        except RefusedError as error:
+            reply = super().answer(waiting)
+        except (ProtocolError, RefusedError) as error:
             self._show_none(exchange, str(error))
             raise
-        exchange.response = waiting.future.result()
-        if parts is None:
+        response = waiting.future.result()
+        if isinstance(response, Message):
+            exchange.response = response
+        if isinstance(reply, Waiting):
+            self._waiting[reply.future] = exchange
+            reply.future.add_done_callback(self._given_up)
+        elif reply is None:
             self._show_none(exchange, NONE_WANTED)
         else:
-            self._show_response(exchange, parts)
-        return parts
+            self._show_response(exchange, reply)
+        return reply
+
+    async def _serve_large(
+        self, way: Route, header: RequestHeader, located: tuple[memoryview, int], connection: ConnectionInfo
+    ) -> "Message | asyncio.Future[Any] | None":
+        """See ``Dispatcher._serve_large``."""
+        key = id(header)
+        self._large_exchanges[key] = (len(located[0]), None)
+        served = False
+        try:
+            response = await super()._serve_large(way, header, located, connection)
+            served = True
+            return response
+        finally:
+            _, exchange = self._large_exchanges.pop(key)
+            task = asyncio.current_task()
+            if not served:  # ``answer`` raises what comes out of here, and shows nothing
+                self._show_none(exchange, "see the log")
+            elif exchange is not None and task is not None:
+                self._waiting[task] = exchange
 
     def _learn(self, key: int, version: int) -> Route:
         way = super()._learn(key, version)
@@ -129,8 +165,14 @@ class TracingDispatcher(Dispatcher):
         def traced(context: RequestContext, request: Any) -> Result:
             if not self._trace.wanted.passes(context, request):
                 return handle(context, request)
-            exchange = self._current = Exchange(context, self._clock.monotonic_s())
-            self._show(exchange, REQUEST, self._size + SIZE_PREFIX, request)
+            exchange = Exchange(context, self._clock.monotonic_s())
+            size, key = self._size, id(context.header)
+            if key in self._large_exchanges:
+                size = self._large_exchanges[key][0]
+                self._large_exchanges[key] = (size, exchange)
+            else:
+                self._current = exchange
+            self._show(exchange, REQUEST, size + SIZE_PREFIX, request)
             result = handle(context, request)
             if isinstance(result, Message):
                 exchange.response = result

@@ -7,9 +7,12 @@ from typing import Any, Final, NamedTuple
 
 from kafkapy.protocol.messages import APIS
 from kafkapy.server.trace_summary import has_error
+from kafkapy.text import printable, printable_json, shortened
 
 LONGEST_LINE: Final = 2_000
-"""Characters of a line for people."""
+"""Characters of a line for people; for machines those of a client id, or of why there is no answer."""
+LONGEST_CLIENT_ID: Final = 200
+"""Characters of a client id in a line for people."""
 
 REQUEST: Final = "request"
 RESPONSE: Final = "response"
@@ -44,9 +47,11 @@ def as_json(event: Event) -> str:
     told["bytes"] = told.pop("size")
     if event.duration_ms is None:
         del told["duration_ms"]
+    if event.client_id is not None:
+        told["client_id"] = shortened(event.client_id, LONGEST_LINE)
     if isinstance(event.body, str):
-        told["reason"] = told.pop("body")
-    return json.dumps(told, ensure_ascii=False, default=str)
+        told["reason"] = shortened(told.pop("body"), LONGEST_LINE)
+    return printable_json(told, default=str)
 
 
 def as_text(event: Event) -> str:
@@ -69,11 +74,12 @@ def _text(event: Event, colors: tuple[str, str, str]) -> str:
     color, dim, plain = colors
     time = datetime.fromtimestamp(event.time_ms / 1000, UTC).astimezone()
     took = "" if event.duration_ms is None else f" {event.duration_ms:.1f} ms"
-    body = event.body if isinstance(event.body, str) else _fields(event.body)
+    body = printable(event.body if isinstance(event.body, str) else _fields(event.body))
     if len(body) > LONGEST_LINE:
         body = f"{body[:LONGEST_LINE]}…"
+    client_id = _quoted(shortened(event.client_id or "-", LONGEST_CLIENT_ID))
     return (
-        f"{dim}{time:%H:%M:%S}.{event.time_ms % 1000:03d} {event.peer}{plain} {_quoted(event.client_id or '-')}"
+        f"{dim}{time:%H:%M:%S}.{event.time_ms % 1000:03d} {event.peer}{plain} {client_id}"
         f" {color}{_SIGNS[event.kind]} {APIS[event.api_key][1]} v{event.version}{plain}"
         f" {dim}#{event.correlation_id} {event.size:,} B{took}{plain} {body}"
     ).rstrip()
@@ -92,7 +98,7 @@ def _value(value: Any) -> str:
 
 
 def _quoted(text: str) -> str:
-    """What a client sends must not steer the terminal: whatever can't be printed is escaped."""
+    """Return ``text``, in quotes and escaped like JSON where it could be taken for something else."""
     if text.isprintable() and text and not set(text) & set(' "[]{}=,'):
         return text
     if text.startswith(("<", "…", "[hidden")) and text.isprintable():

@@ -1,12 +1,15 @@
 """What a running broker does by the clock: checkpoints, flushes, retention, forgetting silent producers."""
 
+import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from functools import partial
 from typing import Final
 
 from kafkapy.clock import Clock, TimerHandle
 from kafkapy.config.broker_config import BrokerConfig
 from kafkapy.storage.log_directory import LogManager
+from kafkapy.turns import at_once_or_in_turns
 
 _log: Final = logging.getLogger(__name__)
 
@@ -16,18 +19,23 @@ FIRST_MS: Final = 30_000
 """When a job is done first that is done seldom: a broker that is restarted often must come to it too."""
 
 
+Job = Callable[[], object]
+"""A job; one that returns steps is run in slices (``kafkapy/turns.py``)."""
+
+
 class Upkeep:
     """Jobs that are repeated until ``stop``."""
 
-    __slots__ = ("_clock", "_timers", "_stopped")
+    __slots__ = ("_clock", "_timers", "_tasks", "_stopped")
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._timers: dict[str, TimerHandle] = {}
+        self._tasks: dict[str, asyncio.Task[None]] = {}
         self._stopped = False
 
-    def every(self, interval_ms: int, name: str, job: Callable[[], object]) -> None:
-        """Run ``job`` each ``interval_ms``, first after as long or 30 s; one that fails is tried at its next turn."""
+    def every(self, interval_ms: int, name: str, job: Job) -> None:
+        """Run ``job`` each ``interval_ms``, first after as long or 30 s; one that fails is tried again next time."""
         if interval_ms >= NEVER_MS:
             return
 
@@ -35,18 +43,41 @@ class Upkeep:
             if self._stopped:
                 return
             self._timers[name] = self._clock.call_later(interval_ms, run)
+            if name in self._tasks:
+                return  # it is still running
             try:
-                job()
+                steps = job()
+                remaining = at_once_or_in_turns(steps) if isinstance(steps, Generator) else None
             except OSError as error:
-                _log.error("%s: the job failed and will be tried again: %s", name, error)
+                _failed(name, error)
+                return
+            if isinstance(remaining, asyncio.Task):
+                self._tasks[name] = remaining
+                remaining.add_done_callback(partial(self._done, name))
 
         self._timers[name] = self._clock.call_later(min(interval_ms, FIRST_MS), run)
+
+    def _done(self, name: str, task: "asyncio.Task[None]") -> None:
+        del self._tasks[name]
+        if task.cancelled():
+            return
+        error = task.exception()
+        if isinstance(error, OSError):
+            _failed(name, error)
+        elif error is not None:
+            raise error  # the loop's exception handler logs it
 
     def stop(self) -> None:
         """Run nothing more."""
         self._stopped = True
+        for task in self._tasks.values():
+            task.cancel()
         for timer in self._timers.values():
             timer.cancel()
+
+
+def _failed(name: str, error: OSError) -> None:
+    _log.error("%s: the job failed and will be tried again: %s", name, error)
 
 
 def keep_logs(upkeep: Upkeep, logs: LogManager, config: BrokerConfig) -> None:

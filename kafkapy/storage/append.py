@@ -23,7 +23,14 @@ from kafkapy.records.batch import (
 )
 from kafkapy.records.control import ControlRecord, read_control
 from kafkapy.records.errors import CorruptRecordError
-from kafkapy.records.validate import PRODUCER, ProducePolicy, ValidatedBatch, validate_own, validate_produced
+from kafkapy.records.validate import (
+    PRODUCER,
+    CheckedBatch,
+    ProducePolicy,
+    ValidatedBatch,
+    validate_own,
+    validate_produced,
+)
 from kafkapy.storage.disk_errors import as_storage_error, storage_error
 from kafkapy.storage.errors import OutOfOrderSequenceError, UnexpectedAppendOffsetError
 from kafkapy.storage.producer_entry import ProducedBatch
@@ -75,18 +82,27 @@ def produce_policy(topic_partition: TopicPartition, config: LogConfig) -> Produc
 
 
 def append_as_leader(
-    log: "Log", records: memoryview | bytearray | ValidatedBatch, leader_epoch: int, *, from_client: bool = True
+    log: "Log",
+    records: memoryview | bytearray | CheckedBatch | ValidatedBatch,
+    leader_epoch: int,
+    *,
+    from_client: bool = True,
 ) -> AppendResult:
     """Validate one batch, give it its offsets in place, and write it; a ``ValidatedBatch`` is a coordinator's.
 
     A method of ``Log``. Raises the errors of ``records.validate`` and ``storage.errors``; nothing is written then.
+    A client's batch that takes long to validate raises ``LargeBatchError``; it comes back as ``CheckedBatch``.
     """
     first_offset = log.log_end_offset
     if isinstance(records, ValidatedBatch):
         valid = validate_own(records, log.policy, log.storage.clock.now_ms, first_offset)
+    elif isinstance(records, CheckedBatch):
+        valid = records.valid
     else:
         now_ms = log.storage.clock.now_ms()
-        valid = validate_produced(records, log.policy, now_ms, from_client=from_client, first_offset=first_offset)
+        valid = validate_produced(
+            records, log.policy, now_ms, from_client=from_client, first_offset=first_offset, inline=from_client
+        )
     batch, header, max_timestamp, max_timestamp_delta = valid
     marker = None
     state = log.producer_state

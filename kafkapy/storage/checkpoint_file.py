@@ -61,6 +61,14 @@ class CheckpointFile:
 
         flusher.run(write, done)
 
+    def remove(self) -> None:
+        """Remove the file, whatever is still to be written of what was asked for before; raises ``OSError``."""
+        number = self._last_number = self._last_number + 1
+        with self._lock:
+            self._checkpoint.remove()
+            self._put_number = number
+        self._known, self._known_number = None, number
+
     def _put(self, content: Mapping[TopicPartition, int], number: int) -> None:
         """Replace the file, unless a later write has been quicker."""
         with self._lock:

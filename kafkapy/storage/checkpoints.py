@@ -5,6 +5,7 @@ three (with the cleaner four) offset checkpoints of a data directory, ``epoch st
 epochs. Written to ``<name>.tmp``, fsynced, renamed, directory fsynced.
 """
 
+import os
 import re
 from collections.abc import Iterable, Mapping
 from typing import Final
@@ -72,8 +73,13 @@ class OffsetCheckpoint:
                 TopicPartition(topic, number(partition)): number(offset)
                 for topic, partition, offset in decode(self._files.read(self.path), 3)
             }
-        except (ValueError, MalformedCheckpointError) as error:
+        except (ValueError, MalformedCheckpointError, IsADirectoryError) as error:
             raise MalformedCheckpointError(f"{self.path} is not an offset checkpoint: {error}") from error
+
+    def remove(self) -> None:
+        """Remove the file, and wait until that is on the disk."""
+        self._files.remove(self.path)
+        self._files.sync_path(os.path.dirname(self.path))
 
     def write(self, offsets: Mapping[TopicPartition, int]) -> None:
         """Replace the file."""

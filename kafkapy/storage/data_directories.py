@@ -1,13 +1,18 @@
 """The data directories of a broker together: which of them work, and whose they are."""
 
+import logging
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
+from typing import Final
 
 from kafkapy.storage.data_directory import DataDirectory, MetaProperties
+from kafkapy.storage.disk_errors import is_full
 from kafkapy.storage.errors import LogDirectoryError
 from kafkapy.storage.files import Files
 from kafkapy.types import TopicPartition
+
+logger: Final = logging.getLogger(__name__)
 
 
 class DataDirectories:
@@ -85,7 +90,9 @@ class DataDirectories:
         self._locked = True
         self.check_one_works()
         if len(found) > 1:
-            raise LogDirectoryError(f"The data directories belong to different brokers: {sorted(map(str, found))}")
+            raise LogDirectoryError(
+                f"The data directories belong to different brokers by their meta.properties: {sorted(map(str, found))}"
+            )
         return found.pop() if found else None
 
     @property
@@ -109,4 +116,9 @@ class DataDirectories:
         self.check_identity(broker_id, cluster_id)
         date = time.strftime("%a %b %d %H:%M:%S UTC %Y", time.gmtime(now_ms // 1000))
         for directory in self.online:
-            directory.write_identity(MetaProperties(broker_id, cluster_id), date)
+            try:
+                directory.write_identity(MetaProperties(broker_id, cluster_id), date)
+            except OSError as error:
+                if not is_full(error):
+                    raise
+                logger.error("%s says no broker yet, the next start will try again: %s", directory.path, error)

@@ -17,7 +17,7 @@ from kafkapy.storage.errors import (
     UnknownIdentityVersionError,
 )
 from kafkapy.storage.file_lock import HeldLock
-from kafkapy.storage.files import Files
+from kafkapy.storage.files import TEMPORARY_SUFFIX, Files
 from kafkapy.storage.flusher import Flusher
 from kafkapy.storage.recovery import Checkpointed
 from kafkapy.types import TopicPartition
@@ -56,6 +56,16 @@ def parse_partition(name: str) -> TopicPartition | None:
     return TopicPartition(match[1], int(match[2])) if match else None
 
 
+def remove_empty_folder(files: Files, path: str) -> None:
+    """Remove an empty folder that has the name of a file; raises ``ForeignDirectoryError`` when it is not empty."""
+    if not files.is_directory(path):
+        return
+    if files.list_directory(path):
+        raise ForeignDirectoryError(f"{path} is a folder in the place of a file, and not empty; move it elsewhere")
+    logger.warning("%s is an empty folder in the place of a file: it is removed, and the file counts as missing", path)
+    files.remove_directory(path)
+
+
 class DataDirectory:
     """A folder that one broker uses at a time; ``failure`` says why it is offline, if it is."""
 
@@ -73,12 +83,19 @@ class DataDirectory:
         }
 
     def lock(self) -> None:
-        """Make the folder and lock it; raises ``LogDirectoryLockedError``."""
+        """Make the folder and lock it; empty folders in the place of files are removed.
+
+        Raises ``LogDirectoryLockedError``, and ``ForeignDirectoryError`` when such a folder is not empty.
+        """
         is_new = not self._files.exists(self.path)
         self._files.make_directory(self.path)
         if is_new:
             self._files.sync_path(os.path.dirname(self.path) or ".")
+        remove_empty_folder(self._files, f"{self.path}/{LOCK_NAME}")
         self._lock = self._files.lock(f"{self.path}/{LOCK_NAME}")
+        for name in (META_PROPERTIES_NAME, CLEAN_SHUTDOWN_NAME, *self._checkpoints):
+            for suffix in ("", TEMPORARY_SUFFIX):
+                remove_empty_folder(self._files, f"{self.path}/{name}{suffix}")
 
     def unlock(self) -> None:
         """Let another process have the folder."""
@@ -117,13 +134,15 @@ class DataDirectory:
             return
         if found.cluster_id not in (None, expected.cluster_id):
             raise ClusterIdMismatchError(
-                f"{self.path} belongs to cluster {found.cluster_id}, this broker to {expected.cluster_id}; "
-                "choose another directory or metadata store"
+                f"{self.path} belongs to cluster {found.cluster_id} by its {META_PROPERTIES_NAME}, this broker to "
+                f"{expected.cluster_id}; choose another directory or metadata store, or remove that file if it is "
+                "damaged"
             )
         if found.broker_id not in (None, expected.broker_id):
             raise BrokerIdMismatchError(
-                f"{self.path} belongs to broker {found.broker_id}, this is {expected.broker_id}; "
-                "set broker.id to match, or choose another directory"
+                f"{self.path} belongs to broker {found.broker_id} by its {META_PROPERTIES_NAME}, this is "
+                f"{expected.broker_id}; set broker.id to match, choose another directory, or remove that file if it "
+                "is damaged"
             )
 
     def write_identity(self, identity: MetaProperties, date: str) -> None:
@@ -188,6 +207,11 @@ class DataDirectory:
         ``failed`` is told what the disk refuses; without it that is raised, as ``OSError``.
         """
         self._checkpoints[name].write(offsets, flusher, failed)
+
+    def remove_checkpoint(self, name: str) -> None:
+        """Go on without a checkpoint until the next one is written; raises ``OSError``."""
+        self._checkpoints[name].remove()
+        logger.warning("%s/%s is removed, going on without it: %s", self.path, name, WITHOUT_CHECKPOINT[name])
 
     # partitions
 

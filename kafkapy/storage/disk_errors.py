@@ -35,6 +35,8 @@ PASSING: Final = frozenset(
     )
 )
 
+NO_SPACE: Final = frozenset((errno.ENOSPC, errno.EDQUOT))
+
 SLOW_FSYNC_S: Final = 10.0
 """From how long on an fsync is worth a line in the log."""
 
@@ -42,6 +44,37 @@ SLOW_FSYNC_S: Final = 10.0
 def is_passing(error: OSError) -> bool:
     """Tell whether what caused ``error`` can go by itself, so that the same call may succeed later."""
     return error.errno in PASSING
+
+
+def is_full(error: OSError) -> bool:
+    """Tell whether the disk, or the user's share of it, has no space left."""
+    return error.errno in NO_SPACE
+
+
+def put_off(log: "Log", error: OSError) -> None:
+    """A full disk refuses a file of ``log`` that its batches say too: go on with what is in memory, and log it once.
+
+    Raises ``error`` again if it is another one, or if nothing may be put off (``Storage.puts_off``).
+    """
+    if not (log.storage.puts_off and is_full(error)):
+        raise error
+    if not log.is_failing:
+        logger.error(
+            "%s: the disk is full (%s). Its records are served; index entries, producer snapshot and leader epochs "
+            "stay in memory and are written when there is space",
+            log.directory,
+            error,
+        )
+    log.is_failing = True
+
+
+@contextmanager
+def putting_off(log: "Log") -> Iterator[None]:
+    """Do ``put_off`` with what the disk refuses within."""
+    try:
+        yield
+    except OSError as error:
+        put_off(log, error)
 
 
 def storage_error(log: "Log", deed: str, error: OSError) -> KafkaStorageError:

@@ -186,6 +186,10 @@ class Durability:
         self._log.recovery_point = self._log.log_end_offset
         self._is_doubtful = False
 
+    def doubt(self) -> None:
+        """Bytes above the marks may not reach the disk with an fsync: have the next flush write all of them again."""
+        self._is_doubtful = True
+
     def abandon(self) -> None:
         """The log's files are none of its business any more: what is under way ends unheard, and nothing begins.
 

@@ -115,6 +115,10 @@ class Files:
         """Return whether there is a ``path``."""
         return os.path.exists(path)
 
+    def is_directory(self, path: str) -> bool:
+        """Return whether ``path`` is a folder."""
+        return os.path.isdir(path)
+
     def rename(self, path: str, target: str) -> None:
         """Give ``path`` another name, replacing what had it."""
         os.replace(path, target)

@@ -10,6 +10,7 @@ from contextlib import suppress
 from struct import Struct
 from typing import ClassVar, Final
 
+from kafkapy.storage.disk_errors import is_full
 from kafkapy.storage.errors import CorruptIndexError
 from kafkapy.storage.files import Files
 
@@ -50,7 +51,7 @@ class Index:
 
     ENTRY: ClassVar[Struct]
 
-    __slots__ = ("path", "base_offset", "full_from", "entries", "_files", "_cache", "_size", "_pending")
+    __slots__ = ("path", "base_offset", "full_from", "entries", "_files", "_cache", "_size", "_pending", "_replaces")
 
     def __init__(self, files: Files, cache: IndexCache, path: str, base_offset: int, max_bytes: int) -> None:
         self.path = path
@@ -62,6 +63,8 @@ class Index:
         self._cache = cache
         self._size = 0
         self._pending = bytearray()
+        self._replaces = False
+        """All entries are in memory, and the file is missing or wrong: the next write puts another in its place."""
 
     def load(self, size: int) -> None:
         """Take over a file of ``size`` bytes.
@@ -124,13 +127,30 @@ class Index:
 
     def write(self) -> bool:
         """Put the entries that are only in memory into the file; return whether there were any."""
-        has_more = bool(self._pending)
-        if has_more:
+        has_more = self.is_unwritten
+        if self._replaces:
+            self._files.replace(self.path, bytes(self._pending))
+            self._replaces = False
+        elif has_more:
             self._files.write(self.path, self._pending, self._size)
+        if has_more:
             self._size += len(self._pending)
             self._pending = bytearray()
             self._cache.drop(self.path)
         return has_more
+
+    @property
+    def is_unwritten(self) -> bool:
+        """Whether the file lacks entries, or is to be replaced."""
+        return self._replaces or bool(self._pending)
+
+    def write_later(self, path: str) -> None:
+        """Take all entries into memory; the next ``write`` makes the file ``path`` of them, or replaces it."""
+        stored = self._files.read(self.path, self._size) if self._size else b""
+        self._pending = bytearray(stored) + self._pending
+        self._size = 0
+        self._replaces = True
+        self.rename(path)
 
     def keep(self, entries: int) -> None:
         """Cut the index to its first ``entries``."""
@@ -142,10 +162,16 @@ class Index:
             self._cache.drop(self.path)
 
     def reset(self) -> None:
-        """Empty the file, whatever it holds, and forget the entries."""
+        """Empty the file, whatever it holds, and forget the entries; a full disk keeps the old one until ``write``."""
         self._pending = bytearray()
         self._size = self.entries = 0
-        self._files.create(self.path)
+        self._replaces = False
+        try:
+            self._files.create(self.path)
+        except OSError as error:
+            if not is_full(error):
+                raise
+            self._replaces = True
         self._cache.drop(self.path)
 
     def rename(self, path: str) -> None:

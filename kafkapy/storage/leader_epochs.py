@@ -39,7 +39,7 @@ class LeaderEpochs:
         self.wait_for_flush = False
         """The file may not be on the disk as it is: the next flush of the log must fsync it."""
         self.is_stale = False
-        """The disk had no room for the file when entries were dropped: it says too much."""
+        """The disk had no room for the file when the entries changed: ``write_again`` is due."""
         self._in_file: list[EpochEntry] | None = None
         self._files = files
         self._log_end_offset = log_end_offset
@@ -160,13 +160,16 @@ class LeaderEpochs:
             if kept != self.entries:
                 self._take(kept, may_wait=True)
 
-    def rebuild(self, batches: Iterable[EpochEntry]) -> None:
-        """Take the epochs from the log itself: (leader epoch, base offset) of its batches, in order."""
+    def rebuild(self, batches: Iterable[EpochEntry], *, may_wait: bool = False) -> None:
+        """Take the epochs from the log itself: (leader epoch, base offset) of its batches, in order.
+
+        With ``may_wait`` a disk without room has the file written later.
+        """
         entries: list[EpochEntry] = []
         for entry in batches:
             if entry.epoch > (entries[-1].epoch if entries else UNDEFINED_EPOCH):
                 entries.append(entry)
-        self._take(entries)
+        self._take(entries, may_wait=may_wait)
 
     def clear(self) -> None:
         """Forget every epoch."""

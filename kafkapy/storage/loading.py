@@ -39,6 +39,7 @@ def survey(logs: "LogManager") -> list[Found]:
     """Look at every directory; raises ``LogDirectoryError`` when somebody has to decide."""
     found = [each for directory in logs.directories.online if (each := _survey(logs, directory)) is not None]
     _refuse_twins(found)
+    _name_missing(found)
     for each in found:
         if each.partitions and not each.clean:
             logger.warning("Recovering %d logs of %s after an unclean stop", len(each.partitions), each.directory.path)
@@ -64,6 +65,20 @@ def _survey(logs: "LogManager", directory: DataDirectory) -> Found | None:
     except OSError as error:
         logs.fail(directory, error)
         return None
+
+
+def _name_missing(found: list[Found]) -> None:
+    """Log the partitions that have a recovery point and no folder."""
+    there = {partition for each in found for partition in each.partitions}
+    for each in found:
+        for partition, checkpointed in each.checkpoints.items():
+            if checkpointed.recovery_point > 0 and partition not in there:
+                logger.error(
+                    "%s is missing: its records up to offset %d are lost%s",
+                    each.directory.partition_path(partition),
+                    checkpointed.recovery_point,
+                    "" if each.clean else ", unless its topic was deleted before the stop",
+                )
 
 
 def _refuse_twins(found: list[Found]) -> None:

@@ -12,7 +12,7 @@ from typing import Final
 
 from kafkapy.clock import Clock
 from kafkapy.config.log_config import LogConfig
-from kafkapy.storage import append, closing, read, rolling, truncate
+from kafkapy.storage import append, closing, read, rolling, salvage, truncate
 from kafkapy.storage.append import AppendResult
 from kafkapy.storage.disk_errors import as_storage_error
 from kafkapy.storage.durability import Durability
@@ -21,10 +21,11 @@ from kafkapy.storage.files import Files
 from kafkapy.storage.flusher import Flusher, InlineFlusher
 from kafkapy.storage.index import IndexCache
 from kafkapy.storage.leader_epochs import LEADER_EPOCHS_NAME, LeaderEpochs
-from kafkapy.storage.producer_state import ProducerState
-from kafkapy.storage.read import LogRead
+from kafkapy.storage.producer_state import MAX_PRODUCERS, ProducerState, ignore_eviction
+from kafkapy.storage.read import LogPosition, LogRead
 from kafkapy.storage.segment import Segment, TimestampOffset
 from kafkapy.storage.segments import Segments
+from kafkapy.turns import Steps
 from kafkapy.types import TopicPartition
 
 DEFAULT_PRODUCER_EXPIRATION_MS: Final = 604_800_000
@@ -47,6 +48,9 @@ class Storage:
     flusher: Flusher = field(default_factory=InlineFlusher)
     index_cache: IndexCache = field(default_factory=IndexCache)
     producer_expiration_ms: int = DEFAULT_PRODUCER_EXPIRATION_MS
+    max_producers: int = MAX_PRODUCERS
+    producer_evicted: Callable[[], None] = ignore_eviction
+    """Told of each producer id that a partition forgets because it knows ``max_producers`` of them."""
     random: Random = field(default_factory=Random)
     disk_failed: Callable[[str, OSError], None] = _nobody_minds
     """Told the path of what a broken disk refused to read or write (``disk_errors``)."""
@@ -54,6 +58,8 @@ class Storage:
     """Told the bytes of each segment that a recovery has read."""
     offsets_fall: Callable[["Log"], None] = _nobody_minds
     """Told of a log whose recovery point or start has fallen, before its files follow (``stale_checkpoints``)."""
+    puts_off: bool = True
+    """Whether a start on a full disk goes on with index entries, snapshots and epochs in memory (``disk_errors``)."""
     about_to_cut: Callable[["Log", int], None] = _nobody_minds
     """Told of a log that is about to lose its records from an offset on, or its compaction (``cleaner``)."""
 
@@ -87,7 +93,13 @@ class Log:
         self.directory = directory
         self.storage = storage
         self.segments = Segments()
-        self.producer_state = ProducerState(storage.files, directory, storage.producer_expiration_ms)
+        self.producer_state = ProducerState(
+            storage.files,
+            directory,
+            storage.producer_expiration_ms,
+            storage.max_producers,
+            storage.producer_evicted,
+        )
         self.leader_epochs = LeaderEpochs(
             storage.files, f"{directory}/{LEADER_EPOCHS_NAME}", lambda: self.log_end_offset
         )
@@ -172,6 +184,19 @@ class Log:
         it nothing is returned when it doesn't fit. Raises ``OffsetOutOfRangeError``.
         """
         return read.read(self, offset, max_bytes, up_to_offset, min_one_batch=min_one_batch)
+
+    def locate(self, offset: int) -> LogPosition:
+        """Return the position of the first batch that reaches ``offset``; of the log's end if there is none.
+
+        Raises ``KafkaStorageError``.
+        """
+        return read.locate(self, offset)
+
+    def salvage(
+        self, offset: int, take: Callable[[bytes], Steps[object]], damaged: Callable[[salvage.Damage], None]
+    ) -> Steps[int]:
+        """Give ``take`` the whole batches of the segment of ``offset``, though there be damage: ``salvage.salvage``."""
+        return salvage.salvage(self, offset, take, damaged)
 
     def upper_bound(self, found: LogRead) -> int:
         """Return an offset that the records found do not reach: of the next index entry, segment, or the log's end.

@@ -20,16 +20,19 @@ from kafkapy.storage.recovery import Checkpointed
 from kafkapy.storage.recovery import load as load_log
 from kafkapy.storage.removal import folder_removal
 from kafkapy.storage.retention import delete_old_segments
+from kafkapy.turns import Steps
 from kafkapy.types import TopicPartition
 
 logger = logging.getLogger(__name__)
 
-_NEW: Final = Checkpointed()
+_NEW: Final = Checkpointed(is_new=True)
 _CHECKPOINTED: Final[dict[str, Callable[[Log], int | None]]] = {
     RECOVERY_POINT: lambda log: log.recovery_point,
     HIGH_WATERMARK: lambda log: log.high_watermark,
     LOG_START_OFFSET: lambda log: (
-        log.log_start_offset if log.log_start_offset > log.segments.first.base_offset else None
+        log.log_start_offset
+        if log.log_start_offset > log.segments.first.base_offset or log.segments.first.log.is_missing
+        else None
     ),
 }
 INLINE: Final = InlineFlusher()
@@ -192,12 +195,9 @@ class LogManager:
         directory = self._directory_of.get(partition)
         return directory.path if directory else None
 
-    def directory_sizes(self) -> dict[str, dict[TopicPartition, int]]:
-        """Return, for each data directory that works, the bytes of each partition in it."""
-        sizes: dict[str, dict[TopicPartition, int]] = {directory.path: {} for directory in self.directories.online}
-        for partition, log in self._logs.items():
-            sizes[self._directory_of[partition].path][partition] = log.size_bytes
-        return sizes
+    def partitions_in(self, path: str) -> list[TopicPartition]:
+        """Return the partitions whose logs are in the data directory ``path``, sorted."""
+        return sorted(partition for partition in self._logs if self._directory_of[partition].path == path)
 
     # upkeep: the broker calls these on its timers
 
@@ -221,10 +221,11 @@ class LogManager:
         """Each 5 s (``replica.high.watermark.checkpoint.interval.ms``): too often for requests to wait for the disk."""
         self._checkpoint(HIGH_WATERMARK, self.storage.flusher)
 
-    def checkpoint_recovery_points(self) -> None:
-        """Each 60 s (``log.flush.offset.checkpoint.interval.ms``); then snapshots that nobody needs are removed."""
+    def checkpoint_recovery_points(self) -> Steps[None]:
+        """Each 60 s (``log.flush.offset.checkpoint.interval.ms``); then producer snapshots below them are removed."""
         self._checkpoint(RECOVERY_POINT, self.storage.flusher)
-        for log in self._logs.values():
+        for log in self._online_logs():
+            yield
             with suppress(KafkaStorageError), as_storage_error(log, "rid of old snapshots"):
                 log.delete_old_snapshots()
             log.durability.resume()
@@ -233,6 +234,12 @@ class LogManager:
         """Each 60 s (``log.flush.start.offset.checkpoint.interval.ms``): logs that begin within a segment."""
         self._checkpoint(LOG_START_OFFSET, self.storage.flusher)
 
+    def _online_logs(self) -> Iterator[Log]:
+        """Yield the logs one by one; those that are deleted or go offline meanwhile are left out."""
+        for partition, log in tuple(self._logs.items()):
+            if self._logs.get(partition) is log:
+                yield log
+
     def flush_due_logs(self) -> None:
         """Each ``log.flush.scheduler.interval.ms``: logs whose ``flush.ms`` is over."""
         now_ms = self.storage.clock.now_ms()
@@ -240,22 +247,24 @@ class LogManager:
             if now_ms - log.last_flush_ms >= log.config.flush_ms:
                 log.durability.flush_later(log.log_end_offset)
 
-    def enforce_retention(self) -> None:
+    def enforce_retention(self) -> Steps[None]:
         """Each ``log.retention.check.interval.ms``: delete the segments whose time has come.
 
-        Compacted logs are left to the cleaner, as in Apache Kafka; without one nothing of them goes. A log that the
-        cleaner is still working on is left to the next time. One whose disk refuses keeps nobody from going on; its
+        Compacted logs are left to the cleaner, as in Apache Kafka; without one nothing of them is deleted. A log that
+        the cleaner is still working on is left to the next time. A log whose disk fails does not stop the others; its
         error is in the log file.
         """
-        for log in list(self._logs.values()):
+        for log in self._online_logs():
+            yield
             if not log.config.compact and log.topic_partition not in self.being_cleaned:
                 with suppress(KafkaStorageError):
                     delete_old_segments(log)
 
-    def remove_expired_producers(self) -> None:
+    def remove_expired_producers(self) -> Steps[None]:
         """Each 10 minutes: forget idempotent producers that have been silent for long."""
         now_ms = self.storage.clock.now_ms()
-        for log in self._logs.values():
+        for log in self._online_logs():
+            yield
             log.producer_state.remove_expired(now_ms)
 
     def shutdown(self) -> None:

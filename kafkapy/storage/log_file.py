@@ -4,6 +4,7 @@ A ``LogFile`` opens itself at first use and is closed when too many others have 
 the descriptor that it points into alive on its own.
 """
 
+import os
 import weakref
 
 from kafkapy.storage.descriptors import Descriptor, FileSlice
@@ -13,11 +14,13 @@ from kafkapy.storage.files import Files
 class LogFile:
     """A segment's ``.log``: opened at first use, closed under pressure, opened again."""
 
-    __slots__ = ("path", "used", "_files", "_descriptor", "_last")
+    __slots__ = ("path", "used", "is_missing", "_files", "_descriptor", "_last")
 
     def __init__(self, files: Files, path: str) -> None:
         self.path = path
         self.used = False
+        self.is_missing = False
+        """A full disk has refused the file: the first write makes it."""
         self._files = files
         self._descriptor: Descriptor | None = None
         self._last: weakref.ref[Descriptor] | None = None
@@ -26,7 +29,8 @@ class LogFile:
         # Slices that clients take slowly may hold the descriptor that was given up: one for each file is enough.
         descriptor = self._last() if self._last is not None else None
         if descriptor is None:
-            descriptor = self._files.open(self.path)
+            descriptor = self._files.open(self.path, os.O_RDWR | (os.O_CREAT if self.is_missing else 0))
+            self.is_missing = False
             self._last = weakref.ref(descriptor)
         self._descriptor = descriptor
         self._files.open_files.add(self)

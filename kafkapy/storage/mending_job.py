@@ -37,7 +37,12 @@ def run(arguments: Mapping[str, Any], context: JobContext) -> dict[str, Any]:
         context.progress({"bytes": size})
         context.check()
 
-    storage = Storage(LoopLessClock(), producer_expiration_ms=arguments["producer_expiration_ms"], recovered=recovered)
+    storage = Storage(
+        LoopLessClock(),
+        producer_expiration_ms=arguments["producer_expiration_ms"],
+        recovered=recovered,
+        puts_off=False,  # what this process has in memory is lost with it
+    )
     for each in arguments["logs"]:
         partition = TopicPartition(each["topic"], each["partition"])
         log = Log(partition, each["directory"], _config(each["config"]), storage)

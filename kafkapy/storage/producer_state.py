@@ -5,7 +5,11 @@ recovery replays batches through the same ``apply``. Snapshots are written at ev
 replay begins at the newest one.
 """
 
+from collections import OrderedDict, deque
+from collections.abc import Callable
 from contextlib import suppress
+from heapq import heappop, heappush
+from typing import Final
 
 from kafkapy.records.batch import BatchHeader
 from kafkapy.records.control import ControlRecord, ControlType, read_control
@@ -16,6 +20,52 @@ from kafkapy.storage.snapshot import decode_snapshot, encode_snapshot
 from kafkapy.storage.transaction_index import AbortedTransaction
 
 SUFFIX = ".snapshot"
+MAX_PRODUCERS: Final = 100_000
+OPEN_PASSED_OVER: Final = 8
+"""Producers with an open transaction that are looked at for each that is to be forgotten: their number has no bound."""
+
+
+def ignore_eviction() -> None:
+    """Count nothing: the default of a log without a broker."""
+
+
+class Unreplicated:
+    """Transactions that have ended, by their markers' offsets, until the high watermark passes these.
+
+    Each method takes logarithmic time for each transaction that comes or goes, and none for the others.
+    """
+
+    __slots__ = ("_by_marker", "_first_offsets", "_gone")
+
+    def __init__(self) -> None:
+        self._by_marker: deque[tuple[int, int]] = deque()  # (marker's offset, first offset), as the markers come
+        self._first_offsets: list[int] = []  # a heap; those that are gone leave it when they come to its top
+        self._gone: list[int] = []  # a heap too
+
+    def __len__(self) -> int:
+        return len(self._by_marker)
+
+    def add(self, first_offset: int, marker_offset: int) -> None:
+        """A transaction from ``first_offset`` on has ended with the marker, the last one so far."""
+        self._by_marker.append((marker_offset, first_offset))
+        heappush(self._first_offsets, first_offset)
+
+    @property
+    def first_offset(self) -> int:
+        """Where the earliest begins; there must be one."""
+        while self._gone and self._gone[0] == self._first_offsets[0]:
+            heappop(self._gone)
+            heappop(self._first_offsets)
+        return self._first_offsets[0]
+
+    def drop_below(self, offset: int) -> None:
+        """Those whose markers are below ``offset`` are done with."""
+        by_marker = self._by_marker
+        while by_marker and by_marker[0][0] < offset:
+            heappush(self._gone, by_marker.popleft()[1])
+        if not by_marker:
+            self._first_offsets.clear()
+            self._gone.clear()
 
 
 class ProducerState:
@@ -31,19 +81,32 @@ class ProducerState:
         "unreplicated",
         "unrecalled_below",
         "_ongoing",
+        "_max_producers",
+        "_evicted",
     )
 
-    def __init__(self, files: Files, directory: str, expiration_ms: int) -> None:
+    def __init__(
+        self,
+        files: Files,
+        directory: str,
+        expiration_ms: int,
+        max_producers: int = MAX_PRODUCERS,
+        evicted: Callable[[], None] = ignore_eviction,
+    ) -> None:
+        """``evicted`` is told of each producer that is forgotten because there are more than ``max_producers``."""
         self.directory = directory
         self.expiration_ms = expiration_ms
         self.map_end_offset = 0
         self.unrecalled_below = 0
         """Where the snapshot was taken of which ``recall`` has not found what it leaves out; 0 if there is nothing."""
         self.snapshot_offsets: list[int] = []
-        self.producers: dict[int, ProducerEntry] = {}
+        self.producers: OrderedDict[int, ProducerEntry] = OrderedDict()
+        """The one that has been silent longest comes first."""
+        self._max_producers = max_producers
+        self._evicted = evicted
         self._files = files
-        self._ongoing: dict[int, int] = {}  # first offset -> producer id, in the order of offsets
-        self.unreplicated: dict[int, int] = {}  # first offset -> marker's offset, until the high watermark passes it
+        self._ongoing: OrderedDict[int, int] = OrderedDict()  # first offset -> producer id, in the order of offsets
+        self.unreplicated = Unreplicated()
 
     # appending
 
@@ -81,10 +144,27 @@ class ProducerState:
                 )
 
     def _entry(self, producer_id: int) -> ProducerEntry:
-        entry = self.producers.get(producer_id)
-        if entry is None:
-            entry = self.producers[producer_id] = ProducerEntry(producer_id)
+        producers = self.producers
+        entry = producers.get(producer_id)
+        if entry is not None:
+            producers.move_to_end(producer_id)
+            return entry
+        if len(producers) >= self._max_producers:
+            self._evict(len(producers) - self._max_producers + 1)
+        entry = producers[producer_id] = ProducerEntry(producer_id)
         return entry
+
+    def _evict(self, count: int) -> None:
+        """Forget producers that have been silent longest; those with an open transaction stay."""
+        for _ in range(min(count + OPEN_PASSED_OVER, len(self.producers))):
+            producer_id, entry = self.producers.popitem(last=False)
+            if entry.current_txn_first_offset != NO_OFFSET:
+                self.producers[producer_id] = entry  # behind the others, so that it is not looked at again soon
+                continue
+            self._evicted()
+            count -= 1
+            if not count:
+                return
 
     def apply(self, header: BatchHeader, first_offset: int) -> None:
         """A data batch was written at ``first_offset``."""
@@ -106,10 +186,10 @@ class ProducerState:
         entry.coordinator_epoch = marker.coordinator_epoch
         entry.last_timestamp = header.max_timestamp
         self._ongoing.pop(first_offset, None)
-        self.unreplicated[first_offset] = offset
+        self.unreplicated.add(first_offset, offset)
         if marker.type != ControlType.ABORT:
             return None
-        return AbortedTransaction(header.producer_id, first_offset, offset, min(self._ongoing, default=offset + 1))
+        return AbortedTransaction(header.producer_id, first_offset, offset, next(iter(self._ongoing), offset + 1))
 
     def replay(self, header: BatchHeader, content: memoryview) -> AbortedTransaction | None:
         """Take note of a batch that is in the log; see ``apply_marker``."""
@@ -124,26 +204,31 @@ class ProducerState:
 
     @property
     def first_unstable_offset(self) -> int | None:
-        """Where the earliest transaction begins that is open, or whose marker is not below the high watermark."""
-        if not self._ongoing and not self.unreplicated:
-            return None
-        return min((*self._ongoing, *self.unreplicated))
+        """Where the earliest transaction begins that is open, or whose marker is not below the high watermark.
+
+        Each fetch asks for it: it costs the same however many transactions are open.
+        """
+        ongoing, unreplicated = self._ongoing, self.unreplicated
+        if not ongoing:
+            return unreplicated.first_offset if unreplicated else None
+        first: int = next(iter(ongoing))
+        return min(first, unreplicated.first_offset) if unreplicated else first
 
     def high_watermark_moved(self, high_watermark: int) -> None:
         """Transactions whose markers are below it are done with."""
-        if self.unreplicated:
-            self.unreplicated = {f: last for f, last in self.unreplicated.items() if last >= high_watermark}
+        self.unreplicated.drop_below(high_watermark)
 
     def log_start_moved(self, log_start_offset: int) -> None:
         """Records below it are gone, and so go the snapshots; what is known of producers stays."""
-        self.unreplicated = {f: last for f, last in self.unreplicated.items() if last >= log_start_offset}
+        self.unreplicated.drop_below(log_start_offset)
         self.map_end_offset = max(self.map_end_offset, log_start_offset)
         with suppress(OSError):  # then they go the next time
             self.delete_snapshots(below=log_start_offset)
 
     def remove_expired(self, now_ms: int) -> None:
         """Forget producers that have been silent for ``expiration_ms`` and have no transaction open."""
-        self.producers = {i: entry for i, entry in self.producers.items() if not self._is_expired(entry, now_ms)}
+        for producer_id in [i for i, entry in self.producers.items() if self._is_expired(entry, now_ms)]:
+            del self.producers[producer_id]
 
     def _is_expired(self, entry: ProducerEntry, now_ms: int) -> bool:
         return entry.current_txn_first_offset == NO_OFFSET and now_ms - entry.last_timestamp >= self.expiration_ms
@@ -187,20 +272,19 @@ class ProducerState:
                 self.snapshot_offsets.pop()
                 continue
             self.map_end_offset = self.unrecalled_below = offset
-            for entry in entries:
-                if not self._is_expired(entry, now_ms):
-                    self._restore(entry)
+            kept = [entry for entry in entries if not self._is_expired(entry, now_ms)]
+            kept.sort(key=lambda entry: entry.last_timestamp)
+            self.producers.update((entry.producer_id, entry) for entry in kept)
+            open_since = ((entry.current_txn_first_offset, entry.producer_id) for entry in kept)
+            self._ongoing.update(sorted(each for each in open_since if each[0] != NO_OFFSET))
+            if len(kept) > self._max_producers:
+                self._evict(len(kept) - self._max_producers)
             return
-
-    def _restore(self, entry: ProducerEntry) -> None:
-        self.producers[entry.producer_id] = entry
-        if entry.current_txn_first_offset != NO_OFFSET:
-            self._ongoing[entry.current_txn_first_offset] = entry.producer_id
 
     def clear(self, offset: int) -> None:
         """Forget everything in memory; the log ends at ``offset``."""
-        self.producers = {}
-        self._ongoing = {}
-        self.unreplicated = {}
+        self.producers = OrderedDict()
+        self._ongoing = OrderedDict()
+        self.unreplicated = Unreplicated()
         self.unrecalled_below = 0
         self.map_end_offset = offset

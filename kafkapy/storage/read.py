@@ -21,6 +21,13 @@ class LogRead(NamedTuple):
     """Where the records are; None without any."""
 
 
+class LogPosition(NamedTuple):
+    """Place of an offset in a log's files: a segment, and a byte of its ``.log`` (Apache Kafka's LogOffsetMetadata)."""
+
+    segment_base_offset: int
+    position: int
+
+
 def read(log: "Log", offset: int, max_bytes: int, up_to_offset: int | None, *, min_one_batch: bool) -> LogRead:
     """See ``Log.read``."""
     end_offset = log.log_end_offset
@@ -54,6 +61,18 @@ def position_of(log: "Log", segment: Segment, offset: int) -> tuple[int, int | N
         if position is not None:
             return position, None
     return segment.translate(offset)
+
+
+def locate(log: "Log", offset: int) -> LogPosition:
+    """See ``Log.locate``."""
+    active = log.segments.active
+    if offset < log.log_end_offset:
+        with as_storage_error(log, "read"):
+            for segment in log.segments.starting_at(log.segments.floor(offset)):
+                found = position_of(log, segment, offset)
+                if found is not None:
+                    return LogPosition(segment.base_offset, found[0])
+    return LogPosition(active.base_offset, active.size)
 
 
 def _limit_position(log: "Log", segment: Segment, limit: int) -> int:

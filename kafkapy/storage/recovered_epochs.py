@@ -46,8 +46,8 @@ class RecoveredEpochs:
             if self._end_offset <= entry.start_offset < met.start_offset and self._latest < entry.epoch <= met.epoch:
                 self._entries.append(entry)
 
-    def take(self) -> None:
-        """There are no more; raises ``OSError``."""
+    def take(self, *, may_wait: bool = False) -> None:
+        """There are no more. Raises ``OSError``; with ``may_wait`` not of a disk without room."""
         self._believe(_ABOVE_ALL)
         if self._entries or self._epochs.entries:
-            self._epochs.rebuild(self._entries)
+            self._epochs.rebuild(self._entries, may_wait=may_wait)

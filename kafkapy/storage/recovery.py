@@ -8,11 +8,12 @@ rebuilt from what is left. A segment whose index can't be right is rebuilt after
 import logging
 from collections.abc import Iterator
 from contextlib import suppress
-from itertools import takewhile
+from itertools import pairwise, takewhile
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kafkapy.records.batch import MAGIC, BatchHeader, crc_is_valid
 from kafkapy.records.errors import CorruptRecordError
+from kafkapy.storage.disk_errors import put_off, putting_off
 from kafkapy.storage.errors import CorruptIndexError, KafkaStorageError, MalformedCheckpointError
 from kafkapy.storage.files import TEMPORARY_SUFFIX
 from kafkapy.storage.flusher import sync_all
@@ -44,6 +45,8 @@ class Checkpointed(NamedTuple):
     high_watermark: int = 0
     mended: bool = False
     """A worker process has recovered it since the unclean stop: its files can be trusted, though not on the disk."""
+    is_new: bool = False
+    """The log is about to be made: a disk that refuses its files refuses the log."""
 
     @property
     def is_trusted(self) -> bool:
@@ -59,22 +62,32 @@ def load(log: "Log", checkpointed: Checkpointed) -> None:
     listing = list_partition(log.storage.files, log.directory, keep_deleted=checkpointed.mended)
     log.producer_state.snapshot_offsets += listing.snapshots
     doubtful = _load_segments(log, listing)
+    _name_cut_segments(log, doubtful, checkpointed)
     _drop_empty_ends(log)
     doubtful = [found for found in doubtful if found[0] in log.segments]
     epochs_are_lost = _load_leader_epochs(log, listing.leader_epochs)
-    start_offset = checkpointed.log_start_offset
+    start_offset = _start_offset(log, checkpointed)
     if log.segments:
         log.log_start_offset = max(start_offset, log.segments.first.base_offset)
     end_offset = _recover(log, doubtful, checkpointed)
     if not log.segments or end_offset < start_offset:
         _drop(log, log.segments.cut(0), f"the log begins at {start_offset}, above all of it")
-        begin(log, start_offset)
+        _begin(log, start_offset, is_new=checkpointed.is_new)
         end_offset = start_offset
+    if end_offset < checkpointed.recovery_point:
+        logger.error(
+            "%s ends at offset %d, and everything up to %d was on the disk: the records in between are lost",
+            log.directory,
+            end_offset,
+            checkpointed.recovery_point,
+        )
     log.log_start_offset = max(start_offset, log.segments.first.base_offset)
     log.log_end_offset = end_offset
     log.recovery_point = end_offset if checkpointed.clean else _recovery_point(log, checkpointed)
+    if log.is_failing:
+        _lower_recovery_point(log)
     if epochs_are_lost:
-        log.leader_epochs.rebuild(_batch_epochs(log, END_OF_OFFSETS))
+        log.leader_epochs.rebuild(_batch_epochs(log, END_OF_OFFSETS), may_wait=log.storage.puts_off)
     log.leader_epochs.truncate_from_start(log.log_start_offset)
     if checkpointed.clean:
         log.leader_epochs.forget_from_end(end_offset)
@@ -85,14 +98,50 @@ def load(log: "Log", checkpointed: Checkpointed) -> None:
         log.producer_state.clear(end_offset)
     else:
         rebuild_producer_state(log, end_offset, recalls=not checkpointed.clean)
-    log.producer_state.take_snapshot()
+    with putting_off(log):
+        log.producer_state.take_snapshot()
     log.update_high_watermark(checkpointed.high_watermark)
+
+
+def _start_offset(log: "Log", checkpointed: Checkpointed) -> int:
+    """The checkpointed start, unless another checkpoint of the same clean stop says that the log ended below it."""
+    start_offset, end_offset = checkpointed.log_start_offset, checkpointed.recovery_point
+    if not checkpointed.clean or end_offset <= 0 or start_offset <= end_offset:
+        return start_offset
+    logger.warning(
+        "%s can't begin at %d, as its checkpoint says: it ended at %d. It begins at its first segment",
+        log.directory,
+        start_offset,
+        end_offset,
+    )
+    return 0
 
 
 def _recovery_point(log: "Log", checkpointed: Checkpointed) -> int:
     """Where the first segment begins that was read: its indexes are new, and on the disk with the next flush."""
     recovery_point = min(max(checkpointed.recovery_point, 0), log.log_end_offset)
     return min(recovery_point, log.segments.between(recovery_point, END_OF_OFFSETS)[0].base_offset)
+
+
+def _lower_recovery_point(log: "Log") -> None:
+    """Have the next flush write the indexes that a full disk did not take."""
+    for segment in log.segments:
+        if segment.has_unwritten_indexes:
+            log.recovery_point = min(log.recovery_point, segment.base_offset)
+            return
+
+
+def _begin(log: "Log", base_offset: int, *, is_new: bool) -> None:
+    """As ``rolling.begin``; on a full disk the first append makes the files, unless the log itself is new."""
+    try:
+        begin(log, base_offset)
+    except OSError as error:
+        if is_new:
+            raise
+        put_off(log, error)
+        segment = log.new_segment(base_offset)
+        segment.create_later()
+        log.segments.add(segment)
 
 
 def _drop_empty_ends(log: "Log") -> None:
@@ -166,6 +215,15 @@ def _load_segments(log: "Log", listing: Listing) -> list[tuple[Segment, Exceptio
     return doubtful
 
 
+def _name_cut_segments(log: "Log", doubtful: list[tuple[Segment, Exception]], checkpointed: Checkpointed) -> None:
+    """Log the closed segments that were on the disk as a whole and have lost batches at their end."""
+    unknown = {segment for segment, _ in doubtful}
+    for segment, following in pairwise(log.segments):
+        was_on_disk = checkpointed.is_trusted or following.base_offset <= checkpointed.recovery_point
+        if was_on_disk and segment not in unknown and segment.lacks_batches:
+            logger.error("%s is cut off at byte %d: the records behind that are lost", segment.log.path, segment.size)
+
+
 def _recover(log: "Log", doubtful: list[tuple[Segment, Exception]], checkpointed: Checkpointed) -> int:
     """Rebuild what must be; return the log's end offset."""
     segments = log.segments
@@ -199,13 +257,14 @@ def _read_again(log: "Log", beyond: list[Segment]) -> None:
         if cut is not None:
             _drop(log, log.segments.cut(log.segments.floor(cut.base_offset) + 1), "a corrupt segment comes before")
             break
-    epochs.take()
+    epochs.take(may_wait=log.storage.puts_off)
 
 
 def _recover_for_good(log: "Log", segment: Segment) -> None:
     """As ``recover_segment``, below the recovery point, where a start doesn't look for what a power cut has taken.
 
     So the new indexes take their names when they are on the disk; until then those are there that are known as wrong.
+    A full disk has them stay in memory.
     """
     files = log.storage.files
     indexes: list[Index | TransactionIndex] = [segment.offset_index, segment.time_index, segment.transaction_index]
@@ -215,7 +274,13 @@ def _recover_for_good(log: "Log", segment: Segment) -> None:
         index.rename(target + TEMPORARY_SUFFIX)
     epochs = RecoveredEpochs(log.leader_epochs, END_OF_OFFSETS, log.leader_epochs.entries)
     recover_segment(log, segment, epochs)
-    epochs.take()
+    epochs.take(may_wait=log.storage.puts_off)
+    if segment.has_unwritten_indexes:
+        for index, target in zip(indexes, targets, strict=True):
+            temporary = index.path
+            index.write_later(target)
+            files.remove(temporary)
+        return
     sync_all(files, [segment.log.path, *(index.path for index in indexes)])
     for index, target in zip(indexes, targets, strict=True):
         if files.exists(index.path):
@@ -257,7 +322,7 @@ def recover_segment(log: "Log", segment: Segment, epochs: RecoveredEpochs) -> Se
             segment.index_again(position, header, log.config.index_interval_bytes)
             if log.config.flush_before_ack:
                 # An fsync may have failed before the stop: then these bytes are in memory alone, marked as written.
-                segment.log.write_at(content, position)
+                _write_again(log, segment, content, position)
             epochs.meet(header)
             aborted = state.replay(header, content)
             if aborted is not None:
@@ -271,13 +336,23 @@ def recover_segment(log: "Log", segment: Segment, epochs: RecoveredEpochs) -> Se
     if cut:
         log.storage.files.truncate(segment.log.path, valid_bytes)
         segment.size = valid_bytes
-    segment.become_inactive()
+    with putting_off(log):
+        segment.become_inactive()
     state.map_end_offset = end_offset
-    state.take_snapshot()
+    with putting_off(log):
+        state.take_snapshot()
     log.storage.recovered(segment.size + cut)
     if rest is not None:
         return recover_segment(log, rest, epochs)
     return segment if cut and not is_overtaken else None
+
+
+def _write_again(log: "Log", segment: Segment, content: memoryview, position: int) -> None:
+    try:
+        segment.log.write_at(content, position)
+    except OSError as error:
+        put_off(log, error)
+        log.durability.doubt()
 
 
 class _OvertakenError(CorruptRecordError):

@@ -10,6 +10,7 @@ Names and order are Apache Kafka's, which waits for no fsync between 2, 3 and 4;
 The number keeps apart what two compactions in a row put aside.
 """
 
+import logging
 from collections.abc import Callable, Sequence
 from itertools import count
 from typing import TYPE_CHECKING, Final
@@ -42,6 +43,8 @@ if TYPE_CHECKING:
 CLEANED_SUFFIX: Final = ".cleaned"
 SWAP_SUFFIX: Final = ".swap"
 INDEX_SUFFIXES: Final = (OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX)
+
+logger: Final = logging.getLogger(__name__)
 
 _BASE_DIGITS: Final = 20
 _numbers: Final = count(1)
@@ -154,8 +157,8 @@ def finish_interrupted(files: Files, directory: str) -> list[int]:
 
     Returns the base offsets of segments that were put in place; their indexes are gone, to be made anew from the log.
     The rules are Apache Kafka 2.7's: a ``.swap`` at or above the lowest ``.cleaned`` belongs to a set that is not
-    complete and goes; any other is complete, and the segments that begin within it are what it was made from.
-    Raises ``OSError``.
+    complete and goes; any other is complete, and the segments that begin within it are what it was made from. Unlike
+    Kafka's, a damaged ``.swap`` goes too, if nothing that it was made from has been put aside yet. Raises ``OSError``.
     """
     folder = _Folder(files, directory)
     lowest_cleaned = min((base for base, _ in folder.cleaned), default=2**63)
@@ -169,10 +172,7 @@ def finish_interrupted(files: Files, directory: str) -> list[int]:
             folder.remove_indexes(base)
     for base, kind in folder.cleaned:
         folder.remove(base, kind + CLEANED_SUFFIX)
-    completed = sorted(base for base in swapped if base < lowest_cleaned)
-    for base in completed:
-        folder.complete(base)
-    return completed
+    return [base for base in sorted(swapped) if base < lowest_cleaned and folder.complete(base)]
 
 
 class _Folder:
@@ -184,6 +184,8 @@ class _Folder:
         self.logs: list[int] = []
         self.cleaned: list[tuple[int, str]] = []
         self.swapped: list[tuple[int, str]] = []
+        self.is_put_aside = False
+        """Whether a segment has been renamed to be deleted."""
         for name, _ in files.list_directory(directory):
             base, kind = name[:_BASE_DIGITS], name[_BASE_DIGITS:]
             if not base.isdecimal():
@@ -194,6 +196,8 @@ class _Folder:
                 self.cleaned.append((int(base), kind.removesuffix(CLEANED_SUFFIX)))
             elif kind.endswith(SWAP_SUFFIX):
                 self.swapped.append((int(base), kind.removesuffix(SWAP_SUFFIX)))
+            elif kind.startswith(LOG_SUFFIX) and kind.endswith(DELETED_SUFFIX):
+                self.is_put_aside = True
 
     def path(self, base: int, kind: str) -> str:
         return f"{self.directory}/{base:020d}{kind}"
@@ -205,10 +209,15 @@ class _Folder:
         for kind in INDEX_SUFFIXES:
             self.remove(base, kind)
 
-    def complete(self, base: int) -> None:
-        """Put the finished log at ``base`` in the place of the segments that begin within it."""
+    def complete(self, base: int) -> bool:
+        """Put the finished log at ``base`` in the place of the segments that begin within it; return whether it was."""
         path = self.path(base, LOG_SUFFIX + SWAP_SUFFIX)
-        end_offset = max(_end_offset(self.files, path), base + 1)
+        end_offset, is_whole = _end_offset(self.files, path)
+        if not is_whole and base in self.logs and not self.is_put_aside:
+            logger.warning("%s is damaged: it is removed, and what it was made from stays", path)
+            self.files.remove(path)
+            return False
+        end_offset = max(end_offset, base + 1)
         for old in [old for old in self.logs if base <= old < end_offset]:
             self.logs.remove(old)
             self.remove(old, LOG_SUFFIX)
@@ -218,10 +227,14 @@ class _Folder:
         self.files.rename(path, self.path(base, LOG_SUFFIX))
         self.files.sync_path(self.directory)
         self.logs.append(base)
+        return True
 
 
-def _end_offset(files: Files, path: str) -> int:
-    """The offset after the last batch of a log, or after the last one before damage; 0 without any."""
+def _end_offset(files: Files, path: str) -> tuple[int, bool]:
+    """The offset after the last batch of a log, or after the last one before damage; 0 without any.
+
+    With it comes whether the log is whole; one without a batch is not.
+    """
     descriptor = files.open(path)
     size = files.size(path)
     offset = position = 0
@@ -239,4 +252,4 @@ def _end_offset(files: Files, path: str) -> int:
             break
         offset = header.next_offset
         position += len(batch)
-    return offset
+    return offset, 0 < position == size

@@ -17,7 +17,7 @@ from kafkapy.records.batch import (
 )
 from kafkapy.records.errors import CorruptRecordError
 from kafkapy.storage.batches import SMALLEST_BATCH, Batch, read_batches
-from kafkapy.storage.errors import KafkaStorageError
+from kafkapy.storage.errors import CorruptIndexError, KafkaStorageError
 from kafkapy.storage.files import Files
 from kafkapy.storage.index import IndexCache
 from kafkapy.storage.log_file import LogFile
@@ -122,6 +122,12 @@ class Segment:
             self._files.truncate(self.log.path, preallocated_bytes)
             self.is_preallocated = True
 
+    def create_later(self) -> None:
+        """Do without files until there is something to write: a full disk has refused to make them."""
+        self.log.is_missing = True
+        for index in (self.offset_index, self.time_index):
+            index.write_later(index.path)
+
     def load(self, sizes: dict[str, int]) -> None:
         """Take over existing files; ``sizes`` maps the suffixes of those that are there to bytes.
 
@@ -131,9 +137,19 @@ class Segment:
         self.transaction_index.size = sizes.get(TRANSACTION_INDEX_SUFFIX, 0)
         self.offset_index.load(sizes[OFFSET_INDEX_SUFFIX])
         self.time_index.load(sizes[TIME_INDEX_SUFFIX])
+        if self.time_index.last_timestamp == 0 and self._begins_after_1970():
+            # Zeros in the place of what was written: retention would delete the segment.
+            raise CorruptIndexError(f"{self.time_index.path} ends with timestamp 0, the first batch is later")
         self.transaction_index.sanity_check(self.base_offset)
         self.max_timestamp = self.time_index.last_timestamp
         self.max_timestamp_offset = self.time_index.last_offset
+
+    @property
+    def lacks_batches(self) -> bool:
+        """Whether the indexes, which were loaded, tell of batches behind the end of the log file."""
+        if not self.size:
+            return self.time_index.entries > 0 or self.transaction_index.size > 0
+        return self.offset_index.last_position >= self.size
 
     # writing
 
@@ -183,6 +199,13 @@ class Segment:
             since = self._rolling_timestamp = first.max_timestamp
         return since
 
+    def _begins_after_1970(self) -> bool:
+        """Whether the first batch has a timestamp above 0; not where it can't be read."""
+        try:
+            return self.size > 0 and self.first_timestamp() > 0
+        except (CorruptRecordError, KafkaStorageError):
+            return False
+
     @property
     def indexes_are_full(self) -> bool:
         """Whether one of the indexes has no room for another entry."""
@@ -196,11 +219,22 @@ class Segment:
         """
         self.time_index.maybe_append(self.max_timestamp, self.max_timestamp_offset)
         written = self.write_indexes()
+        if self.log.is_missing:  # it may hold the offset at which the log begins
+            self._files.create(self.log.path)
+            self.log.is_missing = False
+            written.append(self.log.path)
         if self.is_preallocated:
             self._files.truncate(self.log.path, self.size)
             self.is_preallocated = False
             written.append(self.log.path)
         return written
+
+    @property
+    def has_unwritten_indexes(self) -> bool:
+        """Whether the files of the indexes lack entries, or are to be replaced."""
+        return (
+            self.offset_index.is_unwritten or self.time_index.is_unwritten or self.transaction_index.is_unwritten
+        )  # fmt: skip
 
     def write_indexes(self) -> list[str]:
         """Write the index entries that are in memory; return the paths that were written."""

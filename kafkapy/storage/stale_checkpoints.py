@@ -8,6 +8,7 @@ them. So the file is written anew *before* offsets fall; Apache Kafka does it af
 from typing import TYPE_CHECKING, Final
 
 from kafkapy.storage.checkpoints import HIGH_WATERMARK, LOG_START_OFFSET, RECOVERY_POINT
+from kafkapy.storage.disk_errors import is_full
 from kafkapy.storage.flusher import InlineFlusher
 
 if TYPE_CHECKING:
@@ -22,14 +23,19 @@ _INLINE: Final = InlineFlusher()
 def lower(logs: "LogManager", log: "Log") -> None:
     """``log``'s recovery point or start have fallen, and its files follow: no checkpoint may be above them.
 
-    Raises ``OSError``.
+    Where a full disk has no space for lower recovery points, the file of the old ones is removed. Raises ``OSError``.
     """
     directory = logs.directories.containing(log.directory)
     if directory is not None:
         partition = log.topic_partition
         for name, offset in ((RECOVERY_POINT, log.recovery_point), (LOG_START_OFFSET, log.log_start_offset)):
             if directory.written_offset(name, partition) > offset:
-                directory.write_checkpoint(name, logs.offsets(name)[directory.path], _INLINE)
+                try:
+                    directory.write_checkpoint(name, logs.offsets(name)[directory.path], _INLINE)
+                except OSError as error:
+                    if name != RECOVERY_POINT or not is_full(error):
+                        raise
+                    directory.remove_checkpoint(name)
 
 
 def lower_all(logs: "LogManager") -> None:

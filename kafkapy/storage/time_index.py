@@ -27,11 +27,11 @@ class TimeIndex(Index):
         self.last_offset = base_offset
 
     def load(self, size: int) -> None:
-        """See ``Index.load``."""
+        """See ``Index.load``; timestamps grow, so an index of several zeros is corrupt."""
         super().load(size)
         if self.entries:
             first, (timestamp, relative_offset) = self.stored_ends()
-            if timestamp < first[0] or relative_offset < 0:
+            if timestamp < first[0] or (timestamp == first[0] and self.entries > 1) or relative_offset < 0:
                 raise CorruptIndexError(f"{self.path} ends with ({timestamp}, {relative_offset})")
             self.last_timestamp = timestamp
             self.last_offset = self.base_offset + relative_offset

@@ -28,7 +28,7 @@ class AbortedTransaction(NamedTuple):
 class TransactionIndex:
     """Few entries, seldom read: straight from the file."""
 
-    __slots__ = ("path", "size", "_files", "_pending")
+    __slots__ = ("path", "size", "_files", "_pending", "_replaces")
 
     def __init__(self, files: Files, path: str, size: int = 0) -> None:
         self.path = path
@@ -36,6 +36,8 @@ class TransactionIndex:
         self._files = files
         self._pending = b""
         """The end of ``size`` that the disk has refused so far: the marker is in the log already."""
+        self._replaces = False
+        """All entries are in memory, and the file is missing or wrong: the next write puts another in its place."""
 
     def __iter__(self) -> Iterator[AbortedTransaction]:
         stored = self.size - len(self._pending)
@@ -62,11 +64,28 @@ class TransactionIndex:
 
     def write(self) -> bool:
         """Put the entries that are only in memory into the file; return whether there were any."""
-        has_more = bool(self._pending)
-        if has_more:
+        has_more = self.is_unwritten
+        if self._replaces:
+            if self._pending:
+                self._files.replace(self.path, self._pending)
+            else:
+                self._files.remove(self.path)
+            self._replaces = False
+        elif has_more:
             self._files.write(self.path, self._pending, self.size - len(self._pending))
-            self._pending = b""
+        self._pending = b""
         return has_more
+
+    @property
+    def is_unwritten(self) -> bool:
+        """Whether the file lacks entries, or is to be replaced."""
+        return self._replaces or bool(self._pending)
+
+    def write_later(self, path: str) -> None:
+        """Take all entries into memory; the next ``write`` makes the file ``path`` of them, or replaces it."""
+        self._pending = b"".join(ENTRY.pack(VERSION, *entry) for entry in self)
+        self._replaces = True
+        self.path = path
 
     def truncate_to(self, offset: int) -> None:
         """Drop the transactions whose marker is at ``offset`` or later."""

@@ -80,6 +80,7 @@ class _Exchange(asyncio.Protocol):
         self._owner = owner
         self._transport: asyncio.Transport | None = None
         self._data = bytearray()
+        self._head: Head | None = None
         self._deadline: asyncio.TimerHandle | None = None
         self._is_answered = False
 
@@ -110,7 +111,9 @@ class _Exchange(asyncio.Protocol):
             return
         self._data += data
         try:
-            head = read_head(self._data)
+            if self._head is None:
+                self._head = read_head(self._data)
+            head = self._head
             if head is None or len(self._data) < head.size:
                 return
             answered = self._owner.answer(head, bytes(self._data[head.header_size : head.size]))

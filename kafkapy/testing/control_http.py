@@ -6,6 +6,7 @@ asking first, which is not answered.
 """
 
 import json
+import math
 from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Any, Final, NamedTuple
@@ -13,6 +14,8 @@ from urllib.parse import urlsplit
 
 MOST_HEADER_BYTES: Final = 16_384
 MOST_BODY_BYTES: Final = 65_536
+MOST_NUMBER_BITS: Final = 63
+"""Of an integer in a body, without its sign."""
 LOOPBACK_NAMES: Final = frozenset({"127.0.0.1", "localhost", "::1"})
 JSON: Final = "application/json"
 METHODS: Final = ("GET", "POST", "DELETE")
@@ -63,7 +66,14 @@ def read_head(data: bytes | bytearray) -> Head | None:
         if not colon or not name or name != name.strip() or name.lower() in headers:
             raise HttpError(HTTPStatus.BAD_REQUEST, f"the header line {line[:80]!r} is broken or there twice")
         headers[name.lower()] = value.strip()
-    return Head(words[0], urlsplit(words[1]).path, headers, end + 4, end + 4 + _body_size(headers))
+    return Head(words[0], _path(words[1]), headers, end + 4, end + 4 + _body_size(headers))
+
+
+def _path(target: str) -> str:
+    try:
+        return urlsplit(target).path
+    except ValueError:
+        raise HttpError(HTTPStatus.BAD_REQUEST, f"the request's target {target[:80]!r} is no URL") from None
 
 
 def _body_size(headers: Mapping[str, str]) -> int:
@@ -104,13 +114,35 @@ def read_body(head: Head, data: bytes) -> HttpRequest:
             raise HttpError(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, f"a POST wants the header Content-Type: {JSON}")
     if not data:
         return HttpRequest(head.method, head.path, {})
-    try:
-        body = json.loads(data)
-    except (ValueError, RecursionError):
-        raise HttpError(HTTPStatus.BAD_REQUEST, "the body is no JSON") from None
+    body = _read_json(data)
     if not isinstance(body, dict):
         raise HttpError(HTTPStatus.BAD_REQUEST, "the body must be a JSON object")
     return HttpRequest(head.method, head.path, body)
+
+
+def _read_json(data: bytes) -> Any:
+    try:
+        value = json.loads(data, parse_int=_integer, parse_float=_float, parse_constant=_float)
+        json.dumps(value, ensure_ascii=False).encode()  # a lone surrogate could not be sent back in a response
+    except UnicodeEncodeError:
+        raise HttpError(HTTPStatus.BAD_REQUEST, "a string in the body has half of a surrogate pair") from None
+    except (ValueError, RecursionError):
+        raise HttpError(HTTPStatus.BAD_REQUEST, "the body is no JSON") from None
+    return value
+
+
+def _integer(text: str) -> int:
+    value = int(text) if len(text) <= MOST_NUMBER_BITS else None
+    if value is None or value.bit_length() > MOST_NUMBER_BITS:
+        raise HttpError(HTTPStatus.BAD_REQUEST, f"the number {text[:20]}… in the body has more than 64 bits")
+    return value
+
+
+def _float(text: str) -> float:
+    value = float(text)
+    if not math.isfinite(value):
+        raise HttpError(HTTPStatus.BAD_REQUEST, f"the number {text[:20]} in the body is not finite")
+    return value
 
 
 def encode_answer(status: HTTPStatus, content: bytes, kind: str, **headers: str) -> bytes:

@@ -13,6 +13,8 @@ from kafkapy.testing.fault_rules import Action, Rule
 from kafkapy.testing.faults import Faults
 from kafkapy.testing.moving_clock import MovingClock
 
+MOST_RULES: Final = 1_000
+"""Rules that requests may set; more are refused until some are removed."""
 JsonValue = Any
 
 
@@ -111,6 +113,8 @@ def _add_fault(call: Call) -> tuple[HTTPStatus, JsonValue]:
             raise _refused(f"{name} has no {field}{nearest(field, own)}")
         if value is None:
             raise _refused(f"{field} is null: what does not matter is left out")
+    if len(call.of.faults.rules) >= MOST_RULES:
+        raise HttpError(HTTPStatus.CONFLICT, f"there are {MOST_RULES} rules already: remove some")
     missing = [field for field in kind.needed if field not in fields]
     if missing:
         raise _refused(f"{name} wants {missing[0]}")

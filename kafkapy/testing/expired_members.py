@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from kafkapy.coordinator.group.coordinator import GroupCoordinator
 from kafkapy.protocol.api_keys import ApiKey
 from kafkapy.server.message_places import groups_in
+from kafkapy.turns import finish
 
 if TYPE_CHECKING:
     from kafkapy.server.context import RequestContext
@@ -48,7 +49,7 @@ def expire(groups: GroupCoordinator, group: str, member_id: str | None, instance
     """End the session of the one member with these ids (None: any); its member id. Raises ``UnknownMemberError``."""
     found = _present(groups, group, member_id, instance_id)
     if len(found) != 1:
-        members = groups.describe_group(group).members
+        members = finish(groups.describe_group(group)).members
         known = ", ".join(repr(member.instance_id or member.member_id) for member in members) or "none"
         which = "more than one member" if found else "no such member"
         raise UnknownMemberError(f"group {group!r} has {which}; its members: {known}")
@@ -94,6 +95,6 @@ def _asking(key: int, request: Any, response: Any) -> list[tuple[str, str | None
 def _present(groups: GroupCoordinator, group: str, member_id: str | None, instance_id: str | None) -> list[str]:
     return [
         member.member_id
-        for member in groups.describe_group(group).members
+        for member in finish(groups.describe_group(group)).members
         if member_id in (None, member.member_id) and instance_id in (None, member.instance_id)
     ]

@@ -120,7 +120,8 @@ def moment(when: object) -> When:
 
 def duration(duration_ms: object, what: str = "delay") -> float:
     """How long to delay or to pause (ms)."""
-    if not isinstance(duration_ms, int | float) or isinstance(duration_ms, bool) or math.isnan(duration_ms):
+    is_nan = isinstance(duration_ms, float) and math.isnan(duration_ms)
+    if not isinstance(duration_ms, int | float) or isinstance(duration_ms, bool) or is_nan:
         raise InvalidFaultError(f"duration_ms must be a number, not {duration_ms!r}")
     if not 0 < duration_ms <= LONGEST_DELAY_MS:
         raise InvalidFaultError(f"a {what} takes more than 0 and at most {LONGEST_DELAY_MS} ms, not {duration_ms}")

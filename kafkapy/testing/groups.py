@@ -10,6 +10,7 @@ from kafkapy.protocol.primitives import ProtocolError
 from kafkapy.server.context import Services
 from kafkapy.testing.errors import unknown
 from kafkapy.testing.waiting import Deadline, until
+from kafkapy.turns import finish
 from kafkapy.types import TopicPartition
 
 NO_OFFSET: Final = -1
@@ -26,7 +27,7 @@ class GroupMember(NamedTuple):
 
 def names(services: Services) -> list[str]:
     """The groups that there are, by name."""
-    return sorted(listing.group_id for listing in services.group_coordinator.list_groups()[1])
+    return sorted(listing.group_id for listing in finish(services.group_coordinator.list_groups())[1])
 
 
 async def stable(services: Services, group: str, members: int | None, timeout_s: float) -> list[GroupMember]:
@@ -38,14 +39,14 @@ async def stable(services: Services, group: str, members: int | None, timeout_s:
     """
 
     def look() -> list[GroupMember] | None:
-        found = services.group_coordinator.describe_group(group)
+        found = finish(services.group_coordinator.describe_group(group))
         if found.state != STABLE.value or members not in (None, len(found.members)):
             return None
         who = _members(found)
         return None if _unassigned(services, found, who) else who
 
     def failure() -> str:
-        found = services.group_coordinator.describe_group(group)
+        found = finish(services.group_coordinator.describe_group(group))
         if group not in names(services):
             return f"no consumer of group {group!r} has joined; there is {', '.join(names(services)) or 'no group'}"
         wanted = "" if members is None else f", {members} are waited for"
@@ -60,7 +61,7 @@ def committed(services: Services, group: str) -> dict[TopicPartition, int]:
     """The offset that the group has committed for each partition that has one; raises ``UnknownNameError``."""
     if group not in (known := names(services)):
         raise unknown("group", group, known)
-    _, offsets = services.group_coordinator.fetch_offsets(group, None)
+    _, offsets = finish(services.group_coordinator.fetch_offsets(group, None))
     return {each: found.offset for each, found in offsets.items() if found.offset != NO_OFFSET}
 
 
@@ -71,7 +72,7 @@ def lag(services: Services, group: str) -> dict[TopicPartition, int]:
     Where it has committed none, the lag is all that the partition holds.
     """
     offsets = committed(services, group)
-    described = services.group_coordinator.describe_group(group)
+    described = finish(services.group_coordinator.describe_group(group))
     topics = {each.topic for each in offsets} | _subscribed(described)
     result = {}
     for each in sorted(_partitions(services, topics)):

@@ -20,6 +20,7 @@ from kafkapy.protocol.messages.leader_and_isr import (
 )
 from kafkapy.protocol.messages.stop_replica import StopReplicaRequest, StopReplicaResponse
 from kafkapy.protocol.messages.update_metadata import UpdateMetadataRequest, UpdateMetadataResponse
+from kafkapy.turns import finish
 
 
 class RecordingSession(EmbeddedSession):
@@ -78,7 +79,7 @@ class FakeBroker:
         match request:
             case UpdateMetadataRequest():
                 self.node.fence.check(request.controller_epoch, request.broker_epoch)
-                self.node.cache.apply(request)
+                finish(self.node.cache.apply(request))
                 return UpdateMetadataResponse()
             case LeaderAndIsrRequest():
                 return LeaderAndIsrResponse(

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkapy.cluster.assignment import Placement, assign_replicas, interleave_racks
+from kafkapy.cluster.assignment import Placement, assign_replicas, check_placement, interleave_racks
 from kafkapy.cluster.errors import InvalidPartitionsError, InvalidReplicationFactorError
 from kafkapy.errors import BrokerError
 
@@ -14,7 +14,8 @@ RACKS: dict[int, str | None] = {0: "r1", 1: "r3", 2: "r3", 3: "r2", 4: "r2", 5: 
 
 
 def _lists(racks: dict[int, str | None], placement: Placement) -> dict[int, list[int]]:
-    return {index: list(found.replicas) for index, found in assign_replicas(racks, placement, Random(0)).items()}
+    check_placement(racks, placement)
+    return {index: list(found.replicas) for index, found in assign_replicas(racks, placement, Random(0))}
 
 
 def test_ten_partitions_on_five_brokers() -> None:
@@ -54,7 +55,7 @@ def test_what_can_not_be_placed(
     racks: dict[int, str | None], placement: Placement, error: type[BrokerError], code: int
 ) -> None:
     with pytest.raises(error) as refused:
-        assign_replicas(racks, placement, Random(0))
+        check_placement(racks, placement)
     assert refused.value.error_code == code
 
 
@@ -69,7 +70,7 @@ def clusters(draw: st.DrawFn) -> dict[int, str | None]:
 @given(clusters(), st.data(), st.integers(1, 60), st.integers())
 def test_the_laws(racks: dict[int, str | None], data: st.DataObject, partitions: int, seed: int) -> None:
     factor = data.draw(st.integers(1, len(racks)))
-    placed = assign_replicas(racks, Placement(partitions, factor), Random(seed))
+    placed = dict(assign_replicas(racks, Placement(partitions, factor), Random(seed)))
     assert sorted(placed) == list(range(partitions))
     for found in placed.values():
         assert len(set(found.replicas)) == factor

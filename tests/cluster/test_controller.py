@@ -82,14 +82,30 @@ def test_an_office_taken_by_somebody_else_is_given_up() -> None:
     asyncio.run(main())
 
 
-def test_a_broken_node_does_not_stop_the_queue(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_broken_assignment_stops_no_other_topic(caplog: pytest.LogCaptureFixture) -> None:
     async def main() -> None:
         async with cluster(1) as started:
             session = started.controller.session
             await session.create("/brokers/topics/broken", b"nonsense")
             await started.settle()
-            assert "could not finish what 'topics' asked for" in caplog.text
-            await session.delete("/brokers/topics/broken")
+            assert "The assignment of topic broken can't be read" in caplog.text
+            admin = started.controller.node.topic_admin
+            (result,) = await admin.create_topics([NewTopic("t", 1, 1)], 1000)
+            assert result.error is None
+            (deleted,) = await admin.delete_topics(["t"], 1000)
+            assert deleted.error is None
+
+    asyncio.run(main())
+
+
+def test_a_broken_node_does_not_stop_the_queue(caplog: pytest.LogCaptureFixture) -> None:
+    async def main() -> None:
+        async with cluster(1) as started:
+            session = started.controller.session
+            await session.create("/brokers/ids/7", b"nonsense")
+            await started.settle()
+            assert "could not finish what 'brokers' asked for" in caplog.text
+            await session.delete("/brokers/ids/7")
             await started.settle()
             admin = started.controller.node.topic_admin
             (result,) = await admin.create_topics([NewTopic("t", 1, 1)], 1000)

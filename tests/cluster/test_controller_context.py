@@ -2,7 +2,7 @@ import pytest
 
 from kafkapy.cluster.controller_context import ControllerContext, LiveBroker, Replica
 from kafkapy.cluster.elections import NO_LEADER
-from kafkapy.cluster.states import IllegalMoveError, PartitionState, ReplicaState
+from kafkapy.cluster.states import PARTITION_ENTERED_FROM, REPLICA_ENTERED_FROM, PartitionState, ReplicaState
 from kafkapy.cluster.topic_znodes import LeaderIsr, ReplicaAssignment
 from kafkapy.cluster.znodes import BrokerIdZNode
 from kafkapy.types import TopicPartition
@@ -33,27 +33,54 @@ def test_questions() -> None:
     assert not context.is_online(Replica(FIRST, 3), include_stopping=True)
 
 
-def test_moves_follow_the_tables() -> None:
+@pytest.mark.parametrize("target", PartitionState)
+@pytest.mark.parametrize("current", PartitionState)
+def test_partitions_move_as_the_table_says(
+    current: PartitionState, target: PartitionState, caplog: pytest.LogCaptureFixture
+) -> None:
     context = _context()
-    with pytest.raises(IllegalMoveError):
-        context.move_partitions([FIRST], PartitionState.ONLINE)
-    context.move_partitions([FIRST, SECOND], PartitionState.NEW)
-    context.move_partitions([FIRST], PartitionState.OFFLINE)
+    if current is not PartitionState.NON_EXISTENT:
+        context.partition_states[FIRST] = current
+    may = current in PARTITION_ENTERED_FROM[target]
+    assert context.move_partition(FIRST, target) == may
+    assert context.partition_states.get(FIRST, PartitionState.NON_EXISTENT) is (target if may else current)
+    refusal = f"Partition t-0 can't go from {current.value} to {target.value}"
+    assert caplog.messages == ([] if may else [refusal])
+
+
+@pytest.mark.parametrize("target", ReplicaState)
+@pytest.mark.parametrize("current", ReplicaState)
+def test_replicas_move_as_the_table_says(
+    current: ReplicaState, target: ReplicaState, caplog: pytest.LogCaptureFixture
+) -> None:
+    context, replica = _context(), Replica(FIRST, 1)
+    if current is not ReplicaState.NON_EXISTENT:
+        context.replica_states[replica] = current
+    may = current in REPLICA_ENTERED_FROM[target]
+    assert context.move_replica(replica, target) == may
+    assert context.replica_state(replica) is (target if may else current)
+    refusal = f"Replica t-0 on broker 1 can't go from {current.value} to {target.value}"
+    assert caplog.messages == ([] if may else [refusal])
+
+
+def test_states_are_forgotten_in_the_end() -> None:
+    context = _context()
+    for partition in (FIRST, SECOND):
+        assert context.move_partition(partition, PartitionState.NEW)
+    assert context.move_partition(FIRST, PartitionState.OFFLINE)
     assert context.partitions_in(PartitionState.NEW) == [SECOND]
     context.topics_to_delete.add("t")
     assert context.partitions_in(PartitionState.NEW) == []
-    context.move_partitions([FIRST], PartitionState.NON_EXISTENT)
+    assert context.move_partition(FIRST, PartitionState.NON_EXISTENT)
     assert FIRST not in context.partition_states
     replica = Replica(FIRST, 1)
-    with pytest.raises(IllegalMoveError):
-        context.move_replicas([replica], ReplicaState.ONLINE)
     for state in (
         ReplicaState.NEW, ReplicaState.ONLINE, ReplicaState.OFFLINE, ReplicaState.DELETION_STARTED,
         ReplicaState.DELETION_SUCCESSFUL,
     ):  # fmt: skip
-        context.move_replicas([replica], state)
+        assert context.move_replica(replica, state)
         assert context.replica_state(replica) is state
-    context.move_replicas([replica], ReplicaState.NON_EXISTENT)
+    assert context.move_replica(replica, ReplicaState.NON_EXISTENT)
     assert context.replica_states == {}
 
 
@@ -61,8 +88,10 @@ def test_a_topic_is_forgotten_whole() -> None:
     context = _context()
     context.assign("u", {0: ReplicaAssignment((1,))})
     other = TopicPartition("u", 0)
-    context.move_partitions([FIRST, SECOND, other], PartitionState.NEW)
-    context.move_replicas(context.replicas(context.partitions()), ReplicaState.NEW)
+    for partition in (FIRST, SECOND, other):
+        context.move_partition(partition, PartitionState.NEW)
+    for replica in context.replicas(context.partitions()):
+        context.move_replica(replica, ReplicaState.NEW)
     context.leadership[FIRST] = LeaderIsr(NO_LEADER, 1, (3,), 1)
     context.topics_to_delete.add("t")
     context.forget_topic("t")

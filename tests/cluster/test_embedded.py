@@ -70,7 +70,7 @@ def test_everything_but_ephemeral_nodes_outlives_a_restart(tmp_path: Path) -> No
             assert again.czxid > last.czxid
 
     asyncio.run(main())
-    assert [entry.name for entry in tmp_path.iterdir()] == [FILE_NAME]
+    assert sorted(entry.name for entry in tmp_path.iterdir()) == ["kafkapy-metadata.journal", FILE_NAME]
 
 
 def test_watches_and_answers_come_after_the_commit(tmp_path: Path) -> None:
@@ -118,21 +118,13 @@ def test_a_data_directory_in_use_is_refused(tmp_path: Path) -> None:
     asyncio.run(main())
 
 
-@pytest.mark.parametrize("content", [b"no database at all, but long enough to be looked at" * 40, None])
-def test_a_foreign_file_is_refused(tmp_path: Path, content: bytes | None) -> None:
+def test_a_foreign_file_is_refused(tmp_path: Path) -> None:
     path = tmp_path / FILE_NAME
-    if content is None:
-        database = sqlite3.connect(path)
-        database.executescript(
-            "CREATE TABLE state (name TEXT PRIMARY KEY, value INTEGER); INSERT INTO state VALUES ('format', 99)"
-        )
-        database.close()
-    else:
-        path.write_bytes(content)
+    path.write_bytes(b"no database at all, but long enough to be looked at" * 40)
 
     async def main() -> None:
         store = EmbeddedStore(str(path), SystemClock())
-        with pytest.raises(StoreFileError, match="move it away"):
+        with pytest.raises(StoreFileError, match="No copy of the cluster's metadata can be used"):
             await store.open()
         await store.close()
 
@@ -197,6 +189,63 @@ def test_while_the_disk_refuses_everybody_waits_and_nothing_is_lost_or_doubled(
     assert len(messages) == 2
     assert "could not be written" in messages[0]
     assert messages[1] == "The metadata store goes on: its disk takes changes again"
+
+
+def test_a_start_does_not_wait_for_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """While it runs ahead the store answers and tells from memory; after that everybody waits as before."""
+    path = str(tmp_path / FILE_NAME)
+    clock = ManualClock()
+    write = SqliteFile.write
+
+    def refused(*_: object) -> None:
+        raise StoreFileError("no")
+
+    async def main() -> None:
+        store = EmbeddedStore(path, clock)
+        await store.open()
+        session = store.session()
+        await session.create("/epoch", b"1")
+        seen = Seen()
+        await session.exists("/epoch", seen)
+        monkeypatch.setattr(SqliteFile, "write", refused)
+        store.run_ahead(allowed=True)
+        await session.set("/epoch", b"2")
+        await session.create("/ids", b"", ephemeral=True)
+        assert (await session.get("/epoch")).data == b"2"
+        assert [event.path for event in seen.events] == ["/epoch"]
+        store.run_ahead(allowed=False)
+        waiting = asyncio.create_task(session.create("/topic"))
+        await asyncio.sleep(0.01)
+        assert not waiting.done()
+        monkeypatch.setattr(SqliteFile, "write", write)
+        while not waiting.done():
+            clock.advance(RETRY_MS)
+            await asyncio.sleep(0.001)
+        assert len(seen.events) == 1, "it is told once"
+        store.run_ahead(allowed=True)
+        await session.set("/epoch", b"3")
+        await store.close()
+        again = EmbeddedStore(path, clock)
+        await again.open()
+        session = again.session()
+        nodes = await session.get_many(["/epoch", "/topic", "/ids"])
+        assert [node.data if node else None for node in nodes] == [b"3", None, None]
+        assert nodes[1] is not None
+        await again.close()
+
+    asyncio.run(asyncio.wait_for(main(), 10))
+
+
+def test_a_store_that_the_disk_has_no_space_for_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(*_: object) -> None:
+        error = sqlite3.OperationalError("database or disk is full")
+        error.sqlite_errorcode = sqlite3.SQLITE_FULL
+        raise error
+
+    monkeypatch.setattr(SqliteFile, "_open", refused)
+    file = SqliteFile(str(tmp_path / FILE_NAME))
+    with pytest.raises(StoreFileError, match="free some and start again"):
+        file.load()
 
 
 def test_a_broker_can_stop_while_the_disk_refuses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

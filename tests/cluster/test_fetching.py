@@ -3,7 +3,13 @@
 import asyncio
 from pathlib import Path
 
+import pytest
+
 from kafkapy.cluster.fetching import FetchLimits, FetchWish, Reads, fetch, read_all, read_one
+from kafkapy.config.log_config import LogConfig
+from kafkapy.storage.errors import KafkaStorageError
+from kafkapy.storage.log import Log
+from kafkapy.storage.read import LogPosition
 from kafkapy.types import TopicPartition
 from tests.cluster.logs import ME, TP, Node, batch, state
 
@@ -136,3 +142,154 @@ def test_diverging_followers(tmp_path: Path) -> None:
     assert diverging(2, 0) == ((0, 1), 0)
     assert diverging(2, 3) == ((0, 1), 0)
     assert diverging(2, 9) == (None, 1)
+
+
+def small_segments() -> LogConfig:
+    """Two batches of ``SIZE`` bytes in each segment."""
+    return LogConfig(segment_bytes=2 * SIZE)
+
+
+def is_waiting(answer: object) -> bool:
+    return isinstance(answer, asyncio.Future) and not answer.done()
+
+
+def test_a_fetch_from_an_older_segment_does_not_wait_for_bytes(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        node = Node(tmp_path, small_segments())
+        node.partition()
+        much = LIMITS._replace(min_bytes=1 << 20)
+        for _ in range(5):
+            node.replicas.append(TP, batch())
+
+        def ask(offset: int, limits: FetchLimits = much) -> object:
+            return fetch(node.replicas, [(TP, FetchWish(offset, 1 << 20))], limits, sizes)
+
+        assert [ask(offset) for offset in range(4)] == [[2 * SIZE], [SIZE], [2 * SIZE], [SIZE]]
+        assert is_waiting(ask(4))
+        assert ask(0, much._replace(replica_id=2)) is not None
+        assert is_waiting(ask(0, much._replace(replica_id=2))), "it is no replica: it is given nothing"
+
+    asyncio.run(scenario())
+
+
+def test_a_roll_ends_the_waiting(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        node = Node(tmp_path, small_segments())
+        node.partition()
+        much = LIMITS._replace(min_bytes=1 << 20)
+        for _ in range(2):
+            node.replicas.append(TP, batch())
+        answers = [fetch(node.replicas, [(TP, FetchWish(at, 1 << 20))], much, sizes) for at in (1, 2)]
+        assert all(is_waiting(answer) for answer in answers)
+        node.replicas.partitions[TP].log.roll()
+        node.replicas.purgatory.check(TP)
+        assert [is_waiting(answer) for answer in answers] == [False, True], "the end has not moved"
+        node.replicas.append(TP, batch())
+        assert [answer.result() for answer in answers if isinstance(answer, asyncio.Future)] == [[SIZE], [SIZE]]
+
+    asyncio.run(scenario())
+
+
+def test_the_last_stable_offset_is_the_end_for_read_committed(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        node = Node(tmp_path)
+        node.partition()
+        node.replicas.append(TP, batch())
+        open_transaction = batch(producer_id=7, producer_epoch=0, base_sequence=0, is_transactional=True)
+        node.replicas.append(TP, open_transaction)
+        node.replicas.partitions[TP].log.roll()
+        for _ in range(2):
+            node.replicas.append(TP, batch())
+        limits = LIMITS._replace(min_bytes=1 << 20, read_committed=True)
+
+        def ask(offset: int) -> object:
+            return fetch(node.replicas, [(TP, FetchWish(offset, 1 << 20))], limits, sizes)
+
+        assert [is_waiting(ask(offset)) for offset in (0, 1)] == [True, True]
+        assert ask(2) == ask(3) == [0], "they are in a later segment than the last stable offset"
+        assert fetch(node.replicas, [(TP, FetchWish(1, 1 << 20))], limits._replace(read_committed=False), sizes) == [
+            len(open_transaction)
+        ]
+
+    asyncio.run(scenario())
+
+
+def test_what_counts_towards_min_bytes(tmp_path: Path) -> None:
+    """The partition's limit does, even of a batch that is larger; the limit of the response does not."""
+
+    async def scenario() -> None:
+        node = Node(tmp_path)
+        other = TopicPartition("t", 1)
+        for topic_partition in (TP, other):
+            node.replicas.become_leader_or_follower(topic_partition, state())
+        limited = fetch(node.replicas, [(TP, FetchWish(0, 10))], LIMITS._replace(min_bytes=SIZE), sizes)
+        for topic_partition in (TP, other):
+            node.replicas.append(topic_partition, batch())
+        assert is_waiting(limited)
+        both = [(TP, FetchWish(0, 1 << 20)), (other, FetchWish(0, 1 << 20))]
+        limits = LIMITS._replace(min_bytes=2 * SIZE - 1, max_bytes=2 * SIZE - 1)
+        assert fetch(node.replicas, both, limits, sizes) == [SIZE, 0]
+        assert is_waiting(fetch(node.replicas, both, limits._replace(min_bytes=2 * SIZE + 1), sizes))
+
+    asyncio.run(scenario())
+
+
+def test_a_start_that_moves_does_not_end_the_waiting(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        node = Node(tmp_path)
+        log = node.partition().log
+        node.replicas.append(TP, batch())
+        answer = fetch(
+            node.replicas, [(TP, FetchWish(0, 1 << 20))], LIMITS._replace(min_bytes=1 << 20),
+            lambda reads: reads[0].error_code,
+        )  # fmt: skip
+        log.advance_log_start_offset(1)
+        node.replicas.append(TP, batch())
+        assert is_waiting(answer)
+        node.clock.advance(500)
+        assert isinstance(answer, asyncio.Future)
+        assert answer.result() == 1
+
+    asyncio.run(scenario())
+
+
+def test_a_follower_that_diverges_while_it_waits_is_told(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        node = Node(tmp_path)
+        log = node.partition(isr=(ME, 2), replicas=(ME, 2)).log
+        for _ in range(2):
+            node.replicas.append(TP, batch())
+        wish = FetchWish(2, 1 << 20, last_fetched_epoch=0)
+        limits = LIMITS._replace(replica_id=2)
+        answer = fetch(node.replicas, [(TP, wish)], limits, lambda reads: reads[0].diverging or (0, 0))
+        assert is_waiting(answer)
+        log.truncate_to(1)
+        node.partition(epoch=1, isr=(ME, 2), replicas=(ME, 2))
+        log.append_as_leader(batch(), 1)
+        node.replicas.purgatory.check(TP)
+        assert isinstance(answer, asyncio.Future)
+        assert answer.result() == (0, 1)
+
+    asyncio.run(scenario())
+
+
+def test_a_position_that_the_disk_refuses_ends_the_waiting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario() -> None:
+        node = Node(tmp_path)
+        node.partition()
+        node.replicas.append(TP, batch())
+        limits = LIMITS._replace(min_bytes=1 << 20)
+        early, late = (fetch(node.replicas, [(TP, FetchWish(at, 1 << 20))], limits, sizes) for at in (0, 1))
+        assert is_waiting(early)
+        assert is_waiting(late)
+
+        def refuse(_log: Log, _offset: int) -> LogPosition:
+            raise KafkaStorageError("an input/output error")
+
+        monkeypatch.setattr(Log, "locate", refuse)
+        assert fetch(node.replicas, [(TP, FetchWish(0, 1 << 20))], limits, sizes) == [SIZE]
+        node.replicas.append(TP, batch())
+        assert isinstance(early, asyncio.Future)
+        assert early.result() == [2 * SIZE]
+
+    asyncio.run(scenario())

@@ -9,7 +9,12 @@ from kafkapy.protocol.messages.update_metadata import (
     UpdateMetadataTopicState,
 )
 from kafkapy.testing.clock import ManualClock
+from kafkapy.turns import finish
 from kafkapy.types import TopicPartition
+
+
+def _apply(cache: MetadataCache, request: UpdateMetadataRequest) -> list[TopicPartition]:
+    return finish(cache.apply(request))
 
 
 def _state(index: int, leader: int, topic: str = "") -> UpdateMetadataPartitionState:
@@ -34,36 +39,37 @@ def test_partitions_come_change_and_go() -> None:
     heard: list[tuple[MetadataImage, list[TopicPartition]]] = []
     cache.add_listener(lambda image, deleted: heard.append((image, deleted)))
     assert cache.image.partition("t", 0) is None
-    assert cache.apply(_request(_state(0, 1), _state(1, 1), brokers=(1, 2))) == []
+    assert _apply(cache, _request(_state(0, 1), _state(1, 1), brokers=(1, 2))) == []
     first = cache.image
     assert first.cluster_id == "cluster"
     assert first.controller_id == 1
     assert first.brokers[2] == BrokerInfo(2, {"INSIDE": Endpoint("h", 9092, "SASL_PLAINTEXT")}, "r")
     assert first.partition("t", 0) == PartitionInfo(1, 2, (1,), (1, 2), (2,), 4, 3)
     assert first.partition("t", 2) is None
-    assert cache.apply(_request(_state(0, -1))) == []
+    assert _apply(cache, _request(_state(0, -1))) == []
     found = cache.image.partition("t", 0)
     assert found is not None
     assert found.leader == -1
     assert list(cache.image.brokers) == [1]
     assert list(cache.image.topics["t"].partitions) == [0, 1]
     gone = [TopicPartition("t", 0), TopicPartition("t", 1)]
-    assert cache.apply(_request(_state(0, -2), _state(1, -2))) == gone
+    assert _apply(cache, _request(_state(0, -2), _state(1, -2))) == gone
     assert cache.image.topics == {}
     assert heard[-1] == (cache.image, gone)
-    assert cache.apply(_request(_state(0, -2))) == gone[:1]
+    assert _apply(cache, _request(_state(0, -2))) == gone[:1]
     assert len(first.topics["t"].partitions) == 2
 
 
 def test_old_versions_name_the_topic_in_each_partition_and_one_address() -> None:
     cache = MetadataCache()
     cache.set_cluster_id("later")
-    cache.apply(
+    _apply(
+        cache,
         UpdateMetadataRequest(
             controller_id=1,
             ungrouped_partition_states=[_state(0, 1, "old")],
             live_brokers=[UpdateMetadataBroker(id=1, v0_host="h", v0_port=1)],
-        )
+        ),
     )
     assert cache.image.cluster_id == "later"
     assert cache.image.partition("old", 0) is not None
@@ -73,7 +79,7 @@ def test_old_versions_name_the_topic_in_each_partition_and_one_address() -> None
 def test_before_version_3_a_listener_is_named_by_its_protocol() -> None:
     cache = MetadataCache()
     endpoint = UpdateMetadataEndpoint(port=1, host="h", listener="", security_protocol=1)
-    cache.apply(UpdateMetadataRequest(live_brokers=[UpdateMetadataBroker(id=1, endpoints=[endpoint])]))
+    _apply(cache, UpdateMetadataRequest(live_brokers=[UpdateMetadataBroker(id=1, endpoints=[endpoint])]))
     assert cache.image.brokers[1].endpoints == {"SSL": Endpoint("h", 1, "SSL")}
 
 
@@ -85,12 +91,12 @@ def test_waiting() -> None:
         wanted = asyncio.ensure_future(cache.wait_until(lambda image: "t" in image.topics, 100, clock))
         hopeless = asyncio.ensure_future(cache.wait_until(lambda image: "u" in image.topics, 100, clock))
         await asyncio.sleep(0)
-        cache.apply(_request())
+        _apply(cache, _request())
         assert not wanted.done()
-        cache.apply(_request(_state(0, 1)))
-        cache.apply(_request(_state(0, 1)))
+        _apply(cache, _request(_state(0, 1)))
+        _apply(cache, _request(_state(0, 1)))
         clock.advance(100)
-        cache.apply(_request(_state(0, 1)))
+        _apply(cache, _request(_state(0, 1)))
         assert await wanted
         assert not await hopeless
         assert cache._waiting == {}

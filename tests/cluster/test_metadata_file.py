@@ -27,7 +27,8 @@ def test_what_is_written_is_read_again(tmp_path: Path) -> None:
     shorter = without("/brokers/topics/flights", "/config/users/bob")
     _write(path, shorter)
     assert read_file_tree(path) == shorter
-    assert [each.name for each in tmp_path.iterdir()] == ["kafkapy-metadata.sqlite"]
+    names = ["kafkapy-metadata.journal", "kafkapy-metadata.sqlite"]
+    assert sorted(each.name for each in tmp_path.iterdir()) == names
 
 
 def test_a_broker_starts_on_it_and_what_it_alone_has_stays(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from kafkapy.cluster.store import ensure_path
 from kafkapy.cluster.topic_znodes import LeaderIsr, PartitionStateZNode, ReplicaAssignment
 from kafkapy.cluster.znodes import BrokerEndpoint, BrokerIdZNode
 from kafkapy.testing.clock import ManualClock
+from kafkapy.turns import finish
 from kafkapy.types import TopicPartition
 from tests.cluster.trace import request_line
 
@@ -45,7 +46,7 @@ class Setting:
         self.machine.start_up()
 
     def sent(self) -> list[str]:
-        return [request_line(outgoing.request) for outgoing in self.batch.take()]
+        return [request_line(outgoing.request) for outgoing in finish(self.batch.take())]
 
 
 def test_a_state_that_changed_meanwhile_is_read_and_decided_again() -> None:

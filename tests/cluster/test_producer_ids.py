@@ -1,10 +1,15 @@
 import asyncio
+from pathlib import Path
+
+import pytest
 
 from kafkapy.clock import SystemClock
-from kafkapy.cluster.embedded import EmbeddedSession, EmbeddedStore
+from kafkapy.cluster.embedded import RETRY_MS, EmbeddedSession, EmbeddedStore
 from kafkapy.cluster.producer_ids import BLOCK_SIZE, ProducerIds
-from kafkapy.cluster.store import ANY_VERSION, NodeStat
+from kafkapy.cluster.sqlite_file import SqliteFile
+from kafkapy.cluster.store import ANY_VERSION, NodeStat, StoreFileError
 from kafkapy.cluster.znodes import ProducerIdBlockZNode
+from kafkapy.testing.clock import ManualClock
 
 
 class Rival(EmbeddedSession):
@@ -43,3 +48,34 @@ def test_a_lost_race_is_run_again() -> None:
         assert await ids.next_producer_id() == 6000
 
     asyncio.run(main())
+
+
+def test_ids_of_the_first_block_wait_for_the_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A block that is in memory alone may be claimed again after a restart."""
+    write = SqliteFile.write
+
+    def refused(*_: object) -> None:
+        raise StoreFileError("no")
+
+    async def main() -> None:
+        clock = ManualClock()
+        store = EmbeddedStore(str(tmp_path / "store"), clock)
+        await store.open()
+        session = store.session()
+        await session.create(ProducerIdBlockZNode.PATH)
+        monkeypatch.setattr(SqliteFile, "write", refused)
+        store.run_ahead(allowed=True)
+        ids = ProducerIds(1, session)
+        await ids.start()
+        store.run_ahead(allowed=False)
+        asked = asyncio.create_task(ids.next_producer_id())
+        await asyncio.sleep(0.01)
+        assert not asked.done()
+        monkeypatch.setattr(SqliteFile, "write", write)
+        while not asked.done():
+            clock.advance(RETRY_MS)
+            await asyncio.sleep(0.001)
+        assert (await asked, await ids.next_producer_id()) == (0, 1)
+        await store.close()
+
+    asyncio.run(asyncio.wait_for(main(), 10))

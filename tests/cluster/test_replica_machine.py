@@ -19,7 +19,7 @@ def test_at_the_start_brokers_decide() -> None:
         assert online == [Replica(FIRST, 1), Replica(SECOND, 1)]
         assert offline == [Replica(FIRST, 2), Replica(SECOND, 2)]
         assert setting.context.replica_state(online[0]) is ReplicaState.ONLINE
-        _machine(setting).bring_online(online)
+        await _machine(setting).bring_online(online)
         lines = setting.sent()
         assert lines[0] == "LAIR t-0 L2 le5 isr[2, 1] zkv0 r[2, 1] / []"
         assert len(lines) == 2

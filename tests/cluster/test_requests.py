@@ -4,6 +4,7 @@ from kafkapy.cluster.topic_znodes import LeaderIsr, ReplicaAssignment
 from kafkapy.cluster.znodes import BrokerEndpoint, BrokerIdZNode
 from kafkapy.protocol.messages.leader_and_isr import LeaderAndIsrRequest
 from kafkapy.protocol.messages.update_metadata import UpdateMetadataRequest
+from kafkapy.turns import finish
 from kafkapy.types import TopicPartition
 from tests.cluster.trace import request_line
 
@@ -30,14 +31,14 @@ def test_one_request_of_a_kind_per_broker_in_kafkas_order() -> None:
     batch.add_stop_replica(Replica(PARTITION, 3), delete=True)
     batch.add_leader_and_isr([2, 3], PARTITION, is_new=True)
     batch.add_leader_and_isr([2], PARTITION)
-    sent = batch.take()
+    sent = finish(batch.take())
     assert [(outgoing.broker, request_line(outgoing.request), outgoing.version) for outgoing in sent] == [
         (2, "LAIR t-0 L2 le5 isr[2, 1] zkv9 r[1, 2, 3] new / [2]", 4),
         (1, "UM t-0 L2 le5 isr[2, 1] zkv9 off[3] / [1, 2]", 6),
         (2, "UM t-0 L2 le5 isr[2, 1] zkv9 off[3] / [1, 2]", 6),
         (1, "SR t-0 le5 delete=True", 3),
     ]
-    assert batch.take() == []
+    assert finish(batch.take()) == []
     order, metadata = sent[0].request, sent[1].request
     assert isinstance(order, LeaderAndIsrRequest)
     assert (order.controller_id, order.controller_epoch, order.broker_epoch) == (1, 7, 102)
@@ -58,7 +59,7 @@ def test_what_is_being_deleted_is_marked() -> None:
     batch = RequestBatch(context, "MISSING")
     batch.add_update_metadata([1, 3], [PARTITION, TopicPartition("unknown", 0)])
     batch.add_stop_replica(Replica(PARTITION, 1), delete=False)
-    assert [request_line(outgoing.request) for outgoing in batch.take()] == [
+    assert [request_line(outgoing.request) for outgoing in finish(batch.take())] == [
         "UM t-0 L-2 le5 isr[2, 1] zkv9 off[3] / [1, 2]",
         "SR t-0 le-2 delete=False",
     ]
@@ -67,7 +68,7 @@ def test_what_is_being_deleted_is_marked() -> None:
 def test_a_leader_without_the_inter_broker_listener_shows_its_first() -> None:
     batch = RequestBatch(_context(), "MISSING")
     batch.add_leader_and_isr([1], PARTITION)
-    order = batch.take()[0].request
+    order = finish(batch.take())[0].request
     assert isinstance(order, LeaderAndIsrRequest)
     assert order.live_leaders[0].host_name == "outside"
 
@@ -77,4 +78,4 @@ def test_a_partition_that_never_had_a_leader_has_no_epoch() -> None:
     context.leadership.clear()
     batch = RequestBatch(context, "INSIDE")
     batch.add_stop_replica(Replica(PARTITION, 1), delete=False)
-    assert [request_line(outgoing.request) for outgoing in batch.take()] == ["SR t-0 le-1 delete=False"]
+    assert [request_line(outgoing.request) for outgoing in finish(batch.take())] == ["SR t-0 le-1 delete=False"]

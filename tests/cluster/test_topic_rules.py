@@ -2,13 +2,14 @@ import pytest
 
 from kafkapy.cluster.errors import InvalidReplicaAssignmentError, InvalidTopicError
 from kafkapy.cluster.topic_rules import (
+    TopicNames,
     check_added,
     check_assignment,
-    check_collision,
     check_name,
     internal_topic_shape,
 )
 from kafkapy.config.broker_config import BrokerConfig
+from kafkapy.turns import finish
 
 
 @pytest.mark.parametrize("name", ["a", "a.b", "a_b", "A-1", "x" * 249, "...", "__consumer_offsets"])
@@ -22,12 +23,49 @@ def test_illegal_names(name: str) -> None:
         check_name(name)
 
 
+def _names(*names: str) -> TopicNames:
+    known = TopicNames()
+    finish(known.update(names))
+    return known
+
+
 def test_collisions() -> None:
-    check_collision("ab", ["a.b"])
-    check_collision("a.b", ["a.c"])
+    _names("a.b").check_collision("ab")
+    _names("a.c").check_collision("a.b")
     for name, other in (("a.b", "a_b"), ("a_b", "a.b"), ("a.b_c", "a_b.c")):
         with pytest.raises(InvalidTopicError, match=other):
-            check_collision(name, ["x", other])
+            _names("x", other).check_collision(name)
+
+
+def test_names_come_and_go() -> None:
+    known = _names("a.b", "a_b", "c")
+    with pytest.raises(InvalidTopicError, match=r"a.b, a_b"):
+        known.check_collision("a.b")
+    finish(known.update(["c", "a_b"]))
+    assert ["a.b" in known, "a_b" in known, "c" in known] == [False, True, True]
+    with pytest.raises(InvalidTopicError, match=r": a_b$"):
+        known.check_collision("a.b")
+    finish(known.update(["c"]))
+    known.check_collision("a.b")
+    known.discard("never")
+    known.add("a_b")
+    with pytest.raises(InvalidTopicError):
+        known.check_collision("a.b")
+
+
+def test_what_refusals_of_assignments_name() -> None:
+    with pytest.raises(InvalidReplicaAssignmentError, match="partition 0 has 1, partition 1 has 2"):
+        check_assignment({0: [1], 1: [1, 2]})
+    with pytest.raises(InvalidReplicaAssignmentError, match=r"Partition 0 .*: 1, 1"):
+        check_assignment({0: [1, 1]})
+    with pytest.raises(InvalidReplicaAssignmentError, match="partition 1 is missing"):
+        check_assignment({0: [1], 2: [1]})
+    with pytest.raises(InvalidReplicaAssignmentError, match=r"Partition 2 .* unknown brokers: 7, 9; .*: 1, 2"):
+        check_added({2: [1, 9, 7]}, [1, 2], {2, 1})
+    with pytest.raises(InvalidReplicaAssignmentError, match="partition 0 is 2, that of partition 2 is 1"):
+        check_added({2: [1]}, [1, 2], {1, 2})
+    with pytest.raises(InvalidReplicaAssignmentError, match="99 and 400 more; available"):
+        check_added({2: list(range(500))}, [1], {501})
 
 
 @pytest.mark.parametrize(

@@ -107,3 +107,26 @@ def test_what_a_dead_process_had_left_is_done_by_others(tmp_path: Path, done: in
     assert all(each.done == len(each.got) for each in (nodes[1 - number], successor))
     ran = dead.got[: dead.done] + nodes[1 - number].got + successor.got + ([died_of] if died_of else [])
     assert sorted(ran) == sorted(ALL)
+
+
+@pytest.mark.parametrize("done", [0, 3])
+def test_two_processes_that_die_together(tmp_path: Path, done: int) -> None:
+    """One successor gets its tests while the other one still collects."""
+    nodes = [Node(), Node()]
+    found = scheduler(tmp_path, nodes)
+    found.schedule()
+    run(found, nodes, done)
+    died_of = [found.remove_node(node) for node in nodes]
+    successors = [Node(), Node()]
+    for each in successors:
+        found.add_node(each)
+    found.add_node_collection(successors[0], ALL)
+    found.schedule()
+    assert successors[0].got
+    assert not successors[1].got
+    found.add_node_collection(successors[1], ALL)
+    found.schedule()
+    run(found, successors)
+    ran = [test for node in nodes for test in node.got[: node.done]]
+    ran += [test for node in successors for test in node.got]
+    assert sorted(ran + [test for test in died_of if test]) == sorted(ALL)

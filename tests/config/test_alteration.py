@@ -154,3 +154,16 @@ def test_good_overrides_are_taken_unknown_ones_too() -> None:
     config = BrokerConfig.from_properties()
     check_broker(config, "", overrides)
     assert config["num.io.threads"] == 8
+
+
+def test_subtracting_takes_one_of_equal_items_each_and_the_first() -> None:
+    key = "leader.replication.throttled.replicas"
+    changed = changed_topic({key: "1:1,2:2,1:1,3:3,1:1"}, [Change(key, SUBTRACT, "1:1,3:3,1:1,4:4")])
+    assert changed == {key: "2:2,1:1"}
+
+
+def test_long_lists_take_time_by_their_length_alone() -> None:
+    key = "leader.replication.throttled.replicas"
+    items = [f"{number}:0" for number in range(200_000)]
+    changed = changed_topic({key: ",".join(items)}, [Change(key, SUBTRACT, ",".join(items[:0:-1]))])
+    assert changed == {key: "0:0"}

@@ -11,7 +11,13 @@ from typing import Any
 import pytest
 
 from kafkapy.config.broker_config import BrokerConfig
-from kafkapy.config.describe import Description, describe_broker, describe_cluster_default, describe_topic
+from kafkapy.config.describe import (
+    MOST_SHARED_TOPICS,
+    Description,
+    describe_broker,
+    describe_cluster_default,
+    describe_topic,
+)
 
 GOLDEN = json.loads((Path(__file__).parents[1] / "golden" / "describe-configs-272.json").read_text())
 ANSWERS: dict[str, Any] = {answer["rname"]: answer["configs"] for answer in GOLDEN["answers"]}
@@ -89,3 +95,30 @@ def test_a_stored_key_that_topics_do_not_have_shows_without_its_value_as_on_2_7_
         "synonyms": [["another.release", None, 1]],
         "type": 0,
     }
+
+
+def test_a_description_is_made_once_until_the_configuration_changes() -> None:
+    config = BrokerConfig.from_properties({"broker.id": "0"})
+    broker, default, topic = describe_broker(config), describe_cluster_default(config), describe_topic(config, {})
+    assert describe_broker(config) is broker
+    assert describe_cluster_default(config) is default
+    assert describe_topic(config, {}) is topic
+    assert describe_topic(config, {"retention.ms": "5"}) is describe_topic(config, {"retention.ms": "5"})
+    assert describe_topic(config, {"retention.ms": "5"}) is not topic
+    config.update_dynamic(cluster_default={"log.retention.ms": "7"})
+    assert _by_name(describe_broker(config))["log.retention.ms"]["value"] == "7"
+    assert _by_name(describe_cluster_default(config)).keys() == {"log.retention.ms"}
+    assert _by_name(describe_topic(config, {}))["retention.ms"]["value"] == "7"
+    assert describe_broker(BrokerConfig.from_properties({"broker.id": "0"})) == broker
+    config.assign_broker_id(5)
+    assert _by_name(describe_broker(config))["broker.id"]["value"] == "5"
+
+
+def test_descriptions_of_topics_are_kept_for_a_bounded_number_of_overrides() -> None:
+    config = BrokerConfig.from_properties()
+    first = describe_topic(config, {"retention.ms": "0"})
+    assert describe_topic(config, {"retention.ms": "0"}) is first
+    for number in range(MOST_SHARED_TOPICS + 1):
+        describe_topic(config, {"retention.ms": str(number)})
+    assert describe_topic(config, {"retention.ms": "0"}) is not first
+    assert describe_topic(config, {"retention.ms": "0"}) == first

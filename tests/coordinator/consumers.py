@@ -9,6 +9,7 @@ from typing import Any
 
 from kafkapy.coordinator.answer import Answer
 from kafkapy.coordinator.group.results import JoinResult, LeavingMember, SyncResult
+from kafkapy.turns import finish
 from kafkapy.types import TopicPartition
 from tests.coordinator.world import World
 
@@ -154,7 +155,7 @@ class Consumer:
 
     def leave(self) -> None:
         """Go, as a consumer does that is closed."""
-        self._world.coordinator.leave("g", [LeavingMember(self.member_id, self.instance_id)])
+        finish(self._world.coordinator.leave("g", [LeavingMember(self.member_id, self.instance_id)]))
         self.member_id = ""
         self._refused(0)
         self._joining = self._syncing = None

@@ -6,11 +6,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkapy.coordinator.partition_log import LARGEST_STEP, Loading, append_safely, batch_of
+from kafkapy.coordinator.steps import Background
 from kafkapy.errors import BrokerError
 from kafkapy.records.batch import read_header
 from kafkapy.records.record import Record, encode_batch
 from kafkapy.storage.errors import KafkaStorageError
 from kafkapy.testing.clock import ManualClock
+from kafkapy.turns import Steps
 from kafkapy.types import TopicPartition
 from tests.coordinator.world import Broker, Later, append_result
 
@@ -57,8 +59,16 @@ def test_a_partition_is_read_in_steps_that_hold_nobody_up(buffer_size: int, expe
     broker = Broker()
     append(broker)
     loaded: list[bool] = []
-    loading = Loading(TP.topic, broker, ManualClock(), buffer_size)
-    loading.start(0, lambda *_: None, lambda is_whole, _ms: loaded.append(is_whole))
+
+    def take(*_: Any) -> Steps[None]:
+        yield
+
+    def ended(is_whole: bool, _: float) -> Steps[None]:
+        loaded.append(is_whole)
+        yield
+
+    loading = Loading(TP.topic, broker, ManualClock(), buffer_size, Background())
+    loading.start(0, take, ended)
     assert (loaded, broker.log(TP).largest_read) == ([True], expected)
 
 

@@ -9,9 +9,10 @@ from kafkapy.coordinator.answer import Answer
 from kafkapy.coordinator.group.offsets import CommittedOffset
 from kafkapy.coordinator.group.shard import GROUP_TOPIC
 from kafkapy.coordinator.partition_log import LARGEST_STEP
-from kafkapy.coordinator.runtime import respond
+from kafkapy.coordinator.runtime import respond, respond_in_turns
 from kafkapy.records.batch import read_header
 from kafkapy.storage.errors import KafkaStorageError
+from kafkapy.turns import Steps, finish
 from kafkapy.types import TopicPartition
 from tests.coordinator.world import TP, World
 
@@ -46,19 +47,19 @@ def test_an_answer_for_a_connection_that_is_gone() -> None:
 
 
 def test_a_large_partition_is_loaded_piece_by_piece_while_others_run() -> None:
-    async def scenario() -> None:
-        world = World()
-        for offset in range(5):
-            world.commit(offset)
-        world.log.one_batch_per_read = True
-        world.restart()
-        assert world.coordinator.list_groups() == (14, [])
-        assert world.commit().value == {TP: 14}
-        await asyncio.gather(*world.coordinator._runtime.loading.tasks.values())
-        assert world.fetch() == 4
-        assert not world.coordinator._runtime.loading.tasks
-
-    asyncio.run(scenario())
+    world = World()
+    for offset in range(5):
+        world.commit(offset)
+    world.log.one_batch_per_read = True
+    world.run_later()
+    world.restart()
+    (load,) = world.later
+    next(load)
+    assert finish(world.coordinator.list_groups()) == (14, [])
+    assert world.commit().value == {TP: 14}
+    finish(load)
+    assert world.fetch() == 4
+    assert not world.coordinator._runtime.loading.running
 
 
 @pytest.mark.parametrize(("configured", "expected"), [(5_242_880, LARGEST_STEP), (100, 100)])
@@ -71,31 +72,26 @@ def test_a_step_of_loading_is_short_whatever_the_buffer(configured: int, expecte
 
 
 def test_leadership_that_goes_while_loading() -> None:
-    async def scenario() -> None:
-        world = World()
-        for offset in range(5):
-            world.commit(offset)
-        world.log.one_batch_per_read = True
-        world.restart()
-        (load,) = world.coordinator._runtime.loading.tasks.values()
-        world.coordinator.on_follower_or_stopped(PARTITION, 1)
-        await asyncio.gather(load, return_exceptions=True)
-        assert load.cancelled()
-        assert world.commit().value == {TP: 16}
-
-    asyncio.run(scenario())
+    world = World()
+    for offset in range(5):
+        world.commit(offset)
+    world.log.one_batch_per_read = True
+    world.run_later()
+    world.restart()
+    (load,) = world.later
+    next(load)
+    world.coordinator.on_follower_or_stopped(PARTITION, 1)
+    assert list(load) == []
+    assert world.commit().value == {TP: 16}
+    assert not world.coordinator._runtime.loading.running
 
 
 def test_what_compaction_took_from_the_end_is_not_waited_for() -> None:
-    async def scenario() -> None:
-        world = World()
-        world.commit(5)
-        world.log.log_end_offset = 9
-        world.restart()
-        await asyncio.gather(*world.coordinator._runtime.loading.tasks.values())
-        assert world.fetch() == 5
-
-    asyncio.run(scenario())
+    world = World()
+    world.commit(5)
+    world.log.log_end_offset = 9
+    world.restart()
+    assert world.fetch() == 5
 
 
 def test_file_slices_are_read_and_let_go() -> None:
@@ -118,7 +114,7 @@ def test_a_partition_that_cannot_be_read_is_not_served(caplog: pytest.LogCapture
     def read(*_: Any, **__: Any) -> Any:
         raise KafkaStorageError("disk")
 
-    world.log.read = read  # type: ignore[method-assign]  # a failing disk
+    world.log.read = world.log.salvage = read  # type: ignore[method-assign]  # a failing disk
     world.restart()
     assert world.commit().value == {TP: 16}
     assert "Could not load __consumer_offsets-0" in caplog.text
@@ -181,7 +177,60 @@ def test_records_are_compressed_as_configured(codec: int) -> None:
 def test_only_loaded_partitions_are_asked_for_their_groups() -> None:
     world = World()
     world.commit(5)
-    assert [group.group_id for _, group in world.coordinator._runtime.groups()] == ["g"]
+    assert [group.group_id for piece in world.coordinator._runtime.groups() for _, group in piece] == ["g"]
     world.coordinator._runtime.shards[0].is_loading = True
     assert list(world.coordinator._runtime.groups()) == []
     assert world.coordinator._runtime.is_loading()
+
+
+def test_groups_of_a_partition_that_moves_are_killed_in_pieces() -> None:
+    world = World()
+    world.run_later()
+    world.restart()
+    finish(world.later.pop())
+    for number in range(130):
+        world.commit(1, group_id=f"g{number}")
+    groups = [world.group(f"g{number}") for number in range(130)]
+    waiting = world.join(group_id="g129")
+    world.coordinator.on_follower_or_stopped(PARTITION, 1)
+    assert world.commit().value == {TP: 16}
+    (forgetting,) = world.later
+    next(forgetting)
+    assert sum(group.is_dead for group in groups) == 64
+    world.coordinator._rebalancer.kill(groups[100], 16)
+    finish(forgetting)
+    assert all(group.is_dead for group in groups)
+    assert waiting.value.error_code in (0, 16)
+
+
+def test_a_response_that_is_built_in_turns() -> None:
+    def build(value: int) -> Steps[str]:
+        yield
+        return str(value)
+
+    async def scenario() -> None:
+        answer: Answer[int] = Answer()
+        waiting = asyncio.ensure_future(respond_in_turns(answer, build))
+        await asyncio.sleep(0)
+        answer.set(3)
+        assert await waiting == "3"
+        answer = Answer()
+        waiting = asyncio.ensure_future(respond_in_turns(answer, build))
+        await asyncio.sleep(0)
+        waiting.cancel()
+        await asyncio.gather(waiting, return_exceptions=True)
+        answer.set(4)
+        assert waiting.cancelled()
+
+    asyncio.run(scenario())
+
+
+def test_groups_are_listed_up_to_where_their_partition_moves() -> None:
+    world = World()
+    for number in range(130):
+        world.commit(1, group_id=f"g{number}")
+    steps = world.coordinator.list_groups()
+    next(steps)
+    world.coordinator.on_follower_or_stopped(PARTITION, 1)
+    error_code, listed = finish(steps)
+    assert (error_code, len(listed)) == (0, 64)

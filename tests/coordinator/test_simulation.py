@@ -10,6 +10,7 @@ from kafkapy.coordinator.answer import Answer
 from kafkapy.coordinator.group import states
 from kafkapy.coordinator.group.group import Group
 from kafkapy.coordinator.group.results import JoinResult, LeavingMember
+from kafkapy.turns import finish
 from kafkapy.types import TopicPartition
 from tests.coordinator.world import RANGE, World, subscription
 
@@ -97,13 +98,13 @@ class GroupLife(RuleBasedStateMachine):
 
     @rule(member_id=ids)
     def leave(self, member_id: str) -> None:
-        self.world.coordinator.leave("g", [LeavingMember(member_id)])
+        finish(self.world.coordinator.leave("g", [LeavingMember(member_id)]))
         group = self.group()
         assert group is None or (member_id not in group.members and member_id not in group.pending)
 
     @rule(instance_id=INSTANCES)
     def leave_as_static(self, instance_id: str) -> None:
-        self.world.coordinator.leave("g", [LeavingMember("", instance_id)])
+        finish(self.world.coordinator.leave("g", [LeavingMember("", instance_id)]))
 
     @rule(duration_ms=st.sampled_from([1, 2_999, 9_000, 10_000, 60_000, 600_000]))
     def time_passes(self, duration_ms: int) -> None:

@@ -11,12 +11,14 @@ from kafkapy.coordinator.group.group import Group
 from kafkapy.coordinator.group.offsets import CommittedOffset
 from kafkapy.coordinator.group.results import CommitCall, JoinCall, JoinResult, SyncCall, SyncResult
 from kafkapy.coordinator.group.shard import GROUP_TOPIC
+from kafkapy.coordinator.steps import Background
 from kafkapy.errors import BrokerError
 from kafkapy.records.batch import assign, iterate_headers
 from kafkapy.records.record import Record, read_records
 from kafkapy.records.validate import ValidatedBatch
 from kafkapy.storage.append import AppendResult
 from kafkapy.testing.clock import ManualClock
+from kafkapy.turns import Steps, finish
 from kafkapy.types import TopicPartition
 
 CONFIG: dict[str, Any] = {
@@ -33,6 +35,7 @@ CONFIG: dict[str, Any] = {
     "offsets.topic.compression.codec": 0,
     "offsets.commit.required.acks": -1,
     "inter.broker.protocol.version": "2.7-IV2",
+    "kafkapy.group.metadata.max.bytes": 104_857_600,
 }
 TP = TopicPartition("t", 0)
 TIMEOUTS_MS = (5_000, 30_000)
@@ -81,6 +84,12 @@ class MemoryLog:
         assert up_to_offset is None
         wanted = [data for data in self.batches if next(iterate_headers(data))[1].next_offset > offset]
         return SimpleNamespace(records=b"".join(wanted[: 1 if self.one_batch_per_read else None]))
+
+    def salvage(self, offset: int, take: Any, damaged: Any) -> Any:
+        for data in self.batches:
+            if next(iterate_headers(data))[1].next_offset > offset:
+                yield from take(data)
+        return self.log_end_offset
 
     def records(self) -> Iterator[Record]:
         for data in self.batches:
@@ -160,13 +169,19 @@ class World:
         self.clock = ManualClock()
         self.config = {**CONFIG, **{key.replace("_", "."): value for key, value in config.items()}}
         self.broker = broker or Broker()
+        self.background = Background()
+        self.later: list[Steps[None]] = []
         self.start(leads=leads)
 
     def start(self, *, leads: bool = True) -> None:
-        self.coordinator = GroupCoordinator(self.config, self.clock, self.broker, self.broker)
+        self.coordinator = GroupCoordinator(self.config, self.clock, self.broker, self.broker, self.background)
         self.coordinator.startup()
         if leads:
             self.coordinator.on_leader(TopicPartition(GROUP_TOPIC, 0), 0)
+
+    def run_later(self) -> None:
+        """From the next start on, what runs in the background is kept in ``later``."""
+        self.background = Background(run=self.later.append)
 
     def restart(self) -> None:
         self.coordinator.shutdown()
@@ -241,8 +256,11 @@ class World:
     def committed(self, offset: int, **fields: Any) -> CommittedOffset:
         return CommittedOffset(offset, **({"commit_timestamp_ms": self.clock.now_ms()} | fields))
 
+    def delete_groups(self, group_ids: list[str]) -> dict[str, int]:
+        return {group_id: finish(self.coordinator.delete_group(group_id)) for group_id in dict.fromkeys(group_ids)}
+
     def fetch(self, group_id: str = "g", tp: TopicPartition = TP) -> int:
-        error_code, offsets = self.coordinator.fetch_offsets(group_id, [tp])
+        error_code, offsets = finish(self.coordinator.fetch_offsets(group_id, [tp]))
         assert error_code == 0
         return offsets[tp].offset
 

@@ -128,7 +128,7 @@ def test_a_record_that_ends_before_its_value_stays(either: ModuleType) -> None:
 
 
 KEYS = st.one_of(st.none(), st.sampled_from([b"", b"a", b"b", b"key" * 50]))
-TIMES = st.integers(-(2**62), 2**62)
+TIMES = st.integers(-(2**62), 2**62 - 1)  # their difference fits into 64 bits
 RECORDS = st.lists(st.tuples(KEYS, st.one_of(st.none(), st.binary(max_size=200)), TIMES, st.booleans()), max_size=8)
 
 
@@ -177,6 +177,15 @@ def test_other_spellings_of_a_number_stay_as_they_are(either: ModuleType) -> Non
     output = memoryview(bytearray(len(content) + 10))
     assert either.rewrite(content, memoryview(b"\x01"), output, 0, False) == len(content)
     assert bytes(output[: len(content)]) == content
+
+
+@pytest.mark.parametrize("later", [63, 64, 8192, 2**62])
+def test_timestamps_far_from_the_first_take_as_many_bytes_as_they_need(either: ModuleType, later: int) -> None:
+    records = [Record(b"a", b"v", 0, (), 0), Record(b"b", b"v", later, (), 1)]
+    content = body(records)
+    output = memoryview(bytearray(len(content) + 20))
+    size = either.rewrite(content, memoryview(b"\x01\x01"), output, 0, False)
+    assert bytes(output[:size]) == content
 
 
 def test_a_batch_of_rewritten_records_reads_as_it_should(either: ModuleType) -> None:

@@ -11,6 +11,9 @@ from kafkapy.records.legacy import encode_legacy
 from kafkapy.records.record import Record, encode_batch, read_records
 from kafkapy.records.scanner import Scan
 from kafkapy.records.validate import (
+    INLINE_DECOMPRESSED_SIZE,
+    INLINE_RECORDS,
+    LargeBatchError,
     ProducePolicy,
     ValidatedBatch,
     check_produce_version,
@@ -362,3 +365,26 @@ def test_garbage_records_give_documented_errors_only(body: bytes, attributes: in
     except errors.RecordsError:
         return
     assert len(read_records(found.buffer)) == count
+
+
+@pytest.mark.parametrize("codec", [1, 4])
+def test_a_batch_that_unpacks_to_much_is_unpacked_first(codec: int) -> None:
+    data = bytearray(encode_batch([Record(None, bytes(INLINE_DECOMPRESSED_SIZE + 1), 5)], compression=codec))
+    with pytest.raises(LargeBatchError):
+        validate_produced(data, POLICY, 0, inline=True)
+    valid = validate_produced(data, POLICY, 0)
+    assert bytes(valid.buffer) == data
+    assert valid.max_timestamp == 5
+    for inline in (False, True):
+        with pytest.raises(errors.RecordTooLargeError):
+            validate_produced(data, policy(max_decompressed_size=INLINE_DECOMPRESSED_SIZE), 0, inline=inline)
+
+
+def test_many_records_are_not_looked_at_one_by_one_inline() -> None:
+    listed = [Record(None, b"", 5)] * (INLINE_RECORDS + 1)
+    assert validate_produced(bytearray(encode_batch(listed)), POLICY, 5, inline=True).max_timestamp == 5
+    stamped = bytearray(encode_batch(listed, timestamp_type=1))
+    with pytest.raises(LargeBatchError):
+        validate_produced(stamped, POLICY, 5, inline=True)
+    with pytest.raises(errors.InvalidTimestampError):
+        validate_produced(stamped, POLICY, 5)

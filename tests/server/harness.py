@@ -3,7 +3,7 @@
 import asyncio
 import socket
 import struct
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -28,6 +28,7 @@ from kafkapy.server.context import RequestContext
 from kafkapy.server.dispatch import route
 from kafkapy.server.interception import Hooks
 from kafkapy.server.loop import BrokerLoop
+from kafkapy.turns import finish
 
 TIMEOUT_S = 20
 EPOCH_MS = 1_600_000_000_000
@@ -183,7 +184,9 @@ def call(broker: BrokerServer, request: Any, version: int, *, client_id: str = "
     """A handler's answer, called as the dispatcher calls it."""
     header = RequestHeader(request.API_KEY, version, 1, client_id)
     connection = next(iter(broker.listeners[0].connections))
-    return route(request.API_KEY, version).handle(RequestContext(broker.services, header, connection), request)
+    handle = route(request.API_KEY, version).handle
+    response = handle(RequestContext(broker.services, header, connection), request)
+    return finish(response) if isinstance(response, Generator) else response
 
 
 async def until(condition: Callable[[], bool]) -> None:

@@ -1,62 +1,186 @@
 """Large frames and their share of the memory."""
 
-from collections.abc import Callable
+import asyncio
 
-from kafkapy.server.budget import FrameBudget
+import pytest
+
+from kafkapy.server.budget import CHECK_MS, MOST_CHECKS, STALLED_CHECKS, FrameBudget
+from kafkapy.testing.clock import ManualClock
 
 
-def _never() -> None:
-    raise AssertionError("who was let in is not woken")
+class Peer:
+    """A connection whose frame is ``frame_size`` long."""
+
+    def __init__(self, budget: FrameBudget, frame_size: int = 1000) -> None:
+        self.budget = budget
+        self.frame_size = frame_size
+        self.received_size = 0
+        self.granted = 0
+        self.abandoned = False
+        self.reason = ""
+        self.wants = 0
+
+    @property
+    def missing_size(self) -> int:
+        return self.frame_size - self.received_size
+
+    def take(self, size: int) -> bool:
+        self.wants = 0 if self.budget.take(self, size) else size
+        return not self.wants
+
+    def memory_granted(self) -> None:
+        self.granted += 1
+        self.take(self.wants)
+
+    def is_abandoned(self) -> bool:
+        return self.abandoned
+
+    def give_up(self, reason: str) -> None:
+        self.reason = reason
+        self.budget.release(self)
 
 
-def test_one_goes_on_beyond_the_limit_and_the_others_wait_in_order() -> None:
-    budget = FrameBudget(100)
-    woken: list[str] = []
+def peers(count: int, limit: int = 100) -> tuple[ManualClock, FrameBudget, list[Peer]]:
+    clock = ManualClock()
+    budget = FrameBudget(clock, limit)
+    return clock, budget, [Peer(budget) for _ in range(count)]
 
-    def waker(name: str) -> Callable[[], None]:
-        return lambda: woken.append(name)
 
-    assert budget.take("a", 80, _never)
-    assert budget.take("b", 500, _never)
+def test_the_limit_holds_but_for_one_connection() -> None:
+    _, budget, (first, second, third, fourth) = peers(4)
+    assert first.take(80)
+    assert second.take(500)  # does not fit: exempt
     assert budget.available == -480
-    assert budget.take("a", 10, _never)  # nothing is left: the first to ask may finish
-    assert budget.take("a", 1000, _never)
-    for name in ("b", "c"):
-        assert not budget.take(name, 10, waker(name))
-    budget.give_back("b", 500)
-    assert woken == []
-    budget.give_back("a", 1090)
-    assert woken == ["b", "c"]
+    assert second.take(1000)
+    assert not first.take(10)
+    assert not third.take(10)
+    budget.release(fourth)  # which has nothing
+    assert (first.granted, third.granted) == (0, 0)
+    budget.release(second)
+    assert (first.granted, third.granted) == (1, 1)
+    assert budget.available == 0
+    budget.release(first)
+    budget.release(third)
     assert budget.available == 100
 
 
-def test_the_next_one_may_finish_when_the_memory_is_still_taken() -> None:
-    budget = FrameBudget(100)
-    woken: list[str] = []
-
-    def again(name: str) -> Callable[[], None]:
-        def retry() -> None:
-            woken.append(name)
-            assert budget.take(name, 50, _never)
-
-        return retry
-
-    assert budget.take("a", 200, _never)
-    assert budget.take("b", 100, _never)
-    assert not budget.take("c", 50, again("c"))
-    assert not budget.take("d", 50, again("d"))
-    budget.give_back("b", 100)
-    assert (woken, budget.available) == (["c"], -150)
-    budget.give_back("a", 200)
-    assert woken == ["c", "d"]
+def test_the_connection_with_the_fewest_bytes_to_come_is_next() -> None:
+    _, budget, (first, second, third, fourth) = peers(4)
+    third.frame_size = 60
+    assert first.take(100)
+    assert second.take(100)
+    assert not fourth.take(100)
+    assert not third.take(50)
+    budget.release(second)
+    assert (third.wants, fourth.wants) == (0, 100)
+    budget.release(third)
+    assert fourth.wants == 0
 
 
-def test_who_is_gone_when_woken_does_not_stop_the_others() -> None:
-    budget = FrameBudget(10)
-    woken: list[str] = []
-    assert budget.take("a", 20, _never)
-    assert budget.take("b", 20, _never)
-    assert not budget.take("gone", 20, lambda: woken.append("gone"))
-    assert not budget.take("c", 20, lambda: woken.append("c"))
-    budget.give_back("b", 20)
-    assert woken == ["gone", "c"]
+def test_a_connection_that_is_closed_while_it_waits_is_forgotten() -> None:
+    _, budget, (first, second, third) = peers(3)
+    assert first.take(100)
+    assert second.take(100)
+    assert not third.take(50)
+    budget.release(third)
+    budget.release(second)
+    assert third.granted == 0
+
+
+def test_senders_that_stall_are_closed_while_others_wait() -> None:
+    clock, budget, (stalled, exempt, waiting) = peers(3)
+    assert stalled.take(100)
+    clock.advance(100 * CHECK_MS)
+    assert stalled.reason == ""  # nobody waits
+    assert exempt.take(100)
+    assert not waiting.take(50)
+    for _ in range(STALLED_CHECKS):
+        exempt.received_size += 1
+        clock.advance(CHECK_MS)
+        assert stalled.reason == ""
+    clock.advance(CHECK_MS)
+    assert "stalled" in stalled.reason
+    assert (exempt.reason, waiting.reason, waiting.wants) == ("", "", 0)
+    assert budget.given_up == 1
+
+
+def test_senders_that_trickle_are_closed_while_others_wait() -> None:
+    clock, _, (slow, exempt, waiting) = peers(3)
+    slow.frame_size = exempt.frame_size = 10_000
+    assert slow.take(100)
+    assert exempt.take(100)
+    assert not waiting.take(50)
+    for _ in range(MOST_CHECKS):
+        assert slow.reason == exempt.reason == ""
+        slow.received_size += 1
+        exempt.received_size += 1
+        clock.advance(CHECK_MS)
+    assert "too slow" in slow.reason
+    assert waiting.wants == 0
+
+
+def test_an_exempt_connection_that_stalls_lets_the_next_one_go_on() -> None:
+    clock, _, (first, exempt, waiting) = peers(3)
+    assert first.take(100)
+    assert exempt.take(100)
+    assert not waiting.take(50)
+    clock.advance(CHECK_MS)
+    assert waiting.wants == 50
+    first.received_size += 1
+    clock.advance(CHECK_MS)
+    assert waiting.wants == 0
+    assert exempt.reason == ""
+
+
+@pytest.mark.parametrize("holds", [0, 40])
+def test_a_waiting_connection_whose_peer_has_closed_is_closed(holds: int) -> None:
+    clock, budget, (first, exempt, gone) = peers(3)
+    if holds:
+        assert gone.take(holds)
+    assert first.take(100 - holds)
+    assert exempt.take(100)
+    assert not gone.take(50)
+    clock.advance(CHECK_MS)
+    assert gone.reason == ""
+    gone.abandoned = True
+    clock.advance(CHECK_MS)
+    assert "closed" in gone.reason
+    assert budget.available == holds - 100
+    clock.advance(100 * CHECK_MS)
+    assert first.reason == ""
+
+
+def test_requests_with_large_responses_wait_while_responses_are_not_read() -> None:
+    async def scenario() -> None:
+        clock, budget, (unread, read) = peers(2)
+        await budget.admission()
+        budget.charge(unread, 60)
+        await budget.admission()
+        budget.charge(read, 60)
+        waiting = [asyncio.ensure_future(budget.admission()) for _ in range(3)]
+        await asyncio.sleep(0)
+        waiting.pop().cancel()
+        for _ in range(STALLED_CHECKS):
+            clock.advance(CHECK_MS)
+            read.received_size += 1
+            await asyncio.sleep(0)
+            assert not any(each.done() for each in waiting)
+        clock.advance(CHECK_MS)
+        for each in waiting:
+            await each
+        assert ("stalled" in unread.reason, read.reason) == (True, "")
+
+    asyncio.run(scenario())
+
+
+def test_a_complete_request_may_take_its_time() -> None:
+    clock, _, (served, exempt, waiting) = peers(3)
+    assert served.take(100)
+    served.received_size = served.frame_size
+    assert exempt.take(100)
+    exempt.received_size = exempt.frame_size
+    assert not waiting.take(50)
+    clock.advance(CHECK_MS)
+    assert waiting.wants == 0  # what is being served is no longer exempt
+    clock.advance(2 * MOST_CHECKS * CHECK_MS)
+    assert served.reason == exempt.reason == ""

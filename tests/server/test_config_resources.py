@@ -1,12 +1,42 @@
 """What the configuration handlers share; the handlers' own tests go through it in full."""
 
+import asyncio
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 
 from kafkapy.config.errors import InvalidAlterationError
-from kafkapy.server.config_resources import ResourceType, check_types
+from kafkapy.server.config_resources import (
+    MOST_KEYS,
+    ResourceType,
+    check_number_of_keys,
+    check_types,
+    error_text,
+    last_of_each,
+)
+
+
+def _resources(*types: int, name: str = "x") -> Any:
+    return [SimpleNamespace(resource_type=each, resource_name=name) for each in types]
 
 
 def test_the_three_types_pass_and_no_other() -> None:
-    check_types([int(kind) for kind in ResourceType])
+    asyncio.run(check_types(_resources(*ResourceType)))
     with pytest.raises(InvalidAlterationError, match="There is no resource type 3"):
-        check_types([2, 3])
+        asyncio.run(check_types(_resources(2, 3)))
+
+
+def test_a_resource_counts_as_it_was_named_last() -> None:
+    first, other, last = _resources(2, 4, 2)
+    assert asyncio.run(last_of_each([first, other, last])) == [last, other]
+
+
+def test_a_long_name_does_not_make_a_long_message() -> None:
+    assert len(error_text(InvalidAlterationError("x" * 32_767))) < 1_100
+
+
+def test_the_number_of_keys_is_bounded() -> None:
+    check_number_of_keys(MOST_KEYS)
+    with pytest.raises(InvalidAlterationError, match="1001 keys of one resource are altered, more than 1000"):
+        check_number_of_keys(MOST_KEYS + 1)

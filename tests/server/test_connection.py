@@ -14,11 +14,17 @@ from typing import Any
 
 import pytest
 
+from kafkapy import turns
 from kafkapy.protocol.messages.api_versions import ApiVersionsRequest
 from kafkapy.protocol.messages.init_producer_id import InitProducerIdRequest
 from kafkapy.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from kafkapy.protocol.messages.offset_for_leader_epoch import (
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopic,
+)
 from kafkapy.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from kafkapy.server import turns
+from kafkapy.server.broker import BrokerServer
 from kafkapy.server.connection import READ_AHEAD_SIZE
 from kafkapy.server.handlers import list_offsets
 from kafkapy.testing.clock import ManualClock
@@ -66,8 +72,10 @@ class Recording:
 
 
 def test_small_answers_to_requests_that_came_together_leave_together(
-    tmp_path: Path,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("kafkapy.server.connection.FIRST_SLICE_S", 10)  # all of them, on a busy machine too
+
     async def scenario() -> None:
         async with running_broker(tmp_path) as broker:
             client = await Client.connect(broker)
@@ -195,7 +203,7 @@ REFUSED_LATER = ProduceRequest(None, 0, 1000, [TopicProduceData("?", partition_d
 def test_answers_leave_before_the_end_even_when_the_socket_is_full(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, last: bytes
 ) -> None:
-    monkeypatch.setattr(turns, "SLICE_S", 0)  # between the partitions of a request
+    monkeypatch.setattr(turns, "FIRST_SLICE_S", 0)  # between the partitions of a request
 
     async def scenario() -> None:
         clock = ManualClock()
@@ -436,7 +444,7 @@ def test_large_requests_wait_for_their_share_of_the_memory(tmp_path: Path) -> No
             budget = broker.listeners[0].budget
             for each in clients[:2]:
                 each.send(large[:-10])
-            await until(lambda: budget.available < -140_000)  # the second may go on, the third one has to wait
+            await until(lambda: budget.available < -60_000)  # the second may go on, the third one has to wait
             clients[2].send(large)
             other = await Client.connect(broker)
             for _ in range(20):
@@ -447,6 +455,93 @@ def test_large_requests_wait_for_their_share_of_the_memory(tmp_path: Path) -> No
             for each in clients:
                 assert each.decode(0, 8, await each.receive()).responses[0].partition_responses[0].error_code == 0
             assert budget.available == size
+
+    run(scenario())
+
+
+async def _half_sent(broker: BrokerServer, count: int, large: bytes) -> list[Client]:
+    """Connections that have sent half of a large request, and send nothing more."""
+    clients = [await Client.connect(broker) for _ in range(count)]
+    for each in clients:
+        each.send(large[: len(large) // 2])
+    await until(lambda: len(broker.listeners[0].budget._waiting) >= count - 5)
+    return clients
+
+
+@pytest.mark.parametrize("closes", [False, True])
+def test_half_sent_requests_do_not_keep_others_waiting(tmp_path: Path, closes: bool) -> None:
+    """They stall, or their peers close them; either way the memory stays within its limit and comes back."""
+
+    async def scenario() -> None:
+        clock = ManualClock()
+        large, normal = (frame(produce_request("t", batch(b"x" * size)), 8) for size in (900_000, 400_000))
+        limit = 1_500_000
+        memory = {"queued__max__request__bytes": str(limit), "socket__request__max__bytes": "1000000"}
+        async with running_broker(tmp_path, clock=clock, **memory) as broker:
+            client = await Client.connect(broker)
+            await client.create_topic("t")
+            budget = broker.listeners[0].budget
+            stalled = await _half_sent(broker, 20, large)
+            assert limit - budget.available <= limit + len(large)
+            client.send(normal)
+            if closes:
+                for each in stalled:
+                    await each.close()
+            answered = asyncio.ensure_future(client.receive())
+            seconds = 0
+            while not answered.done():
+                clock.advance(1000)
+                seconds += 1
+                for _ in range(20):
+                    await asyncio.sleep(0)
+            assert seconds <= 20
+            assert Client.decode(0, 8, answered.result()).responses[0].partition_responses[0].error_code == 0
+            if closes:
+                await until(lambda: clock.advance(1000) is None and len(broker.listeners[0].connections) == 1)
+                assert budget.available == limit
+            for each in stalled:
+                await each.close()
+
+    run(scenario())
+
+
+def test_clients_that_never_read_large_responses_take_limited_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(turns, "FIRST_SLICE_S", 0)
+
+    async def scenario() -> None:
+        clock = ManualClock()
+        limit = 2_000_000
+        memory = {"queued__max__request__bytes": str(limit), "socket__request__max__bytes": str(limit)}
+        async with running_broker(tmp_path, clock=clock, **memory) as broker:
+            client = await Client.connect(broker)
+            names = [OffsetForLeaderTopic(f"{at:0240}", [OffsetForLeaderPartition(0, -1, 0)]) for at in range(3_000)]
+            request = OffsetForLeaderEpochRequest(-1, names)
+            size = len(frame(request, 2))
+            slow = [small_receive_buffer(broker.port) for _ in range(20)]
+            connections = broker.listeners[0].connections
+            await until(lambda: len(connections) == 21 and all(each._transport for each in connections))
+            for connection in connections:
+                served = connection._transport.get_extra_info("socket")  # type: ignore[union-attr]  # made, see above
+                served.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
+            for each in slow:
+                each.setblocking(False)
+                await asyncio.get_running_loop().sock_sendall(each, frame(request, 2))
+            budget = broker.listeners[0].response_budget
+            await until(lambda: budget.available <= 0 and len(budget._waiting) > 0)
+            assert budget.available > -3 * size
+            answered = asyncio.ensure_future(client.ask(request, 2))
+            seconds = 0
+            while not answered.done():
+                clock.advance(1000)
+                seconds += 1
+                for _ in range(20):
+                    await asyncio.sleep(0.001)
+            assert len(answered.result().topics) == 3_000
+            assert seconds < 100
+            for each in slow:
+                each.close()
 
     run(scenario())
 

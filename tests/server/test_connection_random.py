@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from kafkapy import turns
 from kafkapy.protocol.headers import read_response_header
 from kafkapy.protocol.messages import response_class
 from kafkapy.protocol.messages.api_versions import ApiVersionsRequest
@@ -27,7 +28,6 @@ from kafkapy.protocol.primitives import Reader
 from kafkapy.records.batch import measure
 from kafkapy.records.convert import convert
 from kafkapy.server import sender as sender_module
-from kafkapy.server import turns
 from kafkapy.server.broker import BrokerServer
 from kafkapy.server.loop import BrokerLoop
 from kafkapy.types import TopicPartition
@@ -403,7 +403,7 @@ async def rounds(path: Path, seeds: range) -> None:
             world.rng = random.Random(seed)
             with pytest.MonkeyPatch.context() as patch:
                 limit_sendfile(patch, random.Random(seed))
-                patch.setattr(turns, "SLICE_S", world.rng.choice((0, turns.SLICE_S)))
+                patch.setattr(turns, "FIRST_SLICE_S", world.rng.choice((0, turns.FIRST_SLICE_S)))
                 try:
                     await play(world)
                 except (AssertionError, TimeoutError) as error:

@@ -1,12 +1,17 @@
-"""Which address of its own a broker tells a client."""
+"""What a handler is given: the broker's own address for a client, and a bounded log of refusals."""
 
+import logging
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from kafkapy.cluster.errors import InvalidTopicError
+from kafkapy.protocol.headers import RequestHeader
 from kafkapy.protocol.messages.metadata import MetadataRequest
-from kafkapy.server.context import LocalConnection
+from kafkapy.server.context import LocalConnection, RequestContext
+from kafkapy.testing.clock import ManualClock
 from tests.server.harness import Client, run, running_broker
 
 
@@ -67,3 +72,37 @@ def test_what_advertised_listeners_leave_out_is_the_listeners(
 def test_the_brokers_own_requests_have_no_peer() -> None:
     connection = LocalConnection("PLAINTEXT")
     assert (connection.peer_host, connection.listener, connection.principal) == ("local", "PLAINTEXT", "User:ANONYMOUS")
+
+
+def _context(clock: ManualClock) -> RequestContext:
+    services: Any = SimpleNamespace(clock=clock)
+    return RequestContext(services, RequestHeader(0, 8, 1, None), LocalConnection("PLAINTEXT"))
+
+
+def test_a_request_writes_few_lines_however_much_of_it_is_refused(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "kafkapy")
+    clock = ManualClock()
+    context = _context(clock)
+    for number in range(60_000):
+        context.log_refusal(f"topic {number}", InvalidTopicError("bad"))
+    assert [record.args[0] for record in caplog.records if record.args] == [f"topic {each}" for each in range(10)]
+    clock.advance(1_000)
+    assert caplog.messages[10:] == ["Refused 59990 further elements of the same request of local"]
+    for _ in range(500):
+        context.log_refusal("topic", InvalidTopicError("bad"))
+    assert len(caplog.messages) == 11
+    clock.advance(1_000)
+    assert caplog.messages[11:] == ["Refused 500 further elements of the same request of local"]
+    clock.advance(60_000)
+    assert len(caplog.messages) == 12
+
+
+def test_a_few_refusals_have_a_line_each_and_no_more(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "kafkapy")
+    clock = ManualClock()
+    for _ in range(2):
+        context = _context(clock)
+        for _ in range(10):
+            context.log_refusal("topic", InvalidTopicError("bad"))
+    clock.advance(10_000)
+    assert caplog.messages == ["Refused topic of local: bad (error 17)"] * 20

@@ -23,6 +23,7 @@ from kafkapy.protocol.messages.offset_commit import (
     OffsetCommitResponseTopic,
 )
 from kafkapy.protocol.messages.update_metadata import UpdateMetadataRequest
+from kafkapy.server.compute_thread import ComputeThread
 from kafkapy.server.context import LocalConnection
 from kafkapy.server.dispatch import Dispatcher, LocalRequests, encode, route
 from kafkapy.server.errors import UnencodableResponseError, UnservedRequestError
@@ -43,7 +44,10 @@ def test_every_api_has_messages_and_a_handler_for_all_its_versions(api: Api) -> 
 def test_frames_are_answered(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with running_broker(tmp_path) as broker:
-            dispatcher, connection = Dispatcher(broker.services), LocalConnection("PLAINTEXT")
+            dispatcher, connection = (
+                Dispatcher(broker.services, ComputeThread(), broker.listeners[0].response_budget),
+                LocalConnection("PLAINTEXT"),
+            )
             parts = dispatcher.dispatch(memoryview(frame(ApiVersionsRequest(), 0, correlation_id=77))[4:], connection)
             assert isinstance(parts, list)
             (part,) = parts

@@ -1,3 +1,4 @@
+import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +14,10 @@ from kafkapy.protocol.messages.offset_commit import (
     OffsetCommitResponse,
 )
 from kafkapy.protocol.primitives import UnsupportedVersion, encode
+from kafkapy.protocol.writer import Writer
 from kafkapy.server import dispatch
 from kafkapy.server.context import RequestContext, Services
-from kafkapy.server.encoded import Encoded, spelled_out
+from kafkapy.server.encoded import Encoded, EncodedParts, spelled_out
 from kafkapy.server.interception import Handle, Hooks, Result
 from tests.server.harness import Client, run, running_broker
 
@@ -84,3 +86,30 @@ def test_an_interceptor_changes_its_own_answer_alone(tmp_path: Path) -> None:
         assert await code("after", Hooks()) == 0
 
     run(scenario())
+
+
+def test_parts_are_written_as_the_message_and_shared() -> None:
+    message = HeartbeatResponse(error_code=27)
+    shared = bytes(encode(message, 0)[4:])
+    parts = EncodedParts(HeartbeatResponse, 0, [bytes(encode(message, 0)[:4]), shared])
+    assert encode(parts, 0) == encode(message, 0)
+    assert parts.decoded() == message
+    writer = Writer()
+    parts.write(writer, 0)
+    assert writer.parts()[-1] is shared
+
+
+def test_a_coroutines_response_is_a_message_too() -> None:
+    answers: list[Any] = [
+        EncodedParts(HeartbeatResponse, 0, [encode(HeartbeatResponse(), 0)]), Encoded(HeartbeatResponse(), 0), None,
+    ]  # fmt: skip
+
+    async def answer(_context: Any, request: int) -> Any:
+        return answers[request]
+
+    handle: Any = spelled_out(answer)
+    assert [asyncio.run(handle(None, number)) for number in range(3)] == [
+        HeartbeatResponse(),
+        HeartbeatResponse(),
+        None,
+    ]

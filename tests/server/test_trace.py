@@ -13,6 +13,11 @@ from kafkapy.protocol.messages.offset_commit import (
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
+from kafkapy.protocol.messages.offset_for_leader_epoch import (
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopic,
+)
 from kafkapy.server.interception import Hooks
 from kafkapy.server.trace import Trace
 from kafkapy.server.trace_filter import parse_filter
@@ -150,3 +155,23 @@ def test_what_there_is_no_room_for_is_counted(tmp_path: Path, shown: Shown) -> N
     run(scenario())
     kinds = [line["kind"] for line in shown.lines()]
     assert kinds == ["left out", "request", "response", "left out"]
+
+
+def test_large_requests_are_shown_with_their_answers(tmp_path: Path, shown: Shown) -> None:
+    """They are decoded, and their answers encoded, beside the loop, while others come and go."""
+    asked = [OffsetForLeaderPartition(at, -1, 0) for at in range(5_000)]
+    large = OffsetForLeaderEpochRequest(-1, [OffsetForLeaderTopic("t", asked)])
+
+    async def scenario() -> None:
+        async with running_broker(tmp_path, hooks=Hooks(trace=shown.trace())) as broker:
+            client, other = await Client.connect(broker), await Client.connect(broker)
+            client.send(frame(large, 2))
+            await other.ask(ListGroupsRequest(), 0)
+            answer = Client.decode(large.API_KEY, 2, await client.receive())
+            assert len(answer.topics[0].partitions) == 5_000
+
+    run(scenario())
+    lines = [line for line in shown.lines() if line["api"] == "OffsetForLeaderEpoch"]
+    assert [line["kind"] for line in lines][:2] == ["request", "response"]
+    assert lines[0]["bytes"] == len(frame(large, 2))
+    assert len(lines[1]["body"]["topics"][0]["partitions"]) > 0

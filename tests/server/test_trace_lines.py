@@ -34,8 +34,18 @@ def test_a_client_does_not_steer_the_terminal() -> None:
     assert as_text(ASKED._replace(client_id="<\x1b")).isprintable()
 
 
+def test_a_reason_or_a_json_line_does_not_steer_it_either() -> None:
+    hostile = "\x1b[2J\x9b\x7f\n\u2028\u202e\ud800"
+    reason = ASKED._replace(kind=NO_ANSWER, client_id=hostile, body=f"the topic {hostile}")
+    assert as_text(reason).isprintable()
+    assert as_json(reason).isprintable()
+    assert json.loads(as_json(reason))["client_id"] == hostile
+
+
 def test_a_line_has_an_end() -> None:
     assert len(as_text(ASKED._replace(body={"name": "x" * 5_000}))) < 2_200
+    assert len(as_text(ASKED._replace(client_id="x" * 32_000))) < 400
+    assert len(as_json(ASKED._replace(kind=NO_ANSWER, client_id="x" * 32_000, body="x" * 32_000))) < 4_500
 
 
 def test_a_line_for_machines() -> None:

@@ -1,9 +1,12 @@
 """Jobs by the clock."""
 
+import asyncio
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
+from kafkapy import turns
 from kafkapy.config.broker_config import BrokerConfig
 from kafkapy.server.upkeep import NEVER_MS, Upkeep, keep_logs
 from kafkapy.testing.clock import ManualClock
@@ -56,6 +59,50 @@ def test_a_job_that_stops_the_upkeep_is_the_last() -> None:
     upkeep.every(100, "b", lambda: done.append(1))
     clock.advance(500)
     assert done == []
+
+
+def test_a_job_in_steps_lets_others_run(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    monkeypatch.setattr(turns, "UNTIMED_STEPS", 1)
+    monkeypatch.setattr(turns, "FIRST_SLICE_S", 0)
+    monkeypatch.setattr(turns, "SLICE_S", 0)
+
+    async def scenario() -> None:
+        clock = ManualClock()
+        upkeep = Upkeep(clock)
+        done: list[int] = []
+        failure: list[Exception] = []
+
+        def job() -> Iterator[None]:
+            for at in range(5):
+                done.append(at)
+                yield
+            if failure:
+                raise failure.pop()
+
+        upkeep.every(100, "job", job)
+        clock.advance(100)
+        await asyncio.sleep(0)
+        assert 0 < len(done) < 5
+        clock.advance(100)  # while it runs it is not started again
+        for _ in range(20):
+            await asyncio.sleep(0)
+        assert done == [0, 1, 2, 3, 4]
+        for error in (OSError("disk full"), LookupError("bug")):
+            failure.append(error)
+            clock.advance(100)
+            for _ in range(20):
+                await asyncio.sleep(0)
+        assert caplog.messages[0] == "job: the job failed and will be tried again: disk full"
+        assert len(caplog.messages) == 2
+        clock.advance(100)
+        await asyncio.sleep(0)
+        count = len(done)
+        upkeep.stop()
+        for _ in range(20):
+            await asyncio.sleep(0)
+        assert len(done) <= count + 1
+
+    asyncio.run(scenario())
 
 
 class Jobs:

@@ -23,6 +23,7 @@ from kafkapy.storage.snapshot import encode_snapshot
 from kafkapy.testing.clock import ManualClock
 from kafkapy.testing.disk import Crashed, SimulatedDisk
 from kafkapy.testing.durable import Survival
+from kafkapy.turns import finish
 from tests.simulation.checks import check_against_rebuild, check_indexes, check_memory, check_resent
 from tests.simulation.flusher import SlowFlusher
 from tests.simulation.model import Aborted, Change, Model, Stored, stored_in
@@ -152,7 +153,7 @@ class Subject:
         assert self.survival
         assert self.unsafe_from is not None
         self.log.recovery_point = 0
-        self.manager.checkpoint_recovery_points()
+        finish(self.manager.checkpoint_recovery_points())
         self.flusher.catch_up()
         self._open()
 

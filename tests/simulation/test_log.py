@@ -34,6 +34,7 @@ from kafkapy.storage.errors import KafkaStorageError
 from kafkapy.storage.producer_entry import NO_OFFSET
 from kafkapy.testing.disk import CHANGES, Fault
 from kafkapy.testing.durable import Survival
+from kafkapy.turns import finish
 from tests.simulation.machine import Died, Subject
 from tests.simulation.model import Aborted, Change, Stored
 from tests.storage.support import START_MS, marker
@@ -214,7 +215,7 @@ class LogSimulation(RuleBasedStateMachine):
     def enforce_retention(self) -> None:
         subject, model = self.subject, self.subject.model
         # Where a policy says delete, the oldest segments below the high watermark may go, all or some; nothing else.
-        retain = lambda: subject.retain(subject.manager.enforce_retention)  # noqa: E731
+        retain = lambda: subject.retain(lambda: finish(subject.manager.enforce_retention()))  # noqa: E731
         if self._maintain(retain, Change(drops_below=subject.retention_bound)):
             model.dropped_to(subject.log)
 
@@ -250,7 +251,7 @@ class LogSimulation(RuleBasedStateMachine):
         manager = self.subject.manager
         self._maintain(
             [
-                manager.checkpoint_recovery_points,
+                lambda: finish(manager.checkpoint_recovery_points()),
                 manager.checkpoint_high_watermarks,
                 manager.checkpoint_log_start_offsets,
             ][which]

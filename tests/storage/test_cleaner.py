@@ -15,6 +15,7 @@ from kafkapy.storage.cleanable import Cleanable, examine
 from kafkapy.storage.cleaner import CleanerSettings, LogCleaner
 from kafkapy.storage.log import Log
 from kafkapy.storage.worker_pool import WorkerDiedError, WorkerStartError
+from kafkapy.turns import finish
 from kafkapy.types import TopicPartition
 from tests.storage.compacting import COMPACT, World, append, close_segment, names_of, values_in
 from tests.storage.support import PARTITION, START_MS
@@ -159,7 +160,7 @@ def test_a_log_that_is_being_compacted_is_not_trimmed(world: World) -> None:
     log = dirty_log(world, config=replace(COMPACT, cleanup_policy=("compact", "delete"), retention_ms=100))
     world.compact()
     world.clock.advance(1000)
-    world.logs.enforce_retention()
+    finish(world.logs.enforce_retention())
     assert log.log_start_offset == 0
 
 

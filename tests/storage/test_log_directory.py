@@ -14,6 +14,7 @@ from kafkapy.storage.flusher import ThreadFlusher
 from kafkapy.storage.log import Storage
 from kafkapy.storage.log_directory import LogManager
 from kafkapy.testing.clock import ManualClock
+from kafkapy.turns import finish
 from kafkapy.types import TopicPartition
 from tests.storage.broken_disk import BrokenDisk
 from tests.storage.support import GOLDEN, PARTITION, START_MS, batch, contents, crash, fill, produced
@@ -83,11 +84,8 @@ def test_new_logs_go_where_there_are_fewest(tmp_path: Path) -> None:
     assert [manager.directory_of(each) for each in partitions] == [f"{tmp_path}/{name}" for name in "abab"]
     assert manager.directory_of(PARTITION) is None
     fill(manager.get_or_create(partitions[0]), 1)
-    size = len(batch(value=b"v" * 100))
-    assert manager.directory_sizes() == {
-        f"{tmp_path}/a": {partitions[0]: size, partitions[2]: 0},
-        f"{tmp_path}/b": {partitions[1]: 0, partitions[3]: 0},
-    }
+    assert manager.partitions_in(f"{tmp_path}/a") == [partitions[0], partitions[2]]
+    assert manager.partitions_in(f"{tmp_path}/b") == [partitions[1], partitions[3]]
 
 
 def test_the_same_partition_twice_is_refused(tmp_path: Path) -> None:
@@ -138,8 +136,8 @@ def test_what_is_no_folder_is_refused_with_a_sentence(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(LogDirectoryError, match=r"file can't be used as a data directory: .* File exists"):
         _manager(tmp_path / "file")
-    (tmp_path / "data" / "meta.properties").mkdir(parents=True)
-    with pytest.raises(LogDirectoryError, match=r"data can't be used as a data directory: .* Is a directory"):
+    (tmp_path / "data" / "meta.properties" / "more").mkdir(parents=True)
+    with pytest.raises(LogDirectoryError, match=r"data/meta.properties is a folder in the place of a file"):
         _manager(tmp_path / "data")
 
 
@@ -190,7 +188,7 @@ def test_checkpoints_say_where_each_log_is(tmp_path: Path) -> None:
     log.roll()
     fill(log, 4)
     log.advance_log_start_offset(2)
-    manager.checkpoint_recovery_points()
+    finish(manager.checkpoint_recovery_points())
     manager.checkpoint_high_watermarks()
     manager.checkpoint_log_start_offsets()
     texts = [
@@ -234,7 +232,7 @@ def test_upkeep_flushes_and_forgets(tmp_path: Path) -> None:
     manager.flush_due_logs()
     assert log.recovery_point == 1
     clock.advance(604_800_000)
-    manager.remove_expired_producers()
+    finish(manager.remove_expired_producers())
     assert log.producer_state.producers == {}
 
 
@@ -267,8 +265,8 @@ def test_a_disk_that_breaks_takes_its_directory_offline_and_no_other(
     with pytest.raises(KafkaStorageError, match="may be in a data directory that is offline"):
         manager.get_or_create(first, is_new=False)
     assert manager.get_or_create(second, is_new=False) is logs[1]
-    assert list(manager.directory_sizes()) == [f"{tmp_path}/b"]
-    manager.checkpoint_recovery_points()
+    assert manager.partitions_in(f"{tmp_path}/a") == []
+    finish(manager.checkpoint_recovery_points())
     manager.shutdown()
     assert [(tmp_path / name / ".kafka_cleanshutdown").exists() for name in "ab"] == [False, True]
 
@@ -311,7 +309,7 @@ def test_old_snapshots_that_a_disk_keeps_are_no_other_disks_matter(
             log.roll()
         assert log.producer_state.snapshot_offsets == [1, 2, 3, 4]
     files.broken = f"{tmp_path}/a/t-0/"
-    manager.checkpoint_recovery_points()
+    finish(manager.checkpoint_recovery_points())
     clock.advance(0)
     assert "is offline until the next start" in caplog.text
     assert list(manager.all_logs()) == logs[1:]
@@ -344,13 +342,13 @@ def test_retention_visits_every_log_but_those_that_are_being_cleaned(tmp_path: P
     files.number, files.broken = errno.ENOSPC, f"{tmp_path}/orders-0"
     clock.advance(2000)
     manager.being_cleaned.add(partitions[1])
-    manager.enforce_retention()
+    finish(manager.enforce_retention())
     starts = [log.log_start_offset for partition in partitions if (log := manager.get(partition))]
     assert starts == [0, 0, 1]
     files.broken = "nothing"
     manager.being_cleaned.clear()
     manager.delete(partitions[2])
-    manager.enforce_retention()
+    finish(manager.enforce_retention())
     clock.advance(60_000)
     assert [log.log_start_offset for log in manager.all_logs()] == [1, 1]
     assert sorted(path.name for path in tmp_path.glob("orders-*")) == ["orders-0", "orders-1"]
@@ -366,5 +364,21 @@ def test_compacted_logs_are_left_to_the_cleaner(tmp_path: Path) -> None:
     log = manager.get_or_create(PARTITION, config)
     fill(log, 3)
     clock.advance(10_000)
-    manager.enforce_retention()
+    finish(manager.enforce_retention())
     assert log.log_start_offset == 0
+
+
+def test_logs_that_are_deleted_during_retention_are_left_out(tmp_path: Path) -> None:
+    clock = ManualClock(START_MS)
+    manager = LogManager([str(tmp_path)], LogConfig(retention_ms=1000), clock)
+    manager.load()
+    first, second, third = (manager.get_or_create(TopicPartition("orders", index)) for index in range(3))
+    for log in (first, second, third):
+        fill(log, 1)
+        log.update_high_watermark(1)
+    clock.advance(10_000)
+    steps = manager.enforce_retention()
+    next(steps)
+    manager.delete(second.topic_partition)
+    finish(steps)
+    assert [log.log_start_offset for log in (first, second, third)] == [1, 0, 1]

@@ -1,13 +1,17 @@
+from collections import OrderedDict
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from kafkapy.records.batch import BatchHeader, read_header
 from kafkapy.records.control import ControlRecord, read_control
 from kafkapy.records.record import encode_batch
 from kafkapy.storage.errors import InvalidProducerEpochError, OutOfOrderSequenceError, TransactionCoordinatorFencedError
 from kafkapy.storage.files import Files
-from kafkapy.storage.producer_state import ProducerState
+from kafkapy.storage.producer_state import ProducerState, Unreplicated
 from tests.storage.support import START_MS, marker, produced
 
 
@@ -131,3 +135,104 @@ def test_the_log_start_moves_past_finished_transactions(state: ProducerState) ->
     state.apply_marker(*_marker(commit=True), 4)
     state.log_start_moved(5)
     assert (state.first_unstable_offset, state.map_end_offset) == (None, 5)
+
+
+class CountingDict(OrderedDict[int, int]):
+    """Counts the keys that somebody looks at."""
+
+    seen = 0
+
+    def __iter__(self) -> Iterator[int]:
+        for key in super().__iter__():
+            self.seen += 1
+            yield key
+
+
+def test_a_fetch_looks_at_one_open_transaction_however_many_there_are(state: ProducerState) -> None:
+    counting = state._ongoing = CountingDict()
+    for producer_id in range(1000):
+        state.apply(_header(0, transactional=True, producer_id=producer_id), producer_id)
+    for _ in range(10):
+        assert state.first_unstable_offset == 0
+    assert counting.seen == 10
+    abort = marker(commit=False, producer_id=0)
+    assert state.apply_marker(read_header(abort), read_control(abort), 1000) == (0, 0, 1000, 1)
+    assert (state.first_unstable_offset, counting.seen) == (0, 12)
+    state.high_watermark_moved(1001)
+    assert (state.first_unstable_offset, counting.seen) == (1, 13)
+
+
+def test_open_transactions_of_a_snapshot_are_in_the_order_of_their_offsets(state: ProducerState) -> None:
+    for first_offset, producer_id in ((5, 9), (3, 8), (4, 10)):
+        state.apply(_header(0, transactional=True, producer_id=producer_id), first_offset)
+    state.map_end_offset = 6
+    state.take_snapshot()
+    state.reload(0, 6, START_MS)
+    assert state.first_unstable_offset == 3
+
+
+@given(st.lists(st.tuples(st.integers(0, 3), st.booleans()), max_size=60))
+def test_ended_transactions_against_the_plain_way(steps: list[tuple[int, bool]]) -> None:
+    """Each step begins a transaction, ends the one of that rank, or moves the high watermark."""
+    subject, plain, ongoing = Unreplicated(), dict[int, int](), list[int]()
+    for offset, (rank, moves) in enumerate(steps):
+        if moves:
+            high_watermark = offset - rank
+            subject.drop_below(high_watermark)
+            plain = {first: last for first, last in plain.items() if last >= high_watermark}
+        elif rank < len(ongoing):
+            first = ongoing.pop(rank)
+            subject.add(first, offset)
+            plain[first] = offset
+        else:
+            ongoing.append(offset)
+        assert len(subject) == len(plain)
+        assert not plain or subject.first_offset == min(plain)
+
+
+def few(tmp_path: Path, evicted: list[int]) -> ProducerState:
+    return ProducerState(Files(), str(tmp_path), 1000, 3, lambda: evicted.append(1))
+
+
+def test_producers_that_were_silent_longest_are_forgotten_first(tmp_path: Path) -> None:
+    evicted: list[int] = []
+    state = few(tmp_path, evicted)
+    for offset, producer_id in enumerate([1, 2, 3, 1, 4, 5]):
+        state.apply(_header(offset, producer_id=producer_id), offset)
+    assert (set(state.producers), len(evicted)) == ({1, 4, 5}, 2)
+    state.apply_marker(*_marker(commit=True), 6)
+    assert set(state.producers) == {4, 5, 7}
+
+
+def test_producers_with_an_open_transaction_are_kept(tmp_path: Path) -> None:
+    evicted: list[int] = []
+    state = few(tmp_path, evicted)
+    for producer_id in range(4):
+        state.apply(_header(0, transactional=True, producer_id=producer_id), producer_id)
+    assert (len(state.producers), evicted) == (4, [])
+    state.apply(_header(0, producer_id=8), 10)
+    state.apply(_header(0, producer_id=9), 11)
+    assert (set(state.producers), len(evicted)) == ({0, 1, 2, 3, 9}, 1)
+
+
+def test_of_a_snapshot_with_too_many_producers_the_last_ones_stay(tmp_path: Path) -> None:
+    state = ProducerState(Files(), str(tmp_path), 1000)
+    for producer_id in range(6):
+        state.apply(_header(0, producer_id=producer_id)._replace(max_timestamp=START_MS + producer_id), producer_id)
+    state.map_end_offset = 6
+    state.take_snapshot()
+    evicted: list[int] = []
+    again = few(tmp_path, evicted)
+    again.snapshot_offsets = [6]
+    again.reload(0, 6, START_MS)
+    assert (list(again.producers), len(evicted)) == ([3, 4, 5], 3)
+
+
+def test_of_ended_transactions_the_earliest_that_is_left_counts() -> None:
+    ended = Unreplicated()
+    for first_offset, marker_offset in ((1, 3), (2, 5), (4, 7)):
+        ended.add(first_offset, marker_offset)
+    ended.drop_below(6)
+    assert (len(ended), ended.first_offset) == (1, 4)
+    ended.drop_below(8)
+    assert not ended

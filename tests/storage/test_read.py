@@ -140,3 +140,30 @@ def test_an_index_that_can_not_be_read_is_a_failure_of_storage(log: Log, monkeyp
     monkeypatch.setattr(OffsetIndex, "offset_from", refuse)
     with pytest.raises(KafkaStorageError, match="can't be read"):
         log.upper_bound(log.read(0, SIZE))
+
+
+def test_positions_of_offsets(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
+    positions = [(offset // 4 * 4, offset % 4 * SIZE) for offset in range(11)]
+    assert [log.locate(offset) for offset in range(11)] == positions
+    assert log.locate(99) == log.locate(10), "there is nothing beyond the end"
+    log.roll()
+    assert log.locate(10) == (10, 0)
+
+    def refuse(*_: object) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr("kafkapy.storage.segment.Segment.translate", refuse)
+    with pytest.raises(KafkaStorageError, match="can't be read"):
+        log.locate(3)
+
+
+def test_positions_of_offsets_that_no_batch_has(tmp_path: Path) -> None:
+    log = open_log(tmp_path)
+    log.append_as_follower(batch(2))
+    log.roll(10)
+    log.append_as_follower(batch(base_offset=20))
+    assert log.locate(5) == (10, 0)
+    log.roll(30)
+    log.append_as_follower(batch(base_offset=31))
+    log.truncate_to(31)
+    assert log.locate(25) == (30, 0)

@@ -283,7 +283,9 @@ def test_indexes_of_a_log_that_has_its_name_already_are_made_anew(tmp_path: Path
     assert index.read_bytes() == right
 
 
-def test_damage_within_a_swapped_log_drops_no_segment_behind_it(tmp_path: Path) -> None:
+@pytest.mark.parametrize("is_put_aside", [True, False])
+def test_damage_within_a_swapped_log_drops_no_segment_behind_it(tmp_path: Path, is_put_aside: bool) -> None:
+    """What it was made from stays, unless a part of that has been put aside."""
     log, _, _, _ = prepared(tmp_path, {1})
     log.close()
     directory = Path(log.directory)
@@ -292,13 +294,32 @@ def test_damage_within_a_swapped_log_drops_no_segment_behind_it(tmp_path: Path) 
     size = len(content) // 2
     for path in directory.glob("*.cleaned"):
         path.unlink()
-    for damage in (b"\xff" * 40, bytes(40), content[:40], content[: size - 1] + b"\xff" + content[size:]):
-        (directory / f"{0:020d}.log.swap").write_bytes(content + damage)
-        assert finish_interrupted(Files(), log.directory) == [0]
+    if is_put_aside:
+        (directory / f"{1:020d}.log.1.deleted").write_bytes(b"")
+    done = [0] if is_put_aside else []
+    damaged = [content + each for each in (b"\xff" * 40, bytes(40), content[:40])]
+    damaged += [content + content[: size - 1] + b"\xff" + content[size:], content[:16] + b"\x03" + content[17:]]
+    for each in damaged:
+        (directory / f"{0:020d}.log.swap").write_bytes(each)
+        assert finish_interrupted(Files(), log.directory) == done
         assert sorted(int(path.stem) for path in directory.glob("*.log")) == bases
-    (directory / f"{0:020d}.log.swap").write_bytes(bytes(content[:16]) + b"\x03" + bytes(content[17:]))
-    assert finish_interrupted(Files(), log.directory) == [0]
-    assert sorted(int(path.stem) for path in directory.glob("*.log")) == bases
+        assert (directory / f"{0:020d}.log").read_bytes() == (each if is_put_aside else content)
+        assert not list(directory.glob("*.swap"))
+
+
+@pytest.mark.parametrize("is_put_aside", [True, False])
+def test_an_emptied_swap_is_used_only_without_what_it_was_made_from(tmp_path: Path, is_put_aside: bool) -> None:
+    log, _, _, _ = prepared(tmp_path, {1})
+    log.close()
+    directory = Path(log.directory)
+    for path in directory.glob("*.cleaned"):
+        path.unlink()
+    (directory / f"{0:020d}.log.swap").write_bytes(b"")
+    size = (directory / f"{0:020d}.log").stat().st_size
+    if is_put_aside:
+        (directory / f"{0:020d}.log").rename(directory / f"{0:020d}.log.1.deleted")
+    assert finish_interrupted(Files(), log.directory) == ([0] if is_put_aside else [])
+    assert (directory / f"{0:020d}.log").stat().st_size == (0 if is_put_aside else size)
 
 
 def test_a_flush_that_did_not_find_the_old_ones_counts_for_nothing_when_they_come_back(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from kafkapy.storage.log_directory import LogManager
 from kafkapy.testing.clock import ManualClock
 from kafkapy.testing.disk import SimulatedDisk
 from kafkapy.testing.durable import Survival
+from kafkapy.turns import finish
 from tests.storage.slow_flusher import SlowFlusher
 from tests.storage.support import PARTITION, START_MS, batch, fill, open_log
 
@@ -38,7 +39,7 @@ def _checkpointed(disk: SimulatedDisk, tmp_path: Path) -> LogManager:
     fill(log, 80)
     log.advance_log_start_offset(30)
     log.flush()
-    logs.checkpoint_recovery_points()
+    finish(logs.checkpoint_recovery_points())
     logs.checkpoint_log_start_offsets()
     assert "orders 0 80" in (tmp_path / RECOVERY_POINTS).read_text()
     assert "orders 0 30" in (tmp_path / LOG_STARTS).read_text()
@@ -115,7 +116,7 @@ def test_a_truncation_while_the_thread_writes_a_checkpoint(tmp_path: Path) -> No
     fill(log, 80)
     log.flush()
     flusher.close()
-    logs.checkpoint_recovery_points()
+    finish(logs.checkpoint_recovery_points())
     work, done = flusher.waiting.popleft()
     log.truncate_to(10)
     work()

@@ -68,3 +68,26 @@ def test_what_can_not_be_right_is_corrupt(tmp_path: Path, content: bytes, reason
     (tmp_path / "t").write_bytes(content)
     with pytest.raises(CorruptIndexError, match=reason):
         TransactionIndex(Files(), str(tmp_path / "t"), len(content)).sanity_check(75)
+
+
+def test_entries_that_are_written_later_replace_the_file(tmp_path: Path) -> None:
+    index = TransactionIndex(Files(), str(tmp_path / "a.txnindex.tmp"))
+    entry = AbortedTransaction(7, 0, 2, 3)
+    index.append(entry)
+    target = tmp_path / "a.txnindex"
+    target.write_bytes(b"what is wrong")
+    index.write_later(str(target))
+    assert (list(index), target.read_bytes()) == ([entry], b"what is wrong")
+    assert index.is_unwritten
+    assert index.write()
+    assert (list(index), target.stat().st_size) == ([entry], 34)
+    assert not index.write()
+
+
+def test_an_index_without_entries_that_is_written_later_has_no_file(tmp_path: Path) -> None:
+    target = tmp_path / "a.txnindex"
+    target.write_bytes(b"what is wrong")
+    index = TransactionIndex(Files(), str(target))
+    index.write_later(str(target))
+    assert index.write()
+    assert not target.exists()

@@ -17,6 +17,7 @@ from kafkapy.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequ
 from kafkapy.testing.fault_rules import InvalidFaultError
 from kafkapy.testing.faults import Faults
 from kafkapy.testing.moving_clock import MovingClock
+from kafkapy.turns import finish
 from tests.server.harness import Client, batch, frame, produce_request, run, until
 from tests.testing.faulty import end_of, faulty, faulty_broker, has_no_answer
 
@@ -139,7 +140,7 @@ def test_a_produce_ends_the_sessions_of_a_group(tmp_path: Path) -> None:
             members = [await _member(client, "g", "one"), await _member(client, "h", "one")]
             for at in (1, 2):
                 await client.produce("a", batch(b"x"))
-                there = [broker.services.group_coordinator.describe_group(group).members for group in "gh"]
+                there = [finish(broker.services.group_coordinator.describe_group(group)).members for group in "gh"]
                 assert [len(each) for each in there] == [0, 2 - at]
             assert [rule.fired for rule in rules] == [1, 0, 1]
             assert [await _beat(client, "gh"[at], members[at]) for at in range(2)] == [UNKNOWN_MEMBER_ID] * 2

@@ -16,6 +16,7 @@ from kafkapy.protocol.messages.list_groups import ListGroupsRequest
 from kafkapy.testing.expired_members import UnknownMemberError
 from kafkapy.testing.faults import Faults
 from kafkapy.testing.moving_clock import MovingClock
+from kafkapy.turns import finish
 from tests.server.harness import Client, batch, fetch_request, frame, produce_request, run, until
 from tests.testing.faulty import end_of, faulty, faulty_broker, has_no_answer
 
@@ -218,7 +219,7 @@ def test_a_member_expires_at_once(tmp_path: Path) -> None:
                 faults.expire_member("g", member_id="two")
             other = await Client.connect(broker)
             other.send(frame(_join("g", instance_id="two"), 5))
-            await until(lambda: len(broker.services.group_coordinator.describe_group("g").members) == 2)
+            await until(lambda: len(finish(broker.services.group_coordinator.describe_group("g")).members) == 2)
             with pytest.raises(UnknownMemberError, match="has more than one member; its members: 'one', 'two'"):
                 faults.expire_member("g")
             assert faults.expire_member("g", instance_id="one") == first

@@ -24,6 +24,7 @@ from kafkapy.records.record import Record, encode_batch
 from kafkapy.server.interception import Hooks
 from kafkapy.testing.moving_clock import MovingClock
 from kafkapy.testing.stamped_files import StampedFiles
+from kafkapy.turns import finish
 from tests.server.harness import Client, fetch_request, frame, produce_request, run, running_broker, until, values_of
 
 HOUR_MS, DAY_MS = 3_600_000, 86_400_000
@@ -150,12 +151,12 @@ def test_rebalance_time_out(tmp_path: Path) -> None:
             other = await Client.connect(broker)
             second = (await other.ask(_join_dynamic(""), 5)).member_id
             other.send(frame(_join_dynamic(second), 5))
-            members = broker.services.group_coordinator.describe_group
-            await until(lambda: len(members("g").members) == 2)
+            describe = broker.services.group_coordinator.describe_group
+            await until(lambda: len(finish(describe("g")).members) == 2)
             clock.advance(11_000)
             answer = Client.decode(11, 5, await other.receive())
             assert (answer.error_code, answer.leader) == (0, second)
-            assert first not in [member.member_id for member in members("g").members]
+            assert first not in [member.member_id for member in finish(describe("g")).members]
             await other.close()
 
     def _join_dynamic(member_id: str) -> JoinGroupRequest:

@@ -10,11 +10,14 @@ from struct import Struct
 from typing import Final
 
 from kafkapy.coordinator.group.offsets import NO_EXPIRY, CommittedOffset
-from kafkapy.coordinator.group.records import OFFSET_VALUE_VERSION, offset_key
+from kafkapy.coordinator.group.records import OFFSET_VALUE_VERSION, offset_key, offset_record
 from kafkapy.coordinator.group.results import NO_PRODUCER_ID, Producer
+from kafkapy.coordinator.steps import PIECE
 from kafkapy.records.batch import TRANSACTIONAL_BIT, own_batch
+from kafkapy.records.record import write_record
 from kafkapy.records.validate import ValidatedBatch, validated_batch_of
 from kafkapy.records.varint import write_varint
+from kafkapy.turns import Steps
 from kafkapy.types import TopicPartition
 
 _KNOWN_HEADS: Final = 4096
@@ -34,6 +37,29 @@ def plain_commits(
         body += _VALUE.pack(OFFSET_VALUE_VERSION, offset, leader_epoch, 0, commit_ms, 0)
     attributes = 0 if producer.producer_id == NO_PRODUCER_ID else TRANSACTIONAL_BIT
     buffer, header = own_batch(body, len(offsets), timestamp_ms, producer, attributes)
+    return validated_batch_of((buffer, header, timestamp_ms, 0))
+
+
+def commits_in_steps(
+    group_id: str, offsets: Mapping[TopicPartition, CommittedOffset], timestamp_ms: int, producer: Producer
+) -> Steps[ValidatedBatch | None]:
+    """Build the batch of a large commit, uncompressed, with values of version 3; metadata may stand beside offsets.
+
+    None if a commit has a retention of its own, which values of version 3 can't tell.
+    """
+    body = bytearray()
+    for place, (partition, committed) in enumerate(offsets.items()):
+        if committed.expire_timestamp_ms != NO_EXPIRY:
+            return None
+        write_record(body, offset_record(group_id, partition, committed, timestamp_ms), 0, place)
+        if place % PIECE == 0:
+            yield
+    return _batch(body, len(offsets), timestamp_ms, producer)
+
+
+def _batch(body: bytes | bytearray, count: int, timestamp_ms: int, producer: Producer) -> ValidatedBatch:
+    attributes = 0 if producer.producer_id == NO_PRODUCER_ID else TRANSACTIONAL_BIT
+    buffer, header = own_batch(body, count, timestamp_ms, producer, attributes)
     return validated_batch_of((buffer, header, timestamp_ms, 0))
 
 

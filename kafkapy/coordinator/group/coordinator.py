@@ -3,7 +3,7 @@
 Everything answers at once except JoinGroup, SyncGroup, OffsetCommit and TxnOffsetCommit, which return an ``Answer``.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, Protocol
 
 from kafkapy.clock import Clock, TimerHandle
@@ -26,6 +26,7 @@ from kafkapy.coordinator.group.rebalance import Rebalancer
 from kafkapy.coordinator.group.records import group_record
 from kafkapy.coordinator.group.removal import Removal
 from kafkapy.coordinator.group.results import (
+    COMMITTER,
     CommitCall,
     GroupDescription,
     GroupListing,
@@ -40,6 +41,8 @@ from kafkapy.coordinator.group.settings import Config, GroupSettings
 from kafkapy.coordinator.group.shard import GROUP_TOPIC
 from kafkapy.coordinator.partition_log import BrokerLog
 from kafkapy.coordinator.runtime import Runtime
+from kafkapy.coordinator.steps import Background
+from kafkapy.turns import Steps
 from kafkapy.types import TopicPartition
 
 # The log's error → what members get when the group could not be written; others pass as they are.
@@ -68,14 +71,21 @@ class GroupCoordinator:
     """Groups and their offsets, on the partitions of ``__consumer_offsets`` that this broker leads."""
 
     def __init__(
-        self, config: Config | Mapping[str, Any], clock: Clock, replica_manager: LeadershipSource, metadata: Metadata
+        self,
+        config: Config | Mapping[str, Any],
+        clock: Clock,
+        replica_manager: LeadershipSource,
+        metadata: Metadata,
+        background: Background | None = None,
     ) -> None:
+        background = background or Background()
+        self._run = background.run
         self.settings = GroupSettings.from_config(config)
         self._clock = clock
         self._replica_manager = replica_manager
         self._metadata = metadata
-        self._runtime = Runtime(self.settings, clock, replica_manager)
-        self._rebalancer = Rebalancer(self.settings, clock, self._store_group)
+        self._runtime = Runtime(self.settings, clock, replica_manager, background)
+        self._rebalancer = Rebalancer(self.settings, clock, self._store_group, background.counters)
         self._removal = Removal(self._runtime, self._rebalancer, clock)
         self._directory = Directory(self._runtime.shards, metadata, self.settings.topic_partitions)
         self._offsets = OffsetRequests(self._runtime, self._directory, self._rebalancer)
@@ -107,7 +117,7 @@ class GroupCoordinator:
 
     def _expire(self) -> None:
         self._schedule_expiry()
-        self._removal.expire(self.settings.offsets_retention_ms)
+        self._run(self._removal.expire(self.settings.offsets_retention_ms))
 
     def on_leader(self, tp: TopicPartition, leader_epoch: int) -> None:
         """This broker leads ``tp`` now."""
@@ -123,7 +133,7 @@ class GroupCoordinator:
         """Offsets of deleted partitions go."""
         gone = set(deleted)
         if gone:
-            self._removal.topics_deleted(gone)
+            self._run(self._removal.topics_deleted(gone))
 
     def partition_for(self, group_id: str) -> int:
         """The partition of ``__consumer_offsets`` that keeps the group."""
@@ -141,7 +151,10 @@ class GroupCoordinator:
             return Answer.of(JoinResult(InvalidSessionTimeoutError.error_code, call.member_id))
         if call.group_id not in shard.groups and call.member_id != join.NO_MEMBER_ID:
             return Answer.of(JoinResult(UnknownMemberIdError.error_code, call.member_id))
-        return join.join(self._rebalancer, shard.get_or_create(call.group_id), call)
+        group = shard.get_or_create(call.group_id)
+        answer = join.join(self._rebalancer, group, call)
+        shard.forget_unused(group)
+        return answer
 
     def sync(self, call: SyncCall) -> Answer[SyncResult]:
         """SyncGroup. While loading: join again (older clients don't expect 14 here)."""
@@ -158,17 +171,29 @@ class GroupCoordinator:
             return 0 if group == CoordinatorLoadInProgressError.error_code else group
         return heartbeat.heartbeat(self._rebalancer, group, generation_id, member_id, instance_id)
 
-    def leave(self, group_id: str, leaving: Iterable[LeavingMember]) -> tuple[int, list[int]]:
-        """LeaveGroup: the error code of the request, and (if that is 0) of each member."""
-        group = self._directory.group(group_id)
-        if isinstance(group, int):
-            if group == UnknownMemberIdError.error_code:
-                return 0, [group for _ in leaving]
-            return group, []
-        try:
-            return 0, [leave.leave(self._rebalancer, group, member) for member in leaving]
-        except CoordinatorError as error:
-            return error.error_code, []
+    def leave(self, group_id: str, leaving: Sequence[LeavingMember]) -> Steps[tuple[int, list[int]]]:
+        """LeaveGroup: the error code of the request, and (if that is 0) of each member.
+
+        A group that goes while its members leave is looked up again: the rest of them is unknown then.
+        """
+        errors: list[int] = []
+        for member in leaving:
+            group = self._directory.group(group_id)
+            if not isinstance(group, int):
+                try:
+                    errors.append(leave.leave(self._rebalancer, group, member))
+                except CoordinatorError as error:
+                    return error.error_code, []
+            elif group == UnknownMemberIdError.error_code:
+                errors.append(group)
+            else:
+                return group, []
+            yield
+        if not leaving:
+            group = self._directory.group(group_id)
+            if isinstance(group, int) and group != UnknownMemberIdError.error_code:
+                return group, []
+        return 0, errors
 
     def expire_member(self, group_id: str, member_id: str) -> int:
         """End the member's session now, as if nothing had been heard of it for too long; returns an error code."""
@@ -195,46 +220,56 @@ class GroupCoordinator:
         """TxnOffsetCommit: an error code for each partition."""
         return self._offsets.commit_in_transaction(call, producer)
 
+    def commit_many_offsets(
+        self, call: CommitCall, producer: Producer = COMMITTER
+    ) -> Steps[Answer[dict[TopicPartition, int]]]:
+        """OffsetCommit, or with another ``producer`` TxnOffsetCommit, of many partitions, in steps."""
+        return self._offsets.commit_large(call, producer)
+
     def transaction_ended(self, partition: int, producer_id: int, *, is_commit: bool) -> None:
         """The end of a producer's transaction stands in this partition of ``__consumer_offsets`` now."""
         self._runtime.end_transaction(partition, producer_id, is_commit=is_commit)
 
     def fetch_offsets(
-        self, group_id: str, partitions: Iterable[TopicPartition] | None, *, require_stable: bool = False
-    ) -> tuple[int, dict[TopicPartition, FetchedOffset]]:
+        self, group_id: str, partitions: Sequence[TopicPartition] | None, *, require_stable: bool = False
+    ) -> Steps[tuple[int, dict[TopicPartition, FetchedOffset]]]:
         """OffsetFetch: an error code, and the offsets of ``partitions`` (``None``: of all that have one)."""
         return self._offsets.fetch(group_id, partitions, require_stable=require_stable)
 
     # Administration
 
-    def list_groups(self, states_filter: Iterable[str] = ()) -> tuple[int, list[GroupListing]]:
+    def list_groups(self, states_filter: Iterable[str] = ()) -> Steps[tuple[int, list[GroupListing]]]:
         """ListGroups: an error code (14 while some are still loading) and the groups in one of the states, or all."""
         if not self._directory.is_running:
             return CoordinatorNotAvailableError.error_code, []
         wanted = set(states_filter)
-        listings = [group.listing() for _, group in self._runtime.groups() if not wanted or group.state.value in wanted]
-        return CoordinatorLoadInProgressError.error_code if self._runtime.is_loading() else 0, listings
+        is_loading = self._runtime.is_loading()
+        listings: list[GroupListing] = []
+        for piece in self._runtime.groups():
+            listings += [group.listing() for _, group in piece if not wanted or group.state.value in wanted]
+            yield
+        return CoordinatorLoadInProgressError.error_code if is_loading else 0, listings
 
-    def describe_group(self, group_id: str) -> GroupDescription:
+    def describe_group(self, group_id: str) -> Steps[GroupDescription]:
         """DescribeGroups of one group; one that does not exist is Dead."""
         shard = self._directory.shard(group_id)
         if isinstance(shard, int):
             return GroupDescription(shard, group_id)
         group = shard.groups.get(group_id)
-        return GroupDescription(0, group_id, states.DEAD.value) if group is None else group.describe()
+        if group is None:
+            return GroupDescription(0, group_id, states.DEAD.value)
+        return (yield from group.describe())
 
-    def delete_groups(self, group_ids: Iterable[str]) -> dict[str, int]:
-        """DeleteGroups: an error code for each group."""
-        errors = {}
-        for group_id in group_ids:
-            if group_id not in errors:
-                shard = self._directory.shard(group_id)
-                errors[group_id] = shard if isinstance(shard, int) else self._removal.delete_group(shard, group_id)
-        return errors
+    def delete_group(self, group_id: str) -> Steps[int]:
+        """DeleteGroups of one group: the error code."""
+        shard = self._directory.shard(group_id)
+        return shard if isinstance(shard, int) else (yield from self._removal.delete_group(shard, group_id))
 
-    def delete_offsets(self, group_id: str, partitions: list[TopicPartition]) -> tuple[int, dict[TopicPartition, int]]:
+    def delete_offsets(
+        self, group_id: str, partitions: list[TopicPartition]
+    ) -> Steps[tuple[int, dict[TopicPartition, int]]]:
         """OffsetDelete: the group's error code, and (if that is 0) one for each partition."""
         shard = self._directory.named_shard(group_id)
         if isinstance(shard, int):
             return shard, {}
-        return self._removal.delete_offsets(shard, group_id, partitions)
+        return (yield from self._removal.delete_offsets(shard, group_id, partitions))

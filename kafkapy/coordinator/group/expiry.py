@@ -1,13 +1,17 @@
 """Which committed offsets have outlived their retention (``offsets.retention.minutes``, KIP-211)."""
 
+from collections.abc import Iterable
+
 from kafkapy.coordinator.group import states
 from kafkapy.coordinator.group.group import NO_TIMESTAMP, Group
 from kafkapy.coordinator.group.offsets import NO_EXPIRY, CommittedOffset
 from kafkapy.types import TopicPartition, as_long
 
 
-def expired_offsets(group: Group, now_ms: int, retention_ms: int) -> list[TopicPartition]:
-    """The partitions whose offsets go now.
+def expired_offsets(
+    group: Group, partitions: Iterable[TopicPartition], now_ms: int, retention_ms: int
+) -> list[TopicPartition]:
+    """Those of ``partitions`` whose offsets go now.
 
     * A group that has lost its members: all, counted from when it became empty.
     * Consumers with members: only topics that nobody subscribes to, counted from the commit.
@@ -21,8 +25,9 @@ def expired_offsets(group: Group, now_ms: int, retention_ms: int) -> list[TopicP
     empty_since_ms = group.state_timestamp_ms if counts_from_empty else NO_TIMESTAMP
     return [
         partition
-        for partition, committed in group.offsets.committed.items()
-        if _is_over(committed, now_ms, retention_ms, empty_since_ms)
+        for partition in partitions
+        if (committed := group.offsets.committed.get(partition)) is not None
+        and _is_over(committed, now_ms, retention_ms, empty_since_ms)
         and not group.offsets.is_appending(partition)
         and (counts_from_empty or group.protocol_type is None or not group.is_subscribed_to(partition.topic))
     ]

@@ -6,11 +6,14 @@ from collections.abc import Callable
 from kafkapy.clock import TimerHandle
 from kafkapy.coordinator.group import states
 from kafkapy.coordinator.group.members import Members
+from kafkapy.coordinator.group.metadata_budget import PENDING_BYTES, MetadataBudget
 from kafkapy.coordinator.group.offsets import Offsets
 from kafkapy.coordinator.group.protocols import Protocols
 from kafkapy.coordinator.group.results import GroupDescription, GroupListing, MemberDescription
 from kafkapy.coordinator.group.states import GroupState
 from kafkapy.coordinator.group.subscription import CONSUMER_PROTOCOL_TYPE, subscribed_topics
+from kafkapy.coordinator.steps import pieces
+from kafkapy.turns import Steps
 
 NO_TIMESTAMP = -1
 
@@ -24,10 +27,10 @@ class Group:
 
     __slots__ = (
         "group_id", "state", "state_timestamp_ms", "generation_id", "protocol_type", "protocol_name", "subscribed",
-        "members", "pending", "offsets", "join_timer", "is_in_initial_delay", "has_new_member", "_now_ms",
+        "budget", "members", "pending", "offsets", "join_timer", "is_in_initial_delay", "has_new_member", "_now_ms",
     )  # fmt: skip
 
-    def __init__(self, group_id: str, now_ms: Callable[[], int]) -> None:
+    def __init__(self, group_id: str, now_ms: Callable[[], int], budget: MetadataBudget | None = None) -> None:
         self.group_id = group_id
         self._now_ms = now_ms
         self.state = states.EMPTY
@@ -36,7 +39,8 @@ class Group:
         self.protocol_type: str | None = None
         self.protocol_name: str | None = None
         self.subscribed: frozenset[str] | None = None
-        self.members = Members()
+        self.budget = budget or MetadataBudget()
+        self.members = Members(self.budget)
         # ids that were given out with MEMBER_ID_REQUIRED and have not joined yet, with their time-outs
         self.pending: dict[str, TimerHandle] = {}
         self.offsets = Offsets()
@@ -79,12 +83,31 @@ class Group:
         """A new member id in Kafka's form."""
         return f"{client_id if instance_id is None else instance_id}-{uuid.uuid4()}"
 
+    def add_pending(self, member_id: str, timer: TimerHandle) -> None:
+        """Remember an id that was given out, and its time-out."""
+        self.pending[member_id] = timer
+        self.budget.used_bytes += PENDING_BYTES
+
+    def clear_members(self) -> None:
+        """Forget all members, of a group that is read from the log."""
+        self.members.release_all()
+        self.members = Members(self.budget)
+
+    def end(self) -> None:
+        """The group is gone: stop its members' time-outs, and give back what they count for."""
+        for timer in self.pending.values():
+            timer.cancel()
+        self.budget.used_bytes -= PENDING_BYTES * len(self.pending)
+        self.pending.clear()
+        self.members.release_all()
+
     def remove_pending(self, member_id: str) -> bool:
         """Forget an id that was given out; False when it was not."""
         timer = self.pending.pop(member_id, None)
         if timer is None:
             return False
         timer.cancel()
+        self.budget.used_bytes -= PENDING_BYTES
         return True
 
     def have_all_joined(self) -> bool:
@@ -111,18 +134,16 @@ class Group:
         """The group's line in ListGroups."""
         return GroupListing(self.group_id, self.protocol_type or "", self.state.value)
 
-    def describe(self) -> GroupDescription:
-        """The group in DescribeGroups: what members assign and know is shown only while it is settled."""
+    def describe(self) -> Steps[GroupDescription]:
+        """The group in DescribeGroups: what members assign and know is shown only while it is settled.
+
+        State and members are those of the beginning.
+        """
         protocol = self.protocol_name if self.state is states.STABLE else None
-        members = tuple(
-            MemberDescription(
-                member.member_id,
-                member.instance_id,
-                member.client_id,
-                member.client_host,
-                member.metadata(protocol) if protocol is not None else b"",
-                member.assignment if protocol is not None else b"",
-            )
-            for member in self.members.values()
-        )
-        return GroupDescription(0, self.group_id, self.state.value, self.protocol_type or "", protocol or "", members)
+        state, protocol_type = self.state.value, self.protocol_type or ""
+        members: list[MemberDescription] = []
+        for piece in pieces(self.members.all()):
+            if members:
+                yield
+            members += [member.describe(protocol) for member in piece]
+        return GroupDescription(0, self.group_id, state, protocol_type, protocol or "", tuple(members))

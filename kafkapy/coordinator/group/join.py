@@ -28,6 +28,9 @@ def join(rebalancer: Rebalancer, group: Group, call: JoinCall) -> Answer[JoinRes
         return Answer.of(JoinResult(GroupMaxSizeReachedError.error_code, NO_MEMBER_ID))
     if group.is_dead:
         return Answer.of(JoinResult(CoordinatorNotAvailableError.error_code, call.member_id))
+    if group.members.lacks_room(call.protocols, call.member_id):
+        rebalancer.counters.refused_metadata += 1
+        return Answer.of(JoinResult(GroupMaxSizeReachedError.error_code, NO_MEMBER_ID))
     if not group.supports(call.protocol_type, call.protocols):
         return Answer.of(JoinResult(InconsistentGroupProtocolError.error_code, call.member_id))
     answer = (

@@ -5,8 +5,9 @@ from collections.abc import Iterator, Mapping
 from kafkapy.clock import TimerHandle
 from kafkapy.coordinator.answer import Answer
 from kafkapy.coordinator.errors import RebalanceInProgressError
+from kafkapy.coordinator.group.metadata_budget import MetadataBudget, size_of
 from kafkapy.coordinator.group.protocols import CommonProtocols, Protocols
-from kafkapy.coordinator.group.results import JoinCall, JoinedMember, JoinResult, SyncResult
+from kafkapy.coordinator.group.results import JoinCall, JoinedMember, JoinResult, MemberDescription, SyncResult
 
 
 class Member:
@@ -14,7 +15,8 @@ class Member:
 
     __slots__ = (
         "member_id", "instance_id", "client_id", "client_host", "rebalance_timeout_ms", "session_timeout_ms",
-        "protocols", "assignment", "joining", "syncing", "is_new", "session_deadline_ms", "session_timer",
+        "protocols", "assignment", "charged_bytes", "joining", "syncing", "is_new", "session_deadline_ms",
+        "session_timer",
     )  # fmt: skip
 
     def __init__(self, member_id: str, call: JoinCall) -> None:
@@ -26,6 +28,7 @@ class Member:
         self.session_timeout_ms = call.session_timeout_ms
         self.protocols: Protocols = call.protocols
         self.assignment = b""
+        self.charged_bytes = 0
         self.joining: Answer[JoinResult] | None = None
         self.syncing: Answer[SyncResult] | None = None
         self.is_new = False
@@ -40,6 +43,17 @@ class Member:
     def metadata(self, protocol: str) -> bytes:
         """What it sent beside ``protocol``."""
         return next(metadata for name, metadata in self.protocols if name == protocol)
+
+    def describe(self, protocol: str | None) -> MemberDescription:
+        """Return its row in DescribeGroups; what it assigns and knows is shown only with the group's ``protocol``."""
+        metadata, assignment = b"", b""
+        if protocol is not None:
+            # it may have named other protocols since the group was found: descriptions are made in steps
+            metadata = next((metadata for name, metadata in self.protocols if name == protocol), b"")
+            assignment = self.assignment
+        return MemberDescription(
+            self.member_id, self.instance_id, self.client_id, self.client_host, metadata, assignment
+        )
 
     def answer_join(self, result: JoinResult) -> None:
         """Answer its JoinGroup, if one waits."""
@@ -71,9 +85,10 @@ class Member:
 class Members(Mapping[str, Member]):
     """Members by id, in the order in which they joined. Law 4 of ``states.py`` is kept here."""
 
-    __slots__ = ("_by_id", "common_protocols", "static_ids", "leader_id")
+    __slots__ = ("_by_id", "_budget", "common_protocols", "static_ids", "leader_id")
 
-    def __init__(self) -> None:
+    def __init__(self, budget: MetadataBudget | None = None) -> None:
+        self._budget = budget or MetadataBudget()
         self._by_id: dict[str, Member] = {}
         self.common_protocols = CommonProtocols()
         self.static_ids: dict[str, str] = {}
@@ -100,6 +115,7 @@ class Members(Mapping[str, Member]):
         assert member.member_id not in self._by_id
         self._by_id[member.member_id] = member
         self.common_protocols.add(member.protocols)
+        self._charge(member)
         if member.instance_id is not None:
             self.static_ids[member.instance_id] = member.member_id
         if self.leader_id is None:
@@ -111,6 +127,7 @@ class Members(Mapping[str, Member]):
         if member is None:
             return
         self.common_protocols.remove(member.protocols)
+        self._release(member)
         if member.session_timer is not None:
             member.session_timer.cancel()
             member.session_timer = None
@@ -163,6 +180,33 @@ class Members(Mapping[str, Member]):
         self.common_protocols.remove(member.protocols)
         member.protocols = protocols
         self.common_protocols.add(protocols)
+        self._charge(member)
+
+    def assign(self, member: Member, assignment: bytes) -> None:
+        """Take over the part of the group's work that a member has."""
+        self._budget.used_bytes += len(assignment) - len(member.assignment)
+        member.charged_bytes += len(assignment) - len(member.assignment)
+        member.assignment = assignment
+
+    def lacks_room(self, protocols: Protocols, member_id: str) -> bool:
+        """Whether the budget has no room for a member with these protocols, be it new or one that joins again."""
+        member = self._by_id.get(member_id)
+        known_bytes = 0 if member is None else member.charged_bytes - len(member.assignment)
+        return not self._budget.has_room(size_of(protocols) - known_bytes)
+
+    def release_all(self) -> None:
+        """The group is gone: its members count no more."""
+        for member in self._by_id.values():
+            self._release(member)
+
+    def _charge(self, member: Member) -> None:
+        self._release(member)
+        member.charged_bytes = size_of(member.protocols) + len(member.assignment)
+        self._budget.used_bytes += member.charged_bytes
+
+    def _release(self, member: Member) -> None:
+        self._budget.used_bytes -= member.charged_bytes
+        member.charged_bytes = 0
 
     def select_protocol(self) -> str:
         """What all support and most want."""

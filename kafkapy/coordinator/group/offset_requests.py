@@ -1,7 +1,8 @@
 """OffsetCommit, TxnOffsetCommit and OffsetFetch: to the log, and out of what was replayed from it."""
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
+from typing import Final
 
 from kafkapy.coordinator.answer import Answer
 from kafkapy.coordinator.errors import IllegalGenerationError
@@ -20,10 +21,14 @@ from kafkapy.coordinator.group.rebalance import Rebalancer
 from kafkapy.coordinator.group.results import COMMITTER, CommitCall, Producer
 from kafkapy.coordinator.group.shard import Shard
 from kafkapy.coordinator.runtime import Runtime
+from kafkapy.coordinator.steps import PIECE
+from kafkapy.records.validate import ValidatedBatch
 from kafkapy.storage.errors import InvalidProducerEpochError
+from kafkapy.turns import Steps
 from kafkapy.types import TopicPartition
 
 NONE: AbstractSet[TopicPartition] = frozenset()
+NOTHING_FETCHED: Final = FetchedOffset()
 
 
 def _codes(call: CommitCall, refused: AbstractSet[TopicPartition], error_code: int) -> dict[TopicPartition, int]:
@@ -42,7 +47,21 @@ class OffsetRequests:
         self._directory = directory
         self._rebalancer = rebalancer
 
-    def commit(self, call: CommitCall) -> Answer[dict[TopicPartition, int]]:
+    def commit_large(
+        self, call: CommitCall, producer: Producer = COMMITTER
+    ) -> Steps[Answer[dict[TopicPartition, int]]]:
+        """OffsetCommit or TxnOffsetCommit of many partitions: the batch is built in steps.
+
+        Whether the group takes it is decided when it is built, together with the append.
+        """
+        prepared = None
+        if not too_large(call, self._runtime.settings.offset_metadata_max_bytes):
+            prepared = yield from self._runtime.prepare_commit(call.group_id, call.offsets, producer)
+        if producer is COMMITTER:
+            return self.commit(call, prepared)
+        return self.commit_in_transaction(call, producer, prepared)
+
+    def commit(self, call: CommitCall, prepared: ValidatedBatch | None = None) -> Answer[dict[TopicPartition, int]]:
         """OffsetCommit: an error code for each partition. The empty group id is allowed, as old clients use it."""
         shard = self._directory.shard(call.group_id)
         if isinstance(shard, int):
@@ -56,9 +75,11 @@ class OffsetRequests:
         if error_code:
             return Answer.of(dict.fromkeys(call.offsets, error_code))
         touch_member(self._rebalancer, group, call)
-        return self._append_offsets(shard, group, call)
+        return self._append_offsets(shard, group, call, prepared=prepared)
 
-    def commit_in_transaction(self, call: CommitCall, producer: Producer) -> Answer[dict[TopicPartition, int]]:
+    def commit_in_transaction(
+        self, call: CommitCall, producer: Producer, prepared: ValidatedBatch | None = None
+    ) -> Answer[dict[TopicPartition, int]]:
         """TxnOffsetCommit: kept until the producer's transaction ends; an error code for each partition."""
         shard = self._directory.named_shard(call.group_id)
         if isinstance(shard, int):
@@ -67,10 +88,15 @@ class OffsetRequests:
         error_code = transaction_commit_error(group, call)
         if error_code:
             return Answer.of(dict.fromkeys(call.offsets, error_code))
-        return self._append_offsets(shard, group, call, producer)
+        return self._append_offsets(shard, group, call, producer, prepared)
 
     def _append_offsets(
-        self, shard: Shard, group: Group, call: CommitCall, producer: Producer = COMMITTER
+        self,
+        shard: Shard,
+        group: Group,
+        call: CommitCall,
+        producer: Producer = COMMITTER,
+        prepared: ValidatedBatch | None = None,
     ) -> Answer[dict[TopicPartition, int]]:
         offsets = call.offsets
         refused: AbstractSet[TopicPartition] = NONE
@@ -86,7 +112,7 @@ class OffsetRequests:
         if producer is not COMMITTER and producer.epoch < 0 <= producer.producer_id:
             codes = dict.fromkeys(offsets, InvalidProducerEpochError.error_code)
             return Answer.of({**codes, **dict.fromkeys(refused, TOO_LARGE)})
-        outcome = self._runtime.commit(shard, group.group_id, offsets, producer)
+        outcome = self._runtime.commit(shard, group.group_id, offsets, producer, prepared)
         if outcome == 0 and not refused:
             return Answer.of(dict.fromkeys(offsets, 0))
         if isinstance(outcome, int):
@@ -104,14 +130,28 @@ class OffsetRequests:
         return answer
 
     def fetch(
-        self, group_id: str, partitions: Iterable[TopicPartition] | None, *, require_stable: bool = False
-    ) -> tuple[int, dict[TopicPartition, FetchedOffset]]:
-        """OffsetFetch: an error code, and the offsets of ``partitions`` (``None``: of all that have one)."""
+        self, group_id: str, partitions: Sequence[TopicPartition] | None, *, require_stable: bool = False
+    ) -> Steps[tuple[int, dict[TopicPartition, FetchedOffset]]]:
+        """OffsetFetch: an error code, and the offsets of ``partitions`` (``None``: of all that have one).
+
+        A group that is deleted between two steps has no offsets from then on; one that moves ends with its error.
+        """
+        fetched: dict[TopicPartition, FetchedOffset] = {}
         shard = self._directory.shard(group_id)
         if isinstance(shard, int):
             return shard, {}
         group = shard.groups.get(group_id)
-        if group is None:
-            return 0, {partition: FetchedOffset() for partition in partitions or ()}
-        wanted = group.offsets.committed if partitions is None else partitions
-        return 0, {each: group.offsets.fetch(each, require_stable=require_stable) for each in wanted}
+        if partitions is None:
+            partitions = list(group.offsets.committed) if group is not None else ()
+        for start in range(0, len(partitions), PIECE):
+            if fetched:
+                yield
+                shard = self._directory.shard(group_id)
+                if isinstance(shard, int):
+                    return shard, {}
+                group = shard.groups.get(group_id)
+            for each in partitions[start : start + PIECE]:
+                fetched[each] = (
+                    NOTHING_FETCHED if group is None else group.offsets.fetch(each, require_stable=require_stable)
+                )
+        return 0, fetched

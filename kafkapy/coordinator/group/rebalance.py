@@ -7,6 +7,7 @@ heartbeat only moves its member's deadline; the session timer, when it fires ear
 from collections.abc import Callable, Mapping
 
 from kafkapy.clock import Clock
+from kafkapy.coordinator.counters import Counters
 from kafkapy.coordinator.errors import RebalanceInProgressError, UnknownMemberIdError
 from kafkapy.coordinator.group import states
 from kafkapy.coordinator.group.group import Group
@@ -29,9 +30,10 @@ def _ignore(_error_code: int) -> None:
 class Rebalancer:
     """Moves groups through the join phase, and watches over the sessions of their members."""
 
-    def __init__(self, settings: GroupSettings, clock: Clock, store_group: StoreGroup) -> None:
+    def __init__(self, settings: GroupSettings, clock: Clock, store_group: StoreGroup, counters: Counters) -> None:
         self.settings = settings
         self.store_group = store_group
+        self.counters = counters
         self._clock = clock
 
     # Sessions
@@ -61,7 +63,7 @@ class Rebalancer:
 
     def add_pending(self, group: Group, member_id: str, timeout_ms: int) -> None:
         """Remember an id that was given out, for as long as its client may take to come back with it."""
-        group.pending[member_id] = self._clock.call_later(timeout_ms, self.remove_pending, group, member_id)
+        group.add_pending(member_id, self._clock.call_later(timeout_ms, self.remove_pending, group, member_id))
 
     def remove_pending(self, group: Group, member_id: str) -> None:
         """The id's client left or never came back: the others need not wait for it."""
@@ -101,7 +103,7 @@ class Rebalancer:
     def reset_assignments(self, group: Group, error_code: int) -> None:
         """Send those off who wait for an assignment that will not come."""
         for member in group.members.all():
-            member.assignment = b""
+            group.members.assign(member, b"")
             if member.answer_sync(SyncResult(error_code)):
                 self.start_session(group, member)
 
@@ -191,9 +193,7 @@ class Rebalancer:
     def kill(self, group: Group, error_code: int) -> None:
         """The group is gone from here: stop its timers and send off who waits, with ``error_code``."""
         self._stop_join_timer(group)
-        for timer in group.pending.values():
-            timer.cancel()
-        group.pending.clear()
+        group.end()
         group.move_to(states.DEAD)
         for member in group.members.all():
             if member.session_timer is not None:

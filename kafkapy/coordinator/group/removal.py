@@ -4,6 +4,10 @@ Each ends in tombstones, appended without waiting for other brokers: one that ge
 check of the retention.
 """
 
+from collections.abc import Callable, Sequence
+from itertools import islice
+from typing import Final
+
 from kafkapy.clock import Clock
 from kafkapy.coordinator.errors import (
     GroupIdNotFoundError,
@@ -19,7 +23,12 @@ from kafkapy.coordinator.group.rebalance import Rebalancer
 from kafkapy.coordinator.group.records import group_tombstone, offset_record
 from kafkapy.coordinator.group.shard import Shard
 from kafkapy.coordinator.runtime import Runtime
+from kafkapy.coordinator.steps import pieces
+from kafkapy.turns import Steps
 from kafkapy.types import TopicPartition
+
+OFFSETS_IN_A_BATCH: Final = 128
+"""Tombstones that are written at once."""
 
 
 class Removal:
@@ -30,51 +39,74 @@ class Removal:
         self._rebalancer = rebalancer
         self._clock = clock
 
-    def delete_group(self, shard: Shard, group_id: str) -> int:
-        """DeleteGroups of one group: the error code."""
-        group = shard.groups.get(group_id)
-        if group is None:
-            return GroupIdNotFoundError.error_code
-        error_code = states.DELETE[group.state]
-        return error_code or self._remove(shard, group, list(group.offsets.committed), is_deleted=True)
+    def delete_group(self, shard: Shard, group_id: str) -> Steps[int]:
+        """DeleteGroups of one group: the error code.
+
+        The group goes with its last offsets. Who joins or commits before that finds it with what is left.
+        """
+        while True:
+            group = shard.groups.get(group_id)
+            if group is None or not self._is_led(shard):
+                return GroupIdNotFoundError.error_code if self._is_led(shard) else NotCoordinatorError.error_code
+            committed = group.offsets.committed
+            is_last = len(committed) <= OFFSETS_IN_A_BATCH
+            error_code = states.DELETE[group.state] or self._remove(
+                shard, group, list(islice(committed, OFFSETS_IN_A_BATCH)), is_deleted=is_last
+            )
+            if error_code or is_last:
+                return error_code
+            yield
 
     def delete_offsets(
         self, shard: Shard, group_id: str, partitions: list[TopicPartition]
-    ) -> tuple[int, dict[TopicPartition, int]]:
+    ) -> Steps[tuple[int, dict[TopicPartition, int]]]:
         """OffsetDelete: the group's error code, and those of the partitions.
 
-        An empty group goes with its last offset, or if it has none; as in Kafka not where nothing may be deleted.
+        An empty group goes with its last offset, or if it has none; as in Kafka not where nothing may be deleted. What
+        is left of a group that goes in between has no offset to delete.
         """
         group = shard.groups.get(group_id)
         if group is None:
             return GroupIdNotFoundError.error_code, {}
-        if group.state is states.EMPTY:
-            consumed: set[TopicPartition] = set()
-        elif group.is_consumer_group:
-            consumed = {partition for partition in partitions if group.is_subscribed_to(partition.topic)}
-        else:
+        if group.state is not states.EMPTY and not group.is_consumer_group:
             return NonEmptyGroupError.error_code, {}
-        removed = [partition for partition in partitions if partition not in consumed]
-        error_code = self._remove(shard, group, removed) if removed else 0
-        return 0, {
-            partition: GroupSubscribedToTopicError.error_code if partition in consumed else error_code
-            for partition in partitions
-        }
+        errors: dict[TopicPartition, int] = {}
+        for piece in pieces(partitions, OFFSETS_IN_A_BATCH):
+            if errors:
+                yield
+            if group.is_dead or not self._is_led(shard):
+                errors.update(dict.fromkeys(piece, 0 if self._is_led(shard) else NotCoordinatorError.error_code))
+                continue
+            is_read = group.state is not states.EMPTY
+            removed = [each for each in piece if not (is_read and group.is_subscribed_to(each.topic))]
+            error_code = self._remove(shard, group, removed) if removed else 0
+            errors.update(dict.fromkeys(piece, GroupSubscribedToTopicError.error_code))
+            errors.update(dict.fromkeys(removed, error_code))
+        return 0, errors
 
-    def expire(self, retention_ms: int) -> int:
-        """Remove what has outlived its retention, and groups without members and offsets; returns how many offsets."""
+    def expire(self, retention_ms: int) -> Steps[None]:
+        """Remove what has outlived its retention, and groups without members and offsets."""
         now_ms = self._clock.now_ms()
-        removed = 0
-        for shard, group in self._runtime.groups():
-            expired = expired_offsets(group, now_ms, retention_ms)
-            if self._remove(shard, group, expired) == 0:
-                removed += len(expired)
-        return removed
+        return self._remove_all(lambda group, partitions: expired_offsets(group, partitions, now_ms, retention_ms))
 
-    def topics_deleted(self, partitions: set[TopicPartition]) -> None:
+    def topics_deleted(self, deleted: set[TopicPartition]) -> Steps[None]:
         """Remove the offsets of partitions that are no more; as in Kafka, every group goes that keeps nothing."""
-        for shard, group in self._runtime.groups():
-            self._remove(shard, group, [partition for partition in group.offsets.committed if partition in partitions])
+        return self._remove_all(lambda _, partitions: [each for each in partitions if each in deleted])
+
+    def _remove_all(self, choose: Callable[[Group, Sequence[TopicPartition]], list[TopicPartition]]) -> Steps[None]:
+        """Go through the offsets of all groups in pieces, and remove of each piece those that ``choose`` returns."""
+        for groups in self._runtime.groups():
+            for shard, group in groups:
+                committed = list(group.offsets.committed)
+                for piece in pieces(committed, OFFSETS_IN_A_BATCH) if committed else ((),):
+                    if group.is_dead or not self._is_led(shard):
+                        break
+                    self._remove(shard, group, choose(group, piece))
+                    yield
+
+    def _is_led(self, shard: Shard) -> bool:
+        """Whether this broker still keeps the shard: another may lead its partition since the last step."""
+        return self._runtime.shards.get(shard.partition) is shard
 
     def _remove(self, shard: Shard, group: Group, partitions: list[TopicPartition], *, is_deleted: bool = False) -> int:
         """Write the tombstones and forget what they are about; returns 0 or the error of the log."""

@@ -5,33 +5,33 @@ see is what the living see. The one difference: while loading, a group's record 
 are there already (they carry waiting requests and timers), and the record settles their assignment.
 """
 
-import logging
 from collections.abc import Mapping
+from functools import partial
 from struct import Struct
 
 from kafkapy.coordinator.group import states
 from kafkapy.coordinator.group.group import Group
-from kafkapy.coordinator.group.members import Member, Members
+from kafkapy.coordinator.group.members import Member
 from kafkapy.coordinator.group.offsets import CommittedOffset
 from kafkapy.coordinator.group.records import GroupKey, OffsetKey, decode_group, decode_key, decode_offset
 from kafkapy.coordinator.group.results import NO_PRODUCER_ID, JoinCall
 from kafkapy.coordinator.group.shard import KnownCommit, Shard
+from kafkapy.coordinator.partition_log import BATCHES_IN_A_STEP, Reading, replay_records
 from kafkapy.protocol.messages.stored.group_metadata import GroupMetadataValue
 from kafkapy.records.batch import (
     HEADER_SIZE,
     LOG_OVERHEAD,
     MAGIC,
     BatchHeader,
-    ReadableBuffer,
     iterate_headers,
     read_header,
 )
 from kafkapy.records.control import ControlType, read_control
-from kafkapy.records.record import Record, read_records
+from kafkapy.records.errors import InvalidRecordError, RecordsError
+from kafkapy.records.record import Record
 from kafkapy.records.scanner import latest_alike
+from kafkapy.turns import Steps
 from kafkapy.types import TopicPartition
-
-logger = logging.getLogger(__name__)
 
 COMMIT_SIZE = 24
 """Bytes of the value of a commit without metadata (version 3)."""
@@ -39,71 +39,88 @@ NO_HEADERS = b"\0"
 _OFFSET_AND_LENGTH = Struct(">qi")
 
 
-def replay_all(shard: Shard, content: bytes) -> int | None:
-    """Take over the batches of one read; returns the offset behind the last whole one, None if there is none."""
-    position, next_offset = 0, None
+def replay_all(shard: Shard, content: bytes, reading: Reading) -> Steps[int | None]:
+    """Take over the batches of one read; returns the offset behind the last whole one, None if there is none.
+
+    Raises ``CorruptRecordError`` where the bytes are no batch as it was written.
+    """
+    position, count, begin = 0, 0, reading.offset
     while True:
         met, position = latest_alike(content, position, COMMIT_SIZE + len(NO_HEADERS), shard.known_commits)
         if met:
-            next_offset = _replay_latest(shard, content, met)
+            _replay_latest(shard, content, met, reading)
         found = next(iterate_headers(content, position), None)
         if found is None:
-            return next_offset
+            return None if reading.offset == begin else reading.offset
         _, header = found
-        replay_batch(shard, content, header, position)
+        reading.check(content, position, header)
+        yield from replay_batch(shard, content, header, position, reading)
         position += header.size
-        next_offset = header.next_offset
+        reading.offset = header.next_offset
+        count += 1
+        if count % BATCHES_IN_A_STEP == 0:
+            yield
 
 
-def _replay_latest(shard: Shard, content: bytes, met: dict[KnownCommit, int]) -> int:
-    """Take over, of a stretch of commits, the last of each partition; returns the offset behind the stretch.
+def _replay_latest(shard: Shard, content: bytes, met: dict[KnownCommit, int], reading: Reading) -> None:
+    """Take over, of a stretch of commits, the last of each partition.
 
     Of a log nearly all is commits of one partition without metadata, again and again: the record's bytes up to its
     value say all lengths, so that they need no second reading, and what a later one replaces need not be read at all.
     """
+    for place in met.values():  # before any is taken: one that was replaced may be the last that is not damaged
+        reading.check(content, place, read_header(content, place))
     for known, place in met.items():
         base_offset, length = _OFFSET_AND_LENGTH.unpack_from(content, place)
         end = place + LOG_OVERHEAD + length - len(NO_HEADERS)
         committed = decode_offset(content[end - COMMIT_SIZE : end])
         offsets = shard.get_or_create(known.key.group_id).offsets
         offsets.replay(known.key.partition, base_offset + known.offset_delta, committed)
-    return read_header(content, max(met.values())).next_offset
+    reading.offset = read_header(content, max(met.values())).next_offset
 
 
-def replay_batch(shard: Shard, batch: ReadableBuffer, header: BatchHeader, position: int) -> None:
-    """Take over a batch of the log."""
+def replay_batch(shard: Shard, content: bytes, header: BatchHeader, position: int, reading: Reading) -> Steps[None]:
+    """Take over a batch of the log; records that can't be decoded are skipped."""
     if header.is_control:
-        control = read_control(batch, header, position)
+        try:
+            control = read_control(content, header, position)
+        except RecordsError as error:
+            reading.skip(header.base_offset, error)
+            return
         if control.type in (ControlType.COMMIT, ControlType.ABORT):
             end_transaction(shard, header.producer_id, is_commit=control.type == ControlType.COMMIT)
         return
     producer_id = header.producer_id if header.is_transactional else NO_PRODUCER_ID
-    records = read_records(batch, header, position)
-    for record in records:
-        replay_record(shard, record, producer_id)
-    if header.record_count == 1 and not header.attributes and header.magic == MAGIC:
-        _remember_commit(shard, batch, header, position, records[0])
+    replay = partial(replay_record, shard, producer_id=producer_id)
+    last = yield from replay_records(content, header, position, reading, replay)
+    if header.record_count == 1 and not header.attributes and header.magic == MAGIC and last is not None:
+        _remember_commit(shard, content, header, position, last)
 
 
-def _remember_commit(shard: Shard, batch: ReadableBuffer, header: BatchHeader, position: int, record: Record) -> None:
+def _remember_commit(shard: Shard, batch: bytes, header: BatchHeader, position: int, record: Record) -> None:
     """Keep what the batch holds up to the value, if that is where such a commit's would be."""
-    key = None if record.key is None else _key(shard, record.key)
+    key = shard.known_keys.get(record.key or b"")
     if isinstance(key, OffsetKey) and record.value is not None and len(record.value) == COMMIT_SIZE:
-        content = bytes(batch[position + HEADER_SIZE : position + header.size])
+        content = batch[position + HEADER_SIZE : position + header.size]
         tail = record.value + NO_HEADERS
         if content.endswith(tail):
             shard.known_commits[content[: -len(tail)]] = KnownCommit(key, record.offset - header.base_offset)
 
 
-def replay_record(shard: Shard, record: Record, producer_id: int = NO_PRODUCER_ID) -> None:
-    """Take over one record; ``producer_id`` is that of a transaction that has not ended yet."""
-    key = None if record.key is None else _key(shard, record.key)
+def replay_record(shard: Shard, record: Record, producer_id: int = NO_PRODUCER_ID) -> bool:
+    """Take over one record; ``producer_id`` is that of a transaction that has not ended yet.
+
+    Returns False for a record of a kind that only a later release of Kafka knows. Raises one of ``UNDECODABLE`` when it
+    is none that a broker writes; nothing has changed then.
+    """
+    if record.key is None:
+        raise InvalidRecordError("the record has no key")
+    key = _key(shard, record.key)
     if isinstance(key, OffsetKey):
         _replay_offset(shard, key, record, producer_id)
     elif isinstance(key, GroupKey):
         _replay_group(shard, key.group_id, record.value)
-    else:
-        logger.debug("skipped a record of a kind that is not known at offset %d of %d", record.offset, shard.partition)
+    return key is not None
 
 
 def replay_commits(
@@ -144,10 +161,10 @@ def end_transaction(shard: Shard, producer_id: int, *, is_commit: bool) -> None:
 
 
 def _replay_offset(shard: Shard, key: OffsetKey, record: Record, producer_id: int) -> None:
+    committed = None if record.value is None else decode_offset(record.value)
     group = shard.get_or_create(key.group_id) if shard.is_loading else shard.groups.get(key.group_id)
     if group is None:
         return  # deleted between the append and its acknowledgement
-    committed = None if record.value is None else decode_offset(record.value)
     if producer_id == NO_PRODUCER_ID:
         group.offsets.replay(key.partition, record.offset, committed)
     else:
@@ -163,11 +180,13 @@ def _replay_in_transaction(
 
 def _replay_group(shard: Shard, group_id: str, value: bytes | None) -> None:
     if shard.is_loading:
-        group = shard.get_or_create(group_id)
-        if value is None:
-            _restore_nothing(group)
+        stored = None if value is None else decode_group(value)
+        if stored is None:
+            _restore_nothing(shard.get_or_create(group_id))
+        elif len({each.member_id for each in stored.members}) < len(stored.members):
+            raise InvalidRecordError("the group has several members of one id")
         else:
-            _restore(group, decode_group(value))
+            _restore(shard.get_or_create(group_id), stored)
     elif value is not None and group_id in shard.groups:
         _settle(shard.groups[group_id], decode_group(value))
 
@@ -177,7 +196,7 @@ def _restore_nothing(group: Group) -> None:
     group.restore(states.EMPTY, -1)
     group.generation_id = 0
     group.protocol_type = group.protocol_name = None
-    group.members = Members()
+    group.clear_members()
     group.subscribed = None
 
 
@@ -186,7 +205,7 @@ def _restore(group: Group, stored: GroupMetadataValue) -> None:
     group.generation_id = stored.generation
     group.protocol_type = stored.protocol_type or None
     group.protocol_name = stored.protocol
-    group.members = Members()
+    group.clear_members()
     for each in stored.members:
         call = JoinCall(
             group_id=group.group_id,
@@ -213,6 +232,6 @@ def _settle(group: Group, stored: GroupMetadataValue) -> None:
     for each in stored.members:
         member = group.members.get(each.member_id)
         if member is not None:
-            member.assignment = each.assignment
+            group.members.assign(member, each.assignment)
     if group.state is states.COMPLETING:
         group.move_to(states.STABLE)

@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
 from kafkapy.config.allowed import is_at_least
+from kafkapy.config.own_keys import GROUP_METADATA_MAX_BYTES
+from kafkapy.coordinator.group.metadata_budget import DEFAULT_MAX_BYTES
 
 OFFSET_VALUE_RELEASES: Final = {1: "0.8.0", 2: "2.1-IV0", 3: "2.1-IV1"}
 GROUP_VALUE_RELEASES: Final = {0: "0.8.0", 1: "0.10.1-IV0", 2: "2.1-IV0", 3: "2.3-IV0"}
@@ -38,6 +40,7 @@ class GroupSettings:
     offset_value_version: int = 3
     group_value_version: int = 3
     allows_static_members: bool = True
+    metadata_max_bytes: int = DEFAULT_MAX_BYTES
 
     @classmethod
     def from_config(cls, config: Config | Mapping[str, Any]) -> "GroupSettings":
@@ -59,6 +62,7 @@ class GroupSettings:
             offset_value_version=_newest(OFFSET_VALUE_RELEASES, protocol),
             group_value_version=_newest(GROUP_VALUE_RELEASES, protocol),
             allows_static_members=is_at_least(protocol, STATIC_MEMBERS_RELEASE),
+            metadata_max_bytes=config[GROUP_METADATA_MAX_BYTES],
         )
 
 

@@ -1,12 +1,17 @@
 """One partition of ``__consumer_offsets`` as state: the groups whose ids hash to it."""
 
 from collections.abc import Callable
+from typing import Final
 
+from kafkapy.coordinator.group import states
 from kafkapy.coordinator.group.group import Group
+from kafkapy.coordinator.group.metadata_budget import MetadataBudget
 from kafkapy.coordinator.group.records import GroupKey, OffsetKey
+from kafkapy.turns import Steps
 from kafkapy.types import TopicPartition
 
 GROUP_TOPIC = "__consumer_offsets"
+GROUPS_IN_A_STEP: Final = 64
 
 
 class KnownCommit:
@@ -20,7 +25,7 @@ class KnownCommit:
 
 
 class Shard:
-    """The groups of one partition. While ``is_loading`` the log is being read and nobody may ask.
+    """The groups of one partition. While ``is_loading`` no request is served; when ``is_read`` all of the log is here.
 
     ``known_keys`` holds, until then, what the keys that were read mean: a log has each many times; ``known_commits``
     the same for batches of one commit, by their bytes up to the value (``replay``).
@@ -29,10 +34,12 @@ class Shard:
 
     __slots__ = (
         "partition", "topic_partition", "leader_epoch", "groups", "open_transactions", "known_keys", "known_commits",
-        "is_loading", "_now_ms",
+        "is_loading", "is_read", "_now_ms", "_budget",
     )  # fmt: skip
 
-    def __init__(self, partition: int, leader_epoch: int, now_ms: Callable[[], int]) -> None:
+    def __init__(
+        self, partition: int, leader_epoch: int, now_ms: Callable[[], int], budget: MetadataBudget | None = None
+    ) -> None:
         self.partition = partition
         self.topic_partition = TopicPartition(GROUP_TOPIC, partition)
         self.leader_epoch = leader_epoch
@@ -41,21 +48,33 @@ class Shard:
         self.known_keys: dict[bytes, OffsetKey | GroupKey | None] = {}
         self.known_commits: dict[bytes, KnownCommit] = {}
         self.is_loading = True
+        self.is_read = False
         self._now_ms = now_ms
+        self._budget = budget or MetadataBudget()
 
     def get_or_create(self, group_id: str) -> Group:
         """The group, made as an empty one if there is none."""
         group = self.groups.get(group_id)
         if group is None:
-            group = self.groups[group_id] = Group(group_id, self._now_ms)
+            group = self.groups[group_id] = Group(group_id, self._now_ms, self._budget)
         return group
 
-    def finish_loading(self) -> list[Group]:
-        """All of the log was read: forget the groups of which it only tells that they are gone."""
-        self.is_loading = False
+    def forget_unused(self, group: Group) -> None:
+        """Forget a group that a refused request has made: it has no members, no offsets and no record in the log."""
+        is_unused = group.generation_id == 0 and not group.members and not group.pending and group.offsets.is_empty()
+        if is_unused and self.groups.get(group.group_id) is group and group.state is states.EMPTY:
+            del self.groups[group.group_id]
+
+    def finish_loading(self, loaded: Callable[[Group], None]) -> Steps[None]:
+        """All of the log was read: forget the groups that are gone, give the others to ``loaded``, then serve."""
+        self.is_read = True
         self.known_keys.clear()
         self.known_commits.clear()
-        for group in list(self.groups.values()):
+        for count, group in enumerate(list(self.groups.values()), 1):
             if group.generation_id == 0 and group.offsets.is_empty():
                 del self.groups[group.group_id]
-        return list(self.groups.values())
+            else:
+                loaded(group)
+            if count % GROUPS_IN_A_STEP == 0:
+                yield
+        self.is_loading = False

@@ -21,15 +21,17 @@ from kafkapy.coordinator.group.coordinator import LeadershipSource
 from kafkapy.coordinator.group.directory import Metadata
 from kafkapy.coordinator.group.settings import Config
 from kafkapy.coordinator.placement import partition_for
+from kafkapy.coordinator.steps import Background, Soon, at_once, pieces
 from kafkapy.coordinator.transaction import end, partitions, producer_ids, states, timeouts
 from kafkapy.coordinator.transaction.marker_channel import MarkerChannel
-from kafkapy.coordinator.transaction.markers import MarkerSender, Soon, at_once
+from kafkapy.coordinator.transaction.markers import MarkerSender
 from kafkapy.coordinator.transaction.producer_ids import Needed
 from kafkapy.coordinator.transaction.results import AddCall, EndCall, InitializeCall, Initialized, Move
 from kafkapy.coordinator.transaction.settings import TransactionSettings
 from kafkapy.coordinator.transaction.shard import TRANSACTION_TOPIC, TransactionShard
 from kafkapy.coordinator.transaction.shards import Shards
 from kafkapy.coordinator.transaction.transaction import Transaction
+from kafkapy.turns import Steps
 from kafkapy.types import TopicPartition
 
 logger: Final = logging.getLogger(__name__)
@@ -47,19 +49,19 @@ class TransactionCoordinator:
         replica_manager: LeadershipSource,
         metadata: Metadata,
         channel: MarkerChannel,
-        *,
-        soon: Soon = at_once,
+        background: Background | None = None,
     ) -> None:
-        """``soon`` calls what writes the markers of an EndTxn, for which nobody has to wait."""
+        background = background or Background()
         self.settings = TransactionSettings.from_config(config)
         self._clock = clock
         self._replica_manager = replica_manager
         self._metadata = metadata
         self._partition_count: int | None = None
-        self._shards = Shards(self.settings, clock, replica_manager)
+        self._shards = Shards(self.settings, clock, replica_manager, background)
         self._markers = MarkerSender(self._shards, channel, clock)
-        self._soon = soon
-        self._timers: dict[Callable[[], None], TimerHandle] = {}
+        self._soon = background.soon
+        self._run = background.run
+        self._timers: dict[Callable[[], Steps[None]], TimerHandle] = {}
 
     # Life
 
@@ -78,10 +80,10 @@ class TransactionCoordinator:
         self._markers.stop()
         self._shards.unload_all()
 
-    def _repeat(self, work: Callable[[], None], interval_ms: int) -> None:
+    def _repeat(self, work: Callable[[], Steps[None]], interval_ms: int) -> None:
         def due() -> None:
             self._repeat(work, interval_ms)
-            work()
+            self._run(work())
 
         self._timers[work] = self._clock.call_later(interval_ms, due)
 
@@ -101,10 +103,13 @@ class TransactionCoordinator:
         """Leaders for whom markers wait may be there now."""
         self._markers.try_again()
 
-    def _finish_prepared(self, shard: TransactionShard) -> None:
-        for transaction in list(shard.transactions.values()):
-            if transaction.data.state in states.PREPARED:
-                self._markers.start(shard, transaction)
+    def _finish_prepared(self, shard: TransactionShard) -> Steps[None]:
+        for piece in pieces(list(shard.transactions.values())):
+            for transaction in piece:
+                if transaction.data.state in states.PREPARED:
+                    self._markers.start(shard, transaction)
+                    yield
+            yield
 
     def partition_for(self, transactional_id: str) -> int:
         """The partition of ``__transaction_state`` that keeps the transactional id.
@@ -215,18 +220,25 @@ class TransactionCoordinator:
 
     # What happens by itself
 
-    def _abort_timed_out(self) -> None:
+    def _abort_timed_out(self) -> Steps[None]:
         now_ms = self._clock.now_ms()
-        for shard in self._shards.loaded():
-            for transaction in timeouts.timed_out(shard.transactions.values(), now_ms):
+        for shard, piece in self._shards.transactions():
+            for transaction in timeouts.timed_out(piece, now_ms):
+                if not self._is_kept(shard, transaction):
+                    break  # the partition has moved since the last step
                 self._prepare(shard, transaction, end.fence(transaction, now_ms), partial(_timed_out, transaction))
+                yield
+            yield
 
-    def _expire(self) -> None:
+    def _is_kept(self, shard: TransactionShard, transaction: Transaction) -> bool:
+        kept = self._shards.find(shard.partition) is shard
+        return kept and shard.transactions.get(transaction.transactional_id) is transaction
+
+    def _expire(self) -> Steps[None]:
         now_ms = self._clock.now_ms()
-        for shard in self._shards.loaded():
-            self._shards.expire(
-                shard, timeouts.expired(shard.transactions.values(), now_ms, self.settings.id_expiration_ms)
-            )
+        for shard, piece in self._shards.transactions():
+            self._shards.expire(shard, timeouts.expired(piece, now_ms, self.settings.id_expiration_ms))
+            yield
 
 
 def _refused(error_code: int) -> Answer[Initialized]:

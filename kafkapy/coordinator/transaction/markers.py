@@ -6,12 +6,13 @@ clients do, never meets CONCURRENT_TRANSACTIONS then. What came together with th
 """
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import partial
 from typing import Final
 
 from kafkapy.clock import Clock, TimerHandle
 from kafkapy.coordinator.errors import CoordinatorNotAvailableError
+from kafkapy.coordinator.steps import Soon, at_once
 from kafkapy.coordinator.transaction import end, states
 from kafkapy.coordinator.transaction.marker_channel import GONE, NO_LEADER, MarkerChannel
 from kafkapy.coordinator.transaction.marker_writer import Ending
@@ -29,15 +30,6 @@ RETRY_MS: Final = 100
 _WRITTEN: Final = frozenset({0, 35, 43})
 # the leader moves, is not reached, or has not enough replicas: it will, or another one
 _PASSING: Final = frozenset({3, 5, 6, 7, 13, 19, 20, 56})
-
-
-Soon = Callable[[Callable[[], None]], object]
-"""Calls what it is given, now or as soon as what is under way is done."""
-
-
-def at_once(step: Callable[[], None]) -> None:
-    """The soonest there is."""
-    step()
 
 
 class _Job:

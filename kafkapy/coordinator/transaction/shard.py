@@ -1,9 +1,14 @@
 """One partition of ``__transaction_state`` as state, and the only code that changes what must last: replay."""
 
+from functools import partial
+
+from kafkapy.coordinator.partition_log import BATCHES_IN_A_STEP, Reading, replay_records
 from kafkapy.coordinator.transaction.records import decode_key, decode_value
 from kafkapy.coordinator.transaction.transaction import Transaction, TransactionData
-from kafkapy.records.batch import BatchHeader, ReadableBuffer
-from kafkapy.records.record import Record, read_records
+from kafkapy.records.batch import BatchHeader, iterate_headers
+from kafkapy.records.errors import InvalidRecordError
+from kafkapy.records.record import Record
+from kafkapy.turns import Steps
 
 TRANSACTION_TOPIC = "__transaction_state"
 
@@ -24,19 +29,42 @@ class TransactionShard:
         self.is_loading = True
 
 
-def replay_batch(shard: TransactionShard, batch: ReadableBuffer, header: BatchHeader, position: int) -> None:
-    """Take over a batch of the log."""
+def replay_batch(
+    shard: TransactionShard, content: bytes, header: BatchHeader, position: int, reading: Reading
+) -> Steps[None]:
+    """Take over a batch of the log; records that can't be decoded are skipped."""
     if not header.is_control:
-        for record in read_records(batch, header, position):
-            replay_record(shard, record)
+        yield from replay_records(content, header, position, reading, partial(replay_record, shard))
 
 
-def replay_record(shard: TransactionShard, record: Record) -> None:
-    """Take over one record of the log."""
-    transactional_id = None if record.key is None else decode_key(record.key)
+def replay_all(shard: TransactionShard, content: bytes, reading: Reading) -> Steps[int | None]:
+    """Take over the batches of one read; returns the offset behind the last whole one, None if there is none.
+
+    Raises ``CorruptRecordError`` where the bytes are no batch as it was written.
+    """
+    begin = reading.offset
+    for count, (position, header) in enumerate(iterate_headers(content), 1):
+        reading.check(content, position, header)
+        yield from replay_batch(shard, content, header, position, reading)
+        reading.offset = header.next_offset
+        if count % BATCHES_IN_A_STEP == 0:
+            yield
+    return None if reading.offset == begin else reading.offset
+
+
+def replay_record(shard: TransactionShard, record: Record) -> bool:
+    """Take over one record of the log.
+
+    Returns False for a record of a kind that only a later release of Kafka knows. Raises one of ``UNDECODABLE`` when it
+    is none that a broker writes.
+    """
+    if record.key is None:
+        raise InvalidRecordError("the record has no key")
+    transactional_id = decode_key(record.key)
     if transactional_id is None:
-        return  # of a kind that later releases know
+        return False
     replay_data(shard, transactional_id, None if record.value is None else decode_value(record.value))
+    return True
 
 
 def replay_data(shard: TransactionShard, transactional_id: str, data: TransactionData | None) -> None:

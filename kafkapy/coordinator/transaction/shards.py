@@ -12,16 +12,18 @@ from kafkapy.coordinator.errors import (
     CoordinatorNotAvailableError,
     NotCoordinatorError,
 )
-from kafkapy.coordinator.partition_log import BrokerLog, Loading, append_safely, batch_by_batch, batch_of
+from kafkapy.coordinator.partition_log import BrokerLog, Loading, append_safely, batch_of
+from kafkapy.coordinator.steps import Background, pieces
 from kafkapy.coordinator.transaction import states
 from kafkapy.coordinator.transaction.records import transaction_record
 from kafkapy.coordinator.transaction.results import Move
 from kafkapy.coordinator.transaction.settings import TransactionSettings
-from kafkapy.coordinator.transaction.shard import TRANSACTION_TOPIC, TransactionShard, replay_batch, replay_data
+from kafkapy.coordinator.transaction.shard import TRANSACTION_TOPIC, TransactionShard, replay_all, replay_data
 from kafkapy.coordinator.transaction.transaction import Transaction
 from kafkapy.records.record import Record
 from kafkapy.records.validate import ValidatedBatch
 from kafkapy.storage.append import AppendResult
+from kafkapy.turns import Steps
 from kafkapy.types import TopicPartition
 
 logger = logging.getLogger(__name__)
@@ -45,8 +47,8 @@ _LOG_ERRORS: Final = {
 class Shards:
     """The partitions of ``__transaction_state`` that this broker leads."""
 
-    def __init__(self, settings: TransactionSettings, clock: Clock, log: BrokerLog) -> None:
-        self.loading = Loading(TRANSACTION_TOPIC, log, clock, settings.load_buffer_size)
+    def __init__(self, settings: TransactionSettings, clock: Clock, log: BrokerLog, background: Background) -> None:
+        self.loading = Loading(TRANSACTION_TOPIC, log, clock, settings.load_buffer_size, background)
         self._shards: dict[int, TransactionShard] = {}
         self._settings = settings
         self._clock = clock
@@ -62,6 +64,14 @@ class Shards:
     def loaded(self) -> Iterator[TransactionShard]:
         """All shards that can be asked."""
         return (shard for shard in list(self._shards.values()) if not shard.is_loading)
+
+    def transactions(self) -> Iterator[tuple[TransactionShard, list[Transaction]]]:
+        """All transactional ids that can be asked, in pieces; of each those that are there when it is their turn."""
+        for shard in self.loaded():
+            for piece in pieces(list(shard.transactions.values())):
+                if self._shards.get(shard.partition) is shard:
+                    known = shard.transactions
+                    yield shard, [each for each in piece if known.get(each.transactional_id) is each]
 
     # Append and replay
 
@@ -131,20 +141,22 @@ class Shards:
 
     # Load and unload
 
-    def load(self, partition: int, leader_epoch: int, loaded: Callable[[TransactionShard], None]) -> None:
-        """This broker leads the partition: read it, then call ``loaded``; what fits into one read is there at once."""
+    def load(self, partition: int, leader_epoch: int, loaded: Callable[[TransactionShard], Steps[None]]) -> None:
+        """This broker leads the partition: read it, then do ``loaded``; what takes a moment only is there at once."""
         known = self._shards.get(partition)
         if known is not None:
             known.coordinator_epoch = max(known.coordinator_epoch, leader_epoch)
             return
         shard = self._shards[partition] = TransactionShard(partition, leader_epoch)
-        self.loading.start(
-            partition, partial(batch_by_batch, partial(replay_batch, shard)), partial(self._loaded, shard, loaded)
-        )
+        self.loading.start(partition, partial(replay_all, shard), partial(self._loaded, shard, loaded))
 
     def _loaded(
-        self, shard: TransactionShard, loaded: Callable[[TransactionShard], None], is_whole: bool, duration_ms: float
-    ) -> None:
+        self,
+        shard: TransactionShard,
+        loaded: Callable[[TransactionShard], Steps[None]],
+        is_whole: bool,
+        duration_ms: float,
+    ) -> Steps[None]:
         if not is_whole:
             del self._shards[shard.partition]
             return
@@ -152,7 +164,7 @@ class Shards:
         level = logging.INFO if shard.transactions else logging.DEBUG
         text = "Loaded %d transactional ids from %s-%d in %.0f ms"
         logger.log(level, text, len(shard.transactions), TRANSACTION_TOPIC, shard.partition, duration_ms)
-        loaded(shard)
+        yield from loaded(shard)
 
     def unload(self, partition: int, leader_epoch: int | None) -> TransactionShard | None:
         """Another broker leads now (or nobody): the shard that was forgotten, if there was one."""

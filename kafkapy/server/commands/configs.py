@@ -30,24 +30,27 @@ _DEFAULT_SOURCE = 5
         "kafkapy configs describe topic flights",
         "kafkapy configs describe broker 1001 --all",
         "kafkapy configs describe brokers --json",
+        "kafkapy configs describe topic flights --all --docs",
     )
 )
 def describe(
     kind: KindArgument,
     name: Annotated[str, typer.Argument(metavar="[NAME]", help="The topic's name or the broker's id.")] = "",
     all_: Annotated[bool, typer.Option("--all", "-a", help="Also the keys that nobody has set.")] = False,
+    docs: Annotated[bool, typer.Option("--docs", help="What each key does, in the broker's words.")] = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     as_json: Json = False,
 ) -> None:
     """Show a configuration: what is set, or with --all every key."""
     with failures_in_one_line(), ClusterClient(bootstrap) as client:
-        found = client_configs.describe(client, *_resource(kind, name))
+        found = client_configs.describe(client, *_resource(kind, name), documentation=docs)
     rows = [
         {
             "key": config.name,
             "value": "[hidden]" if config.is_sensitive else config.value,
             "source": client_configs.SOURCES.get(config.config_source, str(config.config_source)),
             "read_only": config.read_only,
+            **({"documentation": config.documentation} if docs else {}),
         }
         for config in found
         if all_ or config.config_source != _DEFAULT_SOURCE

@@ -1,7 +1,6 @@
 """``kafkapy consume``: the records of a topic, printed as they come."""
 
 import base64
-import json
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -16,6 +15,7 @@ from kafkapy.records.batch import iterate_headers
 from kafkapy.records.record import Record, read_records
 from kafkapy.server.commands.options import DEFAULT_BOOTSTRAP, Bootstrap
 from kafkapy.server.commands.output import examples, fail, failures_in_one_line, progress, shows_progress
+from kafkapy.text import printable, printable_json
 
 EXAMPLES: Final = examples(
     "kafkapy consume flights",
@@ -100,14 +100,19 @@ def run(  # noqa: PLR0913, PLR0917  # typer reads a command's options from its p
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object a record.")] = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
 ) -> None:
-    """Read the records of a topic and print them: new ones until Ctrl-C, unless options say otherwise."""
+    """Read the records of a topic and print them: new ones until Ctrl-C, unless options say otherwise.
+
+    On a terminal control characters in keys and values are shown escaped; a pipe or a file gets them as they are.
+    """
     show = _as_json if as_json else (_with_key if keys else _value)
+    is_terminal = sys.stdout.isatty()
     with failures_in_one_line(), ClusterClient(bootstrap) as client:
         consumer = Consumer(client, topic, partition)
         consumer.seek(offset, from_beginning=from_beginning)
         try:
             for consumed in _consume(consumer, max_records, stop_at_end=exit_):
-                sys.stdout.write(show(consumed) + "\n")
+                line = show(consumed)
+                sys.stdout.write((printable(line, kept="\n\t") if is_terminal else line) + "\n")
         except KeyboardInterrupt:
             return
 
@@ -154,7 +159,7 @@ def _as_json(consumed: Consumed) -> str:
     }
     if record.headers:
         entry["headers"] = [{"name": name, **_json_bytes("value", value)} for name, value in record.headers]
-    return json.dumps(entry, ensure_ascii=False)
+    return printable_json(entry)
 
 
 def _json_bytes(name: str, data: bytes | None) -> dict[str, str | None]:

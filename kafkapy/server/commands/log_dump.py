@@ -1,7 +1,6 @@
 """``kafkapy log dump``: rows as they are read, in columns or as JSON lines; a log of any size takes no memory."""
 
 import base64
-import json
 import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -12,7 +11,7 @@ import typer
 from kafkapy.errors import BrokerError
 from kafkapy.server.commands.log_columns import fitting, heading, line, terminal_width
 from kafkapy.server.commands.log_decoders import AUTO, NONE, OFFSETS, TRANSACTIONS, Decoder, decoder
-from kafkapy.server.commands.output import bytes_progress, fail, fail_with
+from kafkapy.server.commands.output import bytes_progress, fail, fail_with, say
 from kafkapy.storage.files import Files
 from kafkapy.storage.inspection.dump import (
     Row,
@@ -26,6 +25,7 @@ from kafkapy.storage.inspection.dump import (
 )
 from kafkapy.storage.inspection.log_scan import LogScan, Scanned
 from kafkapy.storage.segment import LOG_SUFFIX
+from kafkapy.text import printable_json
 
 DECODERS: Final = (AUTO, NONE, OFFSETS, TRANSACTIONS)
 SHOWN_BYTES: Final = 100
@@ -62,7 +62,7 @@ def run(paths: Sequence[str], options: DumpOptions) -> None:
     except OSError as error:
         fail_with(error)
     for problem in problems:
-        typer.echo(f"kafkapy: {problem}", err=True)
+        say(f"kafkapy: {problem}", to_error=True)
     if problems:
         raise typer.Exit(1)
 
@@ -98,7 +98,7 @@ class Dumper:
         """Show it."""
         files = Files()
         if not self._options.as_json:
-            typer.echo(f"{self._path}")
+            say(self._path)
         if kind_of(self._path) == LOG_SUFFIX:
             scan = LogScan(files, self._path)
             self._show_all(self._log_rows(scan, decoder(self._options.decoder, os.path.abspath(self._path))))
@@ -115,7 +115,7 @@ class Dumper:
                     return
                 self._left -= 1
             if self._options.as_json:
-                typer.echo(json.dumps({"file": self._path, **row}, ensure_ascii=False, default=_json))
+                typer.echo(printable_json({"file": self._path, **row}, default=_json))
             else:
                 self._show(row)
 
@@ -154,7 +154,7 @@ class Dumper:
     def _show(self, row: Row) -> None:
         if "headers" in row:
             headers = " ".join(f"{name}={_text(value)}" for name, value in row["headers"])
-            typer.echo(
+            say(
                 f"  | {row['offset']}  {row['timestamp']}  {_text(row['key'])}: {_text(row['value'])}"
                 + (f"  [{headers}]" if headers else "")
             )
@@ -165,7 +165,7 @@ class Dumper:
             typer.echo(heading(self._columns))
             if missing := [name.replace("_", " ") for name in row if name not in self._columns]:
                 typer.echo(f"(no room for {', '.join(missing)}: a wider terminal, a pipe or --json has them)")
-        typer.echo(line(self._columns, row))
+        say(line(self._columns, row))
 
 
 def _text(value: Any) -> str:
@@ -173,7 +173,7 @@ def _text(value: Any) -> str:
     if value is None:
         return "null"
     if not isinstance(value, bytes):
-        return json.dumps(value, ensure_ascii=False, default=_json)
+        return printable_json(value, default=_json)
     cut = value[:SHOWN_BYTES]
     try:
         text = cut.decode() if len(cut) == len(value) else cut.decode(errors="ignore")

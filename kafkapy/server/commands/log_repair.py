@@ -13,7 +13,7 @@ from kafkapy.cluster.store import StoreFileError
 from kafkapy.config.broker_config import BrokerConfig
 from kafkapy.config.errors import InvalidConfigError
 from kafkapy.config.log_config import LogConfig
-from kafkapy.server.commands.output import bytes_progress, done, fail, fail_with, show
+from kafkapy.server.commands.output import bytes_progress, done, fail, fail_with, say, show
 from kafkapy.storage.data_directory import LOCK_NAME, parse_partition
 from kafkapy.storage.errors import KafkaStorageError, LogDirectoryError
 from kafkapy.storage.files import Files
@@ -103,7 +103,7 @@ def _report(found: Repaired, options: RepairOptions, *, to_error: bool = False) 
     if found.actions:
         show([_row(action, options) for action in found.actions], as_json=False, title="repair", to_error=to_error)
     for reason in found.reasons:
-        typer.echo(f"kafkapy: {reason}", err=to_error)
+        say(f"kafkapy: {reason}", to_error=to_error)
     cuts = sum(1 for action in found.actions if action.kind == CUT)
     would = "would be" if options.dry_run else "were"
     typer.echo(f"{len(found.actions)} files {would} changed, {cuts} of them logs that {would} cut", err=to_error)

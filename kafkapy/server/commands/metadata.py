@@ -68,3 +68,18 @@ def import_(  # noqa: PLR0913, PLR0917  # typer reads a command's options from i
 
     options = Options(overwrite, dry_run, as_json)
     import_(Places(data, config, zookeeper, file), options, only_this_broker=only_this_broker)
+
+
+@app.command(
+    "rebuild",
+    epilog=examples(
+        "kafkapy metadata rebuild --data ./data --dry-run",
+        "kafkapy metadata rebuild --data ./data",
+        "kafkapy metadata rebuild --config server.properties --json",
+    ),
+)
+def rebuild_(data: Data = None, config: Config = None, dry_run: DryRun = False, as_json: Json = False) -> None:
+    """Make a stopped broker's lost metadata again from its partitions' folders; configurations stay lost."""
+    from kafkapy.server.commands.metadata_run import Options, rebuild
+
+    rebuild(data, config, Options(overwrite=False, dry_run=dry_run, as_json=as_json))

@@ -12,11 +12,14 @@ from kafkapy.cluster import metadata_checks as checks
 from kafkapy.cluster.metadata_changes import GONE, NEW, OTHER, Change, changes, refuse_overwriting
 from kafkapy.cluster.metadata_file import metadata_path
 from kafkapy.cluster.metadata_json import encode_document
+from kafkapy.cluster.metadata_rebuild import rebuilt
 from kafkapy.cluster.metadata_tree import KINDS, MetadataError, MetadataTree
-from kafkapy.cluster.store import StoreFileError
+from kafkapy.cluster.store import StoreDamagedError, StoreFileError
+from kafkapy.cluster.store_files import is_stored, move_aside
+from kafkapy.config.broker_config import BrokerConfig
 from kafkapy.config.errors import InvalidConfigError
 from kafkapy.server.commands.metadata_places import DocumentPlace, OwnPlace, Place, ZooKeeperPlace
-from kafkapy.server.commands.output import done, fail, fail_with, show
+from kafkapy.server.commands.output import done, fail, fail_with, say, show
 from kafkapy.server.commands.settings import UsageError, build_config
 from kafkapy.storage.data_directory import DataDirectory
 from kafkapy.storage.errors import LogDirectoryError
@@ -84,6 +87,31 @@ def import_(places: Places, options: Options, *, only_this_broker: bool) -> None
         _carry(tree, target, found, directories[0].path, options)
 
 
+def rebuild(data: Path | None, config: Path | None, options: Options) -> None:
+    """Make a stopped broker's lost metadata again from what its data directories hold."""
+    with _failures_in_one_line(), _stopped(data, config) as directories:
+        target = OwnPlace(directories[0].path)
+        is_damaged = False
+        try:
+            there = target.read()
+        except StoreDamagedError:
+            is_damaged, there = True, MetadataTree({})
+        if there.cluster_id is not None:
+            raise MetadataError(
+                f"{target} holds the metadata of cluster {there.cluster_id}. It is made again only where it is lost: "
+                "move the file and its journal away first"
+            )
+        identity = checks.Directories.read(directories).identity
+        tree, warned = rebuilt(Files(), directories, identity, _built(data, config))
+        tree.check()
+        found = changes(tree, MetadataTree({}))
+        if not options.dry_run:
+            if is_damaged:
+                move_aside(str(target))
+            target.write(tree, found, SystemClock().now_ms())
+        _report(tree, target, found, warned, options)
+
+
 @contextmanager
 def _failures_in_one_line() -> Iterator[None]:
     try:
@@ -102,14 +130,12 @@ def _stopped(
 
     With ``has_metadata`` the first one must have a store of ours: a lock leaves a file, which only a broker's may get.
     """
-    built = build_config(
-        file=None if config is None else str(config), data=None if data is None else str(data), port=None, settings=()
-    )
+    built = _built(data, config)
     files = Files()
     for path in built.log_dirs:
         if not files.exists(path):
             raise MetadataError(f"there is no data directory {path}: give it with --data")
-    if has_metadata and not files.exists(metadata_path(built.log_dirs[0])):
+    if has_metadata and not is_stored(metadata_path(built.log_dirs[0])):
         raise MetadataError(_no_metadata(built.log_dirs[0]))
     directories = [DataDirectory(files, path) for path in built.log_dirs]
     for directory in directories:
@@ -119,6 +145,12 @@ def _stopped(
     finally:
         for directory in directories:
             directory.unlock()
+
+
+def _built(data: Path | None, config: Path | None) -> BrokerConfig:
+    return build_config(
+        file=None if config is None else str(config), data=None if data is None else str(data), port=None, settings=()
+    )
 
 
 def _no_metadata(directory: str) -> str:
@@ -177,7 +209,7 @@ def _report(
         f"{counted[GONE]} removed, {same} as they were"
     )
     for sentence in warned:
-        typer.echo(f"kafkapy: warning: {sentence}", err=True)
+        say(f"kafkapy: warning: {sentence}", to_error=True)
 
 
 def _summary(tree: MetadataTree) -> dict[str, Any]:

@@ -1,6 +1,9 @@
-"""What the commands print: rich tables for people, JSON for machines; rich is loaded when a table is."""
+"""What the commands print: rich tables for people, JSON for machines; rich is loaded when a table is.
 
-import json
+Names and messages come from a broker or from files. All that is printed here is escaped first, so that none of them can
+send escape sequences to the terminal; JSON keeps their characters as ``\\uXXXX``.
+"""
+
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -9,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import typer
 
 from kafkapy.clients.errors import ClientError
+from kafkapy.text import printable, printable_json
 
 if TYPE_CHECKING:
     from rich.progress import Progress
@@ -19,9 +23,9 @@ Row = Mapping[str, Any]
 def show(rows: Sequence[Row], *, as_json: bool, title: str = "", to_error: bool = False) -> None:
     """Print rows of equal columns (to standard error if asked to); the first row's keys are the columns' names."""
     if as_json:
-        typer.echo(json.dumps(list(rows), ensure_ascii=False, indent=2), err=to_error)
+        typer.echo(printable_json(list(rows), indent=2), err=to_error)
     elif not rows:
-        typer.echo(f"{title}: none" if title else "none", err=to_error)
+        say(f"{title}: none" if title else "none", to_error=to_error)
     else:
         _show_table(rows, title, to_error=to_error)
 
@@ -32,11 +36,13 @@ def _show_table(rows: Sequence[Row], title: str, *, to_error: bool) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(title=title or None, title_justify="left", box=box.SIMPLE_HEAD, title_style="bold")
+    table = Table(
+        title=Text(printable(title), style="bold") if title else None, title_justify="left", box=box.SIMPLE_HEAD
+    )
     for name, value in rows[0].items():
         table.add_column(name.replace("_", " "), justify="right" if isinstance(value, int) else "left", overflow="fold")
     for row in rows:
-        table.add_row(*(Text(_cell(value)) for value in row.values()))
+        table.add_row(*(Text(printable(_cell(value))) for value in row.values()))
     console = Console(stderr=to_error)
     if not console.is_terminal:
         console.width = 200  # a pipe has no width: don't fold what somebody greps
@@ -55,12 +61,20 @@ def _cell(value: object) -> str:
 
 def done(message: str, *, as_json: bool, **facts: Any) -> None:
     """Say that something was done; with JSON only the facts."""
-    typer.echo(json.dumps(facts, ensure_ascii=False) if as_json else message)
+    if as_json:
+        typer.echo(printable_json(facts))
+    else:
+        say(message)
+
+
+def say(message: str, *, to_error: bool = False) -> None:
+    """Print one line, escaped."""
+    typer.echo(printable(message), err=to_error)
 
 
 def fail(message: str) -> NoReturn:
     """End the command with one line on standard error and exit code 1."""
-    typer.echo(f"kafkapy: {message}", err=True)
+    say(f"kafkapy: {message}", to_error=True)
     raise typer.Exit(1)
 
 

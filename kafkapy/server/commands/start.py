@@ -15,12 +15,14 @@ from collections.abc import Callable
 from typing import Final
 
 import kafkapy
+from kafkapy.clock import SystemClock
 from kafkapy.config.broker_config import BrokerConfig
 from kafkapy.records.scanner import scan_is_compiled
 from kafkapy.server import logs
 from kafkapy.server.broker import START_FAILURES, BrokerServer
 from kafkapy.server.commands.settings import UsageError, build_config, nearest_key
 from kafkapy.server.commands.start_hooks import Extras
+from kafkapy.server.interpreter import Interpreter
 from kafkapy.server.limits import allow_many_descriptors
 from kafkapy.server.loop import BrokerLoop
 from kafkapy.server.signals import on_signals
@@ -86,16 +88,16 @@ async def _run_broker(broker: BrokerServer, extras: Extras, *, for_parent: bool)
     if not await _started(broker, stopped):
         _log.info("Stopped before the start was over")
         return
+    interpreter = Interpreter(SystemClock(), broker.services.metrics.requests.total)
     try:
-        # What lives as long as the broker need not be looked at by every full collection: that takes milliseconds.
-        gc.freeze()
-        gc.enable()
+        interpreter.start()
         await extras.serve(broker)
         _announce(broker.config, broker.bootstrap)
         if for_parent:
             _print_addresses([broker.bootstrap, *extras.addresses], stopped)
         await _first(stopped, broker.broken)
     finally:
+        interpreter.stop()
         await broker.stop()
         if unwatch is not None:
             unwatch()

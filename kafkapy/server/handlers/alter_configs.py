@@ -1,9 +1,11 @@
 """AlterConfigs v0-1: all overrides of a topic, of this broker, or of all brokers (an empty name), replaced at once.
 
 Done: validation and codes of 2.7.2, dynamic keys only for brokers, validate-only.
+A resource that is named several times is altered once, as it was named last (2.7.2 never answers such a request).
 Not done: passwords (they would have to be stored encrypted), alteration policies.
 Errors: 3 (no such topic), 40 (unknown topic key, contradicting values), 42 (a value, a key that can't change, another
-broker's id, a broker logger, a null value; a resource type that nobody knows fails all resources of the request).
+broker's id, a broker logger, a null value; an unknown resource type fails all resources of the request).
+More than ``MOST_KEYS`` keys of one resource are refused (42); 2.7.2 has no such bound.
 """
 
 from functools import partial
@@ -16,29 +18,39 @@ from kafkapy.protocol.messages.alter_configs import (
     AlterConfigsResourceResponse,
     AlterConfigsResponse,
 )
-from kafkapy.server.config_resources import alter, check_types
+from kafkapy.server.config_resources import (
+    all_refused,
+    alter,
+    check_number_of_keys,
+    check_types,
+    error_text,
+    last_of_each,
+)
 from kafkapy.server.context import RequestContext
+from kafkapy.turns import pause
 
 
 async def handle(context: RequestContext, request: AlterConfigsRequest) -> AlterConfigsResponse:
     """See the card."""
     try:
-        check_types([resource.resource_type for resource in request.resources])
+        await check_types(request.resources)
     except BrokerError as error:
-        return AlterConfigsResponse(responses=[_response(resource, error) for resource in request.resources])
-    responses = [await _alter(context, each, request.validate_only) for each in request.resources]
+        return AlterConfigsResponse(responses=await all_refused(request.resources, error, AlterConfigsResourceResponse))
+    responses = []
+    for resource in await last_of_each(request.resources):
+        responses.append(await _alter(context, resource, request.validate_only))
+        await pause()
     return AlterConfigsResponse(responses=responses)
 
 
 async def _alter(
     context: RequestContext, resource: AlterConfigsResource, validate_only: bool
 ) -> AlterConfigsResourceResponse:
-    pairs = [(config.name, config.value) for config in resource.configs]
-    derive = partial(_replace, pairs)
+    kind, name = resource.resource_type, resource.resource_name
     try:
-        await alter(
-            context.services, resource.resource_type, resource.resource_name, derive, validate_only=validate_only
-        )
+        check_number_of_keys(len(resource.configs))
+        derive = partial(_replace, [(config.name, config.value) for config in resource.configs])
+        await alter(context.services, kind, name, derive, validate_only=validate_only)
     except BrokerError as error:
         context.log_refusal(f"the configuration of {resource.resource_name!r}", error)
         return _response(resource, error)
@@ -50,5 +62,5 @@ def _replace(pairs: list[tuple[str, str | None]], _now: object) -> dict[str, str
 
 
 def _response(resource: AlterConfigsResource, error: BrokerError | None) -> AlterConfigsResourceResponse:
-    code, message = (0, None) if error is None else (error.error_code, str(error))
+    code, message = (0, None) if error is None else (error.error_code, error_text(error))
     return AlterConfigsResourceResponse(code, message, resource.resource_type, resource.resource_name)

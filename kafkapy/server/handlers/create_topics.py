@@ -3,11 +3,13 @@
 Versions 0-6 (answers carry numbers and configuration from 5 on). Only the controller serves it.
 Not done: quotas on topic creation (KIP-599), creation policies.
 Errors: 7 (still going on), 17 (name), 36 (exists), 37, 38, 39 (partitions, replicas, assignment), 40 (configuration),
-41 (not the controller), 42 (contradicts itself).
+41 (not the controller), 42 (contradicts itself), 44 (more replicas than ``kafkapy.max.replicas``).
 """
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from kafkapy.cluster.errors import PolicyViolationError
 from kafkapy.cluster.topics import NewTopic, TopicResult
 from kafkapy.config.describe import describe_topic
 from kafkapy.protocol.messages.create_topics import (
@@ -17,6 +19,7 @@ from kafkapy.protocol.messages.create_topics import (
     CreateTopicsRequest,
     CreateTopicsResponse,
 )
+from kafkapy.turns import pause
 
 if TYPE_CHECKING:
     from kafkapy.config.broker_config import BrokerConfig
@@ -26,13 +29,20 @@ if TYPE_CHECKING:
 async def handle(context: "RequestContext", request: CreateTopicsRequest) -> CreateTopicsResponse:
     """Hand the topics to the administration and translate what became of them."""
     services = context.services
-    topics = [_new_topic(topic) for topic in request.topics]
+    topics = []
+    for topic in request.topics:
+        await pause()
+        topics.append(_new_topic(topic))
     results = await services.topic_admin.create_topics(topics, request.timeout_ms, validate_only=request.validate_only)
-    with_details = context.header.api_version >= 5
+    describe = _Describer(services.config) if context.header.api_version >= 5 else None
+    answers = {}
     for result in results:
+        await pause()
+        answers[result.name] = _answer(result, describe)
         if result.error is not None:
             context.log_refusal(f"the creation of topic {result.name!r}", result.error)
-    answers = {result.name: _answer(result, services.config if with_details else None) for result in results}
+            if isinstance(result.error, PolicyViolationError):
+                services.metrics.topics_refused_by_replica_limit += 1
     return CreateTopicsResponse(topics=[answers[topic.name] for topic in topics])
 
 
@@ -46,29 +56,40 @@ def _new_topic(topic: CreatableTopic) -> NewTopic:
     )
 
 
-def _answer(result: TopicResult, config: "BrokerConfig | None") -> CreatableTopicResult:
+class _Describer:
+    """Describes the configuration of new topics; topics with the same overrides share a description."""
+
+    def __init__(self, config: "BrokerConfig") -> None:
+        self._config = config
+        self._known: dict[tuple[tuple[str, str], ...], list[CreatableTopicConfigs]] = {}
+
+    def __call__(self, overrides: Mapping[str, str]) -> list[CreatableTopicConfigs]:
+        key = tuple(overrides.items())
+        found = self._known.get(key)
+        if found is None:
+            found = self._known[key] = [
+                CreatableTopicConfigs(
+                    name=entry.name,
+                    value=entry.value,
+                    read_only=entry.read_only,
+                    config_source=entry.source,
+                    is_sensitive=entry.sensitive,
+                )
+                for entry in describe_topic(self._config, overrides)
+            ]
+        return found
+
+
+def _answer(result: TopicResult, describe: _Describer | None) -> CreatableTopicResult:
     if result.error is not None:
         code, text = result.error.error_code, str(result.error) or None
         return CreatableTopicResult(name=result.name, error_code=code, error_message=text, configs=[])
-    if config is None:
+    if describe is None:
         return CreatableTopicResult(name=result.name, error_message=None)
     return CreatableTopicResult(
         name=result.name,
         error_message=None,
         num_partitions=result.partitions,
         replication_factor=result.replication_factor,
-        configs=_effective(result, config),
+        configs=describe(result.configs),
     )
-
-
-def _effective(result: TopicResult, config: "BrokerConfig") -> list[CreatableTopicConfigs]:
-    return [
-        CreatableTopicConfigs(
-            name=entry.name,
-            value=entry.value,
-            read_only=entry.read_only,
-            config_source=entry.source,
-            is_sensitive=entry.sensitive,
-        )
-        for entry in describe_topic(config, result.configs)
-    ]

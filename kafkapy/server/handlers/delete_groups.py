@@ -7,12 +7,21 @@ Errors, by group: 14, 15, 16, 68 (has members), 69 (no such group).
 from typing import TYPE_CHECKING
 
 from kafkapy.protocol.messages.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
+from kafkapy.turns import Steps
 
 if TYPE_CHECKING:
     from kafkapy.server.context import RequestContext
 
 
-def handle(context: "RequestContext", request: DeleteGroupsRequest) -> DeleteGroupsResponse:
-    """Ask the coordinator."""
-    errors = context.services.group_coordinator.delete_groups(request.groups_names)
-    return DeleteGroupsResponse(results=[DeletableGroupResult(*each) for each in errors.items()])
+def handle(context: "RequestContext", request: DeleteGroupsRequest) -> Steps[DeleteGroupsResponse]:
+    """Ask the coordinator for each; one that is named twice is answered once."""
+    coordinator = context.services.group_coordinator
+    response = DeleteGroupsResponse(results=[])
+    answered: set[str] = set()
+    for group_id in request.groups_names:
+        if group_id not in answered:
+            answered.add(group_id)
+            error_code = yield from coordinator.delete_group(group_id)
+            response.results.append(DeletableGroupResult(group_id, error_code))
+        yield
+    return response

@@ -11,7 +11,6 @@ from typing import Final
 
 from kafkapy.cluster.errors import InvalidTopicError
 from kafkapy.cluster.replica_manager import ReplicaManager
-from kafkapy.coordinator.group.results import by_topic
 from kafkapy.errors import BrokerError
 from kafkapy.protocol.messages.delete_records import (
     DeleteRecordsPartition,
@@ -21,8 +20,10 @@ from kafkapy.protocol.messages.delete_records import (
     DeleteRecordsTopicResult,
 )
 from kafkapy.server.context import RequestContext
+from kafkapy.server.grouping import last_by_topic
 from kafkapy.server.handlers.produce import INTERNAL_TOPICS
 from kafkapy.storage.errors import OffsetOutOfRangeError
+from kafkapy.turns import Steps
 from kafkapy.types import TopicPartition
 
 HIGH_WATERMARK: Final = -1
@@ -35,20 +36,20 @@ class PolicyViolationError(BrokerError):
     error_code = 44
 
 
-def handle(context: RequestContext, request: DeleteRecordsRequest) -> DeleteRecordsResponse:
-    """See the card."""
+def handle(context: RequestContext, request: DeleteRecordsRequest) -> Steps[DeleteRecordsResponse]:
+    """See the card; a step is a partition."""
     replicas = context.services.replica_manager
-    asked = {
-        TopicPartition(topic.name, partition.partition_index): partition
-        for topic in request.topics
-        for partition in topic.partitions
-    }
-    return DeleteRecordsResponse(
-        topics=[
-            DeleteRecordsTopicResult(topic, [_delete(replicas, topic, wanted) for _, wanted in partitions])
-            for topic, partitions in by_topic(asked).items()
-        ]
+    asked = yield from last_by_topic(
+        (topic.name, partition.partition_index, partition) for topic in request.topics for partition in topic.partitions
     )
+    results = []
+    for topic, partitions in asked.items():
+        deleted = []
+        for wanted in partitions.values():
+            deleted.append(_delete(replicas, topic, wanted))
+            yield
+        results.append(DeleteRecordsTopicResult(topic, deleted))
+    return DeleteRecordsResponse(topics=results)
 
 
 def _delete(replicas: ReplicaManager, topic: str, wanted: DeleteRecordsPartition) -> DeleteRecordsPartitionResult:

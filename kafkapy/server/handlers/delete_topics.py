@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from kafkapy.cluster.errors import InvalidRequestError, TopicDeletionDisabledError
 from kafkapy.cluster.topics import TopicResult
 from kafkapy.protocol.messages.delete_topics import DeletableTopicResult, DeleteTopicsRequest, DeleteTopicsResponse
+from kafkapy.turns import pause
 
 if TYPE_CHECKING:
     from kafkapy.server.context import RequestContext
@@ -19,7 +20,10 @@ async def handle(context: "RequestContext", request: DeleteTopicsRequest) -> Del
     names = list(dict.fromkeys(request.topic_names))
     results = await context.services.topic_admin.delete_topics(names, request.timeout_ms)
     version = context.header.api_version
-    answers = {result.name: _answer(result, version) for result in results}
+    answers = {}
+    for result in results:
+        await pause()
+        answers[result.name] = _answer(result, version)
     return DeleteTopicsResponse(responses=[answers[name] for name in request.topic_names])
 
 

@@ -1,14 +1,19 @@
 """DescribeConfigs v0-3: the configuration of topics, of this broker, and of all brokers (an empty name); its loggers.
 
-Done: values, sources and synonyms as 2.7.2 answers them, secrets as null, types (v3), ``is_default`` never set (v0).
-Not done: documentation texts (null).
-Errors: 3 (no such topic), 17 (topic name), 42 (another broker's id, loggers of none; a resource type that nobody knows
-fails all resources of the request).
+Done: values, sources and synonyms as 2.7.2 answers them, secrets as null, types and documentation (v3), ``is_default``
+never set (v0).
+A resource that is named several times is answered each time, as in 2.7.2, but described and encoded once; resources
+with equal configurations share the bytes of their entries, within a response and between responses.
+Errors: 3 (no such topic), 17 (topic name), 42 (another broker's id, loggers of none; an unknown resource type fails all
+resources of the request).
 """
+
+from collections.abc import Callable
+from typing import Final, NamedTuple
 
 from kafkapy.cluster.errors import UnknownTopicOrPartitionError
 from kafkapy.cluster.topic_rules import check_name
-from kafkapy.config.describe import Description, describe_broker, describe_cluster_default, describe_topic
+from kafkapy.config.describe import Description, Descriptions, describe_broker, describe_cluster_default, describe_topic
 from kafkapy.errors import BrokerError
 from kafkapy.protocol.messages.describe_configs import (
     DescribeConfigsRequest,
@@ -18,57 +23,142 @@ from kafkapy.protocol.messages.describe_configs import (
     DescribeConfigsResult,
     DescribeConfigsSynonym,
 )
+from kafkapy.protocol.primitives import encode, write_message
+from kafkapy.protocol.writer import Writer
 from kafkapy.server.broker_loggers import describe_loggers
-from kafkapy.server.config_resources import ResourceType, check_broker_name, check_types
+from kafkapy.server.config_resources import ResourceType, check_broker_name, check_types, error_text
 from kafkapy.server.context import RequestContext, Services
+from kafkapy.server.encoded import EncodedParts
+from kafkapy.server.errors import RefusedError
+from kafkapy.turns import pause
+
+MOST_RESPONSE_BYTES: Final = 2**31 - 1_000
+"""What a frame's size can say, without its header. Equal resources of a small request may add up to more."""
+KEYS_PER_STEP: Final = 5_000
+_COUNT_SIZE: Final = 4
+"""Bytes of an array's count, in the versions that are served."""
 
 
-async def handle(context: RequestContext, request: DescribeConfigsRequest) -> DescribeConfigsResponse:
+TextOf = Callable[[str], str | None]
+"""From a key's name to its documentation, None where there is none."""
+
+
+class Entries:
+    """The entries of a description, and their bytes."""
+
+    def __init__(self, found: Descriptions, documentation_of: TextOf, *, include_synonyms: bool) -> None:
+        self.by_name = {each.name: _entry(each, include_synonyms, documentation_of(each.name)) for each in found}
+        self._encoded: dict[int, bytes] = {}
+
+    def encoded(self, version: int) -> bytes:
+        """Return the array of all entries as a response of ``version`` has it."""
+        found = self._encoded.get(version)
+        if found is None:
+            found = self._encoded[version] = _array(list(self.by_name.values()), version)
+        return found
+
+
+class Described(NamedTuple):
+    """A resource's result: the bytes before its entries, and the entries, None in the result of an error."""
+
+    head: bytes
+    entries: Entries | None
+
+
+async def handle(context: RequestContext, request: DescribeConfigsRequest) -> EncodedParts:
     """See the card."""
+    version = context.header.api_version
+    describer = _Describer(context, request)
     try:
-        check_types([resource.resource_type for resource in request.resources])
+        await check_types(request.resources)
     except BrokerError as error:
-        return DescribeConfigsResponse(results=[_failed(resource, error) for resource in request.resources])
-    results = [
-        await _result(context.services, resource, request.include_synonyms and context.header.api_version >= 1)
-        for resource in request.resources
-    ]
-    return DescribeConfigsResponse(results=results)
+        describer.refusal = error
+    writer = Writer()
+    write_message(DescribeConfigsResponse(), writer, version)
+    del writer.buffer[-_COUNT_SIZE:]
+    writer.write_count(len(request.resources))
+    size = 0
+    for resource in request.resources:
+        head, entries = await describer.describe(resource)
+        writer.buffer += head
+        if entries is None:
+            writer.write_count(0)
+        elif resource.configuration_keys:
+            writer.write_encoded(await _chosen(entries, resource.configuration_keys, version))
+        else:
+            shared = entries.encoded(version)
+            writer.write_encoded(shared)
+            size += len(head) + len(shared)
+            if size > MOST_RESPONSE_BYTES:
+                raise RefusedError(f"DescribeConfigs is asked for more than {MOST_RESPONSE_BYTES} bytes")
+        await pause()
+    return EncodedParts(DescribeConfigsResponse, version, writer.parts())
 
 
-def _failed(resource: DescribeConfigsResource, error: BrokerError) -> DescribeConfigsResult:
-    return DescribeConfigsResult(error.error_code, str(error), resource.resource_type, resource.resource_name, [])
+class _Describer:
+    """Describes the resources of one request."""
 
+    def __init__(self, context: RequestContext, request: DescribeConfigsRequest) -> None:
+        self.refusal: BrokerError | None = None
+        """Why all resources are refused."""
+        self._services: Services = context.services
+        self._version = context.header.api_version
+        self._include_synonyms = request.include_synonyms and self._version >= 1
+        self._include_documentation = request.include_documentation and self._version >= 3
+        self._described: dict[tuple[int, str], Described] = {}
+        self._loggers: Descriptions | None = None
 
-async def _result(
-    services: Services, resource: DescribeConfigsResource, include_synonyms: bool
-) -> DescribeConfigsResult:
-    try:
-        found = await _descriptions(services, resource)
-    except BrokerError as error:
-        return _failed(resource, error)
-    wanted = set(resource.configuration_keys or ())
-    configs = [_entry(each, include_synonyms) for each in found if not wanted or each.name in wanted]
-    return DescribeConfigsResult(0, "", resource.resource_type, resource.resource_name, configs)
+    async def describe(self, resource: DescribeConfigsResource) -> Described:
+        """Describe one resource; equal ones get the same result."""
+        place = (resource.resource_type, resource.resource_name)
+        described = self._described.get(place)
+        if described is not None:
+            return described
+        if self.refusal is not None:
+            return self._failed(place, self.refusal)
+        try:
+            found = await self._descriptions(*place)
+        except BrokerError as error:
+            return self._failed(place, error)
+        fine = DescribeConfigsResult(0, "", *place, [])
+        described = Described(encode(fine, self._version)[:-_COUNT_SIZE], self._entries(found, resource_type=place[0]))
+        self._described[place] = described
+        return described
 
+    def _failed(self, place: tuple[int, str], error: BrokerError) -> Described:
+        failed = DescribeConfigsResult(error.error_code, error_text(error), *place, [])
+        return Described(encode(failed, self._version)[:-_COUNT_SIZE], None)
 
-async def _descriptions(services: Services, resource: DescribeConfigsResource) -> list[Description]:
-    name = resource.resource_name
-    if resource.resource_type == ResourceType.TOPIC:
-        check_name(name)
-        if name not in services.metadata.image.topics:
-            raise UnknownTopicOrPartitionError("")
-        return describe_topic(services.config, await services.config_admin.topic_overrides(name))
-    if resource.resource_type == ResourceType.BROKER_LOGGER:
+    async def _descriptions(self, resource_type: int, name: str) -> Descriptions:
+        services = self._services
+        if resource_type == ResourceType.TOPIC:
+            check_name(name)
+            if name not in services.metadata.image.topics:
+                raise UnknownTopicOrPartitionError("")
+            return describe_topic(services.config, await services.config_admin.topic_overrides(name))
+        if resource_type == ResourceType.BROKER_LOGGER:
+            check_broker_name(services, name)
+            if self._loggers is None:
+                self._loggers = Descriptions(describe_loggers())
+            return self._loggers
+        if not name:
+            return describe_cluster_default(services.config)
         check_broker_name(services, name)
-        return describe_loggers()
-    if not name:
-        return describe_cluster_default(services.config)
-    check_broker_name(services, name)
-    return describe_broker(services.config)
+        return describe_broker(services.config)
+
+    def _entries(self, found: Descriptions, *, resource_type: int) -> Entries:
+        key = (self._include_synonyms, self._include_documentation)
+        entries = found.derived.get(key)
+        if entries is None:
+            documentation_of = _documentation(resource_type) if self._include_documentation else _no_documentation
+            entries = found.derived[key] = Entries(found, documentation_of, include_synonyms=self._include_synonyms)
+        assert isinstance(entries, Entries)
+        return entries
 
 
-def _entry(description: Description, include_synonyms: bool) -> DescribeConfigsResourceResult:
+def _entry(
+    description: Description, include_synonyms: bool, documentation: str | None
+) -> DescribeConfigsResourceResult:
     synonyms = description.synonyms if include_synonyms else ()
     return DescribeConfigsResourceResult(
         name=description.name,
@@ -78,5 +168,35 @@ def _entry(description: Description, include_synonyms: bool) -> DescribeConfigsR
         is_sensitive=description.sensitive,
         synonyms=[DescribeConfigsSynonym(*synonym) for synonym in synonyms],
         config_type=description.type,
-        documentation=None,
+        documentation=documentation,
     )
+
+
+def _documentation(resource_type: int) -> TextOf:
+    from kafkapy.config import documentation  # much text that most brokers are never asked for
+
+    if resource_type == ResourceType.BROKER_LOGGER:
+        return lambda _name: ""
+    if resource_type == ResourceType.TOPIC:
+        return documentation.topic_documentation
+    return documentation.broker_documentation
+
+
+def _no_documentation(_name: str) -> None:
+    return None
+
+
+async def _chosen(entries: Entries, names: list[str], version: int) -> bytes:
+    """Return the array of the entries that ``names`` ask for, in their own order."""
+    wanted: set[str] = set()
+    for start in range(0, len(names), KEYS_PER_STEP):
+        wanted.update(entries.by_name.keys() & names[start : start + KEYS_PER_STEP])
+        await pause()
+    return _array([entry for name, entry in entries.by_name.items() if name in wanted], version)
+
+
+def _array(entries: list[DescribeConfigsResourceResult], version: int) -> bytes:
+    writer = Writer()
+    writer.write_count(len(entries))
+    writer.write_structs(entries, version)
+    return writer.getvalue()

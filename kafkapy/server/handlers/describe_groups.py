@@ -7,12 +7,14 @@ Errors, by group: 14, 15, 16. A group that does not exist is Dead, without an er
 from typing import TYPE_CHECKING
 
 from kafkapy.coordinator.group.results import GroupDescription
+from kafkapy.coordinator.steps import pieces
 from kafkapy.protocol.messages.describe_groups import (
     DescribedGroup,
     DescribedGroupMember,
     DescribeGroupsRequest,
     DescribeGroupsResponse,
 )
+from kafkapy.turns import Steps
 
 if TYPE_CHECKING:
     from kafkapy.server.context import RequestContext
@@ -22,25 +24,34 @@ AUTHORIZED_OPERATIONS_NOT_ASKED = -(2**31)
 ALL_GROUP_OPERATIONS = 1 << 3 | 1 << 6 | 1 << 8
 
 
-def handle(context: "RequestContext", request: DescribeGroupsRequest) -> DescribeGroupsResponse:
-    """Ask the coordinator for each."""
+def handle(context: "RequestContext", request: DescribeGroupsRequest) -> Steps[DescribeGroupsResponse]:
+    """Ask the coordinator for each; one that is named again is answered again with what was found the first time."""
     coordinator = context.services.group_coordinator
-    return DescribeGroupsResponse(
-        groups=[
-            _build(coordinator.describe_group(group_id), with_operations=request.include_authorized_operations)
-            for group_id in request.groups
-        ]
-    )
+    described: dict[str, DescribedGroup] = {}
+    response = DescribeGroupsResponse(groups=[])
+    for group_id in request.groups:
+        found = described.get(group_id)
+        if found is None:
+            group = yield from coordinator.describe_group(group_id)
+            found = yield from _build(group, with_operations=request.include_authorized_operations)
+            described[group_id] = found
+        response.groups.append(found)
+        yield
+    return response
 
 
-def _build(group: GroupDescription, *, with_operations: bool) -> DescribedGroup:
+def _build(group: GroupDescription, *, with_operations: bool) -> Steps[DescribedGroup]:
     shows_operations = with_operations and group.error_code == 0
+    members = []
+    for piece in pieces(group.members):
+        members += [DescribedGroupMember(*member) for member in piece]
+        yield
     return DescribedGroup(
         error_code=group.error_code,
         group_id=group.group_id,
         group_state=group.state,
         protocol_type=group.protocol_type,
         protocol_data=group.protocol_name,
-        members=[DescribedGroupMember(*member) for member in group.members],
+        members=members,
         authorized_operations=ALL_GROUP_OPERATIONS if shows_operations else AUTHORIZED_OPERATIONS_NOT_ASKED,
     )

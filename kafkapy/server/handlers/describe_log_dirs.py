@@ -16,35 +16,39 @@ from kafkapy.protocol.messages.describe_log_dirs import (
 )
 from kafkapy.server.context import RequestContext
 from kafkapy.storage.log_directory import LogManager
+from kafkapy.turns import Steps
 from kafkapy.types import TopicPartition
 
 
-def handle(context: RequestContext, request: DescribeLogDirsRequest) -> DescribeLogDirsResponse:
-    """See the card."""
+def handle(context: RequestContext, request: DescribeLogDirsRequest) -> Steps[DescribeLogDirsResponse]:
+    """See the card; a step is a partition."""
     logs = context.services.log_manager
     wanted = None
     if request.topics is not None:
-        wanted = {TopicPartition(topic.topic, index) for topic in request.topics for index in topic.partitions}
-    sizes = logs.directory_sizes()
-    return DescribeLogDirsResponse(
-        results=[
-            DescribeLogDirsResult(log_dir=directory.path, topics=_topics(logs, sizes[directory.path], wanted))
-            if directory.failure is None
-            else DescribeLogDirsResult(log_dir=directory.path, error_code=ErrorCode.KAFKA_STORAGE_ERROR)
-            for directory in logs.directories
-        ]
-    )
+        wanted = set()
+        for topic in request.topics:
+            for index in topic.partitions:
+                wanted.add(TopicPartition(topic.topic, index))
+                yield
+    results = []
+    for directory in logs.directories:
+        if directory.failure is None:
+            topics = yield from _topics(logs, directory.path, wanted)
+            results.append(DescribeLogDirsResult(log_dir=directory.path, topics=topics))
+        else:
+            code = ErrorCode.KAFKA_STORAGE_ERROR
+            results.append(DescribeLogDirsResult(log_dir=directory.path, error_code=code))
+    return DescribeLogDirsResponse(results=results)
 
 
-def _topics(
-    logs: LogManager, sizes: dict[TopicPartition, int], wanted: set[TopicPartition] | None
-) -> list[DescribeLogDirsTopic]:
+def _topics(logs: LogManager, path: str, wanted: set[TopicPartition] | None) -> Steps[list[DescribeLogDirsTopic]]:
     topics: dict[str, DescribeLogDirsTopic] = {}
-    for topic_partition, size in sorted(sizes.items()):
+    for topic_partition in logs.partitions_in(path):
+        yield
         log = logs.get(topic_partition)
         topic = topics.setdefault(topic_partition.topic, DescribeLogDirsTopic(topic_partition.topic, []))
         if log is None or (wanted is not None and topic_partition not in wanted):
             continue
         lag = max(log.log_end_offset - log.high_watermark, 0)
-        topic.partitions.append(DescribeLogDirsPartition(topic_partition.partition, size, lag))
+        topic.partitions.append(DescribeLogDirsPartition(topic_partition.partition, log.size_bytes, lag))
     return list(topics.values())

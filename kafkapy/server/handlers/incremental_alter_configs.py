@@ -4,7 +4,8 @@ Done: topics, this broker, all brokers (an empty name), loggers' levels; validat
 A resource that is named twice is altered once, as it was asked last.
 Not done: passwords, alteration policies.
 Errors: 3 (no such topic), 40 (unknown topic key, contradicting values), 42 (as AlterConfigs, and: the same key twice,
-APPEND or SUBTRACT on a key that is no list; a logger or level that there is not).
+APPEND or SUBTRACT on a key that is no list; an unknown logger or level).
+More than ``MOST_KEYS`` keys of one resource are refused (42); 2.7.2 has no such bound.
 """
 
 from functools import partial
@@ -18,18 +19,31 @@ from kafkapy.protocol.messages.incremental_alter_configs import (
     IncrementalAlterConfigsResponse,
 )
 from kafkapy.server.broker_loggers import alter_loggers
-from kafkapy.server.config_resources import ResourceType, alter, check_broker_name, check_types
+from kafkapy.server.config_resources import (
+    ResourceType,
+    all_refused,
+    alter,
+    check_broker_name,
+    check_number_of_keys,
+    check_types,
+    error_text,
+    last_of_each,
+)
 from kafkapy.server.context import RequestContext, Services
+from kafkapy.turns import pause
 
 
 async def handle(context: RequestContext, request: IncrementalAlterConfigsRequest) -> IncrementalAlterConfigsResponse:
     """See the card."""
     try:
-        check_types([resource.resource_type for resource in request.resources])
+        await check_types(request.resources)
     except BrokerError as error:
-        return IncrementalAlterConfigsResponse(responses=[_response(each, error) for each in request.resources])
-    last = {(resource.resource_type, resource.resource_name): resource for resource in request.resources}
-    responses = [await _alter(context, each, request.validate_only) for each in last.values()]
+        refused = await all_refused(request.resources, error, AlterConfigsResourceResponse)
+        return IncrementalAlterConfigsResponse(responses=refused)
+    responses = []
+    for resource in await last_of_each(request.resources):
+        responses.append(await _alter(context, resource, request.validate_only))
+        await pause()
     return IncrementalAlterConfigsResponse(responses=responses)
 
 
@@ -46,6 +60,7 @@ async def _alter(
 
 async def _apply(services: Services, resource: AlterConfigsResource, validate_only: bool) -> None:
     kind, name = resource.resource_type, resource.resource_name
+    check_number_of_keys(len(resource.configs))
     changes = [Change(config.name, config.config_operation, config.value) for config in resource.configs]
     if kind == ResourceType.BROKER_LOGGER:
         if name:
@@ -57,5 +72,5 @@ async def _apply(services: Services, resource: AlterConfigsResource, validate_on
 
 
 def _response(resource: AlterConfigsResource, error: BrokerError | None) -> AlterConfigsResourceResponse:
-    code, message = (0, None) if error is None else (error.error_code, str(error))
+    code, message = (0, None) if error is None else (error.error_code, error_text(error))
     return AlterConfigsResourceResponse(code, message, resource.resource_type, resource.resource_name)

@@ -16,19 +16,22 @@ from kafkapy.protocol.messages.leader_and_isr import (
     LeaderAndIsrResponse,
 )
 from kafkapy.server.context import RequestContext
+from kafkapy.turns import Steps
 from kafkapy.types import TopicPartition
 
 
-def handle(context: RequestContext, request: LeaderAndIsrRequest) -> LeaderAndIsrResponse:
-    """See the card."""
+def handle(context: RequestContext, request: LeaderAndIsrRequest) -> Steps[LeaderAndIsrResponse]:
+    """Make this broker leader or follower of each partition; a step is a partition, which may get a new log."""
+    response = LeaderAndIsrResponse(partition_errors=[])
     try:
         context.services.fence.check(request.controller_epoch, request.broker_epoch)
     except BrokerError as error:
-        errors = [_answer(topic, state, error.error_code) for topic, state in _states(request)]
-        return LeaderAndIsrResponse(error_code=error.error_code, partition_errors=errors)
-    return LeaderAndIsrResponse(
-        partition_errors=[_answer(topic, state, _apply(context, topic, state)) for topic, state in _states(request)]
-    )
+        response.error_code = error.error_code
+    for topic, state in _states(request):
+        yield
+        code = response.error_code or _apply(context, topic, state)
+        response.partition_errors.append(LeaderAndIsrPartitionError(topic, state.partition_index, code))
+    return response
 
 
 def _states(request: LeaderAndIsrRequest) -> Iterator[tuple[str, LeaderAndIsrPartitionState]]:
@@ -58,7 +61,3 @@ def _apply(context: RequestContext, topic: str, state: LeaderAndIsrPartitionStat
     except BrokerError as error:
         return error.error_code
     return 0
-
-
-def _answer(topic: str, state: LeaderAndIsrPartitionState, error_code: int) -> LeaderAndIsrPartitionError:
-    return LeaderAndIsrPartitionError(topic, state.partition_index, error_code)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from kafkapy.coordinator.group.results import LeavingMember
 from kafkapy.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberResponse
+from kafkapy.turns import Steps
 
 if TYPE_CHECKING:
     from kafkapy.server.context import RequestContext
@@ -15,18 +16,18 @@ if TYPE_CHECKING:
 SEVERAL_FROM = 3
 
 
-def handle(context: "RequestContext", request: LeaveGroupRequest) -> LeaveGroupResponse:
+def handle(context: "RequestContext", request: LeaveGroupRequest) -> Steps[LeaveGroupResponse]:
     """Let them go; older versions have one error code for all."""
     has_several = context.header.api_version >= SEVERAL_FROM
-    leaving = (
-        [LeavingMember(member.member_id, member.group_instance_id) for member in request.members]
-        if has_several
-        else [LeavingMember(request.member_id)]
-    )
-    error_code, errors = context.services.group_coordinator.leave(request.group_id, leaving)
+    leaving = [] if has_several else [LeavingMember(request.member_id)]
+    for named in request.members if has_several else ():
+        leaving.append(LeavingMember(named.member_id, named.group_instance_id))
+        yield
+    error_code, errors = yield from context.services.group_coordinator.leave(request.group_id, leaving)
     if not has_several:
         return LeaveGroupResponse(error_code=error_code or next(filter(None, errors), 0))
-    return LeaveGroupResponse(
-        error_code=error_code,
-        members=[MemberResponse(*member, error) for member, error in zip(leaving, errors, strict=False)],
-    )
+    members = []
+    for member, error in zip(leaving, errors, strict=False):
+        members.append(MemberResponse(*member, error))
+        yield
+    return LeaveGroupResponse(error_code=error_code, members=members)

@@ -6,19 +6,19 @@ Errors: 14 (some groups are still loading: those that are there are listed), 15.
 
 from typing import TYPE_CHECKING
 
+from kafkapy.coordinator.steps import pieces
 from kafkapy.protocol.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
+from kafkapy.turns import Steps
 
 if TYPE_CHECKING:
     from kafkapy.server.context import RequestContext
 
 
-def handle(context: "RequestContext", request: ListGroupsRequest) -> ListGroupsResponse:
+def handle(context: "RequestContext", request: ListGroupsRequest) -> Steps[ListGroupsResponse]:
     """Ask the coordinator."""
-    error_code, groups = context.services.group_coordinator.list_groups(request.states_filter)
-    return ListGroupsResponse(
-        error_code=error_code,
-        groups=[
-            ListedGroup(group_id=group.group_id, protocol_type=group.protocol_type, group_state=group.state)
-            for group in groups
-        ],
-    )
+    error_code, groups = yield from context.services.group_coordinator.list_groups(request.states_filter)
+    response = ListGroupsResponse(error_code=error_code, groups=[])
+    for piece in pieces(groups):
+        response.groups += [ListedGroup(*group) for group in piece]
+        yield
+    return response

@@ -7,7 +7,6 @@ v5) or OFFSET_NOT_AVAILABLE 78 on a new leader, NOT_LEADER_OR_FOLLOWER 6, INVALI
 UNSUPPORTED_FOR_MESSAGE_FORMAT 43 (a format without timestamps), FENCED_LEADER_EPOCH 74, UNKNOWN_LEADER_EPOCH 75.
 """
 
-from collections import Counter
 from typing import Final, NamedTuple
 
 from kafkapy.cluster.errors import InvalidRequestError, LeaderNotAvailableError, OffsetNotAvailableError
@@ -24,6 +23,7 @@ from kafkapy.protocol.messages.list_offsets import (
 from kafkapy.server.context import RequestContext
 from kafkapy.storage.log import Log
 from kafkapy.storage.read import segment_times
+from kafkapy.turns import Steps
 from kafkapy.types import TopicPartition
 
 LATEST: Final = -1
@@ -36,28 +36,29 @@ _NONE: Final = -1
 
 
 class _Asker(NamedTuple):
-    repeated: frozenset[TopicPartition]
+    repeated: set[TopicPartition]
     version: int
     is_consumer: bool
     isolation_level: int
 
 
-def handle(context: RequestContext, request: ListOffsetsRequest) -> ListOffsetsResponse:
-    """See the card."""
+def handle(context: RequestContext, request: ListOffsetsRequest) -> Steps[ListOffsetsResponse]:
+    """See the card; a step is a partition."""
+    repeated = yield from _repeated(request)
     asker = _Asker(
-        _repeated(request),
+        repeated,
         context.header.api_version,
         request.replica_id == CONSUMER,
         request.isolation_level,
     )
-    return ListOffsetsResponse(
-        topics=[
-            ListOffsetsTopicResponse(
-                topic.name, [_answer(context, asker, topic.name, partition) for partition in topic.partitions]
-            )
-            for topic in request.topics
-        ]
-    )
+    results = []
+    for topic in request.topics:
+        answers = []
+        for partition in topic.partitions:
+            answers.append(_answer(context, asker, topic.name, partition))
+            yield
+        results.append(ListOffsetsTopicResponse(topic.name, answers))
+    return ListOffsetsResponse(topics=results)
 
 
 def _answer(
@@ -85,11 +86,17 @@ def _answer(
     )
 
 
-def _repeated(request: ListOffsetsRequest) -> frozenset[TopicPartition]:
-    asked = Counter(
-        TopicPartition(topic.name, each.partition_index) for topic in request.topics for each in topic.partitions
-    )
-    return frozenset(topic_partition for topic_partition, count in asked.items() if count > 1)
+def _repeated(request: ListOffsetsRequest) -> Steps[set[TopicPartition]]:
+    asked: set[TopicPartition] = set()
+    repeated: set[TopicPartition] = set()
+    if len(request.topics) == 1 and len(request.topics[0].partitions) == 1:
+        return repeated
+    for topic in request.topics:
+        for each in topic.partitions:
+            topic_partition = TopicPartition(topic.name, each.partition_index)
+            (repeated if topic_partition in asked else asked).add(topic_partition)
+            yield
+    return repeated
 
 
 def _bound(partition: Partition, asker: _Asker) -> int:

@@ -4,14 +4,16 @@ Versions 0-9. Topics that are missing are created when the client and ``auto.cre
 answer for them is LEADER_NOT_AVAILABLE, and the client asks again. This broker's own address is one that the asking
 client can use (see ``RequestContext.own_endpoint``).
 Not done: leaving out what the client may not see (there are no ACLs yet).
-Errors: per topic 3, 5 (being created), 17 (name), 38; per partition 5 (no leader), 9 (version 0: a replica is away),
+Errors: per topic 3, 5 (being created, or later: ``kafkapy.auto.create.topics.per.second``), 17 (name), 38, 44 (more
+replicas than ``kafkapy.max.replicas``); per partition 5 (no leader), 9 (version 0: a replica is away),
 72 (5 below version 6: the leader has no such listener).
 """
 
-from collections.abc import Awaitable, Iterable
+from collections.abc import Awaitable, Collection, Iterable
 from typing import TYPE_CHECKING
 
 from kafkapy.cluster.elections import NO_LEADER
+from kafkapy.cluster.errors import LeaderNotAvailableError, PolicyViolationError
 from kafkapy.cluster.image import BrokerInfo, MetadataImage, PartitionInfo, TopicImage
 from kafkapy.cluster.topic_rules import INTERNAL_TOPICS
 from kafkapy.errors import BrokerError
@@ -23,10 +25,12 @@ from kafkapy.protocol.messages.metadata import (
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
+from kafkapy.turns import Steps, in_turns, pause
 
 if TYPE_CHECKING:
     from kafkapy.server.context import RequestContext
 
+PARTITIONS_OF_A_STEP = 16
 NOT_ASKED = -(2**31)
 """Authorized operations that the client did not ask for."""
 TOPIC_OPERATIONS = sum(1 << code for code in (3, 4, 5, 6, 7, 8, 10, 11))
@@ -35,49 +39,76 @@ CLUSTER_OPERATIONS = sum(1 << code for code in (5, 7, 8, 9, 10, 11, 12))
 """All that can be done with a cluster: as above without read, write, delete; cluster action, idempotent write."""
 
 
-def handle(context: "RequestContext", request: MetadataRequest) -> MetadataResponse | Awaitable[MetadataResponse]:
-    """Answer from the picture; only creating a topic takes time."""
+Answer = MetadataResponse | Awaitable[MetadataResponse]
+
+
+def handle(context: "RequestContext", request: MetadataRequest) -> Steps[Answer]:
+    """Answer from one metadata image, a step for each topic or some partitions; only creating topics has to wait."""
     image = context.services.metadata.image
-    names = _asked(request, image, context.header.api_version)
-    missing = [name for name in names if name not in image.topics]
+    names = yield from _asked(request, image, context.header.api_version)
+    missing = []
+    for name in names:
+        if name not in image.topics:
+            missing.append(name)
+            yield
     allowed = request.allow_auto_topic_creation and context.services.config.flag("auto.create.topics.enable")
     if missing and allowed:
         return _create_and_answer(context, request, names, missing)
-    return _answer(context, request, names, dict.fromkeys(missing, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
+    refused = dict.fromkeys(missing, int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
+    return (yield from _answer(context, request, image, names, refused))
 
 
 async def _create_and_answer(
     context: "RequestContext", request: MetadataRequest, names: Iterable[str], missing: list[str]
 ) -> MetadataResponse:
+    metrics = context.services.metrics
     outcomes = await context.services.topic_admin.create_automatically(missing)
-    return _answer(context, request, names, {name: _outcome_code(error) for name, error in outcomes.items()})
+    codes = {}
+    for name, error in outcomes.items():
+        await pause()
+        codes[name] = _outcome_code(error)
+        if isinstance(error, PolicyViolationError):
+            metrics.topics_refused_by_replica_limit += 1
+        elif isinstance(error, LeaderNotAvailableError):
+            metrics.automatic_topics_delayed += 1
+    return await in_turns(_answer(context, request, context.services.metadata.image, names, codes))
 
 
 def _outcome_code(error: BrokerError | None) -> int:
     return ErrorCode.LEADER_NOT_AVAILABLE if error is None else error.error_code
 
 
-def _asked(request: MetadataRequest, image: MetadataImage, version: int) -> list[str]:
+def _asked(request: MetadataRequest, image: MetadataImage, version: int) -> Steps[Collection[str]]:
     if request.topics is None or (version == 0 and not request.topics):
-        return list(image.topics)
-    return list(dict.fromkeys(topic.name for topic in request.topics if topic.name is not None))
+        return image.topics.keys()
+    names: dict[str, None] = {}
+    for topic in request.topics:
+        yield
+        if topic.name is not None:
+            names[topic.name] = None
+    return names.keys()
 
 
 def _answer(
-    context: "RequestContext", request: MetadataRequest, names: Iterable[str], refused: dict[str, int]
-) -> MetadataResponse:
-    image = context.services.metadata.image
+    context: "RequestContext",
+    request: MetadataRequest,
+    image: MetadataImage,
+    names: Iterable[str],
+    refused: dict[str, int],
+) -> Steps[MetadataResponse]:
     operations = TOPIC_OPERATIONS if request.include_topic_authorized_operations else NOT_ASKED
     listener, version = context.connection.listener, context.header.api_version
-    topics = [
-        MetadataResponseTopic(error_code=refused[name], name=name, is_internal=name in INTERNAL_TOPICS)
-        if name in refused
-        else _topic(image, image.topics[name], listener, version)
-        for name in names
-        if name in refused or name in image.topics
-    ]
-    for topic in topics:
+    topics: list[MetadataResponseTopic] = []
+    for name in names:
+        yield
+        found = None if name in refused else image.topics.get(name)
+        if found is None:
+            code = refused.get(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)  # deleted while others were created
+            topic = MetadataResponseTopic(error_code=code, name=name, is_internal=name in INTERNAL_TOPICS)
+        else:
+            topic = yield from _topic(image, found, listener, version)
         topic.topic_authorized_operations = operations
+        topics.append(topic)
     return MetadataResponse(
         brokers=[broker for info in image.brokers.values() for broker in _broker(context, info)],
         cluster_id=image.cluster_id,
@@ -99,12 +130,20 @@ def _broker(context: "RequestContext", info: BrokerInfo) -> list[MetadataRespons
     return [MetadataResponseBroker(node_id=info.id, host=host, port=port, rack=info.rack)]
 
 
-def _topic(image: MetadataImage, topic: TopicImage, listener: str, version: int) -> MetadataResponseTopic:
+def _topic(image: MetadataImage, topic: TopicImage, listener: str, version: int) -> Steps[MetadataResponseTopic]:
+    if len(topic.partitions) <= PARTITIONS_OF_A_STEP:
+        partitions = [_partition(image, index, found, listener, version) for index, found in topic.partitions.items()]
+    else:
+        partitions = []
+        for index, found in topic.partitions.items():
+            partitions.append(_partition(image, index, found, listener, version))
+            if len(partitions) % PARTITIONS_OF_A_STEP == 0:
+                yield
     return MetadataResponseTopic(
         error_code=ErrorCode.NONE,
         name=topic.name,
         is_internal=topic.name in INTERNAL_TOPICS,
-        partitions=[_partition(image, index, found, listener, version) for index, found in topic.partitions.items()],
+        partitions=partitions,
     )
 
 

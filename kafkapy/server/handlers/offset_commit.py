@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Final
 
 from kafkapy.cluster import consumer_offsets
 from kafkapy.coordinator.group.commit import utf16_length
-from kafkapy.coordinator.group.offsets import NO_EXPIRY
-from kafkapy.coordinator.group.results import commit_call_of
-from kafkapy.coordinator.runtime import respond
+from kafkapy.coordinator.group.offsets import NO_EXPIRY, CommittedOffset
+from kafkapy.coordinator.group.results import CommitCall, commit_call_of
+from kafkapy.coordinator.runtime import respond, respond_in_turns
 from kafkapy.protocol.errors import ErrorCode
 from kafkapy.protocol.message import Message
 from kafkapy.protocol.messages.offset_commit import (
@@ -23,9 +23,11 @@ from kafkapy.protocol.messages.offset_commit import (
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
 )
-from kafkapy.server.commits import split_by_existence
+from kafkapy.server.commits import LARGE, is_large, parts_of, split_by_existence
 from kafkapy.server.encoded import Encoded
+from kafkapy.server.partition_rows import rows_by_topic
 from kafkapy.server.static_members import refuses_static_member
+from kafkapy.turns import Steps
 from kafkapy.types import TopicPartition, as_long
 
 if TYPE_CHECKING:
@@ -40,8 +42,11 @@ _KNOWN_PARTITIONS: Final = 16
 """Answers about more of them are not kept."""
 
 
-def handle(context: "RequestContext", request: OffsetCommitRequest) -> Message | Awaitable[OffsetCommitResponse]:
-    """Commit what belongs to partitions that exist."""
+Answered = Message | Awaitable[OffsetCommitResponse]
+
+
+def handle(context: "RequestContext", request: OffsetCommitRequest) -> Answered | Steps[Answered]:
+    """Commit what belongs to partitions that exist; a large request is served in steps."""
     if context.header.api_version == TREE_VERSION:
         return _commit_to_tree(context, request)
     # most members are not static: they don't pay for the call
@@ -54,6 +59,9 @@ def handle(context: "RequestContext", request: OffsetCommitRequest) -> Message |
     retention_ms = request.retention_time_ms
     expire_ms = NO_EXPIRY if retention_ms == DEFAULT_RETENTION else as_long(now_ms + retention_ms)
 
+    topics = request.topics
+    if (len(topics) != 1 or len(topics[0].partitions) >= LARGE) and is_large(topics):  # most don't pay for the call
+        return _commit_many(context, request, now_ms, expire_ms)
     offsets, errors = split_by_existence(
         context.services.metadata.image,
         request.topics,
@@ -76,6 +84,42 @@ def handle(context: "RequestContext", request: OffsetCommitRequest) -> Message |
     if answer.is_set and not errors:
         return _answered(context.header.api_version, answer.value)
     return respond(answer, lambda committed: _build({**committed, **errors}))
+
+
+def _commit_many(
+    context: "RequestContext", request: OffsetCommitRequest, now_ms: int, expire_ms: int
+) -> Steps[Answered]:
+    """Do what ``handle`` does, with places to pause; the partitions that exist are those of the beginning."""
+    image, is_dated = context.services.metadata.image, context.header.api_version == DATED_VERSION
+    offsets: dict[TopicPartition, CommittedOffset] = {}
+    errors: dict[TopicPartition, int] = {}
+    for part in parts_of(request.topics):
+        found, missing = split_by_existence(image, (part,), now_ms, expire_ms, is_dated=is_dated)
+        offsets.update(found)
+        errors.update(missing)
+        yield
+    if not offsets:
+        return (yield from _build_in_steps(errors))
+    call = CommitCall(
+        request.group_id,
+        request.member_id,
+        request.generation_id_or_member_epoch,
+        offsets,
+        request.group_instance_id,
+    )
+    answer = yield from context.services.group_coordinator.commit_many_offsets(call)
+    if answer.is_set:
+        return (yield from _build_in_steps({**answer.value, **errors}))
+    return respond_in_turns(answer, lambda committed: _build_in_steps({**committed, **errors}))
+
+
+def _build_in_steps(errors: dict[TopicPartition, int]) -> Steps[OffsetCommitResponse]:
+    topics = yield from rows_by_topic(
+        errors,
+        lambda name: OffsetCommitResponseTopic(name, []),
+        lambda topic, *answer: topic.partitions.append(OffsetCommitResponsePartition(*answer)),
+    )
+    return OffsetCommitResponse(topics=topics)
 
 
 async def _commit_to_tree(context: "RequestContext", request: OffsetCommitRequest) -> OffsetCommitResponse:

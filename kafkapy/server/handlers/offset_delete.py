@@ -6,7 +6,7 @@ Errors: 14, 15, 16, 24, 68 (members whose subscriptions are not known), 69; of a
 
 from typing import TYPE_CHECKING
 
-from kafkapy.coordinator.group.results import by_topic
+from kafkapy.coordinator.steps import pieces
 from kafkapy.protocol.errors import ErrorCode
 from kafkapy.protocol.messages.offset_delete import (
     OffsetDeleteRequest,
@@ -14,27 +14,34 @@ from kafkapy.protocol.messages.offset_delete import (
     OffsetDeleteResponsePartition,
     OffsetDeleteResponseTopic,
 )
+from kafkapy.server.partition_rows import rows_by_topic
+from kafkapy.turns import Steps
 from kafkapy.types import TopicPartition
 
 if TYPE_CHECKING:
     from kafkapy.server.context import RequestContext
 
 
-def handle(context: "RequestContext", request: OffsetDeleteRequest) -> OffsetDeleteResponse:
+def handle(context: "RequestContext", request: OffsetDeleteRequest) -> Steps[OffsetDeleteResponse]:
     """Delete what belongs to partitions that exist."""
-    asked = [
-        TopicPartition(topic.name, partition.partition_index)
-        for topic in request.topics
-        for partition in topic.partitions
-    ]
-    errors: dict[TopicPartition, int] = dict.fromkeys(asked, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-    known = [partition for partition in errors if context.services.metadata.image.partition(*partition) is not None]
-    error_code, deleted = context.services.group_coordinator.delete_offsets(request.group_id, known)
+    errors: dict[TopicPartition, int] = {}
+    known: dict[TopicPartition, None] = {}
+    for topic in request.topics:
+        for piece in pieces(topic.partitions):
+            for each in piece:
+                partition = TopicPartition(topic.name, each.partition_index)
+                errors[partition] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                if context.services.metadata.image.partition(*partition) is not None:
+                    known[partition] = None
+            yield
+    coordinator = context.services.group_coordinator
+    error_code, deleted = yield from coordinator.delete_offsets(request.group_id, list(known))
     if error_code:
         return OffsetDeleteResponse(error_code=error_code)
-    return OffsetDeleteResponse(
-        topics=[
-            OffsetDeleteResponseTopic(name, [OffsetDeleteResponsePartition(*each) for each in partitions])
-            for name, partitions in by_topic({**errors, **deleted}).items()
-        ]
+    errors.update(deleted)
+    topics = yield from rows_by_topic(
+        errors,
+        lambda name: OffsetDeleteResponseTopic(name, []),
+        lambda topic, *answer: topic.partitions.append(OffsetDeleteResponsePartition(*answer)),
     )
+    return OffsetDeleteResponse(topics=topics)

@@ -11,7 +11,8 @@ Errors: 2, 3, 6, 7, 10, 17, 18, 19, 20, 21, 32, 43, 45, 47, 48, 53, 56, 76, 87.
 """
 
 import asyncio
-from collections.abc import Generator, Iterable
+from collections.abc import Iterable
+from functools import partial
 from typing import Final
 
 from kafkapy.cluster.errors import (
@@ -31,11 +32,17 @@ from kafkapy.protocol.messages.produce import (
     TopicProduceResponse,
 )
 from kafkapy.records.errors import InvalidRecordError, InvalidTimestampError, RecordsError
-from kafkapy.records.validate import check_produce_version
+from kafkapy.records.validate import (
+    CheckedBatch,
+    LargeBatchError,
+    ProducePolicy,
+    check_produce_version,
+    validate_produced,
+)
 from kafkapy.server.context import RequestContext
 from kafkapy.server.errors import UnansweredFailureError
 from kafkapy.server.produce_examination import examine
-from kafkapy.server.turns import at_once_or_in_turns
+from kafkapy.turns import Steps, turns
 from kafkapy.types import TopicPartition
 
 NO_ACKS: Final = 0
@@ -78,8 +85,32 @@ class _Append:
         self.answers: list[PartitionProduceResponse] = []
         self.count = self.failures = 0
 
-    def append(self, topic: str, index: int, records: memoryview) -> PartitionProduceResponse:
-        """Append one partition's batch."""
+    def append_large(self, topic: str, index: int, records: memoryview) -> Steps[PartitionProduceResponse]:
+        """Append one partition's batch that is validated on the compute thread first."""
+        partition = self.replicas.partitions.get(TopicPartition(topic, index))
+        if partition is None:
+            return self.append(topic, index, records)
+        services = self.context.services
+        policy = partition.log.policy
+        checking = services.compute.run(partial(_checked, records, policy, services.clock.now_ms()))
+        turns().wait_for(checking)
+        yield
+        checked = checking.result()
+        if isinstance(checked, BrokerError):
+            return self._refusal(topic, index, checked, partition.log.log_start_offset)
+        return self.append(topic, index, records, checked)
+
+    def append(
+        self,
+        topic: str,
+        index: int,
+        records: memoryview,
+        checked: CheckedBatch | None = None,
+    ) -> PartitionProduceResponse:
+        """Append one partition's batch, or what was made of it by its validation.
+
+        Raises ``LargeBatchError`` for one that has to be validated on the compute thread.
+        """
         self.count += 1
         topic_partition = TopicPartition(topic, index)
         log_start_offset = _NO_OFFSET
@@ -89,15 +120,9 @@ class _Append:
             partition = self.replicas.partition(topic_partition)
             self._refuse(topic, records)
             log_start_offset = partition.log.log_start_offset  # what the log itself refuses is answered with it
-            result = self.replicas.append_to(partition, records, required_acks=self.acks)
+            result = self.replicas.append_to(partition, checked or records, required_acks=self.acks)
         except BrokerError as error:
-            self.failures += 1
-            if isinstance(error, RecordsError) or error is self.refusal:
-                self.context.log_refusal(f"records for {topic}-{index}", error)
-            response = failed(index, error, log_start_offset)
-            if error.error_code == _KAFKA_STORAGE_ERROR and self.version < FIRST_VERSION_OF_STORAGE_ERROR:
-                response.error_code = _NOT_LEADER_OR_FOLLOWER
-            return response
+            return self._refusal(topic, index, error, log_start_offset)
         response = PartitionProduceResponse(
             index, 0, result.first_offset, result.log_append_time_ms, result.log_start_offset
         )
@@ -106,6 +131,15 @@ class _Append:
             if not self.replicas.is_acknowledged(awaited):
                 self.waiting.append(awaited)
                 self.answers.append(response)
+        return response
+
+    def _refusal(self, topic: str, index: int, error: BrokerError, log_start_offset: int) -> PartitionProduceResponse:
+        self.failures += 1
+        if isinstance(error, RecordsError) or error is self.refusal:
+            self.context.log_refusal(f"records for {topic}-{index}", error)
+        response = failed(index, error, log_start_offset)
+        if error.error_code == _KAFKA_STORAGE_ERROR and self.version < FIRST_VERSION_OF_STORAGE_ERROR:
+            response.error_code = _NOT_LEADER_OR_FOLLOWER
         return response
 
     def _refuse(self, topic: str, records: memoryview) -> None:
@@ -118,12 +152,17 @@ class _Append:
             raise InvalidTopicError(f"clients can't write to {topic}")
 
 
-def handle(context: RequestContext, request: ProduceRequest) -> Answer:
-    """See the card. Between partitions others have their turn, should they take long."""
-    return at_once_or_in_turns(_handle(_Append(context, request), request))
+def _checked(records: memoryview, policy: ProducePolicy, now_ms: int) -> CheckedBatch | BrokerError:
+    """Run on the compute thread. An error is a result: raised, its traceback and its future would keep each other."""
+    try:
+        return CheckedBatch(validate_produced(records, policy, now_ms))
+    except BrokerError as error:
+        return error.with_traceback(None)
 
 
-def _handle(append: _Append, request: ProduceRequest) -> Generator[None, None, Answer]:
+def handle(context: RequestContext, request: ProduceRequest) -> Steps[Answer]:
+    """See the card; a step is a partition."""
+    append = _Append(context, request)
     response = ProduceResponse([])
     for topic, partitions in _by_topic(request):
         answered = TopicProduceResponse(name=topic, partition_responses=[])
@@ -131,7 +170,12 @@ def _handle(append: _Append, request: ProduceRequest) -> Generator[None, None, A
         for partition in partitions:
             if append.count:
                 yield
-            answered.partition_responses.append(append.append(topic, partition.index, partition.records))  # type: ignore[arg-type]  # as read
+            records: memoryview = partition.records  # type: ignore[assignment]  # as read
+            try:
+                answer = append.append(topic, partition.index, records)
+            except LargeBatchError:
+                answer = yield from append.append_large(topic, partition.index, records)
+            answered.partition_responses.append(answer)
     if request.acks == NO_ACKS:
         if append.failures:
             raise UnansweredFailureError(_failure_text(response))

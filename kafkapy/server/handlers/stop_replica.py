@@ -12,23 +12,24 @@ from kafkapy.cluster.partition import NO_EPOCH
 from kafkapy.errors import BrokerError
 from kafkapy.protocol.messages.stop_replica import StopReplicaPartitionError, StopReplicaRequest, StopReplicaResponse
 from kafkapy.server.context import RequestContext
+from kafkapy.turns import Steps
 from kafkapy.types import TopicPartition
 
 Stop = tuple[TopicPartition, int, bool]
 
 
-def handle(context: RequestContext, request: StopReplicaRequest) -> StopReplicaResponse:
-    """See the card."""
+def handle(context: RequestContext, request: StopReplicaRequest) -> Steps[StopReplicaResponse]:
+    """Stop replicas, and delete those that the request says; a step is a replica."""
     try:
         context.services.fence.check(request.controller_epoch, request.broker_epoch)
     except BrokerError as error:
         return StopReplicaResponse(error_code=error.error_code)
-    return StopReplicaResponse(
-        partition_errors=[
-            StopReplicaPartitionError(stop[0].topic, stop[0].partition, _apply(context, stop))
-            for stop in _stops(request)
-        ]
-    )
+    response = StopReplicaResponse(partition_errors=[])
+    for stop in _stops(request):
+        yield
+        topic, index = stop[0]
+        response.partition_errors.append(StopReplicaPartitionError(topic, index, _apply(context, stop)))
+    return response
 
 
 def _stops(request: StopReplicaRequest) -> Iterator[Stop]:

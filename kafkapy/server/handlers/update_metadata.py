@@ -8,17 +8,18 @@ from typing import TYPE_CHECKING
 
 from kafkapy.errors import BrokerError
 from kafkapy.protocol.messages.update_metadata import UpdateMetadataRequest, UpdateMetadataResponse
+from kafkapy.turns import Steps
 
 if TYPE_CHECKING:
     from kafkapy.server.context import RequestContext
 
 
-def handle(context: "RequestContext", request: UpdateMetadataRequest) -> UpdateMetadataResponse:
-    """Take the new picture over."""
+def handle(context: "RequestContext", request: UpdateMetadataRequest) -> Steps[UpdateMetadataResponse]:
+    """Take the new picture over; a step is a partition."""
     services = context.services
     try:
         services.fence.check(request.controller_epoch, request.broker_epoch)
     except BrokerError as refused:
         return UpdateMetadataResponse(error_code=refused.error_code)
-    services.metadata.apply(request)
+    yield from services.metadata.apply(request)
     return UpdateMetadataResponse()

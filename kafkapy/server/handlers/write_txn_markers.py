@@ -13,7 +13,6 @@ from collections.abc import Awaitable
 from functools import partial
 from typing import TYPE_CHECKING
 
-from kafkapy.coordinator.group.results import by_topic
 from kafkapy.coordinator.transaction.marker_writer import Ending
 from kafkapy.protocol.errors import ErrorCode
 from kafkapy.protocol.messages.write_txn_markers import (
@@ -25,6 +24,8 @@ from kafkapy.protocol.messages.write_txn_markers import (
     WriteTxnMarkersResponse,
 )
 from kafkapy.records.control import Marker
+from kafkapy.server.partition_rows import named_partitions, rows_by_topic
+from kafkapy.turns import Steps, in_turns
 from kafkapy.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ class _Answers:
         self.by_producer: dict[int, Errors] = {}
         self.waiting = 1
         """One for the loop that hands the markers out."""
-        self.future: asyncio.Future[WriteTxnMarkersResponse] | None = None
+        self.future: asyncio.Future[None] | None = None
 
     def written(self, errors: Errors, tp: TopicPartition, error_code: int) -> None:
         """A partition has its marker, or an error code."""
@@ -51,75 +52,75 @@ class _Answers:
         """Answer if nothing is left to wait for."""
         self.waiting -= 1
         if self.waiting == 0 and self.future is not None and not self.future.done():
-            self.future.set_result(self.response())
+            self.future.set_result(None)
 
-    def response(self) -> WriteTxnMarkersResponse:
+    def response(self) -> Steps[WriteTxnMarkersResponse]:
         """What was written; markers of one producer id share a line, as in Kafka."""
-        return WriteTxnMarkersResponse(
-            [
-                WritableTxnMarkerResult(
-                    producer_id,
-                    [
-                        WritableTxnMarkerTopicResult(
-                            name, [WritableTxnMarkerPartitionResult(*each) for each in answers]
-                        )
-                        for name, answers in by_topic(errors).items()
-                    ],
-                )
-                for producer_id, errors in self.by_producer.items()
-            ]
-        )
+        response = WriteTxnMarkersResponse([])
+        for producer_id, errors in self.by_producer.items():
+            topics = yield from rows_by_topic(
+                errors,
+                lambda name: WritableTxnMarkerTopicResult(name, []),
+                lambda topic, *answer: topic.partitions.append(WritableTxnMarkerPartitionResult(*answer)),
+            )
+            response.markers.append(WritableTxnMarkerResult(producer_id, topics))
+            yield
+        return response
 
 
 def handle(
     context: "RequestContext", request: WriteTxnMarkersRequest
-) -> WriteTxnMarkersResponse | Awaitable[WriteTxnMarkersResponse]:
-    """See the card."""
+) -> Steps[WriteTxnMarkersResponse | Awaitable[WriteTxnMarkersResponse]]:
+    """See the card; a step is a partition's marker."""
     answers = _Answers()
     for marker in request.markers:
-        if not _has_producer(marker) and _is_wanted(context, marker):
-            return _failed(request)
-        _write(context, marker, answers)
+        if not _has_producer(marker) and (yield from _is_wanted(context, marker)):
+            return (yield from _failed(request))
+        yield from _write(context, marker, answers)
     answers.one_less()
     if answers.waiting == 0:
-        return answers.response()
+        return (yield from answers.response())
+    return _when_written(answers)
+
+
+async def _when_written(answers: _Answers) -> WriteTxnMarkersResponse:
     answers.future = asyncio.get_running_loop().create_future()
-    return answers.future
+    if answers.waiting:
+        await answers.future
+    return await in_turns(answers.response())
 
 
 def _has_producer(marker: WritableTxnMarker) -> bool:
     return marker.producer_id >= 0 and marker.producer_epoch >= 0
 
 
-def _is_wanted(context: "RequestContext", marker: WritableTxnMarker) -> bool:
+def _is_wanted(context: "RequestContext", marker: WritableTxnMarker) -> Steps[bool]:
     """Whether any partition would take the marker."""
-    return any(
-        not context.services.marker_writer.refusal(TopicPartition(topic.name, index))
-        for topic in marker.topics
-        for index in topic.partition_indexes
-    )
+    for tp in (yield from named_partitions(marker.topics)):
+        if not context.services.marker_writer.refusal(tp):
+            return True
+        yield
+    return False
 
 
-def _failed(request: WriteTxnMarkersRequest) -> WriteTxnMarkersResponse:
+def _failed(request: WriteTxnMarkersRequest) -> Steps[WriteTxnMarkersResponse]:
     """The same for all that was asked; of markers of one producer id Kafka names the last."""
     answers = _Answers()
-    for marker in request.markers:
-        answers.by_producer[marker.producer_id] = {
-            TopicPartition(topic.name, index): ErrorCode.UNKNOWN_SERVER_ERROR
-            for topic in marker.topics
-            for index in topic.partition_indexes
-        }
-    return answers.response()
+    for marker in {marker.producer_id: marker for marker in request.markers}.values():
+        named = yield from named_partitions(marker.topics)
+        answers.by_producer[marker.producer_id] = dict.fromkeys(named, ErrorCode.UNKNOWN_SERVER_ERROR)
+        yield
+    return (yield from answers.response())
 
 
-def _write(context: "RequestContext", marker: WritableTxnMarker, answers: _Answers) -> None:
+def _write(context: "RequestContext", marker: WritableTxnMarker, answers: _Answers) -> Steps[None]:
     if not any(topic.partition_indexes for topic in marker.topics):
         return  # Kafka does not answer to a marker for nothing
     errors = answers.by_producer.setdefault(marker.producer_id, {})
     ending = Ending(
         Marker(marker.producer_id, marker.producer_epoch, marker.coordinator_epoch), marker.transaction_result
     )
-    named = (TopicPartition(topic.name, index) for topic in marker.topics for index in topic.partition_indexes)
-    for tp in dict.fromkeys(named):  # who is named twice gets one marker
+    for tp in (yield from named_partitions(marker.topics)):  # one that is named twice gets one marker
         answers.waiting += 1
         context.services.marker_writer.write(tp, ending, partial(answers.written, errors, tp))
+        yield

@@ -51,6 +51,8 @@ def check_directory(files: Files, directory: str, findings: Findings, options: O
 
 def _check_identity(files: Files, directory: str, findings: Findings) -> None:
     path = f"{directory}/{META_PROPERTIES_NAME}"
+    if files.is_directory(path):
+        return  # named with the other folders
     try:
         identity = DataDirectory(files, directory).read_identity()
     except LogDirectoryError as error:
@@ -82,9 +84,11 @@ def _check_checkpoint(
         return
     for partition, offset in offsets.items():
         extent = extents.get(partition)
+        is_lost = options.is_clean and not options.is_in_use and path.endswith(RECOVERY_POINT) and offset > 0
         if extent is None:
-            findings.add(NOTE, path, f"{partition} {offset}: there is no such folder")
+            findings.add(ERROR if is_lost else NOTE, path, f"{partition} {offset}: there is no such folder")
         elif offset > extent.end_offset and not options.is_in_use:
-            findings.add(WARNING, path, f"{partition} {offset}: the log ends at {extent.end_offset}")
+            severity = ERROR if is_lost else WARNING
+            findings.add(severity, path, f"{partition} {offset}: the log ends at {extent.end_offset}")
         elif offset < 0:
             findings.add(ERROR, path, f"{partition} {offset}: an offset can't be negative")

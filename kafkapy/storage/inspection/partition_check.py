@@ -1,6 +1,6 @@
 """A partition's folder: all its files against its batches, in one pass over each segment."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
@@ -18,6 +18,7 @@ from kafkapy.storage.inspection.producer_checks import SnapshotChecks, Transacti
 from kafkapy.storage.inspection.swap_check import LOG_SWAP_SUFFIX, check_swap
 from kafkapy.storage.producer_state import SUFFIX as SNAPSHOT_SUFFIX
 from kafkapy.storage.segment import (
+    DELETED_SUFFIX,
     LOG_SUFFIX,
     OFFSET_INDEX_SUFFIX,
     TIME_INDEX_SUFFIX,
@@ -33,6 +34,8 @@ LEFTOVERS: Final = {
     ".tmp": "an unfinished write; the next start removes it",
 }
 _OF_A_SEGMENT: Final = (LOG_SUFFIX, OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX)
+
+_REMADE: Final = (OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX, SNAPSHOT_SUFFIX, EPOCHS_NAME)
 
 
 class Extent(NamedTuple):
@@ -104,7 +107,10 @@ class PartitionCheck:
         return Extent(start, max(self._next_offset, start), size)
 
     def _list(self) -> None:
-        for name, _ in self._files.list_directory(self._directory):
+        listing = self._files.list_directory(self._directory)
+        for name in [name for name, size in listing if size < 0]:
+            self._name_folder(f"{self._directory}/{name}", name)
+        for name in [name for name, size in listing if size >= 0]:
             path = f"{self._directory}/{name}"
             base, suffix = name[:BASE_DIGITS], name[BASE_DIGITS:]
             if name.endswith(LOG_SUFFIX) and base.isdecimal():
@@ -122,14 +128,29 @@ class PartitionCheck:
                 self._snapshots.append((int(base), path))
             elif name not in (EPOCHS_NAME, "partition.metadata"):
                 self._findings.add(NOTE, path, "no file of a log; brokers leave it alone")
-        self._name_orphans()
+        self._name_orphans(
+            {name[:BASE_DIGITS] for name, _ in listing if LOG_SUFFIX in name and name.endswith(DELETED_SUFFIX)}
+        )
 
-    def _name_orphans(self) -> None:
+    def _name_folder(self, path: str, name: str) -> None:
+        if name.endswith(LOG_SUFFIX):
+            self._findings.add(ERROR, path, "a folder in the place of a segment, whose records are lost")
+        elif name.endswith(_REMADE):
+            self._findings.add(WARNING, path, "a folder in the place of a file, which the next start makes")
+        else:
+            self._findings.add(NOTE, path, "a folder; brokers leave it alone")
+
+    def _name_orphans(self, renamed: Collection[str]) -> None:
+        """``renamed`` are the base offsets, as in the files' names, of segments that were being deleted."""
         for base_offset, suffixes in self._segments.items():
             if LOG_SUFFIX not in suffixes:
+                path = f"{self._directory}/{base_offset:020d}"
+                if f"{base_offset:020d}" not in renamed:
+                    self._findings.add(
+                        ERROR, path + LOG_SUFFIX, f"is missing: its records from {base_offset} on are lost"
+                    )
                 for suffix in sorted(suffixes):
-                    path = f"{self._directory}/{base_offset:020d}{suffix}"
-                    self._findings.add(WARNING, path, "an index without its log; the next start removes it")
+                    self._findings.add(WARNING, path + suffix, "an index without its log; the next start removes it")
 
     def _check_segment(self, base_offset: int, snapshots: SnapshotChecks, *, is_last: bool) -> int:
         path = f"{self._directory}/{base_offset:020d}"

@@ -9,7 +9,7 @@ from kafkapy.storage.replace import SWAP_SUFFIX
 from kafkapy.storage.segment import LOG_SUFFIX
 
 LOG_SWAP_SUFFIX: Final = LOG_SUFFIX + SWAP_SUFFIX
-_THEN: Final = "; the next start puts this file in the place of whole ones"
+_THEN: Final = "; the next start puts this file in the place of whole ones, unless they are all there"
 
 
 def check_swap(files: Files, path: str, findings: Findings) -> None:

@@ -1,5 +1,6 @@
 from kafkapy.coordinator.group.results import GroupDescription, GroupListing, LeavingMember
 from kafkapy.coordinator.group.shard import GROUP_TOPIC
+from kafkapy.turns import finish
 from kafkapy.types import TopicPartition
 from tests.coordinator.world import TP, World
 
@@ -12,12 +13,12 @@ def test_while_loading_members_are_kept_calm() -> None:
     assert world.join().value.error_code == 14
     assert world.sync("m", 1).value.error_code == 27
     assert world.heartbeat("m", 1) == 0
-    assert world.coordinator.leave("g", [LeavingMember("m")]) == (14, [])
+    assert finish(world.coordinator.leave("g", [LeavingMember("m")])) == (14, [])
     assert world.commit().value == {TP: 14}
-    assert world.coordinator.describe_group("g") == GroupDescription(14, "g")
-    assert world.coordinator.delete_groups(["g"]) == {"g": 14}
-    assert world.coordinator.delete_offsets("g", [TP]) == (14, {})
-    assert world.coordinator.list_groups() == (14, [])
+    assert finish(world.coordinator.describe_group("g")) == GroupDescription(14, "g")
+    assert world.delete_groups(["g"]) == {"g": 14}
+    assert finish(world.coordinator.delete_offsets("g", [TP])) == (14, {})
+    assert finish(world.coordinator.list_groups()) == (14, [])
 
 
 def test_a_broker_that_does_not_lead() -> None:
@@ -25,31 +26,31 @@ def test_a_broker_that_does_not_lead() -> None:
     assert world.join().value.error_code == 16
     assert world.sync("m", 1).value.error_code == 16
     assert world.heartbeat("m", 1) == 16
-    assert world.coordinator.leave("g", [LeavingMember("m")]) == (16, [])
-    assert world.coordinator.list_groups() == (0, [])
+    assert finish(world.coordinator.leave("g", [LeavingMember("m")])) == (16, [])
+    assert finish(world.coordinator.list_groups()) == (0, [])
 
 
 def test_a_coordinator_that_was_shut_down() -> None:
     world = World()
     world.coordinator.shutdown()
     assert world.join().value.error_code == 15
-    assert world.coordinator.list_groups() == (15, [])
+    assert finish(world.coordinator.list_groups()) == (15, [])
     assert world.clock.pending_timers() == 0
     world.coordinator.shutdown()
 
 
 def test_an_unknown_group() -> None:
     world = World()
-    assert world.coordinator.leave("g", [LeavingMember("m"), LeavingMember("", "i")]) == (0, [25, 25])
+    assert finish(world.coordinator.leave("g", [LeavingMember("m"), LeavingMember("", "i")])) == (0, [25, 25])
     assert world.sync("m", 1).value.error_code == 25
     assert world.heartbeat("m", 1) == 25
-    assert world.coordinator.describe_group("g") == GroupDescription(0, "g", "Dead")
+    assert finish(world.coordinator.describe_group("g")) == GroupDescription(0, "g", "Dead")
 
 
 def test_an_empty_group_id() -> None:
     world = World()
     assert world.coordinator.heartbeat("", 1, "m") == 24
-    assert world.coordinator.leave("", [LeavingMember("m")]) == (24, [])
+    assert finish(world.coordinator.leave("", [LeavingMember("m")])) == (24, [])
 
 
 def test_groups_are_listed_by_state() -> None:
@@ -57,10 +58,10 @@ def test_groups_are_listed_by_state() -> None:
     world.stable()
     world.commit(group_id="offsets")
     settled, plain = GroupListing("g", "consumer", "Stable"), GroupListing("offsets", "", "Empty")
-    assert world.coordinator.list_groups() == (0, [settled, plain])
-    assert world.coordinator.list_groups(["Stable", "Dead"]) == (0, [settled])
-    assert world.coordinator.list_groups(["stable"]) == (0, [])
-    assert world.coordinator.describe_group("g").state == "Stable"
+    assert finish(world.coordinator.list_groups()) == (0, [settled, plain])
+    assert finish(world.coordinator.list_groups(["Stable", "Dead"])) == (0, [settled])
+    assert finish(world.coordinator.list_groups(["stable"])) == (0, [])
+    assert finish(world.coordinator.describe_group("g")).state == "Stable"
 
 
 def test_only_its_own_topic_concerns_it() -> None:

@@ -12,7 +12,7 @@ OTHER = TopicPartition("other", 0)
 
 
 def expired(group: Group, now_ms: int) -> list[TopicPartition]:
-    return expired_offsets(group, now_ms, 1_000)
+    return expired_offsets(group, group.offsets.committed, now_ms, 1_000)
 
 
 def settled(**fields: Any) -> tuple[World, Group]:

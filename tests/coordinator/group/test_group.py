@@ -4,8 +4,9 @@ import pytest
 
 from kafkapy.coordinator.group import states
 from kafkapy.coordinator.group.group import Group
-from kafkapy.coordinator.group.results import GroupDescription, GroupListing
+from kafkapy.coordinator.group.results import GroupDescription, GroupListing, LeavingMember
 from kafkapy.coordinator.group.states import IllegalMoveError
+from kafkapy.turns import finish
 from tests.coordinator.world import RANGE, World
 
 
@@ -44,20 +45,22 @@ def test_what_others_see_of_a_settled_group() -> None:
     group = world.group()
     assert group.listing() == GroupListing("g", "consumer", "Stable")
     member = (member_id, "i", "client", "/127.0.0.1", RANGE[0][1], b"part-0")
-    assert group.describe() == GroupDescription(0, "g", "Stable", "consumer", "range", (member,))
+    assert finish(group.describe()) == GroupDescription(0, "g", "Stable", "consumer", "range", (member,))
 
 
 def test_what_others_see_of_a_group_on_the_move() -> None:
     world = World()
     member_id = world.joined().member_id
     member = (member_id, None, "client", "/127.0.0.1", b"", b"")
-    assert world.group().describe() == GroupDescription(0, "g", "CompletingRebalance", "consumer", "", (member,))
+    assert finish(world.group().describe()) == GroupDescription(
+        0, "g", "CompletingRebalance", "consumer", "", (member,)
+    )
 
 
 def test_what_others_see_of_a_group_that_only_keeps_offsets() -> None:
     world = World()
     world.commit()
-    assert world.group().describe() == GroupDescription(0, "g", "Empty", "", "", ())
+    assert finish(world.group().describe()) == GroupDescription(0, "g", "Empty", "", "", ())
     assert world.group().listing() == GroupListing("g", "", "Empty")
 
 
@@ -69,3 +72,15 @@ def test_whose_subscription_is_unknown_may_consume_anything() -> None:
     other.stable()
     assert other.group().is_subscribed_to("t")
     assert not other.group().is_subscribed_to("anything")
+
+
+def test_a_large_group_is_described_in_steps_as_it_was() -> None:
+    world = World()
+    ids = world.stable(130)
+    steps = world.group().describe()
+    next(steps)
+    world.group().members[ids[100]].protocols = (("other", b"x"),)
+    finish(world.coordinator.leave("g", [LeavingMember(ids[-1])]))
+    described = finish(steps)
+    assert (described.state, len(described.members)) == ("Stable", 130)
+    assert [described.members[number].metadata for number in (0, 100)] == [RANGE[0][1], b""]

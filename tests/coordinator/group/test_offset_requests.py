@@ -2,8 +2,10 @@ import pytest
 
 from kafkapy.coordinator.group.offsets import CommittedOffset, FetchedOffset
 from kafkapy.coordinator.group.results import CommitCall, Producer
+from kafkapy.coordinator.group.shard import GROUP_TOPIC
 from kafkapy.records.batch import read_header
 from kafkapy.storage.errors import KafkaStorageError
+from kafkapy.turns import finish
 from kafkapy.types import TopicPartition
 from tests.coordinator.world import TP, World
 
@@ -15,11 +17,11 @@ def test_a_commit_survives_a_restart() -> None:
     world.commit(CommittedOffset(60, 3, "meta", 1_000))
     world.commit(61, group_id="")
     world.restart()
-    assert world.coordinator.fetch_offsets("g", [TP, OTHER]) == (
+    assert finish(world.coordinator.fetch_offsets("g", [TP, OTHER])) == (
         0,
         {TP: FetchedOffset(60, 3, "meta"), OTHER: FetchedOffset()},
     )
-    assert world.coordinator.fetch_offsets("", None) == (0, {TP: FetchedOffset(61)})
+    assert finish(world.coordinator.fetch_offsets("", None)) == (0, {TP: FetchedOffset(61)})
 
 
 def test_a_commit_is_one_batch_numbered_from_0() -> None:
@@ -65,8 +67,8 @@ def test_an_unknown_group_with_a_generation() -> None:
 
 def test_offsets_of_an_unknown_group() -> None:
     world = World()
-    assert world.coordinator.fetch_offsets("g", [TP]) == (0, {TP: FetchedOffset()})
-    assert world.coordinator.fetch_offsets("g", None) == (0, {})
+    assert finish(world.coordinator.fetch_offsets("g", [TP])) == (0, {TP: FetchedOffset()})
+    assert finish(world.coordinator.fetch_offsets("g", None)) == (0, {})
 
 
 def test_an_offset_that_an_open_transaction_commits() -> None:
@@ -74,7 +76,7 @@ def test_an_offset_that_an_open_transaction_commits() -> None:
     world.commit(1)
     world.group().offsets.replay_in_transaction(5, TP, 9, CommittedOffset(2))
     assert world.fetch() == 1
-    assert world.coordinator.fetch_offsets("g", [TP], require_stable=True)[1][TP].error_code == 88
+    assert finish(world.coordinator.fetch_offsets("g", [TP], require_stable=True))[1][TP].error_code == 88
 
 
 @pytest.mark.parametrize(("leads", "error_code"), [(False, 16), (True, 15)])
@@ -83,7 +85,7 @@ def test_a_broker_that_does_not_coordinate(leads: bool, error_code: int) -> None
     if leads:
         world.coordinator.shutdown()
     assert world.commit().value == {TP: error_code}
-    assert world.coordinator.fetch_offsets("g", [TP]) == (error_code, {})
+    assert finish(world.coordinator.fetch_offsets("g", [TP])) == (error_code, {})
 
 
 def in_transaction(world: World, offset: int = 5, metadata: str = "") -> dict[TopicPartition, int]:
@@ -126,7 +128,7 @@ def test_what_a_transaction_may_not_commit() -> None:
 def test_a_group_that_is_deleted_takes_the_open_commit_with_it() -> None:
     world = World()
     in_transaction(world)
-    assert world.coordinator.delete_groups(["g"]) == {"g": 0}
+    assert world.delete_groups(["g"]) == {"g": 0}
     world.coordinator.transaction_ended(0, 7, is_commit=True)
     assert world.fetch() == -1
 
@@ -134,6 +136,26 @@ def test_a_group_that_is_deleted_takes_the_open_commit_with_it() -> None:
 def test_a_marker_that_comes_while_loading_is_read_with_the_log() -> None:
     world = World()
     in_transaction(world)
-    world.coordinator._runtime.shards[0].is_loading = True
+    shard = world.coordinator._runtime.shards[0]
+    shard.is_loading, shard.is_read = True, False
     world.coordinator.transaction_ended(0, 7, is_commit=True)
     assert world.group().offsets.is_unstable(TP)
+    shard.is_read = True  # and its groups' sessions are being started
+    world.coordinator.transaction_ended(0, 7, is_commit=True)
+    assert not world.group().offsets.is_unstable(TP)
+
+
+@pytest.mark.parametrize(("event", "expected"), [("", (0, [1, 1])), ("delete", (0, [1, -1])), ("move", (16, []))])
+def test_offsets_that_are_fetched_in_steps(event: str, expected: tuple[int, list[int]]) -> None:
+    world = World()
+    partitions = [TopicPartition("t", number) for number in range(130)]
+    for partition in partitions:
+        world.commit(1, tp=partition)
+    steps = world.coordinator.fetch_offsets("g", None)
+    next(steps)
+    if event == "delete":
+        world.delete_groups(["g"])
+    elif event == "move":
+        world.coordinator.on_follower_or_stopped(TopicPartition(GROUP_TOPIC, 0), 1)
+    error_code, fetched = finish(steps)
+    assert (error_code, [fetched[each].offset for each in partitions[::129] if fetched]) == expected

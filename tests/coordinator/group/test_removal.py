@@ -1,12 +1,18 @@
 import pytest
 
+from kafkapy.coordinator.group import states
 from kafkapy.coordinator.group.offsets import CommittedOffset
+from kafkapy.coordinator.group.removal import OFFSETS_IN_A_BATCH
 from kafkapy.coordinator.group.results import LeavingMember
+from kafkapy.coordinator.group.shard import GROUP_TOPIC
 from kafkapy.storage.errors import KafkaStorageError
+from kafkapy.turns import finish
 from kafkapy.types import TopicPartition
 from tests.coordinator.world import TP, World, states_world
 
 OTHER = TopicPartition("other", 0)
+
+PARTITION = TopicPartition(GROUP_TOPIC, 0)
 
 
 @pytest.mark.parametrize(
@@ -14,7 +20,7 @@ OTHER = TopicPartition("other", 0)
 )
 def test_delete_group_by_state(state: str, expected: int) -> None:
     world, _ = states_world(state)
-    assert world.coordinator.delete_groups(["g", "g", "unknown"]) == {"g": expected, "unknown": 69}
+    assert world.delete_groups(["g", "g", "unknown"]) == {"g": expected, "unknown": 69}
     assert world.has_group() == bool(expected)
 
 
@@ -22,8 +28,8 @@ def test_a_deleted_group_stays_deleted() -> None:
     world = World()
     member_id = world.stable()[0]
     world.commit(5, member_id, 1)
-    world.coordinator.leave("g", [LeavingMember(member_id)])
-    assert world.coordinator.delete_groups(["g"]) == {"g": 0}
+    finish(world.coordinator.leave("g", [LeavingMember(member_id)]))
+    assert world.delete_groups(["g"]) == {"g": 0}
     tombstones = [record for record in world.log.records() if record.value is None]
     assert [record.key[:2] for record in tombstones if record.key] == [b"\x00\x01", b"\x00\x02"]
     world.restart()
@@ -34,7 +40,7 @@ def test_a_deleted_group_stays_deleted() -> None:
 def test_a_group_that_only_kept_offsets_has_no_tombstone_of_its_own() -> None:
     world = World()
     world.commit()
-    world.coordinator.delete_groups(["g"])
+    world.delete_groups(["g"])
     assert [record.key[:2] for record in world.log.records() if record.value is None and record.key] == [b"\x00\x01"]
 
 
@@ -42,8 +48,8 @@ def test_a_tombstone_that_the_log_refuses_changes_nothing() -> None:
     world = World()
     world.commit(5)
     world.broker.error = KafkaStorageError("disk")
-    assert world.coordinator.delete_groups(["g"]) == {"g": 16}
-    assert world.coordinator.delete_offsets("g", [TP]) == (0, {TP: 16})
+    assert world.delete_groups(["g"]) == {"g": 16}
+    assert finish(world.coordinator.delete_offsets("g", [TP])) == (0, {TP: 16})
     world.clock.advance(8 * 86_400_000)
     assert world.fetch() == 5
     world.broker.error = None
@@ -55,22 +61,22 @@ def test_offsets_of_an_empty_group_can_go_and_the_group_with_the_last() -> None:
     world = World()
     world.commit(1)
     world.commit(2, tp=OTHER)
-    assert world.coordinator.delete_offsets("g", [TP, TopicPartition("never", 1)]) == (
+    assert finish(world.coordinator.delete_offsets("g", [TP, TopicPartition("never", 1)])) == (
         0,
         {TP: 0, TopicPartition("never", 1): 0},
     )
     assert (world.fetch(), world.fetch(tp=OTHER)) == (-1, 2)
-    world.coordinator.delete_offsets("g", [OTHER])
+    finish(world.coordinator.delete_offsets("g", [OTHER]))
     assert not world.has_group()
 
 
 def test_an_empty_group_without_offsets_stays_where_nothing_may_be_deleted() -> None:
     world = World()
     (member_id,) = world.stable()
-    world.coordinator.leave("g", [LeavingMember(member_id)])
-    assert world.coordinator.delete_offsets("g", []) == (0, {})
+    finish(world.coordinator.leave("g", [LeavingMember(member_id)]))
+    assert finish(world.coordinator.delete_offsets("g", [])) == (0, {})
     assert world.has_group()
-    assert world.coordinator.delete_offsets("g", [TP]) == (0, {TP: 0})
+    assert finish(world.coordinator.delete_offsets("g", [TP])) == (0, {TP: 0})
     assert not world.has_group()
 
 
@@ -78,21 +84,21 @@ def test_an_empty_group_without_offsets_stays_where_nothing_may_be_deleted() -> 
 def test_offsets_that_members_read_stay(state: str) -> None:
     world, member_id = states_world(state)
     world.group().offsets.replay(OTHER, 0, world.committed(1))
-    assert world.coordinator.delete_offsets("g", [TP, OTHER]) == (0, {TP: 86, OTHER: 0})
+    assert finish(world.coordinator.delete_offsets("g", [TP, OTHER])) == (0, {TP: 86, OTHER: 0})
     assert world.fetch(tp=OTHER) == -1
-    assert world.coordinator.delete_offsets("g", [TP]) == (0, {TP: 86})
+    assert finish(world.coordinator.delete_offsets("g", [TP])) == (0, {TP: 86})
     assert member_id in world.group().members
 
 
 @pytest.mark.parametrize(("group_id", "expected"), [("", 24), ("unknown", 69)])
 def test_offsets_of_nobody(group_id: str, expected: int) -> None:
-    assert World().coordinator.delete_offsets(group_id, [TP]) == (expected, {})
+    assert finish(World().coordinator.delete_offsets(group_id, [TP])) == (expected, {})
 
 
 def test_offsets_of_members_that_are_no_consumers_stay() -> None:
     world = World()
     world.stable(protocol_type="connect")
-    assert world.coordinator.delete_offsets("g", [TP]) == (68, {})
+    assert finish(world.coordinator.delete_offsets("g", [TP])) == (68, {})
 
 
 def test_the_retention_is_checked_now_and_then() -> None:
@@ -121,13 +127,95 @@ def test_a_settled_group_without_offsets_stays() -> None:
     assert world.has_group()
 
 
-def test_the_number_of_expired_offsets() -> None:
+def test_offsets_expire_by_their_own_age() -> None:
     world = World()
     world.commit(1)
-    world.commit(1, tp=OTHER)
-    assert world.coordinator._removal.expire(1) == 0
     world.clock.advance(1)
-    assert world.coordinator._removal.expire(1) == 2
+    world.commit(1, tp=OTHER)
+    finish(world.coordinator._removal.expire(1))
+    assert list(world.group().offsets.committed) == [OTHER]
+    world.clock.advance(1)
+    finish(world.coordinator._removal.expire(1))
+    assert not world.has_group()
+
+
+def test_many_groups_and_offsets_expire_in_pieces() -> None:
+    world = World()
+    for number in range(100):
+        world.commit(1, group_id=f"g{number}")
+    for number in range(3 * OFFSETS_IN_A_BATCH):
+        world.commit(1, tp=TopicPartition("t", number))
+    world.clock.advance(1)
+    steps = world.coordinator._removal.expire(1)
+    for _ in range(70):
+        next(steps)
+    assert sum(world.has_group(f"g{number}") for number in range(100)) == 30  # the first piece, and some of the second
+    world.group("g99").move_to(states.PREPARING)
+    world.delete_groups(["g98"])
+    finish(steps)
+    assert [world.has_group(group_id) for group_id in ("g", "g97", "g98", "g99")] == [False, False, False, True]
+
+
+def test_expiry_ends_for_a_partition_that_moves() -> None:
+    world = World()
+    for number in range(2):
+        world.commit(1, group_id=f"g{number}")
+    world.clock.advance(1)
+    steps = world.coordinator._removal.expire(1)
+    next(steps)
+    written = len(world.log.batches)
+    world.coordinator.on_follower_or_stopped(PARTITION, 1)
+    finish(steps)
+    assert len(world.log.batches) == written
+
+
+def large_group(count: int = 2 * OFFSETS_IN_A_BATCH + 1) -> tuple[World, list[TopicPartition]]:
+    world = World()
+    partitions = [TopicPartition("t", number) for number in range(count)]
+    for partition in partitions:
+        world.commit(1, tp=partition)
+    return world, partitions
+
+
+def test_a_large_group_is_deleted_in_steps() -> None:
+    world, _ = large_group()
+    steps = world.coordinator.delete_group("g")
+    next(steps)
+    assert len(world.group().offsets.committed) == OFFSETS_IN_A_BATCH + 1
+    world.commit(1, tp=TopicPartition("late", 0))
+    assert finish(steps) == 0
+    assert not world.has_group()
+    world.restart()
+    assert not world.has_group()
+
+
+@pytest.mark.parametrize(("event", "expected"), [("join", 68), ("delete", 69), ("move", 16)])
+def test_a_large_group_that_changes_while_it_is_deleted(event: str, expected: int) -> None:
+    world, _ = large_group()
+    steps = world.coordinator.delete_group("g")
+    next(steps)
+    if event == "join":
+        world.joined()
+    elif event == "delete":
+        world.delete_groups(["g"])
+    else:
+        world.coordinator.on_follower_or_stopped(PARTITION, 1)
+    assert finish(steps) == expected
+
+
+@pytest.mark.parametrize(("event", "expected"), [("", 0), ("join", 86), ("delete", 0), ("move", 16)])
+def test_offsets_that_are_deleted_in_steps(event: str, expected: int) -> None:
+    world, partitions = large_group()
+    steps = world.coordinator.delete_offsets("g", partitions)
+    next(steps)
+    if event == "join":
+        world.joined()
+    elif event == "delete":
+        world.delete_groups(["g"])
+    elif event == "move":
+        world.coordinator.on_follower_or_stopped(PARTITION, 1)
+    error_code, errors = finish(steps)
+    assert (error_code, errors[partitions[0]], errors[partitions[-1]]) == (0, 0, expected)
 
 
 def test_offsets_of_deleted_topics_go() -> None:
@@ -148,7 +236,7 @@ def test_with_any_deleted_topic_goes_every_empty_group_without_offsets() -> None
     for listener in world.broker.metadata_listeners:
         listener(world.broker.image, [TP])
     assert world.has_group()
-    world.coordinator.leave("g", [LeavingMember(member_id)])
+    finish(world.coordinator.leave("g", [LeavingMember(member_id)]))
     assert world.group().state.value == "Empty"
     for listener in world.broker.metadata_listeners:
         listener(world.broker.image, [TP])
@@ -162,7 +250,7 @@ def test_a_commit_that_is_acknowledged_after_its_group_was_deleted_does_not_brin
     world.commit(1)
     world.broker.is_slow = True
     late = world.commit(CommittedOffset(2, metadata=metadata))
-    assert world.coordinator.delete_groups(["g"]) == {"g": 0}
+    assert world.delete_groups(["g"]) == {"g": 0}
     world.broker.acknowledge()
     assert late.value == {TP: 0}
     assert not world.has_group()

@@ -1,5 +1,6 @@
 from kafkapy.coordinator.group.offsets import CommittedOffset
 from kafkapy.coordinator.group.shard import Shard
+from kafkapy.turns import finish
 from tests.coordinator.world import TP
 
 
@@ -9,6 +10,8 @@ def test_groups_that_only_left_traces_are_dropped_after_loading() -> None:
     shard.get_or_create("offsets").offsets.replay(TP, 0, CommittedOffset(1))
     shard.get_or_create("group").generation_id = 1
     assert shard.is_loading
-    assert [group.group_id for group in shard.finish_loading()] == ["offsets", "group"]
+    loaded: list[str] = []
+    finish(shard.finish_loading(lambda group: loaded.append(group.group_id)))
+    assert loaded == list(shard.groups) == ["offsets", "group"]
     assert not shard.is_loading
     assert shard.get_or_create("group") is shard.groups["group"]

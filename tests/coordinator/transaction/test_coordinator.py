@@ -1,12 +1,10 @@
-import asyncio
-
 import pytest
 
 from kafkapy.cluster.errors import NotEnoughReplicasError, NotLeaderOrFollowerError
 from kafkapy.coordinator.placement import partition_for
-from kafkapy.coordinator.transaction.coordinator import TransactionCoordinator
 from kafkapy.coordinator.transaction.results import InitializeCall
 from kafkapy.coordinator.transaction.transaction import Incarnation
+from kafkapy.turns import Steps, finish
 from kafkapy.types import TopicPartition
 from tests.coordinator.transaction.world import GROUPS, OTHER, SHARD, TransactionWorld, image, markers
 from tests.coordinator.world import TP
@@ -181,7 +179,7 @@ def test_offsets_and_output_move_together() -> None:
         world.add(producer, GROUPS)
         world.write(producer, b"%d" % number)
         assert world.commit_offset(producer, number) == 0
-        assert world.groups.coordinator.fetch_offsets("g", [TP], require_stable=True)[1][TP].error_code == 88
+        assert finish(world.groups.coordinator.fetch_offsets("g", [TP], require_stable=True))[1][TP].error_code == 88
         assert world.end(producer, commit=commit) == 0
         assert world.groups.fetch() == (number if commit else 0)
     assert world.committed() == [b"0", b"2"]
@@ -197,16 +195,36 @@ def test_stopping_and_starting_again() -> None:
 
 
 def test_stopping_while_loading() -> None:
-    async def scenario() -> None:
-        world = TransactionWorld()
-        for number in range(3):
-            world.initialize(f"x{number}")
-        world.log.one_batch_per_read = True
-        world.restart()
-        (load,) = world.coordinator._shards.loading.tasks.values()
-        world.stop()
-        await asyncio.gather(load, return_exceptions=True)
-        assert load.cancelled()
-        assert isinstance(world.coordinator, TransactionCoordinator)
+    world = TransactionWorld()
+    for number in range(3):
+        world.initialize(f"x{number}")
+    world.log.one_batch_per_read = True
+    later: list[Steps[None]] = []
+    world.run = later.append
+    world.restart()
+    (load,) = later
+    next(load)
+    world.stop()
+    assert list(load) == []
+    assert not world.coordinator._shards.loading.running
 
-    asyncio.run(scenario())
+
+def test_transactions_that_time_out_are_aborted_in_pieces_up_to_where_their_partition_moves() -> None:
+    world = TransactionWorld()
+    later: list[Steps[None]] = []
+    world.run = later.append
+    world.restart()
+    finish(later.pop())
+    for number in range(130):
+        producer = world.producer(f"x{number}", timeout_ms=1)
+        assert world.add(producer, name=f"x{number}") == 0
+    world.clock.advance(10_000)
+    (steps,) = later
+    next(steps)
+    assert (
+        sum(transaction.data.state.name == "COMPLETE_ABORT" for transaction in world.shard.transactions.values()) == 1
+    )
+    written = len(world.log.batches)
+    world.coordinator.on_follower_or_stopped(SHARD, 9)
+    finish(steps)
+    assert len(world.log.batches) == written

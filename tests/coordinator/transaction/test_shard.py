@@ -1,3 +1,5 @@
+from kafkapy.coordinator.counters import Counters
+from kafkapy.coordinator.partition_log import Reading
 from kafkapy.coordinator.transaction.records import transaction_record
 from kafkapy.coordinator.transaction.shard import TransactionShard, replay_batch, replay_record
 from kafkapy.coordinator.transaction.states import TransactionState
@@ -5,6 +7,8 @@ from kafkapy.coordinator.transaction.transaction import TransactionData
 from kafkapy.records.batch import iterate_headers
 from kafkapy.records.control import ControlType, Marker, encode_marker
 from kafkapy.records.record import Record, encode_batch
+from kafkapy.turns import finish
+from tests.coordinator.transaction.world import SHARD
 
 FIRST = TransactionData(1, 0, 10)
 THEN = TransactionData(1, 1, 10, TransactionState.ONGOING)
@@ -12,7 +16,7 @@ THEN = TransactionData(1, 1, 10, TransactionState.ONGOING)
 
 def replay(shard: TransactionShard, batch: bytes) -> None:
     for position, header in iterate_headers(batch):
-        replay_batch(shard, batch, header, position)
+        finish(replay_batch(shard, batch, header, position, Reading(SHARD, Counters())))
 
 
 def test_the_last_record_counts() -> None:
@@ -35,6 +39,6 @@ def test_a_record_ends_the_waiting_for_a_fencing() -> None:
 def test_what_is_not_a_transactional_id_is_passed_over() -> None:
     shard = TransactionShard(0, 3)
     replay(shard, encode_marker(ControlType.COMMIT, Marker(1, 0, 0), 0))
-    replay(shard, encode_batch([Record(None, b"v", 0), Record(b"\x00\x09x", b"v", 0)]))
+    replay(shard, encode_batch([Record(None, b"v", 0), Record(b"\x00\x09x", b"v", 0), Record(b"", b"v", 0)]))
     replay_record(shard, transaction_record("gone", None, 0))
     assert shard.transactions == {}

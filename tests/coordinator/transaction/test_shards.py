@@ -1,7 +1,5 @@
-import asyncio
 import logging
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
@@ -15,7 +13,9 @@ from kafkapy.cluster.errors import (
 from kafkapy.coordinator.transaction import shards
 from kafkapy.errors import BrokerError
 from kafkapy.records.batch import read_header
+from kafkapy.records.record import encode_batch
 from kafkapy.storage.errors import KafkaStorageError, OutOfOrderSequenceError
+from kafkapy.turns import Steps, finish
 from tests.coordinator.transaction.world import SHARD, TransactionWorld
 
 HOUR_MS = 3_600_000
@@ -106,18 +106,19 @@ def test_a_message_from_an_earlier_epoch_unloads_nothing() -> None:
 
 
 def test_a_large_partition_answers_14_until_all_is_read() -> None:
-    async def scenario() -> None:
-        world = TransactionWorld()
-        for number in range(4):
-            world.initialize(f"x{number}")
-        world.log.one_batch_per_read = True
-        world.restart()
-        assert world.initialize("x3").error_code == 14
-        assert list(world.coordinator._shards.loaded()) == []
-        await asyncio.gather(*world.coordinator._shards.loading.tasks.values())
-        assert world.initialize("x3").epoch == 1
-
-    asyncio.run(scenario())
+    world = TransactionWorld()
+    for number in range(4):
+        world.initialize(f"x{number}")
+    world.log.one_batch_per_read = True
+    later: list[Steps[None]] = []
+    world.run = later.append
+    world.restart()
+    (load,) = later
+    next(load)
+    assert world.initialize("x3").error_code == 14
+    assert list(world.coordinator._shards.loaded()) == []
+    finish(load)
+    assert world.initialize("x3").epoch == 1
 
 
 def test_a_partition_that_cannot_be_read_is_not_served(caplog: pytest.LogCaptureFixture) -> None:
@@ -190,10 +191,11 @@ def test_a_transactional_id_that_is_just_forgotten_is_not_given_out() -> None:
 def test_an_unknown_state_in_the_log_is_not_guessed_at(caplog: pytest.LogCaptureFixture) -> None:
     world = TransactionWorld()
     world.initialize()
-    broken: Any = bytearray(world.log.batches[0])
-    at = bytes(broken).index(b"x", 61) + 1 + 1 + 2 + 8 + 2 + 4
-    broken[at] = 6
-    world.log.batches[0] = bytes(broken)
+    (record,) = world.log.records()
+    value = bytearray(record.value or b"")
+    value[2 + 8 + 2 + 4] = 6
+    world.log.append(encode_batch([record._replace(value=bytes(value))]))
+    world.initialize("y")
     world.restart()
-    assert world.initialize().error_code == 16
-    assert "transaction state 6" in caplog.text
+    assert (world.initialize().epoch, world.initialize("y").epoch) == (1, 1)
+    assert "Skipped 1 undecodable records at offset 1 of __transaction_state-0: transaction state 6" in caplog.text

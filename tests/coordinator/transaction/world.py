@@ -10,10 +10,10 @@ from kafkapy.coordinator.answer import Answer
 from kafkapy.coordinator.group.offsets import CommittedOffset
 from kafkapy.coordinator.group.results import CommitCall, Producer
 from kafkapy.coordinator.group.shard import GROUP_TOPIC
+from kafkapy.coordinator.steps import Background, Run, Soon, at_once
 from kafkapy.coordinator.transaction.coordinator import TransactionCoordinator
 from kafkapy.coordinator.transaction.marker_channel import BrokerMarkers
 from kafkapy.coordinator.transaction.marker_writer import MarkerWriter
-from kafkapy.coordinator.transaction.markers import Soon, at_once
 from kafkapy.coordinator.transaction.records import decode_value
 from kafkapy.coordinator.transaction.results import AddCall, EndCall, InitializeCall, Initialized
 from kafkapy.coordinator.transaction.shard import TRANSACTION_TOPIC, TransactionShard
@@ -21,6 +21,7 @@ from kafkapy.coordinator.transaction.transaction import NOBODY, Incarnation, Tra
 from kafkapy.records.batch import BatchHeader, iterate_headers
 from kafkapy.records.control import read_control
 from kafkapy.records.record import Record, encode_batch, read_records
+from kafkapy.turns import finish
 from kafkapy.types import TopicPartition
 from tests.coordinator.world import TP, Broker, MemoryLog, World
 
@@ -69,13 +70,14 @@ class TransactionWorld:
         self.ids = count(1000)
         self.peers: Any = SimpleNamespace()
         self.soon: Soon = at_once
+        self.run: Run = finish
         self.start()
 
     def start(self, leader_epoch: int = 0, *, leads: bool = True) -> None:
         writer = MarkerWriter(self.broker, self.groups.coordinator, self.clock, 30_000)
         channel = BrokerMarkers(HERE, self.broker, writer, self.peers)
         self.coordinator = TransactionCoordinator(
-            self.config, self.clock, self.broker, self.broker, channel, soon=self.call_soon
+            self.config, self.clock, self.broker, self.broker, channel, Background(self.run, self.call_soon)
         )
         self.coordinator.startup()
         if leads:

@@ -4,6 +4,10 @@ import json
 
 import pytest
 
+from kafkapy.clients import connection
+from kafkapy.config.broker_keys import BROKER_KEYS
+from kafkapy.config.documentation import broker_documentation, topic_documentation
+from kafkapy.protocol.api_keys import ApiKey
 from tests.server.commands.conftest import Run
 
 
@@ -52,3 +56,22 @@ def test_refusals_are_one_line(run: Run, words: list[str], message: str) -> None
     assert refused.code == 1
     assert refused.err.count("\n") == 1
     assert message in refused.err
+
+
+def test_docs_say_what_a_key_does(run: Run) -> None:
+    run("topics", "create", "c-docs", "-c", "segment.ms=7")
+    (row,) = json.loads(run("configs", "describe", "topic", "c-docs", "--docs", "--json").out)
+    assert row["documentation"] == topic_documentation("segment.ms")
+    assert "Age at which a log of the topic" in run("configs", "describe", "topic", "c-docs", "--docs").out
+    rows = json.loads(run("configs", "describe", "broker", "0", "--all", "--docs", "--json").out)
+    assert {row["key"]: row["documentation"] for row in rows} == {
+        name: broker_documentation(name) for name in BROKER_KEYS
+    }
+
+
+def test_an_older_broker_is_not_asked_for_texts(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    run("topics", "create", "c-old", "-c", "segment.ms=7")
+    monkeypatch.setitem(connection._HIGHEST, ApiKey.DESCRIBE_CONFIGS, 2)
+    (row,) = json.loads(run("configs", "describe", "topic", "c-old", "--docs", "--json").out)
+    assert row["value"] == "7"
+    assert not row["documentation"]

@@ -99,3 +99,17 @@ def encode_marker_at(marker: bytes | bytearray) -> bytearray:
     moved = bytearray(marker)
     moved[0:8] = (1).to_bytes(8, "big")
     return moved
+
+
+def test_on_a_terminal_control_characters_are_escaped(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    run("topics", "create", "hostile")
+    run("produce", "hostile", stdin="größe\t\x1b[2J\x9b\rx\n".encode())
+    words = ("consume", "hostile", "-B", "-e")
+    raw = run(*words)
+    assert raw.out == "größe\t\x1b[2J\x9b\rx\n"
+    (entry,) = run(*words, "--json").out.splitlines()
+    assert entry.isprintable()
+    assert json.loads(entry)["value"] == "größe\t\x1b[2J\x9b\rx"
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    monkeypatch.setattr(consume, "shows_progress", lambda: False)
+    assert run(*words).out == "größe\t\\x1b[2J\\x9b\\rx\n"

@@ -81,3 +81,15 @@ def test_members_show_and_keep_their_group(run: Run, bootstrap: str) -> None:
     assert [member["member"] for member in described["members"]] == [member_id]
     refused = run("groups", "reset-offsets", "g-five", "-t", "g-busy", "--to", "latest")
     assert "its members must stop first" in refused.err
+
+
+def test_a_groups_name_does_not_steer_the_terminal(run: Run) -> None:
+    run("topics", "create", "g-hostile")
+    group = "g\x1b[2J\x9b\n\u202e"
+    run("groups", "reset-offsets", group, "-t", "g-hostile", "--to", "latest")
+    for words in (["list"], ["list", "--json"], ["describe", group], ["describe", group, "--json"]):
+        shown = run("groups", *words).out
+        assert "\x1b" not in shown
+        assert shown.replace("\n", "").isprintable()
+    assert group in [each["group"] for each in json.loads(run("groups", "list", "--json").out)]
+    assert r"deleted: g\x1b[2J\x9b\n\u202e" in run("groups", "delete", group, "--yes").out

@@ -61,6 +61,17 @@ def test_records_of_people(run: Run, tmp_path: Path) -> None:
     assert len(_lines(run("log", "dump", path, path, "--json", "--limit", "1").out)) == 1
 
 
+def test_headers_and_values_do_not_steer_the_terminal(run: Run, tmp_path: Path) -> None:
+    hostile = "\x1b[2J\x9b\n\u202e"
+    record = Record(hostile.encode(), hostile.encode(), START_MS, [(hostile, hostile.encode())])
+    path = _log(tmp_path, encode_batch([record]))
+    for options in ([], ["--json"]):
+        shown = run("log", "dump", path, "--records", *options).out
+        assert shown.replace("\n", "").isprintable()
+    (dumped,) = [row for row in _lines(shown) if "key" in row]
+    assert (dumped["key"], dumped["headers"]) == (hostile, [[hostile, hostile]])
+
+
 def test_every_other_file(run: Run) -> None:
     names = ("rf3-0/00000000000000000000.txnindex", "seg-0/00000000000000000183.index",
              "rf3-0/00000000000000000062.snapshot", "rf3-0/leader-epoch-checkpoint", "meta.properties",

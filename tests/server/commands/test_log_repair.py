@@ -127,7 +127,7 @@ def test_mistakes_are_one_line(run: Run, data: Path, tmp_path: Path) -> None:
     del held
     (data / "kafkapy-metadata.sqlite").write_bytes(b"no database at all, but long enough to be looked at" * 100)
     broken = run("log", "repair", f"{data}")
-    assert "can't be used as the cluster's metadata" in broken.err
+    assert "No copy of the cluster's metadata can be used" in broken.err
     (data / "kafkapy-metadata.sqlite").unlink()
     (data / "rf3-0").chmod(0)
     (data / "stranger").mkdir()

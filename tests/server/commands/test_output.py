@@ -3,6 +3,7 @@
 import json
 
 import pytest
+import typer
 
 from kafkapy.server.commands import output
 
@@ -44,3 +45,30 @@ def test_progress_goes_to_standard_error(capsys: pytest.CaptureFixture[str]) -> 
         bar.advance(bar.add_task("working", total=3))
     assert capsys.readouterr().out == ""
     assert output.shows_progress() is False
+
+
+HOSTILE = "a\x1b[2J\x9b\n\u202e\ud800"
+ESCAPED = r"a\x1b[2J\x9b\n\u202e\ud800"
+
+
+def test_no_name_steers_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    output.show([{"name": HOSTILE, "more": [HOSTILE]}], as_json=False, title=f"[red]{HOSTILE}")
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].strip() == f"[red]{ESCAPED}"
+    assert lines[4].split() == [ESCAPED, ESCAPED]
+    output.show([], as_json=False, title=HOSTILE)
+    output.done(f"deleted: {HOSTILE}", as_json=False)
+    assert capsys.readouterr().out == f"{ESCAPED}: none\ndeleted: {ESCAPED}\n"
+    with pytest.raises(typer.Exit):
+        output.fail(HOSTILE)
+    assert capsys.readouterr().err == f"kafkapy: {ESCAPED}\n"
+
+
+def test_json_has_every_character_and_none_of_them_raw(capsys: pytest.CaptureFixture[str]) -> None:
+    output.show([{"name": HOSTILE}], as_json=True)
+    output.done("", as_json=True, name=HOSTILE)
+    out = capsys.readouterr().out
+    assert out.replace("\n", "").isprintable()
+    rows, facts = out.rsplit("{", 1)
+    assert json.loads(rows) == [{"name": HOSTILE}]
+    assert json.loads("{" + facts) == {"name": HOSTILE}

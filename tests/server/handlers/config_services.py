@@ -9,6 +9,7 @@ from kafkapy.config.broker_config import BrokerConfig
 from kafkapy.protocol.message import Message
 from kafkapy.protocol.primitives import decode, encode
 from kafkapy.server.context import LocalConnection, RequestContext
+from kafkapy.server.encoded import EncodedParts
 from kafkapy.server.handlers import alter_configs, describe_configs, incremental_alter_configs
 
 HANDLERS: dict[int, Any] = {32: describe_configs, 33: alter_configs, 44: incremental_alter_configs}
@@ -60,4 +61,6 @@ class Broker:
         services: Any = self.services
         context = RequestContext(services, header, LocalConnection("PLAINTEXT"))
         response = asyncio.run(HANDLERS[request.API_KEY].handle(context, arrived))
+        if isinstance(response, EncodedParts):
+            response = response.decoded()
         return decode(type(response), encode(response, version), version)

@@ -10,6 +10,7 @@ from kafkapy.coordinator.group.shard import GROUP_TOPIC
 from kafkapy.protocol.messages import response_class
 from kafkapy.protocol.primitives import Message, Reader, Writer
 from kafkapy.server.encoded import Encoded
+from kafkapy.turns import in_turns
 from tests.coordinator.world import World
 
 M = TypeVar("M", bound=Message)
@@ -63,6 +64,8 @@ class Asker:
 
         async def run() -> Any:
             answer = handler.handle(self.context(version, **fields), through(request, version))
+            if inspect.isgenerator(answer):
+                answer = await in_turns(answer)
             return await answer if inspect.isawaitable(answer) else answer
 
         response = asyncio.run(run())

@@ -85,3 +85,18 @@ def test_a_type_that_nobody_knows_fails_the_whole_request() -> None:
         (42, "There is no resource type 99")
     ] * 2
     assert broker.admin.topics == {"plain": {}}
+
+
+def test_a_topic_that_is_named_several_times_is_altered_once_as_it_was_named_last() -> None:
+    broker = Broker(topics={"t": {}, "u": {}})
+    named = ("t", {"retention.ms": "7"}), ("u", {"retention.ms": "8"}), ("t", {"segment.ms": "9"})
+    responses = _alter(broker, *((TOPIC, name, configs) for name, configs in named))
+    assert [(each.error_code, each.resource_name) for each in responses] == [(0, "t"), (0, "u")]
+    assert broker.admin.topics == {"t": {"segment.ms": "9"}, "u": {"retention.ms": "8"}}
+
+
+def test_more_keys_than_there_can_be_are_refused() -> None:
+    (response,) = _alter(Broker(), (TOPIC, "plain", {f"k{number}": "1" for number in range(1_001)}))
+    assert (response.error_code, response.error_message) == (
+        42, "1001 keys of one resource are altered, more than 1000"
+    )  # fmt: skip

@@ -1,10 +1,22 @@
 """DescribeConfigs answers what a running 2.7.2 answered, in every version."""
 
+import asyncio
+import tracemalloc
 from typing import Any
 
 import pytest
 
+from kafkapy import turns
+from kafkapy.config import documentation
+from kafkapy.config.broker_keys import BROKER_KEYS
+from kafkapy.config.topic_keys import TOPIC_KEYS
+from kafkapy.protocol.headers import RequestHeader
 from kafkapy.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
+from kafkapy.protocol.writer import Writer
+from kafkapy.server.context import LocalConnection, RequestContext
+from kafkapy.server.encoded import EncodedParts
+from kafkapy.server.errors import RefusedError
+from kafkapy.server.handlers import describe_configs
 from tests.config.test_describe import ANSWERS, GOLDEN, golden_config
 from tests.server.handlers.config_services import Broker
 
@@ -84,3 +96,89 @@ def test_the_loggers_of_this_broker() -> None:
 def test_a_type_that_nobody_knows_fails_the_whole_request() -> None:
     results = _ask(Broker(), (99, "x", None), (TOPIC, "plain", None))
     assert [(result.error_code, result.resource_name) for result in results] == [(42, "x"), (42, "plain")]
+
+
+def test_a_resource_that_is_named_several_times_is_answered_each_time_as_2_7_2_does() -> None:
+    named = [(TOPIC, "plain", None), (BROKER, "0", None), (TOPIC, "plain", ["retention.ms"]), (TOPIC, "plain", [])]
+    results = _ask(
+        Broker(), *named, (TOPIC, "plain", ["retention.ms"] * 3), (TOPIC, "gone", None), (TOPIC, "gone", None)
+    )
+    assert [(each.error_code, len(each.configs)) for each in results] == [
+        (0, 26), (0, 216), (0, 1), (0, 26), (0, 1), (3, 0), (3, 0),
+    ]  # fmt: skip
+    assert results[0].configs == results[3].configs
+    assert (
+        results[2].configs == results[4].configs == [each for each in results[0].configs if each.name == "retention.ms"]
+    )
+
+
+def _encoded(broker: Broker, resources: list[DescribeConfigsResource]) -> EncodedParts:
+    context = RequestContext(broker.services, RequestHeader(32, 3, 1, None), LocalConnection("PLAINTEXT"))  # type: ignore[arg-type]  # the few that are needed
+    return asyncio.run(describe_configs.handle(context, DescribeConfigsRequest(resources, include_synonyms=True)))
+
+
+def test_equal_configurations_share_their_bytes() -> None:
+    count = 2_000
+    names = [f"topic-{number}" for number in range(count)]
+    broker = Broker(topics={name: {} for name in names})
+    _encoded(broker, [DescribeConfigsResource(TOPIC, names[0], None)])
+    for resources in (
+        [DescribeConfigsResource(TOPIC, name, None) for name in names],
+        [DescribeConfigsResource(BROKER, "0", None)] * count,
+    ):
+        tracemalloc.start()
+        response = _encoded(broker, resources)
+        assert tracemalloc.get_traced_memory()[1] < count * 1_000
+        tracemalloc.stop()
+        writer = Writer()
+        response.write(writer, 3)
+        assert writer.size() > count * 1_500
+        assert len({id(part) for part in writer.parts() if len(part) > 1_000}) == 1
+
+
+def test_other_work_runs_between_two_resources(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(turns, "SLICE_S", 0.0)
+    granted = 0
+    next_turn = turns.Turns.next_turn
+
+    async def counted(self: turns.Turns) -> None:
+        nonlocal granted
+        granted += 1
+        await next_turn(self)
+
+    monkeypatch.setattr(turns.Turns, "next_turn", counted)
+    _encoded(Broker(), [DescribeConfigsResource(TOPIC, "plain", None)] * 300)
+    assert granted >= 300
+    granted = 0
+    _encoded(Broker(), [DescribeConfigsResource(99, "plain", None)] * 300)
+    assert granted >= 300
+    granted = 0
+    _encoded(Broker(), [DescribeConfigsResource(TOPIC, "plain", ["x"] * 20_000)])
+    assert granted >= 4
+
+
+def test_a_response_that_no_frame_could_hold_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(describe_configs, "MOST_RESPONSE_BYTES", 100_000)
+    with pytest.raises(RefusedError, match="asked for more than 100000 bytes"):
+        _encoded(Broker(), [DescribeConfigsResource(BROKER, "0", None)] * 10)
+
+
+def test_a_name_as_long_as_can_be_is_answered() -> None:
+    (result,) = _ask(Broker(), (BROKER, "x" * 32_767, None))
+    assert result.error_code == 42
+    assert len(result.error_message) < 1_100
+
+
+def test_documentation_comes_on_request_from_version_3_on() -> None:
+    resources = [DescribeConfigsResource(*each) for each in ((TOPIC, "plain"), (BROKER, "0"), (BROKER_LOGGER, "0"))]
+    request = DescribeConfigsRequest(resources, include_documentation=True)
+    topic, broker, loggers = Broker().send(request, 3).results
+    assert {each.name: each.documentation for each in topic.configs} == {
+        name: documentation.topic_documentation(name) for name in TOPIC_KEYS
+    }
+    assert {each.name: each.documentation for each in broker.configs} == {
+        name: documentation.broker_documentation(name) for name in BROKER_KEYS
+    }
+    assert {each.documentation for each in loggers.configs} == {""}
+    without = Broker().send(DescribeConfigsRequest(resources), 3).results
+    assert {each.documentation for result in without for each in result.configs} == {None}

@@ -108,3 +108,10 @@ def test_a_refused_resource_leaves_the_others_alone(
 def test_a_type_that_nobody_knows_fails_the_whole_request() -> None:
     responses = _alter(Broker(), (99, "x", []), (TOPIC, "plain", []))
     assert [response.error_code for response in responses] == [42, 42]
+
+
+def test_more_keys_than_there_can_be_are_refused() -> None:
+    (response,) = _alter(Broker(), (TOPIC, "plain", [(f"k{number}", SET, "1") for number in range(1_001)]))
+    assert (response.error_code, response.error_message) == (
+        42, "1001 keys of one resource are altered, more than 1000"
+    )  # fmt: skip

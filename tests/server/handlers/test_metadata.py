@@ -15,6 +15,7 @@ from kafkapy.protocol.messages.update_metadata import (
 )
 from kafkapy.protocol.primitives import decode, encode
 from kafkapy.server.handlers import metadata
+from kafkapy.turns import finish
 from tests.cluster.harness import FakeBroker, cluster
 from tests.server.handlers.topic_context import context_of
 
@@ -36,13 +37,12 @@ def _state(index: int, leader: int) -> UpdateMetadataPartitionState:
 def _picture(broker: FakeBroker) -> None:
     """1 is here, 2 has no PLAINTEXT listener, 3 is away."""
     states = [_state(0, 1), _state(1, 2), _state(2, 3), _state(3, -1)]
-    broker.node.cache.apply(
-        UpdateMetadataRequest(
-            controller_id=3,
-            topic_states=[UpdateMetadataTopicState(topic_name="t", partition_states=states)],
-            live_brokers=[_broker(1, "PLAINTEXT", "INSIDE"), _broker(2, "INSIDE")],
-        )
+    request = UpdateMetadataRequest(
+        controller_id=3,
+        topic_states=[UpdateMetadataTopicState(topic_name="t", partition_states=states)],
+        live_brokers=[_broker(1, "PLAINTEXT", "INSIDE"), _broker(2, "INSIDE")],
     )
+    finish(broker.node.cache.apply(request))
 
 
 @pytest.mark.parametrize("version", range(10))
@@ -52,7 +52,7 @@ def test_what_is_out_of_reach(version: int) -> None:
             broker = started.controller
             _picture(broker)
             request = MetadataRequest(topics=[MetadataRequestTopic(name="t")])
-            answer: Any = metadata.handle(context_of(broker, version), request)
+            answer: Any = finish(metadata.handle(context_of(broker, version), request))
             answer = decode(type(answer), encode(answer, version), version)
             assert [found.node_id for found in answer.brokers] == [1]
             assert answer.controller_id == -1
@@ -72,7 +72,7 @@ def test_each_listener_has_its_addresses() -> None:
         async with cluster(1) as started:
             broker = started.controller
             _picture(broker)
-            answer: Any = metadata.handle(context_of(broker, 9, "INSIDE"), MetadataRequest(topics=[]))
+            answer: Any = finish(metadata.handle(context_of(broker, 9, "INSIDE"), MetadataRequest(topics=[])))
             assert [(found.node_id, found.host, found.port) for found in answer.brokers] == [
                 (1, "127.0.0.1", 9092),
                 (2, "h", 2),
@@ -86,7 +86,7 @@ def test_without_permission_nothing_is_created() -> None:
     async def main() -> None:
         async with cluster(1, **{"auto.create.topics.enable": "false"}) as started:
             request = MetadataRequest(topics=[MetadataRequestTopic(name="t"), MetadataRequestTopic(name=None)])
-            answer: Any = metadata.handle(context_of(started.controller, 9), request)
+            answer: Any = finish(metadata.handle(context_of(started.controller, 9), request))
             assert [(topic.name, topic.error_code) for topic in answer.topics] == [("t", 3)]
 
     asyncio.run(main())

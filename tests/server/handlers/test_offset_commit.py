@@ -1,4 +1,5 @@
 import asyncio
+from collections.abc import Generator
 from pathlib import Path
 from typing import Any
 
@@ -6,6 +7,7 @@ import pytest
 
 from kafkapy.config.broker_config import BrokerConfig
 from kafkapy.coordinator.group.offsets import CommittedOffset
+from kafkapy.coordinator.group.results import CommitCall
 from kafkapy.protocol.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -17,9 +19,12 @@ from kafkapy.protocol.messages.offset_commit import (
 from kafkapy.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
 from kafkapy.protocol.primitives import Writer, encode
 from kafkapy.server.broker import BrokerServer
+from kafkapy.server.commits import LARGE, is_large
 from kafkapy.server.handlers import offset_commit
 from kafkapy.storage.errors import KafkaStorageError
-from tests.coordinator.world import TP
+from kafkapy.turns import finish
+from kafkapy.types import TopicPartition
+from tests.coordinator.world import TP, World
 from tests.server.handlers.groups_context import Asker, image
 from tests.server.harness import Client, run
 
@@ -155,3 +160,89 @@ def test_version_0_is_kept_in_the_tree_over_a_restart(tmp_path: Path) -> None:
         assert await ask(0, commits=False) == expected
 
     run(scenario())
+
+
+MANY = range(3 * LARGE)
+
+
+def many(**fields: Any) -> OffsetCommitRequest:
+    """A commit of each of ``MANY`` partitions, the last one once more."""
+    partitions = [OffsetCommitRequestPartition(number, 7, **fields) for number in (*MANY, MANY[-1])]
+    return OffsetCommitRequest("g", -1, "", topics=[OffsetCommitRequestTopic("t", partitions)])
+
+
+def large_asker(partitions: int = len(MANY)) -> Asker:
+    asker = Asker()
+    asker.world.broker.image = image("t", partitions=partitions)
+    return asker
+
+
+@pytest.mark.parametrize("metadata", ["", "said beside"])
+def test_a_large_commit_writes_what_an_ordinary_one_does(metadata: str) -> None:
+    asker, plain = large_asker(), large_asker()
+    assert isinstance(offset_commit.handle(asker.context(7), many()), Generator)
+    answer = answers(asker.ask(offset_commit, many(committed_metadata=metadata), 7))
+    assert answer == [("t", [(number, 0) for number in MANY])]
+    offsets = {TopicPartition("t", number): plain.world.committed(7, metadata=metadata) for number in MANY}
+    assert set(plain.world.coordinator.commit_offsets(CommitCall("g", "", -1, offsets)).value.values()) == {0}
+    assert asker.world.log.batches == plain.world.log.batches
+    assert asker.world.group().offsets.committed == plain.world.group().offsets.committed == offsets
+    asker.world.restart()
+    assert asker.world.group().offsets.committed == offsets
+
+
+def test_a_large_commit_of_partitions_that_do_not_exist() -> None:
+    answer = answers(large_asker(LARGE).ask(offset_commit, many(), 7))
+    assert answer == [("t", [(number, 0 if number < LARGE else 3) for number in MANY])]
+    assert {code for _, code in answers(large_asker(0).ask(offset_commit, many(), 7))[0][1]} == {3}
+
+
+def test_a_large_commit_with_metadata_that_is_too_long() -> None:
+    asker = large_asker()
+    request = many()
+    request.topics[0].partitions[3].committed_metadata = "x" * 5_000
+    assert answers(asker.ask(offset_commit, request, 7))[0][1][2:5] == [(2, 0), (3, 12), (4, 0)]
+
+
+@pytest.mark.parametrize("world", [World(offsets_topic_compression_codec=1), World()])
+def test_a_large_commit_of_another_form(world: World) -> None:
+    asker = Asker(world)
+    asker.world.broker.image = image("t", partitions=len(MANY))
+    request = many()
+    request.retention_time_ms = 5_000
+    assert {code for _, code in answers(asker.ask(offset_commit, request, 4))[0][1]} == {0}
+    assert len(asker.world.group().offsets.committed) == len(MANY)
+
+
+def test_the_group_decides_when_a_large_commit_is_built() -> None:
+    asker = large_asker()
+    steps = offset_commit.handle(asker.context(7), many())
+    assert isinstance(steps, Generator)
+    for _ in range(5):
+        next(steps)
+    asker.world.stable()
+    assert {code for _, code in answers(finish(steps))[0][1]} == {25}
+
+
+def test_a_large_commit_waits_for_all_replicas() -> None:
+    async def scenario() -> None:
+        asker = large_asker()
+        asker.world.broker.is_slow = True
+        steps: Any = offset_commit.handle(asker.context(7), many())
+        waiting = asyncio.ensure_future(finish(steps))
+        await asyncio.sleep(0)
+        assert not waiting.done()
+        asker.world.broker.acknowledge()
+        assert {code for _, code in answers(await waiting)[0][1]} == {0}
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize(
+    ("sizes", "expected"), [([1], False), ([LARGE], True), ([1, LARGE], True), ([1] * LARGE, True)]
+)
+def test_which_commits_are_large(sizes: list[int], expected: bool) -> None:
+    assert (
+        is_large([OffsetCommitRequestTopic("t", [OffsetCommitRequestPartition(0)] * size) for size in sizes])
+        == expected
+    )

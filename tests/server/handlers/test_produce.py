@@ -10,9 +10,12 @@ from typing import Any
 import pytest
 
 from kafkapy.cluster.isr import RemoteReplica
+from kafkapy.protocol.messages.api_versions import ApiVersionsRequest
 from kafkapy.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from kafkapy.records.compression import CODEC_NAMES
 from kafkapy.records.legacy import encode_legacy
 from kafkapy.records.record import Record, encode_batch
+from kafkapy.records.validate import INLINE_RECORDS, ProducePolicy, ValidatedBatch, validate_produced
 from kafkapy.storage.files import Files
 from kafkapy.storage.log import Log
 from kafkapy.types import TopicPartition
@@ -71,7 +74,8 @@ def test_what_the_request_itself_must_not_bring_is_refused_before_the_log_is_loo
 
 @pytest.mark.parametrize("acks", [0, 1, -1])
 def test_others_have_their_turn_between_partitions(acks: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kafkapy.server.turns.SLICE_S", 0)
+    monkeypatch.setattr("kafkapy.turns.FIRST_SLICE_S", 0)
+    monkeypatch.setattr("kafkapy.turns.SLICE_S", 0)
 
     async def scenario() -> None:
         async with running_broker(tmp_path) as broker:
@@ -398,3 +402,59 @@ def test_with_flush_ack_a_refused_fsync_is_an_error_and_the_next_try_is_good(
             assert (values_of(shown.records), shown.high_watermark) == ([b"v"], 1)
 
     run(scenario())
+
+
+@pytest.mark.parametrize("codec", ["gzip", "snappy", "lz4", "zstd"])
+def test_a_batch_that_unpacks_to_much_is_unpacked_beside_the_loop(codec: str, tmp_path: Path) -> None:
+    large, too_large = (_compressed(codec, size) for size in (20_000_000, 70_000_000))
+
+    async def scenario() -> None:
+        async with running_broker(tmp_path, message__max__bytes="10000000") as broker:
+            client, other = await Client.connect(broker), await Client.connect(broker)
+            await client.create_topic("t", partitions=2)
+            data = [PartitionProduceData(0, large), PartitionProduceData(1, too_large), PartitionProduceData(2, large)]
+            client.send(frame(ProduceRequest(None, 1, 1000, [TopicProduceData("t", partition_data=data)]), 8))
+            await other.ask(ApiVersionsRequest(), 0)
+            answer = Client.decode(0, 8, await client.receive()).responses[0].partition_responses
+            assert [(each.error_code, each.base_offset) for each in answer] == [(0, 0), (10, -1), (3, -1)]
+            fetched = await client.fetch("t", partition_max_bytes=10_000_000)
+            (value,) = only_values(fetched)
+            assert value == bytes(20_000_000)
+            assert (await client.produce("t", batch(b"v"))).base_offset == 1
+
+    run(scenario())
+
+
+def test_a_topic_that_is_deleted_while_its_batch_is_unpacked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario() -> None:
+        async with running_broker(tmp_path, message__max__bytes="10000000") as broker:
+            client = await Client.connect(broker)
+            await client.create_topic("t")
+            partitions = broker.services.replica_manager.partitions
+
+            def deleted(records: memoryview, policy: ProducePolicy, now_ms: int) -> ValidatedBatch:
+                partitions.clear()
+                return validate_produced(records, policy, now_ms)
+
+            monkeypatch.setattr("kafkapy.server.handlers.produce.validate_produced", deleted)
+            assert (await client.produce("t", _compressed("gzip", 20_000_000))).error_code == 6
+
+    run(scenario())
+
+
+def test_a_batch_of_many_doubtful_records_is_checked_beside_the_loop(tmp_path: Path) -> None:
+    """Each record has to be looked at, since the topic bounds how old they may be."""
+
+    async def scenario() -> None:
+        async with running_broker(tmp_path) as broker:
+            client = await Client.connect(broker)
+            await client.create_topic("t", message__timestamp__difference__max__ms="1000")
+            answer = await client.produce("t", batch(*[b"v"] * (INLINE_RECORDS + 1)))
+            assert (answer.error_code, len(answer.record_errors)) == (32, 1000)
+            assert (await client.produce("t", batch(b"v"))).error_code == 32
+
+    run(scenario())
+
+
+def _compressed(codec: str, size: int) -> bytes:
+    return batch(bytes(size), compression=CODEC_NAMES.index(codec))

@@ -1,6 +1,8 @@
 """StopReplica as a broker receives it."""
 
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
@@ -11,6 +13,8 @@ from kafkapy.protocol.messages.stop_replica import (
     StopReplicaTopicState,
     StopReplicaTopicV1,
 )
+from kafkapy.server.context import RequestContext
+from kafkapy.server.handlers import stop_replica
 from kafkapy.types import TopicPartition
 from tests.server.harness import Client, call, run, running_broker
 
@@ -59,5 +63,17 @@ def test_older_epochs_and_controllers_are_refused(tmp_path: Path) -> None:
             assert call(broker, request(3, delete=True, controller_epoch=0), 3).error_code == 11
             assert PARTITION in broker.services.replica_manager.partitions
             assert call(broker, request(3, delete=True, leader_epoch=5), 3).partition_errors[0].error_code == 0
+
+    run(scenario())
+
+
+def test_a_step_is_a_replica(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with running_broker(tmp_path) as broker:
+            states = [StopReplicaPartitionState(index, -2, True) for index in range(100)]
+            asked = StopReplicaRequest(0, controller_epoch=1, topic_states=[StopReplicaTopicState("t", states)])
+            context = SimpleNamespace(services=broker.services)
+            steps = stop_replica.handle(cast(RequestContext, context), asked)
+            assert sum(1 for _ in steps) == 100
 
     run(scenario())

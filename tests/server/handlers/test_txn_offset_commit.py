@@ -9,9 +9,13 @@ from kafkapy.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequestTopic,
     TxnOffsetCommitResponse,
 )
+from kafkapy.server.commits import LARGE
 from kafkapy.server.handlers import txn_offset_commit
+from kafkapy.turns import finish
+from kafkapy.types import TopicPartition
 from tests.coordinator.transaction.world import GROUPS
 from tests.coordinator.world import TP
+from tests.server.handlers.groups_context import image
 from tests.server.handlers.transactions_context import TransactionAsker
 
 Codes = dict[tuple[str, int], int]
@@ -79,9 +83,21 @@ def test_the_answer_waits_for_the_log() -> None:
     async def scenario() -> None:
         asker = TransactionAsker()
         asker.world.broker.slow.add(GROUPS)
-        waiting = txn_offset_commit.handle(asker.context(3), request(TP))
-        assert isinstance(waiting, asyncio.Future)
+        response: Any = finish(txn_offset_commit.handle(asker.context(3), request(TP)))
+        waiting = asyncio.ensure_future(response)
+        await asyncio.sleep(0)
+        assert not waiting.done()
         asker.world.broker.acknowledge()
         assert codes(await waiting) == {TP: 0}
 
     asyncio.run(scenario())
+
+
+def test_a_large_commit_counts_with_its_transaction() -> None:
+    asker = TransactionAsker()
+    partitions = [TopicPartition("t", number) for number in range(2 * LARGE)]
+    asker.world.broker.image = image("t", partitions=2 * LARGE)
+    assert set(codes(asker.ask(txn_offset_commit, request(*partitions), 3)).values()) == {0}
+    offsets = asker.world.group().offsets
+    assert not offsets.committed
+    assert offsets.is_unstable(partitions[-1])

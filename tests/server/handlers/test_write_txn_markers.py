@@ -10,6 +10,7 @@ from kafkapy.protocol.messages.write_txn_markers import (
     WriteTxnMarkersResponse,
 )
 from kafkapy.server.handlers import write_txn_markers
+from kafkapy.turns import finish
 from tests.coordinator.transaction.world import OTHER, markers
 from tests.coordinator.world import TP
 from tests.server.handlers.transactions_context import TransactionAsker
@@ -92,10 +93,15 @@ def test_the_answer_waits_for_the_last_one(is_gone: bool) -> None:
         asker = TransactionAsker()
         broker = asker.transactions.broker
         broker.slow.add(OTHER)
-        waiting = write_txn_markers.handle(asker.context(0), WriteTxnMarkersRequest([marker(7, 0, 1)]))
-        assert isinstance(waiting, asyncio.Future)
+        steps = write_txn_markers.handle(asker.context(0), WriteTxnMarkersRequest([marker(7, 0, 1)]))
+        response = finish(steps)
+        assert not isinstance(response, WriteTxnMarkersResponse)
+        waiting = asyncio.ensure_future(response)
+        await asyncio.sleep(0)
+        assert not waiting.done()
         if is_gone:
             waiting.cancel()
+            await asyncio.gather(waiting, return_exceptions=True)
         broker.acknowledge()
         if not is_gone:
             assert answers(await waiting) == [(7, {"t": {0: 0, 1: 0}})]

@@ -1,10 +1,13 @@
 """A handler's surroundings over one fake broker of ``tests.cluster.harness``."""
 
+from collections.abc import Generator
 from types import SimpleNamespace
 from typing import Any, cast
 
 from kafkapy.protocol.message import Message
 from kafkapy.server.context import RequestContext
+from kafkapy.server.metrics import Metrics
+from kafkapy.turns import in_turns
 from tests.cluster.harness import FakeBroker
 
 
@@ -18,6 +21,7 @@ def context_of(broker: FakeBroker, version: int, listener: str = "PLAINTEXT") ->
         controller=node.controller,
         topic_admin=node.topic_admin,
         config_admin=node.config_admin,
+        metrics=Metrics(),
     )
     connection = SimpleNamespace(
         peer_host="127.0.0.1", listener=listener, local_address=("127.0.0.1", 9092), principal="User:ANONYMOUS"
@@ -29,4 +33,6 @@ def context_of(broker: FakeBroker, version: int, listener: str = "PLAINTEXT") ->
 async def ask(module: Any, broker: FakeBroker, request: Message, version: int) -> Any:
     """The handler's response, whichever way it gives it."""
     response = module.handle(context_of(broker, version), request)
+    if isinstance(response, Generator):
+        response = await in_turns(response)
     return response if isinstance(response, Message) else await response

@@ -78,3 +78,19 @@ def test_checkpoints(data: Path) -> None:
     assert (WARNING, "replication-offset-checkpoint", "seg-0 205: the log ends at 204") in found
     assert (NOTE, "replication-offset-checkpoint", "none-3 1: there is no such folder") in found
     assert any(name == "cleaner-offset-checkpoint" and kind == WARNING for kind, name, _ in found)
+
+
+def test_what_a_clean_stop_had_and_is_gone_is_an_error(data: Path) -> None:
+    (data / "recovery-point-offset-checkpoint").write_text("0\n2\nseg 0 205\nnone 3 1\n")
+    found = _check(data)
+    assert (ERROR, "recovery-point-offset-checkpoint", "seg-0 205: the log ends at 204") in found
+    assert (ERROR, "recovery-point-offset-checkpoint", "none-3 1: there is no such folder") in found
+
+
+def test_folders_in_the_place_of_files(data: Path) -> None:
+    for name in ("meta.properties", "replication-offset-checkpoint"):
+        (data / name).unlink()
+        (data / name).mkdir()
+    found = _check(data)
+    assert any(kind == ERROR and "meta.properties" in message for kind, _, message in found)
+    assert any(kind == WARNING and "not an offset checkpoint" in message for kind, _, message in found)

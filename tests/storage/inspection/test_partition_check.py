@@ -103,7 +103,8 @@ def test_leftovers_and_orphans(tmp_path: Path) -> None:
     kinds = {(kind, name) for kind, name, _ in said(check(folder))}
     assert kinds == {
         (NOTE, "1.log.deleted"), (NOTE, "1.log.cleaned"), (NOTE, "1.log.swap"), (NOTE, "leader-epoch-checkpoint.tmp"),
-        (WARNING, f"{7:020d}.index"), (WARNING, f"{0:020d}.index"), (WARNING, f"{0:020d}.timeindex"),
+        (ERROR, f"{7:020d}.log"), (WARNING, f"{7:020d}.index"), (WARNING, f"{0:020d}.index"),
+        (WARNING, f"{0:020d}.timeindex"),
     }  # fmt: skip
 
 
@@ -187,3 +188,25 @@ def test_one_file(folder: Path) -> None:
         findings = Findings()
         check_file(Files(), str(path), findings, Options())
         assert len(findings) == expected, (path, findings)
+
+
+def test_folders_in_the_place_of_files(folder: Path) -> None:
+    log = logs(folder)[1]
+    for path in (log, log.with_suffix(".timeindex")):
+        path.unlink()
+        path.mkdir()
+    (folder / "mine").mkdir()
+    found = said(check(folder))
+    assert (ERROR, log.name, "a folder in the place of a segment, whose records are lost") in found
+    remade = "a folder in the place of a file, which the next start makes"
+    assert (WARNING, log.with_suffix(".timeindex").name, remade) in found
+    assert (NOTE, "mine", "a folder; brokers leave it alone") in found
+
+
+def test_a_missing_log_is_an_error_unless_its_segment_was_being_deleted(folder: Path) -> None:
+    log = logs(folder)[1]
+    log.rename(f"{log}.deleted")
+    missing = (ERROR, log.name, f"is missing: its records from {int(log.stem)} on are lost")
+    assert missing not in said(check(folder))
+    log.with_suffix(".log.deleted").unlink()
+    assert missing in said(check(folder))

@@ -3,8 +3,8 @@ from collections.abc import Generator
 
 import pytest
 
-from kafkapy.server import turns
-from kafkapy.server.turns import at_once_or_in_turns, in_turns
+from kafkapy import turns
+from kafkapy.turns import at_once_or_in_turns, in_turns
 from tests.server.harness import run
 
 
@@ -18,6 +18,8 @@ def steps(count: int, done: list[int]) -> Generator[None, None, int]:
 @pytest.fixture
 def no_patience(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each step is as long as a slice."""
+    monkeypatch.setattr(turns, "UNTIMED_STEPS", 1)
+    monkeypatch.setattr(turns, "FIRST_SLICE_S", 0)
     monkeypatch.setattr(turns, "SLICE_S", 0)
 
 
@@ -40,7 +42,7 @@ def test_others_have_their_turn_after_each_slice() -> None:
 
         def look() -> None:
             seen.append(len(done))
-            if len(seen) < 9:
+            if len(seen) < 20:
                 asyncio.get_running_loop().call_soon(look)
 
         look()

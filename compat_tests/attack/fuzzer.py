@@ -1,0 +1,512 @@
+"""Broken, odd and hostile requests to a kafkapy broker: no traceback, bounded memory, other clients are served.
+
+    python -m compat_tests.attack.fuzzer --frames 10000000 --minutes 60 [--seed 7] [--keep-going] [--to FOLDER]
+    python -m compat_tests.attack.fuzzer --replay FILE
+
+A broker is started as a process of its own. Several connections at once send what ``frames`` draws by the seed, which
+is printed. All the time a second client asks for ApiVersions, for the metadata of its topic, and produces records to
+it. The run fails with the first traceback in the broker's log, when the process ends, when its resident memory
+exceeds four times that of the idle broker plus ``queued.max.request.bytes``, when the second client gets a wrong
+answer or none in time, and when one of its acknowledged records is not where it was acknowledged. The last
+conversations are then kept in a file, which ``--replay`` sends again, one after the other, and one frame at a time
+where that is enough. With ``--keep-going`` tracebacks are collected instead, one file for each place.
+"""
+
+import argparse
+import base64
+import json
+import random
+import selectors
+import socket
+import struct
+import sys
+import threading
+import time
+from collections import Counter, deque
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+from typing import Final, NamedTuple, Self
+
+from compat_tests.attack.answers import Answers
+from compat_tests.attack.filled import TIME_MS
+from compat_tests.attack.frames import COUNTS, DROP, HOLD, MAX_FRAME_SIZE, TOPICS, Conversation, Generator
+from compat_tests.attack.prepared import group, topic, transactional_id
+from compat_tests.attack.second_client import SecondClient, corrected, percentile
+from compat_tests.attack.watch import Watch, place_of, waited_s
+from compat_tests.data_path.frames import fetch
+from compat_tests.differential.ids import Ids
+from compat_tests.differential.requests import Served
+from compat_tests.groups.wire import Wire, answer_to_creation, find_coordinator, join_request, sync_request
+from compat_tests.kafkapy_process import KafkapyProcess
+from compat_tests.process import HOST
+from kafkapy.protocol.messages.api_versions import ApiVersionsRequest
+from kafkapy.protocol.messages.create_topics import CreatableTopic
+from kafkapy.protocol.messages.delete_groups import DeleteGroupsRequest
+from kafkapy.protocol.messages.delete_topics import DeleteTopicsRequest
+from kafkapy.protocol.messages.find_coordinator import FindCoordinatorRequest
+from kafkapy.protocol.messages.init_producer_id import InitProducerIdRequest
+from kafkapy.protocol.messages.list_groups import ListGroupsRequest
+from kafkapy.protocol.messages.metadata import MetadataRequest
+from kafkapy.records.batch import iterate_headers
+from kafkapy.records.record import Record, read_records
+
+BUDGET: Final = 64 << 20
+"""Bytes of ``queued.max.request.bytes``."""
+IDLE_SHARE: Final = 4
+PREFIX: Final = "f-"
+CONNECTIONS: Final = 12
+STALLED_S: Final = 1.0
+"""A conversation without progress for this long is left: a Fetch or JoinGroup may rightly wait."""
+HELD_S: Final = 0.3
+CHECK_S: Final = 0.5
+TELL_S: Final = 10.0
+CLEAN_S: Final = 15.0
+AT_ONCE: Final = 50
+"""Topics or groups in a request that tidies up."""
+LATE_S: Final = 5.0
+KEPT: Final = 400
+READ_SIZE: Final = 1 << 18
+
+
+class FuzzError(Exception):
+    """What the fuzzer looks for; the message says what happened and where the last frames are."""
+
+
+class Bounds(NamedTuple):
+    """Limits of a run."""
+
+    p99_s: float = 0.050
+    max_s: float = 0.250
+
+
+class Talk:
+    """One conversation on its connection."""
+
+    def __init__(self, port: int, conversation: Conversation) -> None:
+        self.conversation = conversation
+        self.socket = socket.create_connection((HOST, port), LATE_S)
+        self.socket.setblocking(False)
+        self._unsent = memoryview(conversation.data)
+        self._answers = Answers(READ_SIZE)
+        self.moved_s = time.monotonic()
+        self.is_over = False
+        self._is_cut = False
+
+    @property
+    def events(self) -> int:
+        """What the selector is to look for."""
+        reads = 0 if self.conversation.ending == HOLD else selectors.EVENT_READ
+        return reads | (selectors.EVENT_WRITE if self._unsent else 0)
+
+    @property
+    def frames(self) -> int:
+        """The frames that the broker has had a chance to serve."""
+        if self._is_cut:
+            return min(self.conversation.frames, self._answers.count + 1)
+        return self.conversation.frames
+
+    def go_on(self, ready: int) -> None:
+        """Send and receive what is possible now."""
+        try:
+            if ready & selectors.EVENT_WRITE and self._unsent:
+                sent = self.socket.send(self._unsent)
+                self._unsent = self._unsent[sent:]
+                self.moved_s = time.monotonic()
+            if ready & selectors.EVENT_READ:
+                self.is_over = not self._answers.receive(self.socket)
+                self._is_cut = self.is_over
+                self.moved_s = time.monotonic()
+        except BlockingIOError:
+            return
+        except ConnectionError:
+            self.is_over = self._is_cut = True
+        if not self._unsent and self._is_enough():
+            self.is_over = True
+
+    def _is_enough(self) -> bool:
+        if self.conversation.ending == DROP:
+            return True
+        # a frame that the broker refuses is not answered: its end is waited for, as long as anything moves
+        return self.conversation.ending != HOLD and self._answers.count >= self.conversation.answers
+
+    def expire(self, now_s: float) -> None:
+        """Leave when nothing has moved for long."""
+        patience_s = HELD_S if self.conversation.ending == HOLD else STALLED_S
+        self.is_over = self.is_over or now_s - self.moved_s > patience_s
+
+    def close(self) -> None:
+        """Close the connection; one that is left with answers unread is reset."""
+        if self.conversation.number % 2:
+            self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        self.socket.close()
+
+
+class Target:
+    """The broker, with topics, groups and ids that the frames name."""
+
+    def __init__(self, budget: int = BUDGET) -> None:
+        self.process = KafkapyProcess(
+            config={
+                "queued.max.request.bytes": str(budget),
+                "socket.request.max.bytes": str(MAX_FRAME_SIZE),
+                "log.segment.bytes": str(1 << 20),
+            },
+            options=("--log-level", "warning"),
+        )
+        self.ids = Ids(PREFIX, TIME_MS)
+        self.own_topic = f"second-{random.SystemRandom().randrange(10**12)}"
+        self.idle_bytes = 0
+
+    def __enter__(self) -> Self:
+        self.process.__enter__()
+        try:
+            self._set_up()
+        except BaseException:
+            self.process.close()
+            raise
+        self.watch = Watch(self.process)
+        self.idle_bytes = self.watch.resident_bytes()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.process.kill()
+        self.process.close()
+
+    def wire(self) -> Wire:
+        """A connection for whole requests."""
+        return Wire(self.process.bootstrap)
+
+    def served(self) -> Served:
+        """The versions of each API that the broker advertises."""
+        with self.wire() as wire:
+            return {
+                each.api_key: (each.min_version, each.max_version)
+                for each in wire.ask(ApiVersionsRequest(), 0).api_keys
+            }
+
+    @staticmethod
+    def topics() -> dict[str, int]:
+        """The topics that frames name, with their partitions."""
+        return {f"{PREFIX}a": 2, f"{PREFIX}b": 1, **{topic(each): 3 for each in range(TOPICS)}}
+
+    def _set_up(self) -> None:
+        with self.wire() as wire:
+            for name, partitions in {self.own_topic: 1, **self.topics()}.items():
+                answer_to_creation(wire, CreatableTopic(name, num_partitions=partitions, replication_factor=1))
+            for each in (f"{PREFIX}g", f"{PREFIX}h", group(0), group(1)):
+                find_coordinator(wire, each)
+                joined = wire.ask(join_request(each, session_timeout_ms=1_800_000), 2)
+                self.ids.learn(joined)
+                wire.ask(sync_request(each, joined.generation_id, joined.member_id), 1)
+            names = [f"{PREFIX}t", f"{PREFIX}u", *(transactional_id(each) for each in range(COUNTS.transactional_ids))]
+            wire.ask(FindCoordinatorRequest(names[0], 1), 1)  # has the topic of transactions made
+            for name in names:
+                self.ids.learn(self._init_producer(wire, name))
+
+    @staticmethod
+    def _init_producer(wire: Wire, name: str) -> object:
+        while (answer := wire.ask(InitProducerIdRequest(name, transaction_timeout_ms=60_000), 1)).error_code:
+            wire.has_answer(0.05)  # its coordinator is being made
+        return answer
+
+    def tidy(self) -> None:
+        """Delete topics and groups that frames have made, and make again the topics that they have deleted."""
+        with suppress(AssertionError, OSError), self.wire() as wire:  # a busy broker: the next time will do
+            there = {each.name for each in wire.ask(MetadataRequest(topics=None), 4).topics}
+            wanted = self.topics()
+            extra = [each for each in there if each not in wanted and each != self.own_topic and each[:2] != "__"]
+            for start in range(0, len(extra), AT_ONCE):
+                wire.ask(DeleteTopicsRequest(topic_names=extra[start : start + AT_ONCE], timeout_ms=5000), 3)
+            for name in wanted.keys() - there:
+                answer_to_creation(wire, CreatableTopic(name, num_partitions=wanted[name], replication_factor=1))
+            groups = [each.group_id for each in wire.ask(ListGroupsRequest(), 0).groups]
+            for start in range(0, len(groups), AT_ONCE):
+                wire.ask(DeleteGroupsRequest(groups[start : start + AT_ONCE]), 1)
+
+
+class Fuzzer:
+    """One run against a target."""
+
+    def __init__(self, target: Target, second: SecondClient, seed: int, to: Path) -> None:
+        self._target = target
+        self._second = second
+        self._seed = seed
+        self._to = to
+        self._generator = Generator(seed, target.served(), target.ids)
+        self._selector = selectors.DefaultSelector()
+        self._recent: deque[Conversation] = deque(maxlen=KEPT)
+        self._next_number = 0
+        self._tidying = threading.Thread()
+        self._began_s = self._told_s = self._checked_s = self._cleaned_s = time.monotonic()
+        self.frames = 0
+        self.kinds: Counter[str] = Counter()
+        self.peak_bytes = 0
+        self.samples: list[tuple[str, float, float]] = []
+        self.places: Counter[str] = Counter()
+        self.faults: list[str] = []
+
+    def run(self, frames: int, seconds: float, *, keep_going: bool = False) -> None:
+        """Send until there were enough frames, or the time is over; raises FuzzError."""
+        self._second.report()
+        self._began_s = self._told_s = self._checked_s = self._cleaned_s = time.monotonic()
+        while self.frames < frames and time.monotonic() - self._began_s < seconds:
+            while len(self._selector.get_map()) < CONNECTIONS:
+                self._begin()
+            self._turn()
+            now_s = time.monotonic()
+            if now_s - self._checked_s > CHECK_S:
+                self._checked_s = now_s
+                self._check(keep_going=keep_going)
+            if now_s - self._told_s > TELL_S:
+                self._told_s = now_s
+                print(self.figures(), flush=True)
+            if now_s - self._cleaned_s > CLEAN_S:
+                self._cleaned_s = now_s
+                self._tidy()
+        for key in list(self._selector.get_map().values()):
+            self._end(key.data)
+        self._check(keep_going=keep_going)
+
+    def _tidy(self) -> None:
+        """Start to tidy up, unless the last time is not over: it takes seconds, in which frames go on."""
+        if not self._tidying.is_alive():
+            self._tidying = threading.Thread(target=self._target.tidy, daemon=True)
+            self._tidying.start()
+
+    def _begin(self) -> None:
+        conversation = self._generator.conversation(self._next_number)
+        self._next_number += 1
+        if not conversation.data:
+            return
+        self._recent.append(conversation)
+        try:
+            talk = Talk(self._target.process.port, conversation)
+        except OSError as error:
+            self._check(keep_going=False)
+            self._fail(f"no connection: {error}")
+        self._selector.register(talk.socket, talk.events, talk)
+
+    def _turn(self) -> None:
+        for key, ready in self._selector.select(0.02):
+            key.data.go_on(ready)
+        now_s = time.monotonic()
+        for key in list(self._selector.get_map().values()):
+            talk: Talk = key.data
+            talk.expire(now_s)
+            if talk.is_over:
+                self._end(talk)
+            elif talk.events != key.events:
+                if talk.events:
+                    self._selector.modify(talk.socket, talk.events, talk)
+                elif key.events:
+                    self._selector.modify(talk.socket, selectors.EVENT_READ, talk)
+
+    def _end(self, talk: Talk) -> None:
+        self._selector.unregister(talk.socket)
+        talk.close()
+        self.frames += talk.frames
+        self.kinds[talk.conversation.kind] += talk.frames
+
+    def _check(self, *, keep_going: bool) -> None:
+        target = self._target
+        for text in target.watch.tracebacks():
+            place = place_of(text)
+            self.places[place] += 1
+            if self.places[place] == 1:
+                print(f"--- {place}: {self._keep(f'traceback-{len(self.places)}')}\n{text}", flush=True)
+            if not keep_going:
+                self._fail(f"a traceback: {text}")
+        if why := target.process.why_gone():
+            self._fail(why)
+        resident = target.watch.resident_bytes()
+        self.peak_bytes = max(self.peak_bytes, resident)
+        if resident > IDLE_SHARE * target.idle_bytes + BUDGET:
+            self._fail(f"{resident >> 20} MiB of memory, {target.idle_bytes >> 20} MiB when idle")
+        report = self._second.report()
+        self.samples += report.samples
+        self.faults += report.faults
+        if report.faults:
+            self._fail(f"the second client: {report.faults[:5]}")
+        if report.waiting_s > LATE_S:
+            self._fail(f"the second client has no answer for {report.waiting_s:.1f} s")
+
+    def _fail(self, what: str) -> None:
+        raise FuzzError(f"{what}\nseed {self._seed}, the last conversations: {self._keep('failure')}")
+
+    def _keep(self, name: str) -> Path:
+        """Write the last conversations into a file for ``--replay``."""
+        self._to.mkdir(parents=True, exist_ok=True)
+        path = self._to / f"{self._seed}-{name}.json"
+        path.write_text("\n".join(json.dumps(_json(each)) for each in self._recent) + "\n")
+        return path
+
+    def figures(self) -> str:
+        """How far it is."""
+        spent_s = time.monotonic() - self._began_s
+        found = corrected(self.samples, self._second.interval_s)
+        p50, p99 = percentile(found, 0.5), percentile(found, 0.99)
+        return (
+            f"{self.frames:,} frames in {spent_s:.0f} s ({self.frames / spent_s:,.0f}/s), "
+            f"{self._target.watch.resident_bytes() >> 20} MiB (idle {self._target.idle_bytes >> 20}), second client: "
+            f"p50 {p50 * 1000:.1f}, p99 {p99 * 1000:.1f}, max {(found or [0.0])[-1] * 1000:.0f} ms"
+        )
+
+    def table(self) -> Iterator[str]:
+        """The second client's latencies by request, and the frames by kind."""
+        for kind in sorted({each[0] for each in self.samples}):
+            found = corrected([each for each in self.samples if each[0] == kind], self._second.interval_s)
+            shares = [percentile(found, share) * 1000 for share in (0.5, 0.99)]
+            yield f"{kind:12} {len(found):7} p50 {shares[0]:.1f} p99 {shares[1]:.1f} max {found[-1] * 1000:.0f} ms"
+        yield ", ".join(f"{kind} {count:,}" for kind, count in self.kinds.most_common())
+        waits = [waited_s(pid) for pid in (self._target.process.pid or 0, self._second.pid)]
+        yield f"without a processor, though ready: broker {waits[0]:.1f} s, second client {waits[1]:.1f} s"
+        yield from (f"{count:6} {place}" for place, count in self.places.most_common())
+
+    def hold(self, bounds: Bounds) -> None:
+        """Raise FuzzError if the second client waited for longer than is allowed."""
+        found = corrected(self.samples, self._second.interval_s)
+        p99_s, max_s = percentile(found, 0.99), found[-1]
+        if p99_s > bounds.p99_s or max_s > bounds.max_s:
+            self._fail(f"the second client waited: p99 {p99_s * 1000:.0f} ms, max {max_s * 1000:.0f} ms")
+
+    def verify(self) -> int:
+        """How many records were acknowledged; raises FuzzError if one is not at its offset."""
+        acknowledged = dict(self._second.acknowledged())
+        offsets = sorted(acknowledged)
+        if [acknowledged[each] for each in offsets] != list(acknowledged.values()):
+            self._fail("the acknowledged records are not in the order of sending")
+        there: dict[int, bytes | None] = {}
+        with self._target.wire() as wire:
+            while not offsets or len(there) == 0 or max(there) < offsets[-1]:
+                data = bytes(fetch(wire, self._target.own_topic, max(there, default=-1) + 1).records or b"")
+                if not data or not offsets:
+                    break
+                there |= {each.offset: each.value for each in records_in(data)}
+        wrong = [each for each in offsets if there.get(each) != b"%d" % acknowledged[each]]
+        if wrong:
+            self._fail(f"{len(wrong)} acknowledged records are not where they were acknowledged: {wrong[:5]}")
+        return len(offsets)
+
+
+def records_in(data: bytes) -> Iterator[Record]:
+    """The records of whole batches."""
+    for position, header in iterate_headers(data):
+        yield from read_records(data, header, position)
+
+
+def _json(conversation: Conversation) -> dict[str, object]:
+    return {**conversation._asdict(), "data": base64.b64encode(conversation.data).decode()}
+
+
+def kept(path: Path) -> list[Conversation]:
+    """What ``Fuzzer`` wrote into a file."""
+    found = map(json.loads, path.read_text().splitlines())
+    return [Conversation(**{**each, "data": base64.b64decode(each["data"])}) for each in found]
+
+
+def frames_of(data: bytes) -> list[bytes]:
+    """The frames with their sizes; what no size leads to is one piece."""
+    found: list[bytes] = []
+    while data:
+        size = 4 + int.from_bytes(data[:4], "big", signed=True)
+        end = size if 4 < size <= len(data) else len(data)
+        found.append(data[:end])
+        data = data[end:]
+    return found
+
+
+class Replay:
+    """Sends kept conversations again, to a broker of its own, and looks for those that leave a traceback."""
+
+    def __init__(self, target: Target) -> None:
+        self._target = target
+
+    def run(self, conversations: Sequence[Conversation]) -> dict[str, tuple[str, bytes]]:
+        """By place: the traceback and the shortest bytes found that cause it."""
+        found: dict[str, tuple[str, bytes]] = {}
+        for conversation in conversations:
+            for text in self._send(conversation):
+                found.setdefault(place_of(text), (text, self._smaller(conversation, place_of(text))))
+        return found
+
+    def _send(self, conversation: Conversation) -> list[str]:
+        talk = Talk(self._target.process.port, conversation)
+        with selectors.DefaultSelector() as selector:
+            selector.register(talk.socket, talk.events or selectors.EVENT_READ, talk)
+            while not talk.is_over:
+                for _, ready in selector.select(0.02):
+                    talk.go_on(ready)
+                talk.expire(time.monotonic())
+        talk.close()
+        with self._target.wire() as wire:  # its answer comes after what the conversation has caused
+            wire.ask(ApiVersionsRequest(), 0)
+        return self._target.watch.tracebacks()
+
+    def _smaller(self, conversation: Conversation, place: str) -> bytes:
+        """One frame, if it is enough; else the fewest that follow each other up to the first that causes it."""
+        frames = frames_of(conversation.data)
+        pieces = [[each] for each in frames] + [frames[:end] for end in range(2, len(frames))]
+        for piece in pieces:
+            data = b"".join(piece)
+            shorter = conversation._replace(data=data, frames=len(piece), answers=len(piece))
+            if place in map(place_of, self._send(shorter)):
+                return data
+        return conversation.data
+
+
+def arguments(given: Sequence[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="python -m compat_tests.attack.fuzzer",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--frames", type=int, default=10_000_000)
+    parser.add_argument("--minutes", type=float, default=60.0)
+    parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(2**31))
+    parser.add_argument("--to", type=Path, default=Path("out/fuzz"))
+    parser.add_argument("--keep-going", action="store_true", help="collect tracebacks, one file for each place")
+    parser.add_argument("--any-latency", action="store_true", help="report the second client's latencies only")
+    parser.add_argument("--replay", type=Path, metavar="FILE")
+    return parser.parse_args(given)
+
+
+def replay(path: Path) -> int:
+    """Send a file's conversations; 1 if one leaves a traceback, else 0."""
+    with Target() as target:
+        found = Replay(target).run(kept(path))
+    for place, (text, data) in found.items():
+        print(f"--- {place}, {len(data)} bytes: {data[:4000].hex()}\n{text}")
+    return int(bool(found))
+
+
+def fuzz(wanted: argparse.Namespace, bounds: Bounds) -> int:
+    """One run; raises FuzzError. 1 if tracebacks were collected, else 0."""
+    print(f"seed {wanted.seed}", flush=True)
+    with Target() as target, SecondClient(target.process.port, topic=target.own_topic) as second:
+        fuzzer = Fuzzer(target, second, wanted.seed, wanted.to)
+        fuzzer.run(wanted.frames, wanted.minutes * 60, keep_going=wanted.keep_going)
+        acknowledged = fuzzer.verify()
+        print(fuzzer.figures(), *fuzzer.table(), sep="\n")
+        print(f"{acknowledged:,} acknowledged records are there, memory at most {fuzzer.peak_bytes >> 20} MiB")
+        if not wanted.any_latency:
+            fuzzer.hold(bounds)
+        return int(bool(fuzzer.places))
+
+
+def main() -> int:
+    wanted = arguments(sys.argv[1:])
+    if wanted.replay:
+        return replay(wanted.replay)
+    try:
+        return fuzz(wanted, Bounds())
+    except FuzzError as failure:
+        print(failure)
+        return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

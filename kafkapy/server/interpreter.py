@@ -1,0 +1,70 @@
+"""Settings of the Python interpreter for a process that is a broker: no long pauses.
+
+- **Garbage collection.** CPython's full collection looks at every container object while everything else stands still:
+  0.1 to 0.3 s with 50,000 groups or a request of 100,000 partitions in memory. It runs when many objects have survived,
+  that is, during such a request. The broker's own objects need none: they refer to each other without cycles, or the
+  cycles are broken when a connection, a task or a topic ends, and young cycles (an exception and its traceback) are
+  found by the collections of the two young generations, which take a millisecond. So full collections run when no
+  request has come for a while, and once an hour as a precaution.
+- **Switch interval.** A thread that decodes a large message keeps the interpreter from the event loop for this long
+  (``server/dispatch.py``). Python's default is 5 ms.
+"""
+
+import gc
+import sys
+from collections.abc import Callable
+from typing import Final
+
+from kafkapy.clock import Clock, TimerHandle
+
+CHECK_MS: Final = 30_000
+"""How often to look whether the broker is idle: no request since the last look."""
+
+LONGEST_PAUSE_MS: Final = 3_600_000
+"""A broker that is never idle collects after this time."""
+
+SWITCH_INTERVAL_S: Final = 0.001
+
+_NEVER: Final = 2**31 - 1
+"""Collections of the middle generation before a full one."""
+
+
+class Interpreter:
+    """Keeps the settings from ``start`` to ``stop``."""
+
+    __slots__ = ("_clock", "_request_count", "_seen_count", "_collected_count", "_collected_s", "_timer", "_before")
+
+    def __init__(self, clock: Clock, request_count: Callable[[], int]) -> None:
+        """``request_count`` tells how many requests the broker has served since its start."""
+        self._clock = clock
+        self._request_count = request_count
+        self._seen_count = self._collected_count = 0
+        self._collected_s = clock.monotonic_s()
+        self._timer: TimerHandle | None = None
+        self._before = (gc.get_threshold(), sys.getswitchinterval())
+
+    def start(self) -> None:
+        """Change the settings; objects that exist now are never looked at again."""
+        gc.freeze()
+        gc.set_threshold(*self._before[0][:2], _NEVER)
+        gc.enable()
+        sys.setswitchinterval(SWITCH_INTERVAL_S)
+        self._timer = self._clock.call_later(CHECK_MS, self._check)
+
+    def stop(self) -> None:
+        """Restore the settings."""
+        if self._timer is not None:
+            self._timer.cancel()
+        gc.unfreeze()
+        gc.set_threshold(*self._before[0])
+        sys.setswitchinterval(self._before[1])
+
+    def _check(self) -> None:
+        """Collect if the broker is idle and has served anything since the last collection, or if it is time."""
+        self._timer = self._clock.call_later(CHECK_MS, self._check)
+        count, now_s = self._request_count(), self._clock.monotonic_s()
+        is_idle, self._seen_count = count == self._seen_count, count
+        is_due = (now_s - self._collected_s) * 1000 >= LONGEST_PAUSE_MS
+        if count != self._collected_count and (is_idle or is_due):
+            gc.collect()
+            self._collected_count, self._collected_s = count, now_s

@@ -1,0 +1,51 @@
+"""Text that came from elsewhere, made fit for a log line or a terminal.
+
+Names and error messages may hold anything that a string can: line ends, escape sequences of terminals, marks that
+reverse the reading direction, half of a surrogate pair. ``printable`` leaves none of them; it changes nothing in text
+that it has made, so it may be applied twice.
+"""
+
+import json
+from collections.abc import Callable
+from typing import Any, Final
+
+ELLIPSIS: Final = "…"
+
+
+def printable(text: str, kept: str = "") -> str:
+    """Return ``text`` with each character that is not printable as an escape sequence of Python (``\\n``, ``\\x1b``).
+
+    Not printable are control and format characters, surrogates, unassigned characters, and all spaces but the common
+    one (see ``str.isprintable``). Characters in ``kept`` stay as they are.
+    """
+    if text.isprintable():
+        return text
+    return "".join(each if each.isprintable() or each in kept else _escaped(each) for each in text)
+
+
+def _escaped(character: str) -> str:
+    return character.encode("unicode_escape").decode("ascii")
+
+
+def shortened(text: str, limit: int) -> str:
+    """Return ``text`` with its middle left out where it has more than ``limit`` characters; a note says how long it is.
+
+    The note comes on top of ``limit``.
+    """
+    if len(text) <= limit:
+        return text
+    tail = limit // 4
+    return f"{text[: limit - tail]}{ELLIPSIS}({len(text)} characters){ELLIPSIS}{text[len(text) - tail :]}"
+
+
+def printable_json(value: Any, *, indent: int | None = None, default: Callable[[Any], Any] | None = None) -> str:
+    """Return ``value`` as JSON in which every character is printable, but for the line ends that ``indent`` makes.
+
+    Other characters are written as ``\\uXXXX``, so a reader of the JSON gets the same text. ``indent`` and ``default``
+    are those of ``json.dumps``.
+    """
+    text = json.dumps(value, ensure_ascii=False, indent=indent, default=default)
+    if text.isprintable():
+        return text
+    line_end = "" if indent is None else "\n"
+    return "".join(each if each.isprintable() or each in line_end else json.dumps(each)[1:-1] for each in text)

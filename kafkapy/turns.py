@@ -1,0 +1,178 @@
+"""Fair shares of the event loop: long work runs in slices, and other connections are served between two slices.
+
+Three kinds of work may take longer than a slice, and all of them wait in the one queue of their loop:
+
+- a handler that is a generator: each ``yield`` is a place where it may be paused, its return value is the response;
+- a coroutine that calls ``await pause()`` between two elements of a long list;
+- a connection that sends many requests without waiting for the responses.
+
+Each iteration of the event loop takes at most one entry from the queue and gives it ``SLICE_S``. The delay of a small
+request therefore does not grow with the number of long ones. One step (the work between two places to pause) must stay
+short, some hundred microseconds; nothing can interrupt it.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable, Generator
+from typing import Any, Final, TypeVar
+from weakref import WeakKeyDictionary
+
+T = TypeVar("T")
+Steps = Generator[None, None, T]
+"""Work with places to pause: each ``yield`` is one, what it returns is the result."""
+
+FIRST_SLICE_S: Final = 0.001
+"""Seconds of work before a request or a connection goes to the queue: many may start in one iteration."""
+
+UNTIMED_STEPS: Final = 6
+"""Steps before the first look at the time."""
+
+SLICE_S: Final = 0.005
+"""Seconds of work for an entry of the queue."""
+
+
+class Turns:
+    """The queue of one event loop's long work."""
+
+    __slots__ = ("now_s", "_loop", "_queue", "_slice_end_s", "_awaited", "__weakref__")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.now_s: Callable[[], float] = loop.time
+        """The loop's time in seconds: slices are measured in real time, whatever clock the broker has."""
+        self._loop = loop
+        self._queue: deque[Callable[[], None]] = deque()
+        self._slice_end_s = 0.0
+        self._awaited: asyncio.Future[Any] | None = None
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the current slice has ended: the running work should go to the queue."""
+        return self.now_s() >= self._slice_end_s
+
+    def begin(self, slice_s: float | None = None) -> None:
+        """Start a slice now, of ``FIRST_SLICE_S`` unless told otherwise."""
+        self._slice_end_s = self.now_s() + (FIRST_SLICE_S if slice_s is None else slice_s)
+
+    def first_slice(self, steps: Steps[object]) -> "asyncio.Future[Any] | None":
+        """Run ``steps`` until a first slice is over or they wait: then return the future that they wait for.
+
+        Raises ``StopIteration`` with their result when they end, and what they raise. The first steps are not timed:
+        most requests have no more.
+        """
+        for _ in range(UNTIMED_STEPS):
+            next(steps)
+            if self._awaited is not None:
+                return self.take_awaited()
+        self.begin()
+        while not self.is_over:
+            next(steps)
+        return self.take_awaited()
+
+    def wait_for(self, awaited: "asyncio.Future[Any]") -> None:
+        """End the slice of the running steps, which ``yield`` next: they go on when ``awaited`` is done."""
+        self._awaited = awaited
+        self._slice_end_s = 0.0
+
+    def take_awaited(self) -> "asyncio.Future[Any] | None":
+        """Return what the steps that have just paused wait for."""
+        awaited, self._awaited = self._awaited, None
+        return awaited
+
+    def enqueue(self, work: Callable[[], None]) -> None:
+        """Call ``work`` in a later iteration of the loop, after the entries that are in the queue already."""
+        self._queue.append(work)
+        if len(self._queue) == 1:
+            self._loop.call_soon(self._run_next)
+
+    def _run_next(self) -> None:
+        work = self._queue[0]
+        self.begin(SLICE_S)
+        try:
+            work()
+        finally:  # whatever the work raises, the loop's exception handler gets it, and the queue goes on
+            self._queue.popleft()
+            if self._queue:
+                self._loop.call_soon(self._run_next)
+
+    async def next_turn(self) -> None:
+        """Wait for a slice."""
+        granted: asyncio.Future[None] = self._loop.create_future()
+
+        def grant() -> None:
+            if not granted.done():
+                granted.set_result(None)
+
+        self.enqueue(grant)
+        await granted
+        self.begin(SLICE_S)
+
+
+_turns_by_loop: "WeakKeyDictionary[asyncio.AbstractEventLoop, Turns]" = WeakKeyDictionary()
+
+
+def turns() -> Turns:
+    """Return the queue of the running event loop."""
+    loop = asyncio.get_running_loop()
+    found = _turns_by_loop.get(loop)
+    if found is None:
+        found = _turns_by_loop[loop] = Turns(loop)
+    return found
+
+
+def finish(steps: Steps[T]) -> T:
+    """Run ``steps``, which call no ``wait_for``, without a pause; return their result, raise what they raise."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            result: T = end.value
+            return result
+
+
+async def pause() -> None:
+    """Let other work run if the current slice is over; call it between two elements of a list that may be long."""
+    queue = turns()
+    if queue.is_over:
+        await queue.next_turn()
+
+
+async def in_turns(steps: Steps[T]) -> T:
+    """Run ``steps`` to their end, with pauses; return their result, raise what they raise."""
+    queue = turns()
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            result: T = end.value
+            return result
+        if queue.is_over:
+            awaited = queue.take_awaited()
+            if awaited is not None:
+                await asyncio.wait([awaited])
+            await queue.next_turn()
+
+
+def at_once_or_in_turns(steps: Steps[T | Awaitable[T]]) -> T | Awaitable[T]:
+    """Run ``steps``: within a first slice if that is enough, else the rest in a task.
+
+    Raises what they raise within the first slice. If they return an awaitable, its result is the result.
+    """
+    try:
+        awaited = turns().first_slice(steps)
+    except StopIteration as end:
+        result: T | Awaitable[T] = end.value
+        return result
+    return asyncio.ensure_future(_rest(awaited, steps))
+
+
+async def other_slices(awaited: "asyncio.Future[Any] | None", steps: Steps[T]) -> T:
+    """Go on after ``first_slice``, which has returned ``awaited``."""
+    if awaited is not None:
+        await asyncio.wait([awaited])
+    await turns().next_turn()
+    return await in_turns(steps)
+
+
+async def _rest(awaited: "asyncio.Future[Any] | None", steps: Steps[T | Awaitable[T]]) -> T:
+    result = await other_slices(awaited, steps)
+    return await result if isinstance(result, Awaitable) else result

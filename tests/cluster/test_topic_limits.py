@@ -1,0 +1,168 @@
+"""Bounds on what clients can create, checked with numbers alone."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from time import process_time
+
+import pytest
+
+from kafkapy.cluster.errors import PolicyViolationError
+from kafkapy.cluster.image import MetadataImage, PartitionInfo, TopicImage
+from kafkapy.cluster.topic_limits import BURST_S, CreationRate, ReplicaLimit
+from kafkapy.cluster.topics import MorePartitions, NewTopic, TopicResult
+from kafkapy.config.broker_config import BrokerConfig
+from kafkapy.testing.clock import ManualClock
+from kafkapy.turns import finish
+from tests.cluster.harness import Cluster, cluster
+
+HUGE = 2**31 - 1
+TEN = {"kafkapy.max.replicas": "10"}
+
+
+def _limit(replicas: int) -> ReplicaLimit:
+    return ReplicaLimit(BrokerConfig.from_properties({"kafkapy.max.replicas": str(replicas)}))
+
+
+def _image(name: str, partitions: int, replicas: int) -> MetadataImage:
+    info = PartitionInfo(1, 0, (1,), tuple(range(replicas)))
+    topic = TopicImage(name, dict.fromkeys(range(partitions), info))
+    return MetadataImage(topics={name: topic}, replica_count=partitions * replicas)
+
+
+def test_what_exists_and_what_is_being_created_counts() -> None:
+    limit, image = _limit(10), _image("there", 2, 2)
+    limit.admit(image, "a", 3, 3)
+    with pytest.raises(PolicyViolationError, match=r"4 more .* 7, and at most 10 .*kafkapy\.max\.replicas"):
+        limit.admit(image, "b", 4, 4)
+    limit.admit(image, "b", 3, 3)
+    limit.release("b")
+    limit.release("never")
+    limit.check(image, 3)
+    limit.admit(image, "a", 5, 2)
+    with pytest.raises(PolicyViolationError):
+        limit.check(image, 2)
+
+
+def test_a_topic_is_counted_once_when_the_image_has_it() -> None:
+    limit = _limit(10)
+    limit.admit(MetadataImage(), "a", 3, 6)
+    finish(limit.release_created(_image("a", 2, 2)))
+    with pytest.raises(PolicyViolationError):
+        limit.check(MetadataImage(), 5)
+    finish(limit.release_created(_image("a", 3, 2)))
+    limit.check(MetadataImage(), 10)
+    limit.check(_image("a", 3, 2), 4)
+
+
+def test_the_rate_of_automatic_creation() -> None:
+    clock = ManualClock()
+    rate = CreationRate(BrokerConfig.from_properties({"kafkapy.auto.create.topics.per.second": "2"}), clock)
+    assert [rate.take() for _ in range(2 * BURST_S + 1)] == [True] * 2 * BURST_S + [False]
+    clock.advance(501)
+    assert [rate.take(), rate.take()] == [True, False]
+    clock.advance(3_600_000)
+    assert [rate.take() for _ in range(2 * BURST_S + 1)] == [True] * 2 * BURST_S + [False]
+
+
+def _run(scenario: Callable[[Cluster], Awaitable[None]], **settings: str) -> None:
+    async def main() -> None:
+        async with cluster(1, **settings) as started:
+            await scenario(started)
+
+    asyncio.run(main())
+
+
+def _codes(results: list[TopicResult]) -> list[int]:
+    return [0 if result.error is None else result.error.error_code for result in results]
+
+
+@pytest.mark.parametrize("validate_only", [False, True])
+def test_billions_of_partitions_cost_nothing(validate_only: bool) -> None:
+    async def scenario(started: Cluster) -> None:
+        admin = started.controller.node.topic_admin
+        await admin.create_topics([NewTopic("t", 1, 1)], 1000)
+        began = process_time()
+        huge = await admin.create_topics([NewTopic("huge", HUGE, 1)], 1000, validate_only=validate_only)
+        assert _codes(huge) == [44]
+        more = await admin.create_partitions([MorePartitions("t", HUGE)], 1000, validate_only=validate_only)
+        assert _codes(more) == [44]
+        many = [NewTopic(f"t{number}", 10_000, 1) for number in range(2000)]
+        assert _codes(await admin.create_topics(many, 1000, validate_only=True)) == [0] * 9 + [44] * 1991
+        assert process_time() - began < 2
+
+    _run(scenario)
+
+
+def test_the_sum_over_requests_and_kinds() -> None:
+    async def scenario(started: Cluster) -> None:
+        admin = started.controller.node.topic_admin
+        assigned = NewTopic("assigned", assignments={index: [1, 7] for index in range(2)})
+        topics = [NewTopic("a", 3, 1), assigned, NewTopic("b", 4, 1), NewTopic("c", 3, 1)]
+        assert _codes(await admin.create_topics(topics, 1000, validate_only=True)) == [0, 0, 44, 0]
+        assert _codes(await admin.create_topics(topics, 1000)) == [0, 0, 44, 0]
+        assert _codes(await admin.create_topics([NewTopic("d", assignments={0: [1]})], 1000)) == [44]
+        assert _codes(await admin.create_partitions([MorePartitions("a", 4)], 1000)) == [44]
+        added = MorePartitions("a", 4, [[1]])
+        assert _codes(await admin.create_partitions([added], 1000)) == [44]
+        (refused,) = (await admin.create_automatically(["auto"])).values()
+        assert isinstance(refused, PolicyViolationError)
+        assert _codes(await admin.delete_topics(["c"], 1000)) == [0]
+        assert _codes(await admin.create_partitions([MorePartitions("a", 5)], 1000)) == [0]
+        assert await admin.create_automatically(["auto"]) == {"auto": None}
+        await started.settle()
+        grown = await admin.create_partitions([MorePartitions("a", 6), MorePartitions("auto", 2)], 1000)
+        assert _codes(grown) == [44, 44]
+        assert await admin.create_automatically(["__consumer_offsets"]) == {"__consumer_offsets": None}
+
+    _run(scenario, **TEN, **{"offsets.topic.replication.factor": "1"})
+
+
+def test_concurrent_requests_do_not_exceed_the_limit() -> None:
+    async def scenario(started: Cluster) -> None:
+        admin = started.controller.node.topic_admin
+        each = [admin.create_topics([NewTopic(f"t{number}", 3, 1)], 1000) for number in range(10)]
+        codes = [code for results in await asyncio.gather(*each) for code in _codes(results)]
+        assert sorted(codes) == [0] * 3 + [44] * 7
+        assert started.controller.node.cache.image.replica_count == 9
+
+    _run(scenario, **TEN)
+
+
+def test_a_request_that_ends_early_keeps_no_names_and_no_replicas() -> None:
+    async def scenario(started: Cluster) -> None:
+        node, session = started.controller.node, started.controller.session
+        admin = node.topic_admin
+
+        async def never(*_: object) -> None:
+            await asyncio.get_running_loop().create_future()
+
+        session.transactions = never  # type: ignore[method-assign,assignment]  # a store that does not answer
+        for creation in (
+            admin.create_topics([NewTopic("t", 8, 1)], 1000),
+            admin.create_automatically(["auto"]),
+        ):
+            task = asyncio.create_task(creation)
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+            task.cancel()
+            assert await asyncio.gather(task, return_exceptions=True) != [None]
+        del session.transactions
+        assert _codes(await admin.create_topics([NewTopic("t", 8, 1)], 1000)) == [0]
+        assert await admin.create_automatically(["auto"]) == {"auto": None}
+
+    _run(scenario, **TEN)
+
+
+def test_automatic_creation_has_a_rate() -> None:
+    async def scenario(started: Cluster) -> None:
+        admin = started.controller.node.topic_admin
+        names = [f"t{number}" for number in range(2 * BURST_S + 5)]
+        outcomes = await admin.create_automatically([*names, "a b"])
+        codes = [0 if error is None else error.error_code for error in outcomes.values()]
+        assert codes == [0] * 2 * BURST_S + [5] * 5 + [17]
+        assert await admin.create_automatically(names[:3]) == dict.fromkeys(names[:3]), "these are there"
+        assert await admin.create_automatically(["__consumer_offsets"]) == {"__consumer_offsets": None}
+        await started.settle()
+        assert len(started.controller.node.cache.image.topics) == 2 * BURST_S + 1
+
+    _run(scenario, **{"kafkapy.auto.create.topics.per.second": "2", "offsets.topic.replication.factor": "1"})

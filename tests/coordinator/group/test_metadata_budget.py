@@ -1,0 +1,123 @@
+"""What members send is bounded, and what they took is given back whichever way they go."""
+
+import random
+
+import pytest
+
+from kafkapy.coordinator.group.metadata_budget import MEMBER_BYTES, PENDING_BYTES, MetadataBudget, size_of
+from kafkapy.coordinator.group.results import LeavingMember
+from kafkapy.coordinator.group.shard import GROUP_TOPIC
+from kafkapy.turns import finish
+from kafkapy.types import TopicPartition
+from tests.coordinator.world import RANGE, World
+
+PARTITION = TopicPartition(GROUP_TOPIC, 0)
+LARGE = (("range", bytes(10_000)),)
+
+
+def used(world: World) -> int:
+    return world.coordinator._runtime.budget.used_bytes
+
+
+def expected(world: World) -> int:
+    """Count the bytes in use from the groups themselves."""
+    total = 0
+    for shard in world.coordinator._runtime.shards.values():
+        for group in shard.groups.values():
+            total += PENDING_BYTES * len(group.pending)
+            total += sum(size_of(each.protocols) + len(each.assignment) for each in group.members.values())
+    return total
+
+
+def refused(world: World) -> int:
+    return world.background.counters.refused_metadata
+
+
+@pytest.mark.parametrize(("size", "has_room"), [(-5, True), (0, True), (1, True), (2, False)])
+def test_room(size: int, has_room: bool) -> None:
+    budget = MetadataBudget(100)
+    budget.used_bytes = 99
+    assert budget.has_room(size) == has_room
+    budget.used_bytes = 1000
+    assert budget.has_room(0)
+
+
+def test_a_member_that_the_budget_has_no_room_for() -> None:
+    world = World(kafkapy_group_metadata_max_bytes=25_000)
+    leader = world.joined(protocols=LARGE)
+    world.join(group_id="h", protocols=LARGE)
+    assert world.join(group_id="i", protocols=LARGE).value.error_code == 81
+    assert (refused(world), world.has_group("i")) == (1, False)
+    assert world.join(leader.member_id, protocols=LARGE).value.error_code == 0
+    larger = (("range", bytes(20_000)),)
+    assert world.join(leader.member_id, protocols=larger).value.error_code == 81
+    finish(world.coordinator.leave("g", [LeavingMember(leader.member_id)]))
+    assert world.join(group_id="i", protocols=LARGE).value.error_code == 0
+    assert used(world) == expected(world) == 2 * (MEMBER_BYTES + 10_000 + len("range"))
+
+
+def test_member_ids_that_were_given_out_count() -> None:
+    world = World(kafkapy_group_metadata_max_bytes=MEMBER_BYTES + 500)
+    codes = [world.join(requires_known_member_id=True, protocols=RANGE).value.error_code for _ in range(5)]
+    assert codes == [79, 79, 81, 81, 81]
+    assert used(world) == 2 * PENDING_BYTES
+    world.clock.advance(10_000)
+    assert used(world) == 0
+
+
+@pytest.mark.parametrize("end", ["leave", "session", "delete", "move", "restart", "shutdown"])
+def test_what_was_taken_is_given_back(end: str) -> None:
+    world = World()
+    member_id = world.stable()[0]
+    world.join(group_id="h", requires_known_member_id=True)
+    assert used(world) == expected(world) > PENDING_BYTES + MEMBER_BYTES
+    if end == "restart":
+        before = used(world) - PENDING_BYTES
+        world.restart()
+        assert used(world) == expected(world) == before
+        return
+    if end == "leave":
+        finish(world.coordinator.leave("g", [LeavingMember(member_id)]))
+        assert used(world) == expected(world) == PENDING_BYTES
+    elif end == "move":
+        world.coordinator.on_follower_or_stopped(PARTITION, 1)
+    elif end == "shutdown":
+        world.coordinator.shutdown()
+    else:
+        world.clock.advance(20_000)
+    assert used(world) == (PENDING_BYTES if end == "leave" else 0)
+
+
+def test_random_lives_are_counted_right() -> None:
+    chance = random.Random(5)
+    world = World()
+    known: list[tuple[str, str]] = []
+    for step in range(400):
+        group_id = f"g{chance.randrange(3)}"
+        protocols = (("range", bytes(chance.randrange(500))),)
+        kind = chance.randrange(6)
+        if kind < 2:
+            answer = world.join(group_id=group_id, protocols=protocols, instance_id=chance.choice([None, "i", "j"]))
+            answer.on_set(lambda result, of=group_id: known.append((of, result.member_id)))
+        elif kind == 2 and known:
+            group_id, member_id = chance.choice(known)
+            world.join(member_id, group_id=group_id, protocols=protocols)
+        elif kind == 3 and known:
+            group_id, member_id = chance.choice(known)
+            if world.has_group(group_id):
+                generation_id = world.group(group_id).generation_id
+                world.sync(member_id, generation_id, group_id=group_id, assignments={member_id: bytes(step)})
+        elif kind == 4 and known:
+            group_id, member_id = known.pop(chance.randrange(len(known)))
+            finish(world.coordinator.leave(group_id, [LeavingMember(member_id)]))
+        else:
+            world.clock.advance(chance.randrange(4000))
+        assert used(world) == expected(world), step
+    world.restart()
+    assert used(world) == expected(world)
+
+
+def test_a_group_that_a_refused_join_has_made_is_forgotten() -> None:
+    world = World()
+    assert world.join(protocols=()).value.error_code == 23
+    assert not world.has_group()

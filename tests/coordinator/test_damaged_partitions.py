@@ -1,0 +1,231 @@
+"""Partitions of the internal topics in real files, damaged: what can be decoded is served."""
+
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from kafkapy.coordinator.group.offsets import CommittedOffset
+from kafkapy.coordinator.group.records import offset_record
+from kafkapy.coordinator.group.replay import replay_all
+from kafkapy.coordinator.group.shard import GROUP_TOPIC, Shard
+from kafkapy.coordinator.partition_log import RECORDS_IN_A_STEP, SKIPPED_LINES, Loading
+from kafkapy.coordinator.steps import Background
+from kafkapy.coordinator.transaction.records import transaction_record
+from kafkapy.coordinator.transaction.shard import TransactionShard
+from kafkapy.coordinator.transaction.shard import replay_all as replay_transactions
+from kafkapy.coordinator.transaction.transaction import TransactionData
+from kafkapy.records.batch import iterate_headers, read_header, write_batch
+from kafkapy.records.record import Record, encode_batch
+from kafkapy.storage.log import Log
+from kafkapy.testing.clock import ManualClock
+from kafkapy.turns import Steps
+from kafkapy.types import TopicPartition
+from tests.coordinator.world import TP, World
+from tests.storage.support import open_log
+
+PARTITION = TopicPartition(GROUP_TOPIC, 0)
+
+
+def commit(group_id: str, offset: int, metadata: str = "") -> Record:
+    return offset_record(group_id, TP, CommittedOffset(offset, metadata=metadata), 7)
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Iterator[Log]:
+    log = open_log(tmp_path)
+    yield log
+    log.release()
+
+
+def append(log: Log, *records: Record, **fields: Any) -> None:
+    log.append_as_leader(bytearray(encode_batch(records, **fields)), 0, from_client=False)
+    log.update_high_watermark(log.log_end_offset)
+
+
+def load(log: Log, take: Any, background: Background | None = None) -> list[bool]:
+    """Load from ``log``; whether each loading was whole."""
+    ended: list[bool] = []
+
+    def loaded(is_whole: bool, _: float) -> Steps[None]:
+        ended.append(is_whole)
+        yield
+
+    broker: Any = SimpleNamespace(partition=lambda _: SimpleNamespace(log=log))
+    Loading(GROUP_TOPIC, broker, ManualClock(), 5_242_880, background or Background()).start(0, take, loaded)
+    return ended
+
+
+def offsets(log: Log, background: Background | None = None) -> dict[str, int]:
+    """What each group has committed, as it is loaded from ``log``."""
+    shard = Shard(0, 0, lambda: 0)
+    assert load(log, lambda content, reading: replay_all(shard, content, reading), background) == [True]
+    return {group_id: group.offsets.fetch(TP).offset for group_id, group in shard.groups.items()}
+
+
+def positions(log: Log) -> list[int]:
+    return [at for at, _ in iterate_headers(Path(log.segments.first.log.path).read_bytes())]
+
+
+def damage(log: Log, position: int, content: bytes) -> None:
+    with Path(log.segments.first.log.path).open("r+b") as file:
+        file.seek(position)
+        file.write(content)
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "is_skipped"),
+    [
+        (b"", b"x", True),
+        (b"\0", b"x", True),
+        (b"\0\1\0\x09ab", b"x", True),
+        (b"\0\2\0\x09ab", b"x", True),
+        (commit("g", 1).key, b"", True),
+        (commit("g", 1).key, b"\0\x63", True),
+        (commit("g", 1).key, b"\0\3\0\0", True),
+        (b"\0\2\0\1g", b"", True),
+        (b"\0\2\0\1g", b"\0\x63", True),
+        (b"\0\2\0\1g", b"\0\3\0\1c\0\0\0\1", True),
+        (b"\0\x63later", b"x", False),
+        (b"\xff\xff", None, False),
+    ],
+)
+def test_a_record_that_no_broker_writes(
+    log: Log, key: bytes, value: bytes | None, is_skipped: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    append(log, commit("g", 5), Record(key, value, 7), commit("h", 6))
+    append(log, commit("i", 7))
+    background = Background()
+    assert offsets(log, background) == {"g": 5, "h": 6, "i": 7}
+    assert background.counters.skipped_records == is_skipped
+    assert ("Skipped 1 undecodable records at offset 1 of __consumer_offsets-0" in caplog.text) == is_skipped
+
+
+def test_a_group_with_two_members_of_one_id(log: Log) -> None:
+    world = World()
+    world.stable(2)
+    (record,) = [each for each in world.log.records() if each.value is not None]
+    first, second = (member_id.encode() for member_id in world.group().members)
+    assert record.value is not None
+    append(log, record._replace(value=record.value.replace(second, first)), commit("h", 6))
+    background = Background()
+    assert offsets(log, background) == {"h": 6}
+    assert background.counters.skipped_records == 1
+
+
+def test_lines_are_few_and_escaped(log: Log, caplog: pytest.LogCaptureFixture) -> None:
+    for _ in range(SKIPPED_LINES + 3):
+        append(log, Record(b"", b"", 7))
+    append(log, *[Record(b"\0\x63", b"", 7)] * 4)
+    background = Background()
+    with caplog.at_level(logging.INFO):
+        assert offsets(log, background) == {}
+    assert background.counters.skipped_records == SKIPPED_LINES + 3
+    assert len([each for each in caplog.messages if "at offset" in each]) == SKIPPED_LINES
+    assert "Skipped undecodable records at 3 more places of __consumer_offsets-0" in caplog.messages
+    assert any(each.startswith("Skipped 4 records of __consumer_offsets-0 whose key") for each in caplog.messages)
+    assert all(each.isprintable() for each in caplog.messages)
+
+
+@pytest.mark.parametrize("at", [0, 8, 11, 16, 17, 21, 22, 57, 60, 61, 70, -1])
+@pytest.mark.parametrize("place", [0, 1, 3])
+def test_a_flipped_byte_costs_one_commit(log: Log, at: int, place: int) -> None:
+    for number in range(4):
+        append(log, commit(f"g{number}", number))
+    start, end = [*positions(log), log.segments.first.size][place : place + 2]
+    at = start + at if at >= 0 else end + at
+    content = Path(log.segments.first.log.path).read_bytes()
+    damage(log, at, bytes([content[at] ^ 0x41]))
+    background = Background()
+    assert offsets(log, background) == {f"g{number}": number for number in range(4) if number != place}
+    assert background.counters.skipped_records == 1
+
+
+@pytest.mark.parametrize("at", [0, 8, 17, 80, -5])
+def test_of_commits_that_are_alike_the_last_whole_one_counts(log: Log, at: int) -> None:
+    """Such are read by what is new in them: that must not hide that one was damaged."""
+    for number in range(20):
+        append(log, commit("g", number), base_sequence=0)
+    start = positions(log)[-1]
+    at = start + at if at >= 0 else log.segments.first.size + at
+    damage(log, at, b"\x77")
+    assert offsets(log) == {"g": 18}
+
+
+def test_zeros_in_the_middle(log: Log) -> None:
+    for number in range(9):
+        append(log, commit(f"g{number}", number))
+    starts = positions(log)
+    damage(log, starts[2] + 30, bytes(starts[5] - starts[2]))
+    background = Background()
+    assert offsets(log, background) == {f"g{number}": number for number in (0, 1, 6, 7, 8)}
+    assert background.counters.skipped_records == 4
+
+
+def test_a_batch_whose_records_are_none(log: Log) -> None:
+    """Its CRC is right, so it was written like this."""
+    header = read_header(encode_batch([commit("g", 1)] * 3))
+    whole = write_batch(header, b"\x02\x07")
+    log.append_as_follower(write_batch(header._replace(attributes=1), b"no gzip"))
+    log.append_as_follower(write_batch(header._replace(base_offset=3), whole))
+    log.append_as_follower(encode_batch([commit("h", 6)], base_offset=6))
+    background = Background()
+    assert offsets(log, background) == {"h": 6}
+    assert background.counters.skipped_records == 6
+
+
+def test_the_records_before_the_broken_one_of_a_batch_count(log: Log) -> None:
+    batch = encode_batch([commit("g", 1), commit("h", 2)])
+    header = read_header(batch)
+    log.append_as_follower(write_batch(header, batch[61:-1]))
+    background = Background()
+    assert offsets(log, background) == {"g": 1}
+    assert background.counters.skipped_records == 1
+
+
+def test_a_marker_that_says_nothing(log: Log) -> None:
+    log.append_as_follower(encode_batch([Record(b"\0", b"", 1)], is_control=True))
+    log.append_as_follower(encode_batch([commit("h", 6)], base_offset=1))
+    background = Background()
+    assert offsets(log, background) == {"h": 6}
+    assert background.counters.skipped_records == 1
+
+
+@pytest.mark.parametrize("place", [0, 2])
+def test_transactional_ids_around_damage(log: Log, place: int) -> None:
+    for number in range(4):
+        append(log, transaction_record(f"x{number}", TransactionData(number, 0, 10), 7))
+    damage(log, positions(log)[place] + 90, b"\x77")
+    shard = TransactionShard(0, 0)
+    assert load(log, lambda content, reading: replay_transactions(shard, content, reading)) == [True]
+    assert list(shard.transactions) == [f"x{number}" for number in range(4) if number != place]
+
+
+def test_long_batches_and_many_batches_are_taken_in_steps(log: Log) -> None:
+    append(log, *[commit("g", number, metadata=str(number)) for number in range(3 * RECORDS_IN_A_STEP)])
+    later: list[Steps[None]] = []
+    assert load(log, lambda content, reading: replay_all(shard, content, reading), Background(run=later.append)) == []
+    shard = Shard(0, 0, lambda: 0)
+    assert sum(1 for _ in later[0]) >= 3
+    for number in range(200):
+        append(log, commit(f"g{number}", 1), transaction_record(f"x{number}", TransactionData(number, 0, 10), 7))
+    for take in (
+        lambda content, reading: replay_all(Shard(0, 0, lambda: 0), content, reading),
+        lambda content, reading: replay_transactions(TransactionShard(0, 0), content, reading),
+    ):
+        load(log, take, Background(run=later.append))
+        assert sum(1 for _ in later[-1]) >= 6
+
+
+def test_finishing_takes_steps(log: Log) -> None:
+    shard = Shard(0, 0, lambda: 0)
+    for number in range(200):
+        shard.get_or_create(f"g{number}").generation_id = 1
+    steps = shard.finish_loading(lambda _: None)
+    next(steps)
+    assert (shard.is_loading, shard.is_read) == (True, True)
+    assert sum(1 for _ in steps) == 2
+    assert not shard.is_loading
