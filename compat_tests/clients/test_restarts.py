@@ -14,7 +14,7 @@ from compat_tests.process import ChildProcess
 
 pytestmark = [
     pytest.mark.scenario("restart", client="{name}"),
-    pytest.mark.timeout(300),
+    pytest.mark.timeout(900),  # the first test that uses a client in another language builds its program
     pytest.mark.together,
 ]
 
