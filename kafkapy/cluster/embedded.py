@@ -225,13 +225,16 @@ class EmbeddedSession:
     async def get_many(self, paths: Sequence[str], watch: Watch | None = None) -> list[Node | None]:
         """See ``MetadataStore.get_many``."""
         await self._settled()
+        # All nodes are of one moment, and watched from then on; a write replaces a node and does not change it.
+        nodes = list(map(self._store.tree.nodes.get, paths))
+        if watch is not None:
+            for path, node in zip(paths, nodes, strict=True):
+                if node is not None:
+                    self._store.watches.add_data(path, watch)
         found: list[Node | None] = []
-        for path in paths:
+        for node in nodes:
             await pause()
-            node = self._store.tree.nodes.get(path)
             found.append(None if node is None else Node(node.data, node.stat))
-            if node is not None and watch is not None:
-                self._store.watches.add_data(path, watch)
         return found
 
     async def exists(self, path: str, watch: Watch | None = None) -> NodeStat | None:

@@ -159,7 +159,7 @@ class MetadataStore(Protocol):
         ...
 
     async def get_many(self, paths: Sequence[str], watch: Watch | None = None) -> list[Node | None]:
-        """``get`` for many nodes at the cost of one wait; None where there is none."""
+        """``get`` for many nodes as they are at one moment; None where there is none."""
         ...
 
     async def exists(self, path: str, watch: Watch | None = None) -> NodeStat | None:

@@ -28,7 +28,11 @@ from kafkapy.cluster.store import (
 
 
 class TreeNode:
-    """A node in memory; ``sequence`` is the number that its next sequential child gets."""
+    """A node in memory; ``sequence`` is the number that its next sequential child gets.
+
+    A write of the data puts a new object in its place (``written``), so whoever holds the old one still has the data
+    and stat of that moment.
+    """
 
     __slots__ = ("data", "czxid", "mzxid", "version", "created_ms", "owner", "sequence", "children")
 
@@ -42,6 +46,12 @@ class TreeNode:
     def stat(self) -> NodeStat:
         """What readers get to know besides the data."""
         return NodeStat(self.czxid, self.mzxid, self.version, self.created_ms, self.owner)
+
+    def written(self, data: bytes | None, zxid: int) -> "TreeNode":
+        """Return the same node with other data, set by the change ``zxid``."""
+        node = TreeNode(data, NodeStat(self.czxid, zxid, self.version + 1, self.created_ms, self.owner), self.sequence)
+        node.children = self.children
+        return node
 
 
 class Applied(NamedTuple):
@@ -140,7 +150,7 @@ class Tree:
         self._adopt(path)
         parent.sequence += 1
 
-        def revert() -> None:
+        def revert() -> None:  # later changes are taken back already: the parent is the same object again
             del self.nodes[path]
             self._disown(path)
             parent.sequence -= 1
@@ -151,14 +161,14 @@ class Tree:
         return path
 
     def _set(self, operation: SetData, applied: Applied, undo: list[Undo]) -> NodeStat:
-        node = self._expect(operation.path, operation.version)
-        before = (node.data, node.mzxid, node.version)
+        before = self._expect(operation.path, operation.version)
+        node = before.written(operation.data, self.zxid)
 
         def revert() -> None:
-            node.data, node.mzxid, node.version = before
+            self.nodes[operation.path] = before
 
         undo.append(revert)
-        node.data, node.mzxid, node.version = operation.data, self.zxid, node.version + 1
+        self.nodes[operation.path] = node
         applied.changed.add(operation.path)
         applied.events.append(WatchEvent(EventKind.CHANGED, operation.path))
         return node.stat

@@ -6,6 +6,7 @@ from contextlib import AbstractAsyncContextManager
 
 import pytest
 
+from kafkapy import turns
 from kafkapy.cluster.store import (
     BadVersionError,
     Check,
@@ -228,6 +229,34 @@ class StoreContract:
             assert await store.children("/t") == ["b"]
             nodes = await store.get_many(["/t", "/t/b"])
             assert [node is not None for node in nodes] == [True, True]
+
+        self.run(scenario)
+
+    def test_many_nodes_are_read_as_they_are_at_one_moment(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Reading pauses between two nodes; changes of that time are neither seen in part nor missed by the watch."""
+        monkeypatch.setattr(turns, "SLICE_S", 0.0)
+        paths = [f"/n{number}" for number in range(50)]
+
+        async def scenario(open_session: OpenSession) -> None:
+            store, other = await open_session(), await open_session()
+            await other.multi([Create(path, b"before") for path in paths])
+            found: set[tuple[bytes | None, ...]] = set()
+            for turns_before in range(0, 60, 7):
+                seen = Seen()
+                await other.multi([SetData(path, b"before") for path in paths])
+                reading = asyncio.ensure_future(store.get_many(paths, seen))
+                for _ in range(turns_before):
+                    await asyncio.sleep(0)
+                read_first = reading.done()
+                await other.multi([SetData(path, b"after") for path in paths])
+                nodes = await reading
+                data = tuple({node.data for node in nodes if node is not None})
+                assert len(data) == 1, f"a mixture after {turns_before} turns"
+                assert not read_first or data == (b"before",)
+                found.add(data)
+                if data == (b"before",):
+                    assert sorted(event.path for event in await seen.wait()) == sorted(paths)
+            assert (b"before",) in found
 
         self.run(scenario)
 
