@@ -5,6 +5,7 @@ before anything is allocated for a partition.
 """
 
 import math
+from collections.abc import Container
 from typing import Final, NamedTuple
 
 from kafkapy.clock import Clock
@@ -18,9 +19,10 @@ BURST_S: Final = 10
 """Automatic creation may use the permitted number of this many seconds at once."""
 
 
-class _Creation(NamedTuple):
-    """A topic that will have ``partitions`` partitions, for which ``replicas`` replicas are being created."""
+class _Admission(NamedTuple):
+    """``replicas`` replicas that are being created for a topic, which then has ``partitions`` partitions."""
 
+    topic: str
     partitions: int
     replicas: int
 
@@ -28,21 +30,17 @@ class _Creation(NamedTuple):
 class ReplicaLimit:
     """Keeps the replicas of all topics together within ``kafkapy.max.replicas``.
 
-    Counts those in the metadata image and those that were admitted but are not in the image yet, so that neither the
-    topics of one request nor concurrent requests exceed the limit.
+    Three kinds of replicas count: those in the metadata image; those that a request is about to write
+    (``Admissions``, until the request ends); and those that were written but are not in the image yet. The last kind
+    follows from what is known of the topic: it ends when the image has as many partitions (``seen``), and when the
+    topic is deleted (``deleted``) or is not in the store (``settle``). So it does not matter whether a request waits
+    for its topics, or how it ends.
     """
 
     def __init__(self, config: BrokerConfig) -> None:
         self._config = config
-        self._being_created: dict[str, _Creation] = {}
+        self._written: dict[str, list[_Admission]] = {}
         self._replicas_being_created = 0
-
-    def admit(self, image: MetadataImage, topic: str, partitions: int, replicas: int) -> None:
-        """Count ``replicas`` more for ``topic``, which will have ``partitions``; raises PolicyViolationError."""
-        self.check(image, replicas)
-        before = self._being_created.get(topic, _Creation(0, 0))
-        self._being_created[topic] = _Creation(max(partitions, before.partitions), replicas + before.replicas)
-        self._replicas_being_created += replicas
 
     def check(self, image: MetadataImage, replicas: int) -> None:
         """Raise PolicyViolationError if there can't be ``replicas`` more."""
@@ -54,19 +52,84 @@ class ReplicaLimit:
                 f"all topics together ({MAX_REPLICAS})."
             )
 
-    def release(self, topic: str) -> None:
-        """Stop counting a topic as being created: the image has it, or it was not created."""
-        creation = self._being_created.pop(topic, None)
-        if creation is not None:
-            self._replicas_being_created -= creation.replicas
+    def admissions(self) -> "Admissions":
+        """Return the admissions of one request, for a ``with`` statement."""
+        return Admissions(self)
 
-    def release_created(self, image: MetadataImage) -> Steps[None]:
-        """Stop counting the topics that the image has by now; a step is a topic."""
-        for topic, creation in list(self._being_created.items()):
+    def seen(self, image: MetadataImage, topic: str) -> None:
+        """Stop counting what was written of a topic and is in the image now."""
+        found = image.topics.get(topic)
+        if found is not None and topic in self._written:
+            partitions = len(found.partitions)
+            self._keep(topic, [each for each in self._written[topic] if each.partitions > partitions])
+
+    def deleted(self, topic: str) -> None:
+        """Stop counting what was written of a topic that is deleted now."""
+        if topic in self._written:
+            self._keep(topic, [])
+
+    def settle(self, image: MetadataImage, names: Container[str] | None = None) -> Steps[None]:
+        """Stop counting what is in the image by now, or of a topic that is not among ``names``, all in the store.
+
+        A step is a topic.
+        """
+        for topic in list(self._written):
             yield
-            found = image.topics.get(topic)
-            if found is not None and len(found.partitions) >= creation.partitions:
-                self.release(topic)
+            if names is not None and topic not in names:
+                self.deleted(topic)
+            else:
+                self.seen(image, topic)
+
+    def count(self, replicas: int) -> None:
+        """Count ``replicas`` more as being created; a negative number: less. For ``Admissions``."""
+        self._replicas_being_created += replicas
+
+    def add_written(self, admission: _Admission) -> None:
+        """Take over an admission of a request, whose replicas are counted already. For ``Admissions``."""
+        self._written.setdefault(admission.topic, []).append(admission)
+
+    def _keep(self, topic: str, kept: list[_Admission]) -> None:
+        before = self._written.pop(topic)
+        if kept:
+            self._written[topic] = kept
+        self.count(sum(each.replicas for each in kept) - sum(each.replicas for each in before))
+
+
+class Admissions:
+    """What one request was admitted: given back when its ``with`` statement ends, but for what it has written."""
+
+    def __init__(self, limit: ReplicaLimit) -> None:
+        self._limit = limit
+        self._admitted: dict[str, _Admission] = {}
+
+    def __enter__(self) -> "Admissions":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for topic in list(self._admitted):
+            self.withdraw(topic)
+
+    def admit(self, image: MetadataImage, topic: str, partitions: int, replicas: int) -> None:
+        """Count ``replicas`` more for ``topic``, which will have ``partitions``; raises PolicyViolationError.
+
+        A topic is admitted once, until it is written or withdrawn.
+        """
+        assert topic not in self._admitted, "a request that names a topic twice is refused"
+        self._limit.check(image, replicas)
+        self._limit.count(replicas)
+        self._admitted[topic] = _Admission(topic, partitions, replicas)
+
+    def withdraw(self, topic: str) -> None:
+        """Give back what was admitted for a topic, if anything: it is not created by this request."""
+        admission = self._admitted.pop(topic, None)
+        if admission is not None:
+            self._limit.count(-admission.replicas)
+
+    def written(self, topic: str) -> None:
+        """The store has the topic: keep counting what was admitted for it until the image has it, or it is gone."""
+        admission = self._admitted.pop(topic, None)
+        if admission is not None:
+            self._limit.add_written(admission)
 
 
 class CreationRate:

@@ -1,12 +1,13 @@
 """What a topic may be called, and which replicas it may be given. Each rule has its error, checked in Kafka's order."""
 
+import asyncio
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from typing import Final
 
 from kafkapy.cluster.errors import InvalidReplicaAssignmentError, InvalidTopicError
 from kafkapy.config.broker_config import BrokerConfig
-from kafkapy.turns import Steps
+from kafkapy.turns import Steps, in_turns
 
 GROUP_METADATA_TOPIC: Final = "__consumer_offsets"
 TRANSACTION_STATE_TOPIC: Final = "__transaction_state"
@@ -40,13 +41,23 @@ class TopicNames:
     def __init__(self) -> None:
         self._names: set[str] = set()
         self._by_flat_name: dict[str, set[str]] = {}
+        self._reading = asyncio.Lock()
 
     def __contains__(self, name: object) -> bool:
         return name in self._names
 
-    def update(self, names: Iterable[str]) -> Steps[None]:
-        """Replace all names; a step is a name that was not known before, or is no longer there."""
-        now = set(names)
+    async def refresh(self, read: Callable[[], Awaitable[Iterable[str]]]) -> None:
+        """Replace all names by those that ``read`` returns.
+
+        Other work runs between two names, but no other ``refresh``: it would work with a difference that this one has
+        changed. A name may be added meanwhile if it is not known yet (``__contains__``).
+        """
+        async with self._reading:
+            now = set(await read())
+            await in_turns(self._replace(now))
+
+    def _replace(self, now: set[str]) -> Steps[None]:
+        """Step through the names that were not known before, or are no longer there."""
         for name in self._names - now:
             yield
             self.discard(name)

@@ -40,7 +40,7 @@ from kafkapy.cluster.store import (
     StoreClosedError,
     StoreError,
 )
-from kafkapy.cluster.topic_limits import CreationRate, ReplicaLimit
+from kafkapy.cluster.topic_limits import Admissions, CreationRate, ReplicaLimit
 from kafkapy.cluster.topic_rules import (
     INTERNAL_TOPICS,
     TopicNames,
@@ -54,6 +54,7 @@ from kafkapy.config.broker_config import BrokerConfig
 from kafkapy.config.log_config import validate_topic_overrides
 from kafkapy.errors import BrokerError
 from kafkapy.turns import in_turns, pause
+from kafkapy.types import TopicPartition
 
 TOGETHER: Final = 500
 """Topics that are written together: their plans are in memory until then."""
@@ -138,6 +139,7 @@ class TopicAdmin:
         self._being_written: set[str] = set()
         self._limit = ReplicaLimit(config)
         self._rate = CreationRate(config, clock)
+        metadata.add_listener(self._image_changed)
 
     async def create_topics(
         self, topics: Sequence[NewTopic], timeout_ms: int, *, validate_only: bool = False
@@ -147,15 +149,20 @@ class TopicAdmin:
         await self._look_around()
         results: dict[str, TopicResult] = {}
         created: list[str] = []
-        with ExitStack() as unfinished:
-            unfinished.callback(self._release, created)
-            await self._check_and_create(topics, twice, results, None if validate_only else created)
+        with self._limit.admissions() as admissions, ExitStack() as unfinished:
+            unfinished.callback(self._being_written.difference_update, created)
+            await self._check_and_create(topics, twice, results, admissions, None if validate_only else created)
             unfinished.pop_all()
         await self._wait_created(created, timeout_ms, results)
         return list(results.values())
 
     async def _check_and_create(
-        self, topics: Sequence[NewTopic], twice: set[str], results: dict[str, TopicResult], created: list[str] | None
+        self,
+        topics: Sequence[NewTopic],
+        twice: set[str],
+        results: dict[str, TopicResult],
+        admissions: Admissions,
+        created: list[str] | None,
     ) -> None:
         """Write what can be created, with its names into ``created``; None only checks."""
         checked_replicas = 0
@@ -170,7 +177,7 @@ class TopicAdmin:
                     self._limit.check(self._metadata.image, checked_replicas + placement.replicas)
                     checked_replicas += placement.replicas
                 else:
-                    self._limit.admit(self._metadata.image, topic.name, placement.partitions, placement.replicas)
+                    admissions.admit(self._metadata.image, topic.name, placement.partitions, placement.replicas)
             except BrokerError as error:
                 results[topic.name] = TopicResult(topic.name, error)
                 continue
@@ -179,13 +186,12 @@ class TopicAdmin:
                 created.append(topic.name)
                 planned.append(await self._plan(topic, placement))
             if len(planned) == TOGETHER:
-                await self._create(planned, results)
+                await self._create(planned, results, admissions)
                 planned = []
-        await self._create(planned, results)
+        await self._create(planned, results, admissions)
 
     async def delete_topics(self, names: Sequence[str], timeout_ms: int) -> list[TopicResult]:
         """Ask the controller to delete these; one result per name."""
-        await in_turns(self._limit.release_created(self._metadata.image))
         results: dict[str, TopicResult] = {}
         wanted: list[str] = []
         for name in names:
@@ -217,7 +223,7 @@ class TopicAdmin:
     ) -> list[TopicResult]:
         """Add partitions; one result per name."""
         twice = await _named_twice(topic.name for topic in topics)
-        await in_turns(self._limit.release_created(self._metadata.image))
+        await in_turns(self._limit.settle(self._metadata.image))
         results: dict[str, TopicResult] = {}
         checked_replicas = 0
         wanted: list[MorePartitions] = []
@@ -232,12 +238,13 @@ class TopicAdmin:
             results[topic.name] = TopicResult(topic.name, None, topic.total)
             wanted.append(topic)
         added: list[str] = []
-        for start in range(0, len(wanted), TOGETHER):
-            together = wanted[start : start + TOGETHER]
-            while together:
-                together, checked_replicas = await self._extend(
-                    together, results, checked_replicas, validate_only=validate_only
-                )
+        with self._limit.admissions() as admissions:
+            for start in range(0, len(wanted), TOGETHER):
+                together = wanted[start : start + TOGETHER]
+                while together:
+                    together, checked_replicas = await self._extend(
+                        together, results, checked_replicas, None if validate_only else admissions
+                    )
         if not validate_only:
             added = [topic.name for topic in wanted if results[topic.name].error is None]
         await self._wait_created(added, timeout_ms, results)
@@ -253,13 +260,13 @@ class TopicAdmin:
         outcomes: dict[str, BrokerError | None] = {}
         reserved: list[str] = []
         planned: list[_Planned] = []
-        with ExitStack() as unfinished:
-            unfinished.callback(self._release, reserved)
+        with self._limit.admissions() as admissions, ExitStack() as unfinished:
+            unfinished.callback(self._being_written.difference_update, reserved)
             for name in names:
                 await pause()
                 outcomes[name] = None
                 try:
-                    placement = self._admit_automatic(name)
+                    placement = self._admit_automatic(name, admissions)
                 except BrokerError as error:
                     outcomes[name] = error
                     continue
@@ -267,20 +274,22 @@ class TopicAdmin:
                     reserved.append(name)
                     planned.append(await self._plan(NewTopic(name, configs=self._automatic_configs(name)), placement))
                 if len(planned) == TOGETHER:
-                    await self._create_planned(planned, outcomes)
+                    await self._create_planned(planned, outcomes, admissions)
                     planned = []
-            await self._create_planned(planned, outcomes)
+            await self._create_planned(planned, outcomes, admissions)
             unfinished.pop_all()
         return outcomes
 
-    async def _create_planned(self, planned: Sequence[_Planned], outcomes: dict[str, BrokerError | None]) -> None:
+    async def _create_planned(
+        self, planned: Sequence[_Planned], outcomes: dict[str, BrokerError | None], admissions: Admissions
+    ) -> None:
         results: dict[str, TopicResult] = {}
-        await self._create(planned, results)
+        await self._create(planned, results, admissions)
         for name, result in results.items():
             if not isinstance(result.error, TopicExistsError):
                 outcomes[name] = result.error
 
-    def _admit_automatic(self, name: str) -> Placement | None:
+    def _admit_automatic(self, name: str, admissions: Admissions) -> Placement | None:
         """Return how to create a topic, None if it is there; raises what is in the way."""
         partitions = self._config.integer("num.partitions")
         factor = self._config.integer("default.replication.factor")
@@ -297,7 +306,7 @@ class TopicAdmin:
             self._limit.check(self._metadata.image, placement.replicas)
             if not self._rate.take():
                 raise LeaderNotAvailableError("Topics are being created faster than this broker allows.")
-            self._limit.admit(self._metadata.image, name, partitions, placement.replicas)
+            admissions.admit(self._metadata.image, name, partitions, placement.replicas)
         return placement
 
     def _automatic_configs(self, name: str) -> list[tuple[str, str | None]]:
@@ -305,16 +314,18 @@ class TopicAdmin:
 
     async def _look_around(self) -> None:
         """Read which topics there are."""
-        await in_turns(self._limit.release_created(self._metadata.image))
+        await self._names.refresh(self._names_in_store)
+        await in_turns(self._limit.settle(self._metadata.image, self._names))
+
+    async def _names_in_store(self) -> list[str]:
         names = await self._store.children(TopicsZNode.PATH)
         names += self._being_written
-        await in_turns(self._names.update(names))
+        return names
 
-    def _release(self, names: Iterable[str]) -> None:
-        """Let other requests create these topics: this one has ended early."""
-        for name in names:
-            self._being_written.discard(name)
-            self._limit.release(name)
+    def _image_changed(self, image: MetadataImage, deleted: list[TopicPartition]) -> None:
+        for name in {topic for topic, _ in deleted}:
+            if name not in image.topics:
+                self._limit.deleted(name)
 
     def _check_served(self, name: str, twice: set[str]) -> None:
         if not self._controller.is_active:
@@ -376,7 +387,9 @@ class TopicAdmin:
             assignment[index] = replicas
         return assignment
 
-    async def _create(self, planned: Sequence[_Planned], results: dict[str, TopicResult]) -> None:
+    async def _create(
+        self, planned: Sequence[_Planned], results: dict[str, TopicResult], admissions: Admissions
+    ) -> None:
         """Write the nodes of topics, and into ``results`` an error for each that could not be created."""
         errors: dict[str, BrokerError] = {}
         try:
@@ -394,12 +407,14 @@ class TopicAdmin:
                     errors[topic.name] = TopicExistsError(f"A topic '{topic.name}' already exists.")
                 elif isinstance(outcome, StoreError):
                     raise outcome
+                else:
+                    admissions.written(topic.name)
         except StoreClosedError as error:
             errors = {topic.name: error for topic in planned}
         finally:
             self._being_written.difference_update(topic.name for topic in planned)
         for name, refusal in errors.items():
-            self._limit.release(name)
+            admissions.withdraw(name)
             results[name] = TopicResult(name, refusal)
 
     async def _wait_created(self, names: Sequence[str], timeout_ms: int, results: dict[str, TopicResult]) -> None:
@@ -411,7 +426,7 @@ class TopicAdmin:
             left_ms = timeout_ms - (self._clock.monotonic_s() - started) * 1000
             ready = _all_led(name, results[name].partitions)
             if timeout_ms > 0 and await self._metadata.wait_until(ready, left_ms, self._clock):
-                self._limit.release(name)
+                self._limit.seen(self._metadata.image, name)
             else:
                 results[name] = TopicResult(name, RequestTimedOutError())
 
@@ -442,10 +457,9 @@ class TopicAdmin:
         topics: Sequence[MorePartitions],
         results: dict[str, TopicResult],
         checked_replicas: int,
-        *,
-        validate_only: bool,
+        admissions: Admissions | None,
     ) -> tuple[list[MorePartitions], int]:
-        """Write the assignments of topics with more partitions.
+        """Write the assignments of topics with more partitions; without ``admissions`` only check them.
 
         Return the topics that other requests have changed meanwhile, and ``checked_replicas`` with what a request that
         is only validated would add.
@@ -456,11 +470,11 @@ class TopicAdmin:
             await pause()
             try:
                 znode, placement = self._grown(topic, node)
-                if validate_only:
+                if admissions is None:
                     self._limit.check(self._metadata.image, checked_replicas + placement.replicas)
                     checked_replicas += placement.replicas
                     continue
-                self._limit.admit(self._metadata.image, topic.name, topic.total, placement.replicas)
+                admissions.admit(self._metadata.image, topic.name, topic.total, placement.replicas)
             except BrokerError as error:
                 results[topic.name] = TopicResult(topic.name, error)
                 continue
@@ -472,10 +486,14 @@ class TopicAdmin:
             data = TopicZNode({**znode.partitions, **added}, znode.other).encode()
             assert node is not None, "a topic without a node can't grow"
             extended.append((topic, SetData(TopicZNode.path(topic.name), data, node.stat.version)))
-        return await self._write_extended(extended, results), checked_replicas
+        changed = [] if admissions is None else await self._write_extended(extended, results, admissions)
+        return changed, checked_replicas
 
     async def _write_extended(
-        self, extended: Sequence[tuple[MorePartitions, SetData]], results: dict[str, TopicResult]
+        self,
+        extended: Sequence[tuple[MorePartitions, SetData]],
+        results: dict[str, TopicResult],
+        admissions: Admissions,
     ) -> list[MorePartitions]:
         """Write the topics; return those that other requests have changed meanwhile."""
         changed = []
@@ -485,7 +503,9 @@ class TopicAdmin:
             outcomes = [error] * len(extended)
         for (topic, _), outcome in zip(extended, outcomes, strict=True):
             if isinstance(outcome, StoreError):
-                self._limit.release(topic.name)
+                admissions.withdraw(topic.name)
+            else:
+                admissions.written(topic.name)
             if isinstance(outcome, BrokerError):
                 results[topic.name] = TopicResult(topic.name, outcome)
             elif isinstance(outcome, BadVersionError | NoNodeError):

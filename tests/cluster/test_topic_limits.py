@@ -6,6 +6,7 @@ from time import process_time
 
 import pytest
 
+from kafkapy import turns
 from kafkapy.cluster.errors import PolicyViolationError
 from kafkapy.cluster.image import MetadataImage, PartitionInfo, TopicImage
 from kafkapy.cluster.topic_limits import BURST_S, CreationRate, ReplicaLimit
@@ -31,27 +32,69 @@ def _image(name: str, partitions: int, replicas: int) -> MetadataImage:
 
 def test_what_exists_and_what_is_being_created_counts() -> None:
     limit, image = _limit(10), _image("there", 2, 2)
-    limit.admit(image, "a", 3, 3)
-    with pytest.raises(PolicyViolationError, match=r"4 more .* 7, and at most 10 .*kafkapy\.max\.replicas"):
-        limit.admit(image, "b", 4, 4)
-    limit.admit(image, "b", 3, 3)
-    limit.release("b")
-    limit.release("never")
-    limit.check(image, 3)
-    limit.admit(image, "a", 5, 2)
-    with pytest.raises(PolicyViolationError):
-        limit.check(image, 2)
+    with limit.admissions() as mine, limit.admissions() as others:
+        mine.admit(image, "a", 3, 3)
+        with pytest.raises(PolicyViolationError, match=r"4 more .* 7, and at most 10 .*kafkapy\.max\.replicas"):
+            others.admit(image, "b", 4, 4)
+        others.admit(image, "b", 3, 3)
+        others.withdraw("b")
+        others.withdraw("never")
+        others.written("never")
+        limit.check(image, 3)
+        others.admit(image, "a", 5, 2)
+        with pytest.raises(PolicyViolationError):
+            limit.check(image, 2)
+        mine.withdraw("a")
+        limit.check(image, 4)
+        with pytest.raises(PolicyViolationError):
+            limit.check(image, 5)
+    limit.check(image, 6)
 
 
-def test_a_topic_is_counted_once_when_the_image_has_it() -> None:
+def _growing(limit: ReplicaLimit, *partitions: int) -> None:
+    """Requests that ended without waiting have written that ``a`` gets so many partitions, one after the other."""
+    have = 0
+    for total in partitions:
+        with limit.admissions() as admissions:
+            admissions.admit(MetadataImage(), "a", total, 2 * (total - have))
+            admissions.written("a")
+        have = total
+
+
+def test_what_is_written_is_counted_once_when_the_image_has_it() -> None:
     limit = _limit(10)
-    limit.admit(MetadataImage(), "a", 3, 6)
-    finish(limit.release_created(_image("a", 2, 2)))
+    _growing(limit, 2, 3)
     with pytest.raises(PolicyViolationError):
         limit.check(MetadataImage(), 5)
-    finish(limit.release_created(_image("a", 3, 2)))
-    limit.check(MetadataImage(), 10)
+    limit.seen(_image("a", 1, 2), "a")
+    limit.seen(_image("b", 1, 2), "a")
+    with pytest.raises(PolicyViolationError):
+        limit.check(MetadataImage(), 5)
+    limit.seen(_image("a", 2, 2), "a")
+    limit.check(_image("a", 2, 2), 4)
+    with pytest.raises(PolicyViolationError):
+        limit.check(_image("a", 2, 2), 5)
+    finish(limit.settle(_image("a", 3, 2)))
     limit.check(_image("a", 3, 2), 4)
+    limit.check(MetadataImage(), 10)
+
+
+def test_what_is_deleted_or_not_in_the_store_is_not_counted() -> None:
+    limit = _limit(10)
+    for _ in range(3):
+        _growing(limit, 3, 5)
+        limit.deleted("b")
+        with pytest.raises(PolicyViolationError):
+            limit.check(MetadataImage(), 1)
+        limit.deleted("a")
+        limit.deleted("a")
+        limit.check(MetadataImage(), 10)
+        _growing(limit, 3)
+        finish(limit.settle(MetadataImage(), ["a"]))
+        with pytest.raises(PolicyViolationError):
+            limit.check(MetadataImage(), 5)
+        finish(limit.settle(MetadataImage(), ["b"]))
+        limit.check(MetadataImage(), 10)
 
 
 def test_the_rate_of_automatic_creation() -> None:
@@ -124,6 +167,43 @@ def test_concurrent_requests_do_not_exceed_the_limit() -> None:
         codes = [code for results in await asyncio.gather(*each) for code in _codes(results)]
         assert sorted(codes) == [0] * 3 + [44] * 7
         assert started.controller.node.cache.image.replica_count == 9
+
+    _run(scenario, **TEN)
+
+
+def test_requests_without_time_do_not_use_up_the_limit() -> None:
+    """A topic grows by requests that wait for nothing, and is deleted before the image shows it."""
+
+    async def scenario(started: Cluster) -> None:
+        admin = started.controller.node.topic_admin
+        for _ in range(5):
+            assert _codes(await admin.create_topics([NewTopic("t", 1, 1)], 1000)) == [0]
+            assert _codes(await admin.create_partitions([MorePartitions("t", 4)], 0)) == [7]
+            assert _codes(await admin.create_partitions([MorePartitions("t", 9)], 0)) == [7]
+            assert _codes(await admin.delete_topics(["t"], 1000)) == [0]
+            assert _codes(await admin.create_topics([NewTopic("u", 10, 1)], 0)) == [7]
+            await started.settle()
+            assert _codes(await admin.delete_topics(["u"], 1000)) == [0]
+        assert _codes(await admin.create_topics([NewTopic("v", 10, 1)], 1000)) == [0]
+
+    _run(scenario, **TEN)
+
+
+def test_a_growth_that_must_be_tried_again_keeps_what_another_request_was_admitted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Two requests read the same version of a topic: the one that writes second gives back its own replicas only."""
+    monkeypatch.setattr(turns, "SLICE_S", 0.0)  # so that they take turns
+
+    async def scenario(started: Cluster) -> None:
+        admin = started.controller.node.topic_admin
+        assert _codes(await admin.create_topics([NewTopic("t", 1, 1), NewTopic("u", 1, 1)], 1000)) == [0, 0]
+        await started.settle()
+        started.controller.node.cache.apply = lambda _: (yield)  # type: ignore[method-assign,assignment,return-value]  # the image stays as it is
+        both = await asyncio.gather(*(admin.create_partitions([MorePartitions("t", 5)], 0) for _ in range(2)))
+        assert [_codes(each) for each in both] == [[7], [37]]
+        more = [MorePartitions("u", 6)]
+        assert _codes(await admin.create_partitions(more, 0, validate_only=True)) == [44]
 
     _run(scenario, **TEN)
 

@@ -1,5 +1,9 @@
+import asyncio
+from collections.abc import Iterable
+
 import pytest
 
+from kafkapy import turns
 from kafkapy.cluster.errors import InvalidReplicaAssignmentError, InvalidTopicError
 from kafkapy.cluster.topic_rules import (
     TopicNames,
@@ -9,7 +13,6 @@ from kafkapy.cluster.topic_rules import (
     internal_topic_shape,
 )
 from kafkapy.config.broker_config import BrokerConfig
-from kafkapy.turns import finish
 
 
 @pytest.mark.parametrize("name", ["a", "a.b", "a_b", "A-1", "x" * 249, "...", "__consumer_offsets"])
@@ -25,8 +28,15 @@ def test_illegal_names(name: str) -> None:
 
 def _names(*names: str) -> TopicNames:
     known = TopicNames()
-    finish(known.update(names))
+    _refresh(known, names)
     return known
+
+
+def _refresh(known: TopicNames, names: Iterable[str]) -> None:
+    async def read() -> Iterable[str]:
+        return names
+
+    asyncio.run(known.refresh(read))
 
 
 def test_collisions() -> None:
@@ -41,16 +51,47 @@ def test_names_come_and_go() -> None:
     known = _names("a.b", "a_b", "c")
     with pytest.raises(InvalidTopicError, match=r"a.b, a_b"):
         known.check_collision("a.b")
-    finish(known.update(["c", "a_b"]))
+    _refresh(known, ["c", "a_b"])
     assert ["a.b" in known, "a_b" in known, "c" in known] == [False, True, True]
     with pytest.raises(InvalidTopicError, match=r": a_b$"):
         known.check_collision("a.b")
-    finish(known.update(["c"]))
+    _refresh(known, ["c"])
     known.check_collision("a.b")
     known.discard("never")
     known.add("a_b")
     with pytest.raises(InvalidTopicError):
         known.check_collision("a.b")
+
+
+def test_refreshes_that_overlap_leave_the_names_of_the_last(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A difference that is worked off with pauses must not be applied to names that another refresh has changed."""
+    monkeypatch.setattr(turns, "SLICE_S", 0.0)
+    every, odd = [f"t.{number}" for number in range(100)], [f"t.{number}" for number in range(1, 100, 2)]
+    in_store = list(every)
+    known = _names(*every)
+
+    async def read() -> Iterable[str]:
+        return list(in_store)
+
+    async def main() -> None:
+        in_store[:] = odd
+        shrinking = asyncio.ensure_future(known.refresh(read))
+        for _ in range(30):
+            await asyncio.sleep(0)
+        assert not shrinking.done()
+        in_store[:] = every
+        growing = asyncio.ensure_future(known.refresh(read))
+        for _ in range(5):
+            await asyncio.sleep(0)
+        known.add("meanwhile")
+        in_store.append("meanwhile")
+        await asyncio.gather(shrinking, growing)
+        assert all(name in known for name in [*every, "meanwhile"])
+        in_store[:] = odd
+        await asyncio.gather(*(known.refresh(read) for _ in range(3)))
+        assert [name in known for name in every] == [name in odd for name in every]
+
+    asyncio.run(main())
 
 
 def test_what_refusals_of_assignments_name() -> None:
