@@ -5,7 +5,7 @@ import re
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from typing import Final
 
-from kafkapy.cluster.errors import InvalidReplicaAssignmentError, InvalidTopicError
+from kafkapy.cluster.errors import InvalidReplicaAssignmentError, InvalidTopicError, PolicyViolationError
 from kafkapy.config.broker_config import BrokerConfig
 from kafkapy.turns import Steps, in_turns
 
@@ -13,6 +13,9 @@ GROUP_METADATA_TOPIC: Final = "__consumer_offsets"
 TRANSACTION_STATE_TOPIC: Final = "__transaction_state"
 INTERNAL_TOPICS: Final = frozenset({GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC})
 MAX_NAME_LENGTH: Final = 249
+MOST_REPLICAS: Final = 1_000
+"""Replicas of one partition that a CreateTopics request may name, be there such brokers or not. Each step of the
+controller handles a partition with all of them; Apache Kafka has no bound."""
 _SHOWN: Final = 100
 """How many brokers, or characters of an overlong name, an error's text shows."""
 _LEGAL: Final = re.compile(r"[a-zA-Z0-9._-]+", re.ASCII)
@@ -93,34 +96,64 @@ def _flat(name: str) -> str:
     return name.replace(".", "_")
 
 
-def check_assignment(assignment: Mapping[int, Sequence[int]]) -> None:
-    """Partitions 0, 1, 2 … with equally many replicas, none twice; raises InvalidReplicaAssignmentError."""
+def count_replicas(assignment: Mapping[int, Sequence[int]]) -> Steps[int]:
+    """Return the number of replicas of all partitions together; a step is a partition.
+
+    Raises PolicyViolationError for a partition of more than ``MOST_REPLICAS``.
+    """
+    count = 0
+    for partition, replicas in assignment.items():
+        if len(replicas) > MOST_REPLICAS:
+            raise PolicyViolationError(
+                f"Partition {partition} has {len(replicas)} replicas, at most {MOST_REPLICAS} are allowed."
+            )
+        count += len(replicas)
+        yield
+    return count
+
+
+def check_assignment(assignment: Mapping[int, Sequence[int]]) -> Steps[None]:
+    """Partitions 0, 1, 2 … with equally many replicas, none twice; raises InvalidReplicaAssignmentError.
+
+    A step is a partition.
+    """
     first = next(iter(assignment), None)
     if first is None:
         raise InvalidReplicaAssignmentError("The assignment names no partition.")
     for partition, replicas in assignment.items():
+        yield
         if len(replicas) != len(assignment[first]):
             raise InvalidReplicaAssignmentError(
                 f"All partitions must have the same number of replicas: partition {first} has "
                 f"{len(assignment[first])}, partition {partition} has {len(replicas)}."
             )
     for partition, replicas in assignment.items():
+        yield
         if len(set(replicas)) != len(replicas):
             raise InvalidReplicaAssignmentError(
                 f"Partition {partition} has more than one replica on a broker: {_listed(replicas)}."
             )
-    missing = next(index for index in range(len(assignment) + 1) if index not in assignment)
-    if missing < len(assignment):
-        raise InvalidReplicaAssignmentError(
-            f"Partitions must be numbered from 0 without a gap; partition {missing} is missing."
-        )
+    for partition in range(len(assignment)):
+        yield
+        if partition not in assignment:
+            raise InvalidReplicaAssignmentError(
+                f"Partitions must be numbered from 0 without a gap; partition {partition} is missing."
+            )
 
 
-def check_added(added: Mapping[int, Sequence[int]], existing: Sequence[int], brokers: Collection[int]) -> None:
-    """Replicas of further partitions: as many as ``existing`` (partition 0's), distinct, on live brokers."""
+def check_added(added: Mapping[int, Sequence[int]], existing: Sequence[int], brokers: Collection[int]) -> Steps[None]:
+    """Replicas of further partitions: as many as ``existing`` (partition 0's), distinct, on live brokers.
+
+    A step is a partition.
+    """
     for partition, replicas in added.items():
+        yield
         if not replicas:
             raise InvalidReplicaAssignmentError(f"Partition {partition} has a replication factor of 0.")
+        if len(replicas) > max(len(brokers), _SHOWN):  # some are unknown, or named twice: don't find out which
+            raise InvalidReplicaAssignmentError(
+                f"Partition {partition} has {len(replicas)} replicas; there are {len(brokers)} brokers."
+            )
         if len(set(replicas)) != len(replicas):
             raise InvalidReplicaAssignmentError(
                 f"Partition {partition} has more than one replica on a broker: {_listed(replicas)}."

@@ -47,6 +47,7 @@ from kafkapy.cluster.topic_rules import (
     check_added,
     check_assignment,
     check_name,
+    count_replicas,
     internal_topic_shape,
 )
 from kafkapy.cluster.topic_znodes import DeleteTopicZNode, ReplicaAssignment, TopicsZNode, TopicZNode
@@ -171,7 +172,7 @@ class TopicAdmin:
             await pause()
             try:
                 self._check_served(topic.name, twice)
-                self._check(topic)
+                await self._check(topic)
                 placement = self._placement(topic)
                 if created is None:
                     self._limit.check(self._metadata.image, checked_replicas + placement.replicas)
@@ -337,8 +338,8 @@ class TopicAdmin:
         if self._controller.is_deleting(name):
             raise InvalidTopicError("The topic is being deleted.")
 
-    def _check(self, topic: NewTopic) -> None:
-        """Check what needs no look at the topic's replicas, in Kafka's order."""
+    async def _check(self, topic: NewTopic) -> None:
+        """Check what concerns this topic alone, in Kafka's order; but numbers of replicas before the replicas."""
         if topic.name in self._metadata.image.topics:
             raise TopicExistsError(f"A topic '{topic.name}' already exists.")
         null = [key for key, value in topic.configs if value is None]
@@ -353,12 +354,17 @@ class TopicAdmin:
         if not topic.assignments:
             check_placement(self._racks(), self._placement(topic))
         check_name(topic.name)
-        if topic.name in self._names:
-            raise TopicExistsError(f"A topic '{topic.name}' already exists.")
-        self._names.check_collision(topic.name)
+        self._check_free(topic.name)
         if topic.assignments:
-            check_assignment(topic.assignments)
+            self._limit.check(self._metadata.image, await in_turns(count_replicas(topic.assignments)))
+            await in_turns(check_assignment(topic.assignments))
+            self._check_free(topic.name)  # again: other requests ran between two steps
         validate_topic_overrides(_overrides(topic))
+
+    def _check_free(self, name: str) -> None:
+        if name in self._names:
+            raise TopicExistsError(f"A topic '{name}' already exists.")
+        self._names.check_collision(name)
 
     def _placement(self, topic: NewTopic) -> Placement:
         partitions, factor = topic.partitions, topic.replication_factor
@@ -375,7 +381,10 @@ class TopicAdmin:
         self._being_written.add(topic.name)
         self._names.add(topic.name)
         if topic.assignments:
-            assignment = {index: ReplicaAssignment(tuple(brokers)) for index, brokers in topic.assignments.items()}
+            assignment = {}
+            for index, brokers in topic.assignments.items():
+                await pause()
+                assignment[index] = ReplicaAssignment(tuple(brokers))
         else:
             assignment = await self._assigned(placement)
         return _Planned(topic.name, assignment, _overrides(topic))
@@ -469,7 +478,7 @@ class TopicAdmin:
         for topic, node in zip(topics, nodes, strict=True):
             await pause()
             try:
-                znode, placement = self._grown(topic, node)
+                znode, placement = await self._grown(topic, node)
                 if admissions is None:
                     self._limit.check(self._metadata.image, checked_replicas + placement.replicas)
                     checked_replicas += placement.replicas
@@ -514,7 +523,7 @@ class TopicAdmin:
                 raise outcome
         return changed
 
-    def _grown(self, topic: MorePartitions, node: Node | None) -> tuple[TopicZNode, Placement]:
+    async def _grown(self, topic: MorePartitions, node: Node | None) -> tuple[TopicZNode, Placement]:
         """Return the topic as it is, and what has to be added."""
         if node is None:
             raise UnknownTopicOrPartitionError(f"There is no topic '{topic.name}'.")
@@ -543,7 +552,8 @@ class TopicAdmin:
                 f"{len(topic.assignments)}."
             )
         else:
-            check_added(dict(enumerate(topic.assignments, have)), first, racks.keys())
+            self._limit.check(self._metadata.image, placement.replicas)
+            await in_turns(check_added(dict(enumerate(topic.assignments, have)), first, racks.keys()))
         return znode, placement
 
     def _racks(self) -> dict[int, str | None]:

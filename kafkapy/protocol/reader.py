@@ -17,6 +17,9 @@ from kafkapy.protocol.message import (
 DEFAULT_BUDGET: Final = 1_000_000
 """Value slots that one message may decode into (each at most about 100 bytes of memory)."""
 
+NUMBERS_AT_ONCE: Final = 4096
+"""Numbers that are unpacked by one call, which keeps other threads from running."""
+
 MAX_INT32: Final = 2**31 - 1
 
 _ZERO_UUID_BYTES: Final = bytes(16)
@@ -310,7 +313,13 @@ class Reader:
             raise LimitExceeded(f"an array of {count} integers in {self.end - self.position} bytes")
         self._spend(count)
         position = self._take(count * size)
-        return list(Struct(f">{count}{letter}").unpack_from(self.buffer, position))
+        if count <= NUMBERS_AT_ONCE:
+            return list(Struct(f">{count}{letter}").unpack_from(self.buffer, position))
+        numbers: list[int] = []
+        for start in range(0, count, NUMBERS_AT_ONCE):
+            some = Struct(f">{min(NUMBERS_AT_ONCE, count - start)}{letter}")
+            numbers += some.unpack_from(self.buffer, position + start * size)
+        return numbers
 
     def read_strings(self, count: int) -> list[str]:
         """``count`` strings."""

@@ -1,8 +1,9 @@
 """Bounds on what clients can create, checked with numbers alone."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from time import process_time
+from typing import Any
 
 import pytest
 
@@ -10,6 +11,7 @@ from kafkapy import turns
 from kafkapy.cluster.errors import PolicyViolationError
 from kafkapy.cluster.image import MetadataImage, PartitionInfo, TopicImage
 from kafkapy.cluster.topic_limits import BURST_S, CreationRate, ReplicaLimit
+from kafkapy.cluster.topic_rules import MOST_REPLICAS
 from kafkapy.cluster.topics import MorePartitions, NewTopic, TopicResult
 from kafkapy.config.broker_config import BrokerConfig
 from kafkapy.testing.clock import ManualClock
@@ -132,6 +134,42 @@ def test_billions_of_partitions_cost_nothing(validate_only: bool) -> None:
         many = [NewTopic(f"t{number}", 10_000, 1) for number in range(2000)]
         assert _codes(await admin.create_topics(many, 1000, validate_only=True)) == [0] * 9 + [44] * 1991
         assert process_time() - began < 2
+
+    _run(scenario)
+
+
+def test_of_too_many_replicas_none_is_looked_at() -> None:
+    """An assignment beyond the limit is refused by its length, also where other rules would refuse it."""
+
+    class Unread(Sequence[int]):
+        def __len__(self) -> int:
+            return 11
+
+        def __getitem__(self, index: object) -> Any:
+            raise AssertionError(index)
+
+    async def scenario(started: Cluster) -> None:
+        admin = started.controller.node.topic_admin
+        assert _codes(await admin.create_topics([NewTopic("t", assignments={7: Unread()})], 1000)) == [44]
+        assert _codes(await admin.create_topics([NewTopic("t", assignments={0: [1] * 10})], 1000)) == [39]
+        (long,) = await admin.create_topics([NewTopic("t", assignments={0: range(MOST_REPLICAS + 1)})], 1000)
+        assert "at most 1000 are allowed" in str(long.error)
+        assert _codes(await admin.create_topics([NewTopic("t", assignments={0: [1]})], 1000)) == [0]
+        assert _codes(await admin.create_partitions([MorePartitions("t", 11, [Unread()] * 10)], 1000)) == [44]
+
+    _run(scenario, **TEN)
+
+
+def test_names_that_collide_are_refused_however_long_their_assignments_take(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two requests with names that differ in ``.`` and ``_`` are checked at the same time: one of them is refused."""
+    monkeypatch.setattr(turns, "SLICE_S", 0.0)
+
+    async def scenario(started: Cluster) -> None:
+        admin = started.controller.node.topic_admin
+        assignments = {partition: [1] for partition in range(20)}
+        both = [admin.create_topics([NewTopic(name, assignments=assignments)], 1000) for name in ("a.b", "a_b")]
+        results = await asyncio.gather(*both)
+        assert sorted(code for each in results for code in _codes(each)) == [0, 17]
 
     _run(scenario)
 

@@ -13,6 +13,7 @@ from kafkapy.cluster.topic_rules import (
     internal_topic_shape,
 )
 from kafkapy.config.broker_config import BrokerConfig
+from kafkapy.turns import finish
 
 
 @pytest.mark.parametrize("name", ["a", "a.b", "a_b", "A-1", "x" * 249, "...", "__consumer_offsets"])
@@ -96,17 +97,19 @@ def test_refreshes_that_overlap_leave_the_names_of_the_last(monkeypatch: pytest.
 
 def test_what_refusals_of_assignments_name() -> None:
     with pytest.raises(InvalidReplicaAssignmentError, match="partition 0 has 1, partition 1 has 2"):
-        check_assignment({0: [1], 1: [1, 2]})
+        finish(check_assignment({0: [1], 1: [1, 2]}))
     with pytest.raises(InvalidReplicaAssignmentError, match=r"Partition 0 .*: 1, 1"):
-        check_assignment({0: [1, 1]})
+        finish(check_assignment({0: [1, 1]}))
     with pytest.raises(InvalidReplicaAssignmentError, match="partition 1 is missing"):
-        check_assignment({0: [1], 2: [1]})
+        finish(check_assignment({0: [1], 2: [1]}))
     with pytest.raises(InvalidReplicaAssignmentError, match=r"Partition 2 .* unknown brokers: 7, 9; .*: 1, 2"):
-        check_added({2: [1, 9, 7]}, [1, 2], {2, 1})
+        finish(check_added({2: [1, 9, 7]}, [1, 2], {2, 1}))
     with pytest.raises(InvalidReplicaAssignmentError, match="partition 0 is 2, that of partition 2 is 1"):
-        check_added({2: [1]}, [1, 2], {1, 2})
+        finish(check_added({2: [1]}, [1, 2], {1, 2}))
     with pytest.raises(InvalidReplicaAssignmentError, match="99 and 400 more; available"):
-        check_added({2: list(range(500))}, [1], {501})
+        finish(check_added({2: list(range(500))}, [1], range(1000, 1500)))
+    with pytest.raises(InvalidReplicaAssignmentError, match="Partition 2 has 500 replicas; there are 1 brokers"):
+        finish(check_added({2: list(range(500))}, [1], {501}))
 
 
 @pytest.mark.parametrize(
@@ -114,15 +117,15 @@ def test_what_refusals_of_assignments_name() -> None:
 )
 def test_contradictory_assignments(assignment: dict[int, list[int]]) -> None:
     with pytest.raises(InvalidReplicaAssignmentError):
-        check_assignment(assignment)
-    check_assignment({0: [1, 2], 1: [2, 1]})
+        finish(check_assignment(assignment))
+    finish(check_assignment({0: [1, 2], 1: [2, 1]}))
 
 
 @pytest.mark.parametrize("replicas", [[], [1, 1], [1, 9], [1]])
 def test_contradictory_additions(replicas: list[int]) -> None:
-    check_added({2: [2, 1]}, [1, 2], {1, 2})
+    finish(check_added({2: [2, 1]}, [1, 2], {1, 2}))
     with pytest.raises(InvalidReplicaAssignmentError):
-        check_added({2: replicas}, [1, 2], {1, 2})
+        finish(check_added({2: replicas}, [1, 2], {1, 2}))
 
 
 def test_internal_topics_have_their_own_shape() -> None:

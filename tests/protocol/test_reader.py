@@ -1,6 +1,7 @@
 """Reading primitives: the wire's grammar, and what is refused before memory is taken."""
 
 from collections.abc import Callable
+from struct import Struct
 from typing import Any
 from uuid import UUID
 
@@ -15,6 +16,7 @@ from kafkapy.protocol.primitives import (
     Reader,
     Truncated,
 )
+from kafkapy.protocol.reader import NUMBERS_AT_ONCE
 
 Read = Callable[[Reader], Any]
 
@@ -144,3 +146,11 @@ def test_a_known_tag_fills_its_size() -> None:
         reader.expect_tag_end(tag, end)
     reader.read_int8()
     reader.expect_tag_end(tag, end)
+
+
+def test_many_numbers_are_read_in_pieces() -> None:
+    numbers = list(range(-5, 2 * NUMBERS_AT_ONCE + 7))
+    reader = Reader(b"x" + Struct(f">{len(numbers)}i").pack(*numbers) + b"y")
+    reader.position = 1
+    assert reader.read_numbers("i", 4, len(numbers)) == numbers
+    assert reader.remaining == 1

@@ -32,7 +32,7 @@ async def handle(context: "RequestContext", request: CreateTopicsRequest) -> Cre
     topics = []
     for topic in request.topics:
         await pause()
-        topics.append(_new_topic(topic))
+        topics.append(await _new_topic(topic))
     results = await services.topic_admin.create_topics(topics, request.timeout_ms, validate_only=request.validate_only)
     describe = _Describer(services.config) if context.header.api_version >= 5 else None
     answers = {}
@@ -46,12 +46,16 @@ async def handle(context: "RequestContext", request: CreateTopicsRequest) -> Cre
     return CreateTopicsResponse(topics=[answers[topic.name] for topic in topics])
 
 
-def _new_topic(topic: CreatableTopic) -> NewTopic:
+async def _new_topic(topic: CreatableTopic) -> NewTopic:
+    assignments = {}
+    for assigned in topic.assignments:
+        await pause()
+        assignments[assigned.partition_index] = assigned.broker_ids
     return NewTopic(
         topic.name,
         topic.num_partitions,
         topic.replication_factor,
-        {assigned.partition_index: assigned.broker_ids for assigned in topic.assignments},
+        assignments,
         [(config.name, config.value) for config in topic.configs],
     )
 
