@@ -137,6 +137,11 @@ class MetadataCache:
             timer.cancel()
             del self._waiting[future]
 
+    def end_waits(self) -> None:
+        """End every ``wait_until`` as if its time were over."""
+        for future in list(self._waiting):
+            _give_up(future)
+
 
 def _give_up(future: "asyncio.Future[bool]") -> None:
     if not future.done():

@@ -5,6 +5,7 @@ over; what was written stays and goes on.
 """
 
 import asyncio
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from random import Random
@@ -216,6 +217,7 @@ class TopicAdmin:
             if gone:
                 await self._wait_removed(name, min(left_ms, REMOVAL_MS))
             else:
+                started = -math.inf  # the time is over, or the waiting was ended: for the others too
                 results[name] = TopicResult(name, RequestTimedOutError())
         return list(results.values())
 
@@ -437,7 +439,12 @@ class TopicAdmin:
             if timeout_ms > 0 and await self._metadata.wait_until(ready, left_ms, self._clock):
                 self._limit.seen(self._metadata.image, name)
             else:
+                started = -math.inf  # the time is over, or the waiting was ended: for the others too
                 results[name] = TopicResult(name, RequestTimedOutError())
+
+    def end_waits(self) -> None:
+        """Answer the requests that wait for their topics: with RequestTimedOutError where these are not there yet."""
+        self._metadata.end_waits()
 
     async def _wait_removed(self, name: str, timeout_ms: float) -> None:
         """Wait until the name is free again. Kafka answers earlier and refuses a topic that is created at once."""

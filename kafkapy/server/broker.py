@@ -206,8 +206,9 @@ class BrokerServer:
             fetch_sessions=self._fetch_sessions(),
             metrics=metrics,
             compute=self._compute,
+            memory=self._frame_budget(),
         )
-        self._bind(metrics)
+        self._bind(metrics, services.memory)
         requests.serve(services, LocalConnection(self.listeners[0].name))
         for coordinator in (groups, transactions):
             coordinator.startup()
@@ -283,12 +284,14 @@ class BrokerServer:
             )
         return os.path.join(first.path, FILE_NAME)
 
-    def _bind(self, metrics: Metrics) -> None:
+    def _frame_budget(self) -> FrameBudget:
+        limit = self.config.integer("queued.max.request.bytes")
+        return FrameBudget(self._hooks.connection_clock or self.clock, limit if limit > 0 else DEFAULT_LIMIT)
+
+    def _bind(self, metrics: Metrics, response_budget: FrameBudget) -> None:
         config = self.config
-        limit = config.integer("queued.max.request.bytes")
         clock = self._hooks.connection_clock or self.clock
-        requests, responses = (FrameBudget(clock, limit if limit > 0 else DEFAULT_LIMIT) for _ in range(2))
-        shared = Shared(Limits.of(config), requests, responses, metrics)
+        shared = Shared(Limits.of(config), self._frame_budget(), response_budget, metrics)
         self._cleanup.callback(self._compute.close)  # after the listeners, whose last requests may need it
         for endpoint in config.listeners:
             listener = Listener(endpoint, bind(endpoint), clock, shared)
@@ -325,7 +328,9 @@ class BrokerServer:
         self._cleanup.push_async_callback(self._let_go, services)
 
     def _dispatcher(self, services: Services) -> Dispatcher:
-        interceptor, trace, budget = self._hooks.interceptor, self._hooks.trace, self.listeners[0].response_budget
+        interceptor, trace, budget = self._hooks.interceptor, self._hooks.trace, services.memory
+        for each in (self.listeners[0].budget, budget):
+            each.relieve = services.topic_admin.end_waits
         if interceptor is not None:
             interceptor.start(services)
         if trace is None:

@@ -7,6 +7,9 @@
 - Responses above ``SMALL_FRAME_SIZE`` that a client has not read yet: they count, and while the budget is used up no
   request whose response may be large is served (``server/dispatch.py``). Records that are sent from files don't count.
 
+- Decoded requests: the values of one with more than ``INLINE_SLOTS`` (``server/dispatch.py``), and the partitions of a
+  fetch whose session has many, count with the responses until they are answered (``Held``), whatever they wait for.
+
 Smaller frames and responses live in buffers that every connection has, and are not counted.
 
 While something waits, those that hold memory are checked once a second, so that peers that stall or trickle can't keep
@@ -16,11 +19,15 @@ the others waiting. A connection is closed when
 - its frame or response is still incomplete after ``MOST_CHECKS`` seconds, or
 - it waits itself, and its peer has closed it before the frame was complete.
 
+Meanwhile requests that wait for an event must not hold memory: those that are ``Held`` are asked to end their waiting
+(a fetch is answered with what there is), and ``relieve`` is called, which ends the waiting for topics (7).
+
 An exempt connection from which nothing arrives for a second is no longer exempt. While nothing waits, a slow peer is
 only subject to ``connections.max.idle.ms``, as in Apache Kafka.
 """
 
 import asyncio
+from collections.abc import Callable
 from typing import Final, Protocol
 
 from kafkapy.clock import Clock, TimerHandle
@@ -78,6 +85,47 @@ class _Admission:
         """See ``Holder``."""
 
 
+def _nothing() -> None:
+    """Nothing waits."""
+
+
+class Held:
+    """The memory of one decoded request, for a ``with`` statement that lasts until the request is answered."""
+
+    __slots__ = ("end_waiting", "_budget")
+
+    missing_size = 0
+
+    def __init__(self, budget: "FrameBudget", end_waiting: Callable[[], None] = _nothing) -> None:
+        self.end_waiting = end_waiting
+        """Ends what the request waits for, if that is possible."""
+        self._budget = budget
+
+    def __enter__(self) -> "Held":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._budget.release(self)
+
+    def charge(self, size: int) -> None:
+        """Count ``size`` bytes more."""
+        self._budget.charge(self, size)
+
+    async def admission(self) -> None:
+        """Wait until the budget is not used up; the request must hold nothing yet."""
+        await self._budget.admission()
+
+    def memory_granted(self) -> None:
+        """See ``Holder``: it never waits."""
+
+    def is_abandoned(self) -> bool:
+        """See ``Holder``."""
+        return False
+
+    def give_up(self, reason: str) -> None:
+        """See ``Holder``."""
+
+
 class _Holding:
     """The memory of one connection, and what the checks have seen of it."""
 
@@ -93,12 +141,14 @@ class _Holding:
 class FrameBudget:
     """The bytes that large frames may take: of requests, or of responses."""
 
-    __slots__ = ("available", "given_up", "_clock", "_holdings", "_waiting", "_exempt", "_timer")
+    __slots__ = ("available", "given_up", "relieve", "_clock", "_holdings", "_waiting", "_exempt", "_timer")
 
     def __init__(self, clock: Clock, limit: int = DEFAULT_LIMIT) -> None:
         self.available = limit
         self.given_up = 0
         """Connections that were closed since they kept others waiting."""
+        self.relieve: Callable[[], None] = _nothing
+        """Called once a second while something waits for memory."""
         self._clock = clock
         self._holdings: dict[Holder, _Holding] = {}
         self._waiting: dict[Holder, None] = {}
@@ -160,6 +210,7 @@ class FrameBudget:
             elif holder.is_abandoned():
                 self._close(holder, "the peer closed it in the middle of a request")
         if self._waiting:
+            self.relieve()
             self._check_holders()
             self._grant()
 
@@ -168,6 +219,8 @@ class FrameBudget:
             if holder in self._waiting:
                 continue  # it is not read, so it can't be slow
             size = holder.missing_size
+            if isinstance(holder, Held):
+                holder.end_waiting()
             if not size:  # the request is complete and being served, for as long as that takes
                 if holder is self._exempt:
                     self._exempt = None

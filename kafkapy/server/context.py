@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from kafkapy.coordinator.transaction.coordinator import TransactionCoordinator
     from kafkapy.coordinator.transaction.marker_writer import MarkerWriter
     from kafkapy.protocol.headers import RequestHeader
+    from kafkapy.server.budget import FrameBudget
     from kafkapy.server.compute_thread import ComputeThread
     from kafkapy.server.fetch_sessions import FetchSessionCache
     from kafkapy.server.metrics import Metrics
@@ -57,6 +58,8 @@ class Services:
     fetch_sessions: "FetchSessionCache"
     metrics: "Metrics"
     compute: "ComputeThread"
+    memory: "FrameBudget"
+    """For what responses and decoded requests take: that of ``Shared.response_budget``."""
 
 
 class ConnectionInfo(Protocol):

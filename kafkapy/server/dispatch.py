@@ -10,17 +10,20 @@ The event loop serves all connections, so no request may keep it for long:
   on the loop; larger ones on the compute thread, which touches nothing but the message and its bytes;
 - a handler with much to do is a generator and runs in slices (``kafkapy/turns.py``);
 - ``LARGE_AT_ONCE`` large requests are decoded and handled at a time, the others wait as undecoded frames, or after
-  their first slice. They also wait while unread responses take all the memory that there is for them
-  (``server/budget.py``). So the memory for messages does not grow with the number of connections.
+  their first slice. They also wait while unread responses and decoded requests that are not answered take all the
+  memory that there is for them (``server/budget.py``). So the memory for messages does not grow with the number of
+  connections.
 """
 
 import asyncio
 from collections.abc import Awaitable, Callable, Generator
-from functools import cache
+from contextlib import ExitStack
+from functools import cache, partial
 from importlib import import_module
 from types import GeneratorType
 from typing import Any, Final, NamedTuple
 
+from kafkapy.cluster.delayed import Delayed, hurry
 from kafkapy.protocol.api_keys import ApiKey
 from kafkapy.protocol.headers import (
     RequestHeader,
@@ -32,9 +35,9 @@ from kafkapy.protocol.headers import (
 from kafkapy.protocol.message import LimitExceeded, Message, ProtocolError
 from kafkapy.protocol.messages import request_class
 from kafkapy.protocol.primitives import write_message
-from kafkapy.protocol.reader import Reader
+from kafkapy.protocol.reader import DEFAULT_BUDGET, Reader
 from kafkapy.protocol.writer import Part, TooManyStructs, Writer
-from kafkapy.server.budget import FrameBudget
+from kafkapy.server.budget import FrameBudget, Held
 from kafkapy.server.compute_thread import ComputeThread
 from kafkapy.server.context import ConnectionInfo, RequestContext, Services
 from kafkapy.server.encoded import SIZE_AND_CORRELATION_ID, Encoded, spelled_out
@@ -50,7 +53,10 @@ INLINE_STRUCTS: Final = 1_000
 """Structs of a response that are encoded on the event loop: about a millisecond of work."""
 
 LARGE_AT_ONCE: Final = 2
-"""Large requests whose messages are in memory at the same time (those that wait for an event are not counted)."""
+"""Large requests that are decoded at the same time."""
+
+SLOT_SIZE: Final = 100
+"""Bytes that a decoded value counts for, until the request is answered."""
 
 
 class Route(NamedTuple):
@@ -227,15 +233,23 @@ class Dispatcher:
         """
         reader = Reader(located[0])
         reader.position = located[1]
-        async with self._large:
-            await self._budget.admission()
-            request = await self._compute.run(lambda: way.read(reader, header.api_version))
-            await turns().next_turn()
-            result = way.handle(RequestContext(self.services, header, connection), request)
-            del request
-            if isinstance(result, Generator):
-                result = await in_turns(result)
-        return await _without_coroutine(result)
+        with ExitStack() as until_answered:
+            async with self._large:
+                await self._budget.admission()
+                request = await self._compute.run(lambda: way.read(reader, header.api_version))
+                held = until_answered.enter_context(Held(self._budget))
+                held.charge((DEFAULT_BUDGET - reader.budget) * SLOT_SIZE)
+                await turns().next_turn()
+                result = way.handle(RequestContext(self.services, header, connection), request)
+                del request
+                if isinstance(result, Generator):
+                    result = await in_turns(result)
+            response = await _without_coroutine(result)
+            if isinstance(response, Delayed) and not response.done():
+                held.end_waiting = partial(hurry, response)
+                kept = until_answered.pop_all()
+                response.add_done_callback(lambda _: kept.close())
+        return response
 
     def _learn(self, key: int, version: int) -> Route:
         """Return the route with whatever stands before its handler."""

@@ -30,6 +30,7 @@ from kafkapy.protocol.messages.fetch import (
     PartitionData,
 )
 from kafkapy.server import fetch_versions
+from kafkapy.server.budget import Held
 from kafkapy.server.context import RequestContext
 from kafkapy.server.fetch_sessions import FINAL_EPOCH, INITIAL_EPOCH, NO_SESSION, FetchSession, FetchSessionCache
 from kafkapy.server.fetch_sessions import next_epoch as epoch_after
@@ -45,6 +46,9 @@ Begun = tuple[dict[TopicPartition, FetchWish], Choose]
 READ_COMMITTED: Final = 1
 MANY: Final = 100
 """Partitions that one request is answered for at once; for more it is in slices."""
+
+WAITING_PARTITION_SIZE: Final = 1_000
+"""Bytes that a partition takes in a fetch that waits."""
 
 ISOLATION_LEVELS: Final = (0, READ_COMMITTED)
 LAST_VERSION_WITH_HARD_LIMITS: Final = 2
@@ -97,16 +101,27 @@ async def _fetch_many(
     context: RequestContext, request: FetchRequest, limits: FetchLimits, haste: Haste
 ) -> FetchResponse:
     """Answer a request for so many partitions that other requests must be served between them."""
-    asked = await in_turns(_wishes(request))
-    begun = await in_turns(_begin(context, request, limits, asked))
-    if isinstance(begun, FetchResponse):
-        return begun
-    wishes, choose = begun
-    replicas, version = context.services.replica_manager, context.header.api_version
-    reads = await fetch_many(replicas, wishes, limits, haste)
+    with Held(context.services.memory, haste) as held:
+        await _count_session(context, request, held)
+        asked = await in_turns(_wishes(request))
+        begun = await in_turns(_begin(context, request, limits, asked))
+        if isinstance(begun, FetchResponse):
+            return begun
+        del request, asked  # which may be large, while this waits
+        wishes, choose = begun
+        replicas, version = context.services.replica_manager, context.header.api_version
+        reads = await fetch_many(replicas, wishes, limits, haste)
     if version >= fetch_versions.FIRST_VERSION_OF_FORMAT_2:
         return await in_turns(_response(replicas, version, choose, reads))
     return await _converted(context, limits, begun, reads)
+
+
+async def _count_session(context: RequestContext, request: FetchRequest, held: Held) -> None:
+    """Count what a request that names few partitions takes for those of its session, once there is memory for it."""
+    session = context.services.fetch_sessions.get(request.session_id)
+    if session is not None and sum(len(topic.partitions) for topic in request.topics) <= MANY:
+        await held.admission()
+        held.charge(len(session.partitions) * WAITING_PARTITION_SIZE)
 
 
 async def _converted(context: RequestContext, limits: FetchLimits, begun: Begun, reads: Reads) -> FetchResponse:
