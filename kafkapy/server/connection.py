@@ -364,6 +364,7 @@ class Connection(asyncio.BufferedProtocol):
             reply = self._dispatcher.answer(waiting)
             if isinstance(reply, Waiting):
                 self._wait_for(reply)
+                self._serve()  # reads on if there was no room behind the frame: the peer may go while this waits
                 return
             if reply is not None and self._transport is not None:
                 self.flush()

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from kafkapy.server.budget import CHECK_MS, MOST_CHECKS, STALLED_CHECKS, FrameBudget
+from kafkapy.server.budget import CHECK_MS, MOST_CHECKS, STALLED_CHECKS, FrameBudget, Held
 from kafkapy.testing.clock import ManualClock
 
 
@@ -184,3 +184,31 @@ def test_a_complete_request_may_take_its_time() -> None:
     assert waiting.wants == 0  # what is being served is no longer exempt
     clock.advance(2 * MOST_CHECKS * CHECK_MS)
     assert served.reason == exempt.reason == ""
+
+
+def test_what_is_held_is_asked_to_end_its_waiting_while_others_need_memory() -> None:
+    async def main() -> None:
+        clock, budget, (reader, _) = peers(2)
+        asked: list[str] = []
+        budget.relieve = lambda: asked.append("relieve")
+        with Held(budget) as silent, Held(budget, lambda: asked.append("end")) as waiting:
+            silent.charge(60)
+            waiting.charge(30)
+            waiting.charge(10)
+            clock.advance(100 * CHECK_MS)
+            assert (budget.available, asked) == (0, [])
+            assert reader.take(50)
+            budget.release(reader)
+            with Held(budget) as late:
+                admission = asyncio.ensure_future(late.admission())
+                await asyncio.sleep(0)
+                for seconds in range(1, 3 * MOST_CHECKS):
+                    clock.advance(CHECK_MS)
+                    assert asked == ["relieve", "end"] * seconds
+                assert not admission.done()
+                waiting.__exit__()
+                await admission
+                assert budget.available == 40
+        assert (budget.available, budget.given_up) == (100, 0)
+
+    asyncio.run(main())

@@ -10,6 +10,12 @@ from typing import Any
 import pytest
 
 from kafkapy.protocol.messages.api_versions import ApiVersionsRequest
+from kafkapy.protocol.messages.create_topics import (
+    CreatableReplicaAssignment,
+    CreatableTopic,
+    CreateTopicsRequest,
+)
+from kafkapy.server.budget import CHECK_MS
 from kafkapy.server.connection import Connection
 from kafkapy.server.sender import PIECE_SIZE
 from kafkapy.testing.clock import ManualClock
@@ -164,5 +170,140 @@ def test_a_connection_at_rest_holds_no_buffer(tmp_path: Path) -> None:
             clock.advance(1000)
             assert len(connection._decoder._view) == 0
             assert (await client.produce("t", batch(b"y" * 500_000))).error_code == 0
+
+    run(scenario())
+
+
+def _large_fetch(topic: str, count: int = 4000, **fields: Any) -> bytes:
+    """A fetch that names one partition many times: large when decoded, and there is nothing to be read."""
+    request = fetch_request(topic, max_wait_ms=2**31 - 1, session_epoch=-1, **fields)
+    request.topics[0].partitions *= count
+    return frame(request, 11)
+
+
+def test_large_fetches_that_wait_are_answered_when_others_need_their_memory(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        clock, limit = ManualClock(), 5_000_000
+        async with running_broker(tmp_path, clock=clock, **_memory(limit)) as broker:
+            memory = broker.listeners[0].response_budget
+            client = await Client.connect(broker)
+            await client.create_topic("t")
+            waiting = [await Client.connect(broker) for _ in range(2)]
+            for each in waiting:
+                before = memory.available
+                each.send(_large_fetch("t"))
+                await until(lambda before=before: memory.available < before - 2_000_000)
+            assert memory.available <= 0
+            clock.advance(10 * CHECK_MS)
+            assert sum(each.progress()[-1] for each in broker.listeners[0].connections) == 2
+            late = await Client.connect(broker)
+            late.send(_large_fetch("t", min_bytes=0))
+            await until(lambda: len(broker.listeners[0].connections) == 4)
+            assert (await client.produce("t", batch(), partition=7)).error_code == 3, "small requests need no memory"
+            answered = asyncio.ensure_future(asyncio.gather(*(each.receive() for each in [*waiting, late])))
+            while not answered.done():
+                clock.advance(CHECK_MS)
+                await asyncio.sleep(0.001)
+            for data in await answered:
+                (topic,) = Client.decode(1, 11, data).responses
+                assert [partition.error_code for partition in topic.partitions] == [0]
+            await until(lambda: memory.available == limit)
+
+    run(scenario())
+
+
+def test_a_large_fetch_gives_its_memory_back_when_its_client_goes_or_data_comes(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        limit = 50_000_000
+        async with running_broker(tmp_path, **_memory(limit)) as broker:
+            memory = broker.listeners[0].response_budget
+            client = await Client.connect(broker)
+            await client.create_topic("t")
+            leaving, served = [await Client.connect(broker) for _ in range(2)]
+            for each in (leaving, served):
+                each.send(_large_fetch("t"))
+            await until(lambda: memory.available < limit - 5_000_000)
+            leaving.writer.transport.abort()
+            await until(lambda: memory.available > limit - 5_000_000)
+            assert memory.available < limit
+            await client.produce("t", batch(b"x"))
+            assert Client.decode(1, 11, await served.receive()).responses[0].partitions[0].records
+            await until(lambda: memory.available == limit)
+
+    run(scenario())
+
+
+def test_a_small_fetch_counts_with_what_its_session_waits_for(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        clock, limit, count = ManualClock(), 150_000, 120
+        async with running_broker(tmp_path, clock=clock, **_memory(limit)) as broker:
+            memory = broker.listeners[0].response_budget
+            client, other = [await Client.connect(broker) for _ in range(2)]
+            await client.create_topic("t", partitions=count)
+            requests = []
+            for each in (client, other):
+                full = fetch_request("t", min_bytes=0, session_epoch=0)
+                full.topics[0].partitions = [
+                    fetch_request("t", partition=index).topics[0].partitions[0] for index in range(count)
+                ]
+                opened = await each.ask(full, 11)
+                requests.append(
+                    fetch_request("t", max_wait_ms=2**31 - 1, session_id=opened.session_id, session_epoch=1)
+                )
+                requests[-1].topics = []
+            await until(lambda: memory.available == limit)
+            client.send(frame(requests[0], 11))
+            await until(lambda: memory.available == limit - 1000 * count)
+            third = await Client.connect(broker)
+            third.send(frame(requests[1], 11))
+            await until(lambda: memory.available == limit - 2000 * count)
+            late = await Client.connect(broker)
+            requests[1].session_epoch = 2
+            late.send(frame(requests[1], 11))
+            answered = asyncio.ensure_future(asyncio.gather(client.receive(), third.receive()))
+            while not answered.done():
+                clock.advance(CHECK_MS)
+                await asyncio.sleep(0.001)
+            for data in await answered:
+                assert Client.decode(1, 11, data).responses == []
+            late.writer.transport.abort()
+            await until(lambda: memory.available == limit)
+
+    run(scenario())
+
+
+def test_creations_that_wait_for_their_topics_are_answered_when_others_need_their_memory(tmp_path: Path) -> None:
+    """Topics on a broker that is not there never get a leader."""
+
+    async def scenario() -> None:
+        clock, limit = ManualClock(), 5_000_000
+        async with running_broker(tmp_path, clock=clock, **_memory(limit)) as broker:
+            memory = broker.listeners[0].response_budget
+            refused = [CreatableTopic(name="no/" + "n" * 60, num_partitions=1, replication_factor=1)] * 4000
+            answers = []
+            for number in range(3):
+                assigned = CreatableReplicaAssignment(0, [77])
+                topics = [
+                    CreatableTopic(f"t{number}{name}", num_partitions=-1, replication_factor=-1, assignments=[assigned])
+                    for name in "ab"
+                ]
+                request = CreateTopicsRequest(topics=[*topics, *refused], timeout_ms=2**31 - 1)
+                client = await Client.connect(broker)
+                client.send(frame(request, 4))
+                answers.append(asyncio.ensure_future(client.receive()))
+                if number < 2:
+                    await until(lambda number=number: memory.available < limit - 2_500_000 * (number + 1))
+            assert memory.available <= 0
+            first = asyncio.gather(*answers[:2])
+            while not first.done():
+                clock.advance(CHECK_MS)
+                await asyncio.sleep(0.001)
+            while not answers[2].done():
+                broker.services.topic_admin.end_waits()
+                await asyncio.sleep(0.001)
+            for data in [each.result() for each in answers]:
+                results = Client.decode(19, 4, data).topics
+                assert [result.error_code for result in results] == [7, 7] + [42] * 4000
+            await until(lambda: memory.available == limit)
 
     run(scenario())
