@@ -12,8 +12,8 @@ from kafkapy.types import TopicPartition, topic_partition_of
 NO_TIMESTAMP: Final = -1
 
 
-LARGE: Final = 256
-"""Partitions from which on a commit is served in steps."""
+COMMITS_IN_A_STEP: Final = 256
+"""Partitions that are committed between two places to pause; a request for fewer has none."""
 
 
 class _Part(NamedTuple):
@@ -26,14 +26,14 @@ class _Part(NamedTuple):
 def is_large(topics: Sequence[Any]) -> bool:
     """Whether a commit names so many partitions that it must not be served at once."""
     if len(topics) == 1:  # as nearly always
-        return len(topics[0].partitions) >= LARGE
-    return len(topics) >= LARGE or sum(len(topic.partitions) for topic in topics) >= LARGE
+        return len(topics[0].partitions) >= COMMITS_IN_A_STEP
+    return len(topics) >= COMMITS_IN_A_STEP or sum(len(topic.partitions) for topic in topics) >= COMMITS_IN_A_STEP
 
 
 def parts_of(topics: Iterable[Any]) -> Iterator[_Part]:
-    """Cut the topics of a large commit into parts of at most ``LARGE`` partitions."""
+    """Cut the topics of a large commit into parts of at most ``COMMITS_IN_A_STEP`` partitions."""
     for topic in topics:
-        for piece in pieces(topic.partitions, LARGE):
+        for piece in pieces(topic.partitions, COMMITS_IN_A_STEP):
             yield _Part(topic.name, piece)
 
 

@@ -9,8 +9,8 @@ from kafkapy.types import TopicPartition, topic_partition_of
 V = TypeVar("V")
 Topic = TypeVar("Topic")
 
-PIECE: Final = 256
-"""Partitions between two places to pause."""
+ROWS_IN_A_STEP: Final = 256
+"""Partitions that are taken out of a request, or put into a response, between two places to pause."""
 
 
 def named_partitions(topics: Iterable[Any]) -> Steps[list[TopicPartition]]:
@@ -18,11 +18,13 @@ def named_partitions(topics: Iterable[Any]) -> Steps[list[TopicPartition]]:
     named: dict[TopicPartition, None] = {}
     for topic in topics:
         indexes = topic.partition_indexes
-        for start in range(0, len(indexes), PIECE):
+        for start in range(0, len(indexes), ROWS_IN_A_STEP):
             if named:
                 yield
             named.update(
-                dict.fromkeys(topic_partition_of((topic.name, each)) for each in indexes[start : start + PIECE])
+                dict.fromkeys(
+                    topic_partition_of((topic.name, each)) for each in indexes[start : start + ROWS_IN_A_STEP]
+                )
             )
     return list(named)
 
@@ -37,6 +39,6 @@ def rows_by_topic(
         if topic is None:
             topic = topics[name] = make(name)
         add(topic, index, value)
-        if count % PIECE == 0:
+        if count % ROWS_IN_A_STEP == 0:
             yield
     return list(topics.values())

@@ -99,7 +99,7 @@ def test_a_step_is_a_partition_or_a_name() -> None:
             assert len(started.controller.node.cache.image.topics["t"].partitions) == COUNT
             assert (
                 sum(1 for _ in metadata.handle(context, MetadataRequest(topics=None)))
-                >= COUNT // metadata.PARTITIONS_OF_A_STEP
+                >= COUNT // metadata.PARTITIONS_IN_A_STEP
             )
             names = [MetadataRequestTopic(name=name) for name in NAMES]
             unknown = MetadataRequest(topics=names, allow_auto_topic_creation=False)

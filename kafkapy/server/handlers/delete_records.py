@@ -7,10 +7,12 @@ Errors: OFFSET_OUT_OF_RANGE 1, UNKNOWN_TOPIC_OR_PARTITION 3, NOT_LEADER_OR_FOLLO
 internal topics, KAFKA_STORAGE_ERROR 56, POLICY_VIOLATION 44 for compacted topics that don't delete.
 """
 
+from functools import partial
 from typing import Final
 
 from kafkapy.cluster.errors import InvalidTopicError
 from kafkapy.cluster.replica_manager import ReplicaManager
+from kafkapy.cluster.topic_rules import INTERNAL_TOPICS
 from kafkapy.errors import BrokerError
 from kafkapy.protocol.messages.delete_records import (
     DeleteRecordsPartition,
@@ -20,8 +22,7 @@ from kafkapy.protocol.messages.delete_records import (
     DeleteRecordsTopicResult,
 )
 from kafkapy.server.context import RequestContext
-from kafkapy.server.grouping import last_by_topic
-from kafkapy.server.handlers.produce import INTERNAL_TOPICS
+from kafkapy.server.grouping import answered_by_topic
 from kafkapy.storage.errors import OffsetOutOfRangeError
 from kafkapy.turns import Steps
 from kafkapy.types import TopicPartition
@@ -39,17 +40,16 @@ class PolicyViolationError(BrokerError):
 def handle(context: RequestContext, request: DeleteRecordsRequest) -> Steps[DeleteRecordsResponse]:
     """See the card; a step is a partition."""
     replicas = context.services.replica_manager
-    asked = yield from last_by_topic(
-        (topic.name, partition.partition_index, partition) for topic in request.topics for partition in topic.partitions
+    topics = yield from answered_by_topic(
+        (
+            (topic.name, partition.partition_index, partition)
+            for topic in request.topics
+            for partition in topic.partitions
+        ),
+        partial(_delete, replicas),
+        DeleteRecordsTopicResult,
     )
-    results = []
-    for topic, partitions in asked.items():
-        deleted = []
-        for wanted in partitions.values():
-            deleted.append(_delete(replicas, topic, wanted))
-            yield
-        results.append(DeleteRecordsTopicResult(topic, deleted))
-    return DeleteRecordsResponse(topics=results)
+    return DeleteRecordsResponse(topics=topics)
 
 
 def _delete(replicas: ReplicaManager, topic: str, wanted: DeleteRecordsPartition) -> DeleteRecordsPartitionResult:

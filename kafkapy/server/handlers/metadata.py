@@ -30,7 +30,8 @@ from kafkapy.turns import Steps, in_turns, pause
 if TYPE_CHECKING:
     from kafkapy.server.context import RequestContext
 
-PARTITIONS_OF_A_STEP = 16
+PARTITIONS_IN_A_STEP = 16
+"""Partitions that are described between two places to pause."""
 NOT_ASKED = -(2**31)
 """Authorized operations that the client did not ask for."""
 TOPIC_OPERATIONS = sum(1 << code for code in (3, 4, 5, 6, 7, 8, 10, 11))
@@ -131,13 +132,13 @@ def _broker(context: "RequestContext", info: BrokerInfo) -> list[MetadataRespons
 
 
 def _topic(image: MetadataImage, topic: TopicImage, listener: str, version: int) -> Steps[MetadataResponseTopic]:
-    if len(topic.partitions) <= PARTITIONS_OF_A_STEP:
+    if len(topic.partitions) <= PARTITIONS_IN_A_STEP:
         partitions = [_partition(image, index, found, listener, version) for index, found in topic.partitions.items()]
     else:
         partitions = []
         for index, found in topic.partitions.items():
             partitions.append(_partition(image, index, found, listener, version))
-            if len(partitions) % PARTITIONS_OF_A_STEP == 0:
+            if len(partitions) % PARTITIONS_IN_A_STEP == 0:
                 yield
     return MetadataResponseTopic(
         error_code=ErrorCode.NONE,

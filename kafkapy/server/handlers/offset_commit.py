@@ -23,7 +23,7 @@ from kafkapy.protocol.messages.offset_commit import (
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
 )
-from kafkapy.server.commits import LARGE, is_large, parts_of, split_by_existence
+from kafkapy.server.commits import COMMITS_IN_A_STEP, is_large, parts_of, split_by_existence
 from kafkapy.server.encoded import Encoded
 from kafkapy.server.partition_rows import rows_by_topic
 from kafkapy.server.static_members import refuses_static_member
@@ -60,7 +60,9 @@ def handle(context: "RequestContext", request: OffsetCommitRequest) -> Answered 
     expire_ms = NO_EXPIRY if retention_ms == DEFAULT_RETENTION else as_long(now_ms + retention_ms)
 
     topics = request.topics
-    if (len(topics) != 1 or len(topics[0].partitions) >= LARGE) and is_large(topics):  # most don't pay for the call
+    if (len(topics) != 1 or len(topics[0].partitions) >= COMMITS_IN_A_STEP) and is_large(
+        topics
+    ):  # most don't pay for the call
         return _commit_many(context, request, now_ms, expire_ms)
     offsets, errors = split_by_existence(
         context.services.metadata.image,

@@ -5,6 +5,8 @@ answered once, to the last question.
 Errors: UNKNOWN_TOPIC_OR_PARTITION 3, NOT_LEADER_OR_FOLLOWER 6, FENCED_LEADER_EPOCH 74, UNKNOWN_LEADER_EPOCH 75.
 """
 
+from functools import partial
+
 from kafkapy.errors import BrokerError
 from kafkapy.protocol.messages.offset_for_leader_epoch import (
     EpochEndOffset,
@@ -14,24 +16,19 @@ from kafkapy.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderTopicResult,
 )
 from kafkapy.server.context import RequestContext
-from kafkapy.server.grouping import last_by_topic
+from kafkapy.server.grouping import answered_by_topic
 from kafkapy.turns import Steps
 from kafkapy.types import TopicPartition
 
 
 def handle(context: RequestContext, request: OffsetForLeaderEpochRequest) -> Steps[OffsetForLeaderEpochResponse]:
     """See the card; a step is a partition."""
-    asked = yield from last_by_topic(
-        (topic.topic, partition.partition, partition) for topic in request.topics for partition in topic.partitions
+    topics = yield from answered_by_topic(
+        ((topic.topic, partition.partition, partition) for topic in request.topics for partition in topic.partitions),
+        partial(_end_offset, context),
+        OffsetForLeaderTopicResult,
     )
-    results = []
-    for topic, partitions in asked.items():
-        found = []
-        for wanted in partitions.values():
-            found.append(_end_offset(context, topic, wanted))
-            yield
-        results.append(OffsetForLeaderTopicResult(topic, found))
-    return OffsetForLeaderEpochResponse(topics=results)
+    return OffsetForLeaderEpochResponse(topics=topics)
 
 
 def _end_offset(context: RequestContext, topic: str, wanted: OffsetForLeaderPartition) -> EpochEndOffset:

@@ -22,6 +22,7 @@ from kafkapy.cluster.errors import (
 )
 from kafkapy.cluster.partition import ALL_IN_SYNC
 from kafkapy.cluster.replica_manager import Awaited, ReplicaManager
+from kafkapy.cluster.topic_rules import INTERNAL_TOPICS
 from kafkapy.errors import BrokerError
 from kafkapy.protocol.messages.produce import (
     BatchIndexAndErrorMessage,
@@ -47,7 +48,6 @@ from kafkapy.types import TopicPartition
 
 NO_ACKS: Final = 0
 VALID_ACKS: Final = (-1, 0, 1)
-INTERNAL_TOPICS: Final = frozenset({"__consumer_offsets", "__transaction_state"})
 ADMIN_CLIENT: Final = "__admin_client"
 """The client id that may write to internal topics, as in Kafka."""
 WITHOUT_LOG_START: Final = frozenset({2, 3, 6, 10, 17, 18, 21, 53, 56})

@@ -18,7 +18,7 @@ from kafkapy.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitResponsePartition,
     TxnOffsetCommitResponseTopic,
 )
-from kafkapy.server.commits import LARGE, parts_of, split_by_existence
+from kafkapy.server.commits import COMMITS_IN_A_STEP, parts_of, split_by_existence
 from kafkapy.server.partition_rows import rows_by_topic
 from kafkapy.turns import Steps
 from kafkapy.types import TopicPartition
@@ -53,7 +53,7 @@ def handle(
     def build(committed: Mapping[TopicPartition, int]) -> Steps[TxnOffsetCommitResponse]:
         return _build({tp: _code(code, version) for tp, code in {**committed, **errors}.items()})
 
-    if len(offsets) >= LARGE:
+    if len(offsets) >= COMMITS_IN_A_STEP:
         answer = yield from services.group_coordinator.commit_many_offsets(call, producer)
     else:
         answer = services.group_coordinator.commit_offsets_in_transaction(call, producer)

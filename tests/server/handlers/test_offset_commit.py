@@ -19,7 +19,7 @@ from kafkapy.protocol.messages.offset_commit import (
 from kafkapy.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
 from kafkapy.protocol.primitives import Writer, encode
 from kafkapy.server.broker import BrokerServer
-from kafkapy.server.commits import LARGE, is_large
+from kafkapy.server.commits import COMMITS_IN_A_STEP, is_large
 from kafkapy.server.handlers import offset_commit
 from kafkapy.storage.errors import KafkaStorageError
 from kafkapy.turns import finish
@@ -162,7 +162,7 @@ def test_version_0_is_kept_in_the_tree_over_a_restart(tmp_path: Path) -> None:
     run(scenario())
 
 
-MANY = range(3 * LARGE)
+MANY = range(3 * COMMITS_IN_A_STEP)
 
 
 def many(**fields: Any) -> OffsetCommitRequest:
@@ -192,8 +192,8 @@ def test_a_large_commit_writes_what_an_ordinary_one_does(metadata: str) -> None:
 
 
 def test_a_large_commit_of_partitions_that_do_not_exist() -> None:
-    answer = answers(large_asker(LARGE).ask(offset_commit, many(), 7))
-    assert answer == [("t", [(number, 0 if number < LARGE else 3) for number in MANY])]
+    answer = answers(large_asker(COMMITS_IN_A_STEP).ask(offset_commit, many(), 7))
+    assert answer == [("t", [(number, 0 if number < COMMITS_IN_A_STEP else 3) for number in MANY])]
     assert {code for _, code in answers(large_asker(0).ask(offset_commit, many(), 7))[0][1]} == {3}
 
 
@@ -239,7 +239,8 @@ def test_a_large_commit_waits_for_all_replicas() -> None:
 
 
 @pytest.mark.parametrize(
-    ("sizes", "expected"), [([1], False), ([LARGE], True), ([1, LARGE], True), ([1] * LARGE, True)]
+    ("sizes", "expected"),
+    [([1], False), ([COMMITS_IN_A_STEP], True), ([1, COMMITS_IN_A_STEP], True), ([1] * COMMITS_IN_A_STEP, True)],
 )
 def test_which_commits_are_large(sizes: list[int], expected: bool) -> None:
     assert (

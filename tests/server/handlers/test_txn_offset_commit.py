@@ -9,7 +9,7 @@ from kafkapy.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequestTopic,
     TxnOffsetCommitResponse,
 )
-from kafkapy.server.commits import LARGE
+from kafkapy.server.commits import COMMITS_IN_A_STEP
 from kafkapy.server.handlers import txn_offset_commit
 from kafkapy.turns import finish
 from kafkapy.types import TopicPartition
@@ -95,8 +95,8 @@ def test_the_answer_waits_for_the_log() -> None:
 
 def test_a_large_commit_counts_with_its_transaction() -> None:
     asker = TransactionAsker()
-    partitions = [TopicPartition("t", number) for number in range(2 * LARGE)]
-    asker.world.broker.image = image("t", partitions=2 * LARGE)
+    partitions = [TopicPartition("t", number) for number in range(2 * COMMITS_IN_A_STEP)]
+    asker.world.broker.image = image("t", partitions=2 * COMMITS_IN_A_STEP)
     assert set(codes(asker.ask(txn_offset_commit, request(*partitions), 3)).values()) == {0}
     offsets = asker.world.group().offsets
     assert not offsets.committed
