@@ -181,7 +181,7 @@ class TopicAdmin:
                 else:
                     admissions.admit(self._metadata.image, topic.name, placement.partitions, placement.replicas)
             except BrokerError as error:
-                results[topic.name] = TopicResult(topic.name, error)
+                results[topic.name] = _refused(topic.name, error)
                 continue
             results[topic.name] = _created(topic, placement)
             if created is not None:
@@ -236,7 +236,7 @@ class TopicAdmin:
                 self._check_served(topic.name, twice)
                 self._check_not_going(topic.name)
             except BrokerError as error:
-                results[topic.name] = TopicResult(topic.name, error)
+                results[topic.name] = _refused(topic.name, error)
                 continue
             results[topic.name] = TopicResult(topic.name, None, topic.total)
             wanted.append(topic)
@@ -271,7 +271,7 @@ class TopicAdmin:
                 try:
                     placement = self._admit_automatic(name, admissions)
                 except BrokerError as error:
-                    outcomes[name] = error
+                    outcomes[name] = error.with_traceback(None)
                     continue
                 if placement is not None:
                     reserved.append(name)
@@ -492,7 +492,7 @@ class TopicAdmin:
                     continue
                 admissions.admit(self._metadata.image, topic.name, topic.total, placement.replicas)
             except BrokerError as error:
-                results[topic.name] = TopicResult(topic.name, error)
+                results[topic.name] = _refused(topic.name, error)
                 continue
             if topic.assignments is None:
                 added = await self._assigned(placement)
@@ -575,6 +575,15 @@ async def _named_twice(names: Iterable[str]) -> set[str]:
         await pause()
         (twice if name in seen else seen).add(name)
     return twice
+
+
+def _refused(name: str, error: BrokerError) -> TopicResult:
+    """Return the result for an error that was raised.
+
+    Its traceback refers to the frame that has the result, and so to the whole request: as a cycle that would stay in
+    memory until the next full garbage collection.
+    """
+    return TopicResult(name, error.with_traceback(None))
 
 
 def _overrides(topic: NewTopic) -> dict[str, str]:

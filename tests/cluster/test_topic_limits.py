@@ -1,6 +1,8 @@
 """Bounds on what clients can create, checked with numbers alone."""
 
 import asyncio
+import gc
+import weakref
 from collections.abc import Awaitable, Callable, Sequence
 from time import process_time
 from typing import Any
@@ -158,6 +160,28 @@ def test_of_too_many_replicas_none_is_looked_at() -> None:
         assert _codes(await admin.create_partitions([MorePartitions("t", 11, [Unread()] * 10)], 1000)) == [44]
 
     _run(scenario, **TEN)
+
+
+def test_a_refused_request_leaves_memory_without_a_garbage_collection() -> None:
+    class Brokers(list[int]):
+        pass
+
+    async def scenario(started: Cluster) -> None:
+        admin = started.controller.node.topic_admin
+        assert _codes(await admin.create_topics([NewTopic("t", 1, 1)], 1000)) == [0]
+        brokers = Brokers([1, 1])
+        there = weakref.ref(brokers)
+        created = await admin.create_topics([NewTopic("u", assignments={0: brokers})], 1000)
+        grown = await admin.create_partitions([MorePartitions("t", 2, [brokers])], 1000)
+        assert (_codes(created), _codes(grown)) == ([39], [39])
+        del brokers
+        assert there() is None
+
+    gc.disable()
+    try:
+        _run(scenario)
+    finally:
+        gc.enable()
 
 
 def test_names_that_collide_are_refused_however_long_their_assignments_take(monkeypatch: pytest.MonkeyPatch) -> None:
