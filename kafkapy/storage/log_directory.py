@@ -265,7 +265,7 @@ class LogManager:
         now_ms = self.storage.clock.now_ms()
         for log in self._online_logs():
             yield
-            log.producer_state.remove_expired(now_ms)
+            yield from log.producer_state.remove_expired(now_ms)
 
     def shutdown(self) -> None:
         """Make everything durable, write all checkpoints, mark the stop as clean and let go of the directories.

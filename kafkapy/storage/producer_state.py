@@ -18,9 +18,12 @@ from kafkapy.storage.files import Files
 from kafkapy.storage.producer_entry import NO_OFFSET, ProducedBatch, ProducerEntry
 from kafkapy.storage.snapshot import decode_snapshot, encode_snapshot
 from kafkapy.storage.transaction_index import AbortedTransaction
+from kafkapy.turns import Steps
 
 SUFFIX = ".snapshot"
 MAX_PRODUCERS: Final = 100_000
+PRODUCERS_IN_A_STEP: Final = 512
+"""Producers that are looked at between two places to pause: some hundred microseconds."""
 OPEN_PASSED_OVER: Final = 8
 """Producers with an open transaction that are looked at for each that is to be forgotten: their number has no bound."""
 
@@ -225,10 +228,19 @@ class ProducerState:
         with suppress(OSError):  # then they go the next time
             self.delete_snapshots(below=log_start_offset)
 
-    def remove_expired(self, now_ms: int) -> None:
-        """Forget producers that have been silent for ``expiration_ms`` and have no transaction open."""
-        for producer_id in [i for i, entry in self.producers.items() if self._is_expired(entry, now_ms)]:
-            del self.producers[producer_id]
+    def remove_expired(self, now_ms: int) -> Steps[None]:
+        """Forget producers that have been silent for ``expiration_ms`` and have no transaction open.
+
+        Those that come between two steps are left to the next time.
+        """
+        producer_ids = list(self.producers)
+        for start in range(0, len(producer_ids), PRODUCERS_IN_A_STEP):
+            producers = self.producers  # another one after a truncation
+            for producer_id in producer_ids[start : start + PRODUCERS_IN_A_STEP]:
+                entry = producers.get(producer_id)
+                if entry is not None and self._is_expired(entry, now_ms):
+                    del producers[producer_id]
+            yield
 
     def _is_expired(self, entry: ProducerEntry, now_ms: int) -> bool:
         return entry.current_txn_first_offset == NO_OFFSET and now_ms - entry.last_timestamp >= self.expiration_ms

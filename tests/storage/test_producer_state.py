@@ -11,7 +11,8 @@ from kafkapy.records.control import ControlRecord, read_control
 from kafkapy.records.record import encode_batch
 from kafkapy.storage.errors import InvalidProducerEpochError, OutOfOrderSequenceError, TransactionCoordinatorFencedError
 from kafkapy.storage.files import Files
-from kafkapy.storage.producer_state import ProducerState, Unreplicated
+from kafkapy.storage.producer_state import PRODUCERS_IN_A_STEP, ProducerState, Unreplicated
+from kafkapy.turns import finish
 from tests.storage.support import START_MS, marker, produced
 
 
@@ -120,14 +121,28 @@ def test_reload_falls_back_on_an_older_snapshot(state: ProducerState) -> None:
 def test_silent_producers_expire_unless_a_transaction_is_open(state: ProducerState) -> None:
     state.apply(_header(0), 0)
     state.apply(_header(0, transactional=True, producer_id=8), 1)
-    state.remove_expired(START_MS + 999)
+    finish(state.remove_expired(START_MS + 999))
     assert set(state.producers) == {7, 8}
     state.map_end_offset = 2
     state.take_snapshot()
-    state.remove_expired(START_MS + 1000)
+    finish(state.remove_expired(START_MS + 1000))
     assert set(state.producers) == {8}
     state.reload(0, 2, START_MS + 1000)
     assert set(state.producers) == {8}
+
+
+def test_many_producers_expire_in_steps_and_what_changes_meanwhile_is_heeded(state: ProducerState) -> None:
+    for producer_id in range(PRODUCERS_IN_A_STEP * 3):
+        state.apply(_header(0, producer_id=producer_id), producer_id)
+    steps = state.remove_expired(START_MS + 1000)
+    next(steps)
+    assert list(state.producers) == list(range(PRODUCERS_IN_A_STEP, PRODUCERS_IN_A_STEP * 3))
+    del state.producers[PRODUCERS_IN_A_STEP]  # as one that others drove out
+    next(steps)
+    state.clear(0)
+    state.apply(_header(0, producer_id=7), 0)
+    finish(steps)
+    assert list(state.producers) == [7]
 
 
 def test_the_log_start_moves_past_finished_transactions(state: ProducerState) -> None:
