@@ -221,7 +221,7 @@ class World:
         return result
 
     def sync(self, member_id: str, generation_id: int, **fields: Any) -> Answer[SyncResult]:
-        assignments = tuple(fields.pop("assignments", {}).items())
+        assignments = fields.pop("assignments", {})
         return self.coordinator.sync(
             SyncCall(fields.pop("group_id", "g"), generation_id, member_id, assignments=assignments, **fields)
         )

@@ -20,6 +20,7 @@ from kafkapy.coordinator.errors import (
 from kafkapy.coordinator.group import heartbeat, join, leave, states, sync
 from kafkapy.coordinator.group.directory import Directory, Metadata
 from kafkapy.coordinator.group.group import Group
+from kafkapy.coordinator.group.metadata_budget import GROUP_MAX_BYTES
 from kafkapy.coordinator.group.offset_requests import OffsetRequests
 from kafkapy.coordinator.group.offsets import FetchedOffset
 from kafkapy.coordinator.group.rebalance import Rebalancer
@@ -42,6 +43,7 @@ from kafkapy.coordinator.group.shard import GROUP_TOPIC
 from kafkapy.coordinator.partition_log import BrokerLog
 from kafkapy.coordinator.runtime import Runtime
 from kafkapy.coordinator.steps import Background
+from kafkapy.records.errors import RecordTooLargeError
 from kafkapy.turns import Steps
 from kafkapy.types import TopicPartition
 
@@ -85,7 +87,7 @@ class GroupCoordinator:
         self._replica_manager = replica_manager
         self._metadata = metadata
         self._runtime = Runtime(self.settings, clock, replica_manager, background)
-        self._rebalancer = Rebalancer(self.settings, clock, self._store_group, background.counters)
+        self._rebalancer = Rebalancer(self.settings, clock, self._store_group, background)
         self._removal = Removal(self._runtime, self._rebalancer, clock)
         self._directory = Directory(self._runtime.shards, metadata, self.settings.topic_partitions)
         self._offsets = OffsetRequests(self._runtime, self._directory, self._rebalancer)
@@ -210,6 +212,9 @@ class GroupCoordinator:
         shard = self._directory.shard(group.group_id)
         if isinstance(shard, int):
             on_done(shard)
+            return
+        if group.members.record_size(group.protocol_name or "", assignments) > GROUP_MAX_BYTES:
+            on_done(_STORE_ERRORS[RecordTooLargeError.error_code])  # as the log would answer
             return
         record = group_record(group, assignments, self._clock.now_ms(), self.settings.group_value_version)
         self._runtime.append(shard, [record], lambda error_code: on_done(_STORE_ERRORS.get(error_code, error_code)))

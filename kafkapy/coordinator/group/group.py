@@ -2,11 +2,12 @@
 
 import uuid
 from collections.abc import Callable
+from collections.abc import Set as AbstractSet
 
 from kafkapy.clock import TimerHandle
 from kafkapy.coordinator.group import states
 from kafkapy.coordinator.group.members import Members
-from kafkapy.coordinator.group.metadata_budget import PENDING_BYTES, MetadataBudget
+from kafkapy.coordinator.group.metadata_budget import PENDING_BYTES, TOPIC_BYTES, MetadataBudget
 from kafkapy.coordinator.group.offsets import Offsets
 from kafkapy.coordinator.group.protocols import Protocols
 from kafkapy.coordinator.group.results import GroupDescription, GroupListing, MemberDescription
@@ -22,12 +23,13 @@ class Group:
     """One consumer group (or Connect cluster, or whatever uses the protocol), pure state.
 
     ``state_timestamp_ms`` is the wall-clock time of the last move, -1 when a stored group did not say.
-    ``subscribed`` is the topics that the members consume, ``None`` when that can't be known.
+    ``subscribed`` is the topics that the members consume, ``None`` when that can't be known, or not yet.
     """
 
     __slots__ = (
         "group_id", "state", "state_timestamp_ms", "generation_id", "protocol_type", "protocol_name", "subscribed",
         "budget", "members", "pending", "offsets", "join_timer", "is_in_initial_delay", "has_new_member", "_now_ms",
+        "_subscription", "_subscription_bytes",
     )  # fmt: skip
 
     def __init__(self, group_id: str, now_ms: Callable[[], int], budget: MetadataBudget | None = None) -> None:
@@ -38,7 +40,9 @@ class Group:
         self.generation_id = 0
         self.protocol_type: str | None = None
         self.protocol_name: str | None = None
-        self.subscribed: frozenset[str] | None = None
+        self.subscribed: AbstractSet[str] | None = None
+        self._subscription = 0
+        self._subscription_bytes = 0
         self.budget = budget or MetadataBudget()
         self.members = Members(self.budget)
         # ids that were given out with MEMBER_ID_REQUIRED and have not joined yet, with their time-outs
@@ -90,6 +94,7 @@ class Group:
 
     def clear_members(self) -> None:
         """Forget all members, of a group that is read from the log."""
+        self._forget_subscribed()
         self.members.release_all()
         self.members = Members(self.budget)
 
@@ -99,6 +104,7 @@ class Group:
             timer.cancel()
         self.budget.used_bytes -= PENDING_BYTES * len(self.pending)
         self.pending.clear()
+        self._forget_subscribed()
         self.members.release_all()
 
     def remove_pending(self, member_id: str) -> bool:
@@ -120,11 +126,33 @@ class Group:
         self.move_to(target)
         self.generation_id += 1
         self.protocol_name = self.members.select_protocol() if self.members else None
-        self.update_subscribed()
 
-    def update_subscribed(self) -> None:
-        """Work out anew which topics the members consume."""
-        self.subscribed = subscribed_topics(self.protocol_type, self.protocol_name, self.members.all())
+    def update_subscribed(self) -> Steps[None]:
+        """Work out anew which topics the members consume, as they are now; a later call ends an earlier one."""
+        number = self._forget_subscribed()
+        protocol = self.protocol_name
+        known = [] if protocol is None else [member.metadata(protocol) for member in self.members.values()]
+        steps = subscribed_topics(self.protocol_type, protocol, known, self.budget)
+        topics = None
+        while number == self._subscription:
+            try:
+                next(steps)
+            except StopIteration as end:
+                topics = end.value
+                break
+            yield
+        if topics is not None:
+            self.subscribed = topics
+            self._subscription_bytes = TOPIC_BYTES * len(topics)
+            self.budget.used_bytes += self._subscription_bytes
+
+    def _forget_subscribed(self) -> int:
+        """Forget which topics the members consume; returns the number of the next attempt to find out."""
+        self.subscribed = None
+        self.budget.used_bytes -= self._subscription_bytes
+        self._subscription_bytes = 0
+        self._subscription += 1
+        return self._subscription
 
     def is_subscribed_to(self, topic: str) -> bool:
         """Whether a member consumes the topic; yes when that can't be known."""

@@ -13,6 +13,7 @@ from kafkapy.coordinator.errors import (
 from kafkapy.coordinator.group import states
 from kafkapy.coordinator.group.group import Group
 from kafkapy.coordinator.group.members import Member
+from kafkapy.coordinator.group.metadata_budget import MOST_PROTOCOLS
 from kafkapy.coordinator.group.protocols import Protocols
 from kafkapy.coordinator.group.rebalance import NEW_MEMBER_JOIN_TIMEOUT_MS, Rebalancer
 from kafkapy.coordinator.group.results import JoinCall, JoinResult, SyncResult
@@ -28,7 +29,7 @@ def join(rebalancer: Rebalancer, group: Group, call: JoinCall) -> Answer[JoinRes
         return Answer.of(JoinResult(GroupMaxSizeReachedError.error_code, NO_MEMBER_ID))
     if group.is_dead:
         return Answer.of(JoinResult(CoordinatorNotAvailableError.error_code, call.member_id))
-    if group.members.lacks_room(call.protocols, call.member_id):
+    if len(call.protocols) > MOST_PROTOCOLS or group.members.lacks_room(call.protocols, call.member_id):
         rebalancer.counters.refused_metadata += 1
         return Answer.of(JoinResult(GroupMaxSizeReachedError.error_code, NO_MEMBER_ID))
     if not group.supports(call.protocol_type, call.protocols):
@@ -150,7 +151,7 @@ class StaticReplacement:
         group.members.change_protocols(member, self._call.protocols)
         self._answer = answer = member.wait_for_join()
         if group.state is states.STABLE and group.members.select_protocol() == group.protocol_name:
-            group.update_subscribed()
+            self._rebalancer.run(group.update_subscribed())
             assignments = {each.member_id: each.assignment for each in group.members.values()}
             self._rebalancer.store_group(group, assignments, self._stored)
         else:

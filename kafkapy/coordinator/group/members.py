@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from kafkapy.clock import TimerHandle
 from kafkapy.coordinator.answer import Answer
 from kafkapy.coordinator.errors import RebalanceInProgressError
-from kafkapy.coordinator.group.metadata_budget import MetadataBudget, size_of
+from kafkapy.coordinator.group.metadata_budget import GROUP_MAX_BYTES, MetadataBudget, size_of
 from kafkapy.coordinator.group.protocols import CommonProtocols, Protocols
 from kafkapy.coordinator.group.results import JoinCall, JoinedMember, JoinResult, MemberDescription, SyncResult
 
@@ -85,11 +85,13 @@ class Member:
 class Members(Mapping[str, Member]):
     """Members by id, in the order in which they joined. Law 4 of ``states.py`` is kept here."""
 
-    __slots__ = ("_by_id", "_budget", "common_protocols", "static_ids", "leader_id")
+    __slots__ = ("_by_id", "_budget", "common_protocols", "static_ids", "leader_id", "used_bytes")
 
     def __init__(self, budget: MetadataBudget | None = None) -> None:
         self._budget = budget or MetadataBudget()
         self._by_id: dict[str, Member] = {}
+        self.used_bytes = 0
+        """What the members take of the budget."""
         self.common_protocols = CommonProtocols()
         self.static_ids: dict[str, str] = {}
         self.leader_id: str | None = None
@@ -115,7 +117,7 @@ class Members(Mapping[str, Member]):
         assert member.member_id not in self._by_id
         self._by_id[member.member_id] = member
         self.common_protocols.add(member.protocols)
-        self._charge(member)
+        self._charge_all(member)
         if member.instance_id is not None:
             self.static_ids[member.instance_id] = member.member_id
         if self.leader_id is None:
@@ -180,33 +182,48 @@ class Members(Mapping[str, Member]):
         self.common_protocols.remove(member.protocols)
         member.protocols = protocols
         self.common_protocols.add(protocols)
-        self._charge(member)
+        self._charge_all(member)
 
     def assign(self, member: Member, assignment: bytes) -> None:
         """Take over the part of the group's work that a member has."""
-        self._budget.used_bytes += len(assignment) - len(member.assignment)
-        member.charged_bytes += len(assignment) - len(member.assignment)
+        self._charge(member, len(assignment) - len(member.assignment))
         member.assignment = assignment
 
     def lacks_room(self, protocols: Protocols, member_id: str) -> bool:
         """Whether the budget has no room for a member with these protocols, be it new or one that joins again."""
         member = self._by_id.get(member_id)
         known_bytes = 0 if member is None else member.charged_bytes - len(member.assignment)
-        return not self._budget.has_room(size_of(protocols) - known_bytes)
+        return not self._has_room(size_of(protocols) - known_bytes)
+
+    def lacks_room_for(self, assignments: Mapping[str, bytes]) -> bool:
+        """Whether the budget has no room for an assignment of these parts, in the place of the present one."""
+        known_bytes = sum(len(member.assignment) for member in self._by_id.values())
+        return not self._budget.has_room(sum(map(len, assignments.values())) - known_bytes)
+
+    def record_size(self, protocol: str, assignments: Mapping[str, bytes]) -> int:
+        """Return the bytes of what all say beside ``protocol``, and of their assignments: what one record must hold."""
+        subscriptions = sum(len(member.metadata(protocol)) for member in self._by_id.values())
+        return subscriptions + sum(map(len, assignments.values()))
+
+    def _has_room(self, size: int) -> bool:
+        return self._budget.has_room(size) and (size <= 0 or self.used_bytes + size <= GROUP_MAX_BYTES)
 
     def release_all(self) -> None:
         """The group is gone: its members count no more."""
         for member in self._by_id.values():
             self._release(member)
 
-    def _charge(self, member: Member) -> None:
-        self._release(member)
-        member.charged_bytes = size_of(member.protocols) + len(member.assignment)
-        self._budget.used_bytes += member.charged_bytes
+    def _charge(self, member: Member, size: int) -> None:
+        """Count ``size`` bytes more for the member, or fewer."""
+        member.charged_bytes += size
+        self.used_bytes += size
+        self._budget.used_bytes += size
+
+    def _charge_all(self, member: Member) -> None:
+        self._charge(member, size_of(member.protocols) + len(member.assignment) - member.charged_bytes)
 
     def _release(self, member: Member) -> None:
-        self._budget.used_bytes -= member.charged_bytes
-        member.charged_bytes = 0
+        self._charge(member, -member.charged_bytes)
 
     def select_protocol(self) -> str:
         """What all support and most want."""

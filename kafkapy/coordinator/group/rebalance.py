@@ -7,13 +7,13 @@ heartbeat only moves its member's deadline; the session timer, when it fires ear
 from collections.abc import Callable, Mapping
 
 from kafkapy.clock import Clock
-from kafkapy.coordinator.counters import Counters
 from kafkapy.coordinator.errors import RebalanceInProgressError, UnknownMemberIdError
 from kafkapy.coordinator.group import states
 from kafkapy.coordinator.group.group import Group
 from kafkapy.coordinator.group.members import Member
 from kafkapy.coordinator.group.results import JoinResult, SyncResult
 from kafkapy.coordinator.group.settings import GroupSettings
+from kafkapy.coordinator.steps import Background
 
 # How long a member that is new to the group may wait in its first JoinGroup. It has no id yet, so it can't send
 # heartbeats, and a client that gave up must not hold the others for ever.
@@ -30,10 +30,11 @@ def _ignore(_error_code: int) -> None:
 class Rebalancer:
     """Moves groups through the join phase, and watches over the sessions of their members."""
 
-    def __init__(self, settings: GroupSettings, clock: Clock, store_group: StoreGroup, counters: Counters) -> None:
+    def __init__(self, settings: GroupSettings, clock: Clock, store_group: StoreGroup, background: Background) -> None:
         self.settings = settings
         self.store_group = store_group
-        self.counters = counters
+        self.counters = background.counters
+        self.run = background.run
         self._clock = clock
 
     # Sessions
@@ -150,6 +151,7 @@ class Rebalancer:
             return
         group.is_in_initial_delay = False
         group.start_next_generation()
+        self.run(group.update_subscribed())
         if group.members:
             self._announce_generation(group)
         else:

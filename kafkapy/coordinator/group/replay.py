@@ -197,7 +197,6 @@ def _restore_nothing(group: Group) -> None:
     group.generation_id = 0
     group.protocol_type = group.protocol_name = None
     group.clear_members()
-    group.subscribed = None
 
 
 def _restore(group: Group, stored: GroupMetadataValue) -> None:
@@ -223,7 +222,6 @@ def _restore(group: Group, stored: GroupMetadataValue) -> None:
         group.members.add(member)
     if stored.leader in group.members:
         group.members.leader_id = stored.leader
-    group.update_subscribed()
 
 
 def _settle(group: Group, stored: GroupMetadataValue) -> None:

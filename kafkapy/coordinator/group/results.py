@@ -1,6 +1,7 @@
 """What a group is asked and what it answers, without the wire's versions."""
 
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import NamedTuple, TypeVar
 
 from kafkapy.coordinator.group.offsets import CommittedOffset
@@ -8,6 +9,7 @@ from kafkapy.types import TopicPartition, maker
 
 NO_GENERATION = -1
 NO_PRODUCER_ID = -1
+NO_ASSIGNMENTS: Mapping[str, bytes] = MappingProxyType({})
 
 V = TypeVar("V")
 
@@ -64,7 +66,7 @@ class SyncCall(NamedTuple):
     instance_id: str | None = None
     protocol_type: str | None = None
     protocol_name: str | None = None
-    assignments: tuple[tuple[str, bytes], ...] = ()
+    assignments: Mapping[str, bytes] = NO_ASSIGNMENTS
 
 
 class SyncResult(NamedTuple):

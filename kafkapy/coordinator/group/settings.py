@@ -11,6 +11,13 @@ from kafkapy.coordinator.group.metadata_budget import DEFAULT_MAX_BYTES
 OFFSET_VALUE_RELEASES: Final = {1: "0.8.0", 2: "2.1-IV0", 3: "2.1-IV1"}
 GROUP_VALUE_RELEASES: Final = {0: "0.8.0", 1: "0.10.1-IV0", 2: "2.1-IV0", 3: "2.3-IV0"}
 """From which inter-broker protocol on Kafka writes which version of a value: brokers of that age must read it."""
+UNLIMITED: Final = 2**31 - 1
+LARGEST_GROUP: Final = 5_000
+"""Members of a group where ``group.max.size`` is unlimited, which is its default.
+
+A rebalance goes through all of them at once, in about 10 µs each. The record of a larger group would not fit into
+Kafka's default of ``max.message.bytes`` anyway.
+"""
 STATIC_MEMBERS_RELEASE: Final = "2.3-IV0"
 """Below it some brokers of the cluster may not know group instance ids, so none are taken (KIP-345)."""
 
@@ -28,7 +35,7 @@ class GroupSettings:
     min_session_timeout_ms: int = 6_000
     max_session_timeout_ms: int = 1_800_000
     initial_rebalance_delay_ms: int = 3_000
-    max_size: int = 2**31 - 1
+    max_size: int = LARGEST_GROUP
     offset_metadata_max_bytes: int = 4_096
     offsets_retention_ms: int = 10_080 * 60_000
     offsets_retention_check_interval_ms: int = 600_000
@@ -50,7 +57,7 @@ class GroupSettings:
             min_session_timeout_ms=config["group.min.session.timeout.ms"],
             max_session_timeout_ms=config["group.max.session.timeout.ms"],
             initial_rebalance_delay_ms=config["group.initial.rebalance.delay.ms"],
-            max_size=config["group.max.size"],
+            max_size=LARGEST_GROUP if config["group.max.size"] == UNLIMITED else config["group.max.size"],
             offset_metadata_max_bytes=config["offset.metadata.max.bytes"],
             offsets_retention_ms=config["offsets.retention.minutes"] * 60_000,
             offsets_retention_check_interval_ms=config["offsets.retention.check.interval.ms"],

@@ -74,6 +74,7 @@ class Shard:
             if group.generation_id == 0 and group.offsets.is_empty():
                 del self.groups[group.group_id]
             else:
+                yield from group.update_subscribed()
                 loaded(group)
             if count % GROUPS_IN_A_STEP == 0:
                 yield

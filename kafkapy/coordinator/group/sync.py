@@ -1,7 +1,9 @@
 """SyncGroup: the leader hands in the assignment, the log keeps it, everybody gets their part."""
 
+from collections.abc import Mapping
+
 from kafkapy.coordinator.answer import Answer
-from kafkapy.coordinator.errors import InconsistentGroupProtocolError
+from kafkapy.coordinator.errors import CoordinatorNotAvailableError, InconsistentGroupProtocolError
 from kafkapy.coordinator.group import states
 from kafkapy.coordinator.group.checks import member_error
 from kafkapy.coordinator.group.group import Group
@@ -25,7 +27,7 @@ def sync(rebalancer: Rebalancer, group: Group, call: SyncCall) -> Answer[SyncRes
         return Answer.of(_assigned(group, member))
     answer = member.wait_for_sync()
     if group.members.leader_id == call.member_id:
-        _store(rebalancer, group, dict(call.assignments))
+        _store(rebalancer, group, call.assignments)
     return answer
 
 
@@ -42,9 +44,10 @@ def _assigned(group: Group, member: Member) -> SyncResult:
     return SyncResult(0, group.protocol_type, group.protocol_name, member.assignment)
 
 
-def _store(rebalancer: Rebalancer, group: Group, assignments: dict[str, bytes]) -> None:
+def _store(rebalancer: Rebalancer, group: Group, assignments: Mapping[str, bytes]) -> None:
     """Write the assignment; members that the leader left out get an empty one, strangers are dropped."""
     generation_id = group.generation_id
+    parts = {member_id: assignments.get(member_id, b"") for member_id in group.members}
 
     def stored(error_code: int) -> None:
         if group.generation_id != generation_id:
@@ -55,7 +58,11 @@ def _store(rebalancer: Rebalancer, group: Group, assignments: dict[str, bytes]) 
         elif group.state is states.STABLE:
             propagate(rebalancer, group)
 
-    rebalancer.store_group(group, {member_id: assignments.get(member_id, b"") for member_id in group.members}, stored)
+    if group.members.lacks_room_for(parts):
+        rebalancer.counters.refused_metadata += 1
+        stored(CoordinatorNotAvailableError.error_code)  # the members try again until there is room
+        return
+    rebalancer.store_group(group, parts, stored)
 
 
 def propagate(rebalancer: Rebalancer, group: Group) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Awaitable
 from typing import TYPE_CHECKING
 
 from kafkapy.coordinator.group.join import NO_MEMBER_ID
+from kafkapy.coordinator.group.metadata_budget import MOST_PROTOCOLS
 from kafkapy.coordinator.group.results import JoinCall, JoinResult
 from kafkapy.coordinator.runtime import respond
 from kafkapy.protocol.errors import ErrorCode
@@ -36,7 +37,8 @@ def handle(context: "RequestContext", request: JoinGroupRequest) -> JoinGroupRes
         ),
         session_timeout_ms=request.session_timeout_ms,
         protocol_type=request.protocol_type,
-        protocols=tuple((protocol.name, protocol.metadata) for protocol in request.protocols),
+        # one above the bound is enough to be refused
+        protocols=tuple((each.name, each.metadata) for each in request.protocols[: MOST_PROTOCOLS + 1]),
         requires_known_member_id=version >= MEMBER_ID_REQUIRED_FROM and request.group_instance_id is None,
     )
 

@@ -5,14 +5,16 @@ Errors: 15, 16, 22, 23, 24, 25, 27 (also while the group is loading), 35
 (``server/static_members.py``), 82.
 """
 
-from collections.abc import Awaitable
-from typing import TYPE_CHECKING
+from collections.abc import Awaitable, Mapping
+from typing import TYPE_CHECKING, Final
 
 from kafkapy.coordinator.group.results import SyncCall, SyncResult
 from kafkapy.coordinator.runtime import respond
+from kafkapy.coordinator.steps import pieces
 from kafkapy.protocol.errors import ErrorCode
 from kafkapy.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 from kafkapy.server.static_members import refuses_static_member
+from kafkapy.turns import Steps
 
 if TYPE_CHECKING:
     from kafkapy.server.context import RequestContext
@@ -20,13 +22,33 @@ if TYPE_CHECKING:
 PROTOCOL_MANDATORY_FROM = 5
 
 
-def handle(context: "RequestContext", request: SyncGroupRequest) -> SyncGroupResponse | Awaitable[SyncGroupResponse]:
+MANY: Final = 256
+"""Assignments that are taken over in one step."""
+
+Answered = SyncGroupResponse | Awaitable[SyncGroupResponse]
+
+
+def handle(context: "RequestContext", request: SyncGroupRequest) -> Answered | Steps[Answered]:
     """Hand the assignment to the coordinator, or wait for it."""
     if refuses_static_member(context, request.group_instance_id):
         return _build(SyncResult(ErrorCode.UNSUPPORTED_VERSION))
     lacks_protocol = request.protocol_type is None or request.protocol_name is None
     if context.header.api_version >= PROTOCOL_MANDATORY_FROM and lacks_protocol:
         return _build(SyncResult(ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
+    if len(request.assignments) > MANY:
+        return _sync_many(context, request)
+    return _sync(context, request, {each.member_id: each.assignment for each in request.assignments})
+
+
+def _sync_many(context: "RequestContext", request: SyncGroupRequest) -> Steps[Answered]:
+    assignments: dict[str, bytes] = {}
+    for piece in pieces(request.assignments, MANY):
+        assignments.update((each.member_id, each.assignment) for each in piece)
+        yield
+    return _sync(context, request, assignments)
+
+
+def _sync(context: "RequestContext", request: SyncGroupRequest, assignments: Mapping[str, bytes]) -> Answered:
     call = SyncCall(
         group_id=request.group_id,
         generation_id=request.generation_id,
@@ -34,7 +56,7 @@ def handle(context: "RequestContext", request: SyncGroupRequest) -> SyncGroupRes
         instance_id=request.group_instance_id,
         protocol_type=request.protocol_type,
         protocol_name=request.protocol_name,
-        assignments=tuple((each.member_id, each.assignment) for each in request.assignments),
+        assignments=assignments,
     )
     return respond(context.services.group_coordinator.sync(call), _build)
 

@@ -4,7 +4,16 @@ import random
 
 import pytest
 
-from kafkapy.coordinator.group.metadata_budget import MEMBER_BYTES, PENDING_BYTES, MetadataBudget, size_of
+from kafkapy.coordinator.group.metadata_budget import (
+    GROUP_MAX_BYTES,
+    MEMBER_BYTES,
+    MOST_PROTOCOLS,
+    PENDING_BYTES,
+    PROTOCOL_BYTES,
+    TOPIC_BYTES,
+    MetadataBudget,
+    size_of,
+)
 from kafkapy.coordinator.group.results import LeavingMember
 from kafkapy.coordinator.group.shard import GROUP_TOPIC
 from kafkapy.turns import finish
@@ -24,7 +33,7 @@ def expected(world: World) -> int:
     total = 0
     for shard in world.coordinator._runtime.shards.values():
         for group in shard.groups.values():
-            total += PENDING_BYTES * len(group.pending)
+            total += PENDING_BYTES * len(group.pending) + TOPIC_BYTES * len(group.subscribed or ())
             total += sum(size_of(each.protocols) + len(each.assignment) for each in group.members.values())
     return total
 
@@ -53,11 +62,11 @@ def test_a_member_that_the_budget_has_no_room_for() -> None:
     assert world.join(leader.member_id, protocols=larger).value.error_code == 81
     finish(world.coordinator.leave("g", [LeavingMember(leader.member_id)]))
     assert world.join(group_id="i", protocols=LARGE).value.error_code == 0
-    assert used(world) == expected(world) == 2 * (MEMBER_BYTES + 10_000 + len("range"))
+    assert used(world) == expected(world) == 2 * (MEMBER_BYTES + PROTOCOL_BYTES + 10_000 + len("range"))
 
 
 def test_member_ids_that_were_given_out_count() -> None:
-    world = World(kafkapy_group_metadata_max_bytes=MEMBER_BYTES + 500)
+    world = World(kafkapy_group_metadata_max_bytes=MEMBER_BYTES + PROTOCOL_BYTES + 500)
     codes = [world.join(requires_known_member_id=True, protocols=RANGE).value.error_code for _ in range(5)]
     assert codes == [79, 79, 81, 81, 81]
     assert used(world) == 2 * PENDING_BYTES
@@ -115,6 +124,62 @@ def test_random_lives_are_counted_right() -> None:
         assert used(world) == expected(world), step
     world.restart()
     assert used(world) == expected(world)
+
+
+def test_what_all_members_of_a_group_may_take_is_bounded() -> None:
+    world = World(kafkapy_group_metadata_max_bytes=10 * GROUP_MAX_BYTES)
+    half = (("range", bytes(GROUP_MAX_BYTES // 2)),)
+    assert world.join(protocols=half).value.error_code == 0
+    assert world.join(protocols=half).value.error_code == 81
+    assert world.join(group_id="h", protocols=half).value.error_code == 0
+    assert (refused(world), used(world)) == (1, expected(world))
+
+
+@pytest.mark.parametrize(("count", "expected_code"), [(MOST_PROTOCOLS, 0), (MOST_PROTOCOLS + 1, 81)])
+@pytest.mark.parametrize("name", ["{}", "same"])
+def test_the_protocols_of_a_member_are_counted(count: int, expected_code: int, name: str) -> None:
+    world = World()
+    protocols = tuple((name.format(number), b"") for number in range(count))
+    assert world.join(protocols=protocols).value.error_code == expected_code
+    assert refused(world) == (expected_code == 81)
+
+
+def test_an_assignment_that_there_is_no_room_for_is_refused_until_there_is() -> None:
+    """The members stay, join again, and are served once others are gone; nothing is kept of what was refused."""
+    world = World(kafkapy_group_metadata_max_bytes=30_000)
+    world.joined(group_id="h", protocols=LARGE)
+    leader = world.joined().member_id
+    follower = world.join()
+    generation = world.joined(leader).generation_id
+    waiting = world.sync(follower.value.member_id, generation)
+    before = used(world)
+    parts = {leader: bytes(10_000), follower.value.member_id: bytes(10_000), "stranger": bytes(100_000)}
+    assert world.sync(leader, generation, assignments=parts).value.error_code == 15
+    assert waiting.value.error_code == 15
+    assert (used(world), refused(world), world.group().state.value) == (before, 1, "PreparingRebalance")
+    finish(world.coordinator.leave("h", [LeavingMember(next(iter(world.group("h").members)))]))
+    again = world.join(follower.value.member_id)
+    generation = world.joined(leader).generation_id
+    assert again.value.error_code == 0
+    assert world.sync(leader, generation, assignments=parts).value.error_code == 0
+    assert used(world) == expected(world) > 20_000
+
+
+def test_an_assignment_in_the_place_of_one_as_large_needs_no_room() -> None:
+    world = World(kafkapy_group_metadata_max_bytes=15_000)
+    leader = world.joined().member_id
+    assert world.sync(leader, 1, assignments={leader: bytes(10_000)}).value.error_code == 0
+    assert world.joined(leader).generation_id == 2
+    assert world.sync(leader, 2, assignments={leader: bytes(10_001)}).value.error_code == 0
+    assert used(world) == expected(world)
+
+
+def test_an_assignment_that_no_record_can_hold_is_refused_as_the_log_would() -> None:
+    world = World()
+    leader = world.joined().member_id
+    assert world.sync(leader, 1, assignments={leader: bytes(GROUP_MAX_BYTES)}).value.error_code == -1
+    assert (world.group().state.value, used(world)) == ("PreparingRebalance", expected(world))
+    assert list(world.log.records()) == []
 
 
 def test_a_group_that_a_refused_join_has_made_is_forgotten() -> None:

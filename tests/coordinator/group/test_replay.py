@@ -55,6 +55,8 @@ def test_real_records_bring_groups_back() -> None:
     static = shard.groups["g-static"]
     assert (static.state.value, static.generation_id, static.protocol_name) == ("Stable", 1, "range")
     assert static.members.static_ids == {"inst-1": static.members.leader_id}
+    assert static.is_subscribed_to("other")  # it is not looked at before all is loaded
+    finish(static.update_subscribed())
     assert static.is_subscribed_to("cmp")
     assert not static.is_subscribed_to("other")
     assert [each.offset for each in shard.groups["g-simple"].offsets.committed.values()] == [7]

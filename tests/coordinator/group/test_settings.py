@@ -1,7 +1,7 @@
 import pytest
 
 from kafkapy.config.broker_config import BrokerConfig
-from kafkapy.coordinator.group.settings import GroupSettings
+from kafkapy.coordinator.group.settings import LARGEST_GROUP, GroupSettings
 from tests.coordinator.world import CONFIG
 
 
@@ -9,6 +9,11 @@ def test_the_defaults_are_those_of_the_brokers_configuration() -> None:
     assert (
         GroupSettings.from_config(BrokerConfig.from_properties({"zookeeper.connect": "localhost"})) == GroupSettings()
     )
+
+
+@pytest.mark.parametrize(("configured", "expected"), [(2**31 - 1, LARGEST_GROUP), (7, 7), (9_000, 9_000)])
+def test_groups_are_bounded_unless_configured(configured: int, expected: int) -> None:
+    assert GroupSettings.from_config({**CONFIG, "group.max.size": configured}).max_size == expected
 
 
 def test_units() -> None:

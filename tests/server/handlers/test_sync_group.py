@@ -1,9 +1,13 @@
 import asyncio
+from collections.abc import Generator
 
 import pytest
 
-from kafkapy.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
+from kafkapy.coordinator.group.shard import GROUP_TOPIC
+from kafkapy.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment, SyncGroupResponse
 from kafkapy.server.handlers import sync_group
+from kafkapy.turns import finish
+from kafkapy.types import TopicPartition
 from tests.server.handlers.groups_context import Asker
 
 
@@ -28,6 +32,33 @@ def test_static_members_are_fenced() -> None:
     asker.world.stable(instance_id="i")
     response = asker.ask(sync_group, SyncGroupRequest("g", 1, "m", group_instance_id="i"), 3)
     assert (response.error_code, response.assignment) == (82, b"")
+
+
+def test_many_assignments_are_taken_over_in_steps() -> None:
+    """Strangers are dropped; of a member that is named again and again the last one counts."""
+    asker = Asker()
+    leader = asker.world.joined().member_id
+    named = [SyncGroupRequestAssignment(str(number), b"stranger") for number in range(1000)]
+    named += [SyncGroupRequestAssignment(leader, str(number).encode()) for number in range(10_000)]
+    request = SyncGroupRequest("g", 1, leader, assignments=named)
+    steps = sync_group.handle(asker.context(3), request)
+    assert isinstance(steps, Generator)
+    assert len(list(steps)) == 43
+    assert asker.world.group().members[leader].assignment == b"9999"
+    response = asker.ask(sync_group, request, 3)
+    assert (response.error_code, response.assignment) == (0, b"9999")
+    assert len(asker.world.group().members) == 1
+
+
+def test_a_coordinator_that_moves_between_two_steps() -> None:
+    asker = Asker()
+    leader = asker.world.joined().member_id
+    named = [SyncGroupRequestAssignment(leader, b"x")] * 1000
+    steps = sync_group.handle(asker.context(3), SyncGroupRequest("g", 1, leader, assignments=named))
+    assert isinstance(steps, Generator)
+    next(steps)
+    asker.world.coordinator.on_follower_or_stopped(TopicPartition(GROUP_TOPIC, 0), 1)
+    assert finish(steps) == SyncGroupResponse(error_code=16)
 
 
 def test_followers_wait() -> None:
