@@ -58,7 +58,7 @@ class TransactionCoordinator:
         self._metadata = metadata
         self._partition_count: int | None = None
         self._shards = Shards(self.settings, clock, replica_manager, background)
-        self._markers = MarkerSender(self._shards, channel, clock)
+        self._markers = MarkerSender(self._shards, channel, clock, background.run)
         self._soon = background.soon
         self._run = background.run
         self._timers: dict[Callable[[], Steps[None]], TimerHandle] = {}

@@ -22,6 +22,11 @@ NETWORK_EXCEPTION: Final = 13
 VERSION: Final = 0
 """Of WriteTxnMarkers, between brokers of 2.7."""
 
+OWN_AT_ONCE: Final = 32
+"""Markers of this broker's partitions that are written one after the other: about a millisecond."""
+OTHERS_AT_ONCE: Final = 512
+"""Markers in one request to another broker."""
+
 OnWritten = Callable[[Mapping[TopicPartition, int]], None]
 
 
@@ -30,6 +35,10 @@ class MarkerChannel(Protocol):
 
     def leader_of(self, tp: TopicPartition) -> int:
         """The broker that leads the partition, ``NO_LEADER``, or ``GONE`` when its topic was deleted."""
+        ...
+
+    def most_at_once(self, broker_id: int) -> int:
+        """How many markers ``write`` takes for the broker without holding the event loop for long."""
         ...
 
     def write(
@@ -61,6 +70,10 @@ class BrokerMarkers:
         if partition is not None:
             return int(partition.leader)
         return GONE if TRANSACTION_TOPIC in image.topics else NO_LEADER
+
+    def most_at_once(self, broker_id: int) -> int:
+        """See ``MarkerChannel``."""
+        return OWN_AT_ONCE if broker_id == self._broker_id else OTHERS_AT_ONCE
 
     def write(
         self, broker_id: int, ending: Ending, partitions: Sequence[TopicPartition], on_written: OnWritten

@@ -15,10 +15,12 @@ from kafkapy.coordinator.group.commit import utf16_length
 from kafkapy.coordinator.group.offsets import NO_EXPIRY, CommittedOffset
 from kafkapy.coordinator.group.results import CommitCall, commit_call_of
 from kafkapy.coordinator.runtime import respond, respond_in_turns
+from kafkapy.coordinator.steps import pieces
 from kafkapy.protocol.errors import ErrorCode
 from kafkapy.protocol.message import Message
 from kafkapy.protocol.messages.offset_commit import (
     OffsetCommitRequest,
+    OffsetCommitRequestPartition,
     OffsetCommitResponse,
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
@@ -27,7 +29,7 @@ from kafkapy.server.commits import COMMITS_IN_A_STEP, is_large, parts_of, split_
 from kafkapy.server.encoded import Encoded
 from kafkapy.server.partition_rows import rows_by_topic
 from kafkapy.server.static_members import refuses_static_member
-from kafkapy.turns import Steps
+from kafkapy.turns import Steps, in_turns, pause
 from kafkapy.types import TopicPartition, as_long
 
 if TYPE_CHECKING:
@@ -37,6 +39,8 @@ TREE_VERSION = 0
 DATED_VERSION = 1
 """The only one in which a client says when the commit was made."""
 DEFAULT_RETENTION = -1
+TREE_NODES_AT_ONCE: Final = 64
+"""Offsets that are written into the metadata tree at once: some milliseconds, most of them in the store."""
 _KNOWN_ANSWERS: Final = 1024
 _KNOWN_PARTITIONS: Final = 16
 """Answers about more of them are not kept."""
@@ -51,10 +55,7 @@ def handle(context: "RequestContext", request: OffsetCommitRequest) -> Answered 
         return _commit_to_tree(context, request)
     # most members are not static: they don't pay for the call
     if request.group_instance_id is not None and refuses_static_member(context, request.group_instance_id):
-        asked = [
-            TopicPartition(topic.name, each.partition_index) for topic in request.topics for each in topic.partitions
-        ]
-        return _build(dict.fromkeys(asked, ErrorCode.UNSUPPORTED_VERSION))
+        return _refuse_all(request)
     now_ms = context.services.clock.now_ms()
     retention_ms = request.retention_time_ms
     expire_ms = NO_EXPIRY if retention_ms == DEFAULT_RETENTION else as_long(now_ms + retention_ms)
@@ -86,6 +87,15 @@ def handle(context: "RequestContext", request: OffsetCommitRequest) -> Answered 
     if answer.is_set and not errors:
         return _answered(context.header.api_version, answer.value)
     return respond(answer, lambda committed: _build({**committed, **errors}))
+
+
+def _refuse_all(request: OffsetCommitRequest) -> Steps[Answered]:
+    errors: dict[TopicPartition, int] = {}
+    for part in parts_of(request.topics):
+        asked = [TopicPartition(part.name, each.partition_index) for each in part.partitions]
+        errors.update(dict.fromkeys(asked, ErrorCode.UNSUPPORTED_VERSION))
+        yield
+    return (yield from _build_in_steps(errors))
 
 
 def _commit_many(
@@ -127,22 +137,25 @@ def _build_in_steps(errors: dict[TopicPartition, int]) -> Steps[OffsetCommitResp
 async def _commit_to_tree(context: "RequestContext", request: OffsetCommitRequest) -> OffsetCommitResponse:
     services = context.services
     max_length = services.group_coordinator.settings.offset_metadata_max_bytes
+    named: dict[TopicPartition, OffsetCommitRequestPartition] = {}
+    for part in parts_of(request.topics):  # of a partition that is named twice the last one counts, as in Kafka
+        named.update((TopicPartition(part.name, each.partition_index), each) for each in part.partitions)
+        await pause()
     errors: dict[TopicPartition, int] = {}
-    offsets: dict[TopicPartition, int] = {}
-    named = {  # of a partition that is named twice the last one counts, as in Kafka
-        TopicPartition(topic.name, partition.partition_index): partition
-        for topic in request.topics
-        for partition in topic.partitions
-    }
-    for key, partition in named.items():
-        if services.metadata.image.partition(*key) is None:
-            errors[key] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        elif utf16_length(partition.committed_metadata or "") > max_length:
-            errors[key] = ErrorCode.OFFSET_METADATA_TOO_LARGE
-        else:
-            offsets[key] = partition.committed_offset
-    committed = await consumer_offsets.commit(services.store, request.group_id, offsets) if offsets else {}
-    return _build({**errors, **committed})
+    kept: list[tuple[TopicPartition, int]] = []
+    for piece in pieces(list(named.items())):
+        for key, partition in piece:
+            if services.metadata.image.partition(*key) is None:
+                errors[key] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            elif utf16_length(partition.committed_metadata or "") > max_length:
+                errors[key] = ErrorCode.OFFSET_METADATA_TOO_LARGE
+            else:
+                kept.append((key, partition.committed_offset))
+        await pause()
+    for committed in pieces(kept, TREE_NODES_AT_ONCE):
+        errors.update(await consumer_offsets.commit(services.store, request.group_id, dict(committed)))
+        await pause()
+    return await in_turns(_build_in_steps(errors))
 
 
 def _answered(version: int, errors: dict[TopicPartition, int]) -> Message:

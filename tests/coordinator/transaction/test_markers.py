@@ -1,5 +1,6 @@
 import logging
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from types import SimpleNamespace
 
 import pytest
@@ -10,15 +11,16 @@ from kafkapy.cluster.errors import (
     RequestTimedOutError,
     UnknownTopicOrPartitionError,
 )
-from kafkapy.coordinator.transaction.marker_channel import OnWritten
+from kafkapy.coordinator.transaction.marker_channel import OWN_AT_ONCE, OnWritten
 from kafkapy.coordinator.transaction.marker_writer import Ending
-from kafkapy.coordinator.transaction.markers import RETRY_MS, MarkerSender
+from kafkapy.coordinator.transaction.markers import NAMED_PARTITIONS, RETRY_MS, MarkerSender
 from kafkapy.errors import BrokerError
 from kafkapy.storage.errors import (
     InvalidProducerEpochError,
     KafkaStorageError,
     TransactionCoordinatorFencedError,
 )
+from kafkapy.turns import Steps, finish
 from kafkapy.types import TopicPartition
 from tests.coordinator.transaction.world import (
     ELSEWHERE,
@@ -272,6 +274,88 @@ def test_stopping_leaves_no_timer() -> None:
     assert world.clock.pending_timers() == 0
 
 
+MANY = [TopicPartition("many", index) for index in range(300)]
+
+
+def ending() -> tuple[TransactionWorld, list[Steps[None]]]:
+    """A world in which a transaction of 300 partitions is being ended, and what runs of that."""
+    world = TransactionWorld()
+    world.broker.image = image(dict.fromkeys([SHARD, *MANY], HERE))  # type: ignore[assignment]  # a real one
+    producer = world.producer()
+    assert world.add(producer, *MANY) == 0
+    running: list[Steps[None]] = []
+    world.run = running.append
+    world.coordinator._markers._run = world.run
+    assert world.end(producer) == 0
+    return world, running
+
+
+def marked(world: TransactionWorld) -> int:
+    return sum(len(markers(world.broker.log(tp))) for tp in MANY)
+
+
+def test_markers_of_many_partitions_are_written_in_steps() -> None:
+    world, (sending,) = ending()
+    per_step = []
+    for _ in sending:
+        per_step.append(marked(world))
+    assert max(after - before for before, after in pairwise([0, *per_step])) <= OWN_AT_ONCE
+    assert (marked(world), waiting(world), world.states()[-1]) == (len(MANY), 0, "COMPLETE_COMMIT")
+    assert len(per_step) > len(MANY) // OWN_AT_ONCE
+
+
+@pytest.mark.parametrize("steps", [1, 5])
+@pytest.mark.parametrize("end", ["led elsewhere", "stop"])
+def test_the_partition_of_the_transaction_moves_between_two_steps(end: str, steps: int) -> None:
+    world, (sending,) = ending()
+    for _ in range(steps):
+        next(sending)
+    before = marked(world)
+    if end == "stop":
+        world.stop()
+    else:
+        world.coordinator.on_follower_or_stopped(SHARD, 1)
+    finish(sending)
+    assert (marked(world), waiting(world), world.states()[-1]) == (before, 0, "PREPARE_COMMIT")
+
+
+def test_what_is_being_sent_is_not_sent_again() -> None:
+    world, running = ending()
+    for _ in range(5):
+        next(running[0])
+    world.coordinator._markers.try_again()
+    world.coordinator._markers.try_again()
+    assert len(running) == 2
+    finish(running[1])
+    assert 0 < marked(world) < len(MANY)
+    finish(running[0])
+    assert (marked(world), world.states()[-1]) == (len(MANY), "COMPLETE_COMMIT")
+
+
+def test_a_reason_to_try_again_that_comes_while_that_is_done() -> None:
+    world, running = ending()
+    world.broker.errors = dict.fromkeys(MANY, NotLeaderOrFollowerError())
+    finish(running.pop())
+    world.coordinator._markers.try_again()
+    trying = running.pop()
+    for _ in range(5):
+        next(trying)
+    world.broker.errors.clear()
+    world.coordinator._markers.try_again()
+    assert running == []
+    finish(trying)
+    assert (marked(world), world.states()[-1]) == (len(MANY), "COMPLETE_COMMIT")
+
+
+def test_only_some_of_the_partitions_that_it_waits_for_are_named(caplog: pytest.LogCaptureFixture) -> None:
+    world, running = ending()
+    world.broker.errors = dict.fromkeys(MANY, NotLeaderOrFollowerError())
+    with caplog.at_level(logging.INFO):
+        finish(running.pop())
+    assert caplog.text.count("many-") == NAMED_PARTITIONS
+    assert f"and {len(MANY) - NAMED_PARTITIONS} more" in caplog.text
+
+
 class Remote:
     """Leaders elsewhere, who answer when the test wants."""
 
@@ -281,6 +365,9 @@ class Remote:
     def leader_of(self, tp: TopicPartition) -> int:
         return ELSEWHERE + tp.partition
 
+    def most_at_once(self, broker_id: int) -> int:
+        return 2
+
     def write(
         self, broker_id: int, ending: Ending, partitions: Sequence[TopicPartition], on_written: OnWritten
     ) -> None:
@@ -289,7 +376,7 @@ class Remote:
 
 def test_each_leader_is_asked_once(caplog: pytest.LogCaptureFixture) -> None:
     world, remote = TransactionWorld(), Remote()
-    world.coordinator._markers = MarkerSender(world.coordinator._shards, remote, world.clock)
+    world.coordinator._markers = MarkerSender(world.coordinator._shards, remote, world.clock, finish)
     producer = world.producer()
     first = TopicPartition("u", 0)
     world.add(producer, TP, first, OTHER)

@@ -1,6 +1,7 @@
 import asyncio
 from collections.abc import Generator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -21,6 +22,7 @@ from kafkapy.protocol.primitives import Writer, encode
 from kafkapy.server.broker import BrokerServer
 from kafkapy.server.commits import COMMITS_IN_A_STEP, is_large
 from kafkapy.server.handlers import offset_commit
+from kafkapy.server.handlers.offset_commit import TREE_NODES_AT_ONCE
 from kafkapy.storage.errors import KafkaStorageError
 from kafkapy.turns import finish
 from kafkapy.types import TopicPartition
@@ -247,3 +249,20 @@ def test_which_commits_are_large(sizes: list[int], expected: bool) -> None:
         is_large([OffsetCommitRequestTopic("t", [OffsetCommitRequestPartition(0)] * size) for size in sizes])
         == expected
     )
+
+
+def test_many_offsets_of_version_0_are_written_in_pieces() -> None:
+    asker = Asker()
+    asker.world.broker.image = image("t", partitions=300)
+    written: list[int] = []
+
+    async def transactions(writes: list[Any]) -> list[None]:
+        written.append(len(writes))
+        return [None] * len(writes)
+
+    asker.services.store = SimpleNamespace(transactions=transactions)
+    named = [OffsetCommitRequestPartition(index % 310, index) for index in range(10_000)]
+    response = asker.ask(offset_commit, OffsetCommitRequest("g", topics=[OffsetCommitRequestTopic("t", named)]), 0)
+    assert (sum(written), max(written)) == (300, TREE_NODES_AT_ONCE)
+    codes = {each.partition_index: each.error_code for each in response.topics[0].partitions}
+    assert codes == {**dict.fromkeys(range(300), 0), **dict.fromkeys(range(300, 310), 3)}
