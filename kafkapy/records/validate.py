@@ -66,6 +66,8 @@ MAX_INT64 = 2**63 - 1
 MIN_INT64 = -(2**63)
 INLINE_DECOMPRESSED_SIZE = 4 * 1024 * 1024
 """What a client's batch may decompress to on the event loop: some milliseconds of work."""
+INLINE_ENCODED_SIZE = 256 * 1024
+"""Bytes, before compression, of what is compressed anew on the event loop: gzip takes some milliseconds for them."""
 INLINE_RECORDS = 2000
 """Records of a client's batch that are looked at one by one on the event loop."""
 MAX_LISTED_FAULTS = 1000
@@ -109,14 +111,20 @@ class ValidatedBatch(NamedTuple):
 
 
 class CheckedBatch(NamedTuple):
-    """A client's batch that was validated before it is appended, where ``LargeBatchError`` asked for that."""
+    """A client's batch that was validated before it is appended, where ``LargeBatchError`` asked for that.
+
+    ``first_offset`` is where the log ended then.
+    """
 
     valid: ValidatedBatch
+    first_offset: int = 0
 
 
 class LargeBatchError(Exception):
-    """The validation of a client's batch takes long: it decompresses to more than ``INLINE_DECOMPRESSED_SIZE``, or has
-    more than ``INLINE_RECORDS`` that must be looked at one by one. Nothing was changed or written.
+    """The validation of a client's batch takes long. Nothing was changed or written.
+
+    It is larger than ``INLINE_DECOMPRESSED_SIZE`` or decompresses to more, more than ``INLINE_ENCODED_SIZE`` of it must
+    be compressed anew, or more than ``INLINE_RECORDS`` be looked at one by one.
 
     Call ``validate_produced`` without ``inline``, away from the event loop, and append the result as ``CheckedBatch``.
     """
@@ -184,12 +192,13 @@ def validate_produced(
         CorruptRecordError, InvalidRecordError, InvalidTimestampError, RecordTooLargeError,
         UnsupportedCompressionTypeError, UnsupportedForMessageFormatError: see the modules; those about single records
             carry ``record_errors``.
-        LargeBatchError: ``inline`` is set, and a batch of magic 2 takes long.
+        LargeBatchError: ``inline`` is set, and it takes long.
     """
+    _refuse_long(len(records), INLINE_DECOMPRESSED_SIZE, inline=inline)
     if policy.magic != MAGIC or (len(records) > MAGIC_OFFSET and records[MAGIC_OFFSET] < MAGIC):
         from kafkapy.records.validate_legacy import validate_legacy  # which imports this module
 
-        return validate_legacy(records, policy, now_ms, first_offset, from_client)
+        return validate_legacy(records, policy, now_ms, first_offset, from_client=from_client, inline=inline)
     if not from_client and (ready := _own_batch(records, policy)) is not None:
         return ready
     records, header = _the_one_batch(records, policy, from_client)
@@ -206,12 +215,7 @@ def validate_produced(
     max_timestamp = now_ms if timestamp_type == LOG_APPEND_TIME else scanned.max_timestamp
     if target != codec:
         check_encoded_again(header, scanned.min_timestamp, policy)
-        stamped = header._replace(
-            attributes=header.attributes & 0x30 | timestamp_type << 3 | target, max_timestamp=max_timestamp
-        )
-        records = bytearray(write_batch(stamped, compress(target, scanned.body)))
-        if len(records) > policy.max_batch_size:
-            raise too_large(len(records), policy)
+        records = _encoded_again(header, scanned, policy, (target, max_timestamp), inline=inline)
         header = read_header(records)
     elif header.max_timestamp != max_timestamp or header.timestamp_type != timestamp_type:
         set_max_timestamp(records, 0, header, timestamp_type, max_timestamp)
@@ -220,6 +224,37 @@ def validate_produced(
     if codec or target or timestamp_type == LOG_APPEND_TIME:
         place = header.last_offset_delta
     return validated_batch_of((records, header, max_timestamp, place))
+
+
+def _refuse_long(size: int, most: int, *, inline: bool) -> None:
+    if inline and size > most:
+        raise LargeBatchError
+
+
+def _encoded_again(
+    header: BatchHeader, scanned: Scanned, policy: ProducePolicy, stamp: tuple[int, int], *, inline: bool
+) -> bytearray:
+    """The batch under another codec: ``stamp`` is that and the max timestamp."""
+    _refuse_long(len(scanned.body), INLINE_ENCODED_SIZE, inline=inline)
+    target, max_timestamp = stamp
+    attributes = header.attributes & 0x30 | policy.timestamp_type << 3 | target
+    stamped = header._replace(attributes=attributes, max_timestamp=max_timestamp)
+    records = bytearray(write_batch(stamped, compress(target, scanned.body)))
+    if len(records) > policy.max_batch_size:
+        raise too_large(len(records), policy)
+    return records
+
+
+def at_offset(checked: CheckedBatch, first_offset: int) -> ValidatedBatch:
+    """Return what was validated, with the offsets from ``first_offset`` on: others may have appended meanwhile.
+
+    Raises ``LargeBatchError`` where that takes as long as the validation: do it again.
+    """
+    if checked.valid.header.magic == MAGIC or checked.first_offset == first_offset:
+        return checked.valid
+    from kafkapy.records.validate_legacy import numbered_again  # which imports this module
+
+    return numbered_again(checked.valid, first_offset)
 
 
 def validate_own(

@@ -23,16 +23,26 @@ from kafkapy.records.batch import (
     write_batch,
 )
 from kafkapy.records.compression import ZSTD, compress
+from kafkapy.records.errors import RecordTooLargeError
 from kafkapy.records.legacy import set_offset, set_timestamp, wrapped_set
 from kafkapy.records.scanner import number_entries, rewrite_entries, scan_entries
-from kafkapy.records.validate import MAX_INT64, PRODUCER, ProducePolicy, ValidatedBatch, too_large
+from kafkapy.records.validate import (
+    INLINE_DECOMPRESSED_SIZE,
+    INLINE_ENCODED_SIZE,
+    MAX_INT64,
+    PRODUCER,
+    LargeBatchError,
+    ProducePolicy,
+    ValidatedBatch,
+    too_large,
+)
 
 _GROWTH = 32
 """Bytes that a record of magic 2 may be longer than the message that it was."""
 
 
 def validate_entries(
-    records: WritableBuffer, policy: ProducePolicy, now_ms: int, first_offset: int
+    records: WritableBuffer, policy: ProducePolicy, now_ms: int, first_offset: int, *, inline: bool = False
 ) -> ValidatedBatch | None:
     """Do what ``validate_legacy`` does where the set is good and the way is one of those above, else return None.
 
@@ -40,6 +50,7 @@ def validate_entries(
         CorruptRecordError, InvalidRecordError, RecordTooLargeError: a wrapper can't be decompressed, or only to more
             than the bound.
         RecordTooLargeError: the set is too large as a batch of magic 2.
+        LargeBatchError: ``inline`` is set, and it takes long.
     """
     size = measure(records)
     if size is None or records[MAGIC_OFFSET] >= MAGIC:
@@ -50,7 +61,7 @@ def validate_entries(
         codec >= ZSTD or size != len(records) or size > policy.max_batch_size or not crc_is_valid(records, 0, header)
     ):
         return None
-    content = wrapped_set(records, header, policy.max_decompressed_size) if codec else memoryview(records)
+    content = _unwrapped(records, header, policy, inline=inline) if codec else memoryview(records)
     scanned = scan_entries(content, header.magic)
     count, _, largest, place, _, in_order, largest_size = scanned
     if (
@@ -62,6 +73,8 @@ def validate_entries(
     stamps = policy.timestamp_type == LOG_APPEND_TIME
     target = codec if policy.compression == PRODUCER else policy.compression
     if policy.magic == MAGIC:
+        if inline and target and len(content) > INLINE_ENCODED_SIZE:
+            raise LargeBatchError
         return _as_batch(content, scanned, header.magic, target, policy, now_ms)
     if policy.magic != header.magic or target != codec or (codec and not (header.magic and in_order)):
         return None
@@ -76,6 +89,16 @@ def validate_entries(
     set_offset(records, 0, first_offset + count - 1)
     set_timestamp(records, 0, header, policy.timestamp_type, largest)
     return message_set(records, policy, (first_offset, count), (largest, count - 1), codec)
+
+
+def _unwrapped(records: WritableBuffer, header: BatchHeader, policy: ProducePolicy, *, inline: bool) -> memoryview:
+    max_size = policy.max_decompressed_size
+    try:
+        return wrapped_set(records, header, min(max_size, INLINE_DECOMPRESSED_SIZE) if inline else max_size)
+    except RecordTooLargeError:
+        if inline and max_size > INLINE_DECOMPRESSED_SIZE:
+            raise LargeBatchError from None
+        raise
 
 
 def _is_good(

@@ -22,9 +22,10 @@ from Kafka, on purpose, beside what ``validate.py`` names:
 
 from collections.abc import Iterable, Iterator
 from itertools import chain
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from kafkapy.records.batch import (
+    HEADER_SIZE,
     LOG_APPEND_TIME,
     MAGIC,
     NO_TIMESTAMP,
@@ -34,20 +35,24 @@ from kafkapy.records.batch import (
     iterate_headers,
     read_header,
 )
-from kafkapy.records.compression import CODEC_NAMES, ZSTD
+from kafkapy.records.compression import CODEC_NAMES, ZSTD, decompress
 from kafkapy.records.errors import (
     CorruptRecordError,
     InvalidRecordError,
     InvalidTimestampError,
+    RecordsError,
+    RecordTooLargeError,
     UnsupportedCompressionTypeError,
     UnsupportedForMessageFormatError,
 )
-from kafkapy.records.legacy import Entry, encode_legacy, iterate_entries, set_offset, set_timestamp
+from kafkapy.records.legacy import Entry, encode_legacy, iterate_entries, set_offset, set_timestamp, wrapped_set
 from kafkapy.records.record import Record, encode_batch, iterate_records
+from kafkapy.records.scanner import number_entries
 from kafkapy.records.validate import (
     MAX_INT64,
     MIN_INT64,
     PRODUCER,
+    LargeBatchError,
     ProducePolicy,
     RecordFault,
     ValidatedBatch,
@@ -63,6 +68,9 @@ from kafkapy.records.validate import (
 )
 from kafkapy.records.validate_entries import message_set, validate_entries
 
+INLINE_SIZE: Final = 64 * 1024
+"""Bytes of messages that are looked at one by one on the event loop: some milliseconds of work."""
+
 
 class _Examined(NamedTuple):
     """What the headers of a set told; ``size`` in bytes leaves out a piece of a batch at the end."""
@@ -73,12 +81,20 @@ class _Examined(NamedTuple):
 
 
 def validate_legacy(
-    records: WritableBuffer, policy: ProducePolicy, now_ms: int, first_offset: int, from_client: bool
+    records: WritableBuffer,
+    policy: ProducePolicy,
+    now_ms: int,
+    first_offset: int,
+    *,
+    from_client: bool,
+    inline: bool = False,
 ) -> ValidatedBatch:
     """See ``validate.validate_produced``, which calls this where magic 0 or 1 is in the records or in ``policy``."""
-    quickly = validate_entries(records, policy, now_ms, first_offset)
+    quickly = validate_entries(records, policy, now_ms, first_offset, inline=inline)
     if quickly is not None:
         return quickly
+    if inline and _is_long(records):
+        raise LargeBatchError
     found = _examine(records, policy, from_client)
     records = memoryview(records)[: found.size]
     target = found.compression if policy.compression == PRODUCER else policy.compression
@@ -89,6 +105,41 @@ def validate_legacy(
         if stamped is not None:
             return stamped
     return _encode(_read(records, policy, now_ms), target, policy, now_ms, first_offset)
+
+
+def numbered_again(valid: ValidatedBatch, first_offset: int) -> ValidatedBatch:
+    """Return a validated message set with other offsets, from ``first_offset`` on.
+
+    Raises ``LargeBatchError`` for a wrapper of magic 0, which has its offsets within what is compressed.
+    """
+    header = valid.header
+    if not header.compression:
+        number_entries(memoryview(valid.buffer), first_offset)
+    elif header.magic:
+        set_offset(valid.buffer, 0, first_offset + header.last_offset_delta)
+    else:
+        raise LargeBatchError
+    return valid._replace(header=header._replace(base_offset=first_offset))
+
+
+def _is_long(records: WritableBuffer) -> bool:
+    """Whether the records are too many bytes, decompressed, to be looked at one by one on the event loop."""
+    size = 0
+    for position, header in iterate_headers(records):
+        size += header.size
+        if size > INLINE_SIZE:
+            return True
+        batch = memoryview(records)[position : position + header.size]
+        try:
+            if header.compression and header.magic < MAGIC:
+                wrapped_set(batch, header, INLINE_SIZE)
+            elif header.compression:
+                decompress(header.compression, batch[HEADER_SIZE:], INLINE_SIZE)
+        except RecordTooLargeError:
+            return True
+        except RecordsError:
+            return False  # as the validation will say
+    return False
 
 
 def _examine(records: WritableBuffer, policy: ProducePolicy, from_client: bool) -> _Examined:

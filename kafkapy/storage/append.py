@@ -28,6 +28,7 @@ from kafkapy.records.validate import (
     CheckedBatch,
     ProducePolicy,
     ValidatedBatch,
+    at_offset,
     validate_own,
     validate_produced,
 )
@@ -91,13 +92,14 @@ def append_as_leader(
     """Validate one batch, give it its offsets in place, and write it; a ``ValidatedBatch`` is a coordinator's.
 
     A method of ``Log``. Raises the errors of ``records.validate`` and ``storage.errors``; nothing is written then.
-    A client's batch that takes long to validate raises ``LargeBatchError``; it comes back as ``CheckedBatch``.
+    A client's batch that takes long to validate raises ``LargeBatchError``; it comes back as ``CheckedBatch``. So may
+    that, when others have appended in between.
     """
     first_offset = log.log_end_offset
     if isinstance(records, ValidatedBatch):
         valid = validate_own(records, log.policy, log.storage.clock.now_ms, first_offset)
     elif isinstance(records, CheckedBatch):
-        valid = records.valid
+        valid = at_offset(records, first_offset)
     else:
         now_ms = log.storage.clock.now_ms()
         valid = validate_produced(

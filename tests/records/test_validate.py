@@ -12,10 +12,13 @@ from kafkapy.records.record import Record, encode_batch, read_records
 from kafkapy.records.scanner import Scan
 from kafkapy.records.validate import (
     INLINE_DECOMPRESSED_SIZE,
+    INLINE_ENCODED_SIZE,
     INLINE_RECORDS,
+    CheckedBatch,
     LargeBatchError,
     ProducePolicy,
     ValidatedBatch,
+    at_offset,
     check_produce_version,
     validate_own,
     validate_produced,
@@ -388,3 +391,26 @@ def test_many_records_are_not_looked_at_one_by_one_inline() -> None:
         validate_produced(stamped, POLICY, 5, inline=True)
     with pytest.raises(errors.InvalidTimestampError):
         validate_produced(stamped, POLICY, 5)
+
+
+def test_what_is_compressed_anew_is_so_beside_the_loop_if_it_is_large() -> None:
+    for size, is_large in ((1000, False), (INLINE_ENCODED_SIZE, True)):
+        data = encode_batch([Record(None, bytes(size), 5)])
+        asked = policy(compression=1)
+        if is_large:
+            with pytest.raises(LargeBatchError):
+                validate_produced(bytearray(data), asked, 5, inline=True)
+        assert validate_produced(bytearray(data), asked, 5, inline=not is_large).header.compression == 1
+
+
+def test_a_batch_without_a_codec_is_looked_at_beside_the_loop_if_it_is_large() -> None:
+    data = bytearray(encode_batch([Record(None, bytes(INLINE_DECOMPRESSED_SIZE), 5)]))
+    asked = policy(max_batch_size=2 * len(data))
+    with pytest.raises(LargeBatchError):
+        validate_produced(data, asked, 5, inline=True)
+    assert validate_produced(data, asked, 5).max_timestamp == 5
+
+
+def test_a_batch_has_its_offsets_from_the_log_whenever_it_was_checked() -> None:
+    valid = validate_produced(bytearray(encode_batch([Record(None, b"v", 5)])), POLICY, 5, first_offset=3)
+    assert at_offset(CheckedBatch(valid, 3), 9) is valid

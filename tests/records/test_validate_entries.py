@@ -34,8 +34,8 @@ def quickly(data: bytes, given_policy: ProducePolicy) -> ValidatedBatch | None:
 
 def thoroughly(data: bytes, given_policy: ProducePolicy) -> ValidatedBatch:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(validate_legacy, "validate_entries", lambda *_: None)
-        return validate_legacy.validate_legacy(memoryview(bytearray(data)), given_policy, NOW, FIRST, True)
+        patch.setattr(validate_legacy, "validate_entries", lambda *_, **__: None)
+        return validate_legacy.validate_legacy(memoryview(bytearray(data)), given_policy, NOW, FIRST, from_client=True)
 
 
 def told(found: ValidatedBatch) -> tuple[Any, ...]:

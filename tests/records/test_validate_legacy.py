@@ -10,7 +10,17 @@ from kafkapy.records.batch import assign, crc_is_valid, iterate_headers
 from kafkapy.records.compression import compress
 from kafkapy.records.legacy import encode_legacy, set_offset
 from kafkapy.records.record import Record, encode_batch, read_records
-from kafkapy.records.validate import ProducePolicy, ValidatedBatch, validate_produced
+from kafkapy.records.validate import (
+    INLINE_DECOMPRESSED_SIZE,
+    INLINE_ENCODED_SIZE,
+    CheckedBatch,
+    LargeBatchError,
+    ProducePolicy,
+    ValidatedBatch,
+    at_offset,
+    validate_produced,
+)
+from kafkapy.records.validate_legacy import INLINE_SIZE
 from kafkapy.types import TopicPartition
 
 from .test_legacy import wrapped
@@ -264,3 +274,68 @@ def test_changed_bytes_are_refused_or_can_be_read(data: st.DataObject, magic: in
         return
     listed = stored(found)
     assert [record.offset for record in listed] == list(range(FIRST, FIRST + found.header.last_offset_delta + 1))
+
+
+LARGE = [Record(b"k", bytes(INLINE_SIZE), NOW), Record(None, b"last", NOW)]
+
+
+@pytest.mark.parametrize(
+    ("data", "log", "is_large"),
+    [
+        (produced(2, 0, LARGE), policy(magic=1), True),
+        (produced(2, 0), policy(magic=1), False),
+        (produced(2, 1, LARGE), policy(magic=0), True),
+        (produced(2, 1), policy(magic=0), False),
+        (produced(1, 0, LARGE), policy(magic=0), True),
+        (produced(0, 0), policy(magic=1), False),
+        (produced(0, 1, LARGE), policy(magic=0), True),
+        (produced(0, 1), policy(magic=0), False),
+        (produced(1, 1, [Record(None, bytes(INLINE_DECOMPRESSED_SIZE), NOW)]), policy(magic=2), True),
+        (produced(1, 0, [Record(None, bytes(INLINE_ENCODED_SIZE), NOW)]), policy(magic=2, compression=1), True),
+        (produced(1, 0, [Record(None, bytes(INLINE_ENCODED_SIZE), NOW)]), policy(magic=2), False),
+        (produced(1, 0), policy(magic=2, compression=1), False),
+    ],
+)
+def test_what_takes_long_is_left_to_be_done_beside_the_loop(
+    data: bytearray, log: ProducePolicy, is_large: bool
+) -> None:
+    before = bytes(data)
+    if is_large:
+        with pytest.raises(LargeBatchError):
+            validate_produced(data, log, NOW, inline=True)
+        assert bytes(data) == before
+    else:
+        assert validate_produced(bytearray(data), log, NOW, inline=True).header.record_count == len(validate_all(data))
+
+
+def validate_all(data: bytearray) -> list[Record]:
+    return [record for at, header in iterate_headers(data) for record in read_records(data, header, at)]
+
+
+@pytest.mark.parametrize("codec", [1, 7])
+def test_what_does_not_decompress_is_refused_at_once(codec: int) -> None:
+    data = wrapped(b"no gzip", 0, codec)
+    with pytest.raises(errors.RecordsError):
+        validate_produced(bytearray(data), policy(magic=0), NOW, inline=True)
+
+
+def test_the_bound_on_what_decompresses_holds_inline_too() -> None:
+    data = produced(1, 1, [Record(None, bytes(2000), NOW)])
+    for inline in (False, True):
+        with pytest.raises(errors.RecordTooLargeError):
+            validate_produced(bytearray(data), policy(magic=1, max_decompressed_size=1000), NOW, inline=inline)
+
+
+@pytest.mark.parametrize("codec", CODECS)
+@pytest.mark.parametrize("magic", [0, 1])
+def test_a_set_is_numbered_again_when_others_came_before_it(magic: int, codec: int) -> None:
+    log = policy(magic=magic)
+    checked = CheckedBatch(validate_produced(produced(2, codec), log, NOW, first_offset=3), 3)
+    assert at_offset(checked, 3) is checked.valid
+    if codec and not magic:
+        with pytest.raises(LargeBatchError):
+            at_offset(checked, FIRST)
+        return
+    found = at_offset(checked, FIRST)
+    assert stored(found) == stored(validate(produced(2, codec), log))
+    assert (found.header.base_offset, found.header.last_offset) == (FIRST, FIRST + 2)

@@ -12,6 +12,7 @@ Errors: 2, 3, 6, 7, 10, 17, 18, 19, 20, 21, 32, 43, 45, 47, 48, 53, 56, 76, 87.
 
 import asyncio
 from collections.abc import Iterable
+from contextlib import suppress
 from functools import partial
 from typing import Final
 
@@ -52,6 +53,8 @@ ADMIN_CLIENT: Final = "__admin_client"
 """The client id that may write to internal topics, as in Kafka."""
 WITHOUT_LOG_START: Final = frozenset({2, 3, 6, 10, 17, 18, 21, 53, 56})
 """Errors that Kafka answers without the partition's log start offset."""
+VALIDATIONS_BESIDE_THE_LOOP: Final = 3
+"""Times that a batch is validated there because the offsets in it are taken when it comes to be appended."""
 FIRST_VERSION_OF_STORAGE_ERROR: Final = 4
 """Older clients would not try again after KAFKA_STORAGE_ERROR: they are told to look for another leader."""
 _NOT_LEADER_OR_FOLLOWER: Final = 6
@@ -91,14 +94,21 @@ class _Append:
         if partition is None:
             return self.append(topic, index, records)
         services = self.context.services
-        policy = partition.log.policy
-        checking = services.compute.run(partial(_checked, records, policy, services.clock.now_ms()))
-        turns().wait_for(checking)
-        yield
-        checked = checking.result()
-        if isinstance(checked, BrokerError):
-            return self._refusal(topic, index, checked, partition.log.log_start_offset)
-        return self.append(topic, index, records, checked)
+        log, validations = partition.log, 0
+        while True:
+            check = partial(_checked, records, log.policy, services.clock.now_ms(), log.log_end_offset)
+            if validations < VALIDATIONS_BESIDE_THE_LOOP:
+                validations += 1
+                checking = services.compute.run(check)
+                turns().wait_for(checking)
+                yield
+                checked = checking.result()
+            else:
+                checked = check()  # it must not wait for ever
+            if isinstance(checked, BrokerError):
+                return self._refusal(topic, index, checked, log.log_start_offset)
+            with suppress(LargeBatchError):  # others have appended meanwhile, and its offsets are compressed
+                return self.append(topic, index, records, checked)
 
     def append(
         self,
@@ -152,10 +162,10 @@ class _Append:
             raise InvalidTopicError(f"clients can't write to {topic}")
 
 
-def _checked(records: memoryview, policy: ProducePolicy, now_ms: int) -> CheckedBatch | BrokerError:
+def _checked(records: memoryview, policy: ProducePolicy, now_ms: int, first_offset: int) -> CheckedBatch | BrokerError:
     """Run on the compute thread. An error is a result: raised, its traceback and its future would keep each other."""
     try:
-        return CheckedBatch(validate_produced(records, policy, now_ms))
+        return CheckedBatch(validate_produced(records, policy, now_ms, first_offset=first_offset), first_offset)
     except BrokerError as error:
         return error.with_traceback(None)
 

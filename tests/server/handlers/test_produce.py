@@ -12,10 +12,17 @@ import pytest
 from kafkapy.cluster.isr import RemoteReplica
 from kafkapy.protocol.messages.api_versions import ApiVersionsRequest
 from kafkapy.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from kafkapy.records.batch import iterate_headers
 from kafkapy.records.compression import CODEC_NAMES
 from kafkapy.records.legacy import encode_legacy
-from kafkapy.records.record import Record, encode_batch
-from kafkapy.records.validate import INLINE_RECORDS, ProducePolicy, ValidatedBatch, validate_produced
+from kafkapy.records.record import Record, encode_batch, read_records
+from kafkapy.records.validate import (
+    INLINE_DECOMPRESSED_SIZE,
+    INLINE_RECORDS,
+    ProducePolicy,
+    ValidatedBatch,
+    validate_produced,
+)
 from kafkapy.storage.files import Files
 from kafkapy.storage.log import Log
 from kafkapy.types import TopicPartition
@@ -432,12 +439,52 @@ def test_a_topic_that_is_deleted_while_its_batch_is_unpacked(tmp_path: Path, mon
             await client.create_topic("t")
             partitions = broker.services.replica_manager.partitions
 
-            def deleted(records: memoryview, policy: ProducePolicy, now_ms: int) -> ValidatedBatch:
+            def deleted(
+                records: memoryview, policy: ProducePolicy, now_ms: int, *, first_offset: int
+            ) -> ValidatedBatch:
                 partitions.clear()
-                return validate_produced(records, policy, now_ms)
+                return validate_produced(records, policy, now_ms, first_offset=first_offset)
 
             monkeypatch.setattr("kafkapy.server.handlers.produce.validate_produced", deleted)
             assert (await client.produce("t", _compressed("gzip", 20_000_000))).error_code == 6
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("overtaken", [1, 3, 10])
+@pytest.mark.parametrize(("magic", "codec"), [(0, 1), (1, 1), (0, 0), (1, 0)])
+def test_appends_that_overtake_a_set_while_it_is_converted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, magic: int, codec: int, overtaken: int
+) -> None:
+    """Its records get the offsets behind theirs, however often that happens."""
+
+    async def scenario() -> None:
+        async with running_broker(tmp_path, message__max__bytes="10000000") as broker:
+            client = await Client.connect(broker)
+            await client.create_topic("t", message__format__version="0.10.0" if magic else "0.9.0")
+            log = broker.services.replica_manager.partitions[TopicPartition("t", 0)].log
+            calls = []
+
+            def overtake(
+                records: memoryview, policy: ProducePolicy, now_ms: int, *, first_offset: int
+            ) -> ValidatedBatch:
+                valid = validate_produced(records, policy, now_ms, first_offset=first_offset)
+                if threading.current_thread() is not threading.main_thread() and len(calls) < overtaken:
+                    other = encode_legacy([Record(None, b"other", 5, offset=0)], magic)
+                    log.append_as_leader(memoryview(bytearray(other)), 0)  # the loop has nothing to do meanwhile
+                calls.append(first_offset)
+                return valid
+
+            monkeypatch.setattr("kafkapy.server.handlers.produce.validate_produced", overtake)
+            listed = [Record(None, bytes(INLINE_DECOMPRESSED_SIZE), 5, offset=0), Record(None, b"last", 6, offset=1)]
+            answer = await client.produce("t", encode_legacy(listed, magic, compression=codec), version=2)
+            before = min(overtaken, 3) if codec and not magic else 1
+            assert (answer.error_code, answer.base_offset) == (0, before)
+            read = log.read(0, 100_000_000, up_to_offset=None).records
+            content = read if isinstance(read, bytes) else read.read()
+            found = [each for at, header in iterate_headers(content) for each in read_records(content, header, at)]
+            assert [each.offset for each in found] == list(range(before + 2))
+            assert found[-1].value == b"last"
 
     run(scenario())
 
