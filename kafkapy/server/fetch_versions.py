@@ -11,7 +11,7 @@ from typing import Final
 from kafkapy.cluster.fetching import FetchWish, PartitionRead, Reads
 from kafkapy.cluster.replica_manager import ReplicaManager
 from kafkapy.errors import BrokerError
-from kafkapy.storage.converted import ConvertedSlice, holds_newer_format
+from kafkapy.storage.converted import Compute, ConvertedSlice, holds_newer_format
 from kafkapy.storage.disk_errors import as_storage_error
 from kafkapy.storage.files import FileSlice
 from kafkapy.turns import in_turns
@@ -50,6 +50,7 @@ async def convert_all(
     wishes: Mapping[TopicPartition, FetchWish],
     *,
     is_follower: bool,
+    compute: Compute,
 ) -> Reads:
     """Return ``reads`` in formats that a request of ``version`` (below ``FIRST_VERSION_OF_FORMAT_2``) knows.
 
@@ -57,13 +58,13 @@ async def convert_all(
     """
     magic = 1 if version >= _FIRST_VERSION_OF_FORMAT_1 else 0
     return [
-        await _convert(replicas, read, magic, wishes[read.topic_partition].offset, is_follower=is_follower)
+        await _convert(replicas, read, magic, wishes[read.topic_partition].offset, compute, is_follower=is_follower)
         for read in reads
     ]
 
 
 async def _convert(
-    replicas: ReplicaManager, read: PartitionRead, magic: int, offset: int, *, is_follower: bool
+    replicas: ReplicaManager, read: PartitionRead, magic: int, offset: int, compute: Compute, *, is_follower: bool
 ) -> PartitionRead:
     partition, records = replicas.partitions.get(read.topic_partition), read.records
     if partition is None or not isinstance(records, FileSlice):
@@ -75,7 +76,7 @@ async def _convert(
                 return read
             if not (log.config.message_downconversion_enable or is_follower):
                 return _refused(read, _UNSUPPORTED_VERSION)
-            converted = ConvertedSlice(records, magic, offset)
+            converted = ConvertedSlice(records, magic, offset, compute)
             await in_turns(converted.prepare())
     except BrokerError as error:
         is_of_disk = error.error_code == _KAFKA_STORAGE_ERROR

@@ -13,7 +13,7 @@ import asyncio
 import os
 from collections import deque
 from collections.abc import Callable
-from typing import Final
+from typing import Any, Final
 
 from kafkapy.protocol.writer import Part
 from kafkapy.storage.converted import ConvertedSlice
@@ -91,11 +91,18 @@ class BodySender:
             if self._is_blocked():
                 return False
             if self._parts and isinstance(self._parts[0], ConvertedSlice):
-                self._pausing = self._loop.call_soon(self._go_on)
+                self._pause(self._parts[0].pending)
                 return False
             if self._next_is_file() and not (self._send_file() if sendfile is not None else self._send_by_reading()):
                 return False
         return True
+
+    def _pause(self, pending: "asyncio.Future[Any] | None") -> None:
+        """Go on in the next iteration of the loop, or when ``pending`` is done."""
+        if pending is None:
+            self._pausing = self._loop.call_soon(self._go_on)
+        else:
+            pending.add_done_callback(lambda _: self._go_on() if self._parts else None)
 
     def _gather(self) -> bytes | bytearray:
         """Take the parts up to the next large slice, in one piece, but little more than ``PIECE_SIZE`` of them."""

@@ -6,6 +6,7 @@ import socket
 from collections.abc import Awaitable, Callable
 from itertools import cycle
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import Phase, given, settings
@@ -263,5 +264,44 @@ def test_a_converted_slice_ends_with_its_connection(tmp_path: Path) -> None:
         assert (body.size, sender.is_sending) == (0, False)
         await asyncio.sleep(0)
         assert peer.done == 0
+
+    on_a_socket(test)
+
+
+@pytest.mark.parametrize("is_closed", [False, True])
+def test_a_slice_that_is_converted_beside_the_loop_is_waited_for(tmp_path: Path, is_closed: bool) -> None:
+    batches = batch(b"small") + batch(*[b""] * 50, base_offset=1, compression=1) + batch(bytes(9000), base_offset=51)
+
+    async def test(sender: BodySender, peer: Peer, theirs: socket.socket) -> None:
+        jobs: list[tuple[asyncio.Future[Any], Any]] = []
+
+        def compute(function: Any) -> asyncio.Future[Any]:
+            jobs.append((asyncio.get_running_loop().create_future(), function))
+            return jobs[-1][0]
+
+        body = ConvertedSlice(file_slice(tmp_path / "0", batches), 1, 0, compute)
+        steps = body.prepare()
+        next(steps)
+        while jobs and not jobs[-1][0].done():
+            jobs[-1][0].set_result(jobs[-1][1]())
+        assert list(steps) == []
+        size = len(body)
+        assert not sender.send([body, b"tail"])
+        await until(lambda: len(jobs) == 1)
+        for _ in range(5):
+            await asyncio.sleep(0)
+        assert sender.is_sending
+        if is_closed:
+            sender.close()
+        jobs[0][0].set_result(jobs[0][1]())
+        if is_closed:
+            await asyncio.sleep(0)
+            assert (body.size, peer.done, sender.is_sending) == (0, 0, False)
+            return
+        received = await receive(theirs, size + 4)
+        assert received[-4:] == b"tail"
+        converted = convert(batches, 1)
+        assert received[:-4][: len(converted)] == converted[:size]
+        await until(lambda: peer.done == 1)
 
     on_a_socket(test)

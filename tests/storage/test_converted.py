@@ -1,5 +1,10 @@
+import asyncio
 import os
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -10,6 +15,7 @@ from kafkapy.records.legacy import STEP_RECORDS, STEP_SIZE, encode_legacy
 from kafkapy.records.record import Record, read_records
 from kafkapy.storage.converted import PIECE_SIZE, ConvertedSlice, holds_newer_format
 from kafkapy.storage.files import Files, FileSlice
+from kafkapy.turns import in_turns
 from tests.storage.support import START_MS, batch, marker
 
 
@@ -174,3 +180,82 @@ def test_a_batch_that_turns_out_bad_ends_what_came_before(tmp_path: Path) -> Non
     bad[-1] = 9
     sent = _taken(_prepared(_slice(tmp_path, batch(), bad, batch(value=bytes(1 << 17))), 1, 0))
     assert [header.base_offset for _, header in iterate_headers(sent)] == list(range(1 + 2 * STEP_RECORDS))
+
+
+def _beside(path: Path, *contents: bytes) -> tuple[bytes, int, list[str]]:
+    """What is sent where large batches are converted on another thread; how often, and by which threads."""
+    used: list[str] = []
+
+    async def scenario() -> tuple[bytes, int]:
+        with ThreadPoolExecutor(1, "beside") as executor:
+
+            def compute(function: Callable[[], Any]) -> "asyncio.Future[Any]":
+                def run() -> Any:
+                    used.append(threading.current_thread().name)
+                    return function()
+
+                return asyncio.get_running_loop().run_in_executor(executor, run)
+
+            body = ConvertedSlice(_slice(path, *contents), 1, 0, compute)
+            await in_turns(body.prepare())
+            announced, pieces = len(body), []
+            while body.size:
+                if body.pending is not None:
+                    await asyncio.wait([body.pending])
+                pieces.append(bytes(body.next_piece()))
+            assert sum(map(len, pieces)) == announced
+            assert body.pending is None
+            return b"".join(pieces), max(map(len, pieces))
+
+    return *asyncio.run(scenario()), used
+
+
+@pytest.mark.parametrize("codec", [0, 1])
+def test_what_takes_long_is_converted_beside_the_loop(tmp_path: Path, codec: int) -> None:
+    """The order stays, whether the batch is the first or a later one, alone or between small ones."""
+    value = os.urandom(50_000)
+    contents = [
+        batch(40, value=value, compression=codec),
+        batch(1, base_offset=40),
+        batch(40, value=value, base_offset=41, compression=codec),
+        batch(1, base_offset=81),
+    ]
+    sent, largest, used = _beside(tmp_path, *contents)
+    converted = convert(b"".join(contents), 1)
+    shared = min(len(sent), len(converted))
+    assert sent[:shared] == converted[:shared]
+    assert len(_values(sent)) >= 41
+    assert largest <= 256 * 1024
+    assert len(used) >= 2
+    assert all(name.startswith("beside") for name in used)
+
+
+def test_small_batches_are_converted_on_the_loop(tmp_path: Path) -> None:
+    assert _beside(tmp_path, *(batch(2, base_offset=2 * at) for at in range(50)))[2] == []
+
+
+def test_a_batch_beside_the_loop_that_turns_out_bad(tmp_path: Path) -> None:
+    large, bad = batch(40, value=os.urandom(5_000), compression=1), bytearray(batch(40, base_offset=40, compression=1))
+    bad[HEADER_SIZE + 5 :] = bytes(len(bad) - HEADER_SIZE - 5)
+    sent, _, used = _beside(tmp_path, large, bad, batch(value=bytes(1 << 17)))
+    assert len(used) == 2
+    assert sent[: len(convert(large, 1))] == convert(large, 1)[: len(sent)]
+    with pytest.raises(CorruptRecordError):
+        _beside(tmp_path, bad)
+
+
+def test_a_client_that_leaves_while_its_batch_is_converted(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        pending: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+        first, large = batch(1, value=os.urandom(99_000)), batch(40, value=b"", compression=1)
+        futures = iter([pending])
+        body = ConvertedSlice(_slice(tmp_path, batch(1), large, first), 1, 0, lambda _: next(futures))
+        list(body.prepare())
+        while body.pending is None:
+            body.next_piece()
+        assert body.next_piece() == b""
+        body.release()
+        pending.set_result(b"too late")
+        assert (body.size, body.pending) == (0, None)
+
+    asyncio.run(scenario())

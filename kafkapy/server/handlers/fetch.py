@@ -129,7 +129,9 @@ async def _converted(context: RequestContext, limits: FetchLimits, begun: Begun,
     replicas, version = context.services.replica_manager, context.header.api_version
     wishes, choose = begun
     fitted = fetch_versions.fit(replicas, version, reads)
-    converted = await fetch_versions.convert_all(replicas, version, fitted, wishes, is_follower=limits.is_follower)
+    converted = await fetch_versions.convert_all(
+        replicas, version, fitted, wishes, is_follower=limits.is_follower, compute=context.services.compute.run
+    )
     return await in_turns(_response(replicas, fetch_versions.FIRST_VERSION_WITH_ALL, choose, converted))
 
 
