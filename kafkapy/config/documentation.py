@@ -142,7 +142,7 @@ _BROKER: Final[dict[str, str]] = {
     "group.min.session.timeout.ms": "Shortest session timeout that a group member may ask for, in milliseconds.",
     "group.max.session.timeout.ms": "Longest session timeout that a group member may ask for, in milliseconds.",
     "group.initial.rebalance.delay.ms": "How long a new group waits for further members before its first rebalance, in milliseconds.",
-    "group.max.size": "How many members a consumer group may have; further ones are refused.",
+    "group.max.size": "How many members a consumer group may have; further ones are refused. kafkapy takes 5,000 for the default.",
     "offset.metadata.max.bytes": "Largest text that may accompany a committed offset, in bytes.",
     "offsets.load.buffer.size": "How many bytes of the offsets topic are read at once when a broker takes over groups.",
     "offsets.topic.replication.factor": "Number of replicas of the topic __consumer_offsets. Its creation fails until there are as many brokers.",
@@ -252,7 +252,7 @@ _BROKER: Final[dict[str, str]] = {
     "kafkapy.fetch.session.partitions.max": "How many partitions all incremental fetch sessions together remember. A client without a session names all its partitions in each request. It is a key of kafkapy alone.",
     "kafkapy.max.replicas": "How many replicas the partitions of all topics together may have. Requests for more are refused. It is a key of kafkapy alone.",
     "kafkapy.auto.create.topics.per.second": "How many topics a second Metadata requests may create, with bursts of ten times as many. It is a key of kafkapy alone.",
-    "kafkapy.group.metadata.max.bytes": "How much memory the members of all groups may take with their metadata, in bytes. A member beyond it is refused. It is a key of kafkapy alone.",
+    "kafkapy.group.metadata.max.bytes": "How much memory the members of all groups may take with their metadata, in bytes. A member or an assignment beyond it is refused. It is a key of kafkapy alone.",
     "kafkapy.producer.ids.max": "How many producer ids a partition remembers. Beyond it those are forgotten that were silent longest and have no open transaction. It is a key of kafkapy alone.",
 }  # fmt: skip
 
