@@ -12,12 +12,15 @@ transactional ids, numbers of partitions. A kind says which of them:
 The shape ``pipeline`` is many small requests in one write instead of one large one.
 """
 
+import os.path
 from collections.abc import Iterator
 from functools import cache
 from typing import Any, Final, NamedTuple
 
 from compat_tests.attack.prepared import PARTITIONS_OF_FIRST, Counts, framed, group, topic, transactional_id
 from compat_tests.differential.steps import definitions, fields_of, request_definition
+from kafkapy.protocol.headers import request_header_version
+from kafkapy.protocol.writer import Writer
 from kafkapy.records.compression import ZSTD
 from kafkapy.records.record import Record, encode_batch
 from tools.codegen.model import Field
@@ -31,6 +34,14 @@ BOMB: Final = "bomb"
 BOMB_SIZE: Final = 200 << 20
 NULLS: Final = f"{PIPELINE} of null"
 TOPIC_RESOURCE, BROKER_RESOURCE = 2, 4
+BLOCK: Final = 1000
+KNOWN_BLOCK: Final = 10_000
+"""Elements of a large request that are encoded one by one; the rest is made of copies of them."""
+DIGITS: Final = 8
+"""Of the numbers in names that are made up."""
+MOST_RECORDS: Final = 50_000
+"""In one batch; a larger batch has larger values."""
+RECORD_SIZE: Final = 9
 
 TOPIC_FIELDS: Final = {"name", "topic", "topic_name", "topic_names", "resource_name"}
 GROUP_FIELDS: Final = {"group_id", "groups", "groups_names", "key"}
@@ -168,6 +179,9 @@ class Filler:
         element = self._element_size(shape, kind, producer)
         fixed = len(self._one(shape, kind, 1, producer)) - element
         count = max(1, int((size - fixed) / element))
+        block = KNOWN_BLOCK if kind.names == KNOWN else BLOCK
+        if count >= 2 * block and self._is_array(shape):
+            return self._copied(_Building(shape, kind, count // block * block, self._counts, producer), block), 1
         return self._one(shape, kind, count, producer), 1
 
     def small(self, shape: Shape, kind: Kind, count: int, producer: Producer) -> bytes:
@@ -182,13 +196,35 @@ class Filler:
             written += len(frames[-1])
         return b"".join(frames), len(frames)
 
+    @staticmethod
+    def _is_array(shape: Shape) -> bool:
+        struct, name = shape.place
+        return any(
+            field.is_array for each, field in fields_of(shape.api_key, struct, shape.version) if each == name
+        )
+
+    def _copied(self, building: "_Building", block: int) -> bytes:
+        """A frame with copies of one encoded block of elements: fast for millions of them.
+
+        Each copy has its own names, except where all are the same or the broker knows them. Numbers repeat.
+        """
+        count = building.count
+        none, some = (building.frame(elements=each)[4:] for each in (0, block))
+        lengths = [building.length_field(each) for each in (0, block, count)]
+        zeros = os.path.commonprefix(lengths[:2])
+        start = len(os.path.commonprefix([none, some])) - len(zeros)
+        tail = none[start + len(lengths[0]) :]
+        elements = some[start + len(lengths[1]) : len(some) - len(tail)]
+        copies = building.copies(elements, block, count // block)
+        data = b"".join([none[:start], lengths[2], *copies, tail])
+        return len(data).to_bytes(4, "big") + data
+
     def _element_size(self, shape: Shape, kind: Kind, producer: Producer | None) -> float:
         few, many = (len(self._one(shape, kind, count, producer)) for count in (100, 300))
         return max(1.0, (many - few) / 200)
 
     def _one(self, shape: Shape, kind: Kind, count: int, producer: Producer | None, first: int = 0) -> bytes:
-        building = _Building(shape, kind, count, self._counts, producer)
-        return framed(building.struct(request_definition(shape.api_key).name, first), shape.version, first)
+        return _Building(shape, kind, count, self._counts, producer).frame(first)
 
     def takes_producer(self, shape: Shape) -> bool:
         """Whether the request speaks for a transactional producer."""
@@ -203,9 +239,32 @@ class _Building:
         self._shape = shape
         self._kind = kind
         self._settings = dict(kind.settings)
-        self._count = count
+        self.count = count
+        self._elements = count
         self._counts = counts
         self._producer = producer
+
+    def frame(self, first: int = 0, elements: int | None = None) -> bytes:
+        """The frame; with ``elements`` it has so many, while what stands beside them agrees with ``count``."""
+        self._elements = self.count if elements is None else elements
+        message = self.struct(request_definition(self._shape.api_key).name, first)
+        return framed(message, self._shape.version, first)
+
+    def length_field(self, count: int) -> bytes:
+        """The bytes before the elements of an array of this version."""
+        if request_header_version(self._shape.api_key, self._shape.version) < 2:
+            return count.to_bytes(4, "big")
+        writer = Writer()
+        writer.write_unsigned_varint(count + 1)
+        return writer.getvalue()
+
+    def copies(self, elements: bytes, block: int, count: int) -> Iterator[bytes]:
+        """Encoded elements, ``count`` times, each time with other names where names are made up."""
+        if self._kind.names == REPEATED:
+            return iter([elements] * count)
+        width = DIGITS - len(str(block - 1))
+        marks = [mark.encode() for mark in ("u-", "ü ", "s") if mark.encode() + b"0" * width in elements]
+        return (_renumbered(elements, marks, width, number) for number in range(count))
 
     def struct(self, name: str, number: int) -> Any:
         """The struct as element ``number`` of its array."""
@@ -221,10 +280,11 @@ class _Building:
     def _agree(self, values: dict[str, Any]) -> None:
         """Numbers that must fit what stands beside them."""
         assignments = values.get("assignments")
-        if "num_partitions" in values and assignments:
+        fills_assignments = self._shape.place[1] == "assignments"
+        if "num_partitions" in values and (assignments or fills_assignments):
             values["num_partitions"] = values["replication_factor"] = -1
         if "count" in values:
-            values["count"] = 1 + len(assignments or [None])
+            values["count"] = 1 + (self.count if fills_assignments else len(assignments or [None]))
 
     def _value(self, struct: str, name: str, field: Field, number: int) -> Any:
         is_filled = self._shape.place == (struct, name)
@@ -234,7 +294,7 @@ class _Building:
             return self._scalar(struct, name, field, number, is_filled=is_filled)
         if not is_filled and self._is_left_out(name, field):
             return None if self._shape.version in field.nullable else []
-        count = self._count if is_filled else 1
+        count = self._elements if is_filled else 1
         numbers = range(count) if is_filled else [number]
         if field.is_struct:
             return [self.struct(field.element, each) for each in numbers]
@@ -254,9 +314,9 @@ class _Building:
             case "string":
                 return self._string(struct, name, field, number)
             case "records":
-                return _batch(self._count if is_filled else 1)
+                return _batch(self.count if is_filled else 1)
             case "bytes":
-                return bytes(self._count if is_filled else 4)
+                return bytes(self.count if is_filled else 4)
             case "bool":
                 return name == "allow_auto_topic_creation" and self._kind.names == UNKNOWN
             case "float64":
@@ -314,7 +374,7 @@ class _Building:
             return None
         if name == "member_id" and self._shape.api == "JoinGroup":
             return ""
-        return f"s{0 if self._kind.names == REPEATED else number:06}"
+        return f"s{0 if self._kind.names == REPEATED else number:0{DIGITS}}"
 
     def _named(self, known: Any, how_many: int, number: int) -> str:
         match self._kind.names:
@@ -323,8 +383,14 @@ class _Building:
             case "repeated":
                 return str(known(0))
             case "unknown":
-                return f"u-{number:06}"
-        return f"ü {number:06}/"
+                return f"u-{number:0{DIGITS}}"
+        return f"ü {number:0{DIGITS}}/"
+
+
+def _renumbered(elements: bytes, marks: list[bytes], width: int, number: int) -> bytes:
+    for mark in marks:
+        elements = elements.replace(mark + b"0" * width, b"%b%0*d" % (mark, width, number))
+    return elements
 
 
 @cache
@@ -335,4 +401,6 @@ def _bomb() -> bytes:
 
 @cache
 def _batch(count: int) -> bytes:
-    return encode_batch([Record(b"k", b"v", TIME_MS) for _ in range(count)])
+    records = min(count, MOST_RECORDS)
+    value = b"v" if records == count else bytes(RECORD_SIZE * count // records - RECORD_SIZE)
+    return encode_batch([Record(b"k", value, TIME_MS) for _ in range(records)])
