@@ -27,8 +27,10 @@ from typing import Final, NamedTuple
 from bench.measure import BrokerGoneError
 from compat_tests.attack.answers import Answers
 from compat_tests.attack.filled import PIPELINE, Filler, Kind, Shape, kinds, shapes
+from compat_tests.attack.latencies import Sample, corrected, percentile
+from compat_tests.attack.options import Bounds, bounds_of, parser_of
 from compat_tests.attack.prepared import Counts, Prepared
-from compat_tests.attack.second_client import Report, SecondClient, corrected, percentile
+from compat_tests.attack.second_client import Report, SecondClient
 from compat_tests.attack.watch import Watch, place_of, waited_s
 from compat_tests.keeper import keeper
 from compat_tests.process import HOST

@@ -5,7 +5,8 @@ knows and does not know, values at the edges, records as clients send them and a
 not advertise with their default fields. Most frames of a conversation are mutated.
 
 A broken frame ends its connection. So that those before it count, each frame is decoded here first, and at most one
-that the broker will refuse comes into a conversation, at its end.
+that the broker will refuse comes into a conversation, at its end. Nearly all frames are small; bombs and frames of up
+to the limit are a small fixed share.
 """
 
 import random
@@ -17,7 +18,7 @@ from typing import Any, Final, NamedTuple
 import hypothesis
 from hypothesis import HealthCheck, Phase, given, settings
 
-from compat_tests.attack.filled import TIME_MS, Filler, kinds, shapes
+from compat_tests.attack.filled import PIPELINE, TIME_MS, Filler, kinds, shapes
 from compat_tests.attack.prepared import Counts, framed, topic
 from compat_tests.differential.damage import MOST_PARTITIONS, TOPIC_RESOURCE, frame_of
 from compat_tests.differential.ids import Ids
@@ -43,8 +44,15 @@ COUNTS: Final = Counts(TOPICS, 12, 12)
 DRAWN: Final = 400
 ODD_RECORDS: Final = 2000
 """Sets of records that are drawn once; drawing one takes as long as sending twenty."""
-LONGEST: Final = 120
+LONGEST: Final = 250
 """Frames in a conversation."""
+BATCH: Final = 40
+"""Conversations that share a stock of frames."""
+HEAVY_PLACES: Final = (7, 27)
+"""Those of them that are a bomb and a large request."""
+FRESH: Final = 1000
+"""Mutated frames that go on in a stock."""
+FRESH_RECORDS: Final = 150
 PATIENT_MS: Final = 50
 TOO_MANY_PARTITIONS: Final = 10_000_000
 """From here on a broker refuses a number of partitions."""
@@ -140,8 +148,22 @@ def _may_wait(request: Any) -> bool:
     return request.API_KEY in (ApiKey.JOIN_GROUP, ApiKey.SYNC_GROUP)
 
 
+class Stock(NamedTuple):
+    """Frames that were drawn together; the conversations of one batch take theirs from it."""
+
+    usual: list[Frame]
+    records: list[Frame]
+    waiting: list[Frame]
+    fatal: list[Frame]
+
+
 class Generator:
-    """Draws conversations; the same for a seed, what the broker serves, and the ids that it gave out."""
+    """Draws conversations; the same for a seed, what the broker serves, and the ids that it gave out.
+
+    Mutating a frame and decoding it to see what the broker will do costs more than sending it. So the frames are drawn
+    in bulk, a stock for each ``BATCH`` conversations, and sent some three times, each time among others. What costs the
+    broker much (``bomb``, ``large``) comes once in ``BATCH`` conversations each, whatever the seed.
+    """
 
     def __init__(self, seed: int, served: Served, ids: Ids) -> None:
         self._seed = seed
@@ -155,41 +177,63 @@ class Generator:
         odd = OddRecords(random.Random(seed), TIME_MS)
         self._odd_records = [odd.draw() for _ in range(ODD_RECORDS)]
         bombs()  # takes seconds, once
-        self._usual = [each for each in map(self._judge.judge, self._pool) if each is not None and each.survives]
-        self._kinds: list[tuple[Callable[[random.Random, int], Conversation], int]] = [
-            (self._mutated, 60),
-            (self._records, 15),
-            (self._many, 2),
-            (self._half, 5),
-            (self._sizes, 4),
-            (self._garbage, 4),
-            (self._unread, 3),
-            (self._bomb, 1),
-        ]
+        self._filler = Filler(COUNTS)
+        judged = [(each, self._judge.judge(each)) for each in self._pool]
+        # a seed that ends its connection gives frames that do, most of all: such seeds are drawn less often
+        self._living = [each for each, frame in judged if frame is None or frame.survives]
+        self._usual = [frame for _, frame in judged if frame is not None and frame.survives]
+        self._brief = [each for each in self._usual if not each.waits]
+        self._batch, self._stock = -1, Stock([], [], [], [])
+        self._kinds: dict[Callable[[random.Random, int], Conversation], int] = {
+            self._mutated: 60,
+            self._records: 15,
+            self._many: 2,
+            self._half: 5,
+            self._sizes: 4,
+            self._garbage: 4,
+            self._unread: 3,
+        }
 
     def conversation(self, number: int) -> Conversation:
-        """The conversation of this number."""
+        """The conversation of this number; quick when numbers are asked for in order."""
+        batch, place = divmod(number, BATCH)
+        if batch != self._batch:
+            self._batch, self._stock = batch, self._drawn(random.Random(f"{self._seed}-stock-{batch}"))
         chance = random.Random(f"{self._seed}-{number}")
-        (make,) = chance.choices([each for each, _ in self._kinds], [weight for _, weight in self._kinds])
+        if place in HEAVY_PLACES:
+            return (self._bomb, self._large)[HEAVY_PLACES.index(place)](chance, number)
+        (make,) = chance.choices([*self._kinds], [*self._kinds.values()])
         return make(chance, number)
+
+    def _drawn(self, chance: random.Random) -> Stock:
+        usual: list[Frame] = []
+        waiting: list[Frame] = []
+        fatal: list[Frame] = []
+        while len(usual) < FRESH:
+            frame = self._changed(chance)
+            if frame is not None:
+                (fatal if not frame.survives else waiting if frame.waits else usual).append(frame)
+        drawn = [self._judge.judge(self._produce(chance)) for _ in range(FRESH_RECORDS)]
+        records = [each for each in drawn if each is not None and each.survives and not each.waits]
+        waiting += [each for each in drawn if each is not None and each.survives and each.waits]
+        return Stock(usual, records, waiting, fatal)
 
     # the kinds
 
     def _mutated(self, chance: random.Random, number: int) -> Conversation:
-        return self._joined(number, "mutated", self._changed(chance, chance.randint(1, LONGEST)))
+        return self._joined(chance, number, "mutated", self._some(chance, self._stock.usual, 1, LONGEST))
 
     def _records(self, chance: random.Random, number: int) -> Conversation:
-        frames = (self._judge.judge(self._produce(chance)) for _ in range(chance.randint(1, LONGEST)))
-        return self._joined(number, "records", frames)
+        return self._joined(chance, number, "records", self._some(chance, self._stock.records, 1, LONGEST // 2))
 
     def _many(self, chance: random.Random, number: int) -> Conversation:
         """Hundreds of requests in one write."""
-        frame = chance.choice([each for each in self._usual if not each.waits])
-        return self._joined(number, "many", (frame for _ in range(chance.randint(100, MANY))))
+        frames = [chance.choice(self._brief)] * chance.randint(100, MANY)
+        return self._joined(chance, number, "many", frames)
 
     def _half(self, chance: random.Random, number: int) -> Conversation:
         """The last frame ends in the middle."""
-        whole = self._joined(number, "half", self._changed(chance, chance.randint(0, 20)))
+        whole = self._unended(number, "half", self._some(chance, self._stock.usual, 0, 20))
         frame = chance.choice(self._usual).data
         cut = frame[: chance.randrange(1, len(frame))]
         ending = chance.choice([DROP, DROP, HOLD])
@@ -197,7 +241,7 @@ class Generator:
 
     def _sizes(self, chance: random.Random, number: int) -> Conversation:
         """A size that lies, with something behind it."""
-        whole = self._joined(number, "sizes", self._changed(chance, chance.randint(0, 10)))
+        whole = self._unended(number, "sizes", self._some(chance, self._stock.usual, 0, 10))
         lie = struct.pack(">i", chance.choice([*SIZES, chance.randrange(-(2**31), 2**31)]))
         data = whole.data + lie + chance.choice(self._pool)
         return whole._replace(data=data, frames=whole.frames + 1, answers=0, ending=chance.choice([DROP, HOLD]))
@@ -210,25 +254,40 @@ class Generator:
 
     def _unread(self, chance: random.Random, number: int) -> Conversation:
         """Requests whose answers are not read, or not waited for."""
-        whole = self._joined(number, "unread", self._changed(chance, chance.randint(1, LONGEST)))
+        whole = self._joined(chance, number, "unread", self._some(chance, self._stock.usual, 1, LONGEST))
         return whole._replace(answers=0, ending=chance.choice([DROP, HOLD]))
 
     def _bomb(self, chance: random.Random, number: int) -> Conversation:
-        version = chance.randint(3, 8)
-        frames = (framed(_produce_request(chance, chance.choice(bombs())), version) for _ in range(2))
-        return self._joined(number, "bomb", (self._judge.judge(each[4:]) for each in frames))
+        data = framed(_produce_request(chance, chance.choice(bombs())), chance.randint(3, 8))
+        frame = self._judge.judge(data[4:])
+        return self._unended(number, "bomb", [] if frame is None else [frame])
+
+    def _large(self, chance: random.Random, number: int) -> Conversation:
+        """A request of up to a megabyte, seldom one near the limit, sound or with a few bytes changed."""
+        key = chance.choice([*self._served])
+        shape = chance.choice([*shapes(key, chance.randint(*self._served[key]))])
+        size = MAX_FRAME_SIZE - 100_000 if chance.random() < 0.05 else chance.randint(70_000, 1 << 20)
+        if shape.place[0] == PIPELINE:
+            size = chance.randint(5000, 50_000)
+        producer = ("x-000000", 0, 0) if self._filler.takes_producer(shape) else None
+        data, requests = self._filler.frame(shape, chance.choice([*kinds(shape)]), size, producer)
+        if requests > 1:
+            return Conversation(number, "large", data, requests, requests, READ)
+        if chance.random() < 0.3:
+            data = sized(nudged(data[4:], chance))
+        frame = self._judge.judge(data[4:])
+        return self._unended(number, "large", [] if frame is None else [frame])
 
     # their parts
 
-    def _changed(self, chance: random.Random, count: int) -> Iterator[Frame | None]:
-        for _ in range(count):
-            seed = chance.choice(self._pool)
-            kind = chance.random()
-            if kind < 0.3:
-                seed = mutate(seed, chance)
-            elif kind < 0.9:
-                seed = nudged(seed, chance)
-            yield self._judge.judge(seed)
+    def _changed(self, chance: random.Random) -> Frame | None:
+        seed = chance.choice(self._living if chance.random() < 0.8 else self._pool)
+        kind = chance.random()
+        if kind < 0.2:
+            seed = mutate(seed, chance)
+        elif kind < 0.9:
+            seed = nudged(seed, chance)
+        return self._judge.judge(seed)
 
     def _produce(self, chance: random.Random) -> bytes:
         records = chance.choice(self._odd_records)
@@ -238,17 +297,23 @@ class Generator:
             records = with_crc(records)
         return framed(_produce_request(chance, records), chance.randint(*self._served[ApiKey.PRODUCE]))[4:]
 
-    def _joined(self, number: int, kind: str, frames: Iterator[Frame | None]) -> Conversation:
-        """The frames in one piece: those that survive, then one that may wait, then one that does not survive."""
-        usual: list[Frame] = []
+    @staticmethod
+    def _some(chance: random.Random, frames: list[Frame], least: int, most: int) -> list[Frame]:
+        return chance.choices(frames, k=chance.randint(least, most))
+
+    def _joined(self, chance: random.Random, number: int, kind: str, frames: list[Frame]) -> Conversation:
+        """The frames in one piece, sometimes with one that may wait behind them, often with one that is refused."""
         last: list[Frame] = []
-        fatal: list[Frame] = []
-        for frame in frames:
-            if frame is not None:
-                (fatal if not frame.survives else last if frame.waits else usual).append(frame)
-        chosen = usual + last[:1] + fatal[:1]
-        data = b"".join(each.data for each in chosen)
-        return Conversation(number, kind, data, len(chosen), sum(each.answered for each in chosen), READ)
+        if chance.random() < 0.2 and self._stock.waiting:
+            last.append(chance.choice(self._stock.waiting))
+        if chance.random() < 0.7 and self._stock.fatal:
+            last.append(chance.choice(self._stock.fatal))
+        return self._unended(number, kind, frames + last)
+
+    @staticmethod
+    def _unended(number: int, kind: str, frames: list[Frame]) -> Conversation:
+        data = b"".join([each.data for each in frames])
+        return Conversation(number, kind, data, len(frames), sum([each.answered for each in frames]), READ)
 
 
 def nudged(data: bytes, chance: random.Random) -> bytes:

@@ -1,15 +1,19 @@
 """Broken, odd and hostile requests to a kafkapy broker: no traceback, bounded memory, other clients are served.
 
     python -m compat_tests.attack.fuzzer --frames 10000000 --minutes 60 [--seed 7] [--keep-going] [--to FOLDER]
+    python -m compat_tests.attack.fuzzer --frames 2000000 --seed 8 --runs FILE
     python -m compat_tests.attack.fuzzer --replay FILE
 
 A broker is started as a process of its own. Several connections at once send what ``frames`` draws by the seed, which
 is printed. All the time a second client asks for ApiVersions, for the metadata of its topic, and produces records to
 it. The run fails with the first traceback in the broker's log, when the process ends, when its resident memory
 exceeds four times that of the idle broker plus ``queued.max.request.bytes``, when the second client gets a wrong
-answer or none in time, and when one of its acknowledged records is not where it was acknowledged. The last
-conversations are then kept in a file, which ``--replay`` sends again, one after the other, and one frame at a time
-where that is enough. With ``--keep-going`` tracebacks are collected instead, one file for each place.
+answer or none in time, and when one of its acknowledged records is not where it was acknowledged, at the end or after
+a restart. The last conversations are then kept in a file, which ``--replay`` sends again, one after the other, and one
+frame at a time where that is enough. With ``--keep-going`` tracebacks are collected instead, one file for each place.
+
+Many frames may be sent in several runs with different seeds: each adds its figures, a line of JSON, to the file
+``--runs``, and prints the sum of those that are in it.
 """
 
 import argparse
@@ -27,13 +31,15 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
-from typing import Final, NamedTuple, Self
+from typing import Any, Final, Self
 
 from compat_tests.attack.answers import Answers
 from compat_tests.attack.filled import TIME_MS
 from compat_tests.attack.frames import COUNTS, DROP, HOLD, MAX_FRAME_SIZE, TOPICS, Conversation, Generator
+from compat_tests.attack.latencies import Latencies
+from compat_tests.attack.options import Bounds, bounds_of, parser_of
 from compat_tests.attack.prepared import group, topic, transactional_id
-from compat_tests.attack.second_client import SecondClient, corrected, percentile
+from compat_tests.attack.second_client import SecondClient
 from compat_tests.attack.watch import Watch, place_of, waited_s
 from compat_tests.data_path.frames import fetch
 from compat_tests.differential.ids import Ids
@@ -56,7 +62,9 @@ BUDGET: Final = 64 << 20
 """Bytes of ``queued.max.request.bytes``."""
 IDLE_SHARE: Final = 4
 PREFIX: Final = "f-"
-CONNECTIONS: Final = 12
+CONNECTIONS: Final = 32
+TICK_S: Final = 0.004
+"""How often the connections are looked at: what has come in between is read at once."""
 STALLED_S: Final = 1.0
 """A conversation without progress for this long is left: a Fetch or JoinGroup may rightly wait."""
 HELD_S: Final = 0.3
@@ -72,13 +80,6 @@ READ_SIZE: Final = 1 << 18
 
 class FuzzError(Exception):
     """What the fuzzer looks for; the message says what happened and where the last frames are."""
-
-
-class Bounds(NamedTuple):
-    """Limits of a run."""
-
-    p99_s: float = 0.050
-    max_s: float = 0.250
 
 
 class Talk:
@@ -176,6 +177,12 @@ class Target:
         self.process.kill()
         self.process.close()
 
+    def restart(self) -> None:
+        """Stop the broker as an operator does and start it again; raises FuzzError if it does not end well."""
+        if code := self.process.stop():
+            raise FuzzError(f"the broker ended with {code}:\n{self.process.log_tail()}")
+        self.process.start()
+
     def wire(self) -> Wire:
         """A connection for whole requests."""
         return Wire(self.process.bootstrap)
@@ -245,7 +252,8 @@ class Fuzzer:
         self.frames = 0
         self.kinds: Counter[str] = Counter()
         self.peak_bytes = 0
-        self.samples: list[tuple[str, float, float]] = []
+        self.latencies = Latencies(second.interval_s)
+        self.by_request: dict[str, Latencies] = {}
         self.places: Counter[str] = Counter()
         self.faults: list[str] = []
 
@@ -257,19 +265,23 @@ class Fuzzer:
             while len(self._selector.get_map()) < CONNECTIONS:
                 self._begin()
             self._turn()
-            now_s = time.monotonic()
-            if now_s - self._checked_s > CHECK_S:
-                self._checked_s = now_s
-                self._check(keep_going=keep_going)
-            if now_s - self._told_s > TELL_S:
-                self._told_s = now_s
-                print(self.figures(), flush=True)
-            if now_s - self._cleaned_s > CLEAN_S:
-                self._cleaned_s = now_s
-                self._tidy()
+            self._look(keep_going=keep_going)
         for key in list(self._selector.get_map().values()):
             self._end(key.data)
         self._check(keep_going=keep_going)
+
+    def _look(self, *, keep_going: bool) -> None:
+        """Check, tell and tidy up as often as each is due."""
+        now_s = time.monotonic()
+        if now_s - self._checked_s > CHECK_S:
+            self._checked_s = now_s
+            self._check(keep_going=keep_going)
+        if now_s - self._told_s > TELL_S:
+            self._told_s = now_s
+            print(self.figures(), flush=True)
+        if now_s - self._cleaned_s > CLEAN_S:
+            self._cleaned_s = now_s
+            self._tidy()
 
     def _tidy(self) -> None:
         """Start to tidy up, unless the last time is not over: it takes seconds, in which frames go on."""
@@ -291,6 +303,7 @@ class Fuzzer:
         self._selector.register(talk.socket, talk.events, talk)
 
     def _turn(self) -> None:
+        time.sleep(TICK_S)
         for key, ready in self._selector.select(0.02):
             key.data.go_on(ready)
         now_s = time.monotonic()
@@ -327,7 +340,10 @@ class Fuzzer:
         if resident > IDLE_SHARE * target.idle_bytes + BUDGET:
             self._fail(f"{resident >> 20} MiB of memory, {target.idle_bytes >> 20} MiB when idle")
         report = self._second.report()
-        self.samples += report.samples
+        self.latencies.add(each[2] for each in report.samples)
+        for kind in {each[0] for each in report.samples}:
+            found = self.by_request.setdefault(kind, Latencies(self._second.interval_s))
+            found.add(each[2] for each in report.samples if each[0] == kind)
         self.faults += report.faults
         if report.faults:
             self._fail(f"the second client: {report.faults[:5]}")
@@ -347,35 +363,54 @@ class Fuzzer:
     def figures(self) -> str:
         """How far it is."""
         spent_s = time.monotonic() - self._began_s
-        found = corrected(self.samples, self._second.interval_s)
-        p50, p99 = percentile(found, 0.5), percentile(found, 0.99)
         return (
             f"{self.frames:,} frames in {spent_s:.0f} s ({self.frames / spent_s:,.0f}/s), "
-            f"{self._target.watch.resident_bytes() >> 20} MiB (idle {self._target.idle_bytes >> 20}), second client: "
-            f"p50 {p50 * 1000:.1f}, p99 {p99 * 1000:.1f}, max {(found or [0.0])[-1] * 1000:.0f} ms"
+            f"{self._target.watch.resident_bytes() >> 20} MiB (idle {self._target.idle_bytes >> 20}), "
+            f"second client: {self.latencies}"
         )
+
+    def summary(self) -> dict[str, Any]:
+        """The figures of the run, as ``--runs`` keeps them."""
+        return {
+            "seed": self._seed,
+            "frames": self.frames,
+            "seconds": round(time.monotonic() - self._began_s, 1),
+            "tracebacks": self.places.total(),
+            "peak_mib": self.peak_bytes >> 20,
+            "idle_mib": self._target.idle_bytes >> 20,
+            "p99_ms": round(self.latencies.percentile(0.99) * 1000, 1),
+            "max_ms": round(self.latencies.max_s * 1000, 1),
+            "broker_processor_s": round(self._target.watch.processor_s(), 1),
+            "own_processor_s": round(time.process_time(), 1),
+        }
 
     def table(self) -> Iterator[str]:
         """The second client's latencies by request, and the frames by kind."""
-        for kind in sorted({each[0] for each in self.samples}):
-            found = corrected([each for each in self.samples if each[0] == kind], self._second.interval_s)
-            shares = [percentile(found, share) * 1000 for share in (0.5, 0.99)]
-            yield f"{kind:12} {len(found):7} p50 {shares[0]:.1f} p99 {shares[1]:.1f} max {found[-1] * 1000:.0f} ms"
+        yield from (f"{kind:12} {found.count:7} {found}" for kind, found in sorted(self.by_request.items()))
         yield ", ".join(f"{kind} {count:,}" for kind, count in self.kinds.most_common())
         waits = [waited_s(pid) for pid in (self._target.process.pid or 0, self._second.pid)]
+        used = self.summary()
+        yield f"processor time: broker {used['broker_processor_s']} s, fuzzer {used['own_processor_s']} s"
         yield f"without a processor, though ready: broker {waits[0]:.1f} s, second client {waits[1]:.1f} s"
         yield from (f"{count:6} {place}" for place, count in self.places.most_common())
 
     def hold(self, bounds: Bounds) -> None:
         """Raise FuzzError if the second client waited for longer than is allowed."""
-        found = corrected(self.samples, self._second.interval_s)
-        p99_s, max_s = percentile(found, 0.99), found[-1]
-        if p99_s > bounds.p99_s or max_s > bounds.max_s:
-            self._fail(f"the second client waited: p99 {p99_s * 1000:.0f} ms, max {max_s * 1000:.0f} ms")
+        if bounds.broken(self.latencies.percentile(0.99), self.latencies.max_s):
+            self._fail(f"the second client waited: {self.latencies}")
 
     def verify(self) -> int:
         """How many records were acknowledged; raises FuzzError if one is not at its offset."""
         acknowledged = dict(self._second.acknowledged())
+        self._second.close()  # it would miss its answers in a restart
+        self._compare(acknowledged)
+        self._target.restart()
+        self._compare(acknowledged)
+        self._check(keep_going=False)
+        return len(acknowledged)
+
+    def _compare(self, acknowledged: dict[int, int]) -> None:
+        """Raise FuzzError unless each acknowledged record is at its offset."""
         offsets = sorted(acknowledged)
         if [acknowledged[each] for each in offsets] != list(acknowledged.values()):
             self._fail("the acknowledged records are not in the order of sending")
@@ -389,7 +424,6 @@ class Fuzzer:
         wrong = [each for each in offsets if there.get(each) != b"%d" % acknowledged[each]]
         if wrong:
             self._fail(f"{len(wrong)} acknowledged records are not where they were acknowledged: {wrong[:5]}")
-        return len(offsets)
 
 
 def records_in(data: bytes) -> Iterator[Record]:
@@ -459,19 +493,30 @@ class Replay:
 
 
 def arguments(given: Sequence[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        prog="python -m compat_tests.attack.fuzzer",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = parser_of(__name__)
     parser.add_argument("--frames", type=int, default=10_000_000)
     parser.add_argument("--minutes", type=float, default=60.0)
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(2**31))
-    parser.add_argument("--to", type=Path, default=Path("out/fuzz"))
+    parser.add_argument("--to", type=Path, default=Path("out/fuzz"), help="a folder for what is kept of a failure")
+    parser.add_argument("--runs", type=Path, metavar="FILE", help="add the figures of this run, print the sum of all")
     parser.add_argument("--keep-going", action="store_true", help="collect tracebacks, one file for each place")
     parser.add_argument("--any-latency", action="store_true", help="report the second client's latencies only")
     parser.add_argument("--replay", type=Path, metavar="FILE")
     return parser.parse_args(given)
+
+
+def added(path: Path, summary: dict[str, Any]) -> str:
+    """Add a run's figures to the file; what all runs in it come to."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("a") as file:
+        file.write(json.dumps(summary) + "\n")
+    runs = [json.loads(each) for each in path.read_text().splitlines()]
+    frames, seconds, tracebacks = (sum(each[name] for each in runs) for name in ("frames", "seconds", "tracebacks"))
+    peak, p99, longest = (max(each[name] for each in runs) for name in ("peak_mib", "p99_ms", "max_ms"))
+    return (
+        f"{len(runs)} runs: {frames:,} frames in {seconds:,.0f} s, {tracebacks} tracebacks, memory at most {peak} MiB, "
+        f"second client: worst p99 {p99} ms, worst {longest} ms"
+    )
 
 
 def replay(path: Path) -> int:
@@ -489,11 +534,14 @@ def fuzz(wanted: argparse.Namespace, bounds: Bounds) -> int:
     with Target() as target, SecondClient(target.process.port, topic=target.own_topic) as second:
         fuzzer = Fuzzer(target, second, wanted.seed, wanted.to)
         fuzzer.run(wanted.frames, wanted.minutes * 60, keep_going=wanted.keep_going)
-        acknowledged = fuzzer.verify()
-        print(fuzzer.figures(), *fuzzer.table(), sep="\n")
-        print(f"{acknowledged:,} acknowledged records are there, memory at most {fuzzer.peak_bytes >> 20} MiB")
+        print(fuzzer.figures(), *fuzzer.table(), sep="\n", flush=True)
+        summary = fuzzer.summary()
+        print(f"{fuzzer.verify():,} acknowledged records are there, also after a restart")
+        print(json.dumps(summary))
         if not wanted.any_latency:
             fuzzer.hold(bounds)
+        if wanted.runs:
+            print(added(wanted.runs, summary))
         return int(bool(fuzzer.places))
 
 
@@ -502,7 +550,7 @@ def main() -> int:
     if wanted.replay:
         return replay(wanted.replay)
     try:
-        return fuzz(wanted, Bounds())
+        return fuzz(wanted, bounds_of(wanted))
     except FuzzError as failure:
         print(failure)
         return 1

@@ -24,6 +24,7 @@ import time
 from types import TracebackType
 from typing import Any, Final, NamedTuple, Self
 
+from compat_tests.attack.latencies import Sample
 from compat_tests.process import HOST
 from kafkapy.protocol.headers import RequestHeader, read_response_header, write_request_header
 from kafkapy.protocol.message import ProtocolError
@@ -52,8 +53,7 @@ class Request(NamedTuple):
 class Report(NamedTuple):
     """What the process has seen since the last report."""
 
-    samples: list[tuple[str, float, float]]
-    """Kind of the request, when it was sent (seconds, monotonic), and seconds until its answer."""
+    samples: list[Sample]
     waiting_s: float
     """For how long the current request has had no answer."""
     faults: list[str]
@@ -70,7 +70,7 @@ class Client:
         self._connection: socket.socket | None = None
         self._sent = 0
         self._acknowledged: list[tuple[int, int]] = []
-        self._samples: list[tuple[str, float, float]] = []
+        self._samples: list[Sample] = []
         self._faults: list[str] = []
         self._sent_at_s = 0.0
         self._stopped = False
@@ -234,27 +234,6 @@ class SecondClient:
         if not select.select([pipes[1]], [], [], COMMAND_S)[0]:
             raise TimeoutError(f"the second client does not answer {word}")
         return json.loads(pipes[1].readline())
-
-
-def corrected(samples: list[tuple[str, float, float]], interval_s: float, waiting_s: float = 0.0) -> list[float]:
-    """The latencies in order of size, with those of the requests that were not sent while one had no answer.
-
-    A client with one request at a time sends nothing during a stall, so that a stall of a second would count as one
-    sample of hundreds. The samples that a client without this limit would have had are added, as HdrHistogram does.
-    """
-    found: list[float] = []
-    for latency_s in [*(each[2] for each in samples), *([waiting_s] if waiting_s else [])]:
-        found.append(latency_s)
-        missed_s = latency_s - interval_s
-        while missed_s > interval_s:
-            found.append(missed_s)
-            missed_s -= interval_s
-    return sorted(found)
-
-
-def percentile(ordered: list[float], share: float) -> float:
-    """The value below which this share of the ordered values lies; 0 for none."""
-    return ordered[min(len(ordered) - 1, int(len(ordered) * share))] if ordered else 0.0
 
 
 def main() -> None:

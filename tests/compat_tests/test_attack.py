@@ -24,7 +24,7 @@ from compat_tests.attack.filled import (
 from compat_tests.attack.frames import Generator, Judge, nudged, sized
 from compat_tests.attack.fuzzer import frames_of
 from compat_tests.attack.prepared import Counts
-from compat_tests.attack.second_client import corrected, percentile
+from compat_tests.attack.latencies import Latencies, corrected, percentile
 from compat_tests.attack.watch import place_of, tracebacks_in
 from compat_tests.differential.ids import Ids
 from kafkapy.protocol.api_keys import ApiKey
