@@ -1,26 +1,28 @@
 """How long requests of one connection delay another client: every API and version, filled up to a size.
 
-    python -m compat_tests.attack.fairness --topics 10000 --groups 50000 --transactional-ids 10000 --size 1000000
+    python -m compat_tests.attack.fairness --kept out/prepared --json out/fairness.json --markdown out/fairness.md
+    python -m compat_tests.attack.fairness --topics 300 --groups 300 --transactional-ids 300 --size 1000000
     python -m compat_tests.attack.fairness --apis DescribeConfigs Metadata --versions ends
 
-A broker is prepared with that many topics, groups and transactional ids. Each attack (see ``filled``) is sent over one
-connection, again and again for ``--seconds``, or left after ``--limit`` seconds without an answer. Meanwhile a second
+A broker is prepared with 10,000 topics, 50,000 groups and 10,000 transactional ids, unless the arguments say other
+numbers. Each attack (see ``filled``) is sent over one connection, filled to ``socket.request.max.bytes``, again and
+again for ``--seconds``, or left after ``--limit`` seconds without an answer. No attack begins after ``--minutes``: the
+highest versions come first, then the lowest, then those between. Meanwhile a second
 client, a process of its own, sends a small request every 3 ms. A row of the table is one attack: how long until it was
 answered, the second client's p99 and maximum, the broker's peak memory above what it had, and how long broker and
 client were ready to run without a processor (what other programs of the machine took). An attack beyond a limit is
-tried again; the better result counts, so that a busy machine is not taken for a slow broker.
+tried again; the better result counts, so that a busy machine is not taken for a slow broker. The run goes on after an
+attack beyond a limit, and ends with the worst of each API as a table, and code 1.
 """
 
 import argparse
 import json
 import select
-import shutil
 import socket
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -28,17 +30,17 @@ from bench.measure import BrokerGoneError
 from compat_tests.attack.answers import Answers
 from compat_tests.attack.filled import PIPELINE, Filler, Kind, Shape, kinds, shapes
 from compat_tests.attack.latencies import Sample, corrected, percentile
+from compat_tests.attack.memory import memory_directory
 from compat_tests.attack.options import Bounds, bounds_of, parser_of
 from compat_tests.attack.prepared import Counts, Prepared
 from compat_tests.attack.second_client import Report, SecondClient
 from compat_tests.attack.watch import Watch, place_of, waited_s
-from compat_tests.keeper import keeper
-from compat_tests.process import HOST
+from compat_tests.process import HOST, BrokerError
 from kafkapy.protocol.messages.api_versions import ApiVersionsRequest
 from tests.server.wire import Wire
 
-MEMORY: Final = Path("/dev/shm")
-"""A file system without a disk: the loop's own delays are measured, and 10,000 topics are copied in seconds."""
+FULL_SIZE: Final = 104_000_000
+"""A little less than ``socket.request.max.bytes``, unless configured."""
 POLL_S: Final = 0.25
 HOPELESS_S: Final = 10.0
 """A second client that has waited this long ends the attack and the broker."""
@@ -49,10 +51,16 @@ SETTLE_S: Final = 5.0
 class Limits(NamedTuple):
     """What an attack may cost others."""
 
-    p99_s: float = 0.050
-    max_s: float = 0.250
+    bounds: Bounds = Bounds()
     memory_per_byte: int = 64
     memory_bytes: int = 128 << 20
+    """Beside the memory of the request."""
+    budget: int = 1 << 30
+    """What requests may take together, as ``queued.max.request.bytes`` is unless configured."""
+
+    def memory(self, size: int) -> int:
+        """What a request of this size may take, in bytes."""
+        return self.memory_bytes + min(self.memory_per_byte * size, self.budget)
 
 
 class Plan(NamedTuple):
@@ -60,8 +68,8 @@ class Plan(NamedTuple):
 
     size: int
     pipeline_size: int = 256_000
-    seconds: float = 1.0
-    limit_s: float = 30.0
+    seconds: float = 0.3
+    limit_s: float = 10.0
     tries: int = 3
 
 
@@ -87,12 +95,8 @@ class Row(NamedTuple):
 
     def verdict(self, limits: Limits) -> list[str]:
         """The limits that it broke, by name."""
-        found = list(self.faults)
-        if self.p99_s > limits.p99_s:
-            found.append("p99")
-        if self.max_s > limits.max_s:
-            found.append("max")
-        if self.memory > limits.memory_bytes + limits.memory_per_byte * self.size:
+        found = [*self.faults, *limits.bounds.broken(self.p99_s, self.max_s)]
+        if self.memory > limits.memory(self.size):
             found.append("memory")
         return found
 
@@ -180,6 +184,15 @@ class Campaign:
             yield best
 
     def _try(self, shape: Shape, kind: Kind) -> Row:
+        """One attack; when the broker does not answer before or after it, that is its fault, and the rest goes on."""
+        try:
+            return self._attacked(shape, kind)
+        except (OSError, AssertionError, BrokerError) as error:
+            fault = f"{type(error).__name__}: {str(error)[:200]}"
+            self._restore()
+            return Row(shape.api, shape.version, shape.title, kind.title, 0, 0, 0, True, 0, 0, 0, 0, 0, [fault])
+
+    def _attacked(self, shape: Shape, kind: Kind) -> Row:
         size = self._plan.pipeline_size if shape.place[0] == PIPELINE else self._plan.size
         producer = self._prepared.fresh_producer() if self._filler.takes_producer(shape) else None
         data, requests = self._filler.frame(shape, kind, size, producer)
@@ -227,7 +240,7 @@ class Campaign:
     def _stall_s(self) -> float:
         return self._reports[-1].waiting_s if self._reports else 0.0
 
-    def _samples(self) -> list[tuple[str, float, float]]:
+    def _samples(self) -> list[Sample]:
         return [each for report in self._reports for each in report.samples]
 
     def _settle(self) -> bool:
@@ -266,13 +279,19 @@ def advertised(bootstrap: str) -> Iterator[tuple[int, int, int]]:
 def attacks(
     served: Iterator[tuple[int, int, int]], versions: str, apis: Sequence[str] = ()
 ) -> Iterator[tuple[Shape, Kind]]:
-    """The attacks on what is served; ``versions`` is ``all``, ``ends`` (lowest and highest) or ``highest``."""
-    for key, low, high in served:
-        chosen = {"all": range(low, high + 1), "ends": sorted({low, high}), "highest": [high]}[versions]
-        for version in chosen:
-            for shape in shapes(key, version):
-                if not apis or shape.api in apis:
-                    yield from ((shape, kind) for kind in kinds(shape))
+    """The attacks on what is served; ``versions`` is ``all``, ``ends`` (lowest and highest) or ``highest``.
+
+    The highest versions come first, then the lowest, then those between: a run may end before all are done.
+    """
+    ranges = list(served)
+    highest = [(key, high) for key, _, high in ranges]
+    lowest = [(key, low) for key, low, high in ranges if low < high]
+    between = [(key, version) for key, low, high in ranges for version in range(low + 1, high)]
+    chosen = {"all": highest + lowest + between, "ends": highest + lowest, "highest": highest}[versions]
+    for key, version in chosen:
+        for shape in shapes(key, version):
+            if not apis or shape.api in apis:
+                yield from ((shape, kind) for kind in kinds(shape))
 
 
 HEAD: Final = (
@@ -291,47 +310,51 @@ def line(row: Row, limits: Limits) -> str:
     )
 
 
+def table(rows: Sequence[Row], limits: Limits) -> Iterator[str]:
+    """The worst of each API as lines of Markdown, and each attack beyond a limit."""
+    yield "| API | attacks | worst p99, ms | worst, ms | most memory, MiB | beyond a limit |"
+    yield "|---|---|---|---|---|---|"
+    for api in dict.fromkeys(row.api for row in rows):
+        own = [row for row in rows if row.api == api]
+        p99_ms, max_ms = (max(values) * 1000 for values in ([r.p99_s for r in own], [r.max_s for r in own]))
+        memory = max(row.memory for row in own) >> 20
+        beyond = sum(bool(row.verdict(limits)) for row in own)
+        yield f"| {api} | {len(own)} | {p99_ms:.1f} | {max_ms:.1f} | {memory} | {beyond} |"
+    broken = [row for row in rows if row.verdict(limits)]
+    if broken:
+        yield from ("", "| beyond a limit | filled | kind | bytes | p99, ms | worst, ms | limit |", "|---" * 7 + "|")
+    for row in broken:
+        yield (
+            f"| {row.api} v{row.version} | {row.filled} | {row.kind} | {row.size} | {row.p99_s * 1000:.1f} "
+            f"| {row.max_s * 1000:.1f} | {', '.join(row.verdict(limits))} |"
+        )
+
+
 def arguments(given: Sequence[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        prog="python -m compat_tests.attack.fairness",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = parser_of(__name__)
     parser.add_argument("--topics", type=int, default=10_000)
     parser.add_argument("--groups", type=int, default=50_000)
     parser.add_argument("--transactional-ids", type=int, default=10_000)
-    parser.add_argument("--size", type=int, default=1_000_000, help="bytes of one large request")
+    parser.add_argument("--size", type=int, default=FULL_SIZE, help="bytes of one large request")
     parser.add_argument("--pipeline-size", type=int, default=256_000, help="bytes of many small ones in one write")
-    parser.add_argument("--seconds", type=float, default=1.0, help="how long each attack is repeated")
-    parser.add_argument("--limit", type=float, default=30.0, help="seconds without an answer that end an attack")
-    parser.add_argument("--tries", type=int, default=3)
+    parser.add_argument("--seconds", type=float, default=0.3, help="how long each attack is repeated")
+    parser.add_argument("--limit", type=float, default=10.0, help="seconds without an answer that end an attack")
+    parser.add_argument("--minutes", type=float, default=40.0, help="no attack begins after this time")
+    parser.add_argument("--tries", type=int, default=2)
     parser.add_argument("--apis", nargs="+", default=[], help="names as Kafka spells them: DescribeConfigs")
     parser.add_argument("--versions", choices=["all", "ends", "highest"], default="all")
     parser.add_argument("--kept", type=Path, help="directory for the prepared data, used again by later runs")
-    parser.add_argument("--json", type=Path, help="a file for all rows")
+    parser.add_argument("--json", type=Path, help="a file for all rows, written as they come")
+    parser.add_argument("--markdown", type=Path, help="a file for the table at the end")
     parser.add_argument("--only-beyond", action="store_true", help="print the rows that broke a limit")
     return parser.parse_args(given)
 
 
-@contextmanager
-def memory_directory() -> Iterator[Path | None]:
-    """A directory in memory for the time of a run; None where the system has none."""
-    if not MEMORY.is_dir():
-        yield None
-        return
-    directory = Path(tempfile.mkdtemp(prefix="fairness-", dir=MEMORY))
-    keeper().note("directory", directory)
-    try:
-        yield directory
-    finally:
-        shutil.rmtree(directory, ignore_errors=True)
-        keeper().forget("directory", directory)
-
-
 def run(wanted: argparse.Namespace) -> int:
-    """Do what the arguments say; 1 if a row is beyond a limit, else 0."""
+    """Do what the arguments say; 1 if a row is beyond a limit or an attack was not reached, else 0."""
+    began_s = time.monotonic()
     plan = Plan(wanted.size, wanted.pipeline_size, wanted.seconds, wanted.limit, wanted.tries)
-    limits = Limits()
+    limits = Limits(bounds_of(wanted))
     counts = Counts(wanted.topics, wanted.groups, wanted.transactional_ids)
     found: list[Row] = []
     with (
@@ -339,19 +362,27 @@ def run(wanted: argparse.Namespace) -> int:
         Prepared(counts, directory=directory, kept=wanted.kept) as prepared,
         SecondClient(prepared.broker.port) as second,
     ):
+        print(f"prepared in {time.monotonic() - began_s:.0f} s", flush=True)
         campaign = Campaign(prepared, second, plan, limits)
         p99_s, max_s = campaign.idle(2.0)
         print(f"idle: p99 {p99_s * 1000:.1f} ms, max {max_s * 1000:.1f} ms", HEAD, sep="\n", flush=True)
-        served = advertised(prepared.broker.bootstrap)
-        for row in campaign.rows(attacks(served, wanted.versions, wanted.apis)):
+        chosen = list(attacks(advertised(prepared.broker.bootstrap), wanted.versions, wanted.apis))
+        in_time = (each for each in chosen if time.monotonic() - began_s < wanted.minutes * 60)
+        for row in campaign.rows(in_time):
             found.append(row)
             if row.verdict(limits) or not wanted.only_beyond:
                 print(line(row, limits), flush=True)
             if wanted.json:
-                wanted.json.write_text(json.dumps([each._asdict() for each in found], indent=1))
-    beyond = [row for row in found if row.verdict(limits)]
-    print(f"{len(found)} attacks, {len(beyond)} beyond a limit")
-    return int(bool(beyond))
+                with wanted.json.open("a") as file:
+                    file.write(json.dumps(row._asdict()) + "\n")
+    minutes = (time.monotonic() - began_s) / 60
+    beyond = sum(bool(row.verdict(limits)) for row in found)
+    ending = f"{len(found)} of {len(chosen)} attacks in {minutes:.1f} minutes, {beyond} beyond a limit."
+    report = [*table(found, limits), "", ending]
+    print(*report, sep="\n")
+    if wanted.markdown:
+        wanted.markdown.write_text("\n".join(report) + "\n")
+    return int(len(found) < len(chosen) or beyond > 0)
 
 
 def main() -> int:

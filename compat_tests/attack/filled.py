@@ -12,7 +12,6 @@ transactional ids, numbers of partitions. A kind says which of them:
 The shape ``pipeline`` is many small requests in one write instead of one large one.
 """
 
-import os.path
 from collections.abc import Iterator
 from functools import cache
 from typing import Any, Final, NamedTuple
@@ -199,9 +198,7 @@ class Filler:
     @staticmethod
     def _is_array(shape: Shape) -> bool:
         struct, name = shape.place
-        return any(
-            field.is_array for each, field in fields_of(shape.api_key, struct, shape.version) if each == name
-        )
+        return any(field.is_array for each, field in fields_of(shape.api_key, struct, shape.version) if each == name)
 
     def _copied(self, building: "_Building", block: int) -> bytes:
         """A frame with copies of one encoded block of elements: fast for millions of them.
@@ -211,8 +208,7 @@ class Filler:
         count = building.count
         none, some = (building.frame(elements=each)[4:] for each in (0, block))
         lengths = [building.length_field(each) for each in (0, block, count)]
-        zeros = os.path.commonprefix(lengths[:2])
-        start = len(os.path.commonprefix([none, some])) - len(zeros)
+        start = _alike(none, some) - _alike(lengths[0], lengths[1])
         tail = none[start + len(lengths[0]) :]
         elements = some[start + len(lengths[1]) : len(some) - len(tail)]
         copies = building.copies(elements, block, count // block)
@@ -385,6 +381,11 @@ class _Building:
             case "unknown":
                 return f"u-{number:0{DIGITS}}"
         return f"ü {number:0{DIGITS}}/"
+
+
+def _alike(one: bytes, other: bytes) -> int:
+    """How many bytes both begin with."""
+    return next((at for at, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))
 
 
 def _renumbered(elements: bytes, marks: list[bytes], width: int, number: int) -> bytes:

@@ -37,6 +37,7 @@ from compat_tests.attack.answers import Answers
 from compat_tests.attack.filled import TIME_MS
 from compat_tests.attack.frames import COUNTS, DROP, HOLD, MAX_FRAME_SIZE, TOPICS, Conversation, Generator
 from compat_tests.attack.latencies import Latencies
+from compat_tests.attack.memory import memory_directory
 from compat_tests.attack.options import Bounds, bounds_of, parser_of
 from compat_tests.attack.prepared import group, topic, transactional_id
 from compat_tests.attack.second_client import SecondClient
@@ -74,6 +75,7 @@ CLEAN_S: Final = 15.0
 AT_ONCE: Final = 50
 """Topics or groups in a request that tidies up."""
 LATE_S: Final = 5.0
+STOP_S: Final = 120.0
 KEPT: Final = 400
 READ_SIZE: Final = 1 << 18
 
@@ -147,8 +149,9 @@ class Talk:
 class Target:
     """The broker, with topics, groups and ids that the frames name."""
 
-    def __init__(self, budget: int = BUDGET) -> None:
+    def __init__(self, directory: Path | None = None, budget: int = BUDGET) -> None:
         self.process = KafkapyProcess(
+            directory=directory,
             config={
                 "queued.max.request.bytes": str(budget),
                 "socket.request.max.bytes": str(MAX_FRAME_SIZE),
@@ -179,7 +182,7 @@ class Target:
 
     def restart(self) -> None:
         """Stop the broker as an operator does and start it again; raises FuzzError if it does not end well."""
-        if code := self.process.stop():
+        if code := self.process.stop(STOP_S):
             raise FuzzError(f"the broker ended with {code}:\n{self.process.log_tail()}")
         self.process.start()
 
@@ -531,7 +534,11 @@ def replay(path: Path) -> int:
 def fuzz(wanted: argparse.Namespace, bounds: Bounds) -> int:
     """One run; raises FuzzError. 1 if tracebacks were collected, else 0."""
     print(f"seed {wanted.seed}", flush=True)
-    with Target() as target, SecondClient(target.process.port, topic=target.own_topic) as second:
+    with (
+        memory_directory() as directory,
+        Target(directory) as target,
+        SecondClient(target.process.port, topic=target.own_topic) as second,
+    ):
         fuzzer = Fuzzer(target, second, wanted.seed, wanted.to)
         fuzzer.run(wanted.frames, wanted.minutes * 60, keep_going=wanted.keep_going)
         print(fuzzer.figures(), *fuzzer.table(), sep="\n", flush=True)

@@ -4,7 +4,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from compat_tests.attack.fairness import HEAD, Campaign, Limits, Plan, Row, advertised, attacks, line, memory_directory
+from compat_tests.attack.fairness import HEAD, Campaign, Limits, Plan, Row, advertised, attacks, line
+from compat_tests.attack.memory import memory_directory
+from compat_tests.attack.options import Bounds
 from compat_tests.attack.prepared import Counts, Prepared
 from compat_tests.attack.second_client import SecondClient
 
@@ -26,13 +28,13 @@ def is_late(row: Row, idle_max_s: float) -> bool:
     on a busy machine both grow, on an idle one this is the limit of the long run. The 99th percentile is not looked at:
     one attack of some milliseconds gives too few samples.
     """
-    return row.max_s - row.waited_s - idle_max_s > LIMITS.max_s
+    return row.max_s - row.waited_s - idle_max_s > LIMITS.bounds.max_s
 
 
 @pytest.mark.timeout(900)
 def test_no_request_delays_another_client(prepared: Prepared) -> None:
     with SecondClient(prepared.broker.port) as second:
-        campaign = Campaign(prepared, second, PLAN, Limits(p99_s=LIMITS.max_s))
+        campaign = Campaign(prepared, second, PLAN, Limits(Bounds(p99_s=LIMITS.bounds.max_s)))
         _, idle_max_s = campaign.idle(2.0)
         rows = list(campaign.rows(attacks(advertised(prepared.broker.bootstrap), "highest")))
     assert len(rows) > 100

@@ -3,11 +3,13 @@
 import random
 import socket
 from itertools import islice
+from pathlib import Path
 
 import pytest
 
-from compat_tests.attack import filled, frames
+from compat_tests.attack import fairness, filled, frames, fuzzer
 from compat_tests.attack.answers import Answers
+from compat_tests.attack.fairness import Limits, Row, attacks, table
 from compat_tests.attack.filled import (
     INVALID,
     KNOWN,
@@ -22,15 +24,17 @@ from compat_tests.attack.filled import (
     shapes,
 )
 from compat_tests.attack.frames import Generator, Judge, nudged, sized
-from compat_tests.attack.fuzzer import frames_of
-from compat_tests.attack.prepared import Counts
+from compat_tests.attack.fuzzer import added, frames_of
 from compat_tests.attack.latencies import Latencies, corrected, percentile
+from compat_tests.attack.options import Bounds, bounds_of
+from compat_tests.attack.prepared import Counts
 from compat_tests.attack.watch import place_of, tracebacks_in
 from compat_tests.differential.ids import Ids
 from kafkapy.protocol.api_keys import ApiKey
 from kafkapy.protocol.headers import read_request_header
 from kafkapy.protocol.message import Message
 from kafkapy.protocol.messages import request_class
+from kafkapy.protocol.messages.create_topics import CreateTopicsRequest
 from kafkapy.protocol.messages.metadata import MetadataRequest
 from kafkapy.protocol.reader import Reader
 from kafkapy.records.record import read_records
@@ -84,6 +88,36 @@ class TestFilled:
                     assert (requests > 1) == (shape.place[0] == PIPELINE)
                     assert decoded(sent[0])[1] == version
 
+    @pytest.mark.parametrize("version", [SERVED[ApiKey.CREATE_TOPICS][0], SERVED[ApiKey.CREATE_TOPICS][1]])
+    @pytest.mark.parametrize("names", [KNOWN, REPEATED, UNKNOWN, INVALID])
+    def test_copied_blocks_are_the_elements_one_by_one(
+        self, monkeypatch: pytest.MonkeyPatch, version: int, names: str
+    ) -> None:
+        shape, kind = Shape(ApiKey.CREATE_TOPICS, version, ("CreateTopicsRequest", "topics")), Kind(names)
+        filler = Filler(COUNTS)
+        one_by_one, _ = decoded(filler.frame(shape, kind, 20_000)[0])
+        monkeypatch.setattr(filled, "BLOCK", 10)
+        monkeypatch.setattr(filled, "KNOWN_BLOCK", 60)
+        copied, _ = decoded(filler.frame(shape, kind, 20_000)[0])
+        assert isinstance(one_by_one, CreateTopicsRequest)
+        assert isinstance(copied, CreateTopicsRequest)
+        assert len(copied.topics) > 240
+        assert copied.topics == one_by_one.topics[: len(copied.topics)]
+
+    @pytest.mark.parametrize("shape", [
+        Shape(ApiKey.CREATE_PARTITIONS, 2, ("CreatePartitionsTopic", "assignments")),
+        Shape(ApiKey.CREATE_TOPICS, 0, ("CreatableTopic", "assignments")),
+    ])  # fmt: skip
+    def test_what_stands_beside_copied_elements_agrees_with_them(
+        self, monkeypatch: pytest.MonkeyPatch, shape: Shape
+    ) -> None:
+        monkeypatch.setattr(filled, "BLOCK", 10)
+        request, _ = decoded(Filler(COUNTS).frame(shape, Kind(REPEATED), 3000)[0])
+        (named,) = request.topics  # type: ignore[attr-defined]
+        assert len(named.assignments) > 100
+        assert getattr(named, "count", 1 + len(named.assignments)) == 1 + len(named.assignments)
+        assert getattr(named, "num_partitions", -1) == -1
+
     def test_names(self) -> None:
         assert set(topics(Kind(KNOWN))) == {"t-000000", "t-000001", "t-000002"}
         assert set(topics(Kind(REPEATED))) == {"t-000000"}
@@ -135,9 +169,62 @@ class TestLatencies:
         assert corrected([("a", 0.0, 0.125), ("a", 0.25, 1.0)], 0.25) == [0.125, 0.5, 0.75, 1.0]
         assert percentile([0.125, 0.5, 0.75, 1.0], 0.5) == 0.75
 
+    def test_those_of_a_long_run_are_counted_to_a_tenth_of_a_millisecond(self) -> None:
+        counted = Latencies(0.25)
+        counted.add([0.125])
+        counted.add([1.0])
+        assert counted.count == 4
+        assert [round(counted.percentile(share), 3) for share in (0, 0.25, 0.5, 0.75)] == [0.125, 0.5, 0.75, 1.0]
+        assert str(counted) == "p50 750.1, p99 1000.0, max 1000 ms"
+        assert Latencies(0.25).percentile(0.99) == 0.0
+
     def test_what_still_waits_counts(self) -> None:
         assert corrected([], 0.003, waiting_s=0.002) == [0.002]
         assert percentile([], 0.99) == 0.0
+
+
+class TestTables:
+    ROW = Row("Fetch", 11, "topics", "known", 1000, 1, 0.5, False, 9, 0.020, 0.030, 3 << 20, 0.0, [])
+
+    def test_the_worst_of_each_api_and_each_attack_beyond_a_limit(self) -> None:
+        limits = Limits(Bounds(0.050, 0.250))
+        late = self.ROW._replace(version=4, p99_s=0.060, max_s=0.300)
+        other = self.ROW._replace(api="Produce", memory=(129 << 20) + 64 * 1000)
+        lines = list(table([self.ROW, late, other], limits))
+        assert lines[2] == "| Fetch | 2 | 60.0 | 300.0 | 3 | 1 |"
+        assert lines[3] == "| Produce | 1 | 20.0 | 30.0 | 129 | 1 |"
+        assert lines[-2:] == [
+            "| Fetch v4 | topics | known | 1000 | 60.0 | 300.0 | p99, max |",
+            "| Produce v11 | topics | known | 1000 | 20.0 | 30.0 | memory |",
+        ]
+        assert list(table([self.ROW], limits))[2:] == ["| Fetch | 1 | 20.0 | 30.0 | 3 | 0 |"]
+
+    def test_the_memory_of_a_request_has_a_bound(self) -> None:
+        assert Limits(memory_bytes=10, memory_per_byte=2, budget=100).memory(20) == 50
+        assert Limits(memory_bytes=10, memory_per_byte=2, budget=100).memory(200) == 110
+
+    def test_the_highest_versions_come_first(self) -> None:
+        served = [(ApiKey.METADATA, 0, 3), (ApiKey.HEARTBEAT, 0, 1)]
+        order = [(shape.api, shape.version) for shape, _ in attacks(iter(served), "all")]
+        assert list(dict.fromkeys(order)) == [
+            ("Metadata", 3), ("Heartbeat", 1), ("Metadata", 0), ("Heartbeat", 0), ("Metadata", 1), ("Metadata", 2)
+        ]  # fmt: skip
+        assert {each for each, _ in attacks(iter(served), "ends", ["Metadata"])} == {
+            *shapes(ApiKey.METADATA, 0), *shapes(ApiKey.METADATA, 3)
+        }  # fmt: skip
+
+    def test_runs_of_the_fuzzer_add_up(self, tmp_path: Path) -> None:
+        one = {"frames": 1000, "seconds": 2.0, "tracebacks": 0, "peak_mib": 50, "p99_ms": 9.0, "max_ms": 20.0}
+        added(tmp_path / "runs", one)
+        assert added(tmp_path / "runs", {**one, "peak_mib": 60, "max_ms": 19.0}) == (
+            "2 runs: 2,000 frames in 4 s, 0 tracebacks, memory at most 60 MiB, "
+            "second client: worst p99 9.0 ms, worst 20.0 ms"
+        )
+
+    def test_options(self) -> None:
+        assert bounds_of(fuzzer.arguments(["--p99-ms", "70"])) == Bounds(0.070, 0.250)
+        assert bounds_of(fairness.arguments([])) == Bounds()
+        assert fairness.arguments([]).topics == 10_000
 
 
 class TestLog:
@@ -167,7 +254,17 @@ class TestFuzz:
         numbers = range(60)
         assert [generator.conversation(each) for each in numbers] == [other.conversation(each) for each in numbers]
         assert generator.conversation(0) != Generator(8, SERVED, Ids("f-", TIME_MS)).conversation(0)
-        assert len({generator.conversation(each).kind for each in range(300)}) == 8
+        assert generator.conversation(3) == other.conversation(3)
+        assert len({generator.conversation(each).kind for each in range(300)}) == 9
+
+    @pytest.mark.slow
+    def test_nearly_all_frames_are_small(self, generator: Generator) -> None:
+        found = [generator.conversation(each) for each in range(4 * frames.BATCH)]
+        heavy = [each for each in found if each.kind in ("bomb", "large")]
+        assert [each.number % frames.BATCH for each in heavy] == [*frames.HEAVY_PLACES] * 4
+        others = [each for each in found if each not in heavy]
+        assert sum(each.frames for each in others) > 50 * len(others)
+        assert sum(len(each.data) for each in others) < 1000 * sum(each.frames for each in others)
 
     def test_what_a_frame_does_to_its_connection(self) -> None:
         judge = Judge(SERVED)
