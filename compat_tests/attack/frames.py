@@ -53,6 +53,8 @@ HEAVY_PLACES: Final = (7, 27)
 FRESH: Final = 1000
 """Mutated frames that go on in a stock."""
 FRESH_RECORDS: Final = 150
+MOST_TOPICS: Final = 100
+"""That a request may make: they are state, not the cost of a request."""
 PATIENT_MS: Final = 50
 TOO_MANY_PARTITIONS: Final = 10_000_000
 """From here on a broker refuses a number of partitions."""
@@ -127,7 +129,7 @@ def _is_unanswered(request: Any) -> bool:
 
 
 def _would_harm(request: Any) -> bool:
-    """Whether the request may change the broker's own configuration, or make many partitions.
+    """Whether the request may change the broker's own configuration, or make many topics or partitions.
 
     Numbers of partitions that no broker has are sent.
     """
@@ -136,6 +138,8 @@ def _would_harm(request: Any) -> bool:
         return any(each.resource_type != TOPIC_RESOURCE for each in request.resources)
     if key not in (ApiKey.CREATE_TOPICS, ApiKey.CREATE_PARTITIONS):
         return False
+    if not getattr(request, "validate_only", False) and len(request.topics) > MOST_TOPICS:
+        return True
     name = "num_partitions" if key == ApiKey.CREATE_TOPICS else "count"
     return any(MOST_PARTITIONS < getattr(each, name) < TOO_MANY_PARTITIONS for each in request.topics)
 
