@@ -82,6 +82,8 @@ class BodySender:
         if self._pausing is not None:
             self._pausing.cancel()
         self._unwatch()
+        # the callbacks lead back to the connection, which has this sender: a cycle that only a full collection finds
+        self._is_blocked, self._on_done = bool, _nothing
 
     def _advance(self) -> bool:
         while self._parts:
@@ -214,3 +216,7 @@ class BodySender:
             self._unwatch()
         if done:
             self._on_done()
+
+
+def _nothing() -> None:
+    """What a closed sender calls."""

@@ -1,8 +1,10 @@
 """Parts and slices on a socket that takes little at a time. (test_connection holds it within a broker.)"""
 
 import asyncio
+import gc
 import os
 import socket
+import weakref
 from collections.abc import Awaitable, Callable
 from itertools import cycle
 from pathlib import Path
@@ -48,6 +50,31 @@ class Peer(asyncio.Protocol):
         self.blocked = False
         assert self.sender is not None
         self.sender.unblocked()
+
+
+def test_a_closed_sender_leaves_no_cycle() -> None:
+    """Full collections wait for an idle broker: until then a cycle would keep each closed connection's memory."""
+
+    async def opened_and_lost() -> "weakref.ref[Peer]":
+        ours, theirs = socket.socketpair()
+        with theirs:
+            transport, peer = await asyncio.get_running_loop().connect_accepted_socket(Peer, ours)
+            assert peer.sender is not None
+            peer.sender.close()
+            transport.abort()
+            await until(lambda: peer.lost)
+            return weakref.ref(peer)
+
+    async def scenario() -> None:
+        gone = await opened_and_lost()
+        await asyncio.sleep(0)
+        assert gone() is None
+
+    gc.disable()
+    try:
+        asyncio.run(scenario())
+    finally:
+        gc.enable()
 
 
 def on_a_socket(
