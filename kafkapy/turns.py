@@ -13,13 +13,17 @@ short, some hundred microseconds; nothing can interrupt it.
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable, Generator
+from collections.abc import Awaitable, Callable, Coroutine, Generator
 from typing import Any, Final, TypeVar
 from weakref import WeakKeyDictionary
 
 T = TypeVar("T")
+R = TypeVar("R")
 Steps = Generator[None, None, T]
 """Work with places to pause: each ``yield`` is one, what it returns is the result."""
+
+Rest = Callable[["asyncio.Future[Any] | None", Steps[T]], Coroutine[Any, Any, R]]
+"""Makes what goes on with steps after their first slice; see ``Turns.run``."""
 
 FIRST_SLICE_S: Final = 0.001
 """Seconds of work before a request or a connection goes to the queue: many may start in one iteration."""
@@ -53,20 +57,26 @@ class Turns:
         """Start a slice now, of ``FIRST_SLICE_S`` unless told otherwise."""
         self._slice_end_s = self.now_s() + (FIRST_SLICE_S if slice_s is None else slice_s)
 
-    def first_slice(self, steps: Steps[object]) -> "asyncio.Future[Any] | None":
-        """Run ``steps`` until a first slice is over or they wait: then return the future that they wait for.
+    def run(self, steps: Steps[T], rest: Rest[T, R]) -> "T | asyncio.Task[R]":
+        """Run ``steps``: return their result if a first slice is enough for them, else a task of what ``rest`` makes.
 
-        Raises ``StopIteration`` with their result when they end, and what they raise. The first steps are not timed:
-        most requests have no more.
+        ``rest`` gets the steps and the future that they wait for, if they do. Raises what they raise within the first
+        slice. The first steps are not timed: most requests have no more.
         """
-        for _ in range(UNTIMED_STEPS):
-            next(steps)
-            if self._awaited is not None:
-                return self.take_awaited()
-        self.begin()
-        while not self.is_over:
-            next(steps)
-        return self.take_awaited()
+        try:
+            for _ in range(UNTIMED_STEPS):
+                next(steps)
+                if self._awaited is not None:
+                    break
+            else:
+                self.begin()
+                now_s = self.now_s
+                while now_s() < self._slice_end_s:
+                    next(steps)
+        except StopIteration as end:
+            result: T = end.value
+            return result
+        return self._loop.create_task(rest(self.take_awaited(), steps))
 
     def wait_for(self, awaited: "asyncio.Future[Any]") -> None:
         """End the slice of the running steps, which ``yield`` next: they go on when ``awaited`` is done."""
@@ -152,27 +162,22 @@ async def in_turns(steps: Steps[T]) -> T:
             await queue.next_turn()
 
 
-def at_once_or_in_turns(steps: Steps[T | Awaitable[T]]) -> T | Awaitable[T]:
-    """Run ``steps``: within a first slice if that is enough, else the rest in a task.
-
-    Raises what they raise within the first slice. If they return an awaitable, its result is the result.
-    """
-    try:
-        awaited = turns().first_slice(steps)
-    except StopIteration as end:
-        result: T | Awaitable[T] = end.value
-        return result
-    return asyncio.ensure_future(_rest(awaited, steps))
-
-
 async def other_slices(awaited: "asyncio.Future[Any] | None", steps: Steps[T]) -> T:
-    """Go on after ``first_slice``, which has returned ``awaited``."""
+    """Go on with ``steps`` after their first slice, when ``awaited`` is done; return their result."""
     if awaited is not None:
         await asyncio.wait([awaited])
     await turns().next_turn()
     return await in_turns(steps)
 
 
-async def _rest(awaited: "asyncio.Future[Any] | None", steps: Steps[T | Awaitable[T]]) -> T:
+async def _result_of_others(awaited: "asyncio.Future[Any] | None", steps: Steps[T | Awaitable[T]]) -> T:
     result = await other_slices(awaited, steps)
     return await result if isinstance(result, Awaitable) else result
+
+
+def at_once_or_in_turns(steps: Steps[T | Awaitable[T]]) -> T | Awaitable[T]:
+    """Run ``steps``: within a first slice if that is enough, else the rest in a task.
+
+    Raises what they raise within the first slice. If they return an awaitable, its result is the result.
+    """
+    return turns().run(steps, _result_of_others)

@@ -44,7 +44,7 @@ from kafkapy.server.encoded import SIZE_AND_CORRELATION_ID, Encoded, spelled_out
 from kafkapy.server.errors import UnencodableResponseError, UnservedRequestError
 from kafkapy.server.handlers import REGISTRY
 from kafkapy.server.interception import Handler, Interceptor, Result
-from kafkapy.turns import Steps, Turns, in_turns, other_slices, turns
+from kafkapy.turns import Steps, in_turns, other_slices, turns
 
 INLINE_SLOTS: Final = 10_000
 """Values of a request that are decoded on the event loop: about a millisecond of work."""
@@ -135,7 +135,7 @@ class Dispatcher:
         self._routes: dict[tuple[int, int], Route] = {}
         self._compute = compute
         self._large = asyncio.Semaphore(LARGE_AT_ONCE)
-        self._turns: Turns | None = None
+        self._turns = turns()
 
     def dispatch(self, frame: memoryview, connection: ConnectionInfo) -> list[Part] | Waiting | None:
         """Serve one request: its answer, or what to wait for, or None when there is no answer.
@@ -163,28 +163,17 @@ class Dispatcher:
                 raise
             task = asyncio.get_running_loop().create_task(self._serve_large(way, header, (frame, start), connection))
             return Waiting(way, header, task)
-        response = way.handle(RequestContext(self.services, header, connection), request)
+        response: Any = way.handle(RequestContext(self.services, header, connection), request)  # or steps to it
+        if type(response) is GeneratorType:
+            response = self._turns.run(response, self._other_slices)
         if type(response) is Encoded:
             return [response.frame(header.correlation_id, flexible_header=way.flexible_response_header)]
         if isinstance(response, Message):
-            return self._encoded(way, header, response)
-        if response is None:
-            return None
-        if type(response) is GeneratorType:
-            response = self._first_slice(response)
-        return self._answer_or_wait(way, header, response)  # type: ignore[arg-type]  # steps are generators, see above
-
-    def _first_slice(self, steps: Steps[Result]) -> "Result | asyncio.Task[Any]":
-        """Run the steps of a handler: within one slice if that is enough, else the rest in a task."""
-        queue = self._turns
-        if queue is None:
-            queue = self._turns = turns()
-        try:
-            awaited = queue.first_slice(steps)
-        except StopIteration as end:
-            result: Result = end.value
-            return result
-        return asyncio.ensure_future(self._other_slices(awaited, steps))
+            try:  # as ``_encoded`` does: the call took 2 % of a heartbeat
+                return encode(header, way.flexible_response_header, response, INLINE_STRUCTS)
+            except TooManyStructs:
+                return self._encode_beside(way, header, response)
+        return self._wait(way, header, response)
 
     async def _other_slices(
         self, awaited: "asyncio.Future[object] | None", steps: Steps[Result]
@@ -193,6 +182,14 @@ class Dispatcher:
             await self._budget.admission()
             result = await other_slices(awaited, steps)
         return await _without_coroutine(result)
+
+    def _run(self, steps: Steps[Result]) -> Result:
+        """Run the steps of a handler for a caller that waits for its response, whatever it waits for."""
+        return self._turns.run(steps, self._result_of_others)
+
+    async def _result_of_others(self, awaited: "asyncio.Future[object] | None", steps: Steps[Result]) -> Message | None:
+        result = await self._other_slices(awaited, steps)
+        return await result if isinstance(result, asyncio.Future) else result
 
     def answer(self, waiting: Waiting) -> list[Part] | Waiting | None:
         """Return the bytes of a response that has come, or what to wait for further; raises what the handler raised."""
@@ -203,25 +200,24 @@ class Dispatcher:
             return Waiting(waiting.route, waiting.header, response)
         return response
 
-    def _answer_or_wait(
-        self, way: Route, header: RequestHeader, result: "Result | asyncio.Task[Any]"
-    ) -> list[Part] | Waiting | None:
+    def _wait(self, way: Route, header: RequestHeader, result: Awaitable[Any] | None) -> list[Part] | Waiting | None:
+        """Answer with a result that is no message."""
         if result is None:
             return None
-        if isinstance(result, Message):
-            return self._encoded(way, header, result)
         future: asyncio.Future[Any] = asyncio.ensure_future(result)
-        if not future.done():
-            return Waiting(way, header, future)
-        return self.answer(Waiting(way, header, future))
+        waiting = Waiting(way, header, future)
+        return self.answer(waiting) if future.done() else waiting
 
     def _encoded(self, way: Route, header: RequestHeader, response: Message) -> list[Part] | Waiting:
         """Encode the response: on the loop if it is small."""
         try:
             return encode(header, way.flexible_response_header, response, INLINE_STRUCTS)
         except TooManyStructs:
-            encoding = self._compute.run(lambda: encode(header, way.flexible_response_header, response))
-            return Waiting(way, header, encoding)
+            return self._encode_beside(way, header, response)
+
+    def _encode_beside(self, way: Route, header: RequestHeader, response: Message) -> Waiting:
+        encoding = self._compute.run(lambda: encode(header, way.flexible_response_header, response))
+        return Waiting(way, header, encoding)
 
     async def _serve_large(
         self, way: Route, header: RequestHeader, located: tuple[memoryview, int], connection: ConnectionInfo
@@ -256,7 +252,7 @@ class Dispatcher:
         way, interceptor = route(key, version), self._interceptor
         if interceptor is None:
             return way
-        handle = spelled_out(way.handle)
+        handle = spelled_out(way.handle, self._run)
         return way._replace(handle=lambda context, request: interceptor.handle(context, request, handle))
 
     def _unserved(

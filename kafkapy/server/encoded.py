@@ -1,6 +1,7 @@
 """Responses whose bytes are there already: the same response for many requests, or one that was encoded in steps."""
 
-from collections.abc import Coroutine, Generator, Sequence
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Sequence
 from struct import Struct
 from typing import TYPE_CHECKING, Any, Final
 
@@ -8,7 +9,7 @@ from kafkapy.protocol.message import Message
 from kafkapy.protocol.primitives import decode, encode
 from kafkapy.protocol.writer import Part, Writer
 from kafkapy.server.interception import Handle, Handler, Result
-from kafkapy.turns import at_once_or_in_turns
+from kafkapy.turns import Steps, at_once_or_in_turns
 
 SIZE_AND_CORRELATION_ID: Final = Struct(">ii")
 """What every response begins with."""
@@ -71,21 +72,21 @@ class EncodedParts(Message):
         return decode(self._kind, encode(self, self._version), self._version)
 
 
-async def _decoded(coming: Coroutine[Any, Any, Message | None]) -> Message | None:
+async def _decoded(coming: Awaitable[Message | None]) -> Message | None:
     result = await coming
     return result.decoded() if isinstance(result, Encoded | EncodedParts) else result
 
 
-def spelled_out(handler: Handler) -> Handle:
-    """Return the handler for callers that read or change its responses: these are messages, and steps are run.
+def spelled_out(handler: Handler, run: Callable[[Steps[Result]], Result] = at_once_or_in_turns) -> Handle:
+    """Return the handler for callers that read or change its responses: these are messages, and ``run`` runs steps.
 
     A Future that a handler makes itself must not have an encoded response as its result.
     """
 
     def handled(context: "RequestContext", request: Any) -> Result:
         steps = handler(context, request)
-        result: Result = at_once_or_in_turns(steps) if isinstance(steps, Generator) else steps
-        if isinstance(result, Coroutine):
+        result: Result = run(steps) if isinstance(steps, Generator) else steps
+        if isinstance(result, Coroutine | asyncio.Task):
             return _decoded(result)
         return result.decoded() if isinstance(result, Encoded | EncodedParts) else result
 

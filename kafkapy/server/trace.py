@@ -160,7 +160,7 @@ class TracingDispatcher(Dispatcher):
 
     def _learn(self, key: int, version: int) -> Route:
         way = super()._learn(key, version)
-        handle = spelled_out(way.handle)
+        handle = spelled_out(way.handle, self._run)
 
         def traced(context: RequestContext, request: Any) -> Result:
             if not self._trace.wanted.passes(context, request):
