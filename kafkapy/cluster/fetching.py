@@ -6,7 +6,7 @@ as nothing was found before it. Clients that are too old to expect more than the
 """
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from itertools import islice
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
@@ -75,26 +75,30 @@ class PartitionRead(NamedTuple):
     diverging: tuple[int, int] | None = None
 
 
-Wishes = Sequence[tuple[TopicPartition, FetchWish]]
+_read_of: Final = maker(PartitionRead)
+
+Wishes = Mapping[TopicPartition, FetchWish]
 Reads = list[PartitionRead]
 
 
 def fetch(replicas: ReplicaManager, wishes: Wishes, limits: FetchLimits, build: Callable[[Reads], T]) -> T | Delayed[T]:
     """Return what ``build`` makes of the reads: now if there is enough, an error or no time, else a future of it."""
-    reads = read_all(replicas, wishes, limits)
-    if limits.max_wait_ms <= 0 or not wishes or _is_enough(reads, limits):
+    reading = _Reading(replicas, limits)
+    reading.add(wishes.items())
+    reads = reading.reads()
+    if limits.max_wait_ms <= 0 or not wishes or reading.is_enough:
         return build(reads)
-    pending = _PendingFetch(replicas, dict(wishes), limits)
-    if pending.begin(pending.wishes):
+    pending = _PendingFetch(replicas, wishes, limits)
+    if pending.begin(wishes):
         return build(reads)
-    del reads
+    del reads, reading
 
     def attempt(changed: TopicPartition | None) -> T | None:
         if changed is not None and not pending.update(changed):
             return None
         return build(read_all(replicas, wishes, limits))
 
-    return replicas.purgatory.wait(pending.wishes, attempt, limits.max_wait_ms)
+    return replicas.purgatory.wait(wishes, attempt, limits.max_wait_ms)
 
 
 class _PendingFetch:
@@ -108,9 +112,7 @@ class _PendingFetch:
 
     __slots__ = ("wishes", "_replicas", "_limits", "_starts", "_counts", "_total")
 
-    def __init__(
-        self, replicas: ReplicaManager, wishes: Mapping[TopicPartition, FetchWish], limits: FetchLimits
-    ) -> None:  # fmt: skip
+    def __init__(self, replicas: ReplicaManager, wishes: Wishes, limits: FetchLimits) -> None:
         self.wishes = wishes
         self._replicas = replicas
         self._limits = limits
@@ -186,14 +188,12 @@ class Haste:
             each.hurry()
 
 
-async def fetch_many(
-    replicas: ReplicaManager, wishes: Mapping[TopicPartition, FetchWish], limits: FetchLimits, haste: Haste
-) -> Reads:
+async def fetch_many(replicas: ReplicaManager, wishes: Wishes, limits: FetchLimits, haste: Haste) -> Reads:
     """Do what ``fetch`` does, for so many partitions that other requests must be served between them."""
-    reads = await in_turns(_reading(replicas, wishes.items(), limits))
-    if limits.max_wait_ms <= 0 or not wishes or haste.is_called or _is_enough(reads, limits):
-        return reads
-    del reads
+    reading = await in_turns(_read_many(replicas, wishes, limits))
+    if limits.max_wait_ms <= 0 or not wishes or haste.is_called or reading.is_enough:
+        return reading.reads()
+    del reading
     pending = _PendingFetch(replicas, wishes, limits)
     waiting = haste.waiting
 
@@ -213,64 +213,69 @@ async def fetch_many(
     finally:
         for each in waiting:
             each.cancel()
-    return await in_turns(_reading(replicas, wishes.items(), limits))
+    return (await in_turns(_read_many(replicas, wishes, limits))).reads()
 
 
-def _is_enough(reads: Reads, limits: FetchLimits) -> bool:
-    """Whether the reads are answered at once: they have ``min_bytes``, or something that the client must know."""
-    size = 0
-    for read in reads:
-        size += len(read.records)
-        if read.error_code or read.diverging:
-            return True
-    return size >= limits.min_bytes
+class _Reading:
+    """Reads partitions one after the other, within the limits of the response."""
+
+    __slots__ = ("_replicas", "_limits", "_reads", "_left", "_min_one_batch", "_size", "_must_answer", "_has_unknown")
+
+    def __init__(self, replicas: ReplicaManager, limits: FetchLimits) -> None:
+        self._replicas = replicas
+        self._limits = limits
+        self._reads: Reads = []
+        self._left = limits.max_bytes
+        self._min_one_batch = True
+        self._size = 0
+        self._must_answer = False
+        self._has_unknown = False
+
+    def add(self, wishes: Iterable[tuple[TopicPartition, FetchWish]]) -> None:
+        """Read some more partitions, in their order."""
+        replicas, limits = self._replicas, self._limits
+        for topic_partition, wish in wishes:
+            read = read_one(
+                replicas, topic_partition, wish, limits, min(wish.max_bytes, self._left),
+                min_one_batch=self._min_one_batch,
+            )  # fmt: skip
+            size = len(read.records)
+            if size:
+                self._min_one_batch = limits.cuts_first_batch
+                self._left = max(self._left - size, 0)
+                self._size += size
+            if read.error_code or read.diverging:
+                self._must_answer = True
+                self._has_unknown |= read.error_code == UnknownTopicOrPartitionError.error_code
+            self._reads.append(read)
+
+    @property
+    def is_enough(self) -> bool:
+        """Whether to answer at once: there are ``min_bytes``, or something that the client must know."""
+        return self._must_answer or self._size >= self._limits.min_bytes
+
+    def reads(self) -> Reads:
+        """Return what was read; partitions that don't exist come last."""
+        if self._has_unknown:
+            self._reads.sort(key=lambda read: read.error_code == UnknownTopicOrPartitionError.error_code)
+        return self._reads
 
 
 def read_all(replicas: ReplicaManager, wishes: Wishes, limits: FetchLimits) -> Reads:
     """Read every partition, within the limits, in the order of the wishes; those that don't exist come last."""
-    reads: Reads = []
-    _read_some(replicas, wishes, limits, reads, (limits.max_bytes, True))
-    return _unknown_last(reads)
+    reading = _Reading(replicas, limits)
+    reading.add(wishes.items())
+    return reading.reads()
 
 
-def _reading(
-    replicas: ReplicaManager, wishes: Iterable[tuple[TopicPartition, FetchWish]], limits: FetchLimits
-) -> Steps[Reads]:
-    """See ``read_all``; a step is ``CHUNK_SIZE`` partitions."""
-    reads: Reads = []
-    remaining = iter(wishes)
-    room = (limits.max_bytes, True)
+def _read_many(replicas: ReplicaManager, wishes: Wishes, limits: FetchLimits) -> Steps[_Reading]:
+    """Read every partition; a step is ``CHUNK_SIZE`` of them."""
+    reading = _Reading(replicas, limits)
+    remaining = iter(wishes.items())
     while chunk := list(islice(remaining, CHUNK_SIZE)):
-        room = _read_some(replicas, chunk, limits, reads, room)
+        reading.add(chunk)
         yield
-    return _unknown_last(reads)
-
-
-def _read_some(
-    replicas: ReplicaManager,
-    wishes: Iterable[tuple[TopicPartition, FetchWish]],
-    limits: FetchLimits,
-    reads: Reads,
-    room: tuple[int, bool],
-) -> tuple[int, bool]:
-    """Add the reads of ``wishes``; ``room``: the bytes that are left, and whether one batch comes whatever its size."""
-    left, min_one_batch = room
-    for topic_partition, wish in wishes:
-        read = read_one(
-            replicas, topic_partition, wish, limits, min(wish.max_bytes, left), min_one_batch=min_one_batch
-        )  # fmt: skip
-        size = len(read.records)
-        if size:
-            min_one_batch = limits.cuts_first_batch
-            left = max(left - size, 0)
-        reads.append(read)
-    return left, min_one_batch
-
-
-def _unknown_last(reads: Reads) -> Reads:
-    if any(read.error_code == UnknownTopicOrPartitionError.error_code for read in reads):
-        reads.sort(key=lambda read: read.error_code == UnknownTopicOrPartitionError.error_code)
-    return reads
+    return reading
 
 
 def read_one(
@@ -301,9 +306,7 @@ def read_one(
         if limits.read_committed:
             end = min(bound, log.upper_bound(found)) if records else 0
             aborted = log.aborted_transactions(wish.offset, end) if records else []
-        return PartitionRead(
-            topic_partition, records, 0, log.high_watermark, stable, log.log_start_offset, aborted
-        )  # fmt: skip
+        return _read_of((topic_partition, records, 0, log.high_watermark, stable, log.log_start_offset, aborted, None))
     except BrokerError as error:
         return PartitionRead(topic_partition, error_code=error.error_code)
 

@@ -14,7 +14,6 @@ from collections.abc import Iterable
 
 from kafkapy.clock import Clock
 from kafkapy.cluster.fetching import FetchWish
-from kafkapy.turns import Steps
 from kafkapy.types import TopicPartition
 
 NO_SESSION = 0
@@ -65,15 +64,12 @@ class FetchSession:
         self.created_ms = now_ms
         self.last_used_ms = now_ms
 
-    def wishes(self) -> Steps[dict[TopicPartition, FetchWish]]:
-        """Return what is fetched, in the order in which it is served."""
-        wishes = {}
-        for topic_partition in tuple(self.partitions):
-            partition = self.partitions.get(topic_partition)
-            if partition is not None:
-                wishes[topic_partition] = partition.wish
-            yield
-        return wishes
+    def wishes(self, partitions: Iterable[TopicPartition] | None = None) -> dict[TopicPartition, FetchWish]:
+        """Return what is fetched, in the order in which it is served; or what is left of ``partitions``."""
+        if partitions is None:
+            return {topic_partition: known.wish for topic_partition, known in self.partitions.items()}
+        known = self.partitions
+        return {each: known[each].wish for each in partitions if each in known}
 
     def served(self, topic_partition: TopicPartition) -> None:
         """A partition that an incremental response told of goes to the end, so that the others get their turn."""
@@ -133,54 +129,53 @@ class FetchSessionCache:
         del self._sessions[session.session_id]
         self._sessions[session.session_id] = session
 
-    def create(self, wishes: dict[TopicPartition, FetchWish], *, is_follower: bool) -> Steps[FetchSession | None]:
-        """Open a session; None when there is no place for one of its worth."""
+    def create(self, count: int, *, is_follower: bool) -> FetchSession | None:
+        """Open a session for ``count`` partitions, to be added; None when there is no place for one of its worth."""
         now_ms = self._clock.now_ms()
-        while len(wishes) > self._partitions_left:
+        while count > self._partitions_left:
             if not self._evict_idle(now_ms):
                 self.refused += 1
                 return None
-        if len(self._sessions) >= self._slots and not self._make_room((is_follower, len(wishes)), now_ms):
+        if len(self._sessions) >= self._slots and not self._make_room((is_follower, count), now_ms):
             return None
         session_id = NO_SESSION
         while session_id == NO_SESSION or session_id in self._sessions:
             session_id = self._random.randint(1, _MAX_INT32)
         session = FetchSession(session_id, is_follower=is_follower, now_ms=now_ms)
         self._sessions[session_id] = session
-        is_kept = yield from self.update(session, wishes, ())
-        return session if is_kept else None
+        return session
 
-    def update(
-        self, session: FetchSession, wishes: dict[TopicPartition, FetchWish], forgotten: Iterable[TopicPartition]
-    ) -> Steps[bool]:
-        """Take in the changes that an incremental request names; False if the session had to be closed instead."""
-        for topic_partition, wish in wishes.items():
-            known = session.partitions.get(topic_partition)
+    def remember(self, session: FetchSession, wishes: Iterable[tuple[TopicPartition, FetchWish]]) -> bool:
+        """Add partitions to a session, or change them; False if the session is closed, or had to be."""
+        if self._sessions.get(session.session_id) is not session:
+            return False
+        partitions = session.partitions
+        for topic_partition, wish in wishes:
+            known = partitions.get(topic_partition)
             if known is not None:
                 known.wish = wish
-            elif self._count_one(session):
-                session.partitions[topic_partition] = SessionPartition(wish)
-            else:
+                continue
+            if self._partitions_left <= 0 and not self._make_room_in(session):
                 return False
-            yield
+            self._partitions_left -= 1
+            session.counted += 1
+            partitions[topic_partition] = SessionPartition(wish)
+        return True
+
+    def forget(self, session: FetchSession, forgotten: Iterable[TopicPartition]) -> None:
+        """Take partitions out of a session."""
         for topic_partition in forgotten:
             if session.partitions.pop(topic_partition, None) is not None and session.counted:
                 session.counted -= 1
                 self._partitions_left += 1
-            yield
-        return True
 
-    def _count_one(self, session: FetchSession) -> bool:
-        """Count one more partition of a session; close it if there are too many, or if it was closed meanwhile."""
-        if self._sessions.get(session.session_id) is not session:
-            return False
-        if self._partitions_left <= 0 and not self._evict_idle(self._clock.now_ms()):
-            self.refused += 1
-            self.remove(session.session_id)
-            return False
-        self._partitions_left -= 1
-        session.counted += 1
-        return True
+    def _make_room_in(self, session: FetchSession) -> bool:
+        """Make room for one more partition of a session; without any, close it."""
+        if self._evict_idle(self._clock.now_ms()):
+            return session.session_id in self._sessions
+        self.refused += 1
+        self.remove(session.session_id)
+        return False
 
     def _evict_idle(self, now_ms: int) -> bool:
         """Close the session that was idle for longest, if that is two minutes."""

@@ -1,16 +1,47 @@
-"""Requests and responses that name many partitions of many topics, taken apart and put together in steps."""
+"""Requests and responses that name many partitions of many topics, taken apart and put together in steps.
 
-from collections.abc import Callable, Iterable, Mapping
+A topic or a partition that a request names twice is one.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import islice
 from typing import Any, Final, TypeVar
 
 from kafkapy.turns import Steps
 from kafkapy.types import TopicPartition, topic_partition_of
 
+P = TypeVar("P")
 V = TypeVar("V")
 Topic = TypeVar("Topic")
 
 ROWS_IN_A_STEP: Final = 256
 """Partitions that are taken out of a request, or put into a response, between two places to pause."""
+
+
+def last_by_topic(named: Iterable[tuple[str, int, P]]) -> Steps[dict[str, dict[int, P]]]:
+    """Return topic → partition → what the request says of it, in the order of first mention; the last one counts.
+
+    ``named`` are (topic, partition, content).
+    """
+    topics: dict[str, dict[int, P]] = {}
+    for count, (topic, index, content) in enumerate(named, 1):
+        topics.setdefault(topic, {})[index] = content
+        if count % PIECE == 0:
+            yield
+    return topics
+
+
+def few_partitions(topics: Sequence[Any]) -> list[TopicPartition] | None:
+    """List the partitions that a request names, in its order; None if they are more than one step should name."""
+    if len(topics) > PIECE:
+        return None
+    named: list[TopicPartition] = []
+    for topic in topics:
+        indexes = topic.partition_indexes
+        if len(named) + len(indexes) > PIECE:
+            return None
+        named += [topic_partition_of((topic.name, index)) for index in indexes]
+    return named
 
 
 def named_partitions(topics: Iterable[Any]) -> Steps[list[TopicPartition]]:
@@ -21,12 +52,26 @@ def named_partitions(topics: Iterable[Any]) -> Steps[list[TopicPartition]]:
         for start in range(0, len(indexes), ROWS_IN_A_STEP):
             if named:
                 yield
-            named.update(
-                dict.fromkeys(
-                    topic_partition_of((topic.name, each)) for each in indexes[start : start + ROWS_IN_A_STEP]
-                )
-            )
+            for index in indexes[start : start + PIECE]:
+                named[topic_partition_of((topic.name, index))] = None
     return list(named)
+
+
+def few_rows(
+    values: Iterable[tuple[TopicPartition, V]],
+    make: Callable[[str], Topic],
+    add: Callable[[Topic, int, V], object],
+    topics: dict[str, Topic] | None = None,
+) -> dict[str, Topic]:
+    """Do what ``rows_by_topic`` does, at once; add to the rows of ``topics``, if there are any."""
+    if topics is None:
+        topics = {}
+    for (name, index), value in values:
+        topic = topics.get(name)
+        if topic is None:
+            topic = topics[name] = make(name)
+        add(topic, index, value)
+    return topics
 
 
 def rows_by_topic(
@@ -34,11 +79,9 @@ def rows_by_topic(
 ) -> Steps[list[Topic]]:
     """Make a row for each topic, and ``add`` to it each of its partitions, in the order in which they come."""
     topics: dict[str, Topic] = {}
-    for count, ((name, index), value) in enumerate(values.items(), 1):
-        topic = topics.get(name)
-        if topic is None:
-            topic = topics[name] = make(name)
-        add(topic, index, value)
-        if count % ROWS_IN_A_STEP == 0:
+    remaining = iter(values.items())
+    while piece := list(islice(remaining, PIECE)):
+        few_rows(piece, make, add, topics)
+        if len(piece) == PIECE:
             yield
     return list(topics.values())

@@ -30,9 +30,9 @@ def test_limits(tmp_path: Path) -> None:
         for _ in range(2):
             node.replicas.append(topic_partition, batch())
         wishes.append((topic_partition, FetchWish(0, 1 << 20)))
-    assert sizes(read_all(node.replicas, wishes, LIMITS)) == [2 * SIZE] * 3
-    assert sizes(read_all(node.replicas, wishes, LIMITS._replace(max_bytes=3 * SIZE))) == [2 * SIZE, SIZE, 0]
-    assert sizes(read_all(node.replicas, wishes, LIMITS._replace(max_bytes=0))) == [SIZE, 0, 0]
+    assert sizes(read_all(node.replicas, dict(wishes), LIMITS)) == [2 * SIZE] * 3
+    assert sizes(read_all(node.replicas, dict(wishes), LIMITS._replace(max_bytes=3 * SIZE))) == [2 * SIZE, SIZE, 0]
+    assert sizes(read_all(node.replicas, dict(wishes), LIMITS._replace(max_bytes=0))) == [SIZE, 0, 0]
 
 
 def test_negative_sizes(tmp_path: Path) -> None:
@@ -42,8 +42,8 @@ def test_negative_sizes(tmp_path: Path) -> None:
     for _ in range(2):
         node.replicas.append(TP, batch())
 
-    def read(limits: FetchLimits, *wishes: FetchWish) -> list[tuple[int, int]]:
-        reads = read_all(node.replicas, [(TP, wish) for wish in wishes], limits)
+    def read(limits: FetchLimits, wish: FetchWish) -> list[tuple[int, int]]:
+        reads = read_all(node.replicas, {TP: wish}, limits)
         return [(each.error_code, len(each.records)) for each in reads]
 
     for limits in LIMITS, LIMITS._replace(cuts_first_batch=True), LIMITS._replace(replica_id=2):
@@ -57,7 +57,7 @@ def test_what_does_not_exist_is_answered_last(tmp_path: Path) -> None:
     node = Node(tmp_path)
     node.partition()
     wishes = [(TopicPartition("nowhere", 0), FetchWish(0, 10)), (TP, FetchWish(0, 10))]
-    assert [read.topic_partition for read in read_all(node.replicas, wishes, LIMITS)] == [TP, ("nowhere", 0)]
+    assert [read.topic_partition for read in read_all(node.replicas, dict(wishes), LIMITS)] == [TP, ("nowhere", 0)]
 
 
 def test_when_a_fetch_waits(tmp_path: Path) -> None:
@@ -65,12 +65,12 @@ def test_when_a_fetch_waits(tmp_path: Path) -> None:
         node = Node(tmp_path)
         node.partition()
         wish = [(TP, FetchWish(0, 1 << 20))]
-        assert fetch(node.replicas, wish, LIMITS._replace(max_wait_ms=0), sizes) == [0]
-        assert fetch(node.replicas, wish, LIMITS._replace(min_bytes=0), sizes) == [0]
-        assert fetch(node.replicas, [], LIMITS, sizes) == []
+        assert fetch(node.replicas, dict(wish), LIMITS._replace(max_wait_ms=0), sizes) == [0]
+        assert fetch(node.replicas, dict(wish), LIMITS._replace(min_bytes=0), sizes) == [0]
+        assert fetch(node.replicas, {}, LIMITS, sizes) == []
         unknown = [*wish, (TopicPartition("nowhere", 0), FetchWish(0, 10))]
-        assert fetch(node.replicas, unknown, LIMITS, sizes) == [0, 0]
-        late = fetch(node.replicas, wish, LIMITS, sizes)
+        assert fetch(node.replicas, dict(unknown), LIMITS, sizes) == [0, 0]
+        late = fetch(node.replicas, dict(wish), LIMITS, sizes)
         assert isinstance(late, asyncio.Future)
         node.clock.advance(500)
         assert late.result() == [0]
@@ -83,13 +83,13 @@ def test_what_ends_the_waiting(tmp_path: Path) -> None:
         node = Node(tmp_path)
         node.partition()
         wish = [(TP, FetchWish(0, 1 << 20))]
-        two = fetch(node.replicas, wish, LIMITS._replace(min_bytes=2 * SIZE), sizes)
+        two = fetch(node.replicas, dict(wish), LIMITS._replace(min_bytes=2 * SIZE), sizes)
         assert isinstance(two, asyncio.Future)
         node.replicas.append(TP, batch())
         assert not two.done()
         node.replicas.append(TP, batch())
         assert two.result() == [2 * SIZE]
-        deposed = fetch(node.replicas, [(TP, FetchWish(2, 1 << 20))], LIMITS, lambda reads: reads[0].error_code)
+        deposed = fetch(node.replicas, {TP: FetchWish(2, 1 << 20)}, LIMITS, lambda reads: reads[0].error_code)
         assert isinstance(deposed, asyncio.Future)
         node.partition(leader=2, epoch=1, replicas=(ME, 2))
         assert deposed.result() == 6
@@ -102,7 +102,7 @@ def test_followers_read_to_the_end_and_wake_consumers(tmp_path: Path) -> None:
         node = Node(tmp_path)
         node.partition(isr=(ME, 2), replicas=(ME, 2))
         node.replicas.append(TP, batch())
-        consumer = fetch(node.replicas, [(TP, FetchWish(0, 1 << 20))], LIMITS, sizes)
+        consumer = fetch(node.replicas, {TP: FetchWish(0, 1 << 20)}, LIMITS, sizes)
         assert isinstance(consumer, asyncio.Future)
         follower = LIMITS._replace(replica_id=2)
         assert follower.is_follower
@@ -162,7 +162,7 @@ def test_a_fetch_from_an_older_segment_does_not_wait_for_bytes(tmp_path: Path) -
             node.replicas.append(TP, batch())
 
         def ask(offset: int, limits: FetchLimits = much) -> object:
-            return fetch(node.replicas, [(TP, FetchWish(offset, 1 << 20))], limits, sizes)
+            return fetch(node.replicas, {TP: FetchWish(offset, 1 << 20)}, limits, sizes)
 
         assert [ask(offset) for offset in range(4)] == [[2 * SIZE], [SIZE], [2 * SIZE], [SIZE]]
         assert is_waiting(ask(4))
@@ -179,7 +179,7 @@ def test_a_roll_ends_the_waiting(tmp_path: Path) -> None:
         much = LIMITS._replace(min_bytes=1 << 20)
         for _ in range(2):
             node.replicas.append(TP, batch())
-        answers = [fetch(node.replicas, [(TP, FetchWish(at, 1 << 20))], much, sizes) for at in (1, 2)]
+        answers = [fetch(node.replicas, {TP: FetchWish(at, 1 << 20)}, much, sizes) for at in (1, 2)]
         assert all(is_waiting(answer) for answer in answers)
         node.replicas.partitions[TP].log.roll()
         node.replicas.purgatory.check(TP)
@@ -203,11 +203,11 @@ def test_the_last_stable_offset_is_the_end_for_read_committed(tmp_path: Path) ->
         limits = LIMITS._replace(min_bytes=1 << 20, read_committed=True)
 
         def ask(offset: int) -> object:
-            return fetch(node.replicas, [(TP, FetchWish(offset, 1 << 20))], limits, sizes)
+            return fetch(node.replicas, {TP: FetchWish(offset, 1 << 20)}, limits, sizes)
 
         assert [is_waiting(ask(offset)) for offset in (0, 1)] == [True, True]
         assert ask(2) == ask(3) == [0], "they are in a later segment than the last stable offset"
-        assert fetch(node.replicas, [(TP, FetchWish(1, 1 << 20))], limits._replace(read_committed=False), sizes) == [
+        assert fetch(node.replicas, {TP: FetchWish(1, 1 << 20)}, limits._replace(read_committed=False), sizes) == [
             len(open_transaction)
         ]
 
@@ -222,14 +222,14 @@ def test_what_counts_towards_min_bytes(tmp_path: Path) -> None:
         other = TopicPartition("t", 1)
         for topic_partition in (TP, other):
             node.replicas.become_leader_or_follower(topic_partition, state())
-        limited = fetch(node.replicas, [(TP, FetchWish(0, 10))], LIMITS._replace(min_bytes=SIZE), sizes)
+        limited = fetch(node.replicas, {TP: FetchWish(0, 10)}, LIMITS._replace(min_bytes=SIZE), sizes)
         for topic_partition in (TP, other):
             node.replicas.append(topic_partition, batch())
         assert is_waiting(limited)
         both = [(TP, FetchWish(0, 1 << 20)), (other, FetchWish(0, 1 << 20))]
         limits = LIMITS._replace(min_bytes=2 * SIZE - 1, max_bytes=2 * SIZE - 1)
-        assert fetch(node.replicas, both, limits, sizes) == [SIZE, 0]
-        assert is_waiting(fetch(node.replicas, both, limits._replace(min_bytes=2 * SIZE + 1), sizes))
+        assert fetch(node.replicas, dict(both), limits, sizes) == [SIZE, 0]
+        assert is_waiting(fetch(node.replicas, dict(both), limits._replace(min_bytes=2 * SIZE + 1), sizes))
 
     asyncio.run(scenario())
 
@@ -240,7 +240,7 @@ def test_a_start_that_moves_does_not_end_the_waiting(tmp_path: Path) -> None:
         log = node.partition().log
         node.replicas.append(TP, batch())
         answer = fetch(
-            node.replicas, [(TP, FetchWish(0, 1 << 20))], LIMITS._replace(min_bytes=1 << 20),
+            node.replicas, {TP: FetchWish(0, 1 << 20)}, LIMITS._replace(min_bytes=1 << 20),
             lambda reads: reads[0].error_code,
         )  # fmt: skip
         log.advance_log_start_offset(1)
@@ -261,7 +261,7 @@ def test_a_follower_that_diverges_while_it_waits_is_told(tmp_path: Path) -> None
             node.replicas.append(TP, batch())
         wish = FetchWish(2, 1 << 20, last_fetched_epoch=0)
         limits = LIMITS._replace(replica_id=2)
-        answer = fetch(node.replicas, [(TP, wish)], limits, lambda reads: reads[0].diverging or (0, 0))
+        answer = fetch(node.replicas, {TP: wish}, limits, lambda reads: reads[0].diverging or (0, 0))
         assert is_waiting(answer)
         log.truncate_to(1)
         node.partition(epoch=1, isr=(ME, 2), replicas=(ME, 2))
@@ -279,7 +279,7 @@ def test_a_position_that_the_disk_refuses_ends_the_waiting(tmp_path: Path, monke
         node.partition()
         node.replicas.append(TP, batch())
         limits = LIMITS._replace(min_bytes=1 << 20)
-        early, late = (fetch(node.replicas, [(TP, FetchWish(at, 1 << 20))], limits, sizes) for at in (0, 1))
+        early, late = (fetch(node.replicas, {TP: FetchWish(at, 1 << 20)}, limits, sizes) for at in (0, 1))
         assert is_waiting(early)
         assert is_waiting(late)
 
@@ -287,7 +287,7 @@ def test_a_position_that_the_disk_refuses_ends_the_waiting(tmp_path: Path, monke
             raise KafkaStorageError("an input/output error")
 
         monkeypatch.setattr(Log, "locate", refuse)
-        assert fetch(node.replicas, [(TP, FetchWish(0, 1 << 20))], limits, sizes) == [SIZE]
+        assert fetch(node.replicas, {TP: FetchWish(0, 1 << 20)}, limits, sizes) == [SIZE]
         node.replicas.append(TP, batch())
         assert isinstance(early, asyncio.Future)
         assert early.result() == [2 * SIZE]

@@ -186,6 +186,11 @@ def call(broker: BrokerServer, request: Any, version: int, *, client_id: str = "
     connection = next(iter(broker.listeners[0].connections))
     handle = route(request.API_KEY, version).handle
     response = handle(RequestContext(broker.services, header, connection), request)
+    return result_of(response)
+
+
+def result_of(response: Any) -> Any:
+    """What a handler returns, its steps taken."""
     return finish(response) if isinstance(response, Generator) else response
 
 

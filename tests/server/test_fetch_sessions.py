@@ -5,7 +5,6 @@ import random
 from kafkapy.cluster.fetching import FetchWish
 from kafkapy.server.fetch_sessions import EVICTION_MS, FetchSession, FetchSessionCache, SessionPartition, next_epoch
 from kafkapy.testing.clock import ManualClock
-from kafkapy.turns import finish
 from kafkapy.types import TopicPartition
 
 
@@ -19,8 +18,9 @@ def make(slots: int) -> tuple[FetchSessionCache, ManualClock]:
 
 
 def opened(cache: FetchSessionCache, count: int, *, is_follower: bool = False) -> FetchSession:
-    session = finish(cache.create(wishes(count), is_follower=is_follower))
+    session = cache.create(count, is_follower=is_follower)
     assert session is not None
+    assert cache.remember(session, wishes(count).items())
     return session
 
 
@@ -47,7 +47,7 @@ def test_a_session_that_idled_for_long_makes_room() -> None:
     cache.touch(used)
     cache.touch(old)
     clock.advance(1)
-    assert finish(cache.create(wishes(1), is_follower=False)) is None
+    assert cache.create(1, is_follower=False) is None
     clock.advance(EVICTION_MS)
     opened(cache, 1)
     assert cache.get(used.session_id) is None
@@ -57,12 +57,12 @@ def test_a_session_that_idled_for_long_makes_room() -> None:
 def test_a_consumer_displaces_only_smaller_consumers_that_lived_long_enough() -> None:
     cache, clock = make(2)
     small, follower = opened(cache, 2), opened(cache, 1, is_follower=True)
-    assert finish(cache.create(wishes(9), is_follower=False)) is None
+    assert cache.create(9, is_follower=False) is None
     clock.advance(EVICTION_MS)
     cache.touch(small)
     cache.touch(follower)
     clock.advance(1)
-    assert finish(cache.create(wishes(1), is_follower=False)) is None
+    assert cache.create(1, is_follower=False) is None
     opened(cache, 2)
     assert cache.get(small.session_id) is None
     assert cache.get(follower.session_id) is follower
@@ -73,7 +73,7 @@ def test_a_follower_displaces_any_consumer_and_smaller_old_followers() -> None:
     consumer, follower = opened(cache, 99), opened(cache, 5, is_follower=True)
     second = opened(cache, 1, is_follower=True)
     assert cache.get(consumer.session_id) is None
-    assert finish(cache.create(wishes(9), is_follower=True)) is None
+    assert cache.create(9, is_follower=True) is None
     clock.advance(EVICTION_MS)
     cache.touch(follower)
     cache.touch(second)
@@ -107,7 +107,9 @@ def test_updates_of_a_session() -> None:
     session = opened(cache, 3)
     first, second, third = session.partitions
     changed = {second: FetchWish(7, 100), TopicPartition("u", 0): FetchWish(1, 1)}
-    assert finish(cache.update(session, changed, [third]))
+    assert cache.remember(session, changed.items())
+    cache.forget(session, [third])
+    assert list(session.wishes([third, second])) == [second]
     session.served(first)
     assert list(session.partitions) == [second, TopicPartition("u", 0), first]
     assert session.partitions[second].wish.offset == 7
@@ -116,14 +118,14 @@ def test_updates_of_a_session() -> None:
 def test_all_sessions_together_remember_a_limited_number_of_partitions() -> None:
     cache = FetchSessionCache(ManualClock(), 10, random.Random(1), max_partitions=10)
     first, second = opened(cache, 4), opened(cache, 4)
-    assert finish(cache.create(wishes(3), is_follower=False)) is None
+    assert cache.create(3, is_follower=False) is None
     assert cache.refused == 1
     more = {TopicPartition("u", at): FetchWish(0, 1) for at in range(2)}
-    assert finish(cache.update(first, more, []))
-    assert finish(cache.create(wishes(1), is_follower=False)) is None
-    assert finish(cache.update(first, {}, more))
+    assert cache.remember(first, more.items())
+    assert cache.create(1, is_follower=False) is None
+    cache.forget(first, more)
     third = opened(cache, 2)
-    assert not finish(cache.update(first, more, []))  # one too many: the session is closed
+    assert not cache.remember(first, more.items())  # one too many: the session is closed
     assert cache.get(first.session_id) is None
     assert cache.refused == 3
     for session in (second, third):
@@ -134,11 +136,8 @@ def test_all_sessions_together_remember_a_limited_number_of_partitions() -> None
 def test_a_session_that_is_closed_while_it_is_opened_or_changed() -> None:
     cache = FetchSessionCache(ManualClock(), 10, random.Random(1), max_partitions=10)
     session = opened(cache, 2)
-    changing = cache.update(session, {TopicPartition("u", at): FetchWish(0, 1) for at in range(5)}, [])
-    for _ in range(3):
-        next(changing)
     cache.remove(session.session_id)
-    assert not finish(changing)
+    assert not cache.remember(session, {TopicPartition("u", 0): FetchWish(0, 1)}.items())
     assert len(opened(cache, 10).partitions) == 10
 
 
@@ -147,11 +146,11 @@ def test_sessions_that_idled_for_long_make_room_for_partitions() -> None:
     cache = FetchSessionCache(clock, 10, random.Random(1), max_partitions=10)
     for _ in range(2):
         opened(cache, 5)
-    assert finish(cache.create(wishes(6), is_follower=False)) is None
+    assert cache.create(6, is_follower=False) is None
     clock.advance(EVICTION_MS + 1)
     grown = opened(cache, 6)
     assert len(cache) == 1
     clock.advance(EVICTION_MS + 1)
     other = opened(cache, 4)
-    assert finish(cache.update(other, {TopicPartition("u", 0): FetchWish(0, 1)}, []))
+    assert cache.remember(other, {TopicPartition("u", 0): FetchWish(0, 1)}.items())
     assert cache.get(grown.session_id) is None

@@ -235,11 +235,17 @@ class GroupCoordinator:
         """The end of a producer's transaction stands in this partition of ``__consumer_offsets`` now."""
         self._runtime.end_transaction(partition, producer_id, is_commit=is_commit)
 
+    def fetch_few_offsets(
+        self, group_id: str, partitions: Iterable[TopicPartition], *, require_stable: bool = False
+    ) -> tuple[int, dict[TopicPartition, FetchedOffset]]:
+        """OffsetFetch of few partitions, at once: an error code, and their offsets."""
+        return self._offsets.fetch(group_id, partitions, require_stable=require_stable)
+
     def fetch_offsets(
         self, group_id: str, partitions: Sequence[TopicPartition] | None, *, require_stable: bool = False
     ) -> Steps[tuple[int, dict[TopicPartition, FetchedOffset]]]:
         """OffsetFetch: an error code, and the offsets of ``partitions`` (``None``: of all that have one)."""
-        return self._offsets.fetch(group_id, partitions, require_stable=require_stable)
+        return self._offsets.fetch_many(group_id, partitions, require_stable=require_stable)
 
     # Administration
 

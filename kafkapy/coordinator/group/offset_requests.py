@@ -1,6 +1,6 @@
 """OffsetCommit, TxnOffsetCommit and OffsetFetch: to the log, and out of what was replayed from it."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Final
 
@@ -21,7 +21,7 @@ from kafkapy.coordinator.group.rebalance import Rebalancer
 from kafkapy.coordinator.group.results import COMMITTER, CommitCall, Producer
 from kafkapy.coordinator.group.shard import Shard
 from kafkapy.coordinator.runtime import Runtime
-from kafkapy.coordinator.steps import PIECE
+from kafkapy.coordinator.steps import pieces
 from kafkapy.records.validate import ValidatedBatch
 from kafkapy.storage.errors import InvalidProducerEpochError
 from kafkapy.turns import Steps
@@ -130,28 +130,38 @@ class OffsetRequests:
         return answer
 
     def fetch(
-        self, group_id: str, partitions: Sequence[TopicPartition] | None, *, require_stable: bool = False
-    ) -> Steps[tuple[int, dict[TopicPartition, FetchedOffset]]]:
-        """OffsetFetch: an error code, and the offsets of ``partitions`` (``None``: of all that have one).
-
-        A group that is deleted between two steps has no offsets from then on; one that moves ends with its error.
-        """
-        fetched: dict[TopicPartition, FetchedOffset] = {}
+        self, group_id: str, partitions: Iterable[TopicPartition], *, require_stable: bool = False
+    ) -> tuple[int, dict[TopicPartition, FetchedOffset]]:
+        """OffsetFetch of few partitions: an error code, and their offsets."""
         shard = self._directory.shard(group_id)
         if isinstance(shard, int):
             return shard, {}
         group = shard.groups.get(group_id)
+        if group is None:
+            return 0, dict.fromkeys(partitions, NOTHING_FETCHED)
+        fetch = group.offsets.fetch
+        return 0, {each: fetch(each, require_stable=require_stable) for each in partitions}
+
+    def fetch_many(
+        self, group_id: str, partitions: Sequence[TopicPartition] | None, *, require_stable: bool = False
+    ) -> Steps[tuple[int, dict[TopicPartition, FetchedOffset]]]:
+        """OffsetFetch in steps; ``None`` are all partitions that have an offset.
+
+        A group that is deleted between two steps has no offsets from then on; one that moves ends with its error.
+        """
+        error_code, fetched = self.fetch(group_id, ())
         if partitions is None:
-            partitions = list(group.offsets.committed) if group is not None else ()
-        for start in range(0, len(partitions), PIECE):
+            partitions = self._committed(group_id)
+        for piece in pieces(partitions):
             if fetched:
                 yield
-                shard = self._directory.shard(group_id)
-                if isinstance(shard, int):
-                    return shard, {}
-                group = shard.groups.get(group_id)
-            for each in partitions[start : start + PIECE]:
-                fetched[each] = (
-                    NOTHING_FETCHED if group is None else group.offsets.fetch(each, require_stable=require_stable)
-                )
-        return 0, fetched
+            error_code, found = self.fetch(group_id, piece, require_stable=require_stable)
+            if error_code:
+                return error_code, {}
+            fetched.update(found)
+        return error_code, fetched
+
+    def _committed(self, group_id: str) -> list[TopicPartition]:
+        shard = self._directory.shard(group_id)
+        group = None if isinstance(shard, int) else shard.groups.get(group_id)
+        return [] if group is None else list(group.offsets.committed)

@@ -5,12 +5,13 @@ Errors: 3, 14, 15, 16, 29, INVALID_REQUEST 42, INVALID_PRODUCER_ID_MAPPING 49, C
 PRODUCER_FENCED 90 (below v2: INVALID_PRODUCER_EPOCH 47).
 """
 
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable, Iterable, Mapping
 from typing import TYPE_CHECKING, Final
 
 from kafkapy.cluster.topic_rules import INTERNAL_TOPICS
-from kafkapy.coordinator.runtime import respond_in_turns
-from kafkapy.coordinator.steps import pieces
+from kafkapy.coordinator.answer import Answer
+from kafkapy.coordinator.runtime import respond, respond_in_turns
+from kafkapy.coordinator.steps import PIECE, pieces
 from kafkapy.coordinator.transaction.results import AddCall
 from kafkapy.coordinator.transaction.transaction import Incarnation
 from kafkapy.protocol.errors import ErrorCode
@@ -21,7 +22,7 @@ from kafkapy.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnTopicResult,
 )
 from kafkapy.server.fencing_codes import fencing_code
-from kafkapy.server.partition_rows import rows_by_topic
+from kafkapy.server.partition_rows import few_rows, rows_by_topic
 from kafkapy.turns import Steps
 from kafkapy.types import TopicPartition, topic_partition_of
 
@@ -31,10 +32,27 @@ if TYPE_CHECKING:
 _FIRST_VERSION_OF_FENCED: Final = 2
 
 
-def handle(
-    context: "RequestContext", request: AddPartitionsToTxnRequest
-) -> Steps[AddPartitionsToTxnResponse | Awaitable[AddPartitionsToTxnResponse]]:
-    """See the card."""
+Answered = AddPartitionsToTxnResponse | Awaitable[AddPartitionsToTxnResponse]
+
+
+def handle(context: "RequestContext", request: AddPartitionsToTxnRequest) -> Answered | Steps[Answered]:
+    """See the card; a request for several topics, or for many partitions, takes steps."""
+    topics = request.v3_and_below_topics
+    if len(topics) != 1 or len(topics[0].partitions) > PIECE:
+        return _add_many(context, request)
+    name = topics[0].name
+    errors = {topic_partition_of((name, index)): _error(context, name, index) for index in topics[0].partitions}
+    if any(errors.values()):
+        return _build_at_once(_refused(errors))
+    answer = _add(context, request, errors)
+    return respond(
+        answer,
+        lambda error_code: _build_at_once(_codes(context, errors, error_code)),
+    )
+
+
+def _add_many(context: "RequestContext", request: AddPartitionsToTxnRequest) -> Steps[Answered]:
+    """Do what ``handle`` does, with places to pause."""
     errors: dict[TopicPartition, int] = {}
     for topic in request.v3_and_below_topics:
         for piece in pieces(topic.partitions):
@@ -43,16 +61,29 @@ def handle(
             for index in piece:
                 errors[topic_partition_of((topic.name, index))] = _error(context, topic.name, index)
     if any(errors.values()):
-        return (yield from _build({tp: code or ErrorCode.OPERATION_NOT_ATTEMPTED for tp, code in errors.items()}))
+        return (yield from _build(_refused(errors)))
+    answer = _add(context, request, errors)
+    if answer.is_set:
+        return (yield from _build(_codes(context, errors, answer.value)))
+    return respond_in_turns(answer, lambda error_code: _build(_codes(context, errors, error_code)))
+
+
+def _add(
+    context: "RequestContext", request: AddPartitionsToTxnRequest, partitions: Iterable[TopicPartition]
+) -> Answer[int]:
     producer = Incarnation(request.v3_and_below_producer_id, request.v3_and_below_producer_epoch)
-    call = AddCall(request.v3_and_below_transactional_id, producer, tuple(errors))
-    version = context.header.api_version
+    call = AddCall(request.v3_and_below_transactional_id, producer, tuple(partitions))
+    return context.services.transaction_coordinator.add_partitions(call)
 
-    def build(error_code: int) -> Steps[AddPartitionsToTxnResponse]:
-        return _build(dict.fromkeys(errors, fencing_code(error_code, version, _FIRST_VERSION_OF_FENCED)))
 
-    answer = context.services.transaction_coordinator.add_partitions(call)
-    return (yield from build(answer.value)) if answer.is_set else respond_in_turns(answer, build)
+def _refused(errors: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+    return {tp: code or ErrorCode.OPERATION_NOT_ATTEMPTED for tp, code in errors.items()}
+
+
+def _codes(
+    context: "RequestContext", partitions: Iterable[TopicPartition], error_code: int
+) -> dict[TopicPartition, int]:
+    return dict.fromkeys(partitions, fencing_code(error_code, context.header.api_version, _FIRST_VERSION_OF_FENCED))
 
 
 def _error(context: "RequestContext", topic: str, index: int) -> int:
@@ -63,10 +94,19 @@ def _error(context: "RequestContext", topic: str, index: int) -> int:
     return 0
 
 
-def _build(errors: Mapping[TopicPartition, int]) -> Steps[AddPartitionsToTxnResponse]:
-    topics = yield from rows_by_topic(
-        errors,
-        lambda name: AddPartitionsToTxnTopicResult(name, []),
-        lambda topic, *answer: topic.results_by_partition.append(AddPartitionsToTxnPartitionResult(*answer)),
+def _build_at_once(errors: Mapping[TopicPartition, int]) -> AddPartitionsToTxnResponse:
+    return AddPartitionsToTxnResponse(
+        results_by_topic_v3_and_below=list(few_rows(errors.items(), _topic, _row).values())
     )
-    return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=topics)
+
+
+def _build(errors: Mapping[TopicPartition, int]) -> Steps[AddPartitionsToTxnResponse]:
+    return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=(yield from rows_by_topic(errors, _topic, _row)))
+
+
+def _topic(name: str) -> AddPartitionsToTxnTopicResult:
+    return AddPartitionsToTxnTopicResult(name, [])
+
+
+def _row(topic: AddPartitionsToTxnTopicResult, index: int, error_code: int) -> None:
+    topic.results_by_partition.append(AddPartitionsToTxnPartitionResult(index, error_code))

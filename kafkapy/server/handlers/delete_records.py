@@ -22,7 +22,8 @@ from kafkapy.protocol.messages.delete_records import (
     DeleteRecordsTopicResult,
 )
 from kafkapy.server.context import RequestContext
-from kafkapy.server.grouping import answered_by_topic
+from kafkapy.server.handlers.produce import INTERNAL_TOPICS
+from kafkapy.server.partition_rows import last_by_topic
 from kafkapy.storage.errors import OffsetOutOfRangeError
 from kafkapy.turns import Steps
 from kafkapy.types import TopicPartition

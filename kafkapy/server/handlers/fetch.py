@@ -12,14 +12,13 @@ UNKNOWN_LEADER_EPOCH 75, UNSUPPORTED_COMPRESSION_TYPE 76 (zstd before v10).
 """
 
 import asyncio
-from collections.abc import Callable, Iterator
-from functools import partial
-from typing import Final
+from collections.abc import Iterator, Sequence
+from typing import Final, NamedTuple
 
 from kafkapy.cluster.delayed import Delayed
 from kafkapy.cluster.fetching import FetchLimits, FetchWish, Haste, PartitionRead, Reads, fetch, fetch_many
 from kafkapy.cluster.partition import NO_EPOCH
-from kafkapy.cluster.replica_manager import ReplicaManager
+from kafkapy.coordinator.steps import pieces
 from kafkapy.protocol.messages.fetch import (
     AbortedTransaction,
     EpochEndOffset,
@@ -34,14 +33,24 @@ from kafkapy.server.budget import Held
 from kafkapy.server.context import RequestContext
 from kafkapy.server.fetch_sessions import FINAL_EPOCH, INITIAL_EPOCH, NO_SESSION, FetchSession, FetchSessionCache
 from kafkapy.server.fetch_sessions import next_epoch as epoch_after
-from kafkapy.turns import Steps, finish, in_turns
-from kafkapy.types import TopicPartition
+from kafkapy.turns import Steps, in_turns
+from kafkapy.types import TopicPartition, maker, topic_partition_of
 
-Choose = Callable[[Reads], Steps[tuple[Reads, int]]]
-"""From what was read to what is answered, and the session's id."""
 
-Begun = tuple[dict[TopicPartition, FetchWish], Choose]
-"""A request that was understood: the partitions to read, and what to answer of them."""
+class _Begun(NamedTuple):
+    """A request that was understood."""
+
+    wishes: dict[TopicPartition, FetchWish]
+    """The partitions to read."""
+    session: FetchSession | None = None
+    """The session that it continues."""
+    opens_session: bool = False
+    """Whether its response opens one."""
+
+
+_begun_of: Final = maker(_Begun)
+_limits_of: Final = maker(FetchLimits)
+_wish_of: Final = maker(FetchWish)
 
 READ_COMMITTED: Final = 1
 MANY: Final = 100
@@ -62,33 +71,19 @@ _INVALID_SESSION_EPOCH: Final = 71
 def handle(context: RequestContext, request: FetchRequest) -> FetchResponse | Delayed[FetchResponse]:
     """See the card."""
     limits = _limits(context, request)
-    if _count(context, request) > MANY:
+    session = context.services.fetch_sessions.get(request.session_id)
+    if _count(session, request) > MANY:
         haste = Haste()
         response = Delayed.of(asyncio.create_task(_fetch_many(context, request, limits, haste)), None)
         response.hurry = haste
         return response
-    asked = {
-        TopicPartition(topic.topic, partition.partition): _wish(partition)
-        for topic in request.topics
-        for partition in topic.partitions
-    }
-    begun = finish(_begin(context, request, limits, asked))
+    begun = _begin(context, request, session)
     if isinstance(begun, FetchResponse):
         return begun
-    wishes, choose = begun
     replicas, version = context.services.replica_manager, context.header.api_version
-
-    def build(reads: Reads) -> FetchResponse:
-        chosen, session_id = finish(choose(reads))
-        if version < fetch_versions.FIRST_VERSION_WITH_ALL:
-            chosen = fetch_versions.fit(replicas, version, chosen)
-        topics: list[FetchableTopicResponse] = []
-        _add_rows(topics, chosen)
-        return FetchResponse(responses=topics, session_id=session_id)
-
     if version >= fetch_versions.FIRST_VERSION_OF_FORMAT_2:
-        return fetch(replicas, tuple(wishes.items()), limits, build)
-    found = fetch(replicas, tuple(wishes.items()), limits, lambda reads: reads)
+        return fetch(replicas, begun.wishes, limits, lambda reads: _answer(context, limits, begun, reads))
+    found = fetch(replicas, begun.wishes, limits, lambda reads: reads)
 
     async def convert() -> FetchResponse:
         reads = await found if isinstance(found, Delayed) else found
@@ -101,46 +96,29 @@ async def _fetch_many(
     context: RequestContext, request: FetchRequest, limits: FetchLimits, haste: Haste
 ) -> FetchResponse:
     """Answer a request for so many partitions that other requests must be served between them."""
-    with Held(context.services.memory, haste) as held:
-        await _count_session(context, request, held)
-        asked = await in_turns(_wishes(request))
-        begun = await in_turns(_begin(context, request, limits, asked))
-        if isinstance(begun, FetchResponse):
-            return begun
-        del request, asked  # which may be large, while this waits
-        wishes, choose = begun
-        replicas, version = context.services.replica_manager, context.header.api_version
-        reads = await fetch_many(replicas, wishes, limits, haste)
+    begun = await in_turns(_begin_many(context, request))
+    if isinstance(begun, FetchResponse):
+        return begun
+    version = context.header.api_version
+    reads = await fetch_many(context.services.replica_manager, begun.wishes, limits, haste)
     if version >= fetch_versions.FIRST_VERSION_OF_FORMAT_2:
-        return await in_turns(_response(replicas, version, choose, reads))
+        return await in_turns(_answer_many(context, limits, begun, reads, version))
     return await _converted(context, limits, begun, reads)
 
 
-async def _count_session(context: RequestContext, request: FetchRequest, held: Held) -> None:
-    """Count what a request that names few partitions takes for those of its session, once there is memory for it."""
-    session = context.services.fetch_sessions.get(request.session_id)
-    if session is not None and sum(len(topic.partitions) for topic in request.topics) <= MANY:
-        await held.admission()
-        held.charge(len(session.partitions) * WAITING_PARTITION_SIZE)
-
-
-async def _converted(context: RequestContext, limits: FetchLimits, begun: Begun, reads: Reads) -> FetchResponse:
+async def _converted(context: RequestContext, limits: FetchLimits, begun: _Begun, reads: Reads) -> FetchResponse:
     """Answer a client that knows older formats only."""
     replicas, version = context.services.replica_manager, context.header.api_version
-    wishes, choose = begun
     fitted = fetch_versions.fit(replicas, version, reads)
     converted = await fetch_versions.convert_all(
-        replicas, version, fitted, wishes, is_follower=limits.is_follower, compute=context.services.compute.run
+        replicas, version, fitted, begun.wishes, is_follower=limits.is_follower
     )
-    return await in_turns(_response(replicas, fetch_versions.FIRST_VERSION_WITH_ALL, choose, converted))
+    return await in_turns(_answer_many(context, limits, begun, converted, fetch_versions.FIRST_VERSION_WITH_ALL))
 
 
-def _count(context: RequestContext, request: FetchRequest) -> int:
+def _count(session: FetchSession | None, request: FetchRequest) -> int:
     """Return how many partitions the request is about, or some number above ``MANY``."""
-    count = 0
-    if request.session_id != NO_SESSION:
-        session = context.services.fetch_sessions.get(request.session_id)
-        count = 0 if session is None else len(session.partitions)
+    count = 0 if session is None else len(session.partitions)
     for topic in request.topics:
         count += len(topic.partitions)
         if count > MANY:
@@ -154,76 +132,123 @@ def _count(context: RequestContext, request: FetchRequest) -> int:
 
 def _limits(context: RequestContext, request: FetchRequest) -> FetchLimits:
     max_bytes = min(request.max_bytes, context.services.config.integer("fetch.max.bytes"))
-    return FetchLimits(
-        request.max_wait_ms,
-        min(request.min_bytes, max_bytes),
-        max_bytes,
-        request.isolation_level == READ_COMMITTED,
-        request.replica_id,
-        context.header.api_version <= LAST_VERSION_WITH_HARD_LIMITS,
+    return _limits_of(
+        (
+            request.max_wait_ms,
+            min(request.min_bytes, max_bytes),
+            max_bytes,
+            request.isolation_level == READ_COMMITTED,
+            request.replica_id,
+            context.header.api_version <= LAST_VERSION_WITH_HARD_LIMITS,
+        )
     )
 
 
-def _begin(
-    context: RequestContext, request: FetchRequest, limits: FetchLimits, wishes: dict[TopicPartition, FetchWish]
-) -> Steps[FetchResponse | Begun]:
-    """Continue the request's session, or take the request by itself; ``wishes`` are those that it names."""
+def _begin(context: RequestContext, request: FetchRequest, session: FetchSession | None) -> FetchResponse | _Begun:
+    """Continue the request's session, or take the request by itself."""
+    wishes = {
+        topic_partition_of((topic.topic, partition.partition)): _wish(partition)
+        for topic in request.topics
+        for partition in topic.partitions
+    }
     sessions = context.services.fetch_sessions
-    choose: Choose
     if request.session_epoch in (INITIAL_EPOCH, FINAL_EPOCH):
         if request.session_id != NO_SESSION:
             sessions.remove(request.session_id)
-        if request.session_epoch == FINAL_EPOCH:
-            choose = _without_session
-        else:
-            choose = partial(_open_session, sessions, wishes, is_follower=limits.is_follower)
+        begun = _begun_of((wishes, None, request.session_epoch == INITIAL_EPOCH))
     else:
-        session = sessions.get(request.session_id)
-        if session is None:
+        if session is None or session.epoch != request.session_epoch:
+            return FetchResponse(error_code=_SESSION_NOT_FOUND if session is None else _INVALID_SESSION_EPOCH)
+        _advance(sessions, session)
+        if wishes and not sessions.remember(session, wishes.items()):
             return FetchResponse(error_code=_SESSION_NOT_FOUND)
-        if session.epoch != request.session_epoch:
-            return FetchResponse(error_code=_INVALID_SESSION_EPOCH)
-        session.epoch = epoch_after(session.epoch)  # before the first pause, so that no other request continues it
-        sessions.touch(session)
-        if not (yield from sessions.update(session, wishes, _forgotten(request))):
-            return FetchResponse(error_code=_SESSION_NOT_FOUND)
+        if request.forgotten_topics_data:
+            sessions.forget(session, _forgotten(request))
         if not session.partitions:
             sessions.remove(session.session_id)
             return FetchResponse()
-        wishes = yield from session.wishes()
-        choose = partial(_continue_session, session)
-    if request.isolation_level not in ISOLATION_LEVELS:
-        partitions = context.services.replica_manager.partitions
-        if any(each in partitions for each in wishes):
-            return (yield from _failed(request))
-    return wishes, choose
+        begun = _begun_of((session.wishes(), session, False))
+    if request.isolation_level not in ISOLATION_LEVELS and _is_any_known(context, begun):
+        topics: list[FetchableTopicResponse] = []
+        _add_rows(topics, [PartitionRead(each, error_code=_UNKNOWN) for each in wishes])
+        return _failed(request, topics)
+    return begun
 
 
-def _failed(request: FetchRequest) -> Steps[FetchResponse]:
+def _begin_many(context: RequestContext, request: FetchRequest) -> Steps[FetchResponse | _Begun]:
+    """Do what ``_begin`` does, in steps."""
+    wishes = yield from _wishes(request)
+    sessions = context.services.fetch_sessions
+    if request.session_epoch in (INITIAL_EPOCH, FINAL_EPOCH):
+        if request.session_id != NO_SESSION:
+            sessions.remove(request.session_id)
+        begun = _begun_of((wishes, None, request.session_epoch == INITIAL_EPOCH))
+    else:
+        session = sessions.get(request.session_id)
+        if session is None or session.epoch != request.session_epoch:
+            return FetchResponse(error_code=_SESSION_NOT_FOUND if session is None else _INVALID_SESSION_EPOCH)
+        _advance(sessions, session)  # before the next pause, so that no other request continues it
+        if not (yield from _remember(sessions, session, wishes)):
+            return FetchResponse(error_code=_SESSION_NOT_FOUND)
+        for forgotten in _forgotten(request):
+            sessions.forget(session, (forgotten,))
+            yield
+        if not session.partitions:
+            sessions.remove(session.session_id)
+            return FetchResponse()
+        remembered: dict[TopicPartition, FetchWish] = {}
+        for piece in pieces(tuple(session.partitions)):
+            remembered.update(session.wishes(piece))
+            yield
+        begun = _Begun(remembered, session)
+    if request.isolation_level not in ISOLATION_LEVELS and _is_any_known(context, begun):
+        return _failed(request, (yield from _by_topic([PartitionRead(each, error_code=_UNKNOWN) for each in wishes])))
+    return begun
+
+
+def _advance(sessions: FetchSessionCache, session: FetchSession) -> None:
+    session.epoch = epoch_after(session.epoch)
+    sessions.touch(session)
+
+
+def _remember(
+    sessions: FetchSessionCache, session: FetchSession, wishes: dict[TopicPartition, FetchWish]
+) -> Steps[bool]:
+    for piece in pieces(tuple(wishes.items())):
+        if not sessions.remember(session, piece):
+            return False
+        yield
+    return True
+
+
+def _is_any_known(context: RequestContext, begun: _Begun) -> bool:
+    return not context.services.replica_manager.partitions.keys().isdisjoint(begun.wishes)
+
+
+def _failed(request: FetchRequest, topics: list[FetchableTopicResponse]) -> FetchResponse:
     """Kafka finds out that there is no such isolation level when it is about to read."""
-    asked = yield from _wishes(request)
-    response = yield from _by_topic([PartitionRead(each, error_code=_UNKNOWN) for each in asked], request.session_id)
-    response.error_code = _UNKNOWN
-    return response
+    return FetchResponse(error_code=_UNKNOWN, responses=topics, session_id=request.session_id)
 
 
 def _wishes(request: FetchRequest) -> Steps[dict[TopicPartition, FetchWish]]:
     wishes = {}
     for topic in request.topics:
         for partition in topic.partitions:
-            wishes[TopicPartition(topic.topic, partition.partition)] = _wish(partition)
+            wishes[topic_partition_of((topic.topic, partition.partition))] = _wish(partition)
             yield
     return wishes
 
 
 def _wish(partition: FetchPartition) -> FetchWish:
-    return FetchWish(
-        partition.fetch_offset,
-        partition.partition_max_bytes,
-        # any negative epoch is none: in Fetch alone, as in Apache Kafka
-        max(partition.current_leader_epoch, NO_EPOCH),
-        partition.log_start_offset,
-        partition.last_fetched_epoch,
+    return _wish_of(
+        (
+            partition.fetch_offset,
+            partition.partition_max_bytes,
+            # any negative epoch is none: in Fetch alone, as in Apache Kafka
+            max(partition.current_leader_epoch, NO_EPOCH),
+            partition.log_start_offset,
+            partition.last_fetched_epoch,
+        )
     )
 
 
@@ -233,31 +258,12 @@ def _forgotten(request: FetchRequest) -> Iterator[TopicPartition]:
             yield TopicPartition(topic.topic, partition)
 
 
-def _without_session(reads: Reads) -> Steps[tuple[Reads, int]]:
-    yield
-    return reads, NO_SESSION
-
-
-def _open_session(
-    sessions: FetchSessionCache, wishes: dict[TopicPartition, FetchWish], reads: Reads, *, is_follower: bool
-) -> Steps[tuple[Reads, int]]:
-    session = yield from sessions.create(wishes, is_follower=is_follower)
-    if session is None:
-        return reads, NO_SESSION
-    for read in reads:
-        _is_news(session, read)
-        yield
-    return reads, session.session_id
-
-
-def _continue_session(session: FetchSession, reads: Reads) -> Steps[tuple[Reads, int]]:
-    news = []
-    for read in reads:
-        if _is_news(session, read):
-            news.append(read)
-            session.served(read.topic_partition)
-        yield
-    return news, session.session_id
+def _news(session: FetchSession, reads: Sequence[PartitionRead]) -> Reads:
+    """Return what the client of a session has not heard yet."""
+    news = [read for read in reads if _is_news(session, read)]
+    for read in news:
+        session.served(read.topic_partition)
+    return news
 
 
 def _is_news(session: FetchSession, read: PartitionRead) -> bool:
@@ -273,24 +279,73 @@ def _is_news(session: FetchSession, read: PartitionRead) -> bool:
     return news or read.diverging is not None
 
 
-def _response(replicas: ReplicaManager, version: int, choose: Choose, reads: Reads) -> Steps[FetchResponse]:
-    """Answer what ``choose`` says: a session does not hear of what the client's version is refused."""
-    chosen, session_id = yield from choose(reads)
+def _answer(context: RequestContext, limits: FetchLimits, begun: _Begun, reads: Reads) -> FetchResponse:
+    """Answer what was read; a session does not hear of what the client's version is refused."""
+    session, version = begun.session, context.header.api_version
+    if session is not None:
+        reads = _news(session, reads)
+    elif begun.opens_session:
+        session = _opened(context.services.fetch_sessions, limits, begun.wishes, reads)
     if version < fetch_versions.FIRST_VERSION_WITH_ALL:
-        chosen = fetch_versions.fit(replicas, version, chosen)
-    return (yield from _by_topic(chosen, session_id))
+        reads = fetch_versions.fit(context.services.replica_manager, version, reads)
+    topics: list[FetchableTopicResponse] = []
+    _add_rows(topics, reads)
+    return FetchResponse(responses=topics, session_id=NO_SESSION if session is None else session.session_id)
 
 
-def _by_topic(reads: Reads, session_id: int) -> Steps[FetchResponse]:
+def _answer_many(
+    context: RequestContext, limits: FetchLimits, begun: _Begun, reads: Reads, version: int
+) -> Steps[FetchResponse]:
+    """Do what ``_answer`` does, in steps, for a client of ``version``."""
+    session = begun.session
+    if session is not None:
+        news: Reads = []
+        for piece in pieces(reads):
+            news += _news(session, piece)
+            yield
+        reads = news
+    elif begun.opens_session:
+        session = yield from _opened_in_steps(context.services.fetch_sessions, limits, begun.wishes, reads)
+    if version < fetch_versions.FIRST_VERSION_WITH_ALL:
+        reads = fetch_versions.fit(context.services.replica_manager, version, reads)
+    topics = yield from _by_topic(reads)
+    return FetchResponse(responses=topics, session_id=NO_SESSION if session is None else session.session_id)
+
+
+def _opened(
+    sessions: FetchSessionCache, limits: FetchLimits, wishes: dict[TopicPartition, FetchWish], reads: Reads
+) -> FetchSession | None:
+    """Open a session for what was read, if there is a place for it."""
+    session = sessions.create(len(wishes), is_follower=limits.is_follower)
+    if session is None or not sessions.remember(session, wishes.items()):
+        return None
+    for read in reads:
+        _is_news(session, read)
+    return session
+
+
+def _opened_in_steps(
+    sessions: FetchSessionCache, limits: FetchLimits, wishes: dict[TopicPartition, FetchWish], reads: Reads
+) -> Steps[FetchSession | None]:
+    session = sessions.create(len(wishes), is_follower=limits.is_follower)
+    if session is None or not (yield from _remember(sessions, session, wishes)):
+        return None
+    for read in reads:
+        _is_news(session, read)
+        yield
+    return session
+
+
+def _by_topic(reads: Reads) -> Steps[list[FetchableTopicResponse]]:
     """Lay the reads out by topic, in their order."""
     topics: list[FetchableTopicResponse] = []
-    for start in range(0, len(reads), MANY):
-        _add_rows(topics, reads[start : start + MANY])
+    for piece in pieces(reads):
+        _add_rows(topics, piece)
         yield
-    return FetchResponse(responses=topics, session_id=session_id)
+    return topics
 
 
-def _add_rows(topics: list[FetchableTopicResponse], reads: Reads) -> None:
+def _add_rows(topics: list[FetchableTopicResponse], reads: Sequence[PartitionRead]) -> None:
     for read in reads:
         name, index = read.topic_partition
         if not topics or topics[-1].topic != name:

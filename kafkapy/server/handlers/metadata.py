@@ -30,8 +30,10 @@ from kafkapy.turns import Steps, in_turns, pause
 if TYPE_CHECKING:
     from kafkapy.server.context import RequestContext
 
-PARTITIONS_IN_A_STEP = 16
-"""Partitions that are described between two places to pause."""
+PARTITIONS_OF_A_STEP = 64
+"""Rows that are built between two places to pause: some hundred microseconds."""
+TOPICS_AT_ONCE = 16
+"""Topics that are answered for at once, if they have few partitions."""
 NOT_ASKED = -(2**31)
 """Authorized operations that the client did not ask for."""
 TOPIC_OPERATIONS = sum(1 << code for code in (3, 4, 5, 6, 7, 8, 10, 11))
@@ -43,9 +45,34 @@ CLUSTER_OPERATIONS = sum(1 << code for code in (5, 7, 8, 9, 10, 11, 12))
 Answer = MetadataResponse | Awaitable[MetadataResponse]
 
 
-def handle(context: "RequestContext", request: MetadataRequest) -> Steps[Answer]:
-    """Answer from one metadata image, a step for each topic or some partitions; only creating topics has to wait."""
+def handle(context: "RequestContext", request: MetadataRequest) -> Answer | Steps[Answer]:
+    """Answer from one metadata image; only creating topics has to wait. What is long takes steps."""
     image = context.services.metadata.image
+    asked, version = request.topics, context.header.api_version
+    if not asked or len(asked) > TOPICS_AT_ONCE:
+        return _answer_many(context, request, image)
+    names = {topic.name: None for topic in asked if topic.name is not None}
+    found = [image.topics[name] for name in names if name in image.topics]
+    if len(found) < len(names) or _are_many(found):
+        return _answer_many(context, request, image)
+    listener = context.connection.listener
+    topics = [_topic(image, topic, listener, version) for topic in found]
+    if request.include_topic_authorized_operations:
+        for topic in topics:
+            topic.topic_authorized_operations = TOPIC_OPERATIONS
+    return _response(context, request, image, topics)
+
+
+def _are_many(topics: list[TopicImage]) -> bool:
+    """Whether the partitions of ``topics`` are too many for one step."""
+    count = 0
+    for topic in topics:
+        count += len(topic.partitions)
+    return count > PARTITIONS_OF_A_STEP
+
+
+def _answer_many(context: "RequestContext", request: MetadataRequest, image: MetadataImage) -> Steps[Answer]:
+    """Do what ``handle`` does, for any number of topics, known or not."""
     names = yield from _asked(request, image, context.header.api_version)
     missing = []
     for name in names:
@@ -100,16 +127,28 @@ def _answer(
     operations = TOPIC_OPERATIONS if request.include_topic_authorized_operations else NOT_ASKED
     listener, version = context.connection.listener, context.header.api_version
     topics: list[MetadataResponseTopic] = []
+    rows = 0
     for name in names:
-        yield
         found = None if name in refused else image.topics.get(name)
         if found is None:
             code = refused.get(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)  # deleted while others were created
-            topic = MetadataResponseTopic(error_code=code, name=name, is_internal=name in INTERNAL_TOPICS)
+            topics.append(MetadataResponseTopic(error_code=code, name=name, is_internal=name in INTERNAL_TOPICS))
+        elif len(found.partitions) <= PARTITIONS_OF_A_STEP:
+            topics.append(_topic(image, found, listener, version))
+            rows += len(found.partitions)
         else:
-            topic = yield from _topic(image, found, listener, version)
-        topic.topic_authorized_operations = operations
-        topics.append(topic)
+            topics.append((yield from _large_topic(image, found, listener, version)))
+        topics[-1].topic_authorized_operations = operations
+        rows += 1
+        if rows >= PARTITIONS_OF_A_STEP:
+            rows = 0
+            yield
+    return _response(context, request, image, topics)
+
+
+def _response(
+    context: "RequestContext", request: MetadataRequest, image: MetadataImage, topics: list[MetadataResponseTopic]
+) -> MetadataResponse:
     return MetadataResponse(
         brokers=[broker for info in image.brokers.values() for broker in _broker(context, info)],
         cluster_id=image.cluster_id,
@@ -131,21 +170,25 @@ def _broker(context: "RequestContext", info: BrokerInfo) -> list[MetadataRespons
     return [MetadataResponseBroker(node_id=info.id, host=host, port=port, rack=info.rack)]
 
 
-def _topic(image: MetadataImage, topic: TopicImage, listener: str, version: int) -> Steps[MetadataResponseTopic]:
-    if len(topic.partitions) <= PARTITIONS_IN_A_STEP:
-        partitions = [_partition(image, index, found, listener, version) for index, found in topic.partitions.items()]
-    else:
-        partitions = []
-        for index, found in topic.partitions.items():
-            partitions.append(_partition(image, index, found, listener, version))
-            if len(partitions) % PARTITIONS_IN_A_STEP == 0:
-                yield
+def _topic(image: MetadataImage, topic: TopicImage, listener: str, version: int) -> MetadataResponseTopic:
     return MetadataResponseTopic(
         error_code=ErrorCode.NONE,
         name=topic.name,
         is_internal=topic.name in INTERNAL_TOPICS,
-        partitions=partitions,
+        partitions=[_partition(image, index, found, listener, version) for index, found in topic.partitions.items()],
     )
+
+
+def _large_topic(image: MetadataImage, topic: TopicImage, listener: str, version: int) -> Steps[MetadataResponseTopic]:
+    """Do what ``_topic`` does, in steps."""
+    row = MetadataResponseTopic(
+        error_code=ErrorCode.NONE, name=topic.name, is_internal=topic.name in INTERNAL_TOPICS, partitions=[]
+    )
+    for index, found in topic.partitions.items():
+        row.partitions.append(_partition(image, index, found, listener, version))
+        if len(row.partitions) % PARTITIONS_OF_A_STEP == 0:
+            yield
+    return row
 
 
 def _partition(

@@ -7,7 +7,7 @@ Errors: 14, 15, 16; of a partition: 88. An offset that was never committed is -1
 -1 with 3, as for a partition that does not exist, and other errors are 56 and -1.
 """
 
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import Awaitable, Iterable
 from typing import TYPE_CHECKING
 
 from kafkapy.cluster import consumer_offsets
@@ -19,7 +19,7 @@ from kafkapy.protocol.messages.offset_fetch import (
     OffsetFetchResponsePartition,
     OffsetFetchResponseTopic,
 )
-from kafkapy.server.partition_rows import named_partitions, rows_by_topic
+from kafkapy.server.partition_rows import few_partitions, few_rows, named_partitions, rows_by_topic
 from kafkapy.turns import Steps, in_turns, pause
 from kafkapy.types import TopicPartition
 
@@ -30,39 +30,61 @@ TREE_VERSION = 0
 REQUEST_ERROR_FROM = 2
 
 
-def handle(
-    context: "RequestContext", request: OffsetFetchRequest
-) -> Steps[OffsetFetchResponse | Awaitable[OffsetFetchResponse]]:
-    """Look the offsets up; an error that concerns the whole request goes to every partition in version 1."""
-    wanted = None if request.topics is None else (yield from named_partitions(request.topics))
+Answer = OffsetFetchResponse | Awaitable[OffsetFetchResponse]
+
+
+def handle(context: "RequestContext", request: OffsetFetchRequest) -> Answer | Steps[OffsetFetchResponse]:
+    """Look the offsets up: few at once, many in steps."""
     if context.header.api_version == TREE_VERSION:
-        return _fetch_from_tree(context, request.group_id, wanted or [])
+        return _fetch_from_tree(context, request)
+    wanted = None if request.topics is None else few_partitions(request.topics)
+    if wanted is None:
+        return _fetch_many(context, request)
+    error_code, offsets = context.services.group_coordinator.fetch_few_offsets(
+        request.group_id, wanted, require_stable=request.require_stable
+    )
+    if error_code:
+        offsets, error_code = _failed(context, wanted, error_code)
+    return OffsetFetchResponse(topics=list(few_rows(offsets.items(), _topic, _add).values()), error_code=error_code)
+
+
+def _fetch_many(context: "RequestContext", request: OffsetFetchRequest) -> Steps[OffsetFetchResponse]:
+    """Do what ``handle`` does, with places to pause."""
+    wanted = None if request.topics is None else (yield from named_partitions(request.topics))
     error_code, offsets = yield from context.services.group_coordinator.fetch_offsets(
         request.group_id, wanted, require_stable=request.require_stable
     )
-    if error_code and context.header.api_version < REQUEST_ERROR_FROM:
-        offsets, error_code = dict.fromkeys(wanted or (), FetchedOffset(error_code=error_code)), 0
-    return OffsetFetchResponse(topics=(yield from _topics(offsets)), error_code=error_code)
+    if error_code:
+        offsets, error_code = _failed(context, wanted or (), error_code)
+    return OffsetFetchResponse(topics=(yield from rows_by_topic(offsets, _topic, _add)), error_code=error_code)
 
 
-async def _fetch_from_tree(
-    context: "RequestContext", group_id: str, wanted: Sequence[TopicPartition]
-) -> OffsetFetchResponse:
+def _failed(
+    context: "RequestContext", wanted: Iterable[TopicPartition], error_code: int
+) -> tuple[dict[TopicPartition, FetchedOffset], int]:
+    """Return what partitions, and the whole response, say of an error: in version 1 it stands with each partition."""
+    if context.header.api_version < REQUEST_ERROR_FROM:
+        return dict.fromkeys(wanted, FetchedOffset(error_code=error_code)), 0
+    return {}, error_code
+
+
+async def _fetch_from_tree(context: "RequestContext", request: OffsetFetchRequest) -> OffsetFetchResponse:
     services = context.services
+    wanted = await in_turns(named_partitions(request.topics or ()))
     offsets = dict.fromkeys(wanted, FetchedOffset(error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
     known = []
     for partition in offsets:
         if services.metadata.image.partition(*partition) is not None:
             known.append(partition)
         await pause()
-    for partition, found in (await consumer_offsets.fetch(services.store, group_id, known)).items():
+    for partition, found in (await consumer_offsets.fetch(services.store, request.group_id, known)).items():
         offsets[partition] = FetchedOffset(found.offset, error_code=found.error_code)
-    return OffsetFetchResponse(topics=await in_turns(_topics(offsets)))
+    return OffsetFetchResponse(topics=await in_turns(rows_by_topic(offsets, _topic, _add)))
 
 
-def _topics(offsets: Mapping[TopicPartition, FetchedOffset]) -> Steps[list[OffsetFetchResponseTopic]]:
-    return rows_by_topic(
-        offsets,
-        lambda name: OffsetFetchResponseTopic(name, []),
-        lambda topic, index, found: topic.partitions.append(OffsetFetchResponsePartition(index, *found)),
-    )
+def _topic(name: str) -> OffsetFetchResponseTopic:
+    return OffsetFetchResponseTopic(name, [])
+
+
+def _add(topic: OffsetFetchResponseTopic, index: int, found: FetchedOffset) -> None:
+    topic.partitions.append(OffsetFetchResponsePartition(index, *found))

@@ -16,7 +16,7 @@ from kafkapy.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderTopicResult,
 )
 from kafkapy.server.context import RequestContext
-from kafkapy.server.grouping import answered_by_topic
+from kafkapy.server.partition_rows import last_by_topic
 from kafkapy.turns import Steps
 from kafkapy.types import TopicPartition
 

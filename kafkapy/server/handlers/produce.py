@@ -11,8 +11,6 @@ Errors: 2, 3, 6, 7, 10, 17, 18, 19, 20, 21, 32, 43, 45, 47, 48, 53, 56, 76, 87.
 """
 
 import asyncio
-from collections.abc import Iterable
-from contextlib import suppress
 from functools import partial
 from typing import Final
 
@@ -27,7 +25,6 @@ from kafkapy.cluster.topic_rules import INTERNAL_TOPICS
 from kafkapy.errors import BrokerError
 from kafkapy.protocol.messages.produce import (
     BatchIndexAndErrorMessage,
-    PartitionProduceData,
     PartitionProduceResponse,
     ProduceRequest,
     ProduceResponse,
@@ -43,6 +40,7 @@ from kafkapy.records.validate import (
 )
 from kafkapy.server.context import RequestContext
 from kafkapy.server.errors import UnansweredFailureError
+from kafkapy.server.partition_rows import last_by_topic
 from kafkapy.server.produce_examination import examine
 from kafkapy.turns import Steps, turns
 from kafkapy.types import TopicPartition
@@ -170,41 +168,60 @@ def _checked(records: memoryview, policy: ProducePolicy, now_ms: int, first_offs
         return error.with_traceback(None)
 
 
-def handle(context: RequestContext, request: ProduceRequest) -> Steps[Answer]:
-    """See the card; a step is a partition."""
+def handle(context: RequestContext, request: ProduceRequest) -> Answer | Steps[Answer]:
+    """See the card; a request for several partitions takes a step for each."""
     append = _Append(context, request)
-    response = ProduceResponse([])
-    for topic, partitions in _by_topic(request):
-        answered = TopicProduceResponse(name=topic, partition_responses=[])
-        response.responses.append(answered)
-        for partition in partitions:
+    topics = request.topic_data
+    if len(topics) != 1 or len(topics[0].partition_data) != 1:
+        return _append_all(append, request)
+    topic, partition = topics[0].name, topics[0].partition_data[0]
+    records: memoryview = partition.records  # type: ignore[assignment]  # as read
+    try:
+        answer = append.append(topic, partition.index, records)
+    except LargeBatchError:
+        return _append_large(append, request, topic, partition.index, records)
+    return _answer(append, request, [TopicProduceResponse(topic, partition_responses=[answer])])
+
+
+def _append_large(
+    append: _Append, request: ProduceRequest, topic: str, index: int, records: memoryview
+) -> Steps[Answer]:
+    answer = yield from append.append_large(topic, index, records)
+    return _answer(append, request, [TopicProduceResponse(topic, partition_responses=[answer])])
+
+
+def _append_all(append: _Append, request: ProduceRequest) -> Steps[Answer]:
+    """Append each partition once: of equal ones Kafka sees the last. Topics without partitions are not answered."""
+    named = yield from last_by_topic(
+        (topic.name, partition.index, partition.records)
+        for topic in request.topic_data
+        for partition in topic.partition_data
+    )
+    answered: list[TopicProduceResponse] = []
+    for topic, partitions in named.items():
+        answers: list[PartitionProduceResponse] = []
+        for index, found in partitions.items():
             if append.count:
                 yield
-            records: memoryview = partition.records  # type: ignore[assignment]  # as read
+            records: memoryview = found  # type: ignore[assignment]  # as read
             try:
-                answer = append.append(topic, partition.index, records)
+                answer = append.append(topic, index, records)
             except LargeBatchError:
-                answer = yield from append.append_large(topic, partition.index, records)
-            answered.partition_responses.append(answer)
-    if request.acks == NO_ACKS:
+                answer = yield from append.append_large(topic, index, records)
+            answers.append(answer)
+        answered.append(TopicProduceResponse(topic, partition_responses=answers))
+    return _answer(append, request, answered)
+
+
+def _answer(append: _Append, request: ProduceRequest, topics: list[TopicProduceResponse]) -> Answer:
+    response = ProduceResponse(topics)
+    if append.acks == NO_ACKS:
         if append.failures:
             raise UnansweredFailureError(_failure_text(response))
         return None
     if append.waiting:
         return _when_acknowledged(append, response, request.timeout_ms)
     return response
-
-
-def _by_topic(request: ProduceRequest) -> Iterable[tuple[str, Iterable[PartitionProduceData]]]:
-    """Return each topic that names partitions once, with each partition once: of equal ones Kafka sees the last."""
-    if len(request.topic_data) == 1 and len(request.topic_data[0].partition_data) == 1:
-        topic = request.topic_data[0]
-        return ((topic.name, topic.partition_data),)
-    topics: dict[str, dict[int, PartitionProduceData]] = {}
-    for topic in request.topic_data:
-        for partition in topic.partition_data:
-            topics.setdefault(topic.name, {})[partition.index] = partition
-    return [(name, partitions.values()) for name, partitions in topics.items()]
 
 
 def _when_acknowledged(

@@ -9,8 +9,8 @@ from collections.abc import Awaitable, Mapping
 from typing import TYPE_CHECKING, Final
 
 from kafkapy.coordinator.group.offsets import CommittedOffset
-from kafkapy.coordinator.group.results import CommitCall, Producer
-from kafkapy.coordinator.runtime import respond_in_turns
+from kafkapy.coordinator.group.results import CommitCall, Producer, commit_call_of
+from kafkapy.coordinator.runtime import respond, respond_in_turns
 from kafkapy.protocol.errors import ErrorCode
 from kafkapy.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
@@ -18,8 +18,8 @@ from kafkapy.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitResponsePartition,
     TxnOffsetCommitResponseTopic,
 )
-from kafkapy.server.commits import COMMITS_IN_A_STEP, parts_of, split_by_existence
-from kafkapy.server.partition_rows import rows_by_topic
+from kafkapy.server.commits import is_large, parts_of, split_by_existence
+from kafkapy.server.partition_rows import few_rows, rows_by_topic
 from kafkapy.turns import Steps
 from kafkapy.types import TopicPartition
 
@@ -30,34 +30,55 @@ _FIRST_VERSION_OF_LOADING: Final = 2
 """Older producers give up at COORDINATOR_LOAD_IN_PROGRESS."""
 
 
-def handle(
-    context: "RequestContext", request: TxnOffsetCommitRequest
-) -> Steps[TxnOffsetCommitResponse | Awaitable[TxnOffsetCommitResponse]]:
-    """See the card."""
+Answered = TxnOffsetCommitResponse | Awaitable[TxnOffsetCommitResponse]
+
+
+def handle(context: "RequestContext", request: TxnOffsetCommitRequest) -> Answered | Steps[Answered]:
+    """See the card; a large request takes steps."""
+    if is_large(request.topics):
+        return _commit_many(context, request)
     services = context.services
+    offsets, errors = split_by_existence(services.metadata.image, request.topics, services.clock.now_ms())
+    if not offsets:
+        return _build_at_once(errors)
+    call, producer = _call(request, offsets)
+    version = context.header.api_version
+    return respond(
+        services.group_coordinator.commit_offsets_in_transaction(call, producer),
+        lambda committed: _build_at_once(_codes(version, committed, errors)),
+    )
+
+
+def _commit_many(context: "RequestContext", request: TxnOffsetCommitRequest) -> Steps[Answered]:
+    """Do what ``handle`` does, with places to pause; the partitions that exist are those of the beginning."""
+    services, version = context.services, context.header.api_version
     image, now_ms = services.metadata.image, services.clock.now_ms()
     offsets: dict[TopicPartition, CommittedOffset] = {}
     errors: dict[TopicPartition, int] = {}
     for part in parts_of(request.topics):
-        if offsets or errors:
-            yield
         found, missing = split_by_existence(image, (part,), now_ms)
         offsets.update(found)
         errors.update(missing)
+        yield
     if not offsets:
         return (yield from _build(errors))
-    call = CommitCall(request.group_id, request.member_id, request.generation_id, offsets, request.group_instance_id)
-    producer = Producer(request.producer_id, request.producer_epoch, 0)
-    version = context.header.api_version
+    answer = yield from services.group_coordinator.commit_many_offsets(*_call(request, offsets))
+    if answer.is_set:
+        return (yield from _build(_codes(version, answer.value, errors)))
+    return respond_in_turns(answer, lambda committed: _build(_codes(version, committed, errors)))
 
-    def build(committed: Mapping[TopicPartition, int]) -> Steps[TxnOffsetCommitResponse]:
-        return _build({tp: _code(code, version) for tp, code in {**committed, **errors}.items()})
 
-    if len(offsets) >= COMMITS_IN_A_STEP:
-        answer = yield from services.group_coordinator.commit_many_offsets(call, producer)
-    else:
-        answer = services.group_coordinator.commit_offsets_in_transaction(call, producer)
-    return (yield from build(answer.value)) if answer.is_set else respond_in_turns(answer, build)
+def _call(
+    request: TxnOffsetCommitRequest, offsets: dict[TopicPartition, CommittedOffset]
+) -> tuple[CommitCall, Producer]:
+    fields = (request.group_id, request.member_id, request.generation_id, offsets, request.group_instance_id)
+    return commit_call_of(fields), Producer(request.producer_id, request.producer_epoch, 0)
+
+
+def _codes(
+    version: int, committed: Mapping[TopicPartition, int], errors: Mapping[TopicPartition, int]
+) -> dict[TopicPartition, int]:
+    return {tp: _code(code, version) for tp, code in {**committed, **errors}.items()}
 
 
 def _code(error_code: int, version: int) -> int:
@@ -65,10 +86,17 @@ def _code(error_code: int, version: int) -> int:
     return ErrorCode.COORDINATOR_NOT_AVAILABLE if is_loading and version < _FIRST_VERSION_OF_LOADING else error_code
 
 
+def _build_at_once(errors: Mapping[TopicPartition, int]) -> TxnOffsetCommitResponse:
+    return TxnOffsetCommitResponse(topics=list(few_rows(errors.items(), _topic, _row).values()))
+
+
 def _build(errors: Mapping[TopicPartition, int]) -> Steps[TxnOffsetCommitResponse]:
-    topics = yield from rows_by_topic(
-        errors,
-        lambda name: TxnOffsetCommitResponseTopic(name, []),
-        lambda topic, *answer: topic.partitions.append(TxnOffsetCommitResponsePartition(*answer)),
-    )
-    return TxnOffsetCommitResponse(topics=topics)
+    return TxnOffsetCommitResponse(topics=(yield from rows_by_topic(errors, _topic, _row)))
+
+
+def _topic(name: str) -> TxnOffsetCommitResponseTopic:
+    return TxnOffsetCommitResponseTopic(name, [])
+
+
+def _row(topic: TxnOffsetCommitResponseTopic, index: int, error_code: int) -> None:
+    topic.partitions.append(TxnOffsetCommitResponsePartition(index, error_code))

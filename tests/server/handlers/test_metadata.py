@@ -18,6 +18,7 @@ from kafkapy.server.handlers import metadata
 from kafkapy.turns import finish
 from tests.cluster.harness import FakeBroker, cluster
 from tests.server.handlers.topic_context import context_of
+from tests.server.harness import result_of
 
 
 def _broker(broker_id: int, *listeners: str) -> UpdateMetadataBroker:
@@ -52,7 +53,7 @@ def test_what_is_out_of_reach(version: int) -> None:
             broker = started.controller
             _picture(broker)
             request = MetadataRequest(topics=[MetadataRequestTopic(name="t")])
-            answer: Any = finish(metadata.handle(context_of(broker, version), request))
+            answer: Any = result_of(metadata.handle(context_of(broker, version), request))
             answer = decode(type(answer), encode(answer, version), version)
             assert [found.node_id for found in answer.brokers] == [1]
             assert answer.controller_id == -1
@@ -72,7 +73,7 @@ def test_each_listener_has_its_addresses() -> None:
         async with cluster(1) as started:
             broker = started.controller
             _picture(broker)
-            answer: Any = finish(metadata.handle(context_of(broker, 9, "INSIDE"), MetadataRequest(topics=[])))
+            answer: Any = result_of(metadata.handle(context_of(broker, 9, "INSIDE"), MetadataRequest(topics=[])))
             assert [(found.node_id, found.host, found.port) for found in answer.brokers] == [
                 (1, "127.0.0.1", 9092),
                 (2, "h", 2),
@@ -86,7 +87,7 @@ def test_without_permission_nothing_is_created() -> None:
     async def main() -> None:
         async with cluster(1, **{"auto.create.topics.enable": "false"}) as started:
             request = MetadataRequest(topics=[MetadataRequestTopic(name="t"), MetadataRequestTopic(name=None)])
-            answer: Any = finish(metadata.handle(context_of(started.controller, 9), request))
+            answer: Any = result_of(metadata.handle(context_of(started.controller, 9), request))
             assert [(topic.name, topic.error_code) for topic in answer.topics] == [("t", 3)]
 
     asyncio.run(main())

@@ -11,12 +11,12 @@ from kafkapy.protocol.messages.txn_offset_commit import (
 )
 from kafkapy.server.commits import COMMITS_IN_A_STEP
 from kafkapy.server.handlers import txn_offset_commit
-from kafkapy.turns import finish
 from kafkapy.types import TopicPartition
 from tests.coordinator.transaction.world import GROUPS
 from tests.coordinator.world import TP
 from tests.server.handlers.groups_context import image
 from tests.server.handlers.transactions_context import TransactionAsker
+from tests.server.harness import result_of
 
 Codes = dict[tuple[str, int], int]
 
@@ -83,7 +83,7 @@ def test_the_answer_waits_for_the_log() -> None:
     async def scenario() -> None:
         asker = TransactionAsker()
         asker.world.broker.slow.add(GROUPS)
-        response: Any = finish(txn_offset_commit.handle(asker.context(3), request(TP)))
+        response: Any = result_of(txn_offset_commit.handle(asker.context(3), request(TP)))
         waiting = asyncio.ensure_future(response)
         await asyncio.sleep(0)
         assert not waiting.done()
