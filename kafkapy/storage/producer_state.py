@@ -32,25 +32,24 @@ def ignore_eviction() -> None:
     """Count nothing: the default of a log without a broker."""
 
 
-class Unreplicated:
+class Unreplicated(deque[tuple[int, int]]):
     """Transactions that have ended, by their markers' offsets, until the high watermark passes these.
 
-    Each method takes logarithmic time for each transaction that comes or goes, and none for the others.
+    The elements are (marker's offset, first offset), as the markers come. Each append and each fetch asks whether there
+    are any, hence a deque. Each method takes logarithmic time for each transaction that comes or goes, and none for
+    the others.
     """
 
-    __slots__ = ("_by_marker", "_first_offsets", "_gone")
+    __slots__ = ("_first_offsets", "_gone")
 
     def __init__(self) -> None:
-        self._by_marker: deque[tuple[int, int]] = deque()  # (marker's offset, first offset), as the markers come
+        super().__init__()
         self._first_offsets: list[int] = []  # a heap; those that are gone leave it when they come to its top
         self._gone: list[int] = []  # a heap too
 
-    def __len__(self) -> int:
-        return len(self._by_marker)
-
     def add(self, first_offset: int, marker_offset: int) -> None:
         """A transaction from ``first_offset`` on has ended with the marker, the last one so far."""
-        self._by_marker.append((marker_offset, first_offset))
+        self.append((marker_offset, first_offset))
         heappush(self._first_offsets, first_offset)
 
     @property
@@ -63,10 +62,9 @@ class Unreplicated:
 
     def drop_below(self, offset: int) -> None:
         """Those whose markers are below ``offset`` are done with."""
-        by_marker = self._by_marker
-        while by_marker and by_marker[0][0] < offset:
-            heappush(self._gone, by_marker.popleft()[1])
-        if not by_marker:
+        while self and self[0][0] < offset:
+            heappush(self._gone, self.popleft()[1])
+        if not self:
             self._first_offsets.clear()
             self._gone.clear()
 
