@@ -229,19 +229,34 @@ class Connection(asyncio.BufferedProtocol):
         return self._sender is not None and self._sender.is_sending
 
     def _serve(self) -> None:
-        """Answer what has arrived, as far as one request at a time allows; steer the reading of more."""
-        transport = self._transport
+        """Answer what has arrived, until a request has to be waited for or the slice is over; steer reading on."""
+        transport, decoder = self._transport, self._decoder
         if transport is None or transport.is_closing():
             return
+        slice_end_s = 0.0
         done = False
         try:
-            self._answer_all(transport)
+            while (
+                self._waiting is None
+                and not self._write_blocked
+                and not self._is_queued
+                and (self._sender is None or not self._is_busy())
+            ):
+                frame = decoder.next_frame()
+                if frame is None:
+                    break
+                self.requests += 1
+                self._answer(frame, transport)
+                if decoder.is_empty:
+                    break
+                now_s = self._turns.now_s()  # a single request is never asked for the time
+                slice_end_s = slice_end_s or now_s + self._slice_s
+                if now_s >= slice_end_s:
+                    self._is_queued = True
+                    self._turns.enqueue(self._resume)
             done = True
         except (ProtocolError, RefusedError) as error:
-            self._owner.metrics.connections_failed += 1
-            if self._reserved:
-                self._give_back()
-            self.close(f"{error}", logging.WARNING, drops_unsent=False)
+            self._refuse(error)
             return
         except (OSError, FileCutError) as error:
             self.close(f"sending failed: {error}", logging.WARNING)
@@ -249,35 +264,23 @@ class Connection(asyncio.BufferedProtocol):
         finally:
             if self._answers:
                 self._leave(at_once=not done)
+        if self._peer_closed or self._reading_paused or not decoder.is_empty:
+            self._go_on_reading(transport)
+
+    def _refuse(self, error: ProtocolError | RefusedError) -> None:
+        """End the connection for what its peer has sent."""
+        self._owner.metrics.connections_failed += 1
+        if self._reserved:
+            self._give_back()
+        self.close(f"{error}", logging.WARNING, drops_unsent=False)
+
+    def _go_on_reading(self, transport: asyncio.Transport) -> None:
+        """Steer the reading; end the connection if its peer sends no more and everything is answered."""
         if self._peer_closed and not self._is_busy():
             self.flush()
             transport.close()
         elif not self._decoder.is_empty or self._reading_paused:
             self._steer_reading(transport)
-
-    def _answer_all(self, transport: asyncio.Transport) -> None:
-        """Answer the requests that are there, until one has to be waited for or the slice is over."""
-        decoder = self._decoder
-        slice_end_s = 0.0
-        while (
-            self._waiting is None
-            and not self._write_blocked
-            and not self._is_queued
-            and (self._sender is None or not self._is_busy())
-        ):
-            frame = decoder.next_frame()
-            if frame is None:
-                return
-            self.requests += 1
-            self._answer(frame, transport)
-            if decoder.is_empty:
-                return
-            now_s = self._turns.now_s()
-            if not slice_end_s:  # a single request is never asked for the time
-                slice_end_s = now_s + self._slice_s
-            elif now_s >= slice_end_s:
-                self._is_queued = True
-                self._turns.enqueue(self._resume)
 
     def _resume(self) -> None:
         """The turn in the queue has come."""

@@ -18,17 +18,22 @@ ROWS_IN_A_STEP: Final = 256
 """Partitions that are taken out of a request, or put into a response, between two places to pause."""
 
 
-def last_by_topic(named: Iterable[tuple[str, int, P]]) -> Steps[dict[str, dict[int, P]]]:
+def last_by_topic(
+    topics: Iterable[tuple[str, Sequence[P]]], index_of: Callable[[P], int]
+) -> Steps[dict[str, dict[int, P]]]:
     """Return topic → partition → what the request says of it, in the order of first mention; the last one counts.
 
-    ``named`` are (topic, partition, content).
+    ``topics`` are names with what is said of partitions, ``index_of`` tells of which. Topics without partitions are
+    left out.
     """
-    topics: dict[str, dict[int, P]] = {}
-    for count, (topic, index, content) in enumerate(named, 1):
-        topics.setdefault(topic, {})[index] = content
-        if count % PIECE == 0:
-            yield
-    return topics
+    named: dict[str, dict[int, P]] = {}
+    for name, partitions in topics:
+        for start in range(0, len(partitions), PIECE):
+            if named:
+                yield
+            piece = partitions[start : start + PIECE]
+            named.setdefault(name, {}).update(zip(map(index_of, piece), piece, strict=True))
+    return named
 
 
 def few_partitions(topics: Sequence[Any]) -> list[TopicPartition] | None:

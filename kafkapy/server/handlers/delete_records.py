@@ -7,7 +7,7 @@ Errors: OFFSET_OUT_OF_RANGE 1, UNKNOWN_TOPIC_OR_PARTITION 3, NOT_LEADER_OR_FOLLO
 internal topics, KAFKA_STORAGE_ERROR 56, POLICY_VIOLATION 44 for compacted topics that don't delete.
 """
 
-from functools import partial
+from operator import attrgetter
 from typing import Final
 
 from kafkapy.cluster.errors import InvalidTopicError
@@ -41,14 +41,8 @@ class PolicyViolationError(BrokerError):
 def handle(context: RequestContext, request: DeleteRecordsRequest) -> Steps[DeleteRecordsResponse]:
     """See the card; a step is a partition."""
     replicas = context.services.replica_manager
-    topics = yield from answered_by_topic(
-        (
-            (topic.name, partition.partition_index, partition)
-            for topic in request.topics
-            for partition in topic.partitions
-        ),
-        partial(_delete, replicas),
-        DeleteRecordsTopicResult,
+    asked = yield from last_by_topic(
+        ((topic.name, topic.partitions) for topic in request.topics), attrgetter("partition_index")
     )
     return DeleteRecordsResponse(topics=topics)
 

@@ -5,7 +5,7 @@ answered once, to the last question.
 Errors: UNKNOWN_TOPIC_OR_PARTITION 3, NOT_LEADER_OR_FOLLOWER 6, FENCED_LEADER_EPOCH 74, UNKNOWN_LEADER_EPOCH 75.
 """
 
-from functools import partial
+from operator import attrgetter
 
 from kafkapy.errors import BrokerError
 from kafkapy.protocol.messages.offset_for_leader_epoch import (
@@ -23,10 +23,8 @@ from kafkapy.types import TopicPartition
 
 def handle(context: RequestContext, request: OffsetForLeaderEpochRequest) -> Steps[OffsetForLeaderEpochResponse]:
     """See the card; a step is a partition."""
-    topics = yield from answered_by_topic(
-        ((topic.topic, partition.partition, partition) for topic in request.topics for partition in topic.partitions),
-        partial(_end_offset, context),
-        OffsetForLeaderTopicResult,
+    asked = yield from last_by_topic(
+        ((topic.topic, topic.partitions) for topic in request.topics), attrgetter("partition")
     )
     return OffsetForLeaderEpochResponse(topics=topics)
 

@@ -11,7 +11,9 @@ Errors: 2, 3, 6, 7, 10, 17, 18, 19, 20, 21, 32, 43, 45, 47, 48, 53, 56, 76, 87.
 """
 
 import asyncio
+from collections.abc import Callable
 from functools import partial
+from operator import attrgetter
 from typing import Final
 
 from kafkapy.cluster.errors import (
@@ -25,6 +27,7 @@ from kafkapy.cluster.topic_rules import INTERNAL_TOPICS
 from kafkapy.errors import BrokerError
 from kafkapy.protocol.messages.produce import (
     BatchIndexAndErrorMessage,
+    PartitionProduceData,
     PartitionProduceResponse,
     ProduceRequest,
     ProduceResponse,
@@ -58,6 +61,7 @@ FIRST_VERSION_OF_STORAGE_ERROR: Final = 4
 _NOT_LEADER_OR_FOLLOWER: Final = 6
 _KAFKA_STORAGE_ERROR: Final = 56
 _NO_OFFSET: Final = -1
+_INDEX_OF: Final[Callable[[PartitionProduceData], int]] = attrgetter("index")
 
 Answer = ProduceResponse | asyncio.Future[ProduceResponse | None] | None
 
@@ -192,18 +196,14 @@ def _append_large(
 
 def _append_all(append: _Append, request: ProduceRequest) -> Steps[Answer]:
     """Append each partition once: of equal ones Kafka sees the last. Topics without partitions are not answered."""
-    named = yield from last_by_topic(
-        (topic.name, partition.index, partition.records)
-        for topic in request.topic_data
-        for partition in topic.partition_data
-    )
+    named = yield from last_by_topic(((each.name, each.partition_data) for each in request.topic_data), _INDEX_OF)
     answered: list[TopicProduceResponse] = []
     for topic, partitions in named.items():
         answers: list[PartitionProduceResponse] = []
-        for index, found in partitions.items():
+        for index, partition in partitions.items():
             if append.count:
                 yield
-            records: memoryview = found  # type: ignore[assignment]  # as read
+            records: memoryview = partition.records  # type: ignore[assignment]  # as read
             try:
                 answer = append.append(topic, index, records)
             except LargeBatchError:
