@@ -97,6 +97,7 @@ class Connection(asyncio.BufferedProtocol):
         "_sender",
         "_waiting",
         "_turns",
+        "_now_s",
         "_slice_s",
         "_is_queued",
         "_write_blocked",
@@ -124,6 +125,7 @@ class Connection(asyncio.BufferedProtocol):
         self._sender: BodySender | None = None
         self._waiting: Waiting | None = None
         self._turns = turns()
+        self._now_s = self._turns.now_s
         self._slice_s = FIRST_SLICE_S
         self._is_queued = False
         self._write_blocked = False
@@ -249,7 +251,7 @@ class Connection(asyncio.BufferedProtocol):
                 self._answer(frame, transport)
                 if decoder.is_empty:
                     break
-                now_s = self._turns.now_s()  # a single request is never asked for the time
+                now_s = self._now_s()  # a single request is never asked for the time
                 slice_end_s = slice_end_s or now_s + self._slice_s
                 if now_s >= slice_end_s:
                     self._is_queued = True

@@ -16,6 +16,7 @@ The event loop serves all connections, so no request may keep it for long:
 """
 
 import asyncio
+import struct
 from collections.abc import Awaitable, Callable, Generator
 from contextlib import ExitStack
 from functools import cache, partial
@@ -34,8 +35,7 @@ from kafkapy.protocol.headers import (
 )
 from kafkapy.protocol.message import LimitExceeded, Message, ProtocolError
 from kafkapy.protocol.messages import request_class
-from kafkapy.protocol.primitives import write_message
-from kafkapy.protocol.reader import DEFAULT_BUDGET, Reader
+from kafkapy.protocol.reader import Reader
 from kafkapy.protocol.writer import Part, TooManyStructs, Writer
 from kafkapy.server.budget import FrameBudget, Held
 from kafkapy.server.compute_thread import ComputeThread
@@ -107,8 +107,8 @@ def encode(
     if flexible_response_header:
         writer.buffer.append(0)
     try:
-        write_message(response, writer, header.api_version)
-    except ProtocolError as error:
+        response.write(writer, header.api_version)
+    except (ProtocolError, struct.error) as error:  # as ``write_message``, without a call more for each response
         raise UnencodableResponseError(f"{type(response).__name__}: {error}") from error
     return writer.frame()
 

@@ -88,7 +88,7 @@ async def _run_broker(broker: BrokerServer, extras: Extras, *, for_parent: bool)
     if not await _started(broker, stopped):
         _log.info("Stopped before the start was over")
         return
-    interpreter = Interpreter(SystemClock(), broker.services.metrics.requests.total)
+    interpreter = Interpreter(SystemClock(), broker.services.metrics.request_count)
     try:
         interpreter.start()
         await extras.serve(broker)
