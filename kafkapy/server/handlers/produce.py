@@ -11,9 +11,7 @@ Errors: 2, 3, 6, 7, 10, 17, 18, 19, 20, 21, 32, 43, 45, 47, 48, 53, 56, 76, 87.
 """
 
 import asyncio
-from collections.abc import Callable
 from functools import partial
-from operator import attrgetter
 from typing import Final
 
 from kafkapy.cluster.errors import (
@@ -43,10 +41,10 @@ from kafkapy.records.validate import (
 )
 from kafkapy.server.context import RequestContext
 from kafkapy.server.errors import UnansweredFailureError
-from kafkapy.server.partition_rows import last_by_topic
+from kafkapy.server.partition_rows import PIECE
 from kafkapy.server.produce_examination import examine
 from kafkapy.turns import Steps, turns
-from kafkapy.types import TopicPartition
+from kafkapy.types import TopicPartition, topic_partition_of
 
 NO_ACKS: Final = 0
 VALID_ACKS: Final = (-1, 0, 1)
@@ -61,7 +59,6 @@ FIRST_VERSION_OF_STORAGE_ERROR: Final = 4
 _NOT_LEADER_OR_FOLLOWER: Final = 6
 _KAFKA_STORAGE_ERROR: Final = 56
 _NO_OFFSET: Final = -1
-_INDEX_OF: Final[Callable[[PartitionProduceData], int]] = attrgetter("index")
 
 Answer = ProduceResponse | asyncio.Future[ProduceResponse | None] | None
 
@@ -124,10 +121,10 @@ class _Append:
         Raises ``LargeBatchError`` for one that has to be validated on the compute thread.
         """
         self.count += 1
-        topic_partition = TopicPartition(topic, index)
+        topic_partition = topic_partition_of((topic, index))
         log_start_offset = _NO_OFFSET
         try:
-            if isinstance(self.refusal, TransactionalIdAuthorizationFailedError):
+            if self.refusal is not None and isinstance(self.refusal, TransactionalIdAuthorizationFailedError):
                 raise self.refusal
             partition = self.replicas.partition(topic_partition)
             self._refuse(topic, records)
@@ -196,7 +193,13 @@ def _append_large(
 
 def _append_all(append: _Append, request: ProduceRequest) -> Steps[Answer]:
     """Append each partition once: of equal ones Kafka sees the last. Topics without partitions are not answered."""
-    named = yield from last_by_topic(((each.name, each.partition_data) for each in request.topic_data), _INDEX_OF)
+    named: dict[str, dict[int, PartitionProduceData]] = {}
+    for each in request.topic_data:  # as last_by_topic does; another generator took 5 % of a request for two partitions
+        for start in range(0, len(each.partition_data), PIECE):
+            if named:
+                yield
+            piece = each.partition_data[start : start + PIECE]
+            named.setdefault(each.name, {}).update({partition.index: partition for partition in piece})
     answered: list[TopicProduceResponse] = []
     for topic, partitions in named.items():
         answers: list[PartitionProduceResponse] = []
