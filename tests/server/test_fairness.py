@@ -20,6 +20,8 @@ from kafkapy.protocol.messages.produce import PartitionProduceData, ProduceReque
 from kafkapy.server import connection as connection_module
 from kafkapy.server import dispatch as dispatch_module
 from kafkapy.server.broker import BrokerServer
+from kafkapy.server.context import RequestContext, Services
+from kafkapy.server.interception import Handle, Hooks, Result
 from kafkapy.types import TopicPartition
 from tests.server.harness import Client, batch, frame, run, running_broker, values_of
 
@@ -151,7 +153,48 @@ def test_a_few_large_requests_are_served_at_a_time(tmp_path: Path, monkeypatch: 
     run(scenario())
 
 
-def test_others_are_served_after_a_client_leaves_during_its_large_request(tmp_path: Path) -> None:
+class _Admitting:
+    """Lets every request through."""
+
+    def start(self, services: Services) -> None: ...
+
+    def handle(self, context: RequestContext, request: Any, handle: Handle) -> Result:
+        return handle(context, request)
+
+    def stop(self) -> None: ...
+
+
+@pytest.mark.parametrize("hooks", [Hooks(), Hooks(_Admitting())], ids=["plain", "intercepted"])
+def test_further_slices_wait_for_a_place(
+    tmp_path: Path, short_slices: None, monkeypatch: pytest.MonkeyPatch, hooks: Hooks
+) -> None:
+    running: list[int] = []
+    most: list[int] = []
+
+    async def counted(awaited: Any, steps: Any) -> Any:
+        running.append(1)
+        most.append(len(running))
+        try:
+            return await turns.other_slices(awaited, steps)
+        finally:
+            running.pop()
+
+    monkeypatch.setattr(dispatch_module, "other_slices", counted)
+
+    async def scenario() -> None:
+        async with running_broker(tmp_path, hooks=hooks) as broker:
+            clients = [await Client.connect(broker) for _ in range(4)]
+            for client in clients:
+                client.send(frame(_epochs(100), 2))
+            for client in clients:
+                assert len(await client.receive()) > 1_000
+            assert most
+            assert max(most) <= dispatch_module.LARGE_AT_ONCE
+
+    run(scenario())
+
+
+def test_a_client_that_goes_while_its_large_request_is_served_harms_nobody(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with running_broker(tmp_path) as broker:
             other = await Client.connect(broker)

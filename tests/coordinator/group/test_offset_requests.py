@@ -159,3 +159,17 @@ def test_offsets_that_are_fetched_in_steps(event: str, expected: tuple[int, list
         world.coordinator.on_follower_or_stopped(TopicPartition(GROUP_TOPIC, 0), 1)
     error_code, fetched = finish(steps)
     assert (error_code, [fetched[each].offset for each in partitions[::129] if fetched]) == expected
+
+
+@pytest.mark.parametrize("partitions", [None, [TP]])
+def test_offsets_at_once_are_those_in_steps(partitions: list[TopicPartition] | None) -> None:
+    world = World()
+    asked = partitions or []
+    for _ in range(2):
+        assert world.coordinator.fetch_few_offsets("g", asked) == (0, dict.fromkeys(asked, FetchedOffset()))
+        assert finish(world.coordinator.fetch_offsets("g", partitions)) == (0, dict.fromkeys(asked, FetchedOffset()))
+        world.commit(1, tp=OTHER)
+        world.delete_groups(["g"])
+    world.coordinator.on_follower_or_stopped(TopicPartition(GROUP_TOPIC, 0), 1)
+    assert world.coordinator.fetch_few_offsets("g", asked) == (16, {})
+    assert finish(world.coordinator.fetch_offsets("g", partitions)) == (16, {})
