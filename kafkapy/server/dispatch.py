@@ -35,7 +35,7 @@ from kafkapy.protocol.headers import (
 )
 from kafkapy.protocol.message import LimitExceeded, Message, ProtocolError
 from kafkapy.protocol.messages import request_class
-from kafkapy.protocol.reader import Reader
+from kafkapy.protocol.reader import DEFAULT_BUDGET, Reader
 from kafkapy.protocol.writer import Part, TooManyStructs, Writer
 from kafkapy.server.budget import FrameBudget, Held
 from kafkapy.server.compute_thread import ComputeThread

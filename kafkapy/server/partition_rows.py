@@ -11,11 +11,34 @@ from kafkapy.turns import Steps
 from kafkapy.types import TopicPartition, topic_partition_of
 
 P = TypeVar("P")
+Row = TypeVar("Row")
+TopicRow = TypeVar("TopicRow")
 V = TypeVar("V")
 Topic = TypeVar("Topic")
 
 ROWS_IN_A_STEP: Final = 256
 """Partitions that are taken out of a request, or put into a response, between two places to pause."""
+
+
+def answered_by_topic(
+    topics: Iterable[tuple[str, Sequence[P]]],
+    index_of: Callable[[P], int],
+    answer: Callable[[str, P], Row],
+    topic_row: Callable[[str, list[Row]], TopicRow],
+) -> Steps[list[TopicRow]]:
+    """Return a ``topic_row`` for each topic, with what ``answer`` makes of its partitions: a step is a partition.
+
+    ``topics`` and ``index_of`` are those of ``last_by_topic``.
+    """
+    asked = yield from last_by_topic(topics, index_of)
+    answered = []
+    for topic, partitions in asked.items():
+        rows = []
+        for content in partitions.values():
+            rows.append(answer(topic, content))
+            yield
+        answered.append(topic_row(topic, rows))
+    return answered
 
 
 def last_by_topic(
@@ -28,22 +51,22 @@ def last_by_topic(
     """
     named: dict[str, dict[int, P]] = {}
     for name, partitions in topics:
-        for start in range(0, len(partitions), PIECE):
+        for start in range(0, len(partitions), ROWS_IN_A_STEP):
             if named:
                 yield
-            piece = partitions[start : start + PIECE]
+            piece = partitions[start : start + ROWS_IN_A_STEP]
             named.setdefault(name, {}).update(zip(map(index_of, piece), piece, strict=True))
     return named
 
 
 def few_partitions(topics: Sequence[Any]) -> list[TopicPartition] | None:
     """List the partitions that a request names, in its order; None if they are more than one step should name."""
-    if len(topics) > PIECE:
+    if len(topics) > ROWS_IN_A_STEP:
         return None
     named: list[TopicPartition] = []
     for topic in topics:
         indexes = topic.partition_indexes
-        if len(named) + len(indexes) > PIECE:
+        if len(named) + len(indexes) > ROWS_IN_A_STEP:
             return None
         named += [topic_partition_of((topic.name, index)) for index in indexes]
     return named
@@ -57,7 +80,7 @@ def named_partitions(topics: Iterable[Any]) -> Steps[list[TopicPartition]]:
         for start in range(0, len(indexes), ROWS_IN_A_STEP):
             if named:
                 yield
-            for index in indexes[start : start + PIECE]:
+            for index in indexes[start : start + ROWS_IN_A_STEP]:
                 named[topic_partition_of((topic.name, index))] = None
     return list(named)
 
@@ -85,8 +108,8 @@ def rows_by_topic(
     """Make a row for each topic, and ``add`` to it each of its partitions, in the order in which they come."""
     topics: dict[str, Topic] = {}
     remaining = iter(values.items())
-    while piece := list(islice(remaining, PIECE)):
+    while piece := list(islice(remaining, ROWS_IN_A_STEP)):
         few_rows(piece, make, add, topics)
-        if len(piece) == PIECE:
+        if len(piece) == ROWS_IN_A_STEP:
             yield
     return list(topics.values())

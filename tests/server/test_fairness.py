@@ -194,7 +194,7 @@ def test_further_slices_wait_for_a_place(
     run(scenario())
 
 
-def test_a_client_that_goes_while_its_large_request_is_served_harms_nobody(tmp_path: Path) -> None:
+def test_others_are_served_after_a_client_leaves_during_its_large_request(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with running_broker(tmp_path) as broker:
             other = await Client.connect(broker)

@@ -4,7 +4,7 @@ from operator import attrgetter
 from typing import NamedTuple
 
 from kafkapy.server.partition_rows import (
-    PIECE,
+    ROWS_IN_A_STEP,
     few_partitions,
     few_rows,
     last_by_topic,
@@ -39,17 +39,17 @@ def test_few_partitions_are_named_at_once_and_many_in_steps() -> None:
     partitions = [TopicPartition("a", 0), TopicPartition("a", 1)]
     assert few_partitions(few) == [*partitions, partitions[1]]
     assert finish(named_partitions(few)) == partitions
-    assert few_partitions([Named("a", list(range(PIECE)))]) is not None
-    many = Named("a", list(range(2 * PIECE)))
+    assert few_partitions([Named("a", list(range(ROWS_IN_A_STEP)))]) is not None
+    many = Named("a", list(range(2 * ROWS_IN_A_STEP)))
     assert few_partitions([many]) is None
-    assert few_partitions([Named("a", [])] * (PIECE + 1)) is None
+    assert few_partitions([Named("a", [])] * (ROWS_IN_A_STEP + 1)) is None
     steps = named_partitions([many])
     next(steps)
-    assert len(finish(steps)) == 2 * PIECE
+    assert len(finish(steps)) == 2 * ROWS_IN_A_STEP
 
 
 def test_rows_are_the_same_at_once_and_in_steps() -> None:
-    values = {TopicPartition("ab"[number % 2], number): number * 10 for number in range(2 * PIECE)}
+    values = {TopicPartition("ab"[number % 2], number): number * 10 for number in range(2 * ROWS_IN_A_STEP)}
     at_once = list(few_rows(values.items(), Row, Row.add).values())
     steps = rows_by_topic(values, Row, Row.add)
     next(steps)
@@ -63,7 +63,7 @@ def test_the_last_of_what_is_said_of_a_partition_counts() -> None:
     said = [
         ("b", [Content(1, "first"), Content(0, "other"), Content(1, "last")]),
         ("empty", []),
-        ("a", [Content(0, "") for _ in range(2 * PIECE)]),
+        ("a", [Content(0, "") for _ in range(2 * ROWS_IN_A_STEP)]),
         ("b", [Content(0, "later")]),
     ]
     steps = last_by_topic(said, attrgetter("index"))

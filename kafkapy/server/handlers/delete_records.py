@@ -7,6 +7,7 @@ Errors: OFFSET_OUT_OF_RANGE 1, UNKNOWN_TOPIC_OR_PARTITION 3, NOT_LEADER_OR_FOLLO
 internal topics, KAFKA_STORAGE_ERROR 56, POLICY_VIOLATION 44 for compacted topics that don't delete.
 """
 
+from functools import partial
 from operator import attrgetter
 from typing import Final
 
@@ -22,8 +23,7 @@ from kafkapy.protocol.messages.delete_records import (
     DeleteRecordsTopicResult,
 )
 from kafkapy.server.context import RequestContext
-from kafkapy.server.handlers.produce import INTERNAL_TOPICS
-from kafkapy.server.partition_rows import last_by_topic
+from kafkapy.server.partition_rows import answered_by_topic
 from kafkapy.storage.errors import OffsetOutOfRangeError
 from kafkapy.turns import Steps
 from kafkapy.types import TopicPartition
@@ -41,8 +41,11 @@ class PolicyViolationError(BrokerError):
 def handle(context: RequestContext, request: DeleteRecordsRequest) -> Steps[DeleteRecordsResponse]:
     """See the card; a step is a partition."""
     replicas = context.services.replica_manager
-    asked = yield from last_by_topic(
-        ((topic.name, topic.partitions) for topic in request.topics), attrgetter("partition_index")
+    topics = yield from answered_by_topic(
+        ((topic.name, topic.partitions) for topic in request.topics),
+        attrgetter("partition_index"),
+        partial(_delete, replicas),
+        DeleteRecordsTopicResult,
     )
     return DeleteRecordsResponse(topics=topics)
 

@@ -96,14 +96,25 @@ async def _fetch_many(
     context: RequestContext, request: FetchRequest, limits: FetchLimits, haste: Haste
 ) -> FetchResponse:
     """Answer a request for so many partitions that other requests must be served between them."""
-    begun = await in_turns(_begin_many(context, request))
-    if isinstance(begun, FetchResponse):
-        return begun
-    version = context.header.api_version
-    reads = await fetch_many(context.services.replica_manager, begun.wishes, limits, haste)
+    with Held(context.services.memory, haste) as held:
+        await _count_session(context, request, held)
+        begun = await in_turns(_begin_many(context, request))
+        if isinstance(begun, FetchResponse):
+            return begun
+        del request  # which may be large, while this waits
+        version = context.header.api_version
+        reads = await fetch_many(context.services.replica_manager, begun.wishes, limits, haste)
     if version >= fetch_versions.FIRST_VERSION_OF_FORMAT_2:
         return await in_turns(_answer_many(context, limits, begun, reads, version))
     return await _converted(context, limits, begun, reads)
+
+
+async def _count_session(context: RequestContext, request: FetchRequest, held: Held) -> None:
+    """Count what a request that names few partitions takes for those of its session, once there is memory for it."""
+    session = context.services.fetch_sessions.get(request.session_id)
+    if session is not None and sum(len(topic.partitions) for topic in request.topics) <= MANY:
+        await held.admission()
+        held.charge(len(session.partitions) * WAITING_PARTITION_SIZE)
 
 
 async def _converted(context: RequestContext, limits: FetchLimits, begun: _Begun, reads: Reads) -> FetchResponse:
@@ -111,7 +122,12 @@ async def _converted(context: RequestContext, limits: FetchLimits, begun: _Begun
     replicas, version = context.services.replica_manager, context.header.api_version
     fitted = fetch_versions.fit(replicas, version, reads)
     converted = await fetch_versions.convert_all(
-        replicas, version, fitted, begun.wishes, is_follower=limits.is_follower
+        replicas,
+        version,
+        fitted,
+        begun.wishes,
+        is_follower=limits.is_follower,
+        compute=context.services.compute.run,
     )
     return await in_turns(_answer_many(context, limits, begun, converted, fetch_versions.FIRST_VERSION_WITH_ALL))
 

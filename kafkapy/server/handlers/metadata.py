@@ -30,7 +30,7 @@ from kafkapy.turns import Steps, in_turns, pause
 if TYPE_CHECKING:
     from kafkapy.server.context import RequestContext
 
-PARTITIONS_OF_A_STEP = 64
+PARTITIONS_IN_A_STEP = 64
 """Rows that are built between two places to pause: some hundred microseconds."""
 TOPICS_AT_ONCE = 64
 """Topics that are answered for at once, if they have few partitions."""
@@ -69,7 +69,7 @@ def _are_many(topics: list[TopicImage]) -> bool:
     count = 0
     for topic in topics:
         count += len(topic.partitions)
-    return count > PARTITIONS_OF_A_STEP
+    return count > PARTITIONS_IN_A_STEP
 
 
 def _answer_many(context: "RequestContext", request: MetadataRequest, image: MetadataImage) -> Steps[Answer]:
@@ -138,14 +138,14 @@ def _answer(
         if found is None:
             code = refused.get(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)  # deleted while others were created
             topics.append(MetadataResponseTopic(error_code=code, name=name, is_internal=name in INTERNAL_TOPICS))
-        elif len(found.partitions) <= PARTITIONS_OF_A_STEP:
+        elif len(found.partitions) <= PARTITIONS_IN_A_STEP:
             topics.append(_topic(image, found, listener, version))
             rows += len(found.partitions)
         else:
             topics.append((yield from _large_topic(image, found, listener, version)))
         topics[-1].topic_authorized_operations = operations
         rows += 1
-        if rows >= PARTITIONS_OF_A_STEP:
+        if rows >= PARTITIONS_IN_A_STEP:
             rows = 0
             yield
     return _response(context, request, image, topics)
@@ -191,7 +191,7 @@ def _large_topic(image: MetadataImage, topic: TopicImage, listener: str, version
     )
     for index, found in topic.partitions.items():
         row.partitions.append(_partition(image, index, found, listener, version))
-        if len(row.partitions) % PARTITIONS_OF_A_STEP == 0:
+        if len(row.partitions) % PARTITIONS_IN_A_STEP == 0:
             yield
     return row
 

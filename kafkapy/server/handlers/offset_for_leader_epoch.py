@@ -5,6 +5,7 @@ answered once, to the last question.
 Errors: UNKNOWN_TOPIC_OR_PARTITION 3, NOT_LEADER_OR_FOLLOWER 6, FENCED_LEADER_EPOCH 74, UNKNOWN_LEADER_EPOCH 75.
 """
 
+from functools import partial
 from operator import attrgetter
 
 from kafkapy.errors import BrokerError
@@ -16,15 +17,18 @@ from kafkapy.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderTopicResult,
 )
 from kafkapy.server.context import RequestContext
-from kafkapy.server.partition_rows import last_by_topic
+from kafkapy.server.partition_rows import answered_by_topic
 from kafkapy.turns import Steps
 from kafkapy.types import TopicPartition
 
 
 def handle(context: RequestContext, request: OffsetForLeaderEpochRequest) -> Steps[OffsetForLeaderEpochResponse]:
     """See the card; a step is a partition."""
-    asked = yield from last_by_topic(
-        ((topic.topic, topic.partitions) for topic in request.topics), attrgetter("partition")
+    topics = yield from answered_by_topic(
+        ((topic.topic, topic.partitions) for topic in request.topics),
+        attrgetter("partition"),
+        partial(_end_offset, context),
+        OffsetForLeaderTopicResult,
     )
     return OffsetForLeaderEpochResponse(topics=topics)
 

@@ -11,6 +11,7 @@ Errors: 2, 3, 6, 7, 10, 17, 18, 19, 20, 21, 32, 43, 45, 47, 48, 53, 56, 76, 87.
 """
 
 import asyncio
+from contextlib import suppress
 from functools import partial
 from typing import Final
 
@@ -41,7 +42,7 @@ from kafkapy.records.validate import (
 )
 from kafkapy.server.context import RequestContext
 from kafkapy.server.errors import UnansweredFailureError
-from kafkapy.server.partition_rows import PIECE
+from kafkapy.server.partition_rows import ROWS_IN_A_STEP
 from kafkapy.server.produce_examination import examine
 from kafkapy.turns import Steps, turns
 from kafkapy.types import TopicPartition, topic_partition_of
@@ -195,10 +196,10 @@ def _append_all(append: _Append, request: ProduceRequest) -> Steps[Answer]:
     """Append each partition once: of equal ones Kafka sees the last. Topics without partitions are not answered."""
     named: dict[str, dict[int, PartitionProduceData]] = {}
     for each in request.topic_data:  # as last_by_topic does; another generator took 5 % of a request for two partitions
-        for start in range(0, len(each.partition_data), PIECE):
+        for start in range(0, len(each.partition_data), ROWS_IN_A_STEP):
             if named:
                 yield
-            piece = each.partition_data[start : start + PIECE]
+            piece = each.partition_data[start : start + ROWS_IN_A_STEP]
             named.setdefault(each.name, {}).update({partition.index: partition for partition in piece})
     answered: list[TopicProduceResponse] = []
     for topic, partitions in named.items():
