@@ -155,7 +155,8 @@ class GroupCoordinator:
             return Answer.of(JoinResult(UnknownMemberIdError.error_code, call.member_id))
         group = shard.get_or_create(call.group_id)
         answer = join.join(self._rebalancer, group, call)
-        shard.forget_unused(group)
+        if group.generation_id == 0:
+            shard.forget_unused(group)
         return answer
 
     def sync(self, call: SyncCall) -> Answer[SyncResult]:

@@ -60,8 +60,8 @@ class Shard:
         return group
 
     def forget_unused(self, group: Group) -> None:
-        """Forget a group that a refused request has made: it has no members, no offsets and no record in the log."""
-        is_unused = group.generation_id == 0 and not group.members and not group.pending and group.offsets.is_empty()
+        """Forget a group of generation 0 that a refused request has made: it has no members, no offsets, no record."""
+        is_unused = not group.members and not group.pending and group.offsets.is_empty()
         if is_unused and self.groups.get(group.group_id) is group and group.state is states.EMPTY:
             del self.groups[group.group_id]
 
