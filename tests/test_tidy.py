@@ -1,4 +1,4 @@
-"""House rules on the size of functions; the lists of exceptions can only shrink."""
+"""House rules on functions and on who assigns a log's offsets; the lists of exceptions can only shrink."""
 
 import ast
 import subprocess
@@ -68,6 +68,22 @@ def test_functions_stay_short_and_narrow() -> None:
                 wide[key] = len(arguments)
     assert not long
     assert not wide
+
+
+LOG_STATE = frozenset(
+    ("log_start_offset", "log_end_offset", "recovery_point", "truncations", "last_flush_ms", "is_failing")
+)
+
+
+def test_only_a_log_assigns_its_offsets() -> None:
+    assigned = {
+        f"{name}:{node.lineno}"
+        for name in _own_sources()
+        for node in ast.walk(ast.parse((ROOT / name).read_text()))
+        if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store) and node.attr in LOG_STATE
+        if ast.unparse(node.value).endswith("log")
+    }
+    assert not assigned
 
 
 @pytest.mark.parametrize(

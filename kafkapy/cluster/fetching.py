@@ -18,7 +18,7 @@ from kafkapy.errors import BrokerError
 from kafkapy.storage.converted import ConvertedSlice
 from kafkapy.storage.errors import OffsetOutOfRangeError
 from kafkapy.storage.files import FileSlice
-from kafkapy.storage.read import LogPosition
+from kafkapy.storage.log import LogPosition
 from kafkapy.turns import Steps, in_turns, pause
 from kafkapy.types import TopicPartition, maker
 

@@ -17,9 +17,8 @@ from kafkapy.cluster.errors import (
 )
 from kafkapy.cluster.isr import InSyncReplicas, RemoteReplica, high_watermark, may_join
 from kafkapy.records.validate import CheckedBatch, ValidatedBatch
-from kafkapy.storage.append import AppendResult
 from kafkapy.storage.disk_errors import is_passing, storage_error
-from kafkapy.storage.log import Log
+from kafkapy.storage.log import AppendResult, Log
 from kafkapy.types import TopicPartition
 
 NO_EPOCH = -1

@@ -24,10 +24,9 @@ from kafkapy.cluster.partition import ALL_IN_SYNC, NO_EPOCH, Partition, Partitio
 from kafkapy.config.log_config import LogConfig
 from kafkapy.errors import BrokerError
 from kafkapy.records.validate import CheckedBatch, ValidatedBatch
-from kafkapy.storage.append import AppendResult
 from kafkapy.storage.disk_errors import is_passing
 from kafkapy.storage.errors import KafkaStorageError
-from kafkapy.storage.log import Log
+from kafkapy.storage.log import AppendResult, Log
 from kafkapy.types import TopicPartition
 
 EPOCH_DURING_DELETE = -2

@@ -23,8 +23,8 @@ from kafkapy.records.batch import BatchHeader, crc_is_valid, own_batch
 from kafkapy.records.errors import CorruptRecordError, RecordsError
 from kafkapy.records.record import Record, iterate_records, read_records, write_record
 from kafkapy.records.validate import ValidatedBatch, validated_batch_of
-from kafkapy.storage.append import AppendResult
 from kafkapy.storage.errors import KafkaStorageError
+from kafkapy.storage.log import AppendResult
 from kafkapy.storage.salvage import Damage
 from kafkapy.turns import Steps
 from kafkapy.types import TopicPartition

@@ -47,7 +47,6 @@ from kafkapy.server.metrics import Metrics
 from kafkapy.server.recovery_progress import RecoveryProgress
 from kafkapy.server.upkeep import Upkeep, keep_logs
 from kafkapy.storage.cleaner import LogCleaner
-from kafkapy.storage.closing import abandon_all
 from kafkapy.storage.data_directory import MetaProperties
 from kafkapy.storage.errors import KafkaStorageError, LogDirectoryError
 from kafkapy.storage.files import Files
@@ -170,7 +169,7 @@ class BrokerServer:
         logs.directories.check_identity(self.config.broker_id, node.cluster_id)
         configs = LogConfigs(self.config, logs, node.config_admin.cached_topic_overrides)
         await self._load(logs, configs)
-        self._cleanup.callback(lambda: abandon_all(logs) if self._is_killed else logs.shutdown())
+        self._cleanup.callback(lambda: logs.abandon() if self._is_killed else logs.shutdown())
         node.config_admin.add_listener(configs)
         replicas = ReplicaManager(
             broker_id=self.config.broker_id,

@@ -10,14 +10,12 @@ One line for each log and each time that it begins to fail: clients try again ma
 
 import errno
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Final
+from typing import Final, Protocol
 
+from kafkapy.clock import Clock
 from kafkapy.storage.errors import KafkaStorageError
-
-if TYPE_CHECKING:
-    from kafkapy.storage.log import Log, Storage
 
 logger: Final = logging.getLogger(__name__)
 
@@ -41,6 +39,41 @@ SLOW_FSYNC_S: Final = 10.0
 """From how long on an fsync is worth a line in the log."""
 
 
+class DiskListener(Protocol):
+    """What is told of refusals: the part of ``log.Storage`` that is needed here."""
+
+    @property
+    def clock(self) -> Clock:
+        """Measures how long an fsync takes."""
+
+    @property
+    def puts_off(self) -> bool:
+        """See ``log.Storage``."""
+
+    @property
+    def disk_failed(self) -> Callable[[str, OSError], None]:
+        """See ``log.Storage``."""
+
+
+class LogOnDisk(Protocol):
+    """What is needed here of a ``log.Log``."""
+
+    @property
+    def directory(self) -> str:
+        """The partition's folder."""
+
+    @property
+    def storage(self) -> DiskListener:
+        """Told of refusals."""
+
+    @property
+    def is_failing(self) -> bool:
+        """See ``log.Log``."""
+
+    def mark_failing(self) -> None:
+        """See ``log.Log``."""
+
+
 def is_passing(error: OSError) -> bool:
     """Tell whether what caused ``error`` can go by itself, so that the same call may succeed later."""
     return error.errno in PASSING
@@ -51,7 +84,7 @@ def is_full(error: OSError) -> bool:
     return error.errno in NO_SPACE
 
 
-def put_off(log: "Log", error: OSError) -> None:
+def put_off(log: LogOnDisk, error: OSError) -> None:
     """A full disk refuses a file of ``log`` that its batches say too: go on with what is in memory, and log it once.
 
     Raises ``error`` again if it is another one, or if nothing may be put off (``Storage.puts_off``).
@@ -65,11 +98,11 @@ def put_off(log: "Log", error: OSError) -> None:
             log.directory,
             error,
         )
-    log.is_failing = True
+    log.mark_failing()
 
 
 @contextmanager
-def putting_off(log: "Log") -> Iterator[None]:
+def putting_off(log: LogOnDisk) -> Iterator[None]:
     """Do ``put_off`` with what the disk refuses within."""
     try:
         yield
@@ -77,18 +110,18 @@ def putting_off(log: "Log") -> Iterator[None]:
         put_off(log, error)
 
 
-def storage_error(log: "Log", deed: str, error: OSError) -> KafkaStorageError:
+def storage_error(log: LogOnDisk, deed: str, error: OSError) -> KafkaStorageError:
     """Return what to raise for ``error``, which came when ``log`` was to be ``deed``: read, written, flushed."""
     text = f"{log.directory} can't be {deed}: {error}"
     if not is_passing(error):
         log.storage.disk_failed(log.directory, error)
     elif not log.is_failing:
         logger.error("%s. Clients get KAFKA_STORAGE_ERROR until the disk is well again", text)
-    log.is_failing = True
+    log.mark_failing()
     return KafkaStorageError(text)
 
 
-def warn_if_slow(log: "Log", began_s: float, verb: str) -> None:
+def warn_if_slow(log: LogOnDisk, began_s: float, verb: str) -> None:
     """Say that an fsync of ``log``, which began at ``began_s``, takes or took long, if it does or did."""
     taken_s = log.storage.clock.monotonic_s() - began_s
     if taken_s >= SLOW_FSYNC_S:
@@ -100,7 +133,7 @@ def warn_if_slow(log: "Log", began_s: float, verb: str) -> None:
         )
 
 
-def file_refused(storage: "Storage", path: str, error: OSError) -> None:
+def file_refused(storage: DiskListener, path: str, error: OSError) -> None:
     """A file of a data directory, which is no log's, can't be written; it will be tried again."""
     logger.error("%s can't be written: %s", path, error)
     if not is_passing(error):
@@ -108,7 +141,7 @@ def file_refused(storage: "Storage", path: str, error: OSError) -> None:
 
 
 @contextmanager
-def as_storage_error(log: "Log", deed: str) -> Iterator[None]:
+def as_storage_error(log: LogOnDisk, deed: str) -> Iterator[None]:
     """Raise ``KafkaStorageError`` in the place of ``OSError``. Entering costs a microsecond: not for the hot path."""
     try:
         yield

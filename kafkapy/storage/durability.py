@@ -17,17 +17,57 @@ by a flush that was planned after the last failure.
 
 import errno
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING
+from typing import Protocol
 
-from kafkapy.storage.disk_errors import storage_error, warn_if_slow
+from kafkapy.storage.disk_errors import DiskListener, LogOnDisk, storage_error, warn_if_slow
 from kafkapy.storage.errors import KafkaStorageError
 from kafkapy.storage.files import Files
-from kafkapy.storage.flusher import sync_all
-from kafkapy.storage.rewriting import Rewriting
+from kafkapy.storage.flusher import Flusher, sync_all
+from kafkapy.storage.leader_epochs import LeaderEpochs
+from kafkapy.storage.rewriting import Rewriting, RewrittenLog
 from kafkapy.storage.segment import Segment
 
-if TYPE_CHECKING:
-    from kafkapy.storage.log import Log
+
+class FlushingStorage(DiskListener, Protocol):
+    """What is needed here of ``log.Storage``."""
+
+    @property
+    def files(self) -> Files:
+        """Where the files are."""
+
+    @property
+    def flusher(self) -> Flusher:
+        """Runs the fsyncs."""
+
+
+class FlushedLog(LogOnDisk, RewrittenLog, Protocol):
+    """What is needed here of a ``log.Log``."""
+
+    @property
+    def storage(self) -> FlushingStorage:
+        """Where its files are, and what runs fsyncs."""
+
+    @property
+    def leader_epochs(self) -> LeaderEpochs:
+        """Made durable with the indexes."""
+
+    @property
+    def log_end_offset(self) -> int:
+        """See ``log.Log``."""
+
+    @property
+    def recovery_point(self) -> int:
+        """See ``log.Log``."""
+
+    @property
+    def truncations(self) -> int:
+        """See ``log.Log``."""
+
+    def advance_recovery_point(self, offset: int) -> None:
+        """See ``log.Log``."""
+
+    def paths_to_sync(self, end_offset: int, start: int) -> list[str]:
+        """See ``log.Log``."""
 
 
 class Flush:
@@ -71,7 +111,7 @@ class Durability:
         "_refusals", "_is_doubtful", "_is_over", "_began_s",
     )  # fmt: skip
 
-    def __init__(self, log: "Log") -> None:
+    def __init__(self, log: FlushedLog) -> None:
         self.follows_appends = False
         """``kafkapy.flush=ack``."""
         self.is_owing = False
@@ -183,7 +223,7 @@ class Durability:
 
     def closed(self) -> None:
         """What ``paths_to_close`` has named is on the disk."""
-        self._log.recovery_point = self._log.log_end_offset
+        self._log.advance_recovery_point(self._log.log_end_offset)
         self._is_doubtful = False
 
     def doubt(self) -> None:
@@ -256,7 +296,7 @@ class Durability:
         )  # fmt: skip
         flush.refusals = self._refusals
         if self._is_doubtful:
-            flush.rewriting = Rewriting(log, log.recovery_point, data_end, self._written)
+            flush.rewriting = Rewriting(log, log.storage.files, log.recovery_point, data_end, self._written)
         return flush
 
     def _ended(self, flush: Flush) -> None:
@@ -287,8 +327,7 @@ class Durability:
         self._written = [path for path in self._written if path not in flush.paths]
         self._data_offset = max(self._data_offset, flush.data_end)
         if flush.flush_end > log.recovery_point:
-            log.recovery_point = flush.flush_end
-            log.last_flush_ms = log.storage.clock.now_ms()
+            log.advance_recovery_point(flush.flush_end)
         self._tell()
 
     def _refused(self, error: OSError, end_offset: int) -> None:

@@ -8,13 +8,13 @@ from typing import Final
 
 from kafkapy.clock import Clock
 from kafkapy.config.log_config import LogConfig
-from kafkapy.storage import closing, loading, stale_checkpoints
+from kafkapy.storage import loading, stale_checkpoints
 from kafkapy.storage.checkpoints import HIGH_WATERMARK, LOG_START_OFFSET, RECOVERY_POINT
 from kafkapy.storage.data_directories import DataDirectories
 from kafkapy.storage.data_directory import DataDirectory, MetaProperties
 from kafkapy.storage.disk_errors import as_storage_error, file_refused
 from kafkapy.storage.errors import KafkaStorageError
-from kafkapy.storage.flusher import Flusher, InlineFlusher
+from kafkapy.storage.flusher import Flusher, InlineFlusher, sync_in_parallel
 from kafkapy.storage.log import Log, Storage
 from kafkapy.storage.recovery import Checkpointed
 from kafkapy.storage.recovery import load as load_log
@@ -273,7 +273,38 @@ class LogManager:
         A directory whose disk refuses that is not marked, and the next start recovers it.
         """
         self.storage.flusher.close()
-        closing.close_all(self)
+        self._close_all()
         self.directories.unlock()
         self._logs.clear()
         self._directory_of.clear()
+
+    def _close_all(self) -> None:
+        """Close every log and mark the data directories whose disks took all of it as clean."""
+        by_directory: dict[str, list[Log]] = {}
+        for partition, log in self._logs.items():
+            by_directory.setdefault(self._directory_of[partition].path, []).append(log)
+        for directory in self.directories.online:
+            try:
+                self._close_directory(directory, by_directory.get(directory.path, []))
+            except OSError as error:
+                logger.error(
+                    "The logs of %s could not be closed cleanly, the next start will recover them: %s",
+                    directory.path,
+                    error,
+                )
+
+    def _close_directory(self, directory: DataDirectory, held: list[Log]) -> None:
+        sync_in_parallel(self.storage.files, [path for log in held for path in log.prepare_close()])
+        for log in held:
+            log.finish_close()
+            log.delete_old_snapshots()
+        for name in (RECOVERY_POINT, HIGH_WATERMARK, LOG_START_OFFSET):
+            directory.write_checkpoint(name, self.offsets(name)[directory.path], INLINE)
+        directory.mark_clean()
+
+    def abandon(self) -> None:
+        """Release every log and directory as a killed process would: nothing is written, the next start recovers."""
+        self.storage.flusher.close()
+        for log in self._logs.values():
+            log.release()
+        self.directories.unlock()

@@ -11,31 +11,29 @@ seems to be out of order.
 from collections import deque
 from collections.abc import Iterator
 from contextlib import suppress
-from typing import TYPE_CHECKING
 
 from kafkapy.records.batch import SEQUENCE_MODULUS, BatchHeader
 from kafkapy.records.errors import CorruptRecordError
 from kafkapy.storage.errors import KafkaStorageError
 from kafkapy.storage.producer_entry import BATCHES_TO_KEEP, ProducedBatch, ProducerEntry
+from kafkapy.storage.producer_state import ProducerState
 from kafkapy.storage.segment import Segment
-
-if TYPE_CHECKING:
-    from kafkapy.storage.log import Log
+from kafkapy.storage.segments import Segments
 
 
-def recall(log: "Log") -> bool:
+def recall(state: ProducerState, segments: Segments, max_message_bytes: int) -> bool:
     """Complete the batches of the producers that a snapshot told of; return whether that had still to be done.
 
-    Raises ``OSError``; damage, which readers will meet, only ends the search.
+    ``max_message_bytes`` is the size of the largest batch that a producer may have sent. Raises ``OSError``; damage,
+    which readers will meet, only ends the search.
     """
-    state = log.producer_state
     producers, end_offset = state.producers, state.unrecalled_below
     state.unrecalled_below = 0
     if not producers or not end_offset:
         return False
     found: dict[int, deque[ProducedBatch]] = {}
     with suppress(CorruptRecordError, KafkaStorageError):
-        for header in _headers_before(log, end_offset):
+        for header in _headers_before(segments, end_offset, BATCHES_TO_KEEP * max_message_bytes):
             entry = producers.get(header.producer_id)
             if entry is not None and _is_earlier(header, entry):
                 batch = ProducedBatch(
@@ -68,11 +66,10 @@ def _put_before(entry: ProducerEntry, batches: deque[ProducedBatch]) -> None:
         entry.batches.insert(0, batch)
 
 
-def _headers_before(log: "Log", end_offset: int) -> Iterator[BatchHeader]:
-    """Those of the batches below ``end_offset``, the last so many bytes of them."""
-    wanted = BATCHES_TO_KEEP * log.config.max_message_bytes
+def _headers_before(segments: Segments, end_offset: int, wanted: int) -> Iterator[BatchHeader]:
+    """Those of the batches below ``end_offset``, the last ``wanted`` bytes of them."""
     parts: list[tuple[Segment, int, int]] = []
-    for segment in reversed(log.segments.between(0, end_offset)):
+    for segment in reversed(segments.between(0, end_offset)):
         found = segment.translate(end_offset)
         end = found[0] if found else segment.size
         parts.append((segment, segment.offset_index.position_before(end - wanted), end))

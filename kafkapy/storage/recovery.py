@@ -9,27 +9,22 @@ import logging
 from collections.abc import Iterator
 from contextlib import suppress
 from itertools import pairwise, takewhile
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from kafkapy.records.batch import MAGIC, BatchHeader, crc_is_valid
 from kafkapy.records.errors import CorruptRecordError
 from kafkapy.storage.disk_errors import put_off, putting_off
-from kafkapy.storage.errors import CorruptIndexError, KafkaStorageError, MalformedCheckpointError
+from kafkapy.storage.errors import CorruptIndexError, MalformedCheckpointError
 from kafkapy.storage.files import TEMPORARY_SUFFIX
 from kafkapy.storage.flusher import sync_all
 from kafkapy.storage.index import Index
 from kafkapy.storage.leader_epochs import EpochEntry
 from kafkapy.storage.listing import Listing, list_partition
-from kafkapy.storage.recall import recall
+from kafkapy.storage.log import Log
 from kafkapy.storage.recovered_epochs import RecoveredEpochs
-from kafkapy.storage.removal import delete_segment_files
-from kafkapy.storage.rolling import begin
 from kafkapy.storage.segment import MAX_RELATIVE_OFFSET, Segment
 from kafkapy.storage.splitting import split
 from kafkapy.storage.transaction_index import TransactionIndex
-
-if TYPE_CHECKING:
-    from kafkapy.storage.log import Log
 
 logger = logging.getLogger(__name__)
 
@@ -54,7 +49,7 @@ class Checkpointed(NamedTuple):
         return self.clean or self.mended
 
 
-def load(log: "Log", checkpointed: Checkpointed) -> None:
+def load(log: Log, checkpointed: Checkpointed) -> None:
     """Bring ``log``, fresh from its constructor, to the state of its directory, which is made if it is missing.
 
     Raises ``KafkaStorageError`` when the directory holds what must not be touched, ``OSError`` as the disk does.
@@ -68,7 +63,7 @@ def load(log: "Log", checkpointed: Checkpointed) -> None:
     epochs_are_lost = _load_leader_epochs(log, listing.leader_epochs)
     start_offset = _start_offset(log, checkpointed)
     if log.segments:
-        log.log_start_offset = max(start_offset, log.segments.first.base_offset)
+        log.begin_at(max(start_offset, log.segments.first.base_offset))
     end_offset = _recover(log, doubtful, checkpointed)
     if not log.segments or end_offset < start_offset:
         _drop(log, log.segments.cut(0), f"the log begins at {start_offset}, above all of it")
@@ -81,9 +76,8 @@ def load(log: "Log", checkpointed: Checkpointed) -> None:
             end_offset,
             checkpointed.recovery_point,
         )
-    log.log_start_offset = max(start_offset, log.segments.first.base_offset)
-    log.log_end_offset = end_offset
-    log.recovery_point = end_offset if checkpointed.clean else _recovery_point(log, checkpointed)
+    log.begin_at(max(start_offset, log.segments.first.base_offset))
+    log.end_at(end_offset, end_offset if checkpointed.clean else _recovery_point(log, end_offset, checkpointed))
     if log.is_failing:
         _lower_recovery_point(log)
     if epochs_are_lost:
@@ -97,13 +91,13 @@ def load(log: "Log", checkpointed: Checkpointed) -> None:
     if checkpointed.is_trusted and listing.says_nothing_of_producers(end_offset):
         log.producer_state.clear(end_offset)
     else:
-        rebuild_producer_state(log, end_offset, recalls=not checkpointed.clean)
+        log.rebuild_producer_state(end_offset, recalls=not checkpointed.clean)
     with putting_off(log):
         log.producer_state.take_snapshot()
     log.update_high_watermark(checkpointed.high_watermark)
 
 
-def _start_offset(log: "Log", checkpointed: Checkpointed) -> int:
+def _start_offset(log: Log, checkpointed: Checkpointed) -> int:
     """The checkpointed start, unless another checkpoint of the same clean stop says that the log ended below it."""
     start_offset, end_offset = checkpointed.log_start_offset, checkpointed.recovery_point
     if not checkpointed.clean or end_offset <= 0 or start_offset <= end_offset:
@@ -117,24 +111,24 @@ def _start_offset(log: "Log", checkpointed: Checkpointed) -> int:
     return 0
 
 
-def _recovery_point(log: "Log", checkpointed: Checkpointed) -> int:
+def _recovery_point(log: Log, end_offset: int, checkpointed: Checkpointed) -> int:
     """Where the first segment begins that was read: its indexes are new, and on the disk with the next flush."""
-    recovery_point = min(max(checkpointed.recovery_point, 0), log.log_end_offset)
+    recovery_point = min(max(checkpointed.recovery_point, 0), end_offset)
     return min(recovery_point, log.segments.between(recovery_point, END_OF_OFFSETS)[0].base_offset)
 
 
-def _lower_recovery_point(log: "Log") -> None:
+def _lower_recovery_point(log: Log) -> None:
     """Have the next flush write the indexes that a full disk did not take."""
     for segment in log.segments:
         if segment.has_unwritten_indexes:
-            log.recovery_point = min(log.recovery_point, segment.base_offset)
+            log.lower_recovery_point(segment.base_offset)
             return
 
 
-def _begin(log: "Log", base_offset: int, *, is_new: bool) -> None:
-    """As ``rolling.begin``; on a full disk the first append makes the files, unless the log itself is new."""
+def _begin(log: Log, base_offset: int, *, is_new: bool) -> None:
+    """As ``Log.begin_segment``; on a full disk the first append makes the files, unless the log itself is new."""
     try:
-        begin(log, base_offset)
+        log.begin_segment(base_offset)
     except OSError as error:
         if is_new:
             raise
@@ -144,7 +138,7 @@ def _begin(log: "Log", base_offset: int, *, is_new: bool) -> None:
         log.segments.add(segment)
 
 
-def _drop_empty_ends(log: "Log") -> None:
+def _drop_empty_ends(log: Log) -> None:
     """A segment that was begun and never used: the one before it has gone on, and has the offsets from its base on."""
     segments = log.segments
     while len(segments) > 1 and not segments.active.size:
@@ -167,7 +161,7 @@ def _readable_end(segment: Segment) -> int:
     return end_offset
 
 
-def _load_leader_epochs(log: "Log", size: int) -> bool:
+def _load_leader_epochs(log: Log, size: int) -> bool:
     """Return whether they are lost: the file is damaged, or missing or empty although there are records."""
     if not size:
         return any(segment.size for segment in log.segments)
@@ -179,7 +173,7 @@ def _load_leader_epochs(log: "Log", size: int) -> bool:
     return False
 
 
-def _batch_epochs(log: "Log", end_offset: int) -> Iterator[EpochEntry]:
+def _batch_epochs(log: Log, end_offset: int) -> Iterator[EpochEntry]:
     """Those of the segments below ``end_offset``, read as far as somebody asks."""
     for segment in log.segments.between(0, end_offset):
         with suppress(CorruptRecordError):  # below the recovery point: readers will meet it
@@ -188,7 +182,7 @@ def _batch_epochs(log: "Log", end_offset: int) -> Iterator[EpochEntry]:
                     yield EpochEntry(header.partition_leader_epoch, header.base_offset)
 
 
-def _epochs_again(log: "Log", offset: int) -> RecoveredEpochs:
+def _epochs_again(log: Log, offset: int) -> RecoveredEpochs:
     """Of batches from ``offset`` on, after all epochs that began below it.
 
     A rise of the log's start comes to the epochs' file at once and to its checkpoint by and by: a crash in between
@@ -202,7 +196,7 @@ def _epochs_again(log: "Log", offset: int) -> RecoveredEpochs:
     return RecoveredEpochs(log.leader_epochs, offset, [*lost, *kept])
 
 
-def _load_segments(log: "Log", listing: Listing) -> list[tuple[Segment, Exception]]:
+def _load_segments(log: Log, listing: Listing) -> list[tuple[Segment, Exception]]:
     """Open the segments and return those whose indexes must be rebuilt, and why."""
     doubtful: list[tuple[Segment, Exception]] = []
     for base_offset, sizes in sorted(listing.segments.items()):
@@ -215,7 +209,7 @@ def _load_segments(log: "Log", listing: Listing) -> list[tuple[Segment, Exceptio
     return doubtful
 
 
-def _name_cut_segments(log: "Log", doubtful: list[tuple[Segment, Exception]], checkpointed: Checkpointed) -> None:
+def _name_cut_segments(log: Log, doubtful: list[tuple[Segment, Exception]], checkpointed: Checkpointed) -> None:
     """Log the closed segments that were on the disk as a whole and have lost batches at their end."""
     unknown = {segment for segment, _ in doubtful}
     for segment, following in pairwise(log.segments):
@@ -224,7 +218,7 @@ def _name_cut_segments(log: "Log", doubtful: list[tuple[Segment, Exception]], ch
             logger.error("%s is cut off at byte %d: the records behind that are lost", segment.log.path, segment.size)
 
 
-def _recover(log: "Log", doubtful: list[tuple[Segment, Exception]], checkpointed: Checkpointed) -> int:
+def _recover(log: Log, doubtful: list[tuple[Segment, Exception]], checkpointed: Checkpointed) -> int:
     """Rebuild what must be; return the log's end offset."""
     segments = log.segments
     beyond = (
@@ -247,7 +241,7 @@ def _recover(log: "Log", doubtful: list[tuple[Segment, Exception]], checkpointed
         return segments.active.next_offset()
 
 
-def _read_again(log: "Log", beyond: list[Segment]) -> None:
+def _read_again(log: Log, beyond: list[Segment]) -> None:
     """Recover the segments from the recovery point on, up to damage."""
     # Snapshots of what follows may tell of batches that the power took: sent again, they would be duplicates.
     log.producer_state.delete_snapshots(above=beyond[0].base_offset)
@@ -260,7 +254,7 @@ def _read_again(log: "Log", beyond: list[Segment]) -> None:
     epochs.take(may_wait=log.storage.puts_off)
 
 
-def _recover_for_good(log: "Log", segment: Segment) -> None:
+def _recover_for_good(log: Log, segment: Segment) -> None:
     """As ``recover_segment``, below the recovery point, where a start doesn't look for what a power cut has taken.
 
     So the new indexes take their names when they are on the disk; until then those are there that are known as wrong.
@@ -291,21 +285,21 @@ def _recover_for_good(log: "Log", segment: Segment) -> None:
     files.sync_path(log.directory)
 
 
-def _drop(log: "Log", segments: list[Segment], reason: str) -> None:
+def _drop(log: Log, segments: list[Segment], reason: str) -> None:
     """Segments that left the log keep their files for a while, under another name: records can be rescued."""
     for segment in segments:
         logger.warning("Dropping %s: %s", segment.log.path, reason)
-    delete_segment_files(log, segments[::-1])
+    log.delete_segment_files(segments[::-1])
 
 
-def recover_segment(log: "Log", segment: Segment, epochs: RecoveredEpochs) -> Segment | None:
+def recover_segment(log: Log, segment: Segment, epochs: RecoveredEpochs) -> Segment | None:
     """Check ``segment`` batch by batch, rebuild what derives from it, cut off what is no batch; return what was cut.
 
     None too if that is in the next segment in another form: a truncation that didn't reach the disk before the power
     failed, and what was written after it, which is what holds. One with offsets that don't fit becomes several.
     """
     state = log.producer_state
-    rebuild_producer_state(log, segment.base_offset)
+    log.rebuild_producer_state(segment.base_offset)
     segment.reset_indexes()
     end_offset = segment.base_offset
     valid_bytes = 0
@@ -347,7 +341,7 @@ def recover_segment(log: "Log", segment: Segment, epochs: RecoveredEpochs) -> Se
     return segment if cut and not is_overtaken else None
 
 
-def _write_again(log: "Log", segment: Segment, content: memoryview, position: int) -> None:
+def _write_again(log: Log, segment: Segment, content: memoryview, position: int) -> None:
     try:
         segment.log.write_at(content, position)
     except OSError as error:
@@ -366,24 +360,3 @@ def _check(header: BatchHeader, content: memoryview, expected_offset: int, limit
         raise CorruptRecordError(f"offset {header.base_offset} where {expected_offset} was expected")
     if not crc_is_valid(content, 0, header):
         raise CorruptRecordError(f"the CRC of the batch at offset {header.base_offset} is wrong")
-
-
-def rebuild_producer_state(log: "Log", end_offset: int, *, recalls: bool = True) -> None:
-    """Bring the producers to ``end_offset``: from a snapshot and the batches after it.
-
-    ``recalls``: at once look for what producers may send again and the snapshot leaves out, see ``recall``.
-    """
-    state = log.producer_state
-    if state.map_end_offset == end_offset:
-        return
-    state.reload(log.log_start_offset, end_offset, log.storage.clock.now_ms())
-    if recalls:
-        recall(log)
-    for segment in log.segments.between(state.map_end_offset, end_offset):
-        try:
-            found = segment.translate(max(state.map_end_offset, segment.base_offset))
-            for _, header, content in segment.batches(found[0] if found else segment.size, segment.size):
-                state.replay(header, content)
-        except (CorruptRecordError, KafkaStorageError) as error:  # below the recovery point: readers will meet it
-            logger.warning("What %s says of producers is lost from its damage on: %s", segment.log.path, error)
-    state.map_end_offset = end_offset

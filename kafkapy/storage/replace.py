@@ -27,7 +27,6 @@ from kafkapy.records.batch import (
 from kafkapy.records.errors import CorruptRecordError
 from kafkapy.records.legacy import read_legacy_header
 from kafkapy.storage.files import Files
-from kafkapy.storage.removal import delete_segment_files
 from kafkapy.storage.segment import (
     DELETED_SUFFIX,
     LOG_SUFFIX,
@@ -112,7 +111,7 @@ class Replacement:
             return
         self._is_over = True
         self._log.segments.replace(self._old, self._new)
-        delete_segment_files(self._log, self._old)
+        self._log.delete_segment_files(self._old)
         self._done(None)
 
     def _fail(self, error: OSError) -> None:
@@ -140,8 +139,8 @@ class Replacement:
             raise
 
     def _take_back(self) -> None:
-        # A flush that is under way may have looked for the old ones in vain: it counts no more, and is begun anew.
-        self._log.truncations += 1
+        # A flush that is under way may have looked for the old ones in vain.
+        self._log.invalidate_flush()
         for segment in self._new:
             if segment.suffix != CLEANED_SUFFIX:
                 segment.rename(SWAP_SUFFIX)  # those that step 4 had renamed must not stand in the old ones' way

@@ -14,19 +14,16 @@ the log's start, drops leader epochs and producer snapshots below it, and leaves
 
 import logging
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from kafkapy.storage.disk_errors import as_storage_error, is_passing
-from kafkapy.storage.removal import remove_segments
+from kafkapy.storage.log import Log
 from kafkapy.storage.segment import Segment
-
-if TYPE_CHECKING:
-    from kafkapy.storage.log import Log
 
 _log: Final = logging.getLogger(__name__)
 
 
-def delete_old_segments(log: "Log") -> int:
+def delete_old_segments(log: Log) -> int:
     """Delete the segments of ``log`` whose time has come; return how many.
 
     Raises ``KafkaStorageError`` when the disk refuses; what is left goes the next time.
@@ -38,7 +35,7 @@ def delete_old_segments(log: "Log") -> int:
         return deleted + _delete_below_start(log)
 
 
-def _delete_by_time(log: "Log") -> int:
+def _delete_by_time(log: Log) -> int:
     retention_ms = log.config.retention_ms
     if retention_ms < 0:
         return 0
@@ -46,7 +43,7 @@ def _delete_by_time(log: "Log") -> int:
     return _delete_while(log, lambda segment, _: segment.largest_timestamp < oldest_ms, "are older than retention.ms")
 
 
-def _delete_by_size(log: "Log") -> int:
+def _delete_by_size(log: Log) -> int:
     retention_bytes = log.config.retention_bytes
     if retention_bytes < 0:
         return 0
@@ -60,7 +57,7 @@ def _delete_by_size(log: "Log") -> int:
     return _delete_while(log, is_surplus, "are more than retention.bytes")
 
 
-def _delete_below_start(log: "Log") -> int:
+def _delete_below_start(log: Log) -> int:
     start_offset = log.log_start_offset
     return _delete_while(
         log,
@@ -69,23 +66,20 @@ def _delete_below_start(log: "Log") -> int:
     )
 
 
-def _delete_while(log: "Log", is_due: Callable[[Segment, Segment | None], bool], reason: str) -> int:
+def _delete_while(log: Log, is_due: Callable[[Segment, Segment | None], bool], reason: str) -> int:
     due = _due_segments(log, is_due)
     if len(due) == len(log.segments) and not _begin_another(log):
         due.pop()  # there is no room for another one now: the older ones make some
     if not due:
         return 0
-    try:
-        remove_segments(log, due)
-    finally:
-        _begin_with_first_segment(log)
+    log.delete_oldest_segments(due)
     _log.info(
         "%s begins at offset %d now: %d of its segments %s", log.topic_partition, log.log_start_offset, len(due), reason
     )
     return len(due)
 
 
-def _begin_another(log: "Log") -> bool:
+def _begin_another(log: Log) -> bool:
     """Roll ``log`` unless the disk is full; raises ``OSError`` for other refusals."""
     try:
         log.roll()
@@ -96,16 +90,7 @@ def _begin_another(log: "Log") -> bool:
     return True
 
 
-def _begin_with_first_segment(log: "Log") -> None:
-    """What was below is gone, whether or not the disk takes the leader epochs without it."""
-    offset = log.segments.first.base_offset
-    if offset > log.log_start_offset:
-        log.log_start_offset = offset
-        log.producer_state.log_start_moved(offset)
-        log.leader_epochs.truncate_from_start(offset)
-
-
-def _due_segments(log: "Log", is_due: Callable[[Segment, Segment | None], bool]) -> list[Segment]:
+def _due_segments(log: Log, is_due: Callable[[Segment, Segment | None], bool]) -> list[Segment]:
     due: list[Segment] = []
     segments = list(log.segments)
     for place, segment in enumerate(segments):

@@ -11,7 +11,7 @@ from collections.abc import Collection
 from itertools import pairwise
 from struct import Struct
 from threading import Lock
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
 from kafkapy.records.batch import crc_is_valid
 from kafkapy.records.errors import RecordsError
@@ -22,13 +22,11 @@ from kafkapy.storage.log_file import LogFile
 from kafkapy.storage.offset_index import OffsetIndex
 from kafkapy.storage.producer_state import SUFFIX as SNAPSHOT_SUFFIX
 from kafkapy.storage.segment import Segment
+from kafkapy.storage.segments import Segments
 from kafkapy.storage.snapshot import decode_snapshot
 from kafkapy.storage.time_index import TimeIndex
 from kafkapy.storage.transaction_index import ENTRY as TRANSACTION_ENTRY
 from kafkapy.storage.transaction_index import TransactionIndex
-
-if TYPE_CHECKING:
-    from kafkapy.storage.log import Log
 
 _ORDER: Final[dict[type, tuple[Struct, tuple[int, ...]]]] = {
     OffsetIndex: (OffsetIndex.ENTRY, (0, 1)),
@@ -72,16 +70,27 @@ class _Entries(NamedTuple):
     growing: tuple[int, ...]
 
 
+class RewrittenLog(Protocol):
+    """What is needed here of a ``log.Log``."""
+
+    @property
+    def segments(self) -> Segments:
+        """Its segments."""
+
+    def new_segment(self, base_offset: int, suffix: str = "") -> Segment:
+        """See ``log.Log``."""
+
+
 class Rewriting:
     """Of a log's offsets ``start`` to ``end``: made on the log's thread, ``run`` on any.
 
     ``written`` names other files that an fsync may have failed for: indexes and snapshots, of earlier segments too.
     """
 
-    def __init__(self, log: "Log", start: int, end: int, written: Collection[str] = ()) -> None:
+    def __init__(self, log: RewrittenLog, files: Files, start: int, end: int, written: Collection[str] = ()) -> None:
         """Raises ``OSError`` as the disk does."""
         self.is_cancelled = False
-        self._files = log.storage.files
+        self._files = files
         self._lock = Lock()
         self._batches: list[_Batches] = []
         self._entries: list[_Entries] = []
@@ -95,7 +104,7 @@ class Rewriting:
                 continue
             self._add_entries(segment)
 
-    def _add_batches(self, log: "Log", segment: Segment, start: int) -> None:
+    def _add_batches(self, log: RewrittenLog, segment: Segment, start: int) -> None:
         try:
             found = segment.translate(start) if start > segment.base_offset else (0, 0)
         except KafkaStorageError as error:

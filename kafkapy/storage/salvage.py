@@ -6,7 +6,7 @@ batch must have a valid CRC and offsets that fit, and after a damaged one the by
 
 from collections.abc import Callable, Generator
 from struct import Struct
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
 from kafkapy.records.batch import (
     HEADER_SIZE,
@@ -20,11 +20,9 @@ from kafkapy.records.batch import (
 )
 from kafkapy.records.errors import CorruptRecordError
 from kafkapy.storage.batches import SMALLEST_BATCH
-from kafkapy.storage.disk_errors import as_storage_error
+from kafkapy.storage.disk_errors import LogOnDisk, as_storage_error
 from kafkapy.storage.segment import Segment
-
-if TYPE_CHECKING:
-    from kafkapy.storage.log import Log
+from kafkapy.storage.segments import Segments
 
 RUN_BYTES: Final = 65_536
 """Batches are handed over in runs of about so many bytes, and so many are searched in one step."""
@@ -32,6 +30,18 @@ CANDIDATES: Final = 64
 """Places that are tried in one step."""
 _LENGTH: Final = Struct(">i")
 _MAGIC_BYTE: Final = bytes([MAGIC])
+
+
+class SalvagedLog(LogOnDisk, Protocol):
+    """What is needed here of a ``log.Log``."""
+
+    @property
+    def segments(self) -> Segments:
+        """Its segments."""
+
+    @property
+    def log_end_offset(self) -> int:
+        """Where the last of them ends."""
 
 
 class Damage(NamedTuple):
@@ -45,7 +55,7 @@ class Damage(NamedTuple):
 
 
 def salvage(
-    log: "Log",
+    log: SalvagedLog,
     offset: int,
     take: Callable[[bytes], Generator[None, None, object]],
     damaged: Callable[[Damage], None],
@@ -85,7 +95,7 @@ def salvage(
 class _Search:
     """Looks for whole batches in a segment as it was when the search began."""
 
-    def __init__(self, log: "Log", segment: Segment, limit: int) -> None:
+    def __init__(self, log: SalvagedLog, segment: Segment, limit: int) -> None:
         self.end = segment.size
         self._log = log
         self._segment = segment

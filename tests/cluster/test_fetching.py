@@ -8,8 +8,7 @@ import pytest
 from kafkapy.cluster.fetching import FetchLimits, FetchWish, Reads, fetch, read_all, read_one
 from kafkapy.config.log_config import LogConfig
 from kafkapy.storage.errors import KafkaStorageError
-from kafkapy.storage.log import Log
-from kafkapy.storage.read import LogPosition
+from kafkapy.storage.log import Log, LogPosition
 from kafkapy.types import TopicPartition
 from tests.cluster.logs import ME, TP, Node, batch, state
 

@@ -17,8 +17,8 @@ from kafkapy.cluster.errors import (
 from kafkapy.cluster.replica_manager import Awaited
 from kafkapy.config.log_config import LogConfig
 from kafkapy.records.errors import CorruptRecordError
-from kafkapy.storage.append import AppendResult
 from kafkapy.storage.errors import KafkaStorageError
+from kafkapy.storage.log import AppendResult
 from kafkapy.types import TopicPartition
 from tests.cluster.logs import ME, TP, Node, batch, state
 from tests.storage.slow_flusher import SlowFlusher

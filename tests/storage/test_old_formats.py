@@ -11,7 +11,6 @@ from kafkapy.records.legacy import encode_legacy
 from kafkapy.records.record import Record
 from kafkapy.storage.errors import KafkaStorageError
 from kafkapy.storage.log import Log
-from kafkapy.storage.read import segment_times
 from kafkapy.storage.segment import TimestampOffset
 from tests.storage.support import START_MS, batch, open_log, reopen
 
@@ -120,14 +119,14 @@ def test_offsets_by_time_in_format_1(tmp_path: Path, codec: int) -> None:
 
 def test_segment_times_end_with_now(tmp_path: Path) -> None:
     log = open_log(tmp_path, LogConfig(message_format_version="0.10.0"))
-    assert [offset for offset, _ in segment_times(log)] == [0]
+    assert [offset for offset, _ in log.segment_times()] == [0]
     log.append_as_follower(entries(1, 0, 3))
     log.roll()
     log.append_as_follower(entries(1, 3, 2))
     log.update_high_watermark(5)
     log.advance_log_start_offset(1)
     os.utime(log.segments.first.log.path, ns=(0, 7_000_000))
-    times = segment_times(log)
+    times = log.segment_times()
     assert [offset for offset, _ in times] == [1, 3, 5]
     assert (times[0][1], times[2][1]) == (7, START_MS)
 

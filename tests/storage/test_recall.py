@@ -6,7 +6,6 @@ from kafkapy.config.log_config import LogConfig
 from kafkapy.records.batch import read_header
 from kafkapy.storage.errors import KafkaStorageError, OutOfOrderSequenceError
 from kafkapy.storage.log import Log
-from kafkapy.storage.recall import recall
 from kafkapy.storage.recovery import Checkpointed
 from tests.storage.support import batch, marker, open_log, produced, reopen
 
@@ -58,12 +57,12 @@ def test_after_a_clean_stop_the_log_is_asked_when_a_sequence_seems_to_be_out_of_
 def test_nothing_is_asked_where_no_snapshot_was(tmp_path: Path) -> None:
     log = open_log(tmp_path)
     log.append_as_leader(produced(0), 0)
-    assert not recall(log)
+    assert not log.recall_batches()
     with pytest.raises(OutOfOrderSequenceError):
         log.append_as_leader(produced(2), 0)
     log = reopen(log)
     log.producer_state.clear(0)
-    assert not recall(log)
+    assert not log.recall_batches()
 
 
 def test_a_disk_that_does_not_tell_is_a_storage_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,7 +13,6 @@ from kafkapy.storage.leader_epochs import EpochEntry
 from kafkapy.storage.log import Log, Storage
 from kafkapy.storage.recovered_epochs import RecoveredEpochs
 from kafkapy.storage.recovery import Checkpointed, load, recover_segment
-from kafkapy.storage.rolling import roll
 from kafkapy.testing.clock import ManualClock
 from kafkapy.testing.disk import SimulatedDisk
 from kafkapy.testing.durable import Survival
@@ -443,7 +442,7 @@ def test_epochs_come_back_when_all_records_were_deleted_and_a_crash_takes_that_b
     log = open_log(tmp_path)
     fill(log, 1)
     log.flush()
-    roll(log, 1)
+    log.roll(1)
     log.close()
     log = open_log(tmp_path, checkpointed=Checkpointed(clean=True, recovery_point=1, high_watermark=1))
     log.advance_log_start_offset(1)

@@ -7,7 +7,7 @@ from kafkapy.records.batch import read_header
 from kafkapy.storage import portable
 from kafkapy.storage.descriptors import FileSlice
 from kafkapy.storage.files import UNCACHED_SIZE, Files
-from kafkapy.storage.removal import files_removal, folder_removal, remove_segments
+from kafkapy.storage.removal import files_removal, folder_removal
 from kafkapy.testing.clock import ManualClock
 from tests.storage.support import batch, fill, open_log
 
@@ -22,7 +22,7 @@ def test_segments_stay_readable_until_their_files_go(tmp_path: Path) -> None:
     reader = iter(log.segments)
     records = log.read(1, 10_000).records
     assert isinstance(records, FileSlice)
-    remove_segments(log, log.segments.starting_at(0)[:2])
+    log.delete_oldest_segments(log.segments.starting_at(0)[:2])
     assert [each.base_offset for each in log.segments] == [8]
     directory = Path(log.directory)
     assert len(list(directory.glob("*.deleted"))) == 6
@@ -43,7 +43,7 @@ def test_what_can_not_be_renamed_stays_in_the_log(tmp_path: Path, monkeypatch: p
 
     monkeypatch.setattr(log.storage.files, "rename", refused)
     with pytest.raises(OSError, match="no"):
-        remove_segments(log, log.segments.starting_at(0)[:2])
+        log.delete_oldest_segments(log.segments.starting_at(0)[:2])
     assert [each.base_offset for each in log.segments] == [0, 4, 8]
 
 

@@ -41,7 +41,7 @@ def _writes(log: Log) -> Writes:
 
 
 def test_everything_is_written_again_as_it_was(log: Log, tmp_path: Path) -> None:
-    rewriting = Rewriting(log, 0, log.log_end_offset)
+    rewriting = Rewriting(log, log.storage.files, 0, log.log_end_offset)
     before = contents(tmp_path)
     _writes(log).written = 0
     rewriting.run()
@@ -52,7 +52,7 @@ def test_everything_is_written_again_as_it_was(log: Log, tmp_path: Path) -> None
 
 def test_only_from_the_offset_on(log: Log) -> None:
     last = log.log_end_offset - 1
-    rewriting = Rewriting(log, last, log.log_end_offset)
+    rewriting = Rewriting(log, log.storage.files, last, log.log_end_offset)
     _writes(log).written = 0
     rewriting.run()
     active = log.segments.active
@@ -61,7 +61,7 @@ def test_only_from_the_offset_on(log: Log) -> None:
 
 
 def test_nothing_is_written_after_the_log_was_cut(log: Log) -> None:
-    rewriting = Rewriting(log, 0, log.log_end_offset)
+    rewriting = Rewriting(log, log.storage.files, 0, log.log_end_offset)
     rewriting.cancel()
     _writes(log).written = 0
     rewriting.run()
@@ -71,7 +71,7 @@ def test_nothing_is_written_after_the_log_was_cut(log: Log) -> None:
 @pytest.mark.parametrize("kind", [".log", ".index", ".timeindex", ".txnindex"])
 @pytest.mark.parametrize("way", ["zeros", "shorter", "not whole"])
 def test_what_was_lost_is_noticed(log: Log, tmp_path: Path, kind: str, way: str) -> None:
-    rewriting = Rewriting(log, 0, log.log_end_offset)
+    rewriting = Rewriting(log, log.storage.files, 0, log.log_end_offset)
     path = tmp_path / f"{STEM}{kind}"
     content = path.read_bytes()
     if way == "zeros":
@@ -89,7 +89,7 @@ def test_what_was_lost_is_noticed(log: Log, tmp_path: Path, kind: str, way: str)
 def test_batches_out_of_order_are_noticed(log: Log, tmp_path: Path) -> None:
     first = log.segments.first
     header = next(header for _, header, _ in first.batches(0, first.size))
-    rewriting = Rewriting(log, 0, log.log_end_offset)
+    rewriting = Rewriting(log, log.storage.files, 0, log.log_end_offset)
     path = tmp_path / f"{STEM}.log"
     content = bytearray(path.read_bytes())
     content[0:8] = (7).to_bytes(8)
@@ -103,21 +103,23 @@ def test_an_index_that_was_never_written_whole_is_noticed(log: Log, tmp_path: Pa
     with (tmp_path / f"{STEM}.txnindex").open("ab") as file:
         file.write(b"1")
     with pytest.raises(OSError, match="can't be read any more"):
-        Rewriting(log, 0, log.log_end_offset).run()
+        Rewriting(log, log.storage.files, 0, log.log_end_offset).run()
 
 
 def test_zeros_before_the_first_batch_to_write_are_noticed(log: Log, tmp_path: Path) -> None:
     path = tmp_path / f"{STEM}.log"
     path.write_bytes(bytes(path.stat().st_size))
     with pytest.raises(OSError, match="can't be read any more"):
-        Rewriting(log, 7, log.log_end_offset)
+        Rewriting(log, log.storage.files, 7, log.log_end_offset)
 
 
 def test_snapshots_and_the_indexes_of_earlier_segments_are_written_again_where_they_are_named(log: Log) -> None:
     log.flush()
     first, snapshot = log.segments.first, log.producer_state.snapshot_path(log.producer_state.snapshot_offsets[-1])
     end = log.log_end_offset
-    rewriting = Rewriting(log, end, end, [first.time_index.path, snapshot, log.producer_state.snapshot_path(0)])
+    rewriting = Rewriting(
+        log, log.storage.files, end, end, [first.time_index.path, snapshot, log.producer_state.snapshot_path(0)]
+    )
     _writes(log).written = 0
     rewriting.run()
     files = log.storage.files
@@ -131,4 +133,4 @@ def test_a_snapshot_that_was_lost_is_noticed(log: Log) -> None:
     path = log.producer_state.snapshot_path(log.producer_state.snapshot_offsets[-1])
     Path(path).write_bytes(bytes(Path(path).stat().st_size))
     with pytest.raises(OSError, match="can't be read any more"):
-        Rewriting(log, log.log_end_offset, log.log_end_offset, [path]).run()
+        Rewriting(log, log.storage.files, log.log_end_offset, log.log_end_offset, [path]).run()

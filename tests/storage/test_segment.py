@@ -11,7 +11,7 @@ from kafkapy.storage.descriptors import Descriptor
 from kafkapy.storage.errors import KafkaStorageError
 from kafkapy.storage.files import Files
 from kafkapy.storage.index import IndexCache
-from kafkapy.storage.read import find_timestamp
+from kafkapy.storage.log import find_timestamp
 from kafkapy.storage.segment import AppendedRange, Segment
 from tests.storage.support import GOLDEN, START_MS, batch
 

@@ -13,7 +13,7 @@ from kafkapy.coordinator.partition_log import BrokerLog, append_safely
 from kafkapy.errors import BrokerError
 from kafkapy.records.batch import MAGIC
 from kafkapy.records.control import ControlType, Marker, encode_marker
-from kafkapy.storage.append import AppendResult
+from kafkapy.storage.log import AppendResult
 from kafkapy.types import TopicPartition
 
 _UNKNOWN_TOPIC_OR_PARTITION: Final = 3

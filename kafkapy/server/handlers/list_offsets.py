@@ -22,7 +22,6 @@ from kafkapy.protocol.messages.list_offsets import (
 )
 from kafkapy.server.context import RequestContext
 from kafkapy.storage.log import Log
-from kafkapy.storage.read import segment_times
 from kafkapy.turns import Steps
 from kafkapy.types import TopicPartition
 
@@ -138,7 +137,7 @@ def _segment_starts(log: Log, bound: int | None, wanted: ListOffsetsPartition) -
     """
     if wanted.max_num_offsets < 0:
         raise BrokerError("fewer than no offsets are asked for")  # an unknown error (-1), as in Kafka
-    times = segment_times(log)[: 1 if wanted.timestamp == EARLIEST else None]
+    times = log.segment_times()[: 1 if wanted.timestamp == EARLIEST else None]
     while times and wanted.timestamp not in (LATEST, EARLIEST) and times[-1][1] > wanted.timestamp:
         times.pop()
     starts = sorted((offset for offset, _ in times[::-1][: wanted.max_num_offsets]), reverse=True)

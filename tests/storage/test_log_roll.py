@@ -4,8 +4,7 @@ from pathlib import Path
 import pytest
 
 from kafkapy.config.log_config import LogConfig
-from kafkapy.storage.log import Log, Storage
-from kafkapy.storage.rolling import segment_ms, waited_ms
+from kafkapy.storage.log import Log, Storage, segment_ms, waited_ms
 from kafkapy.storage.segment import AppendedRange
 from kafkapy.testing.clock import ManualClock
 from kafkapy.testing.disk import Fault, SimulatedDisk

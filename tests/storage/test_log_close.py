@@ -5,7 +5,6 @@ from pathlib import Path
 import pytest
 
 from kafkapy.config.log_config import LogConfig
-from kafkapy.storage.closing import abandon_all, close, finish, finished
 from kafkapy.storage.files import Files
 from kafkapy.storage.log_directory import LogManager
 from kafkapy.testing.clock import ManualClock
@@ -16,19 +15,19 @@ from tests.storage.support import START_MS, fill, open_log, reopen
 def test_nothing_is_let_go_before_it_is_durable(tmp_path: Path) -> None:
     log = open_log(tmp_path)
     fill(log, 3)
-    paths = finish(log)
+    paths = log.prepare_close()
     assert {Path(path).suffix for path in paths} == {".log", ".index", ".timeindex", ".snapshot", ""}
     assert log.recovery_point == 0
-    finished(log)
+    log.finish_close()
     assert log.recovery_point == 3
 
 
 def test_a_log_that_is_durable_needs_no_fsync(tmp_path: Path) -> None:
     log = open_log(tmp_path)
     fill(log, 3)
-    close(log)
+    log.close()
     again = reopen(log)
-    assert finish(again) == []
+    assert again.prepare_close() == []
 
 
 def test_only_the_directory_whose_disk_refuses_is_not_clean(
@@ -57,7 +56,7 @@ def test_what_is_abandoned_is_left_as_it_is_and_recovered(tmp_path: Path) -> Non
     logs.load()
     fill(logs.get_or_create(partition), 3)
     before = sorted(path.name for path in tmp_path.rglob("*"))
-    abandon_all(logs)
+    logs.abandon()
     assert sorted(path.name for path in tmp_path.rglob("*")) == before
     again = LogManager([str(tmp_path)], LogConfig(), ManualClock())
     again.load()
