@@ -14,7 +14,7 @@ TEST_SETTINGS = {"group.initial.rebalance.delay.ms": "0", "offsets.topic.num.par
 def kafkapy_command() -> list[str]:
     """The installed command, or the same entry point of the sources when it isn't installed."""
     script = Path(sys.executable).parent / "kafkapy"
-    return [str(script)] if script.exists() else [sys.executable, "-c", "from kafkapy.server.cli import main; main()"]
+    return [str(script)] if script.exists() else [sys.executable, "-c", "from kafkapy.cli.main import main; main()"]
 
 
 class KafkapyProcess(ChildProcess):

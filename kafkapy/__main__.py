@@ -2,7 +2,7 @@
 
 import sys
 
-from kafkapy.server.cli import main
+from kafkapy.cli.main import main
 
 if __name__ == "__main__":
     sys.exit(main())

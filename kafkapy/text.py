@@ -6,7 +6,7 @@ that it has made, so it may be applied twice.
 """
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 ELLIPSIS: Final = "…"
@@ -49,3 +49,12 @@ def printable_json(value: Any, *, indent: int | None = None, default: Callable[[
         return text
     line_end = "" if indent is None else "\n"
     return "".join(each if each.isprintable() or each in line_end else json.dumps(each)[1:-1] for each in text)
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """``; did you mean …?`` with the most similar of the known names, whatever their case; nothing if none is."""
+    import difflib  # for whoever is wrong
+
+    by_case = {each.lower(): each for each in known}
+    matches = difflib.get_close_matches(name.lower(), list(by_case), n=1)
+    return f"; did you mean {by_case[matches[0]]!r}?" if matches else ""

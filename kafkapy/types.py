@@ -7,7 +7,15 @@ and fetch paths); their names carry the meaning and the unit comes last: ``base_
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
+
+NO_LEADER: Final = -1
+"""No replica can lead; readers and writers have to wait."""
+LEADER_DURING_DELETE: Final = -2
+"""In UpdateMetadata: the partition is going away, forget it."""
+EPOCH_DURING_DELETE: Final = -2
+"""In StopReplica and UpdateMetadata: higher than any leader epoch."""
+NO_EPOCH: Final = -1
 
 N = TypeVar("N", bound=tuple[Any, ...])
 

@@ -35,7 +35,7 @@ def running_broker(bootstrap: str | None = None) -> Iterator[str]:
 
 def _start(directory: Path, port: int) -> subprocess.Popen[bytes]:
     log = directory / "broker.log"
-    command = [sys.executable, "-c", "from kafkapy.server.cli import main; main()", "start"]
+    command = [sys.executable, "-c", "from kafkapy.cli.main import main; main()", "start"]
     with log.open("wb") as output:
         process = subprocess.Popen(
             [*command, "--data", str(directory / "data"), "--port", str(port)], stdout=output, stderr=output

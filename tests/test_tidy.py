@@ -12,12 +12,12 @@ ROOT = Path(__file__).resolve().parent.parent
 # A function over its limit, with the reason why splitting it would hurt the reader.
 LONG_FUNCTIONS: dict[str, str] = {}
 WIDE_FUNCTIONS: dict[str, str] = {
-    "kafkapy/server/commands/app.py:_start_options": "typer reads them from its parameters, one for each",
-    "kafkapy/server/commands/topics.py:create": "typer reads a command's options from its parameters, one for each",
-    "kafkapy/server/commands/produce.py:run": "typer reads a command's options from its parameters, one for each",
-    "kafkapy/server/commands/metadata.py:export_": "typer reads a command's options from its parameters, one for each",
-    "kafkapy/server/commands/metadata.py:import_": "typer reads a command's options from its parameters, one for each",
-    "kafkapy/server/commands/consume.py:run": "typer reads a command's options from its parameters, one for each",
+    "kafkapy/cli/app.py:_start_options": "typer reads them from its parameters, one for each",
+    "kafkapy/cli/topics.py:create": "typer reads a command's options from its parameters, one for each",
+    "kafkapy/cli/produce.py:run": "typer reads a command's options from its parameters, one for each",
+    "kafkapy/cli/metadata.py:export_": "typer reads a command's options from its parameters, one for each",
+    "kafkapy/cli/metadata.py:import_": "typer reads a command's options from its parameters, one for each",
+    "kafkapy/cli/consume.py:run": "typer reads a command's options from its parameters, one for each",
 }
 
 MAX_FUNCTION_LINES = 60

@@ -34,8 +34,7 @@ from kafkapy.protocol.primitives import encode
 from kafkapy.protocol.reader import Reader
 from kafkapy.protocol.writer import Writer
 from kafkapy.records.compression import GZIP, LZ4, SNAPPY, ZSTD, compress
-from kafkapy.records.legacy import encode_legacy
-from kafkapy.records.record import Record, encode_batch
+from kafkapy.records.record import Record, encode_batch, encode_legacy
 from tools.fuzz_codec import mutate
 
 TOPICS: Final = 12

@@ -33,8 +33,7 @@ from kafkapy.protocol.messages.offset_for_leader_epoch import (
 )
 from kafkapy.protocol.primitives import Writer
 from kafkapy.records.compression import compress
-from kafkapy.records.legacy import encode_legacy
-from kafkapy.records.record import Record, encode_batch
+from kafkapy.records.record import Record, encode_batch, encode_legacy
 
 NOWHERE = "nowhere-x"
 COORDINATOR_LOAD_IN_PROGRESS = 14

@@ -15,8 +15,7 @@ from compat_tests.groups.wire import Wire
 from compat_tests.process import Broker
 from kafkapy.records.batch import crc_is_valid, iterate_headers
 from kafkapy.records.compression import GZIP, LZ4, SNAPPY, ZSTD, compress
-from kafkapy.records.legacy import encode_legacy
-from kafkapy.records.record import Record, encode_batch, read_records
+from kafkapy.records.record import Record, encode_batch, encode_legacy, read_records
 
 FORMATS = {"0.9.0": 0, "0.10.0": 1, "2.7": 2}
 THREE = [Record(b"k", b"v", NOW_MS - 5), Record(b"l", b"w" * 90, NOW_MS), Record(b"m", None, NOW_MS - 1)]

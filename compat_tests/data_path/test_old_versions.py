@@ -9,8 +9,7 @@ from compat_tests.data_path.frames import NOW_MS, batch, fetch, list_offsets, ne
 from compat_tests.groups.wire import Wire
 from compat_tests.process import Broker
 from kafkapy.records.batch import crc32_of
-from kafkapy.records.legacy import encode_legacy
-from kafkapy.records.record import Record, encode_batch
+from kafkapy.records.record import Record, encode_batch, encode_legacy
 
 UNKNOWN_SERVER_ERROR = -1
 

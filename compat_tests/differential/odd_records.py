@@ -7,9 +7,8 @@ from zlib import crc32
 
 from kafkapy.records.batch import crc_of
 from kafkapy.records.compression import GZIP, LZ4, NONE, SNAPPY, ZSTD, compress
-from kafkapy.records.legacy import encode_legacy
 from kafkapy.records.lz4_frame import xxhash32_of_few
-from kafkapy.records.record import Record, encode_batch
+from kafkapy.records.record import Record, encode_batch, encode_legacy
 
 MAGICS = (0, 1, 1, 2, 2)
 CODECS = (NONE, NONE, GZIP, SNAPPY, LZ4)

@@ -19,8 +19,7 @@ from kafkapy.records.compression import GZIP, LZ4, ZSTD, compress
 from kafkapy.records.control import ControlType, Marker, encode_marker
 from kafkapy.records.convert import convert
 from kafkapy.records.errors import InvalidRecordError, InvalidTimestampError, RecordsError
-from kafkapy.records.legacy import encode_legacy, set_offset
-from kafkapy.records.record import Record, encode_batch, encode_empty_batch, read_records
+from kafkapy.records.record import Record, encode_batch, encode_empty_batch, encode_legacy, read_records, set_offset
 from kafkapy.records.validate import PRODUCER, ProducePolicy, validate_produced
 
 pytestmark = pytest.mark.java

@@ -20,7 +20,7 @@ from kafkapy.config.broker_config import BrokerConfig
 from kafkapy.config.log_config import LogConfig
 from kafkapy.records.batch import iterate_headers
 from kafkapy.records.record import read_records
-from kafkapy.storage.cleaner import LogCleaner
+from kafkapy.storage.compaction.cleaner import LogCleaner
 from kafkapy.storage.log_directory import LogManager
 from kafkapy.testing.clock import ManualClock
 

@@ -21,6 +21,7 @@ from typing import Any, Final, NamedTuple
 import pytest
 
 from kafkapy.config.broker_config import BrokerConfig
+from kafkapy.network.loop import BrokerLoop
 from kafkapy.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
 from kafkapy.protocol.messages.delete_records import (
     DeleteRecordsPartition,
@@ -36,7 +37,6 @@ from kafkapy.records.batch import BatchHeader, crc_is_valid, iterate_headers
 from kafkapy.records.errors import CorruptRecordError
 from kafkapy.records.record import read_records
 from kafkapy.server.broker import START_FAILURES, BrokerServer
-from kafkapy.server.loop import BrokerLoop
 from kafkapy.turns import finish
 from tests.server.harness import Client, batch
 

@@ -6,8 +6,7 @@ reading, and a test compares. What kafkapy sets differently when nothing is conf
 
 from typing import Final
 
-from kafkapy.config.allowed import AtLeast, OneOf, Release
-from kafkapy.config.keys import ConfigKey, ConfigType, Dynamic, Importance
+from kafkapy.config.keys import AtLeast, ConfigKey, ConfigType, Dynamic, Importance, OneOf, Release
 from kafkapy.config.own_keys import OWN_BROKER_KEYS
 
 BOOLEAN, STRING, INT, SHORT, LONG, DOUBLE, LIST, CLASS, PASSWORD = ConfigType

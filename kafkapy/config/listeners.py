@@ -3,8 +3,8 @@
 import re
 from typing import Final, NamedTuple
 
-from kafkapy.config.allowed import BLANKS
 from kafkapy.config.errors import InvalidConfigError, invalid_value
+from kafkapy.config.keys import BLANKS
 
 SECURITY_PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 _HOST: Final = re.compile(r"[0-9a-zA-Z\-%._:]*")

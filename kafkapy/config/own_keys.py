@@ -6,8 +6,7 @@ Apache Kafka warns of such a key in ``server.properties`` and goes on. It does n
 
 from typing import Final
 
-from kafkapy.config.allowed import AtLeast, Between, OneOf
-from kafkapy.config.keys import ConfigKey, ConfigType, Dynamic
+from kafkapy.config.keys import AtLeast, Between, ConfigKey, ConfigType, Dynamic, OneOf
 
 PREFIX: Final = "kafkapy."
 FETCH_SESSION_PARTITIONS: Final = "kafkapy.fetch.session.partitions.max"

@@ -5,9 +5,18 @@ The facts were read from the released 2.7.2 jars (see ``broker_keys.py``). All o
 
 from typing import Final
 
-from kafkapy.config.allowed import AtLeast, Between, OneOf, Release, ThrottledReplicas
 from kafkapy.config.broker_keys import CLEANUP_POLICIES, LONG_MAX, TIMESTAMP_TYPES
-from kafkapy.config.keys import ConfigKey, ConfigType, Dynamic, Importance
+from kafkapy.config.keys import (
+    AtLeast,
+    Between,
+    ConfigKey,
+    ConfigType,
+    Dynamic,
+    Importance,
+    OneOf,
+    Release,
+    ThrottledReplicas,
+)
 from kafkapy.config.own_keys import OWN_TOPIC_KEYS
 
 BOOLEAN, STRING, INT, _, LONG, DOUBLE, LIST, _, _ = ConfigType

@@ -12,20 +12,20 @@ from functools import partial
 from typing import Any, Final, Protocol
 
 from kafkapy.clock import Clock
-from kafkapy.cluster.partition import ALL_IN_SYNC
-from kafkapy.coordinator.counters import Counters
 from kafkapy.coordinator.errors import NotCoordinatorError
 from kafkapy.coordinator.group.results import NO_PRODUCER
 from kafkapy.coordinator.steps import Background
 from kafkapy.errors import BrokerError
+from kafkapy.metrics import Counters
 from kafkapy.protocol.primitives import ProtocolError
 from kafkapy.records.batch import BatchHeader, crc_is_valid, own_batch
 from kafkapy.records.errors import CorruptRecordError, RecordsError
 from kafkapy.records.record import Record, iterate_records, read_records, write_record
 from kafkapy.records.validate import ValidatedBatch, validated_batch_of
+from kafkapy.replication.partition import ALL_IN_SYNC
 from kafkapy.storage.errors import KafkaStorageError
-from kafkapy.storage.log import AppendResult
-from kafkapy.storage.salvage import Damage
+from kafkapy.storage.log.log import AppendResult
+from kafkapy.storage.recovery.salvage import Damage
 from kafkapy.turns import Steps
 from kafkapy.types import TopicPartition
 

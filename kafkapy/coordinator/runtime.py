@@ -27,7 +27,7 @@ from kafkapy.coordinator.steps import Background, pieces
 from kafkapy.errors import BrokerError
 from kafkapy.records.record import Record, encode_batch
 from kafkapy.records.validate import ValidatedBatch
-from kafkapy.storage.log import AppendResult
+from kafkapy.storage.log.log import AppendResult
 from kafkapy.turns import Steps, in_turns
 from kafkapy.types import TopicPartition
 

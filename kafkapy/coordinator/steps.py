@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final, TypeVar
 
-from kafkapy.coordinator.counters import Counters
+from kafkapy.metrics import Counters
 from kafkapy.turns import Steps, finish
 
 T = TypeVar("T")

@@ -17,7 +17,7 @@ Layout, big-endian (Apache Kafka's documentation, "Record Batch"; KIP-98)::
     57  record_count           int32
     61  records                           compressed as one block if bits 0-2 say so
 
-An entry of a message set (magic 0 and 1, ``legacy.py``) is a batch too, and ``BatchHeader`` shows it as one; functions
+An entry of a message set (magic 0 and 1, ``record.py``) is a batch too, and ``BatchHeader`` shows it as one; functions
 that write are for magic 2 only. Every function works on bytes, bytearray or memoryview and copies nothing.
 """
 
@@ -75,7 +75,7 @@ LEGACY_ATTRIBUTE_MASKS = (COMPRESSION_MASK, COMPRESSION_MASK | TIMESTAMP_TYPE_BI
 _SMALLEST_LEGACY_SIZES = (26, 34)
 _unpack_header = _HEADER.unpack_from
 unpack_legacy_header = _LEGACY_HEADER.unpack_from
-"""Offset, length, CRC, magic, attributes and (magic 1 only) timestamp of an entry: see ``legacy.py``."""
+"""Offset, length, CRC, magic, attributes and (magic 1 only) timestamp of an entry: see ``record.py``."""
 
 
 class BatchHeader(NamedTuple):

@@ -11,8 +11,7 @@ from collections.abc import Iterator
 from kafkapy.records.batch import LOG_APPEND_TIME, ReadableBuffer, iterate_headers
 from kafkapy.records.compression import ZSTD
 from kafkapy.records.errors import UnsupportedCompressionTypeError
-from kafkapy.records.legacy import encode_legacy_in_steps
-from kafkapy.records.record import MAX_DECOMPRESSED_SIZE, iterate_records
+from kafkapy.records.record import MAX_DECOMPRESSED_SIZE, encode_legacy_in_steps, iterate_records
 
 
 def convert(

@@ -1,7 +1,7 @@
 """The loops over the messages of a produced set (magic 0 or 1) that is as it should be: look, number, write as magic 2.
 
-Written as ``scan.py`` is: it runs as it stands, or compiled with the C types of ``entries.pxd``. ``legacy.py``
-describes the layout. Whatever is odd about a set, one at a time and with a name for it, ``validate_legacy.py`` finds.
+Written as ``scan.py`` is: it runs as it stands, or compiled with the C types of ``entries.pxd``. ``record.py``
+describes the layout. Whatever is odd about a set, one at a time and with a name for it, ``validate.py`` finds.
 """
 
 from zlib import crc32

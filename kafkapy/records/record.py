@@ -11,27 +11,41 @@ The broker's own path leaves records as bytes (``batch.py``, ``validate.py``). O
     headers          varint count, then each: varint length, key (UTF-8), varint length (-1: null), value
 """
 
+import struct
 from collections.abc import Iterable, Iterator, Sequence
+from struct import Struct
 from typing import NamedTuple, TypedDict, Unpack
+from zlib import crc32
 
 from kafkapy.records.batch import (
+    COMPRESSION_MASK,
     CONTROL_BIT,
+    CREATE_TIME,
     HEADER_SIZE,
+    LEGACY_ATTRIBUTE_MASKS,
     LOG_APPEND_TIME,
+    LOG_OVERHEAD,
     MAGIC,
+    MAGIC_OFFSET,
     NO_LEADER_EPOCH,
     NO_PRODUCER_EPOCH,
     NO_PRODUCER_ID,
     NO_SEQUENCE,
     NO_TIMESTAMP,
+    SMALLEST_LENGTH,
     TRANSACTIONAL_BIT,
     BatchHeader,
     ReadableBuffer,
+    WritableBuffer,
+    crc32_of,
     read_header,
+    read_legacy_header,
+    unpack_legacy_header,
     write_batch,
 )
-from kafkapy.records.compression import compress, decompress
-from kafkapy.records.errors import InvalidRecordError
+from kafkapy.records.compression import CODEC_NAMES, LZ4, ZSTD, CompressStream, compress, compress_stream, decompress
+from kafkapy.records.errors import CorruptRecordError, InvalidRecordError, UnsupportedCompressionTypeError
+from kafkapy.records.lz4_frame import with_old_checksum, with_right_checksum
 from kafkapy.records.varint import read_varint, read_varlong, write_varint
 
 MAX_DECOMPRESSED_SIZE = 64 * 1024 * 1024
@@ -156,7 +170,7 @@ def read_records(
     """The records of the batch at ``position``, of any magic; keys and values are copies.
 
     In a batch with LogAppendTime every record has the batch's max timestamp, as Kafka's consumers see it. For what is
-    of magic 0 or 1 see ``legacy.iterate_entries``, its errors too.
+    of magic 0 or 1 see ``iterate_entries``, its errors too.
 
     Raises:
         InvalidRecordError: the records are not what the header announces.
@@ -175,8 +189,6 @@ def iterate_records(
     """As ``read_records``, one by one: a batch from anywhere can unpack to millions."""
     header = header or read_header(batch, position)
     if header.magic < MAGIC:
-        from kafkapy.records.legacy import iterate_legacy_records  # which imports this module
-
         yield from iterate_legacy_records(batch, header, position, max_size)
         return
     if header.record_count < 0:
@@ -236,3 +248,297 @@ def _read_headers(body: bytes, place: int, end: int) -> tuple[Headers, int]:
         value, place = _read_bytes(body, place, end)
         headers.append((key.decode("utf-8", "surrogateescape"), value))
     return tuple(headers), place
+
+
+# Message sets: the formats of magic 0 (Kafka 0.7 to 0.9) and magic 1 (0.10), in which a record is its own batch.
+#
+# A set is entries back to back, without a header of its own. One entry, big-endian (KIP-31, KIP-32)::
+#
+#     0   offset      int64
+#     8   length      int32      bytes that follow this field
+#     12  crc         uint32     CRC-32 (not CRC-32C) of everything from byte 16 to the entry's end: the offset is
+# outside
+#     16  magic       int8       0 or 1
+#     17  attributes  int8       bits 0-2 compression (0 to 3); magic 1: bit 3 timestamp type
+#     18  timestamp   int64 ms   magic 1 only
+#         key         int32 length (-1: null), bytes
+#         value       int32 length (-1: null), bytes
+#
+# A compressed entry is a wrapper: its key is null, its value a whole message set, compressed. Its offset is that of its
+# last inner entry, its timestamp the largest of theirs. Inner offsets are the real ones in magic 0, which must be
+# compressed anew for that; in magic 1 they count from the first one (0, 1, 2, …), and the wrapper's offset says where
+# they end. A wrapper of offset 0 is what some producers send: its inner offsets are taken as they are. If the wrapper
+# says LogAppendTime, its timestamp is that of all records in it. LZ4 in magic 0 has a quirk (``lz4_frame.py``).
+
+
+__all__ = [
+    "Entry",
+    "encode_legacy",
+    "iterate_entries",
+    "iterate_legacy_records",
+    "read_entries",
+    "read_legacy_header",
+    "set_offset",
+    "set_timestamp",
+]
+
+STEP_RECORDS = 500
+STEP_SIZE = 64 * 1024
+"""Records and bytes after which an encoding in steps pauses: some milliseconds."""
+
+ATTRIBUTES_OFFSET = 17
+TIMESTAMP_OFFSET = 18
+_CRC_OFFSET = 12
+_KEY_OFFSETS = (18, 26)
+
+_OFFSET_LENGTH = Struct(">qi")
+_BEFORE_MAGIC = Struct(">qiI")
+_OFFSET = Struct(">q")
+_INT32 = Struct(">i")
+_CRC = Struct(">I")
+_AFTER_CRC = (Struct(">bb"), Struct(">bbq"))
+_NULL = _INT32.pack(-1)
+
+
+class Entry(NamedTuple):
+    """One record of a message set, read deep. ``offset`` is absolute, ``timestamp`` the wrapper's if that counts.
+
+    ``magic`` and ``attributes`` are the entry's own, ``crc_is_valid`` says that its own CRC is right.
+    """
+
+    offset: int
+    magic: int
+    attributes: int
+    timestamp: int
+    key: bytes | None
+    value: bytes | None
+    crc_is_valid: bool
+
+
+def set_offset(buffer: WritableBuffer, position: int, offset: int) -> None:
+    """Write the entry's offset (of a wrapper, that of its last record); the CRC doesn't cover it."""
+    _OFFSET.pack_into(buffer, position, offset)
+
+
+def set_timestamp(
+    buffer: WritableBuffer, position: int, header: BatchHeader, timestamp_type: int, timestamp: int
+) -> None:
+    """Write timestamp type, timestamp (ms) and the new CRC into an entry of magic 1, unless they are there already."""
+    if header.timestamp_type == timestamp_type and header.max_timestamp == timestamp:
+        return
+    buffer[position + ATTRIBUTES_OFFSET] = header.compression | timestamp_type << 3
+    _OFFSET.pack_into(buffer, position + TIMESTAMP_OFFSET, timestamp)
+    _CRC.pack_into(buffer, position + _CRC_OFFSET, crc32_of(buffer, position, header.size))
+
+
+def iterate_legacy_records(
+    buffer: ReadableBuffer,
+    header: BatchHeader | None = None,
+    position: int = 0,
+    max_size: int = MAX_DECOMPRESSED_SIZE,
+) -> Iterator[Record]:
+    """Give the records of the entry at ``position``: one, or those in the wrapper; keys and values are copies.
+
+    Raises: as ``iterate_entries``.
+    """
+    for offset, _, _, timestamp, key, value, _ in iterate_entries(buffer, header, position, max_size):
+        yield Record(key, value, timestamp, (), offset)
+
+
+def read_entries(
+    buffer: ReadableBuffer,
+    header: BatchHeader | None = None,
+    position: int = 0,
+    max_size: int = MAX_DECOMPRESSED_SIZE,
+) -> list[Entry]:
+    """As ``iterate_entries``, all at once."""
+    return list(iterate_entries(buffer, header, position, max_size))
+
+
+def iterate_entries(
+    buffer: ReadableBuffer,
+    header: BatchHeader | None = None,
+    position: int = 0,
+    max_size: int = MAX_DECOMPRESSED_SIZE,
+) -> Iterator[Entry]:
+    """Give the entry at ``position`` itself, or those in the wrapper that it is; CRCs are computed, not insisted on.
+
+    They are made one by one, as a small wrapper can hold millions.
+
+    Raises:
+        CorruptRecordError: no whole entry, compressed data that can't be read, an inner entry of impossible length.
+        InvalidRecordError: key or value go beyond the entry; a wrapper that is empty, holds another wrapper, or whose
+            offset is below the last one in it; zstd.
+        RecordTooLargeError: more than ``max_size`` bytes after decompression.
+        UnsupportedCompressionTypeError: no such codec.
+    """
+    header = header or read_legacy_header(buffer, position)
+    entry = memoryview(buffer)[position : position + header.size]
+    if not header.compression:
+        yield _read_entry(entry, header.magic, 0)
+        return
+    data = wrapped_set(entry, header, max_size)
+    last_offset = _last_inner_offset(data)
+    base_offset = header.base_offset - last_offset if header.magic and header.base_offset else 0
+    if base_offset < 0:
+        raise InvalidRecordError(f"A wrapper has offset {header.base_offset}, and its last record {last_offset}")
+    yield from _inner_entries(data, header, base_offset)
+
+
+def wrapped_set(entry: ReadableBuffer, header: BatchHeader, max_size: int) -> memoryview:
+    """The message set in the wrapper that ``entry`` is, decompressed. Raises: see ``iterate_entries``."""
+    if header.compression == ZSTD:
+        raise InvalidRecordError(f"Magic {header.magic} has no zstd")
+    _, value = _read_key_and_value(memoryview(entry), header.magic)
+    if value is None:
+        raise InvalidRecordError(f"A wrapper of magic {header.magic} has a null value")
+    return _decompress(header, value, max_size)
+
+
+def _decompress(header: BatchHeader, value: memoryview, max_size: int) -> memoryview:
+    if header.compression >= len(CODEC_NAMES):
+        raise UnsupportedCompressionTypeError(f"There is no codec {header.compression}")
+    frame: ReadableBuffer = value
+    if header.magic == 0 and header.compression == LZ4:
+        frame = with_right_checksum(value)
+    return decompress(header.compression, frame, max_size)
+
+
+def _last_inner_offset(data: memoryview) -> int:
+    """The offset field of the last whole entry; a piece of another behind it is ignored, as Kafka does."""
+    position, end = 0, len(data)
+    last_offset = None
+    while end - position >= LOG_OVERHEAD:
+        offset, length = _OFFSET_LENGTH.unpack_from(data, position)
+        if length < SMALLEST_LENGTH:
+            raise CorruptRecordError(f"A record in a wrapper can't have {length} bytes")
+        position += LOG_OVERHEAD + length
+        if position > end:
+            break
+        last_offset = offset
+    if last_offset is None:
+        raise InvalidRecordError("A wrapper holds no whole record")
+    return int(last_offset)
+
+
+def _inner_entries(data: memoryview, wrapper: BatchHeader, base_offset: int) -> Iterator[Entry]:
+    """The whole entries in ``data``, whose lengths ``_last_inner_offset`` has checked."""
+    position, end = 0, len(data)
+    append_time = wrapper.max_timestamp if wrapper.timestamp_type == LOG_APPEND_TIME else None
+    while end - position >= LOG_OVERHEAD:
+        start = position
+        position += LOG_OVERHEAD + _OFFSET_LENGTH.unpack_from(data, position)[1]
+        if position > end:
+            return
+        entry = _read_entry(data[start:position], data[start + MAGIC_OFFSET], base_offset)
+        if entry.attributes & COMPRESSION_MASK:
+            raise InvalidRecordError("A wrapper holds a compressed record")
+        yield entry if append_time is None or entry.magic != 1 else entry._replace(timestamp=append_time)
+
+
+def _read_entry(entry: memoryview, magic: int, base_offset: int) -> Entry:
+    """Read one entry, which is all of ``entry``; what says to be of a magic above 1 is read as if it were of 1."""
+    layout = magic and 1
+    key, value = _read_key_and_value(entry, layout)
+    offset, _, crc, _, attributes, timestamp = unpack_legacy_header(entry)
+    return Entry(
+        base_offset + offset,
+        magic,
+        attributes & LEGACY_ATTRIBUTE_MASKS[layout],
+        timestamp if magic else NO_TIMESTAMP,
+        None if key is None else bytes(key),
+        None if value is None else bytes(value),
+        crc == crc32(entry[MAGIC_OFFSET:]),
+    )
+
+
+def _read_key_and_value(entry: memoryview, magic: int) -> tuple[memoryview | None, memoryview | None]:
+    key, position = _read_entry_bytes(entry, _KEY_OFFSETS[magic])
+    return key, _read_entry_bytes(entry, position)[0]
+
+
+def _read_entry_bytes(entry: memoryview, position: int) -> tuple[memoryview | None, int]:
+    start = position + _INT32.size
+    if start > len(entry):
+        raise InvalidRecordError("A record ends before its key or value does")
+    (length,) = _INT32.unpack_from(entry, position)
+    if length < 0:
+        return None, start
+    if length > len(entry) - start:
+        raise InvalidRecordError("A record's key or value goes beyond its end")
+    return entry[start : start + length], start + length
+
+
+def encode_legacy(
+    records: Iterable[Record],
+    magic: int,
+    *,
+    compression: int = 0,
+    timestamp_type: int = CREATE_TIME,
+    append_time: int = NO_TIMESTAMP,
+) -> bytes:
+    """Write ``records``, at their own offsets, as a message set of magic 0 or 1: one wrapper if it is compressed.
+
+    With ``timestamp_type`` 1 all have ``append_time`` (ms). Headers are left out. No records, no bytes.
+
+    Raises:
+        InvalidRecordError: an offset or a timestamp is over 64 bits, as sums in batches that lie can be.
+        UnsupportedCompressionTypeError: zstd, or no such codec.
+    """
+    fixed_time = append_time if timestamp_type == LOG_APPEND_TIME else None
+    return b"".join(encode_legacy_in_steps(records, magic, compression, fixed_time))
+
+
+def encode_legacy_in_steps(
+    records: Iterable[Record], magic: int, compression: int, append_time: int | None
+) -> Iterator[bytes]:
+    """As ``encode_legacy``, some ``STEP_RECORDS`` at a time: whoever takes the pieces may do something else in between.
+
+    What is compressed comes in the last piece, the others are empty then. ``append_time`` (ms) is None for CreateTime.
+    """
+    stream: CompressStream | None = None
+    attributes = LOG_APPEND_TIME << 3 if magic and append_time is not None else 0
+    output = bytearray()
+    largest, base_offset, last_offset = NO_TIMESTAMP, None, 0
+    for place, record in enumerate(records, 1):
+        key, value, timestamp, _, last_offset = record
+        if base_offset is None:
+            base_offset = last_offset if magic and compression else 0
+            stream = compress_stream(compression) if compression else None
+        if append_time is not None:
+            timestamp = append_time
+        largest = max(largest, timestamp)
+        try:
+            output += _entry(last_offset - base_offset, magic, attributes, timestamp, key, value)
+        except struct.error:
+            raise InvalidRecordError(f"Offset {last_offset} or its timestamp {timestamp} is over 64 bits") from None
+        if len(output) >= STEP_SIZE or place % STEP_RECORDS == 0:
+            yield _taken(output, stream)
+            output = bytearray()
+    rest = _taken(output, stream)
+    if stream is not None:
+        content = stream.finish()
+        if magic == 0 and compression == LZ4:
+            content = with_old_checksum(content)
+        rest = _entry(last_offset, magic, attributes | compression, largest, None, content)
+    yield rest
+
+
+def _taken(entries: bytearray, stream: CompressStream | None) -> bytes:
+    """Hand the entries on: to the stream, if there is one."""
+    if stream is None:
+        return bytes(entries)
+    stream.add(entries)
+    return b""
+
+
+def _entry(offset: int, magic: int, attributes: int, timestamp: int, key: bytes | None, value: bytes | None) -> bytes:
+    fields = _AFTER_CRC[1].pack(magic, attributes, timestamp) if magic else _AFTER_CRC[0].pack(magic, attributes)
+    content = b"".join(
+        (
+            fields,
+            _NULL if key is None else _INT32.pack(len(key)) + key,
+            _NULL if value is None else _INT32.pack(len(value)) + value,
+        )
+    )
+    return _BEFORE_MAGIC.pack(offset, _CRC.size + len(content), crc32(content)) + content

@@ -15,12 +15,6 @@ from types import TracebackType
 from typing import Final, Self
 
 from kafkapy.clock import Clock, SystemClock
-from kafkapy.cluster.embedded import FILE_NAME, EmbeddedSession, EmbeddedStore
-from kafkapy.cluster.node import MetadataNode
-from kafkapy.cluster.peer import LocalChannel
-from kafkapy.cluster.registration import BrokerIdTakenError
-from kafkapy.cluster.replica_manager import ReplicaManager
-from kafkapy.cluster.store import StoreFileError
 from kafkapy.config.broker_config import BrokerConfig
 from kafkapy.config.errors import InvalidConfigError
 from kafkapy.config.listeners import EndPoint
@@ -30,30 +24,36 @@ from kafkapy.config.unbuilt import check_built
 from kafkapy.coordinator.group.coordinator import GroupCoordinator
 from kafkapy.coordinator.steps import Background
 from kafkapy.coordinator.transaction.coordinator import TransactionCoordinator
-from kafkapy.coordinator.transaction.marker_channel import BrokerMarkers
-from kafkapy.coordinator.transaction.marker_writer import MarkerWriter
+from kafkapy.coordinator.transaction.markers import BrokerMarkers, MarkerWriter
+from kafkapy.metadata.embedded import FILE_NAME, EmbeddedSession, EmbeddedStore
+from kafkapy.metadata.registration import BrokerIdTakenError
+from kafkapy.metadata.store import StoreFileError
+from kafkapy.metrics import Metrics
+from kafkapy.network import dispatcher
+from kafkapy.network.budget import DEFAULT_LIMIT, FrameBudget
+from kafkapy.network.limits import Limits, Shared
+from kafkapy.network.listener import Listener, ListenError, bind
+from kafkapy.network.peer import LocalChannel
+from kafkapy.replication.replica_manager import ReplicaManager
 from kafkapy.server import logs
-from kafkapy.server.budget import DEFAULT_LIMIT, FrameBudget
 from kafkapy.server.compute_thread import ComputeThread
 from kafkapy.server.context import WILDCARD_HOSTS, LocalConnection, Services
 from kafkapy.server.directory_failures import DirectoryFailures
 from kafkapy.server.dispatch import Dispatcher, LocalRequests
 from kafkapy.server.fetch_sessions import FetchSessionCache
 from kafkapy.server.interception import Hooks
-from kafkapy.server.limits import Limits, Shared
-from kafkapy.server.listener import Listener, ListenError, bind
 from kafkapy.server.log_configs import LogConfigs
-from kafkapy.server.metrics import Metrics
+from kafkapy.server.node import MetadataNode
 from kafkapy.server.recovery_progress import RecoveryProgress
 from kafkapy.server.upkeep import Upkeep, keep_logs
-from kafkapy.storage.cleaner import LogCleaner
+from kafkapy.storage.compaction.cleaner import LogCleaner
 from kafkapy.storage.data_directory import MetaProperties
 from kafkapy.storage.errors import KafkaStorageError, LogDirectoryError
-from kafkapy.storage.files import Files
-from kafkapy.storage.flusher import ThreadFlusher
-from kafkapy.storage.log import Storage
+from kafkapy.storage.io.files import Files
+from kafkapy.storage.log.flusher import ThreadFlusher
+from kafkapy.storage.log.log import Storage
 from kafkapy.storage.log_directory import LogManager
-from kafkapy.storage.mending import default_processes, load_in_parallel
+from kafkapy.storage.recovery.mending import default_processes, load_in_parallel
 from kafkapy.turns import at_once_or_in_turns
 
 _log: Final = logging.getLogger(__name__)
@@ -326,7 +326,7 @@ class BrokerServer:
             self._cleanup.callback(cleaner.stop)
         self._cleanup.push_async_callback(self._let_go, services)
 
-    def _dispatcher(self, services: Services) -> Dispatcher:
+    def _dispatcher(self, services: Services) -> dispatcher.Dispatcher:
         interceptor, trace, budget = self._hooks.interceptor, self._hooks.trace, services.memory
         for each in (self.listeners[0].budget, budget):
             each.relieve = services.topic_admin.end_waits
@@ -334,9 +334,7 @@ class BrokerServer:
             interceptor.start(services)
         if trace is None:
             return Dispatcher(services, self._compute, budget, interceptor)
-        from kafkapy.server.trace import TracingDispatcher
-
-        return TracingDispatcher(services, self._compute, budget, interceptor, trace)
+        return trace.dispatcher(services, self._compute, budget, interceptor)
 
     async def _let_go(self, services: Services) -> None:
         """Answer whoever waits, while the connections are still there."""

@@ -4,10 +4,10 @@ from collections.abc import Callable, Mapping, Sequence
 from enum import IntEnum
 from typing import Final, Protocol, TypeVar
 
-from kafkapy.cluster.errors import UnknownTopicOrPartitionError
 from kafkapy.config.alteration import check_broker, check_topic
 from kafkapy.config.errors import InvalidAlterationError
 from kafkapy.errors import BrokerError
+from kafkapy.metadata.errors import UnknownTopicOrPartitionError
 from kafkapy.server.context import Services
 from kafkapy.text import shortened
 from kafkapy.turns import pause

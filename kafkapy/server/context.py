@@ -2,29 +2,30 @@
 
 import logging
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from kafkapy.clock import Clock
 from kafkapy.config.broker_config import BrokerConfig
 from kafkapy.errors import BrokerError
+from kafkapy.network.dispatcher import ConnectionInfo
 
 if TYPE_CHECKING:
-    from kafkapy.cluster.configs import ConfigAdmin
-    from kafkapy.cluster.controller import Controller
-    from kafkapy.cluster.fencing import ControllerFence
-    from kafkapy.cluster.image import MetadataCache
-    from kafkapy.cluster.producer_ids import ProducerIds
-    from kafkapy.cluster.replica_manager import ReplicaManager
-    from kafkapy.cluster.store import MetadataStore
-    from kafkapy.cluster.topics import TopicAdmin
+    from kafkapy.controller.controller import Controller
+    from kafkapy.controller.topics import TopicAdmin
     from kafkapy.coordinator.group.coordinator import GroupCoordinator
     from kafkapy.coordinator.transaction.coordinator import TransactionCoordinator
-    from kafkapy.coordinator.transaction.marker_writer import MarkerWriter
+    from kafkapy.coordinator.transaction.markers import MarkerWriter
+    from kafkapy.metadata.configs import ConfigAdmin
+    from kafkapy.metadata.image import MetadataCache
+    from kafkapy.metadata.producer_ids import ProducerIds
+    from kafkapy.metadata.store import MetadataStore
+    from kafkapy.metrics import Metrics
+    from kafkapy.network.budget import FrameBudget
     from kafkapy.protocol.headers import RequestHeader
-    from kafkapy.server.budget import FrameBudget
+    from kafkapy.replication.fencing import ControllerFence
+    from kafkapy.replication.replica_manager import ReplicaManager
     from kafkapy.server.compute_thread import ComputeThread
     from kafkapy.server.fetch_sessions import FetchSessionCache
-    from kafkapy.server.metrics import Metrics
     from kafkapy.storage.log_directory import LogManager
 
 _log: Final = logging.getLogger(__name__)
@@ -60,21 +61,6 @@ class Services:
     compute: "ComputeThread"
     memory: "FrameBudget"
     """For what responses and decoded requests take: that of ``Shared.response_budget``."""
-
-
-class ConnectionInfo(Protocol):
-    """What a handler may know of the connection that a request came in on."""
-
-    peer_host: str
-    """Numeric address of the client."""
-    peer_port: int
-    """Its port; 0 for the broker itself."""
-    listener: str
-    """Name of the listener that accepted it."""
-    local_address: tuple[str, int]
-    """(host, port) at which the client reached this broker."""
-    principal: str
-    """Who the client is, ``User:ANONYMOUS`` before authentication exists."""
 
 
 class LocalConnection:

@@ -10,9 +10,9 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from kafkapy.cluster.replica_manager import ReplicaManager
-from kafkapy.cluster.store import Create, MetadataStore, StoreError
-from kafkapy.cluster.znodes import LogDirEventNotificationZNode
+from kafkapy.metadata.store import Create, MetadataStore, StoreError
+from kafkapy.metadata.znodes import LogDirEventNotificationZNode
+from kafkapy.replication.replica_manager import ReplicaManager
 from kafkapy.storage.log_directory import LogManager
 from kafkapy.types import TopicPartition
 

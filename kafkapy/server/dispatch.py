@@ -11,7 +11,7 @@ The event loop serves all connections, so no request may keep it for long:
 - a handler with much to do is a generator and runs in slices (``kafkapy/turns.py``);
 - ``LARGE_AT_ONCE`` large requests are decoded and handled at a time, the others wait as undecoded frames, or after
   their first slice. They also wait while unread responses and decoded requests that are not answered take all the
-  memory that there is for them (``server/budget.py``). So the memory for messages does not grow with the number of
+  memory that there is for them (``network/budget.py``). So the memory for messages does not grow with the number of
   connections.
 """
 
@@ -24,7 +24,10 @@ from importlib import import_module
 from types import GeneratorType
 from typing import Any, Final, NamedTuple
 
-from kafkapy.cluster.delayed import Delayed, hurry
+from kafkapy.delayed import Delayed, hurry
+from kafkapy.network.budget import FrameBudget, Held
+from kafkapy.network.dispatcher import ConnectionInfo, Waiting
+from kafkapy.network.errors import UnencodableResponseError, UnservedRequestError
 from kafkapy.protocol.api_keys import ApiKey
 from kafkapy.protocol.headers import (
     RequestHeader,
@@ -37,11 +40,9 @@ from kafkapy.protocol.message import LimitExceeded, Message, ProtocolError
 from kafkapy.protocol.messages import request_class
 from kafkapy.protocol.reader import DEFAULT_BUDGET, Reader
 from kafkapy.protocol.writer import Part, TooManyStructs, Writer
-from kafkapy.server.budget import FrameBudget, Held
 from kafkapy.server.compute_thread import ComputeThread
-from kafkapy.server.context import ConnectionInfo, RequestContext, Services
+from kafkapy.server.context import RequestContext, Services
 from kafkapy.server.encoded import SIZE_AND_CORRELATION_ID, Encoded, spelled_out
-from kafkapy.server.errors import UnencodableResponseError, UnservedRequestError
 from kafkapy.server.handlers import REGISTRY
 from kafkapy.server.interception import Handler, Interceptor, Result
 from kafkapy.turns import Steps, in_turns, other_slices, turns
@@ -66,15 +67,6 @@ class Route(NamedTuple):
     read: Callable[[Reader, int], Any]
     handle: Handler
     flexible_response_header: bool
-
-
-class Waiting(NamedTuple):
-    """A request whose response, or its encoded frame, comes later."""
-
-    route: Route
-    header: RequestHeader
-    future: "asyncio.Future[Any]"
-    """Of a ``Message``, of an encoded frame (``list[Part]``), of None, or of another future of these."""
 
 
 @cache
@@ -137,7 +129,7 @@ class Dispatcher:
         self._large = asyncio.Semaphore(LARGE_AT_ONCE)
         self._turns = turns()
 
-    def dispatch(self, frame: memoryview, connection: ConnectionInfo) -> list[Part] | Waiting | None:
+    def dispatch(self, frame: memoryview, connection: ConnectionInfo) -> list[Part] | Waiting[Route] | None:
         """Serve one request: its answer, or what to wait for, or None when there is no answer.
 
         Raises ``ProtocolError`` for bytes that are no request and ``RefusedError`` for one that can't be answered.
@@ -191,7 +183,7 @@ class Dispatcher:
         result = await self._other_slices(awaited, steps)
         return await result if isinstance(result, asyncio.Future) else result
 
-    def answer(self, waiting: Waiting) -> list[Part] | Waiting | None:
+    def answer(self, waiting: Waiting[Route]) -> list[Part] | Waiting[Route] | None:
         """Return the bytes of a response that has come, or what to wait for further; raises what the handler raised."""
         response: Message | list[Part] | asyncio.Future[Any] | None = waiting.future.result()
         if isinstance(response, Message):
@@ -200,7 +192,9 @@ class Dispatcher:
             return Waiting(waiting.route, waiting.header, response)
         return response
 
-    def _wait(self, way: Route, header: RequestHeader, result: Awaitable[Any] | None) -> list[Part] | Waiting | None:
+    def _wait(
+        self, way: Route, header: RequestHeader, result: Awaitable[Any] | None
+    ) -> list[Part] | Waiting[Route] | None:
         """Answer with a result that is no message."""
         if result is None:
             return None
@@ -208,14 +202,14 @@ class Dispatcher:
         waiting = Waiting(way, header, future)
         return self.answer(waiting) if future.done() else waiting
 
-    def _encoded(self, way: Route, header: RequestHeader, response: Message) -> list[Part] | Waiting:
+    def _encoded(self, way: Route, header: RequestHeader, response: Message) -> list[Part] | Waiting[Route]:
         """Encode the response: on the loop if it is small."""
         try:
             return encode(header, way.flexible_response_header, response, INLINE_STRUCTS)
         except TooManyStructs:
             return self._encode_beside(way, header, response)
 
-    def _encode_beside(self, way: Route, header: RequestHeader, response: Message) -> Waiting:
+    def _encode_beside(self, way: Route, header: RequestHeader, response: Message) -> Waiting[Route]:
         encoding = self._compute.run(lambda: encode(header, way.flexible_response_header, response))
         return Waiting(way, header, encoding)
 
@@ -257,7 +251,7 @@ class Dispatcher:
 
     def _unserved(
         self, key: int, version: int, correlation_id: int, connection: ConnectionInfo
-    ) -> list[Part] | Waiting:
+    ) -> list[Part] | Waiting[Route]:
         if key != ApiKey.API_VERSIONS:
             raise UnservedRequestError(f"API key {key} version {version} is not served")
         way = self._learn(ApiKey.API_VERSIONS, 0)

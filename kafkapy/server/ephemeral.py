@@ -11,7 +11,7 @@ from typing import Final
 
 from kafkapy.clock import Clock, SystemClock
 from kafkapy.storage.data_directory import LOCK_NAME
-from kafkapy.storage.files import Files
+from kafkapy.storage.io.files import Files
 
 PREFIX: Final = "kafkapy-"
 LEFT_AFTER_MS: Final = 3_600_000

@@ -13,7 +13,7 @@ import random
 from collections.abc import Iterable
 
 from kafkapy.clock import Clock
-from kafkapy.cluster.fetching import FetchWish
+from kafkapy.replication.fetching import FetchWish
 from kafkapy.types import TopicPartition
 
 NO_SESSION = 0

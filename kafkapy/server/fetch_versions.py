@@ -8,12 +8,12 @@ the topic's ``message.format.version`` and so sends what is newer to old clients
 from collections.abc import Mapping
 from typing import Final
 
-from kafkapy.cluster.fetching import FetchWish, PartitionRead, Reads
-from kafkapy.cluster.replica_manager import ReplicaManager
 from kafkapy.errors import BrokerError
-from kafkapy.storage.converted import Compute, ConvertedSlice, holds_newer_format
-from kafkapy.storage.disk_errors import as_storage_error
-from kafkapy.storage.files import FileSlice
+from kafkapy.replication.fetching import FetchWish, PartitionRead, Reads
+from kafkapy.replication.replica_manager import ReplicaManager
+from kafkapy.storage.io.disk_errors import as_storage_error
+from kafkapy.storage.io.files import FileSlice
+from kafkapy.storage.log.converted import Compute, ConvertedSlice, holds_newer_format
 from kafkapy.turns import in_turns
 from kafkapy.types import TopicPartition
 

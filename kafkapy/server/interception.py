@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from kafkapy.clock import Clock
 from kafkapy.protocol.message import Message
-from kafkapy.storage.files import Files
+from kafkapy.storage.io.files import Files
 
 if TYPE_CHECKING:
+    from kafkapy.network.budget import FrameBudget
+    from kafkapy.network.dispatcher import Dispatcher
+    from kafkapy.server.compute_thread import ComputeThread
     from kafkapy.server.context import RequestContext, Services
-    from kafkapy.server.trace import Trace
 
 Result = Message | Awaitable[Message | None] | None
 """What a handler returns: the response, an awaitable of it, or None when there is no answer."""
@@ -45,12 +47,22 @@ class Interceptor(Protocol):
         ...
 
 
+class Tracer(Protocol):
+    """Shows requests and their answers."""
+
+    def dispatcher(
+        self, services: "Services", compute: "ComputeThread", budget: "FrameBudget", interceptor: Interceptor | None
+    ) -> "Dispatcher":
+        """Return a dispatcher that shows what passes."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Hooks:
     """What is hooked into a broker; nothing, unless somebody asks."""
 
     interceptor: Interceptor | None = None
-    trace: "Trace | None" = None
+    trace: Tracer | None = None
     connection_clock: Clock | None = None
     """Measures how long connections are idle, in place of the broker's clock: who moves that one doesn't close them."""
     files: Files | None = None

@@ -1,18 +1,7 @@
 """Names as people write them, on a command line or in a test."""
 
-from collections.abc import Iterable
-
 from kafkapy.protocol.messages import APIS
 from kafkapy.server.handlers import REGISTRY
-
-
-def nearest(name: str, known: Iterable[str]) -> str:
-    """``; did you mean …?`` with the most similar of the known names, whatever their case; nothing if none is."""
-    import difflib  # for whoever is wrong
-
-    by_case = {each.lower(): each for each in known}
-    matches = difflib.get_close_matches(name.lower(), list(by_case), n=1)
-    return f"; did you mean {by_case[matches[0]]!r}?" if matches else ""
 
 
 def served_apis() -> dict[str, int]:

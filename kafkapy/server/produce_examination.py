@@ -3,6 +3,7 @@
 from struct import Struct
 from typing import Final
 
+from kafkapy.network.errors import RefusedError
 from kafkapy.protocol.messages.produce import ProduceRequest
 from kafkapy.records.batch import (
     ATTRIBUTES_OFFSET,
@@ -16,7 +17,6 @@ from kafkapy.records.batch import (
 )
 from kafkapy.records.errors import CorruptRecordError
 from kafkapy.records.validate import FIRST_VERSION_OF_ZSTD
-from kafkapy.server.errors import RefusedError
 
 _SMALLEST_PARSED_SIZE: Final = 51
 """So far Kafka looks into a batch of format 2 while it parses the request: up to the producer's id."""

@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 from kafkapy.storage.data_directory import DataDirectory, MetaProperties
-from kafkapy.storage.disk_errors import is_full
 from kafkapy.storage.errors import LogDirectoryError
-from kafkapy.storage.files import Files
+from kafkapy.storage.io.disk_errors import is_full
+from kafkapy.storage.io.files import Files
 from kafkapy.types import TopicPartition
 
 logger: Final = logging.getLogger(__name__)

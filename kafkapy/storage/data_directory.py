@@ -7,8 +7,14 @@ from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 from uuid import uuid4
 
-from kafkapy.storage.checkpoint_file import CheckpointFile
-from kafkapy.storage.checkpoints import CLEANER, HIGH_WATERMARK, LOG_START_OFFSET, RECOVERY_POINT, OffsetCheckpoint
+from kafkapy.storage.checkpoints import (
+    CLEANER,
+    HIGH_WATERMARK,
+    LOG_START_OFFSET,
+    RECOVERY_POINT,
+    CheckpointFile,
+    OffsetCheckpoint,
+)
 from kafkapy.storage.errors import (
     BrokerIdMismatchError,
     ClusterIdMismatchError,
@@ -16,10 +22,10 @@ from kafkapy.storage.errors import (
     MalformedCheckpointError,
     UnknownIdentityVersionError,
 )
-from kafkapy.storage.file_lock import HeldLock
-from kafkapy.storage.files import TEMPORARY_SUFFIX, Files
-from kafkapy.storage.flusher import Flusher
-from kafkapy.storage.recovery import Checkpointed
+from kafkapy.storage.io.file_lock import HeldLock
+from kafkapy.storage.io.files import TEMPORARY_SUFFIX, Files
+from kafkapy.storage.log.flusher import Flusher
+from kafkapy.storage.recovery.recovery import Checkpointed
 from kafkapy.types import TopicPartition
 
 logger: Final = logging.getLogger(__name__)

@@ -1,27 +1,31 @@
 """All logs of a broker, over its data directories."""
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kafkapy.clock import Clock
 from kafkapy.config.log_config import LogConfig
-from kafkapy.storage import loading, stale_checkpoints
 from kafkapy.storage.checkpoints import HIGH_WATERMARK, LOG_START_OFFSET, RECOVERY_POINT
 from kafkapy.storage.data_directories import DataDirectories
 from kafkapy.storage.data_directory import DataDirectory, MetaProperties
-from kafkapy.storage.disk_errors import as_storage_error, file_refused
-from kafkapy.storage.errors import KafkaStorageError
-from kafkapy.storage.flusher import Flusher, InlineFlusher, sync_in_parallel
-from kafkapy.storage.log import Log, Storage
-from kafkapy.storage.recovery import Checkpointed
-from kafkapy.storage.recovery import load as load_log
-from kafkapy.storage.removal import folder_removal
-from kafkapy.storage.retention import delete_old_segments
+from kafkapy.storage.errors import KafkaStorageError, LogDirectoryError
+from kafkapy.storage.io.disk_errors import as_storage_error, file_refused, is_full
+from kafkapy.storage.io.files import folder_removal
+from kafkapy.storage.log.flusher import Flusher, InlineFlusher, sync_in_parallel
+from kafkapy.storage.log.log import Log, Storage
+from kafkapy.storage.log.retention import delete_old_segments
+from kafkapy.storage.recovery.recovery import Checkpointed
+from kafkapy.storage.recovery.recovery import load as load_log
 from kafkapy.turns import Steps
 from kafkapy.types import TopicPartition
+
+if TYPE_CHECKING:
+    from kafkapy.storage.data_directory import DataDirectory
+    from kafkapy.storage.log.log import Log
+    from kafkapy.types import TopicPartition
 
 logger = logging.getLogger(__name__)
 
@@ -54,7 +58,7 @@ class LogManager:
         self.config = config
         self.storage = storage or Storage(clock)
         self.storage.disk_failed = self.disk_failed
-        self.storage.offsets_fall = partial(stale_checkpoints.lower, self)
+        self.storage.offsets_fall = partial(lower_checkpoints, self)
         self.directories = DataDirectories(self.storage.files, log_dirs)
         self.directory_listener: DirectoryListener | None = None
         self._logs: dict[TopicPartition, Log] = {}
@@ -77,7 +81,7 @@ class LogManager:
         """
         if not self.directories.are_locked:
             self.lock()
-        loading.load(self, loading.survey(self), config_of or (lambda _topic: self.config))
+        load_found(self, survey(self), config_of or (lambda _topic: self.config))
 
     def open(
         self, directory: DataDirectory, partition: TopicPartition, config: LogConfig, checkpointed: Checkpointed
@@ -86,7 +90,7 @@ class LogManager:
         log = Log(partition, directory.partition_path(partition), config, self.storage)
         with as_storage_error(log, "opened"):
             if checkpointed is _NEW:
-                stale_checkpoints.forget(self, directory, partition)
+                forget_checkpoints(self, directory, partition)
             load_log(log, checkpointed)
         self._logs[partition] = log
         self._directory_of[partition] = directory
@@ -308,3 +312,154 @@ class LogManager:
         for log in self._logs.values():
             log.release()
         self.directories.unlock()
+
+
+# The start of a broker's logs: look at every data directory first, touch them only when all of it may be touched.
+#
+# What one directory's disk refuses takes that directory offline and the others go on. What says that somebody has to
+# decide (a foreign folder, one partition twice) stops the start, with the marks of a clean stop still in place.
+
+
+class Found(NamedTuple):
+    """What lies in one data directory."""
+
+    directory: DataDirectory
+    clean: bool
+    checkpoints: dict[TopicPartition, Checkpointed]
+    partitions: list[TopicPartition]
+    leftovers: list[str]
+
+    def checkpointed(self, partition: TopicPartition) -> Checkpointed:
+        """What is known of a partition before its files are read."""
+        return self.checkpoints.get(partition, Checkpointed(self.clean))
+
+
+def survey(logs: "LogManager") -> list[Found]:
+    """Look at every directory; raises ``LogDirectoryError`` when somebody has to decide."""
+    found = [each for directory in logs.directories.online if (each := _survey(logs, directory)) is not None]
+    _refuse_twins(found)
+    _name_missing(found)
+    for each in found:
+        if each.partitions and not each.clean:
+            logger.warning("Recovering %d logs of %s after an unclean stop", len(each.partitions), each.directory.path)
+    return found
+
+
+def load_found(
+    logs: "LogManager",
+    found: Sequence[Found],
+    config_of: Callable[[str], LogConfig],
+    mended: Collection[TopicPartition] = (),
+) -> None:
+    """Open what was found, without reading again what is ``mended``. See ``LogManager.load``."""
+    for each in found:
+        _load_directory(logs, each, config_of, mended)
+    logs.directories.check_one_works()
+
+
+def _survey(logs: "LogManager", directory: DataDirectory) -> Found | None:
+    try:
+        clean = directory.is_clean()
+        return Found(directory, clean, directory.read_checkpoints(clean=clean), *directory.list_partitions())
+    except OSError as error:
+        logs.fail(directory, error)
+        return None
+
+
+def _name_missing(found: list[Found]) -> None:
+    """Log the partitions that have a recovery point and no folder."""
+    there = {partition for each in found for partition in each.partitions}
+    for each in found:
+        for partition, checkpointed in each.checkpoints.items():
+            if checkpointed.recovery_point > 0 and partition not in there:
+                logger.error(
+                    "%s is missing: its records up to offset %d are lost%s",
+                    each.directory.partition_path(partition),
+                    checkpointed.recovery_point,
+                    "" if each.clean else ", unless its topic was deleted before the stop",
+                )
+
+
+def _refuse_twins(found: list[Found]) -> None:
+    homes: dict[TopicPartition, DataDirectory] = {}
+    for each in found:
+        for partition in each.partitions:
+            home = homes.setdefault(partition, each.directory)
+            if home is not each.directory:
+                raise LogDirectoryError(
+                    f"{partition} is in two data directories; remove one of {home.partition_path(partition)} "
+                    f"and {each.directory.partition_path(partition)}"
+                )
+
+
+def _load_directory(
+    logs: "LogManager",
+    found: Found,
+    config_of: Callable[[str], LogConfig],
+    mended: Collection[TopicPartition],
+) -> None:
+    directory = found.directory
+    try:
+        directory.remove_clean_marker()
+        for partition in found.partitions:
+            checkpointed = found.checkpointed(partition)
+            if partition in mended:
+                checkpointed = checkpointed._replace(mended=True)
+            logs.open(directory, partition, config_of(partition.topic), checkpointed)
+        lower_all_checkpoints(logs)
+    except OSError as error:
+        logs.fail(directory, error)
+    except KafkaStorageError as error:
+        if not isinstance(error.__cause__, OSError):
+            raise
+        logs.fail(directory, error.__cause__)
+    else:
+        for path in found.leftovers:
+            logs.remove_later(path)
+
+
+# Checkpoints that say more than is true any more: after a crash they would make a start trust or drop records.
+#
+# A recovery point above the end of a log that was truncated (or lost its tail, or is a new one under the name of a
+# deleted topic) makes the next start trust records that came later and were never flushed; a log start above it drops
+# them. So the file is written anew *before* offsets fall; Apache Kafka does it after a truncation and a deletion.
+
+
+_INLINE: Final = InlineFlusher()
+
+
+def lower_checkpoints(logs: "LogManager", log: "Log") -> None:
+    """``log``'s recovery point or start have fallen, and its files follow: no checkpoint may be above them.
+
+    Where a full disk has no space for lower recovery points, the file of the old ones is removed. Raises ``OSError``.
+    """
+    directory = logs.directories.containing(log.directory)
+    if directory is not None:
+        partition = log.topic_partition
+        for name, offset in ((RECOVERY_POINT, log.recovery_point), (LOG_START_OFFSET, log.log_start_offset)):
+            if directory.written_offset(name, partition) > offset:
+                try:
+                    directory.write_checkpoint(name, logs.offsets(name)[directory.path], _INLINE)
+                except OSError as error:
+                    if name != RECOVERY_POINT or not is_full(error):
+                        raise
+                    directory.remove_checkpoint(name)
+
+
+def lower_all_checkpoints(logs: "LogManager") -> None:
+    """All logs are loaded: those that lost their end, or begin anew, may be below what was written.
+
+    Raises ``OSError``.
+    """
+    for log in logs.all_logs():
+        lower_checkpoints(logs, log)
+
+
+def forget_checkpoints(logs: "LogManager", directory: "DataDirectory", partition: "TopicPartition") -> None:
+    """``partition`` is going to be made: nothing that was written of an earlier one of this name may stay.
+
+    Raises ``OSError``.
+    """
+    for name in (RECOVERY_POINT, LOG_START_OFFSET, HIGH_WATERMARK):
+        if directory.written_offset(name, partition) > 0:
+            directory.write_checkpoint(name, logs.offsets(name)[directory.path], _INLINE)

@@ -9,7 +9,7 @@ from http import HTTPStatus
 from typing import Final
 
 from kafkapy.config.listeners import EndPoint
-from kafkapy.server.listener import BACKLOG, bind
+from kafkapy.network.listener import BACKLOG, bind
 from kafkapy.testing.control_http import (
     JSON,
     METHODS,

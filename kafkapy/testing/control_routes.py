@@ -5,13 +5,13 @@ from collections.abc import Callable, Mapping
 from http import HTTPStatus
 from typing import Any, Final, NamedTuple
 
-from kafkapy.server.names import nearest
 from kafkapy.testing.control_http import HttpError, HttpRequest
 from kafkapy.testing.expired_members import UnknownMemberError
 from kafkapy.testing.fault_checks import FIELDS
 from kafkapy.testing.fault_rules import Action, Rule
 from kafkapy.testing.faults import Faults
 from kafkapy.testing.moving_clock import MovingClock
+from kafkapy.text import nearest
 
 MOST_RULES: Final = 1_000
 """Rules that requests may set; more are refused until some are removed."""

@@ -17,9 +17,9 @@ from threading import RLock
 from typing import ClassVar, Final
 from weakref import WeakKeyDictionary
 
-from kafkapy.storage.descriptors import DEFAULT_MAX_OPEN_FILES, Descriptor
-from kafkapy.storage.file_lock import HeldLock
-from kafkapy.storage.files import Files
+from kafkapy.storage.io.descriptors import DEFAULT_MAX_OPEN_FILES, Descriptor
+from kafkapy.storage.io.file_lock import HeldLock
+from kafkapy.storage.io.files import Files
 from kafkapy.testing.durable import DurableTree, FileNode, FolderNode, Node, Survival
 
 READS: Final = frozenset({"read", "open"})

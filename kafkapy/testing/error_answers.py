@@ -11,13 +11,13 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import Any, Final, NoReturn
 
+from kafkapy.network.errors import UnansweredFailureError
 from kafkapy.protocol.api_keys import ApiKey
 from kafkapy.protocol.errors import ErrorCode
 from kafkapy.protocol.message import Message
 from kafkapy.protocol.messages import response_class
 from kafkapy.protocol.writer import Writer
 from kafkapy.server.context import RequestContext
-from kafkapy.server.errors import UnansweredFailureError
 from kafkapy.server.interception import Handle, Result
 from kafkapy.server.message_places import PLACES, Named, Place, Role, Select, extended, named_in
 from kafkapy.testing.fault_rules import Rule

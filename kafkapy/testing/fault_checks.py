@@ -8,9 +8,10 @@ from kafkapy.protocol.api_keys import ApiKey
 from kafkapy.protocol.errors import ErrorCode
 from kafkapy.protocol.messages import APIS
 from kafkapy.server.message_places import names_groups, names_partitions, names_topics
-from kafkapy.server.names import nearest, plain, served_api, served_apis
+from kafkapy.server.names import plain, served_api, served_apis
 from kafkapy.testing.expired_members import WITH_MEMBERS, Target
 from kafkapy.testing.fault_rules import Action, InvalidFaultError, Match, When
+from kafkapy.text import nearest
 
 LONGEST_DELAY_MS: Final = 86_400_000
 """A day: who waits longer wants ``hold``."""

@@ -14,9 +14,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Final, Unpack
 
+from kafkapy.network.errors import RefusedError
 from kafkapy.protocol.message import Message
 from kafkapy.server.context import RequestContext, Services
-from kafkapy.server.errors import RefusedError
 from kafkapy.server.interception import Handle, Result
 from kafkapy.server.message_places import named_in
 from kafkapy.testing import fault_checks

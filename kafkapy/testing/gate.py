@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Iterable
 from typing import TYPE_CHECKING
 
-from kafkapy.cluster.delayed import Delayed
+from kafkapy.delayed import Delayed
 from kafkapy.protocol.message import Message
 
 if TYPE_CHECKING:

@@ -5,8 +5,8 @@ import os
 from collections.abc import Iterable, Mapping
 
 from kafkapy.clock import SystemClock
-from kafkapy.cluster.embedded import EmbeddedStore
 from kafkapy.config.broker_config import BrokerConfig
+from kafkapy.metadata.embedded import EmbeddedStore
 from kafkapy.server import ephemeral
 from kafkapy.server.broker import START_FAILURES, BrokerServer
 from kafkapy.server.context import LocalConnection, Services

@@ -6,7 +6,7 @@ from collections.abc import Coroutine
 from concurrent.futures import Future
 from typing import Any, TypeVar
 
-from kafkapy.server.loop import BrokerLoop
+from kafkapy.network.loop import BrokerLoop
 
 T = TypeVar("T")
 

@@ -7,8 +7,8 @@ from kafkapy.protocol.messages.produce import PartitionProduceData, ProduceReque
 from kafkapy.records.batch import BatchHeader, iterate_headers
 from kafkapy.records.record import Headers, Record, encode_batch, read_records
 from kafkapy.server.context import Services
-from kafkapy.storage.files import FileSlice
-from kafkapy.storage.log import Log
+from kafkapy.storage.io.files import FileSlice
+from kafkapy.storage.log.log import Log
 from kafkapy.testing.errors import unknown
 from kafkapy.testing.topics import TIMEOUT_MS, Requests, check
 from kafkapy.testing.waiting import Deadline, until

@@ -4,10 +4,11 @@ from collections.abc import Mapping
 from typing import Final
 
 from kafkapy.config.broker_config import BrokerConfig
-from kafkapy.config.broker_keys import broker_key
+from kafkapy.config.broker_keys import BROKER_KEYS, broker_key
 from kafkapy.config.errors import InvalidConfigError
 from kafkapy.config.unbuilt import check_built
 from kafkapy.testing.errors import BrokerStartError
+from kafkapy.text import nearest
 
 TEST_DEFAULTS: Final[Mapping[str, str]] = {
     "broker.id": "0",
@@ -32,9 +33,7 @@ def config_for_test(settings: Mapping[str, object], *, data: str, port: int) -> 
         if name in _OWN:
             raise BrokerStartError(f"{name} is no setting of a broker in a test: use {_OWN[name]}")
         if broker_key(name) is None:
-            from kafkapy.server.commands.settings import nearest_key
-
-            raise BrokerStartError(f"there is no configuration key {name!r}{nearest_key(name)}")
+            raise BrokerStartError(f"there is no configuration key {name!r}{nearest(name, BROKER_KEYS)}")
         properties[name] = value
     try:
         config = BrokerConfig.from_properties(properties)

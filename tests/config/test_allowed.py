@@ -2,7 +2,7 @@
 
 import pytest
 
-from kafkapy.config.allowed import (
+from kafkapy.config.keys import (
     RELEASES,
     AtLeast,
     Between,

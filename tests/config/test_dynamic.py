@@ -1,6 +1,6 @@
 """Two layers of overrides, and which of their keys count."""
 
-from kafkapy.config.dynamic import layers
+from kafkapy.config.broker_config import layers
 
 
 def test_a_brokers_own_value_wins() -> None:

@@ -2,9 +2,8 @@
 
 import pytest
 
-from kafkapy.config.allowed import AtLeast
 from kafkapy.config.errors import InvalidConfigError
-from kafkapy.config.keys import ConfigKey, ConfigType, Value, format_value
+from kafkapy.config.keys import AtLeast, ConfigKey, ConfigType, Value, format_value
 
 
 def _parse(kind: ConfigType, text: str) -> object:

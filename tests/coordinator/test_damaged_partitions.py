@@ -20,7 +20,7 @@ from kafkapy.coordinator.transaction.shard import replay_all as replay_transacti
 from kafkapy.coordinator.transaction.transaction import TransactionData
 from kafkapy.records.batch import iterate_headers, read_header, write_batch
 from kafkapy.records.record import Record, encode_batch
-from kafkapy.storage.log import Log
+from kafkapy.storage.log.log import Log
 from kafkapy.testing.clock import ManualClock
 from kafkapy.turns import Steps
 from kafkapy.types import TopicPartition

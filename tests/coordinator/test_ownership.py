@@ -13,8 +13,8 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from kafkapy.cluster.errors import NotEnoughReplicasError
 from kafkapy.coordinator.group import states
+from kafkapy.metadata.errors import NotEnoughReplicasError
 from kafkapy.types import TopicPartition
 from tests.coordinator.consumers import PARTITIONS, Consumer, Record
 from tests.coordinator.world import World

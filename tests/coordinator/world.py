@@ -16,7 +16,7 @@ from kafkapy.errors import BrokerError
 from kafkapy.records.batch import assign, iterate_headers
 from kafkapy.records.record import Record, read_records
 from kafkapy.records.validate import ValidatedBatch
-from kafkapy.storage.log import AppendResult
+from kafkapy.storage.log.log import AppendResult
 from kafkapy.testing.clock import ManualClock
 from kafkapy.turns import Steps, finish
 from kafkapy.types import TopicPartition

@@ -4,8 +4,7 @@ from kafkapy.records import errors
 from kafkapy.records.batch import crc_is_valid, iterate_headers, read_header
 from kafkapy.records.control import ControlType, Marker, encode_marker
 from kafkapy.records.convert import convert
-from kafkapy.records.legacy import encode_legacy
-from kafkapy.records.record import Record, encode_batch, encode_empty_batch, read_records
+from kafkapy.records.record import Record, encode_batch, encode_empty_batch, encode_legacy, read_records
 
 THREE = [Record(b"k", b"v", 70, (("h", b"1"),), 40), Record(None, b"", 90, (), 41), Record(b"", None, 80, (), 42)]
 CODECS = range(4)

@@ -10,8 +10,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from kafkapy.records.batch import HEADER_SIZE
-from kafkapy.records.legacy import encode_legacy, read_entries
-from kafkapy.records.record import Record, encode_batch
+from kafkapy.records.record import Record, encode_batch, encode_legacy, read_entries
 from kafkapy.records.scanner import interpreted_module
 
 from .conftest import module_as

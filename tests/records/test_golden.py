@@ -9,8 +9,7 @@ import pytest
 
 from kafkapy.records.batch import crc_is_valid, iterate_headers
 from kafkapy.records.control import ControlType, read_control
-from kafkapy.records.legacy import encode_legacy
-from kafkapy.records.record import Record, encode_batch, read_records
+from kafkapy.records.record import Record, encode_batch, encode_legacy, read_records
 
 LOGS = sorted(Path(__file__).with_name("golden").glob("*.log"))
 MESSAGE_SETS = Path(__file__).with_name("golden") / "message-sets.bin"

@@ -10,15 +10,16 @@ from hypothesis import strategies as st
 from kafkapy.records import errors
 from kafkapy.records.batch import UNKNOWN_COUNT, crc_is_valid, iterate_headers, measure, read_header
 from kafkapy.records.compression import LZ4, ZSTD, compress, decompress
-from kafkapy.records.legacy import (
+from kafkapy.records.record import (
+    Record,
     encode_legacy,
     iterate_legacy_records,
     read_entries,
     read_legacy_header,
+    read_records,
     set_offset,
     set_timestamp,
 )
-from kafkapy.records.record import Record, read_records
 
 from .test_record import records as any_records
 

@@ -7,8 +7,7 @@ from hypothesis import strategies as st
 
 from kafkapy.records import errors, scanner
 from kafkapy.records.batch import BatchHeader, assign, crc_is_valid, crc_of, read_header, write_batch
-from kafkapy.records.legacy import encode_legacy
-from kafkapy.records.record import Record, encode_batch, read_records
+from kafkapy.records.record import Record, encode_batch, encode_legacy, read_records
 from kafkapy.records.scanner import Scan
 from kafkapy.records.validate import (
     INLINE_DECOMPRESSED_SIZE,

@@ -8,11 +8,11 @@ from hypothesis import strategies as st
 from kafkapy.records import errors
 from kafkapy.records.batch import assign, crc_is_valid, iterate_headers
 from kafkapy.records.compression import compress
-from kafkapy.records.legacy import encode_legacy, set_offset
-from kafkapy.records.record import Record, encode_batch, read_records
+from kafkapy.records.record import Record, encode_batch, encode_legacy, read_records, set_offset
 from kafkapy.records.validate import (
     INLINE_DECOMPRESSED_SIZE,
     INLINE_ENCODED_SIZE,
+    INLINE_SIZE,
     CheckedBatch,
     LargeBatchError,
     ProducePolicy,
@@ -20,7 +20,6 @@ from kafkapy.records.validate import (
     at_offset,
     validate_produced,
 )
-from kafkapy.records.validate_legacy import INLINE_SIZE
 from kafkapy.types import TopicPartition
 
 from .test_legacy import wrapped

@@ -10,6 +10,7 @@ from typing import Any
 
 from kafkapy.clock import Clock, SystemClock
 from kafkapy.config.broker_config import BrokerConfig
+from kafkapy.network.loop import BrokerLoop
 from kafkapy.protocol.headers import RequestHeader, read_response_header, write_request_header
 from kafkapy.protocol.messages import response_class
 from kafkapy.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
@@ -27,7 +28,6 @@ from kafkapy.server.broker import NO_HOOKS, BrokerServer
 from kafkapy.server.context import RequestContext
 from kafkapy.server.dispatch import route
 from kafkapy.server.interception import Hooks
-from kafkapy.server.loop import BrokerLoop
 from kafkapy.turns import finish
 
 TIMEOUT_S = 20

@@ -55,7 +55,7 @@ def test_what_is_no_request_closes_the_connection_with_one_line(
     name: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     data, reason = CLOSED[name]
-    caplog.set_level(logging.INFO, "kafkapy.server.connection")
+    caplog.set_level(logging.INFO, "kafkapy.network.connection")
 
     async def scenario() -> None:
         async with running_broker(tmp_path) as broker:
@@ -66,7 +66,7 @@ def test_what_is_no_request_closes_the_connection_with_one_line(
             host, port = client.writer.get_extra_info("sockname")
             client.send(data)
             assert await client.is_closed()
-            (line,) = [record.getMessage() for record in caplog.records if record.name == "kafkapy.server.connection"]
+            (line,) = [record.getMessage() for record in caplog.records if record.name == "kafkapy.network.connection"]
             assert f"{host}:{port}" in line
             assert reason in line
             assert (await other.ask(ApiVersionsRequest(), 0)).error_code == 0

@@ -12,12 +12,12 @@ from pathlib import Path
 import pytest
 
 from kafkapy.clock import SystemClock
-from kafkapy.cluster.embedded import EmbeddedStore
 from kafkapy.config.broker_config import BrokerConfig
 from kafkapy.config.errors import InvalidConfigError
+from kafkapy.metadata.embedded import EmbeddedStore
+from kafkapy.network.listener import ListenError
 from kafkapy.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from kafkapy.server.broker import BrokerServer
-from kafkapy.server.listener import ListenError
 from kafkapy.storage.errors import ClusterIdMismatchError, LogDirectoryError
 from tests.server.harness import Client, batch, fetch_request, frame, run, running_broker, until, values_of
 

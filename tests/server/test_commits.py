@@ -1,7 +1,7 @@
 from types import SimpleNamespace
 
-from kafkapy.cluster.image import MetadataImage
 from kafkapy.coordinator.group.offsets import CommittedOffset
+from kafkapy.metadata.image import MetadataImage
 from kafkapy.protocol.messages.offset_commit import OffsetCommitRequestPartition, OffsetCommitRequestTopic
 from kafkapy.server.commits import split_by_existence
 from kafkapy.types import TopicPartition

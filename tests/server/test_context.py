@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kafkapy.cluster.errors import InvalidTopicError
+from kafkapy.metadata.errors import InvalidTopicError
 from kafkapy.protocol.headers import RequestHeader
 from kafkapy.protocol.messages.metadata import MetadataRequest
 from kafkapy.server.context import LocalConnection, RequestContext

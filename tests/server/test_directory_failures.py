@@ -11,7 +11,7 @@ from kafkapy.protocol.messages.describe_log_dirs import DescribeLogDirsRequest
 from kafkapy.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from kafkapy.server.broker import BrokerServer
 from kafkapy.storage.errors import LogDirectoryError
-from kafkapy.storage.files import Descriptor, Files
+from kafkapy.storage.io.files import Descriptor, Files
 from kafkapy.types import TopicPartition
 from tests.server.harness import Client, batch, run, running_broker, until
 from tests.server.test_broker import server

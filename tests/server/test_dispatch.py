@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from kafkapy.coordinator.group.shard import GROUP_TOPIC
+from kafkapy.network.errors import UnencodableResponseError, UnservedRequestError
 from kafkapy.protocol.headers import RequestHeader
 from kafkapy.protocol.message import Message, ProtocolError
 from kafkapy.protocol.messages import request_class, response_class
@@ -26,7 +27,6 @@ from kafkapy.protocol.messages.update_metadata import UpdateMetadataRequest
 from kafkapy.server.compute_thread import ComputeThread
 from kafkapy.server.context import LocalConnection
 from kafkapy.server.dispatch import Dispatcher, LocalRequests, encode, route
-from kafkapy.server.errors import UnencodableResponseError, UnservedRequestError
 from kafkapy.server.handlers import REGISTRY, Api
 from tests.server.harness import Client, frame, run, running_broker
 

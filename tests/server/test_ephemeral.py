@@ -10,7 +10,7 @@ import pytest
 
 from kafkapy.clock import SystemClock
 from kafkapy.server import ephemeral
-from kafkapy.storage.files import Files
+from kafkapy.storage.io.files import Files
 from kafkapy.testing.clock import ManualClock
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from kafkapy import turns
+from kafkapy.network import connection as connection_module
 from kafkapy.protocol.messages.api_versions import ApiVersionsRequest
 from kafkapy.protocol.messages.describe_log_dirs import DescribeLogDirsRequest
 from kafkapy.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
@@ -17,7 +18,6 @@ from kafkapy.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderTopic,
 )
 from kafkapy.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from kafkapy.server import connection as connection_module
 from kafkapy.server import dispatch as dispatch_module
 from kafkapy.server.broker import BrokerServer
 from kafkapy.server.context import RequestContext, Services

@@ -2,7 +2,7 @@
 
 import random
 
-from kafkapy.cluster.fetching import FetchWish
+from kafkapy.replication.fetching import FetchWish
 from kafkapy.server.fetch_sessions import EVICTION_MS, FetchSession, FetchSessionCache, SessionPartition, next_epoch
 from kafkapy.testing.clock import ManualClock
 from kafkapy.types import TopicPartition

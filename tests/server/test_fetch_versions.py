@@ -6,13 +6,12 @@ from typing import Any
 
 import pytest
 
-from kafkapy.cluster.fetching import PartitionRead
 from kafkapy.protocol.messages.fetch import FetchPartition as Wanted
 from kafkapy.protocol.messages.fetch import FetchRequest, FetchTopic
 from kafkapy.records.batch import HEADER_SIZE, iterate_headers
 from kafkapy.records.convert import convert
-from kafkapy.records.legacy import STEP_RECORDS, encode_legacy
-from kafkapy.records.record import Record
+from kafkapy.records.record import STEP_RECORDS, Record, encode_legacy
+from kafkapy.replication.fetching import PartitionRead
 from kafkapy.server.broker import BrokerServer
 from kafkapy.server.fetch_versions import fit
 from kafkapy.types import TopicPartition

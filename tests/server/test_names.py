@@ -1,6 +1,7 @@
 import pytest
 
-from kafkapy.server.names import nearest, served_api, served_apis
+from kafkapy.server.names import served_api, served_apis
+from kafkapy.text import nearest
 
 
 def test_the_nearest_name() -> None:

@@ -1,9 +1,8 @@
 import pytest
 
+from kafkapy.network.errors import RefusedError
 from kafkapy.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from kafkapy.records.legacy import encode_legacy
-from kafkapy.records.record import Record
-from kafkapy.server.errors import RefusedError
+from kafkapy.records.record import Record, encode_legacy
 from kafkapy.server.produce_examination import examine
 from tests.server.harness import batch
 

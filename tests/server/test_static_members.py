@@ -4,7 +4,7 @@ from typing import Any
 import pytest
 
 from kafkapy.coordinator.group.settings import GroupSettings
-from kafkapy.server.static_members import refuses_static_member
+from kafkapy.server.fencing_codes import refuses_static_member
 from tests.coordinator.world import CONFIG
 
 

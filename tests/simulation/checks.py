@@ -5,11 +5,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kafkapy.records.batch import MAGIC, crc_is_valid
-from kafkapy.storage.leader_epochs import UNDEFINED_EPOCH
-from kafkapy.storage.log import Log, Storage
-from kafkapy.storage.producer_entry import BATCHES_TO_KEEP, NO_OFFSET, ProducerEntry
-from kafkapy.storage.recovery import Checkpointed, load
-from kafkapy.storage.segment import Segment
+from kafkapy.storage.log.leader_epochs import UNDEFINED_EPOCH
+from kafkapy.storage.log.log import Log, Storage
+from kafkapy.storage.log.producer_state import BATCHES_TO_KEEP, NO_OFFSET, ProducerEntry
+from kafkapy.storage.log.segment import Segment
+from kafkapy.storage.recovery.recovery import Checkpointed, load
 from kafkapy.testing.clock import ManualClock
 
 if TYPE_CHECKING:

@@ -13,13 +13,13 @@ from kafkapy.config.log_config import LogConfig
 from kafkapy.records.batch import MAGIC, assign
 from kafkapy.records.errors import CorruptRecordError, RecordBatchTooLargeError
 from kafkapy.records.validate import validate_produced
-from kafkapy.storage.cleaner import LogCleaner
-from kafkapy.storage.compaction import batches_in
+from kafkapy.storage.compaction.cleaner import LogCleaner
+from kafkapy.storage.compaction.compaction import batches_in
 from kafkapy.storage.data_directory import CLEAN_SHUTDOWN_NAME
 from kafkapy.storage.errors import KafkaStorageError
-from kafkapy.storage.log import Log, Storage
+from kafkapy.storage.log.log import Log, Storage
+from kafkapy.storage.log.producer_state import encode_snapshot
 from kafkapy.storage.log_directory import LogManager
-from kafkapy.storage.snapshot import encode_snapshot
 from kafkapy.testing.clock import ManualClock
 from kafkapy.testing.disk import Crashed, SimulatedDisk
 from kafkapy.testing.durable import Survival

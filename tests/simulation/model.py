@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from kafkapy.records.batch import MAGIC, BatchHeader, read_header
 from kafkapy.records.record import Record, read_records
-from kafkapy.storage.log import Log
+from kafkapy.storage.log.log import Log
 from tests.simulation.compacted import Missing, is_shortened
 
 

@@ -28,10 +28,9 @@ from kafkapy.config.own_keys import FLUSH_AS_KAFKA, FLUSH_BEFORE_ACK
 from kafkapy.records.batch import MAGIC
 from kafkapy.records.compression import ZSTD
 from kafkapy.records.errors import UnsupportedForMessageFormatError
-from kafkapy.records.legacy import encode_legacy
-from kafkapy.records.record import Record, encode_batch
+from kafkapy.records.record import Record, encode_batch, encode_legacy
 from kafkapy.storage.errors import KafkaStorageError
-from kafkapy.storage.producer_entry import NO_OFFSET
+from kafkapy.storage.log.producer_state import NO_OFFSET
 from kafkapy.testing.disk import CHANGES, Fault
 from kafkapy.testing.durable import Survival
 from kafkapy.turns import finish

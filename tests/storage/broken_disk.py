@@ -3,9 +3,9 @@
 import errno
 import os
 
-from kafkapy.storage.descriptors import Descriptor
-from kafkapy.storage.file_lock import HeldLock
-from kafkapy.storage.files import Files
+from kafkapy.storage.io.descriptors import Descriptor
+from kafkapy.storage.io.file_lock import HeldLock
+from kafkapy.storage.io.files import Files
 
 
 class BrokenDisk(Files):

@@ -6,10 +6,10 @@ from kafkapy.config.log_config import LogConfig
 from kafkapy.records.batch import iterate_headers
 from kafkapy.records.control import ControlType, Marker, encode_marker
 from kafkapy.records.record import Record, encode_batch
-from kafkapy.storage.files import FileSlice
-from kafkapy.storage.log import Log, Storage
+from kafkapy.storage.io.files import FileSlice
+from kafkapy.storage.log.log import Log, Storage
 from kafkapy.storage.log_directory import LogManager
-from kafkapy.storage.recovery import Checkpointed, load
+from kafkapy.storage.recovery.recovery import Checkpointed, load
 from kafkapy.testing.clock import ManualClock
 from kafkapy.types import TopicPartition
 

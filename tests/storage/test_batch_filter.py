@@ -4,12 +4,10 @@ import pytest
 
 from kafkapy.records.batch import LOG_APPEND_TIME, BatchHeader, crc_is_valid, read_header, set_max_timestamp
 from kafkapy.records.errors import CorruptRecordError
-from kafkapy.records.legacy import encode_legacy, read_entries, read_legacy_header
-from kafkapy.records.record import Record, encode_batch, read_records
-from kafkapy.storage.batch_filter import BatchFilter, Kept, LastRecord, records_body
-from kafkapy.storage.cleaned_transactions import CleanedTransactions
-from kafkapy.storage.offset_map import OffsetMap
-from kafkapy.storage.transaction_index import AbortedTransaction
+from kafkapy.records.record import Record, encode_batch, encode_legacy, read_entries, read_legacy_header, read_records
+from kafkapy.storage.compaction.batch_filter import BatchFilter, CleanedTransactions, Kept, LastRecord, records_body
+from kafkapy.storage.compaction.offset_map import OffsetMap
+from kafkapy.storage.log.transaction_index import AbortedTransaction
 from tests.storage.support import marker
 
 RECORDS = [

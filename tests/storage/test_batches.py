@@ -3,11 +3,10 @@ from pathlib import Path
 import pytest
 
 from kafkapy.records.errors import CorruptRecordError
-from kafkapy.records.legacy import encode_legacy
-from kafkapy.records.record import Record
-from kafkapy.storage.batches import SMALLEST_BATCH, read_batches
-from kafkapy.storage.files import Files
-from kafkapy.storage.log_file import LogFile
+from kafkapy.records.record import Record, encode_legacy
+from kafkapy.storage.io.files import Files
+from kafkapy.storage.log.batches import SMALLEST_BATCH, read_batches
+from kafkapy.storage.log.log_file import LogFile
 from tests.storage.support import START_MS, batch
 
 

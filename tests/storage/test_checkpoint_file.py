@@ -5,10 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from kafkapy.storage.checkpoint_file import CheckpointFile
-from kafkapy.storage.checkpoints import OffsetCheckpoint
-from kafkapy.storage.files import Files
-from kafkapy.storage.flusher import InlineFlusher
+from kafkapy.storage.checkpoints import CheckpointFile, OffsetCheckpoint
+from kafkapy.storage.io.files import Files
+from kafkapy.storage.log.flusher import InlineFlusher
 from kafkapy.types import TopicPartition
 from tests.storage.slow_flusher import SlowFlusher
 

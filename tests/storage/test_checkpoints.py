@@ -4,7 +4,7 @@ import pytest
 
 from kafkapy.storage.checkpoints import OffsetCheckpoint, decode
 from kafkapy.storage.errors import MalformedCheckpointError
-from kafkapy.storage.files import Files
+from kafkapy.storage.io.files import Files
 from kafkapy.types import TopicPartition
 from tests.storage.support import GOLDEN
 

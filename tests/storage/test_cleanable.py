@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from kafkapy.config.log_config import LogConfig
-from kafkapy.storage.cleanable import examine
-from kafkapy.storage.log import Log
+from kafkapy.storage.compaction.cleanable import examine
+from kafkapy.storage.log.log import Log
 from tests.storage.compacting import COMPACT, append, close_segment
 from tests.storage.support import START_MS, marker, open_log
 

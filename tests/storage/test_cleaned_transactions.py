@@ -2,8 +2,8 @@
 
 from kafkapy.records.batch import BatchHeader, read_header
 from kafkapy.records.record import Record, encode_batch
-from kafkapy.storage.cleaned_transactions import CleanedTransactions
-from kafkapy.storage.transaction_index import AbortedTransaction
+from kafkapy.storage.compaction.batch_filter import CleanedTransactions
+from kafkapy.storage.log.transaction_index import AbortedTransaction
 from tests.storage.support import marker
 
 

@@ -10,11 +10,11 @@ from queue import SimpleQueue
 import pytest
 
 from kafkapy.config.log_config import LogConfig
-from kafkapy.storage import cleaner
-from kafkapy.storage.cleanable import Cleanable, examine
-from kafkapy.storage.cleaner import CleanerSettings, LogCleaner
-from kafkapy.storage.log import Log
-from kafkapy.storage.worker_pool import WorkerDiedError, WorkerStartError
+from kafkapy.storage.compaction import cleaner
+from kafkapy.storage.compaction.cleanable import Cleanable, examine
+from kafkapy.storage.compaction.cleaner import CleanerSettings, LogCleaner
+from kafkapy.storage.io.worker_pool import WorkerDiedError, WorkerStartError
+from kafkapy.storage.log.log import Log
 from kafkapy.turns import finish
 from kafkapy.types import TopicPartition
 from tests.storage.compacting import COMPACT, World, append, close_segment, names_of, values_in

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from kafkapy.storage import worker_pool
-from kafkapy.storage.cleaner import LogCleaner
-from kafkapy.storage.log import Log
+from kafkapy.storage.compaction.cleaner import LogCleaner
+from kafkapy.storage.io import worker_pool
+from kafkapy.storage.log.log import Log
 from kafkapy.storage.log_directory import LogManager
 from tests.storage.compacting import COMPACT, World, append, names_of, values_in
 from tests.storage.support import PARTITION

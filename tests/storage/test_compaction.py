@@ -14,12 +14,11 @@ from hypothesis import strategies as st
 from kafkapy.records.batch import read_header
 from kafkapy.records.control import ControlType, Marker, encode_marker
 from kafkapy.records.errors import CorruptRecordError
-from kafkapy.records.legacy import encode_legacy
-from kafkapy.records.record import Record
-from kafkapy.storage.compaction import Compaction, Request, grouped
-from kafkapy.storage.files import Descriptor, Files
-from kafkapy.storage.log import Log
-from kafkapy.storage.segment import AppendedRange
+from kafkapy.records.record import Record, encode_legacy
+from kafkapy.storage.compaction.compaction import Compaction, Request, grouped
+from kafkapy.storage.io.files import Descriptor, Files
+from kafkapy.storage.log.log import Log
+from kafkapy.storage.log.segment import AppendedRange
 from tests.storage.compacting import (
     COMPACT,
     DAY_MS,

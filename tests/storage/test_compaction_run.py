@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from kafkapy.storage.compaction_run import CompactionRun
-from kafkapy.storage.log import Log
-from kafkapy.storage.worker import JobCancelledError
-from kafkapy.storage.worker_pool import WorkerDiedError
+from kafkapy.storage.compaction.compaction_run import CompactionRun
+from kafkapy.storage.io.worker import JobCancelledError
+from kafkapy.storage.io.worker_pool import WorkerDiedError
+from kafkapy.storage.log.log import Log
 from tests.storage.compacting import World, append, names_of, values_in
 from tests.storage.support import PARTITION
 

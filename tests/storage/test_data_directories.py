@@ -10,7 +10,7 @@ from kafkapy.storage.errors import (
     LogDirectoryError,
     LogDirectoryLockedError,
 )
-from kafkapy.storage.files import Files
+from kafkapy.storage.io.files import Files
 from tests.storage.support import START_MS
 
 

@@ -9,9 +9,9 @@ from kafkapy.storage.errors import (
     ForeignDirectoryError,
     UnknownIdentityVersionError,
 )
-from kafkapy.storage.files import Files
-from kafkapy.storage.flusher import InlineFlusher
-from kafkapy.storage.recovery import Checkpointed
+from kafkapy.storage.io.files import Files
+from kafkapy.storage.log.flusher import InlineFlusher
+from kafkapy.storage.recovery.recovery import Checkpointed
 from kafkapy.types import TopicPartition
 from tests.storage.support import GOLDEN
 

@@ -1,7 +1,7 @@
 from pathlib import Path
 
-from kafkapy.storage.descriptors import OpenFiles
-from kafkapy.storage.files import Files, FileSlice
+from kafkapy.storage.io.descriptors import OpenFiles
+from kafkapy.storage.io.files import Files, FileSlice
 
 
 def test_slices_are_opaque_bodies(tmp_path: Path) -> None:

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from kafkapy.storage.disk_errors import as_storage_error, is_passing, storage_error
 from kafkapy.storage.errors import KafkaStorageError
+from kafkapy.storage.io.disk_errors import as_storage_error, is_passing, storage_error
 from tests.storage.support import batch, open_log
 
 

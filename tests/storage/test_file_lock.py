@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from kafkapy.storage import file_lock
-from kafkapy.storage.descriptors import locked_here
+from kafkapy.storage.io import file_lock
+from kafkapy.storage.io.descriptors import locked_here
 from tests.storage.lock_holder import held_by_another
 
 KINDS = ["record lock", "database lock"]
 ATTEMPT = """
 import sys
-from kafkapy.storage import file_lock
+from kafkapy.storage.io import file_lock
 if sys.argv[2] == "database lock":
     file_lock.fcntl = None
 try:
@@ -83,6 +83,8 @@ def test_what_the_system_refuses_otherwise(tmp_path: Path, kind: str, monkeypatc
 
 
 def test_a_system_without_record_locks_takes_the_other_kind() -> None:
-    program = "import sys; sys.modules['fcntl'] = None; from kafkapy.storage import file_lock; print(file_lock.fcntl)"
+    program = (
+        "import sys; sys.modules['fcntl'] = None; from kafkapy.storage.io import file_lock; print(file_lock.fcntl)"
+    )
     shown = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert shown.stdout == "None\n"

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from kafkapy.storage import portable
 from kafkapy.storage.errors import LogDirectoryLockedError
-from kafkapy.storage.files import UNCACHED_SIZE, Descriptor, Files
-from kafkapy.storage.log_file import LogFile
+from kafkapy.storage.io import portable
+from kafkapy.storage.io.files import UNCACHED_SIZE, Descriptor, Files
+from kafkapy.storage.log.log_file import LogFile
 from tests.storage.lock_holder import held_by_another
 
 
@@ -73,7 +73,7 @@ def test_what_is_small_or_gone_leaves_the_memory_as_it_is_removed(tmp_path: Path
 
 def test_another_process_cannot_have_the_lock(tmp_path: Path) -> None:
     path = str(tmp_path / ".lock")
-    script = "import sys; from kafkapy.storage.files import Files; Files().lock(sys.argv[1])"
+    script = "import sys; from kafkapy.storage.io.files import Files; Files().lock(sys.argv[1])"
     attempt = [sys.executable, "-c", script, path]
     lock = Files().lock(path)
     refused = subprocess.run(attempt, capture_output=True, text=True, check=False)
@@ -100,7 +100,7 @@ def test_the_refusal_has_a_type_and_a_sentence(tmp_path: Path, monkeypatch: pyte
 def test_another_broker_of_this_process_cannot_have_the_lock_either(tmp_path: Path) -> None:
     """Record locks don't conflict within a process, and closing another descriptor of the file would end this one."""
     path = str(tmp_path / ".lock")
-    script = "import sys; from kafkapy.storage.files import Files; Files().lock(sys.argv[1])"
+    script = "import sys; from kafkapy.storage.io.files import Files; Files().lock(sys.argv[1])"
     lock = Files().lock(path)
     with pytest.raises(LogDirectoryLockedError, match="another broker of this process"):
         Files().lock(path)

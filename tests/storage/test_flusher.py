@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from kafkapy.storage.files import Files
-from kafkapy.storage.flusher import InlineFlusher, ThreadFlusher, pause, sync_all, sync_in_parallel
+from kafkapy.storage.io.files import Files
+from kafkapy.storage.log.flusher import InlineFlusher, ThreadFlusher, pause, sync_all, sync_in_parallel
 
 
 class Recording(Files):

@@ -4,8 +4,8 @@ from struct import Struct
 import pytest
 
 from kafkapy.storage.errors import CorruptIndexError
-from kafkapy.storage.files import Files
-from kafkapy.storage.index import PAGE_BYTES, Index, IndexCache
+from kafkapy.storage.io.files import Files
+from kafkapy.storage.log.index import PAGE_BYTES, Index, IndexCache
 
 
 class Pairs(Index):

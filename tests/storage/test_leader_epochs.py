@@ -4,8 +4,8 @@ from pathlib import Path
 import pytest
 
 from kafkapy.storage.errors import MalformedCheckpointError
-from kafkapy.storage.files import Files
-from kafkapy.storage.leader_epochs import EpochEntry, LeaderEpochs
+from kafkapy.storage.io.files import Files
+from kafkapy.storage.log.leader_epochs import EpochEntry, LeaderEpochs
 from tests.storage.broken_disk import BrokenDisk
 from tests.storage.support import GOLDEN
 

@@ -1,7 +1,7 @@
 from pathlib import Path
 
-from kafkapy.storage.files import Files
-from kafkapy.storage.listing import Listing, list_partition
+from kafkapy.storage.io.files import Files
+from kafkapy.storage.recovery.listing import Listing, list_partition
 
 
 def _files(directory: Path, *names: str) -> None:

@@ -4,7 +4,7 @@ import pytest
 
 from kafkapy.config.log_config import LogConfig
 from kafkapy.storage.errors import KafkaStorageError, LogDirectoryError
-from kafkapy.storage.log import Storage
+from kafkapy.storage.log.log import Storage
 from kafkapy.storage.log_directory import LogManager
 from kafkapy.testing.clock import ManualClock
 from kafkapy.types import TopicPartition

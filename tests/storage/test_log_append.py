@@ -10,9 +10,9 @@ from kafkapy.records.batch import assign, iterate_headers, read_header
 from kafkapy.records.errors import CorruptRecordError, InvalidRecordError, RecordBatchTooLargeError
 from kafkapy.records.record import encode_batch
 from kafkapy.storage.errors import KafkaStorageError, OutOfOrderSequenceError, UnexpectedAppendOffsetError
-from kafkapy.storage.files import Descriptor, Files
-from kafkapy.storage.flusher import InlineFlusher
-from kafkapy.storage.log import TAIL_BATCHES, Log, Storage
+from kafkapy.storage.io.files import Descriptor, Files
+from kafkapy.storage.log.flusher import InlineFlusher
+from kafkapy.storage.log.log import TAIL_BATCHES, Log, Storage
 from kafkapy.testing.clock import ManualClock
 from tests.storage.support import START_MS, batch, contents, fill, marker, open_log, produced, reopen
 

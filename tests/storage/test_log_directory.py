@@ -9,9 +9,9 @@ import pytest
 from kafkapy.config.log_config import LogConfig
 from kafkapy.records.batch import read_header
 from kafkapy.storage.errors import KafkaStorageError, LogDirectoryError
-from kafkapy.storage.files import Files
-from kafkapy.storage.flusher import ThreadFlusher
-from kafkapy.storage.log import Storage
+from kafkapy.storage.io.files import Files
+from kafkapy.storage.log.flusher import ThreadFlusher
+from kafkapy.storage.log.log import Storage
 from kafkapy.storage.log_directory import LogManager
 from kafkapy.testing.clock import ManualClock
 from kafkapy.turns import finish

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from kafkapy.storage.files import Files
-from kafkapy.storage.log_file import LogFile
+from kafkapy.storage.io.files import Files
+from kafkapy.storage.log.log_file import LogFile
 
 
 def _open_descriptors() -> int:

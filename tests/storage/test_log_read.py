@@ -5,8 +5,8 @@ import pytest
 
 from kafkapy.config.log_config import LogConfig
 from kafkapy.storage.errors import KafkaStorageError, OffsetOutOfRangeError
-from kafkapy.storage.log import Log
-from kafkapy.storage.offset_index import OffsetIndex
+from kafkapy.storage.log.index import OffsetIndex
+from kafkapy.storage.log.log import Log
 from tests.storage.support import START_MS, batch, fill, marker, offsets_of, open_log, produced, reopen
 
 SIZE = len(batch(value=b"v" * 100))
@@ -81,7 +81,7 @@ def test_offsets_that_a_segment_no_longer_holds_are_found_in_the_next(tmp_path: 
 
 
 def test_the_tail_is_read_without_a_search(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kafkapy.storage.segment.Segment.translate", None)
+    monkeypatch.setattr("kafkapy.storage.log.segment.Segment.translate", None)
     assert offsets_of(log.read(9, 10**6, up_to_offset=10).records) == [9]
     assert log.read(10, 10**6).records == b""
 
@@ -152,7 +152,7 @@ def test_positions_of_offsets(log: Log, monkeypatch: pytest.MonkeyPatch) -> None
     def refuse(*_: object) -> None:
         raise OSError(errno.EIO, "Input/output error")
 
-    monkeypatch.setattr("kafkapy.storage.segment.Segment.translate", refuse)
+    monkeypatch.setattr("kafkapy.storage.log.segment.Segment.translate", refuse)
     with pytest.raises(KafkaStorageError, match="can't be read"):
         log.locate(3)
 

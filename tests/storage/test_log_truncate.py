@@ -4,7 +4,7 @@ import pytest
 
 from kafkapy.config.log_config import LogConfig
 from kafkapy.storage.errors import OutOfOrderSequenceError
-from kafkapy.storage.log import Log
+from kafkapy.storage.log.log import Log
 from kafkapy.testing.clock import ManualClock
 from tests.storage.support import batch, fill, offsets_of, open_log, produced, reopen
 

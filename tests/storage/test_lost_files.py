@@ -10,12 +10,12 @@ import pytest
 from kafkapy.config.log_config import LogConfig
 from kafkapy.storage.data_directory import DataDirectory
 from kafkapy.storage.errors import ForeignDirectoryError
-from kafkapy.storage.files import Files
-from kafkapy.storage.flusher import InlineFlusher
-from kafkapy.storage.listing import list_partition
-from kafkapy.storage.log import Log
+from kafkapy.storage.io.files import Files
+from kafkapy.storage.log.flusher import InlineFlusher
+from kafkapy.storage.log.log import Log
 from kafkapy.storage.log_directory import LogManager
-from kafkapy.storage.recovery import Checkpointed
+from kafkapy.storage.recovery.listing import list_partition
+from kafkapy.storage.recovery.recovery import Checkpointed
 from kafkapy.testing.clock import ManualClock
 from kafkapy.turns import finish
 from tests.storage.support import PARTITION, START_MS, batch, crash, fill, open_log, produced, reopen

@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 
 from kafkapy.config.log_config import LogConfig
-from kafkapy.storage import mending
 from kafkapy.storage.errors import LogDirectoryError
-from kafkapy.storage.log import Storage
+from kafkapy.storage.io.worker import JobCancelledError
+from kafkapy.storage.io.worker_pool import Job, JobFailedError, WorkerDiedError, WorkerPool
+from kafkapy.storage.log.log import Storage
 from kafkapy.storage.log_directory import LogManager
-from kafkapy.storage.mending import Progress, default_processes
-from kafkapy.storage.worker import JobCancelledError
-from kafkapy.storage.worker_pool import Job, JobFailedError, WorkerDiedError, WorkerPool
+from kafkapy.storage.recovery import mending
+from kafkapy.storage.recovery.mending import Progress, default_processes
 from kafkapy.testing.clock import ManualClock
 from kafkapy.types import TopicPartition
 from tests.storage.broken_disk import BrokenDisk

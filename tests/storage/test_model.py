@@ -11,7 +11,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from kafkapy.config.log_config import LogConfig
 from kafkapy.records.batch import read_header
 from kafkapy.records.record import read_records
-from kafkapy.storage.log import Log
+from kafkapy.storage.log.log import Log
 from tests.storage.support import START_MS, batch, open_log, reopen
 
 CONFIG = LogConfig(segment_bytes=1500, index_interval_bytes=200)

@@ -3,9 +3,8 @@ from pathlib import Path
 import pytest
 
 from kafkapy.storage.errors import CorruptIndexError
-from kafkapy.storage.files import Files
-from kafkapy.storage.index import IndexCache
-from kafkapy.storage.offset_index import OffsetIndex
+from kafkapy.storage.io.files import Files
+from kafkapy.storage.log.index import IndexCache, OffsetIndex
 from tests.storage.support import GOLDEN
 
 

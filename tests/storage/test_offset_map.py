@@ -5,7 +5,7 @@ import pytest
 from kafkapy.records.batch import HEADER_SIZE
 from kafkapy.records.errors import CorruptRecordError
 from kafkapy.records.record import Record, encode_batch
-from kafkapy.storage.offset_map import SLOT_BYTES, OffsetMap
+from kafkapy.storage.compaction.offset_map import SLOT_BYTES, OffsetMap
 
 
 def body(*keys: bytes | None) -> bytes:

@@ -7,11 +7,10 @@ import pytest
 
 from kafkapy.config.log_config import LogConfig
 from kafkapy.records.errors import RecordBatchTooLargeError, UnsupportedForMessageFormatError
-from kafkapy.records.legacy import encode_legacy
-from kafkapy.records.record import Record
+from kafkapy.records.record import Record, encode_legacy
 from kafkapy.storage.errors import KafkaStorageError
-from kafkapy.storage.log import Log
-from kafkapy.storage.segment import TimestampOffset
+from kafkapy.storage.log.log import Log
+from kafkapy.storage.log.segment import TimestampOffset
 from tests.storage.support import START_MS, batch, open_log, reopen
 
 FORMATS = {0: "0.9.0", 1: "0.10.0", 2: "2.7"}

@@ -6,8 +6,8 @@ from collections.abc import Callable
 import pytest
 
 from kafkapy.clock import SystemClock
-from kafkapy.storage.patience import NICE_S, Patience, Steps
-from kafkapy.storage.portable import ThreadTimes, never_idle
+from kafkapy.storage.io.patience import NICE_S, Patience, Steps
+from kafkapy.storage.io.portable import ThreadTimes, never_idle
 
 MS = 1_000_000
 

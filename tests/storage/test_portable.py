@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from kafkapy.storage import portable
-from kafkapy.storage.files import Descriptor, Files
+from kafkapy.storage.io import portable
+from kafkapy.storage.io.files import Descriptor, Files
 
 
 def test_bytes_are_read_and_written_at_a_position(tmp_path: Path) -> None:
@@ -81,7 +81,7 @@ TAKEN_AWAY = """
 import os
 for name in ("pread", "pwrite", "nice", "O_DIRECTORY", "O_CLOEXEC", "sched_setscheduler", "posix_fadvise"):
     delattr(os, name)
-from kafkapy.storage import portable
+from kafkapy.storage.io import portable
 assert portable.read_at is portable.seek_and_read
 assert portable.write_at is portable.seek_and_write
 assert portable.be_nice is portable.stay_as_it_is

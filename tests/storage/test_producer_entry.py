@@ -2,7 +2,7 @@ import pytest
 
 from kafkapy.records.batch import read_header
 from kafkapy.storage.errors import InvalidProducerEpochError, InvalidTxnStateError, OutOfOrderSequenceError
-from kafkapy.storage.producer_entry import ProducerEntry
+from kafkapy.storage.log.producer_state import ProducerEntry
 from tests.storage.support import produced
 
 

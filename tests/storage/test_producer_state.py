@@ -10,8 +10,8 @@ from kafkapy.records.batch import BatchHeader, read_header
 from kafkapy.records.control import ControlRecord, read_control
 from kafkapy.records.record import encode_batch
 from kafkapy.storage.errors import InvalidProducerEpochError, OutOfOrderSequenceError, TransactionCoordinatorFencedError
-from kafkapy.storage.files import Files
-from kafkapy.storage.producer_state import PRODUCERS_IN_A_STEP, ProducerState, Unreplicated
+from kafkapy.storage.io.files import Files
+from kafkapy.storage.log.producer_state import PRODUCERS_IN_A_STEP, ProducerState, Unreplicated
 from kafkapy.turns import finish
 from tests.storage.support import START_MS, marker, produced
 

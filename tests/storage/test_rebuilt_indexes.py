@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from kafkapy.config.log_config import LogConfig
-from kafkapy.storage.log import Log, Storage
-from kafkapy.storage.recovery import Checkpointed
-from kafkapy.storage.transaction_index import AbortedTransaction
+from kafkapy.storage.log.log import Log, Storage
+from kafkapy.storage.log.transaction_index import AbortedTransaction
+from kafkapy.storage.recovery.recovery import Checkpointed
 from kafkapy.testing.clock import ManualClock
 from kafkapy.testing.disk import Crashed, SimulatedDisk
 from kafkapy.testing.durable import Survival

@@ -5,8 +5,8 @@ import pytest
 from kafkapy.config.log_config import LogConfig
 from kafkapy.records.batch import read_header
 from kafkapy.storage.errors import KafkaStorageError, OutOfOrderSequenceError
-from kafkapy.storage.log import Log
-from kafkapy.storage.recovery import Checkpointed
+from kafkapy.storage.log.log import Log
+from kafkapy.storage.recovery.recovery import Checkpointed
 from tests.storage.support import batch, marker, open_log, produced, reopen
 
 ONE_EACH = LogConfig(segment_bytes=130)

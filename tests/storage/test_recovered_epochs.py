@@ -4,10 +4,9 @@ from typing import Final, NamedTuple
 import pytest
 
 from kafkapy.records.batch import read_header
-from kafkapy.storage.files import Files
-from kafkapy.storage.leader_epochs import EpochEntry, LeaderEpochs
-from kafkapy.storage.recovered_epochs import RecoveredEpochs
-from kafkapy.storage.recovery import Checkpointed
+from kafkapy.storage.io.files import Files
+from kafkapy.storage.log.leader_epochs import EpochEntry, LeaderEpochs
+from kafkapy.storage.recovery.recovery import Checkpointed, RecoveredEpochs
 from tests.storage.support import batch, open_log
 
 Entries = list[tuple[int, int]]

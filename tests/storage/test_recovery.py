@@ -5,14 +5,12 @@ import pytest
 
 from kafkapy.config.log_config import LogConfig
 from kafkapy.records.batch import read_header
-from kafkapy.records.legacy import encode_legacy
-from kafkapy.records.record import Record, encode_batch, read_records
+from kafkapy.records.record import Record, encode_batch, encode_legacy, read_records
 from kafkapy.storage.errors import OutOfOrderSequenceError
-from kafkapy.storage.files import Files
-from kafkapy.storage.leader_epochs import EpochEntry
-from kafkapy.storage.log import Log, Storage
-from kafkapy.storage.recovered_epochs import RecoveredEpochs
-from kafkapy.storage.recovery import Checkpointed, load, recover_segment
+from kafkapy.storage.io.files import Files
+from kafkapy.storage.log.leader_epochs import EpochEntry
+from kafkapy.storage.log.log import Log, Storage
+from kafkapy.storage.recovery.recovery import Checkpointed, RecoveredEpochs, load, recover_segment
 from kafkapy.testing.clock import ManualClock
 from kafkapy.testing.disk import SimulatedDisk
 from kafkapy.testing.durable import Survival

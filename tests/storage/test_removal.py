@@ -4,10 +4,9 @@ import pytest
 
 from kafkapy.config.log_config import LogConfig
 from kafkapy.records.batch import read_header
-from kafkapy.storage import portable
-from kafkapy.storage.descriptors import FileSlice
-from kafkapy.storage.files import UNCACHED_SIZE, Files
-from kafkapy.storage.removal import files_removal, folder_removal
+from kafkapy.storage.io import portable
+from kafkapy.storage.io.descriptors import FileSlice
+from kafkapy.storage.io.files import UNCACHED_SIZE, Files, files_removal, folder_removal
 from kafkapy.testing.clock import ManualClock
 from tests.storage.support import batch, fill, open_log
 

@@ -8,11 +8,11 @@ import pytest
 
 from kafkapy.config.log_config import LogConfig
 from kafkapy.records.batch import read_header
-from kafkapy.storage.files import Files
-from kafkapy.storage.log import Log, Storage
-from kafkapy.storage.recovery import Checkpointed, load
-from kafkapy.storage.replace import CLEANED_SUFFIX, Replacement, finish_interrupted
-from kafkapy.storage.segment import AppendedRange, Segment
+from kafkapy.storage.io.files import Files
+from kafkapy.storage.log.log import Log, Storage
+from kafkapy.storage.log.segment import AppendedRange, Segment
+from kafkapy.storage.recovery.recovery import Checkpointed, load
+from kafkapy.storage.recovery.replace import CLEANED_SUFFIX, Replacement, finish_interrupted
 from kafkapy.testing.clock import ManualClock
 from tests.storage.slow_flusher import SlowFlusher
 from tests.storage.support import PARTITION, START_MS, batch, fill, open_log

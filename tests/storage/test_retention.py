@@ -6,9 +6,9 @@ import pytest
 
 from kafkapy.config.log_config import LogConfig
 from kafkapy.storage.errors import KafkaStorageError, OffsetOutOfRangeError
-from kafkapy.storage.files import Files
-from kafkapy.storage.log import Log, Storage
-from kafkapy.storage.retention import delete_old_segments
+from kafkapy.storage.io.files import Files
+from kafkapy.storage.log.log import Log, Storage
+from kafkapy.storage.log.retention import delete_old_segments
 from kafkapy.testing.clock import ManualClock
 from kafkapy.testing.disk import Fault, SimulatedDisk
 from tests.storage.support import START_MS, batch, fill, offsets_of, open_log, produced, reopen

@@ -3,10 +3,10 @@ from pathlib import Path
 import pytest
 
 from kafkapy.config.log_config import LogConfig
-from kafkapy.storage.descriptors import Descriptor
-from kafkapy.storage.files import Files
-from kafkapy.storage.log import Log, Storage
-from kafkapy.storage.rewriting import Rewriting
+from kafkapy.storage.io.descriptors import Descriptor
+from kafkapy.storage.io.files import Files
+from kafkapy.storage.log.durability import Rewriting
+from kafkapy.storage.log.log import Log, Storage
 from kafkapy.testing.clock import ManualClock
 from tests.storage.support import START_MS, batch, contents, fill, marker, open_log, produced
 

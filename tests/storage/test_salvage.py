@@ -4,10 +4,10 @@ import pytest
 
 from kafkapy.config.log_config import LogConfig
 from kafkapy.records.batch import iterate_headers
-from kafkapy.storage import salvage
 from kafkapy.storage.errors import KafkaStorageError
-from kafkapy.storage.log import Log
-from kafkapy.storage.salvage import Damage
+from kafkapy.storage.log.log import Log
+from kafkapy.storage.recovery import salvage
+from kafkapy.storage.recovery.salvage import Damage
 from kafkapy.turns import Steps
 from tests.storage.support import batch, fill, open_log
 

@@ -4,15 +4,14 @@ import pytest
 
 from kafkapy.records.batch import read_header
 from kafkapy.records.errors import CorruptRecordError
-from kafkapy.records.legacy import encode_legacy
-from kafkapy.records.record import Record, encode_batch
-from kafkapy.storage.batches import SMALLEST_BATCH
-from kafkapy.storage.descriptors import Descriptor
+from kafkapy.records.record import Record, encode_batch, encode_legacy
 from kafkapy.storage.errors import KafkaStorageError
-from kafkapy.storage.files import Files
-from kafkapy.storage.index import IndexCache
-from kafkapy.storage.log import find_timestamp
-from kafkapy.storage.segment import AppendedRange, Segment
+from kafkapy.storage.io.descriptors import Descriptor
+from kafkapy.storage.io.files import Files
+from kafkapy.storage.log.batches import SMALLEST_BATCH
+from kafkapy.storage.log.index import IndexCache
+from kafkapy.storage.log.log import find_timestamp
+from kafkapy.storage.log.segment import AppendedRange, Segment
 from tests.storage.support import GOLDEN, START_MS, batch
 
 

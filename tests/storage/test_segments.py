@@ -2,10 +2,9 @@ from pathlib import Path
 
 import pytest
 
-from kafkapy.storage.files import Files
-from kafkapy.storage.index import IndexCache
-from kafkapy.storage.segment import Segment
-from kafkapy.storage.segments import Segments
+from kafkapy.storage.io.files import Files
+from kafkapy.storage.log.index import IndexCache
+from kafkapy.storage.log.segment import Segment, Segments
 
 
 def _segments(path: Path, *bases: int) -> Segments:

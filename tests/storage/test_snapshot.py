@@ -5,8 +5,7 @@ import pytest
 from crc32c import crc32c
 
 from kafkapy.storage.errors import CorruptSnapshotError
-from kafkapy.storage.producer_entry import ProducerEntry
-from kafkapy.storage.snapshot import decode_snapshot, encode_snapshot
+from kafkapy.storage.log.producer_state import ProducerEntry, decode_snapshot, encode_snapshot
 from tests.storage.support import GOLDEN
 
 

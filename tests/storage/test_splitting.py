@@ -4,12 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from kafkapy.records.legacy import encode_legacy
-from kafkapy.records.record import Record, encode_batch
-from kafkapy.storage import splitting
-from kafkapy.storage.log import Log
-from kafkapy.storage.recovery import Checkpointed
-from kafkapy.storage.segment import AppendedRange
+from kafkapy.records.record import Record, encode_batch, encode_legacy
+from kafkapy.storage.log.log import Log
+from kafkapy.storage.log.segment import AppendedRange
+from kafkapy.storage.recovery import recovery
+from kafkapy.storage.recovery.recovery import Checkpointed
 from tests.storage.compacting import World, append, close_segment, names_of, values_in
 from tests.storage.support import START_MS, open_log
 from tests.storage.test_compaction import end, transactional
@@ -42,7 +41,7 @@ def _bases(log: Log) -> list[int]:
 def test_a_recovery_makes_several_of_it(
     tmp_path: Path, *, clean: bool, magic: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(splitting, "_PIECE_BYTES", 100)
+    monkeypatch.setattr(recovery, "_PIECE_BYTES", 100)
     offsets = (0, 5, FAR - 1, FAR, FAR + 7, 2 * FAR + 7, 2 * FAR + 8)
     path = _write(tmp_path, *offsets, magic=magic)
     path.with_suffix(".index").unlink()
@@ -143,7 +142,7 @@ def test_a_crash_before_the_old_one_was_cut_leaves_no_record_twice(
 
     monkeypatch.setattr(log.storage.files, "truncate", power_cut)
     with pytest.raises(InterruptedError):
-        splitting.split(log, log.segments.first, len(_record(0, 2)) + len(_record(5, 2)), FAR + 5)
+        recovery.split(log, log.segments.first, len(_record(0, 2)) + len(_record(5, 2)), FAR + 5)
     log.release()
     again = open_log(tmp_path, checkpointed=CRASHED)
     assert list(values_in(again)) == [0, 5, FAR + 5]

@@ -5,9 +5,8 @@ from pathlib import Path
 import pytest
 
 from kafkapy.config.log_config import LogConfig
-from kafkapy.storage import stale_checkpoints
-from kafkapy.storage.log import Log, Storage
-from kafkapy.storage.log_directory import LogManager
+from kafkapy.storage.log.log import Log, Storage
+from kafkapy.storage.log_directory import LogManager, lower_checkpoints
 from kafkapy.testing.clock import ManualClock
 from kafkapy.testing.disk import SimulatedDisk
 from kafkapy.testing.durable import Survival
@@ -127,6 +126,6 @@ def test_a_truncation_while_the_thread_writes_a_checkpoint(tmp_path: Path) -> No
 def test_a_log_of_no_data_directory_has_no_checkpoint(tmp_path: Path) -> None:
     manager = LogManager([str(tmp_path / "data")], LogConfig(), ManualClock(START_MS))
     manager.load()
-    stale_checkpoints.lower(manager, open_log(tmp_path))
+    lower_checkpoints(manager, open_log(tmp_path))
     assert [path.name for path in (tmp_path / "data").iterdir()] == [".lock"]
     manager.shutdown()

@@ -10,12 +10,11 @@ import pytest
 from kafkapy.config.log_config import LogConfig
 from kafkapy.config.own_keys import FLUSH_BEFORE_ACK
 from kafkapy.records.record import read_records
-from kafkapy.storage import stale_checkpoints
-from kafkapy.storage.descriptors import Descriptor
 from kafkapy.storage.errors import KafkaStorageError, LogDirectoryError
-from kafkapy.storage.files import Files
-from kafkapy.storage.log import Log, Storage
-from kafkapy.storage.log_directory import LogManager
+from kafkapy.storage.io.descriptors import Descriptor
+from kafkapy.storage.io.files import Files
+from kafkapy.storage.log.log import Log, Storage
+from kafkapy.storage.log_directory import LogManager, lower_checkpoints
 from kafkapy.testing.clock import ManualClock
 from kafkapy.turns import finish
 from kafkapy.types import TopicPartition
@@ -306,6 +305,6 @@ def test_recovery_points_that_a_broken_disk_refuses_are_not_removed(tmp_path: Pa
     log.recovery_point = 0
     files.fail_at, files.code = 1, errno.EIO
     with pytest.raises(OSError, match="No space left"):
-        stale_checkpoints.lower(logs, log)
+        lower_checkpoints(logs, log)
     assert (tmp_path / "recovery-point-offset-checkpoint").exists()
     kill(logs)

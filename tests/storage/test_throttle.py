@@ -2,7 +2,7 @@
 
 from functools import partial
 
-from kafkapy.storage.throttle import Throttle
+from kafkapy.storage.compaction.compaction import Throttle
 
 
 def test_what_is_too_fast_waits_every_third_of_a_second() -> None:

@@ -3,8 +3,8 @@ from pathlib import Path
 import pytest
 
 from kafkapy.storage.errors import CorruptIndexError
-from kafkapy.storage.files import Files
-from kafkapy.storage.transaction_index import ENTRY, AbortedTransaction, TransactionIndex
+from kafkapy.storage.io.files import Files
+from kafkapy.storage.log.transaction_index import ENTRY, AbortedTransaction, TransactionIndex
 from kafkapy.testing.disk import Fault, SimulatedDisk
 from tests.storage.support import GOLDEN
 

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from kafkapy.storage import worker
-from kafkapy.storage.worker import Inbox, JobCancelledError, JobContext, Output, serve
-from kafkapy.storage.worker_pool import PACKAGE_ROOT
+from kafkapy.storage.io import worker
+from kafkapy.storage.io.worker import Inbox, JobCancelledError, JobContext, Output, serve
+from kafkapy.storage.io.worker_pool import PACKAGE_ROOT
 
 JOB = "tests.storage.worker_jobs"
 
@@ -85,7 +85,7 @@ def test_main_is_nice_and_takes_over_the_standard_streams(tmp_path: Path, monkey
         monkeypatch.setattr("sys.stdout", out)
         monkeypatch.setattr("sys.stderr", err)
         monkeypatch.setattr("sys.argv", ["worker", "7"])
-        monkeypatch.setattr("kafkapy.storage.portable.be_nice", lambda niceness: heard.append(niceness) or 0)
+        monkeypatch.setattr("kafkapy.storage.io.portable.be_nice", lambda niceness: heard.append(niceness) or 0)
         monkeypatch.setattr("os._exit", heard.append)
         monkeypatch.setattr("signal.signal", lambda *_: None)
         runpy.run_path(worker.__file__, run_name="__main__")  # pytest's import hook has no module for runpy
@@ -96,7 +96,7 @@ def test_main_is_nice_and_takes_over_the_standard_streams(tmp_path: Path, monkey
 def test_the_process_ends_with_its_input_and_keeps_its_output_clean() -> None:
     jobs = _lines({"id": 1, "job": JOB, "arguments": {"print": "not a message"}})
     process = subprocess.Popen(
-        [sys.executable, "-m", "kafkapy.storage.worker", "1"],
+        [sys.executable, "-m", "kafkapy.storage.io.worker", "1"],
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
         env={**os.environ, "PYTHONPATH": PACKAGE_ROOT},
     )  # fmt: skip

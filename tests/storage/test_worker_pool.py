@@ -12,9 +12,9 @@ from threading import Event
 
 import pytest
 
-from kafkapy.storage import portable, worker_pool
-from kafkapy.storage.worker import JobCancelledError
-from kafkapy.storage.worker_pool import Facts, Job, JobFailedError, WorkerDiedError, WorkerPool, WorkerStartError
+from kafkapy.storage.io import portable, worker_pool
+from kafkapy.storage.io.worker import JobCancelledError
+from kafkapy.storage.io.worker_pool import Facts, Job, JobFailedError, WorkerDiedError, WorkerPool, WorkerStartError
 
 JOB = "tests.storage.worker_jobs"
 PATIENCE_S = 30

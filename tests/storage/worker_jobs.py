@@ -4,8 +4,8 @@ import os
 from typing import Any
 
 from kafkapy.records.errors import CorruptRecordError
-from kafkapy.storage.patience import Steps
-from kafkapy.storage.worker import JobContext
+from kafkapy.storage.io.patience import Steps
+from kafkapy.storage.io.worker import JobContext
 
 
 def run(arguments: dict[str, Any], context: JobContext) -> dict[str, Any] | Steps[dict[str, Any]]:

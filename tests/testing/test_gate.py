@@ -3,7 +3,7 @@ from typing import Any
 
 import pytest
 
-from kafkapy.cluster.delayed import Delayed
+from kafkapy.delayed import Delayed
 from kafkapy.testing.clock import ManualClock
 from kafkapy.testing.gate import Gate
 

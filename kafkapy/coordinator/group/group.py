@@ -6,13 +6,11 @@ from collections.abc import Set as AbstractSet
 
 from kafkapy.clock import TimerHandle
 from kafkapy.coordinator.group import states
-from kafkapy.coordinator.group.members import Members
+from kafkapy.coordinator.group.members import CONSUMER_PROTOCOL_TYPE, Members, Protocols, subscribed_topics
 from kafkapy.coordinator.group.metadata_budget import PENDING_BYTES, TOPIC_BYTES, MetadataBudget
 from kafkapy.coordinator.group.offsets import Offsets
-from kafkapy.coordinator.group.protocols import Protocols
 from kafkapy.coordinator.group.results import GroupDescription, GroupListing, MemberDescription
 from kafkapy.coordinator.group.states import GroupState
-from kafkapy.coordinator.group.subscription import CONSUMER_PROTOCOL_TYPE, subscribed_topics
 from kafkapy.coordinator.steps import pieces
 from kafkapy.turns import Steps
 

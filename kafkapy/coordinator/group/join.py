@@ -12,9 +12,8 @@ from kafkapy.coordinator.errors import (
 )
 from kafkapy.coordinator.group import states
 from kafkapy.coordinator.group.group import Group
-from kafkapy.coordinator.group.members import Member
+from kafkapy.coordinator.group.members import Member, Protocols
 from kafkapy.coordinator.group.metadata_budget import MOST_PROTOCOLS
-from kafkapy.coordinator.group.protocols import Protocols
 from kafkapy.coordinator.group.rebalance import NEW_MEMBER_JOIN_TIMEOUT_MS, Rebalancer
 from kafkapy.coordinator.group.results import JoinCall, JoinResult, SyncResult
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
-from kafkapy.config.allowed import is_at_least
+from kafkapy.config.keys import is_at_least
 from kafkapy.config.own_keys import GROUP_METADATA_MAX_BYTES
 from kafkapy.coordinator.group.metadata_budget import DEFAULT_MAX_BYTES
 

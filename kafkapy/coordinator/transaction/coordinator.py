@@ -10,7 +10,6 @@ from functools import partial
 from typing import Any, Final
 
 from kafkapy.clock import Clock, TimerHandle
-from kafkapy.cluster.errors import InvalidRequestError
 from kafkapy.coordinator.answer import Answer
 from kafkapy.coordinator.errors import (
     ConcurrentTransactionsError,
@@ -23,14 +22,14 @@ from kafkapy.coordinator.group.settings import Config
 from kafkapy.coordinator.placement import partition_for
 from kafkapy.coordinator.steps import Background, Soon, at_once, pieces
 from kafkapy.coordinator.transaction import end, partitions, producer_ids, states, timeouts
-from kafkapy.coordinator.transaction.marker_channel import MarkerChannel
-from kafkapy.coordinator.transaction.markers import MarkerSender
+from kafkapy.coordinator.transaction.markers import MarkerChannel, MarkerSender
 from kafkapy.coordinator.transaction.producer_ids import Needed
 from kafkapy.coordinator.transaction.results import AddCall, EndCall, InitializeCall, Initialized, Move
 from kafkapy.coordinator.transaction.settings import TransactionSettings
 from kafkapy.coordinator.transaction.shard import TRANSACTION_TOPIC, TransactionShard
 from kafkapy.coordinator.transaction.shards import Shards
 from kafkapy.coordinator.transaction.transaction import Transaction
+from kafkapy.metadata.errors import InvalidRequestError
 from kafkapy.turns import Steps
 from kafkapy.types import TopicPartition
 

@@ -6,26 +6,219 @@ again: a producer that waits for the answer, as all clients do, never meets CONC
 together with the EndTxn may, as in Kafka, and so may the producer of a larger transaction.
 """
 
+import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from itertools import islice
-from typing import Final
+from typing import Any, Final, NamedTuple, Protocol
 
 from kafkapy.clock import Clock, TimerHandle
 from kafkapy.coordinator.errors import CoordinatorNotAvailableError
+from kafkapy.coordinator.group.directory import Metadata
+from kafkapy.coordinator.group.shard import GROUP_TOPIC
+from kafkapy.coordinator.partition_log import BrokerLog, append_safely
 from kafkapy.coordinator.steps import Run, Soon, at_once, pieces
 from kafkapy.coordinator.transaction import end, states
-from kafkapy.coordinator.transaction.marker_channel import GONE, NO_LEADER, MarkerChannel
-from kafkapy.coordinator.transaction.marker_writer import Ending
-from kafkapy.coordinator.transaction.shard import TransactionShard
+from kafkapy.coordinator.transaction.shard import TRANSACTION_TOPIC, TransactionShard
 from kafkapy.coordinator.transaction.shards import Shards
 from kafkapy.coordinator.transaction.transaction import Transaction
-from kafkapy.records.control import Marker
+from kafkapy.errors import BrokerError
+from kafkapy.network.peer import BrokerChannel, PeerUnreachableError
+from kafkapy.protocol.messages.write_txn_markers import (
+    WritableTxnMarker,
+    WritableTxnMarkerTopic,
+    WriteTxnMarkersRequest,
+)
+from kafkapy.records.batch import MAGIC
+from kafkapy.records.control import ControlType, Marker, encode_marker
+from kafkapy.storage.log.log import AppendResult
 from kafkapy.turns import Steps
 from kafkapy.types import TopicPartition
 
 logger = logging.getLogger(__name__)
+
+# Writes commit and abort markers into partitions that this broker leads (WriteTxnMarkers, KIP-98).
+#
+# The partition checks the producer's epoch and the coordinator's (47, 52). A marker in ``__consumer_offsets`` also
+# settles the offsets that the transaction committed there.
+
+
+_UNKNOWN_TOPIC_OR_PARTITION: Final = 3
+_NOT_LEADER_OR_FOLLOWER: Final = 6
+_UNSUPPORTED_FOR_MESSAGE_FORMAT: Final = 43
+
+
+class Ending(NamedTuple):
+    """What the markers of a transaction say."""
+
+    marker: Marker
+    is_commit: bool
+
+
+class SettlesOffsets(Protocol):
+    """The group coordinator, told of markers in its topic."""
+
+    def transaction_ended(self, partition: int, producer_id: int, *, is_commit: bool) -> None:
+        """The end of a producer's transaction stands in this partition of ``__consumer_offsets`` now."""
+        ...
+
+
+class MarkerWriter:
+    """The broker's own partitions."""
+
+    def __init__(self, log: BrokerLog, groups: SettlesOffsets, clock: Clock, timeout_ms: int) -> None:
+        self._log = log
+        self._groups = groups
+        self._clock = clock
+        self._timeout_ms = timeout_ms
+
+    def leads(self, tp: TopicPartition) -> bool:
+        """Whether this broker leads the partition."""
+        partition = self._partition(tp)
+        return not isinstance(partition, int) and bool(partition.is_leader)
+
+    def refusal(self, tp: TopicPartition) -> int:
+        """Why nobody's marker can be written into the partition, or 0."""
+        partition = self._partition(tp)
+        if isinstance(partition, int):
+            return partition
+        return _UNSUPPORTED_FOR_MESSAGE_FORMAT if partition.log.config.message_format < MAGIC else 0
+
+    def write(self, tp: TopicPartition, ending: Ending, on_done: Callable[[int], None]) -> None:
+        """Append the marker; ``on_done`` gets 0 once all in-sync replicas have it, or an error code.
+
+        With one replica that is before this returns.
+        """
+        if refusal := self.refusal(tp):
+            on_done(refusal)
+            return
+
+        def finish(error_code: int, appended: AppendResult | None) -> None:
+            if appended is not None and tp.topic == GROUP_TOPIC:
+                self._groups.transaction_ended(tp.partition, ending.marker.producer_id, is_commit=ending.is_commit)
+            on_done(error_code)
+
+        control_type = ControlType.COMMIT if ending.is_commit else ControlType.ABORT
+        batch = encode_marker(control_type, ending.marker, self._clock.now_ms())
+        append_safely(self._log, tp, batch, self._timeout_ms, finish)
+
+    def _partition(self, tp: TopicPartition) -> Any:
+        """The partition, or an error code; one that lies on other brokers is as unknown as one that does not exist."""
+        try:
+            return self._log.partition(tp)
+        except BrokerError as error:
+            is_elsewhere = error.error_code == _NOT_LEADER_OR_FOLLOWER
+            return _UNKNOWN_TOPIC_OR_PARTITION if is_elsewhere else error.error_code
+
+
+# The way of markers to the leaders of their partitions: a call for this broker's own, WriteTxnMarkers for others.
+
+
+NO_LEADER: Final = -1
+GONE: Final = -2
+NETWORK_EXCEPTION: Final = 13
+VERSION: Final = 0
+"""Of WriteTxnMarkers, between brokers of 2.7."""
+
+OWN_AT_ONCE: Final = 32
+"""Markers of this broker's partitions that are written one after the other: about a millisecond."""
+OTHERS_AT_ONCE: Final = 512
+"""Markers in one request to another broker."""
+
+OnWritten = Callable[[Mapping[TopicPartition, int]], None]
+
+
+class MarkerChannel(Protocol):
+    """What the sender of markers needs."""
+
+    def leader_of(self, tp: TopicPartition) -> int:
+        """The broker that leads the partition, ``NO_LEADER``, or ``GONE`` when its topic was deleted."""
+        ...
+
+    def most_at_once(self, broker_id: int) -> int:
+        """How many markers ``write`` takes for the broker without holding the event loop for long."""
+        ...
+
+    def write(
+        self, broker_id: int, ending: Ending, partitions: Sequence[TopicPartition], on_written: OnWritten
+    ) -> None:
+        """Have the markers written by the broker; ``on_written`` gets the error code of each partition."""
+        ...
+
+
+class BrokerMarkers:
+    """The channel of a running broker."""
+
+    def __init__(self, broker_id: int, metadata: Metadata, writer: MarkerWriter, peers: BrokerChannel) -> None:
+        self._broker_id = broker_id
+        self._metadata = metadata
+        self._writer = writer
+        self._peers = peers
+        self._requests: set[asyncio.Task[None]] = set()
+
+    def leader_of(self, tp: TopicPartition) -> int:
+        """See ``MarkerChannel``. Leadership of this broker is known earlier than the cluster's metadata.
+
+        Only metadata that shows the coordinator's own topic is whole enough to tell what has been deleted.
+        """
+        if self._writer.leads(tp):
+            return self._broker_id
+        image = self._metadata.image
+        partition = image.partition(tp.topic, tp.partition)
+        if partition is not None:
+            return int(partition.leader)
+        return GONE if TRANSACTION_TOPIC in image.topics else NO_LEADER
+
+    def most_at_once(self, broker_id: int) -> int:
+        """See ``MarkerChannel``."""
+        return OWN_AT_ONCE if broker_id == self._broker_id else OTHERS_AT_ONCE
+
+    def write(
+        self, broker_id: int, ending: Ending, partitions: Sequence[TopicPartition], on_written: OnWritten
+    ) -> None:
+        """See ``MarkerChannel``."""
+        if broker_id != self._broker_id:
+            request = asyncio.get_running_loop().create_task(self._ask(broker_id, ending, partitions, on_written))
+            self._requests.add(request)
+            request.add_done_callback(self._requests.discard)
+            return
+        for tp in partitions:
+            self._writer.write(tp, ending, partial(_tell, on_written, tp))
+
+    async def _ask(
+        self, broker_id: int, ending: Ending, partitions: Sequence[TopicPartition], on_written: OnWritten
+    ) -> None:
+        errors = dict.fromkeys(partitions, NETWORK_EXCEPTION)
+        try:
+            response: Any = await self._peers.send(broker_id, _request(ending, partitions), VERSION)
+        except PeerUnreachableError:
+            on_written(errors)
+            return
+        for marker in response.markers:
+            for topic in marker.topics:
+                for answer in topic.partitions:
+                    errors[TopicPartition(topic.name, answer.partition_index)] = answer.error_code
+        on_written(errors)
+
+
+def _tell(on_written: OnWritten, tp: TopicPartition, error_code: int) -> None:
+    on_written({tp: error_code})
+
+
+def _request(ending: Ending, partitions: Sequence[TopicPartition]) -> WriteTxnMarkersRequest:
+    topics: dict[str, list[int]] = {}
+    for topic, index in partitions:
+        topics.setdefault(topic, []).append(index)
+    marker = WritableTxnMarker(
+        ending.marker.producer_id,
+        ending.marker.producer_epoch,
+        ending.is_commit,
+        [WritableTxnMarkerTopic(*each) for each in topics.items()],
+        ending.marker.coordinator_epoch,
+    )
+    return WriteTxnMarkersRequest([marker])
+
 
 RETRY_MS: Final = 100
 PARTITIONS_IN_A_STEP: Final = 128

@@ -22,7 +22,7 @@ from kafkapy.coordinator.transaction.shard import TRANSACTION_TOPIC, Transaction
 from kafkapy.coordinator.transaction.transaction import Transaction
 from kafkapy.records.record import Record
 from kafkapy.records.validate import ValidatedBatch
-from kafkapy.storage.log import AppendResult
+from kafkapy.storage.log.log import AppendResult
 from kafkapy.turns import Steps
 from kafkapy.types import TopicPartition
 

@@ -8,12 +8,12 @@ PRODUCER_FENCED 90 (below v2: INVALID_PRODUCER_EPOCH 47).
 from collections.abc import Awaitable, Iterable, Mapping
 from typing import TYPE_CHECKING, Final
 
-from kafkapy.cluster.topic_rules import INTERNAL_TOPICS
 from kafkapy.coordinator.answer import Answer
 from kafkapy.coordinator.runtime import respond, respond_in_turns
 from kafkapy.coordinator.steps import PIECE, pieces
 from kafkapy.coordinator.transaction.results import AddCall
 from kafkapy.coordinator.transaction.transaction import Incarnation
+from kafkapy.metadata.topic_rules import INTERNAL_TOPICS
 from kafkapy.protocol.errors import ErrorCode
 from kafkapy.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnPartitionResult,

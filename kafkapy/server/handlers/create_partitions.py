@@ -8,8 +8,8 @@ being moved).
 
 from typing import TYPE_CHECKING
 
-from kafkapy.cluster.errors import PolicyViolationError
-from kafkapy.cluster.topics import MorePartitions
+from kafkapy.controller.topics import MorePartitions
+from kafkapy.metadata.errors import PolicyViolationError
 from kafkapy.protocol.messages.create_partitions import (
     CreatePartitionsRequest,
     CreatePartitionsResponse,

@@ -9,9 +9,9 @@ Errors: 7 (still going on), 17 (name), 36 (exists), 37, 38, 39 (partitions, repl
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from kafkapy.cluster.errors import PolicyViolationError
-from kafkapy.cluster.topics import NewTopic, TopicResult
 from kafkapy.config.describe import describe_topic
+from kafkapy.controller.topics import NewTopic, TopicResult
+from kafkapy.metadata.errors import PolicyViolationError
 from kafkapy.protocol.messages.create_topics import (
     CreatableTopic,
     CreatableTopicConfigs,

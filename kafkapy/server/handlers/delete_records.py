@@ -11,10 +11,9 @@ from functools import partial
 from operator import attrgetter
 from typing import Final
 
-from kafkapy.cluster.errors import InvalidTopicError
-from kafkapy.cluster.replica_manager import ReplicaManager
-from kafkapy.cluster.topic_rules import INTERNAL_TOPICS
 from kafkapy.errors import BrokerError
+from kafkapy.metadata.errors import InvalidTopicError
+from kafkapy.metadata.topic_rules import INTERNAL_TOPICS
 from kafkapy.protocol.messages.delete_records import (
     DeleteRecordsPartition,
     DeleteRecordsPartitionResult,
@@ -22,6 +21,7 @@ from kafkapy.protocol.messages.delete_records import (
     DeleteRecordsResponse,
     DeleteRecordsTopicResult,
 )
+from kafkapy.replication.replica_manager import ReplicaManager
 from kafkapy.server.context import RequestContext
 from kafkapy.server.partition_rows import answered_by_topic
 from kafkapy.storage.errors import OffsetOutOfRangeError

@@ -6,8 +6,8 @@ Errors: 3 (unknown), 7 (still going on), 41 (not the controller), 73 (42 below v
 
 from typing import TYPE_CHECKING
 
-from kafkapy.cluster.errors import InvalidRequestError, TopicDeletionDisabledError
-from kafkapy.cluster.topics import TopicResult
+from kafkapy.controller.topics import TopicResult
+from kafkapy.metadata.errors import InvalidRequestError, TopicDeletionDisabledError
 from kafkapy.protocol.messages.delete_topics import DeletableTopicResult, DeleteTopicsRequest, DeleteTopicsResponse
 from kafkapy.turns import pause
 

@@ -11,10 +11,11 @@ resources of the request).
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from kafkapy.cluster.errors import UnknownTopicOrPartitionError
-from kafkapy.cluster.topic_rules import check_name
 from kafkapy.config.describe import Description, Descriptions, describe_broker, describe_cluster_default, describe_topic
 from kafkapy.errors import BrokerError
+from kafkapy.metadata.errors import UnknownTopicOrPartitionError
+from kafkapy.metadata.topic_rules import check_name
+from kafkapy.network.errors import RefusedError
 from kafkapy.protocol.messages.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
@@ -29,7 +30,6 @@ from kafkapy.server.broker_loggers import describe_loggers
 from kafkapy.server.config_resources import ResourceType, check_broker_name, check_types, error_text
 from kafkapy.server.context import RequestContext, Services
 from kafkapy.server.encoded import EncodedParts
-from kafkapy.server.errors import RefusedError
 from kafkapy.turns import pause
 
 MOST_RESPONSE_BYTES: Final = 2**31 - 1_000

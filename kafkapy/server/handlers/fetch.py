@@ -15,10 +15,9 @@ import asyncio
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
-from kafkapy.cluster.delayed import Delayed
-from kafkapy.cluster.fetching import FetchLimits, FetchWish, Haste, PartitionRead, Reads, fetch, fetch_many
-from kafkapy.cluster.partition import NO_EPOCH
 from kafkapy.coordinator.steps import pieces
+from kafkapy.delayed import Delayed
+from kafkapy.network.budget import Held
 from kafkapy.protocol.messages.fetch import (
     AbortedTransaction,
     EpochEndOffset,
@@ -28,13 +27,13 @@ from kafkapy.protocol.messages.fetch import (
     FetchResponse,
     PartitionData,
 )
+from kafkapy.replication.fetching import FetchLimits, FetchWish, Haste, PartitionRead, Reads, fetch, fetch_many
 from kafkapy.server import fetch_versions
-from kafkapy.server.budget import Held
 from kafkapy.server.context import RequestContext
 from kafkapy.server.fetch_sessions import FINAL_EPOCH, INITIAL_EPOCH, NO_SESSION, FetchSession, FetchSessionCache
 from kafkapy.server.fetch_sessions import next_epoch as epoch_after
 from kafkapy.turns import Steps, in_turns
-from kafkapy.types import TopicPartition, maker, topic_partition_of
+from kafkapy.types import NO_EPOCH, TopicPartition, maker, topic_partition_of
 
 
 class _Begun(NamedTuple):

@@ -9,9 +9,9 @@ import logging
 from collections.abc import Awaitable
 from typing import TYPE_CHECKING
 
-from kafkapy.cluster.image import MetadataImage
 from kafkapy.coordinator.group.shard import GROUP_TOPIC
 from kafkapy.coordinator.transaction.shard import TRANSACTION_TOPIC
+from kafkapy.metadata.image import MetadataImage
 from kafkapy.protocol.errors import ErrorCode
 from kafkapy.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from kafkapy.types import TopicPartition

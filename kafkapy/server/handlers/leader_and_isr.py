@@ -7,7 +7,6 @@ Errors: STALE_CONTROLLER_EPOCH 11 (whole request, or a partition whose leader ep
 
 from collections.abc import Iterator
 
-from kafkapy.cluster.partition import PartitionState
 from kafkapy.errors import BrokerError
 from kafkapy.protocol.messages.leader_and_isr import (
     LeaderAndIsrPartitionError,
@@ -15,6 +14,7 @@ from kafkapy.protocol.messages.leader_and_isr import (
     LeaderAndIsrRequest,
     LeaderAndIsrResponse,
 )
+from kafkapy.replication.partition import PartitionState
 from kafkapy.server.context import RequestContext
 from kafkapy.turns import Steps
 from kafkapy.types import TopicPartition

@@ -9,9 +9,8 @@ UNSUPPORTED_FOR_MESSAGE_FORMAT 43 (a format without timestamps), FENCED_LEADER_E
 
 from typing import Final, NamedTuple
 
-from kafkapy.cluster.errors import InvalidRequestError, LeaderNotAvailableError, OffsetNotAvailableError
-from kafkapy.cluster.partition import Partition
 from kafkapy.errors import BrokerError
+from kafkapy.metadata.errors import InvalidRequestError, LeaderNotAvailableError, OffsetNotAvailableError
 from kafkapy.protocol.errors import ErrorCode
 from kafkapy.protocol.messages.list_offsets import (
     ListOffsetsPartition,
@@ -20,8 +19,9 @@ from kafkapy.protocol.messages.list_offsets import (
     ListOffsetsResponse,
     ListOffsetsTopicResponse,
 )
+from kafkapy.replication.partition import Partition
 from kafkapy.server.context import RequestContext
-from kafkapy.storage.log import Log
+from kafkapy.storage.log.log import Log
 from kafkapy.turns import Steps
 from kafkapy.types import TopicPartition
 

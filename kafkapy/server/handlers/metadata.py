@@ -12,11 +12,10 @@ replicas than ``kafkapy.max.replicas``); per partition 5 (no leader), 9 (version
 from collections.abc import Awaitable, Collection, Iterable
 from typing import TYPE_CHECKING
 
-from kafkapy.cluster.elections import NO_LEADER
-from kafkapy.cluster.errors import LeaderNotAvailableError, PolicyViolationError
-from kafkapy.cluster.image import BrokerInfo, MetadataImage, PartitionInfo, TopicImage
-from kafkapy.cluster.topic_rules import INTERNAL_TOPICS
 from kafkapy.errors import BrokerError
+from kafkapy.metadata.errors import LeaderNotAvailableError, PolicyViolationError
+from kafkapy.metadata.image import BrokerInfo, MetadataImage, PartitionInfo, TopicImage
+from kafkapy.metadata.topic_rules import INTERNAL_TOPICS
 from kafkapy.protocol.errors import ErrorCode
 from kafkapy.protocol.messages.metadata import (
     MetadataRequest,
@@ -26,6 +25,7 @@ from kafkapy.protocol.messages.metadata import (
     MetadataResponseTopic,
 )
 from kafkapy.turns import Steps, in_turns, pause
+from kafkapy.types import NO_LEADER
 
 if TYPE_CHECKING:
     from kafkapy.server.context import RequestContext

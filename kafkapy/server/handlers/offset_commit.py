@@ -1,7 +1,7 @@
 """OffsetCommit: keep how far a group has read.
 
 Versions 0-8. Answered once the log of all in-sync replicas has it; version 0 keeps offsets in the metadata tree
-(``cluster/consumer_offsets.py``), apart from those of all others and without asking who commits.
+(``metadata/exchange/consumer_offsets.py``), apart from those of all others and without asking who commits.
 Errors, by partition: 3 (no such partition), 12, 14, 15, 16, 22, 25, 27, 28, 35 (a static member where the inter-broker
 protocol is below 2.3), 82; in version 0: 3, 12, 56, -1 (the group's name can't be a part of a path).
 """
@@ -10,12 +10,12 @@ from collections.abc import Awaitable
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
-from kafkapy.cluster import consumer_offsets
-from kafkapy.coordinator.group.commit import utf16_length
+from kafkapy.coordinator.group.offset_requests import utf16_length
 from kafkapy.coordinator.group.offsets import NO_EXPIRY, CommittedOffset
 from kafkapy.coordinator.group.results import CommitCall, commit_call_of
 from kafkapy.coordinator.runtime import respond, respond_in_turns
 from kafkapy.coordinator.steps import pieces
+from kafkapy.metadata.exchange import consumer_offsets
 from kafkapy.protocol.errors import ErrorCode
 from kafkapy.protocol.message import Message
 from kafkapy.protocol.messages.offset_commit import (
@@ -27,8 +27,8 @@ from kafkapy.protocol.messages.offset_commit import (
 )
 from kafkapy.server.commits import COMMITS_IN_A_STEP, is_large, parts_of, split_by_existence
 from kafkapy.server.encoded import Encoded
+from kafkapy.server.fencing_codes import refuses_static_member
 from kafkapy.server.partition_rows import rows_by_topic
-from kafkapy.server.static_members import refuses_static_member
 from kafkapy.turns import Steps, in_turns, pause
 from kafkapy.types import TopicPartition, as_long
 

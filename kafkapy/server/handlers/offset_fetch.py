@@ -1,8 +1,8 @@
 """OffsetFetch: how far a group has read.
 
-Versions 0-7. Version 0 reads the metadata tree (``cluster/consumer_offsets.py``), the others what the coordinator has;
-from version 2 a null list of topics means all of the group's offsets, from version 7 ``require_stable`` refuses (88)
-what an open transaction commits.
+Versions 0-7. Version 0 reads the metadata tree (``metadata/exchange/consumer_offsets.py``), the others the coordinator;
+from version 2 a null list of topics means all offsets of the group, from version 7 ``require_stable`` refuses (88) what
+an open transaction commits.
 Errors: 14, 15, 16; of a partition: 88. An offset that was never committed is -1 without an error; in version 0 it is
 -1 with 3, as for a partition that does not exist, and other errors are 56 and -1.
 """
@@ -10,8 +10,8 @@ Errors: 14, 15, 16; of a partition: 88. An offset that was never committed is -1
 from collections.abc import Awaitable, Iterable
 from typing import TYPE_CHECKING
 
-from kafkapy.cluster import consumer_offsets
 from kafkapy.coordinator.group.offsets import FetchedOffset
+from kafkapy.metadata.exchange import consumer_offsets
 from kafkapy.protocol.errors import ErrorCode
 from kafkapy.protocol.messages.offset_fetch import (
     OffsetFetchRequest,

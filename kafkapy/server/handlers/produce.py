@@ -15,15 +15,14 @@ from contextlib import suppress
 from functools import partial
 from typing import Final
 
-from kafkapy.cluster.errors import (
+from kafkapy.errors import BrokerError
+from kafkapy.metadata.errors import (
     InvalidRequiredAcksError,
     InvalidTopicError,
     TransactionalIdAuthorizationFailedError,
 )
-from kafkapy.cluster.partition import ALL_IN_SYNC
-from kafkapy.cluster.replica_manager import Awaited, ReplicaManager
-from kafkapy.cluster.topic_rules import INTERNAL_TOPICS
-from kafkapy.errors import BrokerError
+from kafkapy.metadata.topic_rules import INTERNAL_TOPICS
+from kafkapy.network.errors import UnansweredFailureError
 from kafkapy.protocol.messages.produce import (
     BatchIndexAndErrorMessage,
     PartitionProduceData,
@@ -40,8 +39,9 @@ from kafkapy.records.validate import (
     check_produce_version,
     validate_produced,
 )
+from kafkapy.replication.partition import ALL_IN_SYNC
+from kafkapy.replication.replica_manager import Awaited, ReplicaManager
 from kafkapy.server.context import RequestContext
-from kafkapy.server.errors import UnansweredFailureError
 from kafkapy.server.partition_rows import ROWS_IN_A_STEP
 from kafkapy.server.produce_examination import examine
 from kafkapy.turns import Steps, turns

@@ -8,12 +8,11 @@ KAFKA_STORAGE_ERROR 56.
 
 from collections.abc import Iterator
 
-from kafkapy.cluster.partition import NO_EPOCH
 from kafkapy.errors import BrokerError
 from kafkapy.protocol.messages.stop_replica import StopReplicaPartitionError, StopReplicaRequest, StopReplicaResponse
 from kafkapy.server.context import RequestContext
 from kafkapy.turns import Steps
-from kafkapy.types import TopicPartition
+from kafkapy.types import NO_EPOCH, TopicPartition
 
 Stop = tuple[TopicPartition, int, bool]
 

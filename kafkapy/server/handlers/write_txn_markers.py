@@ -13,7 +13,7 @@ from collections.abc import Awaitable
 from functools import partial
 from typing import TYPE_CHECKING
 
-from kafkapy.coordinator.transaction.marker_writer import Ending
+from kafkapy.coordinator.transaction.markers import Ending
 from kafkapy.protocol.errors import ErrorCode
 from kafkapy.protocol.messages.write_txn_markers import (
     WritableTxnMarker,

@@ -11,9 +11,9 @@ from kafkapy.storage.data_directory import (
     parse_partition,
 )
 from kafkapy.storage.errors import LogDirectoryError, MalformedCheckpointError
-from kafkapy.storage.files import Files
 from kafkapy.storage.inspection.findings import ERROR, NOTE, WARNING, Findings
 from kafkapy.storage.inspection.partition_check import Extent, Options, check_partition
+from kafkapy.storage.io.files import Files
 from kafkapy.types import TopicPartition
 
 

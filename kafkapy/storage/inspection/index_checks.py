@@ -3,13 +3,11 @@
 from collections.abc import Iterator
 from typing import Final
 
-from kafkapy.storage.files import Files
-from kafkapy.storage.index import Index
 from kafkapy.storage.inspection.findings import ERROR, NOTE, WARNING, Findings
 from kafkapy.storage.inspection.index_files import offset_entries, time_entries, zero_tail
 from kafkapy.storage.inspection.log_scan import Scanned
-from kafkapy.storage.offset_index import OffsetIndex
-from kafkapy.storage.time_index import NO_TIMESTAMP, TimeIndex
+from kafkapy.storage.io.files import Files
+from kafkapy.storage.log.index import NO_TIMESTAMP, Index, OffsetIndex, TimeIndex
 
 MENDED: Final = "; the next start makes the index anew"
 """Said of a segment whose indexes may be behind: ``is_settled`` is not true of it."""

@@ -4,11 +4,10 @@ from collections.abc import Iterator
 from struct import Struct
 from typing import Final
 
-from kafkapy.storage.files import Files
-from kafkapy.storage.offset_index import OffsetIndex
-from kafkapy.storage.time_index import TimeIndex
-from kafkapy.storage.transaction_index import ENTRY as TRANSACTION_ENTRY
-from kafkapy.storage.transaction_index import AbortedTransaction
+from kafkapy.storage.io.files import Files
+from kafkapy.storage.log.index import OffsetIndex, TimeIndex
+from kafkapy.storage.log.transaction_index import ENTRY as TRANSACTION_ENTRY
+from kafkapy.storage.log.transaction_index import AbortedTransaction
 
 _ENTRIES_AT_ONCE: Final = 4096
 

@@ -18,7 +18,7 @@ from kafkapy.records.batch import (
 )
 from kafkapy.records.crc import crc32c
 from kafkapy.records.errors import CorruptRecordError
-from kafkapy.storage.files import Files
+from kafkapy.storage.io.files import Files
 
 CHUNK_BYTES: Final = 1024 * 1024
 MAX_IN_MEMORY: Final = 64 * 1024 * 1024

@@ -11,10 +11,10 @@ from collections.abc import Callable
 from hashlib import sha256
 from typing import Final, NamedTuple
 
-from kafkapy.storage import portable
 from kafkapy.storage.data_directory import LOCK_NAME
-from kafkapy.storage.files import TEMPORARY_SUFFIX, Descriptor, Files
-from kafkapy.storage.segment import LOG_SUFFIX
+from kafkapy.storage.io import portable
+from kafkapy.storage.io.files import TEMPORARY_SUFFIX, Descriptor, Files
+from kafkapy.storage.log.segment import LOG_SUFFIX
 
 CUT: Final = "cut"
 REMOVED: Final = "removed"

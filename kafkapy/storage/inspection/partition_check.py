@@ -10,14 +10,14 @@ from kafkapy.records.errors import UnsupportedCompressionTypeError as UnknownCod
 from kafkapy.records.record import read_records
 from kafkapy.storage.checkpoints import decode
 from kafkapy.storage.errors import MalformedCheckpointError
-from kafkapy.storage.files import Files
 from kafkapy.storage.inspection.findings import ERROR, NOTE, WARNING, Findings
 from kafkapy.storage.inspection.index_checks import OffsetIndexCheck, TimeIndexCheck
 from kafkapy.storage.inspection.log_scan import LogScan, Scanned
 from kafkapy.storage.inspection.producer_checks import SnapshotChecks, TransactionIndexCheck, Transactions
 from kafkapy.storage.inspection.swap_check import LOG_SWAP_SUFFIX, check_swap
-from kafkapy.storage.producer_state import SUFFIX as SNAPSHOT_SUFFIX
-from kafkapy.storage.segment import (
+from kafkapy.storage.io.files import Files
+from kafkapy.storage.log.producer_state import SUFFIX as SNAPSHOT_SUFFIX
+from kafkapy.storage.log.segment import (
     DELETED_SUFFIX,
     LOG_SUFFIX,
     OFFSET_INDEX_SUFFIX,

@@ -12,9 +12,9 @@ from kafkapy.config.log_config import LogConfig
 from kafkapy.storage.checkpoints import CLEANER, RECOVERY_POINT, OffsetCheckpoint
 from kafkapy.storage.data_directory import CLEAN_SHUTDOWN_NAME, LOCK_NAME, WITHOUT_CHECKPOINT
 from kafkapy.storage.errors import KafkaStorageError, LogDirectoryError, MalformedCheckpointError
-from kafkapy.storage.files import Files
 from kafkapy.storage.inspection.overlay import Action, RecordingFiles, ShadowFiles
-from kafkapy.storage.log import Storage
+from kafkapy.storage.io.files import Files
+from kafkapy.storage.log.log import Storage
 from kafkapy.storage.log_directory import LogManager
 
 _logger: Final = logging.getLogger(__name__)

@@ -2,11 +2,11 @@
 
 from typing import Final
 
-from kafkapy.storage.files import Files
 from kafkapy.storage.inspection.findings import ERROR, Findings
 from kafkapy.storage.inspection.log_scan import LogScan
-from kafkapy.storage.replace import SWAP_SUFFIX
-from kafkapy.storage.segment import LOG_SUFFIX
+from kafkapy.storage.io.files import Files
+from kafkapy.storage.log.segment import LOG_SUFFIX
+from kafkapy.storage.recovery.replace import SWAP_SUFFIX
 
 LOG_SWAP_SUFFIX: Final = LOG_SUFFIX + SWAP_SUFFIX
 _THEN: Final = "; the next start puts this file in the place of whole ones, unless they are all there"

@@ -1,6 +1,6 @@
 import pytest
 
-from kafkapy.coordinator.group.commit import (
+from kafkapy.coordinator.group.offset_requests import (
     commit_error,
     log_error,
     too_large,

@@ -2,9 +2,9 @@ from typing import Any
 
 import pytest
 
-from kafkapy.coordinator.group.expiry import expired_offsets
 from kafkapy.coordinator.group.group import Group
 from kafkapy.coordinator.group.offsets import CommittedOffset
+from kafkapy.coordinator.group.removal import expired_offsets
 from kafkapy.types import TopicPartition
 from tests.coordinator.world import RANGE, TP, World, subscription
 

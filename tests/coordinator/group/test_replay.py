@@ -3,13 +3,13 @@ from typing import Any
 
 import pytest
 
-from kafkapy.coordinator.counters import Counters
 from kafkapy.coordinator.group.group import Group
 from kafkapy.coordinator.group.offsets import CommittedOffset
 from kafkapy.coordinator.group.records import group_tombstone, offset_record
 from kafkapy.coordinator.group.replay import replay_batch, replay_record
 from kafkapy.coordinator.group.shard import GROUP_TOPIC, Shard
 from kafkapy.coordinator.partition_log import Reading
+from kafkapy.metrics import Counters
 from kafkapy.records.batch import HEADER_SIZE, iterate_headers, read_header, write_batch
 from kafkapy.records.control import ControlType, Marker, encode_leader_change, encode_marker
 from kafkapy.records.record import Record, encode_batch

@@ -1,9 +1,9 @@
 import pytest
 
-from kafkapy.cluster.errors import NotEnoughReplicasError, NotLeaderOrFollowerError
 from kafkapy.coordinator.placement import partition_for
 from kafkapy.coordinator.transaction.results import InitializeCall
 from kafkapy.coordinator.transaction.transaction import Incarnation
+from kafkapy.metadata.errors import NotEnoughReplicasError, NotLeaderOrFollowerError
 from kafkapy.turns import Steps, finish
 from kafkapy.types import TopicPartition
 from tests.coordinator.transaction.world import GROUPS, OTHER, SHARD, TransactionWorld, image, markers

@@ -4,10 +4,9 @@ from typing import Any
 
 import pytest
 
-from kafkapy.cluster.errors import NotLeaderOrFollowerError
-from kafkapy.cluster.peer import PeerUnreachableError
-from kafkapy.coordinator.transaction.marker_channel import GONE, NO_LEADER, BrokerMarkers
-from kafkapy.coordinator.transaction.marker_writer import Ending, MarkerWriter
+from kafkapy.coordinator.transaction.markers import GONE, NO_LEADER, BrokerMarkers, Ending, MarkerWriter
+from kafkapy.metadata.errors import NotLeaderOrFollowerError
+from kafkapy.network.peer import PeerUnreachableError
 from kafkapy.protocol.messages.write_txn_markers import (
     WritableTxnMarkerPartitionResult,
     WritableTxnMarkerResult,

@@ -1,9 +1,9 @@
 import pytest
 
-from kafkapy.cluster.errors import NotEnoughReplicasError, NotLeaderOrFollowerError, UnknownTopicOrPartitionError
-from kafkapy.coordinator.transaction.marker_writer import Ending, MarkerWriter
+from kafkapy.coordinator.transaction.markers import Ending, MarkerWriter
 from kafkapy.coordinator.transaction.transaction import Incarnation
 from kafkapy.errors import BrokerError
+from kafkapy.metadata.errors import NotEnoughReplicasError, NotLeaderOrFollowerError, UnknownTopicOrPartitionError
 from kafkapy.records.batch import read_header
 from kafkapy.records.control import Marker
 from kafkapy.storage.errors import KafkaStorageError

@@ -5,16 +5,21 @@ from types import SimpleNamespace
 
 import pytest
 
-from kafkapy.cluster.errors import (
+from kafkapy.coordinator.transaction.markers import (
+    NAMED_PARTITIONS,
+    OWN_AT_ONCE,
+    RETRY_MS,
+    Ending,
+    MarkerSender,
+    OnWritten,
+)
+from kafkapy.errors import BrokerError
+from kafkapy.metadata.errors import (
     NotEnoughReplicasError,
     NotLeaderOrFollowerError,
     RequestTimedOutError,
     UnknownTopicOrPartitionError,
 )
-from kafkapy.coordinator.transaction.marker_channel import OWN_AT_ONCE, OnWritten
-from kafkapy.coordinator.transaction.marker_writer import Ending
-from kafkapy.coordinator.transaction.markers import NAMED_PARTITIONS, RETRY_MS, MarkerSender
-from kafkapy.errors import BrokerError
 from kafkapy.storage.errors import (
     InvalidProducerEpochError,
     KafkaStorageError,

@@ -1,9 +1,9 @@
-from kafkapy.coordinator.counters import Counters
 from kafkapy.coordinator.partition_log import Reading
 from kafkapy.coordinator.transaction.records import transaction_record
 from kafkapy.coordinator.transaction.shard import TransactionShard, replay_batch, replay_record
 from kafkapy.coordinator.transaction.states import TransactionState
 from kafkapy.coordinator.transaction.transaction import TransactionData
+from kafkapy.metrics import Counters
 from kafkapy.records.batch import iterate_headers
 from kafkapy.records.control import ControlType, Marker, encode_marker
 from kafkapy.records.record import Record, encode_batch

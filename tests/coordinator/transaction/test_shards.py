@@ -3,15 +3,15 @@ from types import SimpleNamespace
 
 import pytest
 
-from kafkapy.cluster.errors import (
+from kafkapy.coordinator.transaction import shards
+from kafkapy.errors import BrokerError
+from kafkapy.metadata.errors import (
     NotEnoughReplicasAfterAppendError,
     NotEnoughReplicasError,
     NotLeaderOrFollowerError,
     RequestTimedOutError,
     UnknownTopicOrPartitionError,
 )
-from kafkapy.coordinator.transaction import shards
-from kafkapy.errors import BrokerError
 from kafkapy.records.batch import read_header
 from kafkapy.records.record import encode_batch
 from kafkapy.storage.errors import KafkaStorageError, OutOfOrderSequenceError

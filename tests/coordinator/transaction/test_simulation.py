@@ -12,11 +12,11 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, invariant, multiple, rule
 
-from kafkapy.cluster.errors import NotLeaderOrFollowerError
 from kafkapy.coordinator.transaction import states
 from kafkapy.coordinator.transaction.markers import RETRY_MS
 from kafkapy.coordinator.transaction.records import decode_key, decode_value
 from kafkapy.coordinator.transaction.transaction import Incarnation
+from kafkapy.metadata.errors import NotLeaderOrFollowerError
 from kafkapy.records.batch import iterate_headers
 from kafkapy.types import TopicPartition
 from tests.coordinator.transaction.world import GROUPS, OTHER, TransactionWorld

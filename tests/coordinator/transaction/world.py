@@ -5,19 +5,18 @@ from itertools import count
 from types import SimpleNamespace
 from typing import Any
 
-from kafkapy.cluster.image import MetadataImage, PartitionInfo, TopicImage
 from kafkapy.coordinator.answer import Answer
 from kafkapy.coordinator.group.offsets import CommittedOffset
 from kafkapy.coordinator.group.results import CommitCall, Producer
 from kafkapy.coordinator.group.shard import GROUP_TOPIC
 from kafkapy.coordinator.steps import Background, Run, Soon, at_once
 from kafkapy.coordinator.transaction.coordinator import TransactionCoordinator
-from kafkapy.coordinator.transaction.marker_channel import BrokerMarkers
-from kafkapy.coordinator.transaction.marker_writer import MarkerWriter
+from kafkapy.coordinator.transaction.markers import BrokerMarkers, MarkerWriter
 from kafkapy.coordinator.transaction.records import decode_value
 from kafkapy.coordinator.transaction.results import AddCall, EndCall, InitializeCall, Initialized
 from kafkapy.coordinator.transaction.shard import TRANSACTION_TOPIC, TransactionShard
 from kafkapy.coordinator.transaction.transaction import NOBODY, Incarnation, Transaction, TransactionData
+from kafkapy.metadata.image import MetadataImage, PartitionInfo, TopicImage
 from kafkapy.records.batch import BatchHeader, iterate_headers
 from kafkapy.records.control import read_control
 from kafkapy.records.record import Record, encode_batch, read_records

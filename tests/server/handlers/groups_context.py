@@ -5,8 +5,8 @@ import inspect
 from types import SimpleNamespace
 from typing import Any, TypeVar
 
-from kafkapy.cluster.image import BrokerInfo, Endpoint, MetadataImage, PartitionInfo, TopicImage
 from kafkapy.coordinator.group.shard import GROUP_TOPIC
+from kafkapy.metadata.image import BrokerInfo, Endpoint, MetadataImage, PartitionInfo, TopicImage
 from kafkapy.protocol.messages import response_class
 from kafkapy.protocol.primitives import Message, Reader, Writer
 from kafkapy.server.encoded import Encoded

@@ -10,12 +10,12 @@ from kafkapy import turns
 from kafkapy.config import documentation
 from kafkapy.config.broker_keys import BROKER_KEYS
 from kafkapy.config.topic_keys import TOPIC_KEYS
+from kafkapy.network.errors import RefusedError
 from kafkapy.protocol.headers import RequestHeader
 from kafkapy.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from kafkapy.protocol.writer import Writer
 from kafkapy.server.context import LocalConnection, RequestContext
 from kafkapy.server.encoded import EncodedParts
-from kafkapy.server.errors import RefusedError
 from kafkapy.server.handlers import describe_configs
 from tests.config.test_describe import ANSWERS, GOLDEN, golden_config
 from tests.server.handlers.config_services import Broker

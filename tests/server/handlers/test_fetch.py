@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from kafkapy.cluster.isr import RemoteReplica
 from kafkapy.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic
+from kafkapy.replication.partition import RemoteReplica
 from kafkapy.types import TopicPartition
 from tests.server.harness import Client, batch, fetch_request, frame, run, running_broker, values_of
 

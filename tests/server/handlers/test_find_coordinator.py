@@ -3,10 +3,10 @@ from typing import Any
 
 import pytest
 
-from kafkapy.cluster.errors import InvalidReplicationFactorError
 from kafkapy.coordinator.group.shard import GROUP_TOPIC
 from kafkapy.coordinator.transaction.shard import TRANSACTION_TOPIC
 from kafkapy.errors import BrokerError
+from kafkapy.metadata.errors import InvalidReplicationFactorError
 from kafkapy.protocol.errors import ErrorCode
 from kafkapy.protocol.messages.find_coordinator import FindCoordinatorRequest
 from kafkapy.server.handlers import find_coordinator

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kafkapy.cluster.store import StoreClosedError
+from kafkapy.metadata.store import StoreClosedError
 from kafkapy.protocol.messages.find_coordinator import FindCoordinatorRequest
 from kafkapy.protocol.messages.init_producer_id import InitProducerIdRequest
 from kafkapy.server.handlers import init_producer_id

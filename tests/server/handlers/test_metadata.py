@@ -16,7 +16,7 @@ from kafkapy.protocol.messages.update_metadata import (
 from kafkapy.protocol.primitives import decode, encode
 from kafkapy.server.handlers import metadata
 from kafkapy.turns import finish
-from tests.cluster.harness import FakeBroker, cluster
+from tests.controller.harness import FakeBroker, cluster
 from tests.server.handlers.topic_context import context_of
 from tests.server.harness import result_of
 

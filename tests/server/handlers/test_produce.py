@@ -9,13 +9,11 @@ from typing import Any
 
 import pytest
 
-from kafkapy.cluster.isr import RemoteReplica
 from kafkapy.protocol.messages.api_versions import ApiVersionsRequest
 from kafkapy.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from kafkapy.records.batch import iterate_headers
 from kafkapy.records.compression import CODEC_NAMES
-from kafkapy.records.legacy import encode_legacy
-from kafkapy.records.record import Record, encode_batch, read_records
+from kafkapy.records.record import Record, encode_batch, encode_legacy, read_records
 from kafkapy.records.validate import (
     INLINE_DECOMPRESSED_SIZE,
     INLINE_RECORDS,
@@ -23,8 +21,9 @@ from kafkapy.records.validate import (
     ValidatedBatch,
     validate_produced,
 )
-from kafkapy.storage.files import Files
-from kafkapy.storage.log import Log
+from kafkapy.replication.partition import RemoteReplica
+from kafkapy.storage.io.files import Files
+from kafkapy.storage.log.log import Log
 from kafkapy.types import TopicPartition
 from tests.server.harness import EPOCH_MS, Client, batch, frame, produce_request, run, running_broker, until, values_of
 

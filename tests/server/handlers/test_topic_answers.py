@@ -11,7 +11,7 @@ import pytest
 from kafkapy.protocol.api_keys import ApiKey
 from kafkapy.protocol.message import Message
 from kafkapy.protocol.primitives import decode, encode
-from tests.cluster.harness import FakeBroker, cluster
+from tests.controller.harness import FakeBroker, cluster
 from tests.server.handlers.topic_cases import SETTINGS, WAITED_FOR, cases, plain
 from tests.server.handlers.topic_context import ask
 

@@ -2,7 +2,7 @@ import asyncio
 
 from kafkapy.protocol.messages.update_metadata import UpdateMetadataRequest
 from kafkapy.server.handlers import update_metadata
-from tests.cluster.harness import cluster
+from tests.controller.harness import cluster
 from tests.server.handlers.topic_context import ask
 
 

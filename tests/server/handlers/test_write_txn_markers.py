@@ -2,7 +2,7 @@ import asyncio
 
 import pytest
 
-from kafkapy.cluster.errors import NotEnoughReplicasError, UnknownTopicOrPartitionError
+from kafkapy.metadata.errors import NotEnoughReplicasError, UnknownTopicOrPartitionError
 from kafkapy.protocol.messages.write_txn_markers import (
     WritableTxnMarker,
     WritableTxnMarkerTopic,

@@ -1,14 +1,14 @@
-"""A handler's surroundings over one fake broker of ``tests.cluster.harness``."""
+"""A handler's surroundings over one fake broker of ``tests.controller.harness``."""
 
 from collections.abc import Generator
 from types import SimpleNamespace
 from typing import Any, cast
 
+from kafkapy.metrics import Metrics
 from kafkapy.protocol.message import Message
 from kafkapy.server.context import RequestContext
-from kafkapy.server.metrics import Metrics
 from kafkapy.turns import in_turns
-from tests.cluster.harness import FakeBroker
+from tests.controller.harness import FakeBroker
 
 
 def context_of(broker: FakeBroker, version: int, listener: str = "PLAINTEXT") -> RequestContext:

@@ -1,0 +1,106 @@
+"""The command line for people. Each group of commands is loaded when one of them runs, or for its help."""
+
+import os
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+
+from kafkapy.cli.output import examples
+
+_GROUPS: Final = {
+    "topics": "Create, list, describe, change and delete topics.",
+    "groups": "Look at consumer groups, delete them, and move their offsets.",
+    "transactions": "Look at transactional ids, and abort what a producer has left open.",
+    "configs": "Look at and change the configuration of topics and brokers.",
+    "metadata": "Carry a stopped broker's metadata to and from a ZooKeeper or a document.",
+    "log": "Look into a data directory's files, check and mend them.",
+}
+_COMMANDS: Final = {
+    "produce": "Write records from lines of text to a topic.",
+    "consume": "Read the records of a topic and print them.",
+}
+COMPLETION: Final = "_KAFKAPY_COMPLETE"
+"""What a shell that completes a command line sets in the environment."""
+_WIDTH: Final = {"help_option_names": ["--help", "-h"]}
+
+
+def build(words: Sequence[str]) -> typer.Typer:
+    """The application with the commands that ``words`` may run: one group alone, or all for help and completion."""
+    app = typer.Typer(
+        help="A Kafka broker in Python, and commands for any Kafka broker.",
+        epilog=examples(
+            "kafkapy start --data ./data",
+            "kafkapy topics create flights --partitions 4",
+            "kafkapy produce flights < flights.csv",
+            "kafkapy consume flights --from-beginning --max-records 5",
+        ),
+        no_args_is_help=True,
+        context_settings=_WIDTH,
+        pretty_exceptions_enable=False,
+    )
+    app.callback()(_root)
+    app.command(
+        "start",
+        help="Start a broker and keep it running until SIGTERM or Ctrl-C.",
+        add_help_option=False,
+        context_settings={"ignore_unknown_options": True, "allow_extra_args": True},
+    )(_start_options if COMPLETION in os.environ else _start)
+    known = {*_GROUPS, *_COMMANDS}
+    wanted = set(words[:1]) & known or known
+    for name, text in _COMMANDS.items():
+        if name in wanted:
+            module = import_module(f"kafkapy.cli.{name}")
+            app.command(name, help=text, epilog=module.EXAMPLES)(module.run)
+    for name, text in _GROUPS.items():
+        if name in wanted:
+            app.add_typer(import_module(f"kafkapy.cli.{name}").app, name=name, help=text)
+    return app
+
+
+def _root(
+    version: Annotated[bool, typer.Option("--version", help="Show the version and which record scan runs.")] = False,
+) -> None:
+    if version:
+        from kafkapy.cli.version import show_version
+
+        raise typer.Exit(show_version())
+
+
+def _start(context: typer.Context) -> None:
+    from kafkapy.cli.start_options import parse
+
+    options = parse(context.args)
+    from kafkapy.cli import start
+
+    raise typer.Exit(start.run(options))
+
+
+def _start_options(  # noqa: PLR0913, PLR0917  # typer reads a command's options from its parameters
+    data: Annotated[Path | None, typer.Option("--data")] = None,
+    port: Annotated[int | None, typer.Option("--port")] = None,
+    config: Annotated[Path | None, typer.Option("--config")] = None,
+    ephemeral: Annotated[bool, typer.Option("--ephemeral")] = False,
+    print_bootstrap: Annotated[bool, typer.Option("--print-bootstrap")] = False,
+    log_level: Annotated[str, typer.Option("--log-level")] = "info",
+    log_json: Annotated[bool, typer.Option("--log-json")] = False,
+    trace: Annotated[str | None, typer.Option("--trace")] = None,
+    trace_json: Annotated[str | None, typer.Option("--trace-json")] = None,
+    control_port: Annotated[int | None, typer.Option("--control-port")] = None,
+) -> None:
+    """The options of ``start`` for a shell to complete: ``start`` reads its words itself, without typer."""
+
+
+def run(words: Sequence[str]) -> int:
+    """Run one command line; the exit code."""
+    app = build(words)
+    try:
+        app(args=list(words), prog_name="kafkapy", standalone_mode=True)
+    except SystemExit as stopped:
+        return stopped.code if isinstance(stopped.code, int) else int(stopped.code is not None)
+    except BrokenPipeError:
+        sys.stderr.close()  # whoever read our output has had enough
+    return 0

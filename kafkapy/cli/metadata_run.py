@@ -1,0 +1,331 @@
+"""``kafkapy metadata``: what its commands do."""
+
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final, NamedTuple, Protocol
+
+import typer
+
+from kafkapy.cli.output import done, fail, fail_with, say, show
+from kafkapy.cli.settings import UsageError, build_config
+from kafkapy.clock import SystemClock
+from kafkapy.config.broker_config import BrokerConfig
+from kafkapy.config.errors import InvalidConfigError
+from kafkapy.metadata.exchange import metadata_checks as checks
+from kafkapy.metadata.exchange.metadata_changes import GONE, NEW, OTHER, Change, changes, refuse_overwriting
+from kafkapy.metadata.exchange.metadata_file import metadata_path, read_file_tree, write_file_tree
+from kafkapy.metadata.exchange.metadata_json import decode_document, encode_document
+from kafkapy.metadata.exchange.metadata_rebuild import rebuilt
+from kafkapy.metadata.exchange.metadata_tree import KINDS, MetadataError, MetadataTree
+from kafkapy.metadata.store import StoreDamagedError, StoreFileError
+from kafkapy.metadata.store_files import is_stored, move_aside
+from kafkapy.storage.data_directory import DataDirectory
+from kafkapy.storage.errors import LogDirectoryError
+from kafkapy.storage.io.files import Files
+
+# Where ``kafkapy metadata`` reads and writes: a broker's own store, a ZooKeeper, a document.
+
+
+class Place(Protocol):
+    """Holds a cluster's metadata; ``str()`` names it to the user."""
+
+    def read(self) -> MetadataTree:
+        """What is there; an empty tree when nothing is."""
+        ...
+
+    def write(self, source: MetadataTree, found: Sequence[Change], now_ms: int) -> None:
+        """Bring it to ``source``; ``found`` is what differs."""
+        ...
+
+
+class OwnPlace:
+    """The embedded store in the first log directory."""
+
+    def __init__(self, log_directory: str) -> None:
+        self._path = metadata_path(log_directory)
+
+    def __str__(self) -> str:
+        return self._path
+
+    def read(self) -> MetadataTree:
+        """See ``Place.read``; raises ``StoreFileError``."""
+        return read_file_tree(self._path)
+
+    def write(self, source: MetadataTree, found: Sequence[Change], now_ms: int) -> None:
+        """See ``Place.write``; raises ``StoreFileError``."""
+        write_file_tree(self._path, source, found, now_ms)
+
+
+class ZooKeeperPlace:
+    """The tree below a chroot; kazoo is imported when it is used."""
+
+    def __init__(self, address: str) -> None:
+        from kafkapy.metadata.exchange.zookeeper_tree import ZooKeeperAddress
+
+        self._address = ZooKeeperAddress.parse(address)
+
+    def __str__(self) -> str:
+        return str(self._address)
+
+    def read(self) -> MetadataTree:
+        """See ``Place.read``; raises MetadataError when nothing answers."""
+        from kafkapy.metadata.exchange.zookeeper_tree import connected
+
+        with connected(self._address) as tree:
+            return tree.read()
+
+    def write(self, source: MetadataTree, found: Sequence[Change], now_ms: int) -> None:  # noqa: ARG002  # its clock
+        """See ``Place.write``."""
+        from kafkapy.metadata.exchange.zookeeper_tree import connected
+
+        with connected(self._address) as tree:
+            tree.write(source, found)
+
+
+class DocumentPlace:
+    """A JSON document in a file; ``-`` is what is read from standard input."""
+
+    TERMINAL: Final = "-"
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._files = Files()
+
+    def __str__(self) -> str:
+        return self._path
+
+    def read(self) -> MetadataTree:
+        """See ``Place.read``; raises MetadataError when it is something else, or can't be read."""
+        if self._path == self.TERMINAL:
+            return decode_document(sys.stdin.buffer.read(), "the input")
+        if not self._files.exists(self._path):
+            return MetadataTree({})
+        try:
+            return decode_document(self._files.read(self._path), self._path)
+        except OSError as error:
+            raise MetadataError(f"{self._path} can't be read: {error.strerror}") from error
+
+    def write(self, source: MetadataTree, found: Sequence[Change], now_ms: int) -> None:  # noqa: ARG002  # it is whole
+        """See ``Place.write``; raises MetadataError when the file can't be written."""
+        try:
+            self._files.replace(self._path, encode_document(source))
+        except OSError as error:
+            raise MetadataError(f"{self._path} can't be written: {error.strerror}") from error
+
+
+class Places(NamedTuple):
+    """Where the broker's directories are, and the other place: a ZooKeeper or a document."""
+
+    data: Path | None
+    config: Path | None
+    zookeeper: str | None
+    file: str | None
+
+
+class Options(NamedTuple):
+    """What the user wants of a run."""
+
+    overwrite: bool
+    dry_run: bool
+    as_json: bool
+
+
+def export(places: Places, options: Options) -> None:
+    """Write a stopped broker's metadata to a ZooKeeper, for Apache Kafka to start on its data, or to a document."""
+    with _failures_in_one_line(), _stopped(places.data, places.config, has_metadata=True) as directories:
+        target = _other_place(places.zookeeper, places.file)
+        tree = OwnPlace(directories[0].path).read()
+        if tree.cluster_id is None:
+            raise MetadataError(_no_metadata(directories[0].path))
+        if str(target) == DocumentPlace.TERMINAL:
+            typer.echo(encode_document(tree).decode(), nl=False)
+            return
+        if isinstance(target, ZooKeeperPlace):
+            tree = tree.for_kafka()
+        _carry(tree, target, checks.Directories.read(directories), directories[0].path, options)
+        if isinstance(target, ZooKeeperPlace) and not options.as_json and not options.dry_run:
+            typer.echo(_advice(tree, target, directories))
+
+
+def import_(places: Places, options: Options, *, only_this_broker: bool) -> None:
+    """Read a stopped cluster's metadata from a ZooKeeper or a document, for kafkapy to start on its data directory."""
+    with _failures_in_one_line(), _stopped(places.data, places.config) as directories:
+        source = _other_place(places.zookeeper, places.file)
+        tree = source.read()
+        if tree.cluster_id is None:
+            where = "the address, and the chroot in zookeeper.connect" if places.zookeeper else "the file's name"
+            raise MetadataError(f"{source} holds no cluster: check {where}")
+        tree.check()
+        if tree.live_brokers:
+            ids = ", ".join(map(str, tree.live_brokers))
+            raise MetadataError(
+                f"brokers are running on {source} ({ids}): stop them, then wait for their sessions' end"
+            )
+        found = checks.Directories.read(directories)
+        broker_id = None if found.identity is None else found.identity.broker_id
+        if only_this_broker:
+            if broker_id is None:
+                raise MetadataError(f"{directories[0].path} does not say which broker's it is: it has no broker.id")
+            tree = checks.only_of_broker(tree, broker_id)
+        checks.require_one_broker(tree, broker_id)
+        target = OwnPlace(directories[0].path)
+        if isinstance(source, ZooKeeperPlace):
+            tree = tree.with_own_keys_of(target.read())
+        _carry(tree, target, found, directories[0].path, options)
+
+
+def rebuild(data: Path | None, config: Path | None, options: Options) -> None:
+    """Make a stopped broker's lost metadata again from what its data directories hold."""
+    with _failures_in_one_line(), _stopped(data, config) as directories:
+        target = OwnPlace(directories[0].path)
+        is_damaged = False
+        try:
+            there = target.read()
+        except StoreDamagedError:
+            is_damaged, there = True, MetadataTree({})
+        if there.cluster_id is not None:
+            raise MetadataError(
+                f"{target} holds the metadata of cluster {there.cluster_id}. It is made again only where it is lost: "
+                "move the file and its journal away first"
+            )
+        identity = checks.Directories.read(directories).identity
+        tree, warned = rebuilt(Files(), directories, identity, _built(data, config))
+        tree.check()
+        found = changes(tree, MetadataTree({}))
+        if not options.dry_run:
+            if is_damaged:
+                move_aside(str(target))
+            target.write(tree, found, SystemClock().now_ms())
+        _report(tree, target, found, warned, options)
+
+
+@contextmanager
+def _failures_in_one_line() -> Iterator[None]:
+    try:
+        yield
+    except (MetadataError, StoreFileError, LogDirectoryError, UsageError, InvalidConfigError) as error:
+        fail(str(error))
+    except OSError as error:
+        fail_with(error)
+
+
+@contextmanager
+def _stopped(
+    data: Path | None, config: Path | None, *, has_metadata: bool = False
+) -> Iterator[Sequence[DataDirectory]]:
+    """The data directories of a broker that does not run, locked while the block does.
+
+    With ``has_metadata`` the first one must have a store of ours: a lock leaves a file, which only a broker's may get.
+    """
+    built = _built(data, config)
+    files = Files()
+    for path in built.log_dirs:
+        if not files.exists(path):
+            raise MetadataError(f"there is no data directory {path}: give it with --data")
+    if has_metadata and not is_stored(metadata_path(built.log_dirs[0])):
+        raise MetadataError(_no_metadata(built.log_dirs[0]))
+    directories = [DataDirectory(files, path) for path in built.log_dirs]
+    for directory in directories:
+        directory.lock()
+    try:
+        yield directories
+    finally:
+        for directory in directories:
+            directory.unlock()
+
+
+def _built(data: Path | None, config: Path | None) -> BrokerConfig:
+    return build_config(
+        file=None if config is None else str(config), data=None if data is None else str(data), port=None, settings=()
+    )
+
+
+def _no_metadata(directory: str) -> str:
+    return f"{directory} has no metadata of kafkapy: no broker has started there yet"
+
+
+def _other_place(zookeeper: str | None, file: str | None) -> Place:
+    if (zookeeper is None) == (file is None):
+        raise UsageError("give either --zookeeper HOST:PORT/CHROOT or --file FILE")
+    if zookeeper is not None:
+        return ZooKeeperPlace(zookeeper)
+    return DocumentPlace(file or "-")
+
+
+def _carry(tree: MetadataTree, target: Place, directories: checks.Directories, data: str, options: Options) -> None:
+    """Compare, refuse or write, and say what was done."""
+    tree.check()
+    checks.check_identity(tree, directories, data)
+    there = target.read()
+    found = changes(tree, there)
+    warned = checks.warnings(tree, directories) + checks.check_topic_configs(tree)
+    try:
+        refuse_overwriting(tree, there, found, str(target), overwrite=options.overwrite)
+    except MetadataError as error:
+        if not options.dry_run:
+            raise
+        warned.append(f"this would be refused: {error}")
+    if not options.dry_run:
+        target.write(tree, found, SystemClock().now_ms())
+        left = changes(tree, target.read())
+        if left:
+            raise MetadataError(
+                f"{target} differs from what was written, at {left[0].path}: does something else write?"
+            )
+    _report(tree, target, found, warned, options)
+
+
+def _report(
+    tree: MetadataTree, target: Place, found: Sequence[Change], warned: Sequence[str], options: Options
+) -> None:
+    counted = {kind: sum(1 for change in found if change.kind == kind) for kind in (NEW, OTHER, GONE)}
+    summary = _summary(tree)
+    if options.as_json:
+        listed = [change._asdict() for change in found]
+        done(
+            "", as_json=True, target=str(target), dry_run=options.dry_run, summary=summary, changes=listed,
+            warnings=list(warned),
+        )  # fmt: skip
+        return
+    show([{"what": what, "is": value} for what, value in summary.items()], as_json=False, title=str(target))
+    if options.dry_run and found:
+        show([change._asdict() for change in found], as_json=False, title="changes")
+    same = len(tree.nodes) - counted[NEW] - counted[OTHER]
+    typer.echo(
+        f"{'would write' if options.dry_run else 'written'}: {counted[NEW]} nodes new, {counted[OTHER]} changed, "
+        f"{counted[GONE]} removed, {same} as they were"
+    )
+    for sentence in warned:
+        say(f"kafkapy: warning: {sentence}", to_error=True)
+
+
+def _summary(tree: MetadataTree) -> dict[str, Any]:
+    replicas = tree.replicas()
+    block = tree.producer_ids
+    configs = {kind: tree.configs(kind) for kind in KINDS}
+    return {
+        "cluster id": tree.cluster_id,
+        "brokers": sorted({broker for each in replicas.values() for broker in each}),
+        "topics": len({partition.topic for partition in replicas}),
+        "partitions": len(replicas),
+        **{f"configured {kind}": len(found) for kind, found in configs.items()},
+        "ACLs on resources": sum(path.startswith("/kafka-acl") and path.count("/") > 2 for path in tree.nodes),
+        "controller epoch": tree.controller_epoch,
+        "last producer id block": "none" if block is None else f"{block.first}-{block.last}",
+    }
+
+
+def _advice(tree: MetadataTree, target: Place, directories: Sequence[DataDirectory]) -> str:
+    identity = directories[0].read_identity()
+    replicas = next(iter(tree.replicas().values()), (0,))
+    broker_id = replicas[0] if identity is None else identity.broker_id
+    return (
+        "Apache Kafka 2.7 starts on it with these settings:\n"
+        f"  broker.id={broker_id}\n  zookeeper.connect={target}\n"
+        f"  log.dirs={','.join(each.path for each in directories)}\n"
+        "With one broker set offsets.topic.replication.factor, transaction.state.log.replication.factor and "
+        "transaction.state.log.min.isr to 1.\n"
+        "Before kafkapy starts on this directory again, run kafkapy metadata import: until then its own copy is old."
+    )

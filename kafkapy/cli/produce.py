@@ -1,0 +1,133 @@
+"""``kafkapy produce``: lines of text become records."""
+
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack
+from enum import StrEnum
+from typing import Annotated, BinaryIO, Final
+
+import typer
+
+from kafkapy.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, Json
+from kafkapy.cli.output import done, examples, fail, failures_in_one_line, progress, shows_progress
+from kafkapy.clients.cluster import ClusterClient
+from kafkapy.clients.records import partition_of, produce
+from kafkapy.clock import SystemClock
+from kafkapy.records.record import Record, encode_batch
+
+EXAMPLES: Final = examples(
+    "echo hello | kafkapy produce greetings",
+    "kafkapy produce flights --file flights.csv --compression zstd",
+    "kafkapy produce users --key-separator : < users.txt",
+)
+BATCH_BYTES: Final = 256 * 1024
+BATCH_RECORDS: Final = 10_000
+
+
+class Codec(StrEnum):
+    """How batches are compressed."""
+
+    NONE = "none"
+    GZIP = "gzip"
+    SNAPPY = "snappy"
+    LZ4 = "lz4"
+    ZSTD = "zstd"
+
+
+class Acks(StrEnum):
+    """Who must have a record before the next is sent."""
+
+    NOBODY = "0"
+    LEADER = "1"
+    ALL = "all"
+
+
+class Sender:
+    """Collects records by partition, sends each partition's as one batch when it is large enough."""
+
+    def __init__(self, client: ClusterClient, topic: str, *, codec: Codec, acks: Acks) -> None:
+        self._client = client
+        self._topic = topic
+        self._codec = list(Codec).index(codec)
+        self._acks = -1 if acks is Acks.ALL else int(acks)
+        found = client.topic(topic, create=True)
+        self._leaders = {partition.partition_index: partition.leader_id for partition in found.partitions}
+        self._waiting: dict[int, list[Record]] = {index: [] for index in self._leaders}
+        self._bytes = dict.fromkeys(self._leaders, 0)
+        self._keyless = 0
+        self.sent: dict[int, int] = {}
+
+    def add(self, record: Record) -> int:
+        """Take a record; how many went out because of it."""
+        count = len(self._leaders)
+        partition = self._keyless if record.key is None else partition_of(record.key, count)
+        waiting = self._waiting[partition]
+        waiting.append(record)
+        self._bytes[partition] += len(record.key or b"") + len(record.value or b"")
+        if self._bytes[partition] < BATCH_BYTES and len(waiting) < BATCH_RECORDS:
+            return 0
+        # Records without a key fill one partition's batch, then the next one's.
+        self._keyless = (self._keyless + 1) % count
+        return self._flush(partition)
+
+    def flush(self) -> int:
+        """Send all that waits; how many records that were."""
+        return sum(self._flush(partition) for partition in self._waiting)
+
+    def _flush(self, partition: int) -> int:
+        records, self._waiting[partition] = self._waiting[partition], []
+        self._bytes[partition] = 0
+        if records:
+            batch = bytes(encode_batch(records, compression=self._codec))
+            leader = self._leaders[partition]
+            produce(self._client, self._topic, partition, batch, acks=self._acks, leader=leader)
+            self.sent[partition] = self.sent.get(partition, 0) + len(records)
+        return len(records)
+
+
+def run(  # noqa: PLR0913, PLR0917  # typer reads a command's options from its parameters
+    topic: Annotated[str, typer.Argument(metavar="TOPIC", help="Name of the topic.")],
+    file: Annotated[
+        typer.FileBinaryRead | None, typer.Option("--file", "-f", help="Read here, not standard input.")
+    ] = None,
+    key_separator: Annotated[
+        str, typer.Option("--key-separator", "-k", help="What stands between a line's key and its value.")
+    ] = "",
+    codec: Annotated[Codec, typer.Option("--compression", "-z")] = Codec.NONE,
+    acks: Annotated[Acks, typer.Option("--acks", "-a")] = Acks.ALL,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    as_json: Json = False,
+) -> None:
+    """Write records from lines of text to a topic, one a line; an empty value after a key is a tombstone."""
+    source = file or sys.stdin.buffer
+    with failures_in_one_line(), ClusterClient(bootstrap) as client:
+        sender = Sender(client, topic, codec=codec, acks=acks)
+        _send_all(sender, _records(source, key_separator.encode()))
+    count = sum(sender.sent.values())
+    done(f"produced {count:,} records to {topic}", as_json=as_json, topic=topic, records=count, partitions=sender.sent)
+
+
+def _send_all(sender: Sender, records: Iterable[Record]) -> None:
+    with ExitStack() as stack:
+        advance = None
+        if shows_progress():
+            bar = stack.enter_context(progress())
+            advance = (bar, bar.add_task("producing", total=None))
+        for record in records:
+            sent = sender.add(record)
+            if sent and advance:
+                advance[0].advance(advance[1], sent)
+        sender.flush()
+
+
+def _records(source: BinaryIO, separator: bytes) -> Iterator[Record]:
+    now_ms = SystemClock().now_ms
+    for number, line in enumerate(source, 1):
+        text = line.rstrip(b"\r\n")
+        if not separator:
+            yield Record(None, text, timestamp=now_ms())
+            continue
+        key, found, value = text.partition(separator)
+        if not found:
+            fail(f"line {number} has no {separator.decode()!r} between key and value")
+        yield Record(key, value or None, timestamp=now_ms())

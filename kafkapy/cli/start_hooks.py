@@ -1,0 +1,105 @@
+"""What ``kafkapy start`` hooks into its broker when its options ask for it: a trace, a control port.
+
+Each is imported only then: a broker without them must start as quickly, and be as small, as one that can't do it.
+"""
+
+import argparse
+import logging
+import os
+from contextlib import AsyncExitStack
+from typing import TYPE_CHECKING, Final
+
+from kafkapy.cli.settings import UsageError
+from kafkapy.clock import Clock, SystemClock
+from kafkapy.server.interception import Hooks
+
+if TYPE_CHECKING:
+    from kafkapy.observe.trace import Trace
+    from kafkapy.server.broker import BrokerServer
+    from kafkapy.testing.control import ControlPort
+
+_log: Final = logging.getLogger("kafkapy")
+
+STANDARD_OUTPUT, STANDARD_ERROR = 1, 2
+LEFT_OUT: Final = "… %d lines left out: they came faster than they could be written"
+LEFT_OUT_JSON: Final = '{"kind": "left out", "lines": %d}'
+
+
+class Extras:
+    """A broker's clock and hooks, and what serves beside it, from ``open`` to ``close``."""
+
+    def __init__(self) -> None:
+        self.clock: Clock = SystemClock()
+        self.hooks = Hooks()
+        self.control: ControlPort | None = None
+        self._broker: BrokerServer | None = None
+        self._cleanup = AsyncExitStack()
+
+    def open(self, options: argparse.Namespace) -> None:
+        """Make what the options ask for. Raises ``UsageError`` and ``ListenError``."""
+        trace = open_trace(options)
+        if trace is not None:
+            self.hooks = Hooks(trace=trace)
+            self._cleanup.callback(trace.close)
+        if options.control_port is not None:
+            self._open_control(options.control_port)
+
+    def _open_control(self, port: int) -> None:
+        from kafkapy.testing.control import ControlPort
+        from kafkapy.testing.control_routes import Controlled
+        from kafkapy.testing.faults import Faults
+        from kafkapy.testing.moving_clock import MovingClock
+        from kafkapy.testing.stamped_files import StampedFiles
+
+        clock, faults = MovingClock(), Faults()
+        self.clock = clock
+        self.hooks = Hooks(faults, self.hooks.trace, connection_clock=SystemClock(), files=StampedFiles(clock))
+        self.control = ControlPort(Controlled(faults, clock, self._bootstrap), port)
+        self._cleanup.push_async_callback(self.control.stop)
+
+    @property
+    def addresses(self) -> list[str]:
+        """Where programs find what serves beside the broker."""
+        return [] if self.control is None else [self.control.url]
+
+    def _bootstrap(self) -> str:
+        assert self._broker is not None, "the control port is served after the broker"
+        return self._broker.bootstrap
+
+    async def serve(self, broker: "BrokerServer") -> None:
+        """The broker has started: serve beside it."""
+        self._broker = broker
+        if self.control is not None:
+            await self.control.start()
+            _log.info("Control port: %s/ (faults and clock, for tests on this machine)", self.control.url)
+
+    async def close(self) -> None:
+        """End all of it; what waits of the trace is written."""
+        await self._cleanup.aclose()
+
+
+def open_trace(options: argparse.Namespace) -> "Trace | None":
+    """The trace that the options ask for. Raises ``UsageError`` for a filter that can't be.
+
+    It goes to standard output, unless that is for the addresses alone.
+    """
+    text, as_json = options.trace_json, True
+    if text is None:
+        text, as_json = options.trace, False
+    if text is None:
+        return None
+    from kafkapy.observe import trace_lines
+    from kafkapy.observe.trace import Trace
+    from kafkapy.observe.trace_filter import TraceFilterError, parse_filter
+    from kafkapy.observe.trace_output import TraceOutput
+
+    try:
+        wanted = parse_filter(text)
+    except TraceFilterError as error:
+        raise UsageError(str(error)) from error
+    descriptor = STANDARD_ERROR if options.print_bootstrap else STANDARD_OUTPUT
+    output = TraceOutput(descriptor)
+    if as_json:
+        return Trace(output, trace_lines.as_json, LEFT_OUT_JSON, wanted)
+    in_color = os.isatty(descriptor) and not os.environ.get("NO_COLOR")
+    return Trace(output, trace_lines.as_colored_text if in_color else trace_lines.as_text, LEFT_OUT, wanted)

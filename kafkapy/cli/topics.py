@@ -1,0 +1,140 @@
+"""``kafkapy topics``."""
+
+from typing import Annotated
+
+import typer
+
+from kafkapy.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, Json, Yes
+from kafkapy.cli.output import done, examples, fail, failures_in_one_line, parse_pairs, show
+from kafkapy.clients import configs as client_configs
+from kafkapy.clients import topics as client_topics
+from kafkapy.clients.cluster import ClusterClient
+from kafkapy.clients.errors import RequestFailedError
+from kafkapy.protocol.errors import ErrorCode
+
+app = typer.Typer(no_args_is_help=True)
+
+Names = Annotated[list[str], typer.Argument(metavar="TOPIC...", help="Names of topics.")]
+Name = Annotated[str, typer.Argument(metavar="TOPIC", help="Name of the topic.")]
+Configs = Annotated[
+    list[str] | None, typer.Option("--config", "-c", metavar="KEY=VALUE", help="A topic's setting; may be repeated.")
+]
+_TOPIC_SOURCE = 1
+
+
+@app.command("list", epilog=examples("kafkapy topics list", "kafkapy topics list --internal --json"))
+def list_(
+    internal: Annotated[bool, typer.Option("--internal", help="Kafka's own topics too.")] = False,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    as_json: Json = False,
+) -> None:
+    """List the topics."""
+    with failures_in_one_line(), ClusterClient(bootstrap) as client:
+        rows = [
+            {
+                "topic": topic.name,
+                "partitions": len(topic.partitions),
+                "replicas": len(topic.partitions[0].replica_nodes) if topic.partitions else 0,
+            }
+            for topic in client_topics.list_topics(client)
+            if internal or not topic.is_internal
+        ]
+    show(rows, as_json=as_json, title="topics")
+
+
+@app.command(epilog=examples("kafkapy topics describe flights", "kafkapy topics describe flights --json"))
+def describe(name: Name, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, as_json: Json = False) -> None:
+    """Show a topic's partitions, their offsets (where there is a leader), and its own settings."""
+    with failures_in_one_line(), ClusterClient(bootstrap) as client:
+        topic = client.topic(name, led=False)
+        indexes = [partition.partition_index for partition in topic.partitions]
+        first = client_topics.offsets(client, topic, indexes, client_topics.EARLIEST)
+        end = client_topics.offsets(client, topic, indexes, client_topics.LATEST)
+        settings = client_configs.describe(client, "topic", name)
+    rows = [
+        {
+            "partition": partition.partition_index,
+            "leader": partition.leader_id if partition.leader_id >= 0 else None,
+            "replicas": partition.replica_nodes,
+            "in_sync": partition.isr_nodes,
+            "first_offset": first.get(partition.partition_index),
+            "end_offset": end.get(partition.partition_index),
+        }
+        for partition in topic.partitions
+    ]
+    own = [{"key": each.name, "value": each.value} for each in settings if each.config_source == _TOPIC_SOURCE]
+    if as_json:
+        done("", as_json=True, topic=name, partitions=rows, configs={each["key"]: each["value"] for each in own})
+        return
+    show(rows, as_json=False, title=f"topic {name}")
+    if own:
+        show(own, as_json=False, title="its own settings")
+
+
+@app.command(
+    epilog=examples(
+        "kafkapy topics create flights --partitions 4",
+        "kafkapy topics create events --config cleanup.policy=compact --config retention.ms=3600000",
+        "kafkapy topics create a b c --if-not-exists",
+    )
+)
+def create(  # noqa: PLR0913, PLR0917  # typer reads a command's options from its parameters
+    names: Names,
+    partitions: Annotated[int, typer.Option("--partitions", "-p", help="-1: the broker's default.")] = -1,
+    replicas: Annotated[int, typer.Option("--replication-factor", "-r", help="-1: the broker's default.")] = -1,
+    config: Configs = None,
+    if_not_exists: Annotated[bool, typer.Option("--if-not-exists", help="A topic that exists is no error.")] = False,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    as_json: Json = False,
+) -> None:
+    """Create topics."""
+    configs = parse_pairs(config or [])
+    created = []
+    with failures_in_one_line(), ClusterClient(bootstrap) as client:
+        for name in names:
+            try:
+                client_topics.create_topic(client, name, partitions=partitions, replicas=replicas, configs=configs)
+                created.append(name)
+            except RequestFailedError as error:
+                if not (if_not_exists and error.code == ErrorCode.TOPIC_ALREADY_EXISTS):
+                    raise
+    done(f"created: {', '.join(created) or 'nothing'}", as_json=as_json, created=created)
+
+
+@app.command(epilog=examples("kafkapy topics delete flights", "kafkapy topics delete a b --yes"))
+def delete(names: Names, yes: Yes = False, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, as_json: Json = False) -> None:
+    """Delete topics and all that is in them."""
+    with failures_in_one_line(), ClusterClient(bootstrap) as client:
+        if not yes:
+            typer.confirm(f"Delete {', '.join(names)} and all records in there?", abort=True, err=True)
+        for name in names:
+            client_topics.delete_topic(client, name)
+    done(f"deleted: {', '.join(names)}", as_json=as_json, deleted=names)
+
+
+@app.command(
+    epilog=examples(
+        "kafkapy topics alter flights --partitions 8",
+        "kafkapy topics alter flights --config retention.ms=86400000 --delete-config cleanup.policy",
+    )
+)
+def alter(
+    name: Name,
+    partitions: Annotated[int | None, typer.Option("--partitions", "-p", help="The new, larger number.")] = None,
+    config: Configs = None,
+    delete_config: Annotated[
+        list[str] | None, typer.Option("--delete-config", metavar="KEY", help="Back to the broker's value; repeatable.")
+    ] = None,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    as_json: Json = False,
+) -> None:
+    """Give a topic more partitions or other settings."""
+    values, deleted = parse_pairs(config or []), delete_config or []
+    if partitions is None and not values and not deleted:
+        fail("nothing to alter: give --partitions, --config or --delete-config")
+    with failures_in_one_line(), ClusterClient(bootstrap) as client:
+        if values or deleted:
+            client_configs.alter(client, "topic", name, values, deleted)
+        if partitions is not None:
+            client_topics.grow_topic(client, name, partitions)
+    done(f"altered: {name}", as_json=as_json, altered=name)

@@ -1,1 +1,0 @@
-"""Who leads what: the metadata store, the controller, partitions and their replicas."""

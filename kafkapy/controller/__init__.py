@@ -1,0 +1,1 @@
+"""The controller: election, events, states of partitions and replicas, assignment, topics, requests to brokers."""

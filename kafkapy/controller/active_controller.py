@@ -1,0 +1,314 @@
+"""The controller's work while a broker holds that office: what it loads when elected and does at each event."""
+
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final
+
+from kafkapy.config.broker_config import BrokerConfig
+from kafkapy.controller.context import ControllerContext, ControllerWriter, LiveBroker, Replica
+from kafkapy.controller.partition_machine import PartitionMachine, decoded_state
+from kafkapy.controller.replica_machine import ReplicaMachine
+from kafkapy.controller.requests import Outgoing, PeerQueues, RequestBatch
+from kafkapy.controller.states import PartitionState
+from kafkapy.controller.topic_deletion import TopicDeletion
+from kafkapy.metadata.store import Delete, MetadataStore, Watch, WatchEvent
+from kafkapy.metadata.znodes import (
+    BrokerIdsZNode,
+    BrokerIdZNode,
+    DeleteTopicsZNode,
+    DeleteTopicZNode,
+    IsrChangeNotificationZNode,
+    LogDirEventNotificationZNode,
+    PartitionStateZNode,
+    ReplicaAssignment,
+    TopicsZNode,
+    TopicZNode,
+)
+from kafkapy.protocol.errors import ErrorCode
+from kafkapy.protocol.message import Message
+from kafkapy.protocol.messages.leader_and_isr import LeaderAndIsrResponse
+from kafkapy.protocol.messages.stop_replica import StopReplicaRequest, StopReplicaResponse
+from kafkapy.turns import in_turns, pause
+from kafkapy.types import TopicPartition
+
+TOPICS_TOGETHER: Final = 200
+"""New topics that are started together: their nodes take one commit, their replicas one LeaderAndIsr per broker."""
+
+logger = logging.getLogger(__name__)
+
+
+class Watchers:
+    """What the controller wants to be told; each callable puts an event in its queue."""
+
+    def __init__(self, enqueue: Callable[[str, str], None]) -> None:
+        def watcher(kind: str) -> Watch:
+            def watch(event: WatchEvent) -> None:
+                enqueue(kind, event.path)
+
+            return watch
+
+        self.brokers = watcher("brokers")
+        self.topics = watcher("topics")
+        self.partitions = watcher("partitions")
+        self.deletions = watcher("deletions")
+        self.log_dir_events = watcher("log directories")
+
+
+class ActiveController:
+    """Made at election, dropped at resignation. One event at a time calls one of its methods.
+
+    All of them raise ControllerMovedError when another broker has taken over.
+    """
+
+    def __init__(
+        self,
+        context: ControllerContext,
+        store: MetadataStore,
+        peers: PeerQueues,
+        watchers: Watchers,
+        config: BrokerConfig,
+    ) -> None:
+        self.context = context
+        self._store = store
+        self._peers = peers
+        self._watchers = watchers
+        self._config = config
+        writer = self._writer = ControllerWriter(store, context)
+        batch = self._batch = RequestBatch(context, inter_broker_listener(config))
+        unclean = config.flag("unclean.leader.election.enable")
+        self._partitions = PartitionMachine(context, writer, batch, unclean_default=unclean)
+        self._replicas = ReplicaMachine(context, self._partitions, batch)
+        self._deletion = TopicDeletion(context, writer, self._replicas, batch, self._flush)
+
+    async def take_office(self) -> None:
+        """Load everything, tell everybody, bring online what can be, go on with what the last controller left."""
+        await self._delete_notifications()
+        await self._store.children(LogDirEventNotificationZNode.PATH, self._watchers.log_dir_events)
+        self.context.brokers = await self._read_brokers()
+        await self._load_topics(await self._store.children(TopicsZNode.PATH, self._watchers.topics))
+        deletions = await self._store.children(DeleteTopicsZNode.PATH, self._watchers.deletions)
+        self.context.topics_to_delete.update(topic for topic in deletions if topic in self.context.assignments)
+        await self._send_metadata(self.context.brokers, ())
+        online, offline = self._replicas.start_up()
+        self._partitions.start_up()
+        await self._replicas.bring_online(online)
+        await self._flush()
+        await self._replicas.take_offline([found for found in offline if not self._is_going(found)])
+        await self._flush()
+        await self._partitions.trigger_online()
+        await self._flush()
+        await self.deletions_changed()
+
+    async def brokers_changed(self) -> None:
+        """Brokers have registered, disappeared, or come back under a new epoch."""
+        before, now = self.context.brokers, await self._read_brokers()
+        joined = [broker for broker in now if broker not in before]
+        gone = [broker for broker in before if broker not in now]
+        bounced = [broker for broker in now if broker in before and now[broker].epoch != before[broker].epoch]
+        moved = [
+            broker
+            for broker in now
+            if broker in before
+            and broker not in bounced
+            and now[broker].registration.endpoints != before[broker].registration.endpoints
+        ]
+        for broker in gone + bounced:
+            self._peers.remove(broker)
+        self.context.brokers = {**before, **{broker: now[broker] for broker in joined + moved}}
+        if joined:
+            await self._brokers_started(joined)
+        if bounced:
+            await self._brokers_failed(bounced)
+            self.context.brokers |= {broker: now[broker] for broker in bounced}
+            await self._brokers_started(bounced)
+        if gone:
+            await self._brokers_failed(gone)
+        if moved:
+            await self._send_metadata(self.context.brokers, ())
+
+    async def topics_changed(self) -> None:
+        """Topics have been created, or are gone."""
+        names = await self._store.children(TopicsZNode.PATH, self._watchers.topics)
+        for topic in self.context.assignments.keys() - set(names):
+            await pause()
+            self.context.forget_topic(topic)
+        created = [name for name in names if name not in self.context.assignments]
+        for start in range(0, len(created), TOPICS_TOGETHER):
+            topics = await self._read_topics(created[start : start + TOPICS_TOGETHER])
+            for topic, partitions in topics.items():
+                self.context.assign(topic, partitions)
+            await self._start_partitions(list(self.context.partitions(topics)))
+
+    async def partitions_changed(self, topic: str) -> None:
+        """A topic has more partitions."""
+        known = self.context.assignments.get(topic)
+        read = await self._read_topics([topic])
+        if known is None or topic not in read or topic in self.context.topics_to_delete:
+            return
+        added = {index: found for index, found in read[topic].items() if index not in known}
+        self.context.assign(topic, {**known, **added})
+        await self._start_partitions([TopicPartition(topic, index) for index in added])
+
+    async def deletions_changed(self) -> None:
+        """Somebody wants topics deleted."""
+        topics = await self._store.children(DeleteTopicsZNode.PATH, self._watchers.deletions)
+        unknown = [topic for topic in topics if topic not in self.context.assignments]
+        if not self._config.flag("delete.topic.enable"):
+            unknown = topics
+        await self._writer.write([Delete(DeleteTopicZNode.path(topic)) for topic in unknown])
+        await self._deletion.enqueue(topic for topic in topics if topic not in unknown)
+
+    async def log_directories_failed(self) -> None:
+        """Brokers have lost data directories: which replicas were there shows when they are told of all they hold."""
+        parent = LogDirEventNotificationZNode.PATH
+        names = await self._store.children(parent, self._watchers.log_dir_events)
+        nodes = await self._store.get_many([f"{parent}/{name}" for name in names])
+        brokers = {LogDirEventNotificationZNode.decode(node.data).broker_id for node in nodes if node is not None}
+        replicas = self.context.replicas_on(brokers & self.context.brokers.keys())
+        await self._replicas.bring_online([found for found in replicas if not self._is_going(found)])
+        await self._flush()
+        await self._writer.write([Delete(f"{parent}/{name}") for name in names])
+
+    async def answered(self, outgoing: Outgoing, response: Message) -> None:
+        """A broker has answered a StopReplica that deletes, or a LeaderAndIsr."""
+        if isinstance(response, LeaderAndIsrResponse):
+            await self._replicas_answered(outgoing.broker, response)
+            return
+        assert isinstance(outgoing.request, StopReplicaRequest), "nothing else is waited for"
+        assert isinstance(response, StopReplicaResponse), "a StopReplica is answered with its response"
+        errors = {(found.topic_name, found.partition_index): found.error_code for found in response.partition_errors}
+        done: list[Replica] = []
+        failed: list[Replica] = []
+        for topic in outgoing.request.topic_states:
+            for state in topic.partition_states:
+                await pause()
+                replica = Replica(TopicPartition(topic.topic_name, state.partition_index), outgoing.broker)
+                code = response.error_code or errors.get(replica.partition, 0)
+                (failed if code else done).append(replica)
+        if failed:
+            await self._deletion.failed(failed)
+        await self._deletion.deleted(done)
+
+    def concerns_log_directories(self, broker: int, response: LeaderAndIsrResponse) -> bool:
+        """Tell whether ``response`` may change what is known of the broker's data directories."""
+        return bool(self.context.on_offline_directories.get(broker)) or any(
+            found.error_code == ErrorCode.KAFKA_STORAGE_ERROR for found in response.partition_errors
+        )
+
+    async def _replicas_answered(self, broker: int, response: LeaderAndIsrResponse) -> None:
+        if broker not in self.context.brokers:
+            return
+        answers = {
+            TopicPartition(found.topic_name, found.partition_index): found.error_code
+            for found in response.partition_errors
+        }
+        before = self.context.on_offline_directories.get(broker, set())
+        offline = {found for found, code in answers.items() if code == ErrorCode.KAFKA_STORAGE_ERROR}
+        online = {found for found, code in answers.items() if code == ErrorCode.NONE}
+        self.context.on_offline_directories[broker] = now = (before - online) | offline
+        lost = [Replica(found, broker) for found in sorted(now - before)]
+        if lost:
+            logger.warning("Broker %d has lost %d replicas with a data directory", broker, len(lost))
+            await self._replicas_failed(lost)
+
+    async def _brokers_started(self, brokers: Sequence[int]) -> None:
+        await self._send_metadata([broker for broker in self.context.brokers if broker not in brokers], ())
+        await self._send_metadata(brokers, self.context.partitions())
+        await self._replicas.bring_online(
+            [found for found in self.context.replicas_on(brokers) if not self._is_going(found)]
+        )
+        await self._flush()
+        await self._partitions.trigger_online()
+        await self._flush()
+        await self._deletion.broker_is_back(brokers)
+
+    async def _brokers_failed(self, brokers: Sequence[int]) -> None:
+        self.context.brokers = {id_: found for id_, found in self.context.brokers.items() if id_ not in brokers}
+        self.context.stopping.difference_update(brokers)
+        for broker in brokers:
+            self.context.on_offline_directories.pop(broker, None)
+        await self._replicas_failed(self.context.replicas_on(brokers))
+
+    async def _replicas_failed(self, replicas: Sequence[Replica]) -> None:
+        gone = set(replicas)
+        leaderless = [
+            partition
+            for partition, state in self.context.leadership.items()
+            if Replica(partition, state.leader) in gone and partition.topic not in self.context.topics_to_delete
+        ]
+        for partition in leaderless:
+            await pause()
+            self.context.move_partition(partition, PartitionState.OFFLINE)
+        await self._partitions.trigger_online()
+        await self._flush()
+        await self._replicas.take_offline([found for found in replicas if not self._is_going(found)])
+        await self._flush()
+        if not leaderless:
+            await self._send_metadata(self.context.brokers, ())
+        await self._deletion.broker_is_gone(found for found in replicas if self._is_going(found))
+
+    async def _start_partitions(self, partitions: Sequence[TopicPartition]) -> None:
+        replicas = self.context.replicas(partitions)
+        for partition in partitions:
+            await pause()
+            self.context.move_partition(partition, PartitionState.NEW)
+        await self._replicas.start_new(replicas)
+        await self._partitions.bring_online(partitions)
+        await self._replicas.finish_new(replicas)
+        await self._flush()
+
+    async def _load_topics(self, topics: Sequence[str]) -> None:
+        for topic, partitions in (await self._read_topics(topics)).items():
+            self.context.assign(topic, partitions)
+        partitions_ = list(self.context.partitions())
+        nodes = await self._store.get_many([PartitionStateZNode.path(found) for found in partitions_])
+        for partition, node in zip(partitions_, nodes, strict=True):
+            await pause()
+            state = decoded_state(partition, node)
+            if state is not None:
+                self.context.leadership[partition] = state
+
+    async def _read_topics(self, topics: Sequence[str]) -> dict[str, dict[int, ReplicaAssignment]]:
+        nodes = await self._store.get_many([TopicZNode.path(topic) for topic in topics], self._watchers.partitions)
+        read = {}
+        for topic, node in zip(topics, nodes, strict=True):
+            await pause()
+            if node is None:
+                continue
+            try:
+                read[topic] = dict(TopicZNode.decode(node.data).partitions)
+            except ValueError as error:
+                logger.error("The assignment of topic %s can't be read, the topic is left alone: %s", topic, error)
+        return read
+
+    async def _read_brokers(self) -> dict[int, LiveBroker]:
+        ids = sorted(int(name) for name in await self._store.children(BrokerIdsZNode.PATH, self._watchers.brokers))
+        nodes = await self._store.get_many([BrokerIdZNode.path(id_) for id_ in ids], self._watchers.brokers)
+        return {
+            id_: LiveBroker(BrokerIdZNode.decode(id_, node.data), node.stat.czxid)
+            for id_, node in zip(ids, nodes, strict=True)
+            if node is not None
+        }
+
+    async def _delete_notifications(self) -> None:
+        paths = []
+        for parent in (LogDirEventNotificationZNode.PATH, IsrChangeNotificationZNode.PATH):
+            paths += [f"{parent}/{name}" for name in await self._store.children(parent)]
+        await self._writer.write([Delete(path) for path in paths])
+
+    def _is_going(self, replica: Replica) -> bool:
+        return replica.partition.topic in self.context.topics_to_delete
+
+    async def _send_metadata(self, brokers: Iterable[int], partitions: Iterable[TopicPartition]) -> None:
+        self._batch.add_update_metadata(brokers, partitions)
+        await self._flush()
+
+    async def _flush(self) -> None:
+        for outgoing in await in_turns(self._batch.take()):
+            self._peers.send(outgoing)
+
+
+def inter_broker_listener(config: BrokerConfig) -> str:
+    """The name of the listener that brokers use among themselves."""
+    named = str(config["inter.broker.listener.name"] or "")
+    return named or str(config["security.inter.broker.protocol"])

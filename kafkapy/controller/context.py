@@ -1,0 +1,180 @@
+"""What the active controller remembers: brokers, assignments, leadership, and the state of everything.
+
+Read from the store at election, changed by one event at a time; nothing here does I/O.
+"""
+
+import logging
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Final, NamedTuple
+
+from kafkapy.controller.states import PARTITION_ENTERED_FROM, REPLICA_ENTERED_FROM, PartitionState, ReplicaState
+from kafkapy.metadata.store import Check, MetadataStore, Operation, Result, StoreError
+from kafkapy.metadata.znodes import BrokerIdZNode, ControllerEpochZNode, LeaderIsr, ReplicaAssignment
+from kafkapy.turns import pause
+from kafkapy.types import TopicPartition
+
+logger = logging.getLogger(__name__)
+
+
+class Replica(NamedTuple):
+    """The copy of a partition on a broker."""
+
+    partition: TopicPartition
+    broker: int
+
+    def __str__(self) -> str:
+        return f"{self.partition} on broker {self.broker}"
+
+
+class LiveBroker(NamedTuple):
+    """A registered broker; ``epoch`` is the czxid of its registration."""
+
+    registration: BrokerIdZNode
+    epoch: int
+
+
+class ControllerContext:
+    """One broker's view while it is the controller; made anew at each election."""
+
+    def __init__(self, controller_id: int, epoch: int, epoch_zk_version: int) -> None:
+        self.controller_id: Final = controller_id
+        self.epoch: Final = epoch
+        self.epoch_zk_version: Final = epoch_zk_version
+        self.brokers: dict[int, LiveBroker] = {}
+        self.stopping: set[int] = set()
+        self.on_offline_directories: dict[int, set[TopicPartition]] = {}
+        """The partitions of a live broker whose data directories have failed, as its answers to LeaderAndIsr say."""
+        self.assignments: dict[str, dict[int, ReplicaAssignment]] = {}
+        self.leadership: dict[TopicPartition, LeaderIsr] = {}
+        self.topics_to_delete: set[str] = set()
+        self.partition_states: dict[TopicPartition, PartitionState] = {}
+        self.replica_states: dict[Replica, ReplicaState] = {}
+
+    @property
+    def live(self) -> list[int]:
+        """Brokers that may lead and follow: registered and not about to stop."""
+        return [broker for broker in self.brokers if broker not in self.stopping]
+
+    def assign(self, topic: str, partitions: Mapping[int, ReplicaAssignment]) -> None:
+        """Remember (replacing) the assignment of a topic."""
+        self.assignments[topic] = dict(partitions)
+
+    def assignment(self, partition: TopicPartition) -> ReplicaAssignment:
+        """Who holds ``partition``; nobody when it is not known."""
+        return self.assignments.get(partition.topic, {}).get(partition.partition, ReplicaAssignment(()))
+
+    def partitions(self, topics: Iterable[str] | None = None) -> Iterator[TopicPartition]:
+        """Every partition (of some topics)."""
+        for topic in list(self.assignments) if topics is None else topics:
+            for index in self.assignments.get(topic, ()):
+                yield TopicPartition(topic, index)
+
+    def replicas(self, partitions: Iterable[TopicPartition]) -> list[Replica]:
+        """Every replica of these partitions."""
+        return [Replica(found, broker) for found in partitions for broker in self.assignment(found).replicas]
+
+    def replicas_on(self, brokers: Iterable[int]) -> list[Replica]:
+        """Every replica on these brokers."""
+        wanted = set(brokers)
+        return [found for found in self.replicas(self.partitions()) if found.broker in wanted]
+
+    def is_online(self, replica: Replica, *, include_stopping: bool = False) -> bool:
+        """The replica's broker is there, and so is its data directory."""
+        broker = replica.broker
+        if broker not in self.brokers or replica.partition in self.on_offline_directories.get(broker, ()):
+            return False
+        return include_stopping or broker not in self.stopping
+
+    def offline_replicas(self, partition: TopicPartition) -> list[int]:
+        """The brokers of ``partition`` that are away, or whose data directory with it is."""
+        lost = self.on_offline_directories
+        return [
+            broker
+            for broker in self.assignment(partition).replicas
+            if broker not in self.brokers or (lost and partition in lost.get(broker, ()))
+        ]
+
+    def online_replicas(self, partition: TopicPartition) -> list[int]:
+        """The brokers of ``partition`` that may lead and follow."""
+        return [broker for broker in self.assignment(partition).replicas if self.is_online(Replica(partition, broker))]
+
+    def move_partition(self, partition: TopicPartition, target: PartitionState) -> bool:
+        """Note a new state; False, with an error in the log, if the partition can't enter it from its current one.
+
+        NON_EXISTENT forgets the partition.
+        """
+        current = self.partition_states.get(partition, PartitionState.NON_EXISTENT)
+        if current not in PARTITION_ENTERED_FROM[target]:
+            logger.error("Partition %s can't go from %s to %s", partition, current.value, target.value)
+            return False
+        if target is PartitionState.NON_EXISTENT:
+            del self.partition_states[partition]
+        else:
+            self.partition_states[partition] = target
+        return True
+
+    def move_replica(self, replica: Replica, target: ReplicaState) -> bool:
+        """Note a new state; False, with an error in the log, if the replica can't enter it from its current one.
+
+        NON_EXISTENT forgets the replica.
+        """
+        current = self.replica_state(replica)
+        if current not in REPLICA_ENTERED_FROM[target]:
+            logger.error("Replica %s can't go from %s to %s", replica, current.value, target.value)
+            return False
+        if target is ReplicaState.NON_EXISTENT:
+            del self.replica_states[replica]
+        else:
+            self.replica_states[replica] = target
+        return True
+
+    def replica_state(self, replica: Replica) -> ReplicaState:
+        """The state of one replica."""
+        return self.replica_states.get(replica, ReplicaState.NON_EXISTENT)
+
+    def partitions_in(self, state: PartitionState) -> list[TopicPartition]:
+        """Every partition in a state, but not those of topics that are being deleted."""
+        return [
+            partition
+            for partition, found in self.partition_states.items()
+            if found is state and partition.topic not in self.topics_to_delete
+        ]
+
+    def forget_topic(self, topic: str) -> None:
+        """Forget everything about a topic."""
+        for partition in self.partitions([topic]):
+            self.leadership.pop(partition, None)
+            self.partition_states.pop(partition, None)
+            for broker in self.assignment(partition).replicas:
+                self.replica_states.pop(Replica(partition, broker), None)
+        self.assignments.pop(topic, None)
+        self.topics_to_delete.discard(topic)
+
+
+# How the controller writes: every operation only as long as this broker is still the controller.
+
+
+class ControllerMovedError(Exception):
+    """Another broker has become the controller; this one must stop acting as one."""
+
+
+class ControllerWriter:
+    """Wraps each operation in a multi that first checks the version of ``/controller_epoch`` got at the election."""
+
+    def __init__(self, store: MetadataStore, context: ControllerContext) -> None:
+        self.store: Final = store
+        self._guard: Final = Check(ControllerEpochZNode.PATH, context.epoch_zk_version)
+
+    async def write(self, operations: Sequence[Operation]) -> list[Result | StoreError]:
+        """The result of each operation, or the error that refused it; raises ControllerMovedError."""
+        outcomes = await self.store.transactions([self._guard, operation] for operation in operations)
+        results: list[Result | StoreError] = []
+        for outcome in outcomes:
+            await pause()
+            if isinstance(outcome, StoreError):
+                if outcome.path == ControllerEpochZNode.PATH:
+                    raise ControllerMovedError(f"{outcome.path} has changed")
+                results.append(outcome)
+            else:
+                results.append(outcome[1])
+        return results

@@ -1,0 +1,187 @@
+"""Election of the controller, and its queue: one event at a time, whatever it was that happened.
+
+Every broker runs one of these. It watches ``/controller`` and tries to become the controller when there is none; the
+one that succeeds holds an ``ActiveController`` until another broker takes over or the session ends.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+
+from kafkapy.clock import Clock
+from kafkapy.config.broker_config import BrokerConfig
+from kafkapy.controller.active_controller import ActiveController, Watchers
+from kafkapy.controller.context import ControllerContext, ControllerMovedError
+from kafkapy.controller.requests import Outgoing, PeerQueues
+from kafkapy.metadata.store import (
+    BadVersionError,
+    Create,
+    MetadataStore,
+    NodeExistsError,
+    NoNodeError,
+    SetData,
+    StoreClosedError,
+    StoreError,
+    WatchEvent,
+    ensure_path,
+)
+from kafkapy.metadata.znodes import ControllerEpochZNode, ControllerZNode, FeatureZNode
+from kafkapy.network.peer import BrokerChannel
+from kafkapy.protocol.message import Message
+from kafkapy.protocol.messages.leader_and_isr import LeaderAndIsrResponse
+from kafkapy.protocol.messages.stop_replica import StopReplicaRequest
+from kafkapy.turns import pause
+
+Event = Callable[[], Awaitable[None]]
+
+logger = logging.getLogger(__name__)
+
+
+class Controller:
+    """See above. ``channel`` leads to the brokers, this one included."""
+
+    def __init__(
+        self, broker_id: int, config: BrokerConfig, clock: Clock, store: MetadataStore, channel: BrokerChannel
+    ) -> None:
+        self._broker_id = broker_id
+        self._config = config
+        self._clock = clock
+        self._store = store
+        self._channel = channel
+        self._events: asyncio.Queue[tuple[str, Event]] = asyncio.Queue()
+        self._queued: set[str] = set()
+        self._peers: PeerQueues | None = None
+        self._active: ActiveController | None = None
+        self._worker: asyncio.Task[None] | None = None
+
+    @property
+    def is_active(self) -> bool:
+        """This broker is the controller."""
+        return self._active is not None
+
+    def is_deleting(self, topic: str) -> bool:
+        """The deletion of ``topic`` has been asked for and is not complete."""
+        return self._active is not None and topic in self._active.context.topics_to_delete
+
+    async def start(self) -> None:
+        """Look for a controller or become it; returns when that is decided and, if it is this broker, done."""
+        self._worker = asyncio.create_task(self._work(), name="controller-events")
+        self._put("controller", self._controller_changed)
+        await self._events.join()
+
+    async def stop(self) -> None:
+        """Work through what has arrived, then stop. The office ends with the session."""
+        if self._worker is not None:
+            await self._events.join()
+            self._worker.cancel()
+            await asyncio.wait([self._worker])
+            self._worker = None
+        self._resign()
+
+    def _put(self, key: str, event: Event) -> None:
+        """Queue an event; one that says no more than one still waiting is left out."""
+        if key not in self._queued:
+            self._queued.add(key)
+            self._events.put_nowait((key, event))
+
+    async def _work(self) -> None:
+        while True:
+            key, event = await self._events.get()
+            await pause()  # neither a queue that is not empty nor the store need let others run
+            self._queued.discard(key)
+            try:
+                await event()
+            except ControllerMovedError as moved:
+                logger.info("Broker %d is no longer the controller: %s", self._broker_id, moved)
+                self._resign()
+                self._put("controller", self._controller_changed)
+            except StoreClosedError:
+                logger.info("The controller stops: its session with the metadata store has ended")
+                self._resign()
+            except (StoreError, ValueError):
+                logger.exception("The controller could not finish what %r asked for", key)
+            finally:
+                self._events.task_done()
+
+    async def _controller_changed(self) -> None:
+        await self._store.exists(ControllerZNode.PATH, self._controller_watch)
+        try:
+            node = await self._store.get(ControllerZNode.PATH)
+        except NoNodeError:
+            self._resign()
+            await self._elect()
+            return
+        if node.stat.owner != self._store.session_id:
+            self._resign()
+
+    def _controller_watch(self, _event: WatchEvent) -> None:
+        self._put("controller", self._controller_changed)
+
+    async def _elect(self) -> None:
+        await ensure_path(self._store, ControllerEpochZNode.PATH, ControllerEpochZNode.encode(0))
+        current = await self._store.get(ControllerEpochZNode.PATH)
+        epoch = ControllerEpochZNode.decode(current.data) + 1
+        office = ControllerZNode(self._broker_id, self._clock.now_ms())
+        try:
+            await self._store.multi(
+                [
+                    Create(ControllerZNode.PATH, office.encode(), ephemeral=True),
+                    SetData(ControllerEpochZNode.PATH, ControllerEpochZNode.encode(epoch), current.stat.version),
+                ]
+            )
+        except (NodeExistsError, BadVersionError):
+            logger.debug("Another broker was faster to become the controller")
+            return
+        logger.info("Broker %d is the controller, epoch %d", self._broker_id, epoch)
+        await self._take_office(ControllerContext(self._broker_id, epoch, current.stat.version + 1))
+
+    async def _take_office(self, context: ControllerContext) -> None:
+        await ensure_path(self._store, FeatureZNode.PATH, FeatureZNode.encode())
+        self._peers = PeerQueues(self._channel, self._clock, self._answered)
+        watchers = Watchers(self._noticed)
+        self._active = ActiveController(context, self._store, self._peers, watchers, self._config)
+        await self._active.take_office()
+
+    def _resign(self) -> None:
+        if self._peers is not None:
+            self._peers.remove_all()
+        self._peers = self._active = None
+
+    def _noticed(self, kind: str, path: str) -> None:
+        active = self._active
+        if active is None:
+            return
+        topic = path.rpartition("/")[2]
+        events: dict[str, Event] = {
+            "brokers": active.brokers_changed,
+            "topics": active.topics_changed,
+            "partitions": lambda: active.partitions_changed(topic),
+            "deletions": active.deletions_changed,
+            "log directories": active.log_directories_failed,
+        }
+        key = f"partitions of {topic}" if kind == "partitions" else kind
+        self._put(key, self._while_active(active, events[kind]))
+
+    def _answered(self, outgoing: Outgoing, response: Message) -> None:
+        active = self._active
+        if active is None:
+            return
+        if isinstance(response, LeaderAndIsrResponse):
+            if not active.concerns_log_directories(outgoing.broker, response):
+                return
+        elif not _deletes(outgoing.request):
+            return
+        self._events.put_nowait(("answer", self._while_active(active, lambda: active.answered(outgoing, response))))
+
+    def _while_active(self, active: ActiveController, event: Event) -> Event:
+        async def guarded() -> None:
+            if self._active is active:
+                await event()
+
+        return guarded
+
+
+def _deletes(request: Message) -> bool:
+    return isinstance(request, StopReplicaRequest) and any(
+        state.delete_partition for topic in request.topic_states for state in topic.partition_states
+    )

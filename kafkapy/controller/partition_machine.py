@@ -1,0 +1,185 @@
+"""Moves partitions between the states of ``states.py``: first leaders, elections, what they write and order."""
+
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final
+
+from kafkapy.config.topic_keys import TOPIC_KEYS
+from kafkapy.controller.context import ControllerContext, ControllerMovedError, ControllerWriter, Replica
+from kafkapy.controller.elections import INITIAL_LEADER_EPOCH, Elected, elect_offline
+from kafkapy.controller.requests import RequestBatch
+from kafkapy.controller.states import PartitionState
+from kafkapy.metadata.store import BadVersionError, Create, Node, NodeStat, SetData
+from kafkapy.metadata.znodes import (
+    ConfigEntity,
+    ConfigZNode,
+    LeaderIsr,
+    PartitionStateZNode,
+    TopicPartitionsZNode,
+    TopicPartitionZNode,
+)
+from kafkapy.turns import pause
+from kafkapy.types import TopicPartition
+
+Election = Callable[[TopicPartition, LeaderIsr], Elected | None]
+UNCLEAN_KEY: Final = "unclean.leader.election.enable"
+
+logger = logging.getLogger(__name__)
+
+
+class PartitionMachine:
+    """The controller's hand on partitions. ``unclean_default`` is the broker's ``unclean.leader.election.enable``."""
+
+    def __init__(
+        self, context: ControllerContext, writer: ControllerWriter, batch: RequestBatch, *, unclean_default: bool
+    ) -> None:
+        self._context = context
+        self._writer = writer
+        self._batch = batch
+        self._unclean_default = unclean_default
+
+    def start_up(self) -> None:
+        """Set the states from what was loaded."""
+        states = self._context.partition_states
+        for partition in self._context.partitions():
+            leadership = self._context.leadership.get(partition)
+            if leadership is None:
+                states[partition] = PartitionState.NEW
+            elif self._context.is_online(Replica(partition, leadership.leader), include_stopping=True):
+                states[partition] = PartitionState.ONLINE
+            else:
+                states[partition] = PartitionState.OFFLINE
+
+    async def trigger_online(self) -> None:
+        """Try to give every partition without a leader one."""
+        waiting = self._context.partitions_in(PartitionState.NEW) + self._context.partitions_in(PartitionState.OFFLINE)
+        await self.bring_online(waiting)
+
+    async def bring_online(self, partitions: Sequence[TopicPartition]) -> None:
+        """First leaders for new partitions, an election after the leader's death for the others."""
+        states = self._context.partition_states
+        await self._start_new([found for found in partitions if states.get(found) is PartitionState.NEW])
+        leaderless = [found for found in partitions if states.get(found) is PartitionState.OFFLINE]
+        if leaderless:
+            await self.elect(leaderless, await self._offline_election(leaderless))
+
+    async def elect(self, partitions: Sequence[TopicPartition], election: Election) -> None:
+        """Hold an election for each; what finds no leader stays as it is, with a line in the log."""
+        remaining = list(partitions)
+        while remaining:
+            remaining = await self._elect_once(remaining, election)
+
+    async def _start_new(self, partitions: Sequence[TopicPartition]) -> None:
+        states: dict[TopicPartition, LeaderIsr] = {}
+        for partition in partitions:
+            await pause()
+            isr = tuple(self._context.online_replicas(partition))
+            if isr:
+                states[partition] = LeaderIsr(isr[0], INITIAL_LEADER_EPOCH, isr, self._context.epoch)
+            else:
+                logger.error("Partition %s has no leader: none of its replicas is alive", partition)
+        parents = [Create(TopicPartitionsZNode.path(topic)) for topic in dict.fromkeys(found.topic for found in states)]
+        partition_nodes, creates = [], []
+        for partition, state in states.items():
+            await pause()
+            partition_nodes.append(Create(TopicPartitionZNode.path(partition)))
+            creates.append(Create(PartitionStateZNode.path(partition), PartitionStateZNode.encode(state)))
+        results = await self._writer.write([*parents, *partition_nodes, *creates])
+        for (partition, state), result in zip(states.items(), results[-len(states) :], strict=True):
+            await pause()
+            if isinstance(result, str):
+                self._lead(partition, state, is_new=True)
+            else:
+                logger.error("Partition %s could not be started: %r", partition, result)
+
+    async def _elect_once(self, partitions: Sequence[TopicPartition], election: Election) -> list[TopicPartition]:
+        chosen: dict[TopicPartition, LeaderIsr] = {}
+        for partition, state in (await self.read_states(partitions)).items():
+            await pause()
+            elected = election(partition, state)
+            if elected is None:
+                logger.warning("Partition %s: no replica can lead (in sync: %s)", partition, list(state.isr))
+            else:
+                epoch = state.leader_epoch + 1
+                chosen[partition] = LeaderIsr(elected.leader, epoch, elected.isr, self._context.epoch, state.zk_version)
+        return await self.write_states(chosen, self._lead)
+
+    async def read_states(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, LeaderIsr]:
+        """Return the states in the store, which leaders of older protocols may have changed.
+
+        A partition without a state that can be read is left out. Raises ControllerMovedError.
+        """
+        asked = list(partitions)
+        nodes = await self._writer.store.get_many([PartitionStateZNode.path(found) for found in asked])
+        states = {}
+        for partition, node in zip(asked, nodes, strict=True):
+            await pause()
+            state = decoded_state(partition, node)
+            if state is not None:
+                if state.controller_epoch > self._context.epoch:
+                    raise ControllerMovedError(f"{partition} was written by controller epoch {state.controller_epoch}")
+                states[partition] = state
+        return states
+
+    async def write_states(
+        self, states: dict[TopicPartition, LeaderIsr], written: Callable[[TopicPartition, LeaderIsr], None]
+    ) -> list[TopicPartition]:
+        """Set states whose ``zk_version`` is the expected one, tell ``written``; those that changed meanwhile."""
+        writes = []
+        for partition, state in states.items():
+            await pause()
+            path = PartitionStateZNode.path(partition)
+            writes.append(SetData(path, PartitionStateZNode.encode(state), state.zk_version))
+        results = await self._writer.write(writes)
+        again = []
+        for (partition, state), result in zip(states.items(), results, strict=True):
+            await pause()
+            if isinstance(result, NodeStat):
+                written(partition, state._replace(zk_version=result.version))
+            elif isinstance(result, BadVersionError):
+                again.append(partition)
+            else:
+                logger.error("The state of partition %s could not be written: %r", partition, result)
+        return again
+
+    def _lead(self, partition: TopicPartition, state: LeaderIsr, *, is_new: bool = False) -> None:
+        self._context.leadership[partition] = state
+        self._context.move_partition(partition, PartitionState.ONLINE)
+        replicas = self._context.assignment(partition).replicas
+        recipients = state.isr if is_new else [broker for broker in replicas if broker in self._context.brokers]
+        self._batch.add_leader_and_isr(recipients, partition, is_new=is_new)
+
+    async def _offline_election(self, partitions: Sequence[TopicPartition]) -> Election:
+        stuck = {
+            found.topic
+            for found in partitions
+            if not set(self._context.online_replicas(found)).intersection(self._context.leadership[found].isr)
+        }
+        unclean = await self._unclean_topics(sorted(stuck))
+
+        def election(partition: TopicPartition, state: LeaderIsr) -> Elected | None:
+            replicas = self._context.assignment(partition).replicas
+            online = self._context.online_replicas(partition)
+            return elect_offline(replicas, state.isr, online, unclean=partition.topic in unclean)
+
+        return election
+
+    async def _unclean_topics(self, topics: Sequence[str]) -> set[str]:
+        nodes = await self._writer.store.get_many([ConfigZNode.path(ConfigEntity.topic(topic)) for topic in topics])
+        allowed = set()
+        for topic, node in zip(topics, nodes, strict=True):
+            override = None if node is None else ConfigZNode.decode(node.data).get(UNCLEAN_KEY)
+            if self._unclean_default if override is None else TOPIC_KEYS[UNCLEAN_KEY].parse(override):
+                allowed.add(topic)
+        return allowed
+
+
+def decoded_state(partition: TopicPartition, node: Node | None) -> LeaderIsr | None:
+    """Return the state in ``node``; None if there is no node or, with an error in the log, if it can't be read."""
+    if node is None:
+        return None
+    try:
+        return PartitionStateZNode.decode(node.data, node.stat.version)
+    except ValueError as error:
+        logger.error("The state of partition %s can't be read: %s", partition, error)
+        return None

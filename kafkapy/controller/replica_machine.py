@@ -1,0 +1,108 @@
+"""Moves replicas between the states of ``states.py``: what their brokers are told, the ISR without those that left."""
+
+from collections.abc import Sequence
+
+from kafkapy.controller.context import ControllerContext, Replica
+from kafkapy.controller.elections import without_replica
+from kafkapy.controller.partition_machine import PartitionMachine
+from kafkapy.controller.requests import RequestBatch
+from kafkapy.controller.states import ReplicaState
+from kafkapy.metadata.znodes import LeaderIsr
+from kafkapy.turns import pause
+from kafkapy.types import TopicPartition
+
+
+class ReplicaMachine:
+    """The controller's hand on replicas."""
+
+    def __init__(self, context: ControllerContext, partitions: PartitionMachine, batch: RequestBatch) -> None:
+        self._context = context
+        self._partitions = partitions
+        self._batch = batch
+
+    def start_up(self) -> tuple[list[Replica], list[Replica]]:
+        """Set the states from the live brokers; the replicas that are online, and those that are not."""
+        online, offline = [], []
+        for replica in self._context.replicas(self._context.partitions()):
+            if self._context.is_online(replica):
+                self._context.replica_states[replica] = ReplicaState.ONLINE
+                online.append(replica)
+            else:
+                self._context.replica_states[replica] = ReplicaState.DELETION_INELIGIBLE
+                offline.append(replica)
+        return online, offline
+
+    async def start_new(self, replicas: Sequence[Replica]) -> None:
+        """Note new replicas; the first LeaderAndIsr of their partition creates them."""
+        for replica in replicas:
+            await pause()
+            self._context.move_replica(replica, ReplicaState.NEW)
+
+    async def finish_new(self, replicas: Sequence[Replica]) -> None:
+        """Note where new replicas are once their partitions have leaders: a replica whose broker is away is offline."""
+        for replica in replicas:
+            await pause()
+            online = self._context.is_online(replica)
+            self._context.move_replica(replica, ReplicaState.ONLINE if online else ReplicaState.OFFLINE)
+
+    async def bring_online(self, replicas: Sequence[Replica]) -> None:
+        """Send the leadership of these replicas' partitions to their brokers, which are there (again)."""
+        for replica in replicas:
+            await pause()
+            if (
+                self._context.move_replica(replica, ReplicaState.ONLINE)
+                and replica.partition in self._context.leadership
+            ):
+                self._batch.add_leader_and_isr([replica.broker], replica.partition)
+
+    async def take_offline(self, replicas: Sequence[Replica]) -> None:
+        """Stop these replicas, where their broker still listens, and take them out of the ISR."""
+        by_broker: dict[int, list[TopicPartition]] = {}
+        for replica in replicas:
+            await pause()
+            if self._context.move_replica(replica, ReplicaState.OFFLINE):
+                by_broker.setdefault(replica.broker, []).append(replica.partition)
+        for broker, partitions in sorted(by_broker.items()):
+            led: list[TopicPartition] = []
+            leaderless: list[TopicPartition] = []
+            for partition in partitions:
+                await pause()
+                self._batch.add_stop_replica(Replica(partition, broker), delete=False)
+                (led if partition in self._context.leadership else leaderless).append(partition)
+            await self._leave_isr(broker, led)
+            if leaderless:
+                self._batch.add_update_metadata(self._context.brokers, leaderless)
+
+    async def delete(self, replicas: Sequence[Replica]) -> None:
+        """Have the brokers of these replicas, which are offline by state, remove their files; each broker answers."""
+        for replica in replicas:
+            await pause()
+            if self._context.move_replica(replica, ReplicaState.DELETION_STARTED):
+                self._batch.add_stop_replica(replica, delete=True)
+
+    async def _leave_isr(self, broker: int, partitions: Sequence[TopicPartition]) -> None:
+        remaining = list(partitions)
+        while remaining:
+            states = await self._partitions.read_states(remaining)
+            changed = {}
+            for partition, state in states.items():
+                await pause()
+                if broker in state.isr:
+                    changed[partition] = self._without(broker, state)
+                else:
+                    self._left(partition, state, broker)
+
+            def written(partition: TopicPartition, state: LeaderIsr) -> None:
+                self._left(partition, state, broker)
+
+            remaining = await self._partitions.write_states(changed, written)
+
+    def _without(self, broker: int, state: LeaderIsr) -> LeaderIsr:
+        left = without_replica(state.leader, state.isr, broker)
+        return LeaderIsr(left.leader, state.leader_epoch + 1, left.isr, self._context.epoch, state.zk_version)
+
+    def _left(self, partition: TopicPartition, state: LeaderIsr, broker: int) -> None:
+        self._context.leadership[partition] = state
+        if partition.topic not in self._context.topics_to_delete:
+            others = [found for found in self._context.assignment(partition).replicas if found != broker]
+            self._batch.add_leader_and_isr(others, partition)

@@ -1,0 +1,268 @@
+"""What the controller tells brokers: gathered during a step, then one request of a kind per broker, in Kafka's order.
+
+LeaderAndIsr goes to the replicas of a partition, UpdateMetadata of the same partitions to every broker, StopReplica
+last. Versions follow inter-broker protocol 2.7: LeaderAndIsr 4, UpdateMetadata 6, StopReplica 3.
+"""
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable, Iterable
+from typing import Final, NamedTuple
+
+from kafkapy.clock import Clock
+from kafkapy.controller.context import ControllerContext, Replica
+from kafkapy.metadata.image import SECURITY_PROTOCOL_IDS
+from kafkapy.metadata.znodes import BrokerIdZNode
+from kafkapy.network.peer import BrokerChannel, PeerUnreachableError
+from kafkapy.protocol.message import Message
+from kafkapy.protocol.messages.leader_and_isr import (
+    LeaderAndIsrLiveLeader,
+    LeaderAndIsrPartitionState,
+    LeaderAndIsrRequest,
+    LeaderAndIsrTopicState,
+)
+from kafkapy.protocol.messages.stop_replica import (
+    StopReplicaPartitionState,
+    StopReplicaRequest,
+    StopReplicaTopicState,
+)
+from kafkapy.protocol.messages.update_metadata import (
+    UpdateMetadataBroker,
+    UpdateMetadataEndpoint,
+    UpdateMetadataPartitionState,
+    UpdateMetadataRequest,
+    UpdateMetadataTopicState,
+)
+from kafkapy.turns import Steps, pause
+from kafkapy.types import EPOCH_DURING_DELETE, LEADER_DURING_DELETE, NO_EPOCH, TopicPartition
+
+logger = logging.getLogger(__name__)
+
+LEADER_AND_ISR_VERSION: Final = 4
+UPDATE_METADATA_VERSION: Final = 6
+STOP_REPLICA_VERSION: Final = 3
+RETRY_MS: Final = 100
+
+
+class Outgoing(NamedTuple):
+    """A request on its way to a broker."""
+
+    broker: int
+    request: Message
+    version: int
+
+
+class RequestBatch:
+    """Gathers one step's orders; ``take`` empties it."""
+
+    def __init__(self, context: ControllerContext, inter_broker_listener: str) -> None:
+        self._context = context
+        self._listener = inter_broker_listener
+        self._leader_and_isr: dict[int, dict[TopicPartition, bool]] = {}
+        self._metadata_partitions: dict[TopicPartition, None] = {}
+        self._metadata_brokers: set[int] = set()
+        self._stop: dict[int, dict[TopicPartition, bool]] = {}
+
+    def add_leader_and_isr(self, brokers: Iterable[int], partition: TopicPartition, *, is_new: bool = False) -> None:
+        """Tell these replicas who leads, and everybody's metadata."""
+        for broker in brokers:
+            if broker in self._context.brokers:
+                known = self._leader_and_isr.setdefault(broker, {})
+                known[partition] = is_new or known.get(partition, False)
+        self.add_update_metadata(self._context.brokers, [partition])
+
+    def add_update_metadata(self, brokers: Iterable[int], partitions: Iterable[TopicPartition]) -> None:
+        """Tell these brokers the live brokers and these partitions."""
+        self._metadata_brokers.update(broker for broker in brokers if broker in self._context.brokers)
+        leadership = self._context.leadership
+        self._metadata_partitions.update((found, None) for found in partitions if found in leadership)
+
+    def add_stop_replica(self, replica: Replica, *, delete: bool) -> None:
+        """Tell a broker to stop fetching, or also to remove its copy."""
+        if replica.broker in self._context.brokers:
+            wanted = self._stop.setdefault(replica.broker, {})
+            wanted[replica.partition] = delete or wanted.get(replica.partition, False)
+
+    def take(self) -> Steps[list[Outgoing]]:
+        """Return the requests, in the order in which they must be queued; a step is a partition."""
+        requests = []
+        for broker, partitions in self._leader_and_isr.items():
+            order = yield from self._leader_and_isr_request(broker, partitions)
+            requests.append(Outgoing(broker, order, LEADER_AND_ISR_VERSION))
+        if self._metadata_brokers:
+            topics, brokers = (yield from self._topic_states()), self._live_brokers()
+            requests += [
+                Outgoing(broker, self._update_metadata_request(broker, topics, brokers), UPDATE_METADATA_VERSION)
+                for broker in sorted(self._metadata_brokers)
+            ]
+        for broker, partitions in self._stop.items():
+            stop = yield from self._stop_replica_request(broker, partitions)
+            requests.append(Outgoing(broker, stop, STOP_REPLICA_VERSION))
+        for gathered in (self._leader_and_isr, self._metadata_partitions, self._metadata_brokers, self._stop):
+            gathered.clear()
+        return requests
+
+    def _leader_and_isr_request(
+        self, broker: int, partitions: dict[TopicPartition, bool]
+    ) -> Steps[LeaderAndIsrRequest]:
+        topics: dict[str, LeaderAndIsrTopicState] = {}
+        leaders: dict[int, None] = {}
+        for partition, is_new in partitions.items():
+            yield
+            topic = topics.setdefault(partition.topic, LeaderAndIsrTopicState(topic_name=partition.topic))
+            topic.partition_states.append(self._leader_and_isr_state(partition, is_new=is_new))
+            leaders[self._context.leadership[partition].leader] = None
+        return LeaderAndIsrRequest(
+            controller_id=self._context.controller_id,
+            controller_epoch=self._context.epoch,
+            broker_epoch=self._context.brokers[broker].epoch,
+            topic_states=list(topics.values()),
+            live_leaders=[self._live_leader(leader) for leader in leaders if leader in self._context.brokers],
+        )
+
+    def _leader_and_isr_state(self, partition: TopicPartition, *, is_new: bool) -> LeaderAndIsrPartitionState:
+        state, assigned = self._context.leadership[partition], self._context.assignment(partition)
+        return LeaderAndIsrPartitionState(
+            partition_index=partition.partition,
+            controller_epoch=state.controller_epoch,
+            leader=state.leader,
+            leader_epoch=state.leader_epoch,
+            isr=list(state.isr),
+            partition_epoch=state.zk_version,
+            replicas=list(assigned.replicas),
+            adding_replicas=list(assigned.adding),
+            removing_replicas=list(assigned.removing),
+            is_new=is_new,
+        )
+
+    def _live_leader(self, broker: int) -> LeaderAndIsrLiveLeader:
+        endpoints = self._context.brokers[broker].registration.endpoints
+        endpoint = next((found for found in endpoints if found.listener_name == self._listener), endpoints[0])
+        return LeaderAndIsrLiveLeader(broker_id=broker, host_name=endpoint.host, port=endpoint.port)
+
+    def _topic_states(self) -> Steps[list[UpdateMetadataTopicState]]:
+        topics: dict[str, UpdateMetadataTopicState] = {}
+        for partition in self._metadata_partitions:
+            yield
+            topic = topics.setdefault(partition.topic, UpdateMetadataTopicState(topic_name=partition.topic))
+            topic.partition_states.append(self._metadata_state(partition))
+        return list(topics.values())
+
+    def _metadata_state(self, partition: TopicPartition) -> UpdateMetadataPartitionState:
+        state = self._context.leadership[partition]
+        deleting = partition.topic in self._context.topics_to_delete
+        return UpdateMetadataPartitionState(
+            partition_index=partition.partition,
+            controller_epoch=state.controller_epoch,
+            leader=LEADER_DURING_DELETE if deleting else state.leader,
+            leader_epoch=state.leader_epoch,
+            isr=list(state.isr),
+            zk_version=state.zk_version,
+            replicas=list(self._context.assignment(partition).replicas),
+            offline_replicas=self._context.offline_replicas(partition),
+        )
+
+    def _live_brokers(self) -> list[UpdateMetadataBroker]:
+        return [_live_broker(broker.registration) for broker in self._context.brokers.values()]
+
+    def _update_metadata_request(
+        self, broker: int, topics: list[UpdateMetadataTopicState], brokers: list[UpdateMetadataBroker]
+    ) -> UpdateMetadataRequest:
+        return UpdateMetadataRequest(
+            controller_id=self._context.controller_id,
+            controller_epoch=self._context.epoch,
+            broker_epoch=self._context.brokers[broker].epoch,
+            topic_states=topics,
+            live_brokers=brokers,
+        )
+
+    def _stop_replica_request(self, broker: int, partitions: dict[TopicPartition, bool]) -> Steps[StopReplicaRequest]:
+        topics: dict[str, StopReplicaTopicState] = {}
+        for partition, delete in partitions.items():
+            yield
+            topic = topics.setdefault(partition.topic, StopReplicaTopicState(topic_name=partition.topic))
+            topic.partition_states.append(
+                StopReplicaPartitionState(
+                    partition_index=partition.partition,
+                    leader_epoch=self._stop_epoch(partition),
+                    delete_partition=delete,
+                )
+            )
+        return StopReplicaRequest(
+            controller_id=self._context.controller_id,
+            controller_epoch=self._context.epoch,
+            broker_epoch=self._context.brokers[broker].epoch,
+            topic_states=list(topics.values()),
+        )
+
+    def _stop_epoch(self, partition: TopicPartition) -> int:
+        if partition.topic in self._context.topics_to_delete:
+            return EPOCH_DURING_DELETE
+        state = self._context.leadership.get(partition)
+        return NO_EPOCH if state is None else state.leader_epoch
+
+
+def _live_broker(broker: BrokerIdZNode) -> UpdateMetadataBroker:
+    return UpdateMetadataBroker(
+        id=broker.broker_id,
+        endpoints=[
+            UpdateMetadataEndpoint(
+                port=endpoint.port,
+                host=endpoint.host,
+                listener=endpoint.listener_name,
+                security_protocol=SECURITY_PROTOCOL_IDS[endpoint.security_protocol],
+            )
+            for endpoint in broker.endpoints
+        ],
+        rack=broker.rack,
+    )
+
+
+OnResponse = Callable[[Outgoing, Message], None]
+
+
+class PeerQueues:
+    """Requests to all live brokers. ``on_response(outgoing, response)`` is told of every answer."""
+
+    def __init__(self, channel: BrokerChannel, clock: Clock, on_response: OnResponse) -> None:
+        self._channel = channel
+        self._clock = clock
+        self._on_response = on_response
+        self._waiting: dict[int, deque[Outgoing]] = {}
+        self._senders: dict[int, asyncio.Task[None]] = {}
+
+    def send(self, outgoing: Outgoing) -> None:
+        """Queue a request behind the earlier ones to the same broker."""
+        broker = outgoing.broker
+        self._waiting.setdefault(broker, deque()).append(outgoing)
+        if broker not in self._senders:
+            self._senders[broker] = asyncio.create_task(self._drain(broker), name=f"controller-to-broker-{broker}")
+
+    def remove(self, broker: int) -> None:
+        """The broker is gone: drop what it has not answered."""
+        self._waiting.pop(broker, None)
+        sender = self._senders.pop(broker, None)
+        if sender is not None:
+            sender.cancel()
+
+    def remove_all(self) -> None:
+        """Nothing more is sent to anybody."""
+        for broker in list(self._senders):
+            self.remove(broker)
+
+    async def _drain(self, broker: int) -> None:
+        waiting = self._waiting[broker]
+        while waiting:
+            await pause()
+            response = await self._deliver(waiting[0])
+            self._on_response(waiting.popleft(), response)
+        del self._senders[broker]
+
+    async def _deliver(self, outgoing: Outgoing) -> Message:
+        while True:
+            try:
+                return await self._channel.send(outgoing.broker, outgoing.request, outgoing.version)
+            except PeerUnreachableError as error:
+                logger.warning("Broker %d did not answer the controller, trying again: %s", outgoing.broker, error)
+                await self._clock.sleep(RETRY_MS)

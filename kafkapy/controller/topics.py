@@ -1,0 +1,755 @@
+"""TopicAdmin: topics are created, deleted and extended by writing to the tree; the controller sees it and acts.
+
+A request is answered when this broker's metadata shows the result, or with REQUEST_TIMED_OUT (7) when its time is
+over; what was written stays and goes on.
+"""
+
+import asyncio
+import math
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from contextlib import ExitStack
+from random import Random
+from typing import Final, NamedTuple, Protocol
+
+from kafkapy.clock import Clock
+from kafkapy.config.broker_config import BrokerConfig
+from kafkapy.config.log_config import validate_topic_overrides
+from kafkapy.config.own_keys import AUTO_CREATE_RATE, MAX_REPLICAS
+from kafkapy.controller.elections import Placement, assign_replicas, check_placement
+from kafkapy.errors import BrokerError
+from kafkapy.metadata.errors import (
+    InvalidPartitionsError,
+    InvalidReplicaAssignmentError,
+    InvalidRequestError,
+    InvalidTopicError,
+    LeaderNotAvailableError,
+    NotControllerError,
+    PolicyViolationError,
+    ReassignmentInProgressError,
+    RequestTimedOutError,
+    TopicDeletionDisabledError,
+    TopicExistsError,
+    UnknownTopicOrPartitionError,
+)
+from kafkapy.metadata.image import MetadataCache, MetadataImage
+from kafkapy.metadata.store import (
+    BadVersionError,
+    Create,
+    MetadataStore,
+    Node,
+    NodeExistsError,
+    NoNodeError,
+    Operation,
+    SetData,
+    StoreClosedError,
+    StoreError,
+)
+from kafkapy.metadata.topic_rules import (
+    INTERNAL_TOPICS,
+    TopicNames,
+    check_added,
+    check_assignment,
+    check_name,
+    count_replicas,
+    internal_topic_shape,
+)
+from kafkapy.metadata.znodes import (
+    ConfigEntity,
+    ConfigZNode,
+    DeleteTopicZNode,
+    ReplicaAssignment,
+    TopicsZNode,
+    TopicZNode,
+)
+from kafkapy.turns import Steps, in_turns, pause
+from kafkapy.types import NO_LEADER, TopicPartition
+
+# Bounds on what clients can create: the replicas of all topics together, and topics created by name alone.
+#
+# A CreateTopics request of 60 bytes may ask for 2³¹-1 partitions. The bounds are therefore checked with numbers alone,
+# before anything is allocated for a partition.
+
+
+BURST_S: Final = 10
+"""Automatic creation may use the permitted number of this many seconds at once."""
+
+
+class _Admission(NamedTuple):
+    """``replicas`` replicas that are being created for a topic, which then has ``partitions`` partitions."""
+
+    topic: str
+    partitions: int
+    replicas: int
+
+
+class ReplicaLimit:
+    """Keeps the replicas of all topics together within ``kafkapy.max.replicas``.
+
+    Three kinds of replicas count: those in the metadata image; those that a request is about to write
+    (``Admissions``, until the request ends); and those that were written but are not in the image yet. The last kind
+    follows from what is known of the topic: it ends when the image has as many partitions (``seen``), and when the
+    topic is deleted (``deleted``) or is not in the store (``settle``). So it does not matter whether a request waits
+    for its topics, or how it ends.
+    """
+
+    def __init__(self, config: BrokerConfig) -> None:
+        self._config = config
+        self._written: dict[str, list[_Admission]] = {}
+        self._replicas_being_created = 0
+
+    def check(self, image: MetadataImage, replicas: int) -> None:
+        """Raise PolicyViolationError if there can't be ``replicas`` more."""
+        limit = self._config.integer(MAX_REPLICAS)
+        existing = image.replica_count + self._replicas_being_created
+        if existing + replicas > limit:
+            raise PolicyViolationError(
+                f"{replicas} more replicas are too many: there are {existing}, and at most {limit} are allowed for "
+                f"all topics together ({MAX_REPLICAS})."
+            )
+
+    def admissions(self) -> "Admissions":
+        """Return the admissions of one request, for a ``with`` statement."""
+        return Admissions(self)
+
+    def seen(self, image: MetadataImage, topic: str) -> None:
+        """Stop counting what was written of a topic and is in the image now."""
+        found = image.topics.get(topic)
+        if found is not None and topic in self._written:
+            partitions = len(found.partitions)
+            self._keep(topic, [each for each in self._written[topic] if each.partitions > partitions])
+
+    def deleted(self, topic: str) -> None:
+        """Stop counting what was written of a topic that is deleted now."""
+        if topic in self._written:
+            self._keep(topic, [])
+
+    def settle(self, image: MetadataImage, names: Container[str] | None = None) -> Steps[None]:
+        """Stop counting what is in the image by now, or of a topic that is not among ``names``, all in the store.
+
+        A step is a topic.
+        """
+        for topic in list(self._written):
+            yield
+            if names is not None and topic not in names:
+                self.deleted(topic)
+            else:
+                self.seen(image, topic)
+
+    def count(self, replicas: int) -> None:
+        """Count ``replicas`` more as being created; a negative number: less. For ``Admissions``."""
+        self._replicas_being_created += replicas
+
+    def add_written(self, admission: _Admission) -> None:
+        """Take over an admission of a request, whose replicas are counted already. For ``Admissions``."""
+        self._written.setdefault(admission.topic, []).append(admission)
+
+    def _keep(self, topic: str, kept: list[_Admission]) -> None:
+        before = self._written.pop(topic)
+        if kept:
+            self._written[topic] = kept
+        self.count(sum(each.replicas for each in kept) - sum(each.replicas for each in before))
+
+
+class Admissions:
+    """What one request was admitted: given back when its ``with`` statement ends, but for what it has written."""
+
+    def __init__(self, limit: ReplicaLimit) -> None:
+        self._limit = limit
+        self._admitted: dict[str, _Admission] = {}
+
+    def __enter__(self) -> "Admissions":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for topic in list(self._admitted):
+            self.withdraw(topic)
+
+    def admit(self, image: MetadataImage, topic: str, partitions: int, replicas: int) -> None:
+        """Count ``replicas`` more for ``topic``, which will have ``partitions``; raises PolicyViolationError.
+
+        A topic is admitted once, until it is written or withdrawn.
+        """
+        assert topic not in self._admitted, "a request that names a topic twice is refused"
+        self._limit.check(image, replicas)
+        self._limit.count(replicas)
+        self._admitted[topic] = _Admission(topic, partitions, replicas)
+
+    def withdraw(self, topic: str) -> None:
+        """Give back what was admitted for a topic, if anything: it is not created by this request."""
+        admission = self._admitted.pop(topic, None)
+        if admission is not None:
+            self._limit.count(-admission.replicas)
+
+    def written(self, topic: str) -> None:
+        """The store has the topic: keep counting what was admitted for it until the image has it, or it is gone."""
+        admission = self._admitted.pop(topic, None)
+        if admission is not None:
+            self._limit.add_written(admission)
+
+
+class CreationRate:
+    """Limits automatic creation to ``kafkapy.auto.create.topics.per.second``, with a burst of ``BURST_S`` seconds."""
+
+    def __init__(self, config: BrokerConfig, clock: Clock) -> None:
+        self._config = config
+        self._clock = clock
+        self._used_up_until_s = -math.inf
+
+    def take(self) -> bool:
+        """Permit one more topic, or return False: later."""
+        now_s = self._clock.monotonic_s()
+        next_s = max(self._used_up_until_s, now_s - BURST_S) + 1 / self._config.integer(AUTO_CREATE_RATE)
+        if next_s > now_s:
+            return False
+        self._used_up_until_s = next_s
+        return True
+
+
+TOGETHER: Final = 500
+"""Topics that are written together: their plans are in memory until then."""
+
+UNSET = -1
+"""A number of partitions or replicas that is left to the broker's defaults, or given by an assignment."""
+
+REMOVAL_MS = 500
+"""How long the answer to a deletion waits for the last files; brokers that are away can make it take any time."""
+
+Assignment = Mapping[int, ReplicaAssignment]
+
+
+class NewTopic(NamedTuple):
+    """A topic to create; ``assignments`` (partition → brokers) excludes the two numbers."""
+
+    name: str
+    partitions: int = UNSET
+    replication_factor: int = UNSET
+    assignments: Mapping[int, Sequence[int]] = {}
+    configs: Sequence[tuple[str, str | None]] = ()
+
+
+class MorePartitions(NamedTuple):
+    """A topic that shall have ``total`` partitions; ``assignments`` are the brokers of the new ones."""
+
+    name: str
+    total: int
+    assignments: Sequence[Sequence[int]] | None = None
+
+
+class TopicResult(NamedTuple):
+    """What became of a topic: ``error`` None when it went well; the rest for those created."""
+
+    name: str
+    error: BrokerError | None = None
+    partitions: int = UNSET
+    replication_factor: int = UNSET
+    configs: Mapping[str, str] = {}
+
+
+class ControllerView(Protocol):
+    """The controller's word."""
+
+    @property
+    def is_active(self) -> bool:
+        """This broker is the controller."""
+        ...
+
+    def is_deleting(self, topic: str) -> bool:
+        """The topic is on its way out."""
+        ...
+
+
+class _Planned(NamedTuple):
+    """A topic that can be created."""
+
+    name: str
+    assignment: Assignment
+    overrides: Mapping[str, str]
+
+
+class TopicAdmin:
+    """Creates, deletes and extends topics. Requests with many topics let other work run between two of them."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        clock: Clock,
+        store: MetadataStore,
+        metadata: MetadataCache,
+        random: Random,
+        controller: ControllerView,
+    ) -> None:
+        self._config = config
+        self._clock = clock
+        self._store = store
+        self._metadata = metadata
+        self._random = random
+        self._controller = controller
+        self._names = TopicNames()
+        self._being_written: set[str] = set()
+        self._limit = ReplicaLimit(config)
+        self._rate = CreationRate(config, clock)
+        metadata.add_listener(self._image_changed)
+
+    async def create_topics(
+        self, topics: Sequence[NewTopic], timeout_ms: int, *, validate_only: bool = False
+    ) -> list[TopicResult]:
+        """Create what can be created; one result per name."""
+        twice = await _named_twice(topic.name for topic in topics)
+        await self._look_around()
+        results: dict[str, TopicResult] = {}
+        created: list[str] = []
+        with self._limit.admissions() as admissions, ExitStack() as unfinished:
+            unfinished.callback(self._being_written.difference_update, created)
+            await self._check_and_create(topics, twice, results, admissions, None if validate_only else created)
+            unfinished.pop_all()
+        await self._wait_created(created, timeout_ms, results)
+        return list(results.values())
+
+    async def _check_and_create(
+        self,
+        topics: Sequence[NewTopic],
+        twice: set[str],
+        results: dict[str, TopicResult],
+        admissions: Admissions,
+        created: list[str] | None,
+    ) -> None:
+        """Write what can be created, with its names into ``created``; None only checks."""
+        checked_replicas = 0
+        planned: list[_Planned] = []
+        for topic in topics:
+            await pause()
+            try:
+                self._check_served(topic.name, twice)
+                await self._check(topic)
+                placement = self._placement(topic)
+                if created is None:
+                    self._limit.check(self._metadata.image, checked_replicas + placement.replicas)
+                    checked_replicas += placement.replicas
+                else:
+                    admissions.admit(self._metadata.image, topic.name, placement.partitions, placement.replicas)
+            except BrokerError as error:
+                results[topic.name] = _refused(topic.name, error)
+                continue
+            results[topic.name] = _created(topic, placement)
+            if created is not None:
+                created.append(topic.name)
+                planned.append(await self._plan(topic, placement))
+            if len(planned) == TOGETHER:
+                await self._create(planned, results, admissions)
+                planned = []
+        await self._create(planned, results, admissions)
+
+    async def delete_topics(self, names: Sequence[str], timeout_ms: int) -> list[TopicResult]:
+        """Ask the controller to delete these; one result per name."""
+        results: dict[str, TopicResult] = {}
+        wanted: list[str] = []
+        for name in names:
+            await pause()
+            if name not in results:
+                results[name] = TopicResult(name, self._why_not_deleted(name))
+                if results[name].error is None:
+                    wanted.append(name)
+        try:
+            for outcome in await self._store.transactions([Create(DeleteTopicZNode.path(name))] for name in wanted):
+                if isinstance(outcome, StoreError) and not isinstance(outcome, NodeExistsError):
+                    raise outcome
+        except StoreClosedError as error:
+            return list((results | {name: TopicResult(name, error) for name in wanted}).values())
+        started = self._clock.monotonic_s()
+        for name in wanted:
+            await pause()
+            left_ms = timeout_ms - (self._clock.monotonic_s() - started) * 1000
+            # A request without time is answered that it is over, whatever has come of it, as Kafka does.
+            gone = timeout_ms > 0 and await self._metadata.wait_until(_absent(name), left_ms, self._clock)
+            if gone:
+                await self._wait_removed(name, min(left_ms, REMOVAL_MS))
+            else:
+                started = -math.inf  # the time is over, or the waiting was ended: for the others too
+                results[name] = TopicResult(name, RequestTimedOutError())
+        return list(results.values())
+
+    async def create_partitions(
+        self, topics: Sequence[MorePartitions], timeout_ms: int, *, validate_only: bool = False
+    ) -> list[TopicResult]:
+        """Add partitions; one result per name."""
+        twice = await _named_twice(topic.name for topic in topics)
+        await in_turns(self._limit.settle(self._metadata.image))
+        results: dict[str, TopicResult] = {}
+        checked_replicas = 0
+        wanted: list[MorePartitions] = []
+        for topic in topics:
+            await pause()
+            try:
+                self._check_served(topic.name, twice)
+                self._check_not_going(topic.name)
+            except BrokerError as error:
+                results[topic.name] = _refused(topic.name, error)
+                continue
+            results[topic.name] = TopicResult(topic.name, None, topic.total)
+            wanted.append(topic)
+        added: list[str] = []
+        with self._limit.admissions() as admissions:
+            for start in range(0, len(wanted), TOGETHER):
+                together = wanted[start : start + TOGETHER]
+                while together:
+                    together, checked_replicas = await self._extend(
+                        together, results, checked_replicas, None if validate_only else admissions
+                    )
+        if not validate_only:
+            added = [topic.name for topic in wanted if results[topic.name].error is None]
+        await self._wait_created(added, timeout_ms, results)
+        return list(results.values())
+
+    async def create_automatically(self, names: Sequence[str]) -> dict[str, BrokerError | None]:
+        """Create topics that somebody asked for by name alone, internal ones in their own shape; any broker may.
+
+        Does not wait: None means that the topic is being created, or has just been created by another request.
+        LeaderNotAvailableError means that it can be created later (``CreationRate``).
+        """
+        await self._look_around()
+        outcomes: dict[str, BrokerError | None] = {}
+        reserved: list[str] = []
+        planned: list[_Planned] = []
+        with self._limit.admissions() as admissions, ExitStack() as unfinished:
+            unfinished.callback(self._being_written.difference_update, reserved)
+            for name in names:
+                await pause()
+                outcomes[name] = None
+                try:
+                    placement = self._admit_automatic(name, admissions)
+                except BrokerError as error:
+                    outcomes[name] = error.with_traceback(None)
+                    continue
+                if placement is not None:
+                    reserved.append(name)
+                    planned.append(await self._plan(NewTopic(name, configs=self._automatic_configs(name)), placement))
+                if len(planned) == TOGETHER:
+                    await self._create_planned(planned, outcomes, admissions)
+                    planned = []
+            await self._create_planned(planned, outcomes, admissions)
+            unfinished.pop_all()
+        return outcomes
+
+    async def _create_planned(
+        self, planned: Sequence[_Planned], outcomes: dict[str, BrokerError | None], admissions: Admissions
+    ) -> None:
+        results: dict[str, TopicResult] = {}
+        await self._create(planned, results, admissions)
+        for name, result in results.items():
+            if not isinstance(result.error, TopicExistsError):
+                outcomes[name] = result.error
+
+    def _admit_automatic(self, name: str, admissions: Admissions) -> Placement | None:
+        """Return how to create a topic, None if it is there; raises what is in the way."""
+        partitions = self._config.integer("num.partitions")
+        factor = self._config.integer("default.replication.factor")
+        internal = name in INTERNAL_TOPICS
+        if internal:
+            partitions, factor, _ = internal_topic_shape(name, self._config)
+        placement = Placement(partitions, factor)
+        check_placement(self._racks(), placement)
+        check_name(name)
+        if name in self._names:
+            return None
+        self._names.check_collision(name)
+        if not internal:  # their number is configured, and groups and transactions can't do without them
+            self._limit.check(self._metadata.image, placement.replicas)
+            if not self._rate.take():
+                raise LeaderNotAvailableError("Topics are being created faster than this broker allows.")
+            admissions.admit(self._metadata.image, name, partitions, placement.replicas)
+        return placement
+
+    def _automatic_configs(self, name: str) -> list[tuple[str, str | None]]:
+        return list(internal_topic_shape(name, self._config)[2].items()) if name in INTERNAL_TOPICS else []
+
+    async def _look_around(self) -> None:
+        """Read which topics there are."""
+        await self._names.refresh(self._names_in_store)
+        await in_turns(self._limit.settle(self._metadata.image, self._names))
+
+    async def _names_in_store(self) -> list[str]:
+        names = await self._store.children(TopicsZNode.PATH)
+        names += self._being_written
+        return names
+
+    def _image_changed(self, image: MetadataImage, deleted: list[TopicPartition]) -> None:
+        for name in {topic for topic, _ in deleted}:
+            if name not in image.topics:
+                self._limit.deleted(name)
+
+    def _check_served(self, name: str, twice: set[str]) -> None:
+        if not self._controller.is_active:
+            raise NotControllerError("Another broker is the controller now.")
+        if name in twice:
+            raise InvalidRequestError("The request names this topic more than once.")
+
+    def _check_not_going(self, name: str) -> None:
+        if self._controller.is_deleting(name):
+            raise InvalidTopicError("The topic is being deleted.")
+
+    async def _check(self, topic: NewTopic) -> None:
+        """Check what concerns this topic alone, in Kafka's order; but numbers of replicas before the replicas."""
+        if topic.name in self._metadata.image.topics:
+            raise TopicExistsError(f"A topic '{topic.name}' already exists.")
+        null = [key for key, value in topic.configs if value is None]
+        if null:
+            raise InvalidRequestError(f"Configuration keys without a value: {', '.join(null)}")
+        if topic.assignments and (topic.partitions, topic.replication_factor) != (UNSET, UNSET):
+            raise InvalidRequestError(
+                f"The request gives an assignment of {len(topic.assignments)} partitions and also a number of "
+                f"partitions ({topic.partitions}) or a replication factor ({topic.replication_factor}); "
+                "only one of both is possible."
+            )
+        if not topic.assignments:
+            check_placement(self._racks(), self._placement(topic))
+        check_name(topic.name)
+        self._check_free(topic.name)
+        if topic.assignments:
+            self._limit.check(self._metadata.image, await in_turns(count_replicas(topic.assignments)))
+            await in_turns(check_assignment(topic.assignments))
+            self._check_free(topic.name)  # again: other requests ran between two steps
+        validate_topic_overrides(_overrides(topic))
+
+    def _check_free(self, name: str) -> None:
+        if name in self._names:
+            raise TopicExistsError(f"A topic '{name}' already exists.")
+        self._names.check_collision(name)
+
+    def _placement(self, topic: NewTopic) -> Placement:
+        partitions, factor = topic.partitions, topic.replication_factor
+        if topic.assignments:
+            return Placement(len(topic.assignments), len(topic.assignments[0]))
+        if partitions == UNSET:
+            partitions = self._config.integer("num.partitions")
+        if factor == UNSET:
+            factor = self._config.integer("default.replication.factor")
+        return Placement(partitions, factor)
+
+    async def _plan(self, topic: NewTopic, placement: Placement) -> _Planned:
+        """Assign the replicas of a topic; until it is written other requests are told that it exists."""
+        self._being_written.add(topic.name)
+        self._names.add(topic.name)
+        if topic.assignments:
+            assignment = {}
+            for index, brokers in topic.assignments.items():
+                await pause()
+                assignment[index] = ReplicaAssignment(tuple(brokers))
+        else:
+            assignment = await self._assigned(placement)
+        return _Planned(topic.name, assignment, _overrides(topic))
+
+    async def _assigned(self, placement: Placement) -> dict[int, ReplicaAssignment]:
+        assignment = {}
+        for index, replicas in assign_replicas(self._racks(), placement, self._random):
+            await pause()
+            assignment[index] = replicas
+        return assignment
+
+    async def _create(
+        self, planned: Sequence[_Planned], results: dict[str, TopicResult], admissions: Admissions
+    ) -> None:
+        """Write the nodes of topics, and into ``results`` an error for each that could not be created."""
+        errors: dict[str, BrokerError] = {}
+        try:
+            configs = await self._store.get_many(
+                [ConfigZNode.path(ConfigEntity.topic(topic.name)) for topic in planned]
+            )
+            writes: list[list[Operation]] = []
+            for topic, left_over in zip(planned, configs, strict=True):
+                await pause()
+                path, data = ConfigZNode.path(ConfigEntity.topic(topic.name)), ConfigZNode.encode(topic.overrides)
+                config: Operation = Create(path, data) if left_over is None else SetData(path, data)
+                writes.append([config, Create(TopicZNode.path(topic.name), TopicZNode(topic.assignment).encode())])
+            for topic, outcome in zip(planned, await self._store.transactions(writes), strict=True):
+                if isinstance(outcome, NodeExistsError):
+                    errors[topic.name] = TopicExistsError(f"A topic '{topic.name}' already exists.")
+                elif isinstance(outcome, StoreError):
+                    raise outcome
+                else:
+                    admissions.written(topic.name)
+        except StoreClosedError as error:
+            errors = {topic.name: error for topic in planned}
+        finally:
+            self._being_written.difference_update(topic.name for topic in planned)
+        for name, refusal in errors.items():
+            admissions.withdraw(name)
+            results[name] = TopicResult(name, refusal)
+
+    async def _wait_created(self, names: Sequence[str], timeout_ms: int, results: dict[str, TopicResult]) -> None:
+        started = self._clock.monotonic_s()
+        for name in names:
+            await pause()
+            if results[name].error is not None:
+                continue
+            left_ms = timeout_ms - (self._clock.monotonic_s() - started) * 1000
+            ready = _all_led(name, results[name].partitions)
+            if timeout_ms > 0 and await self._metadata.wait_until(ready, left_ms, self._clock):
+                self._limit.seen(self._metadata.image, name)
+            else:
+                started = -math.inf  # the time is over, or the waiting was ended: for the others too
+                results[name] = TopicResult(name, RequestTimedOutError())
+
+    def end_waits(self) -> None:
+        """Answer the requests that wait for their topics: with RequestTimedOutError where these are not there yet."""
+        self._metadata.end_waits()
+
+    async def _wait_removed(self, name: str, timeout_ms: float) -> None:
+        """Wait until the name is free again. Kafka answers earlier and refuses a topic that is created at once."""
+        removed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+        def finish(*_: object) -> None:
+            if not removed.done():
+                removed.set_result(None)
+
+        if await self._store.exists(DeleteTopicZNode.path(name), finish):
+            timer = self._clock.call_later(timeout_ms, finish)
+            await removed
+            timer.cancel()
+
+    def _why_not_deleted(self, name: str) -> BrokerError | None:
+        if not self._controller.is_active:
+            return NotControllerError("Another broker is the controller now.")
+        if not self._config.flag("delete.topic.enable"):
+            return TopicDeletionDisabledError("Topic deletion is disabled (delete.topic.enable).")
+        if name not in self._metadata.image.topics:
+            return UnknownTopicOrPartitionError()
+        return None
+
+    async def _extend(
+        self,
+        topics: Sequence[MorePartitions],
+        results: dict[str, TopicResult],
+        checked_replicas: int,
+        admissions: Admissions | None,
+    ) -> tuple[list[MorePartitions], int]:
+        """Write the assignments of topics with more partitions; without ``admissions`` only check them.
+
+        Return the topics that other requests have changed meanwhile, and ``checked_replicas`` with what a request that
+        is only validated would add.
+        """
+        extended: list[tuple[MorePartitions, SetData]] = []
+        nodes = await self._store.get_many([TopicZNode.path(topic.name) for topic in topics])
+        for topic, node in zip(topics, nodes, strict=True):
+            await pause()
+            try:
+                znode, placement = await self._grown(topic, node)
+                if admissions is None:
+                    self._limit.check(self._metadata.image, checked_replicas + placement.replicas)
+                    checked_replicas += placement.replicas
+                    continue
+                admissions.admit(self._metadata.image, topic.name, topic.total, placement.replicas)
+            except BrokerError as error:
+                results[topic.name] = _refused(topic.name, error)
+                continue
+            if topic.assignments is None:
+                added = await self._assigned(placement)
+            else:
+                first = placement.first_partition
+                added = {index: ReplicaAssignment(tuple(ids)) for index, ids in enumerate(topic.assignments, first)}
+            data = TopicZNode({**znode.partitions, **added}, znode.other).encode()
+            assert node is not None, "a topic without a node can't grow"
+            extended.append((topic, SetData(TopicZNode.path(topic.name), data, node.stat.version)))
+        changed = [] if admissions is None else await self._write_extended(extended, results, admissions)
+        return changed, checked_replicas
+
+    async def _write_extended(
+        self,
+        extended: Sequence[tuple[MorePartitions, SetData]],
+        results: dict[str, TopicResult],
+        admissions: Admissions,
+    ) -> list[MorePartitions]:
+        """Write the topics; return those that other requests have changed meanwhile."""
+        changed = []
+        try:
+            outcomes = await self._store.transactions([write] for _, write in extended)
+        except StoreClosedError as error:
+            outcomes = [error] * len(extended)
+        for (topic, _), outcome in zip(extended, outcomes, strict=True):
+            if isinstance(outcome, StoreError):
+                admissions.withdraw(topic.name)
+            else:
+                admissions.written(topic.name)
+            if isinstance(outcome, BrokerError):
+                results[topic.name] = TopicResult(topic.name, outcome)
+            elif isinstance(outcome, BadVersionError | NoNodeError):
+                changed.append(topic)
+            elif isinstance(outcome, StoreError):
+                raise outcome
+        return changed
+
+    async def _grown(self, topic: MorePartitions, node: Node | None) -> tuple[TopicZNode, Placement]:
+        """Return the topic as it is, and what has to be added."""
+        if node is None:
+            raise UnknownTopicOrPartitionError(f"There is no topic '{topic.name}'.")
+        znode = TopicZNode.decode(node.data)
+        if any(found.is_reassigning for found in znode.partitions.values()):
+            raise ReassignmentInProgressError(f"Partitions of '{topic.name}' are being reassigned.")
+        have = len(znode.partitions)
+        if topic.total < have:
+            raise InvalidPartitionsError(
+                f"The topic has {have} partitions, more than the {topic.total} that are requested; "
+                "the number can only grow."
+            )
+        if topic.total == have:
+            raise InvalidPartitionsError(f"The topic has {have} partitions already.")
+        first, racks = znode.partitions[0].replicas, self._racks()
+        if topic.assignments is None and not first:
+            raise BrokerError(f"Partition 0 of '{topic.name}' has no replicas to go by.")  # unknown (-1), as in Kafka
+        brokers = sorted(racks)
+        start = next((place for place, broker in enumerate(brokers) if first and broker >= first[0]), 0)
+        placement = Placement(topic.total - have, len(first), start, have)
+        if topic.assignments is None:
+            check_placement(racks, placement)
+        elif len(topic.assignments) != placement.partitions:
+            raise InvalidReplicaAssignmentError(
+                f"The request adds {placement.partitions} partitions and names the replicas of "
+                f"{len(topic.assignments)}."
+            )
+        else:
+            self._limit.check(self._metadata.image, placement.replicas)
+            await in_turns(check_added(dict(enumerate(topic.assignments, have)), first, racks.keys()))
+        return znode, placement
+
+    def _racks(self) -> dict[int, str | None]:
+        brokers = self._metadata.image.brokers
+        return {id_: brokers[id_].rack for id_ in sorted(brokers)}
+
+
+async def _named_twice(names: Iterable[str]) -> set[str]:
+    seen: set[str] = set()
+    twice: set[str] = set()
+    for name in names:
+        await pause()
+        (twice if name in seen else seen).add(name)
+    return twice
+
+
+def _refused(name: str, error: BrokerError) -> TopicResult:
+    """Return the result for an error that was raised.
+
+    Its traceback refers to the frame that has the result, and so to the whole request: as a cycle that would stay in
+    memory until the next full garbage collection.
+    """
+    return TopicResult(name, error.with_traceback(None))
+
+
+def _overrides(topic: NewTopic) -> dict[str, str]:
+    return {key: value for key, value in topic.configs if value is not None}
+
+
+def _created(topic: NewTopic, placement: Placement) -> TopicResult:
+    return TopicResult(topic.name, None, placement.partitions, placement.replication_factor, _overrides(topic))
+
+
+def _all_led(name: str, partitions: int) -> Callable[[MetadataImage], bool]:
+    def ready(image: MetadataImage) -> bool:
+        topic = image.topics.get(name)
+        if topic is None or len(topic.partitions) < partitions:
+            return False
+        return all(found.leader != NO_LEADER for found in topic.partitions.values())
+
+    return ready
+
+
+def _absent(name: str) -> Callable[[MetadataImage], bool]:
+    return lambda image: name not in image.topics

@@ -1,0 +1,176 @@
+"""ConfigAdmin: configuration that changes while brokers run, in the tree; a note under ``/config/changes`` tells all.
+
+Every broker reads the notes that are new to it, reads the configuration that each one names, and applies it. At the
+start all of it is read once; applying a configuration twice must do no harm.
+"""
+
+import asyncio
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final, Protocol
+
+from kafkapy.clock import Clock
+from kafkapy.config.broker_config import BrokerConfig
+from kafkapy.config.errors import InvalidConfigError
+from kafkapy.metadata.store import (
+    Delete,
+    MetadataStore,
+    NoNodeError,
+    StoreClosedError,
+    WatchEvent,
+    set_or_create,
+)
+from kafkapy.metadata.znodes import ConfigChangesZNode, ConfigEntity, ConfigZNode
+
+NOTE_LIFETIME_MS: Final = 15 * 60 * 1000
+_NO_OVERRIDES: Final[Mapping[str, str]] = {}
+
+logger = logging.getLogger(__name__)
+
+
+class ConfigListener(Protocol):
+    """Told after a configuration has changed, with all that is configured now."""
+
+    def topic_config_changed(self, topic: str, overrides: Mapping[str, str]) -> None:
+        """The overrides of ``topic``."""
+        ...
+
+    def broker_config_changed(self, broker_id: int | None, overrides: Mapping[str, str]) -> None:
+        """The dynamic configuration of one broker, or (None) of all; already part of this broker's BrokerConfig."""
+        ...
+
+
+class ConfigAdmin:
+    """See above."""
+
+    def __init__(self, config: BrokerConfig, clock: Clock, store: MetadataStore) -> None:
+        self._config = config
+        self._clock = clock
+        self._store = store
+        self._topics: dict[str, dict[str, str]] = {}
+        self._listeners: list[ConfigListener] = []
+        self._last_note = -1
+        self._task: asyncio.Task[None] | None = None
+        self._again = False
+
+    def add_listener(self, listener: ConfigListener) -> None:
+        """Tell ``listener`` about changes from now on; it must not raise."""
+        self._listeners.append(listener)
+
+    async def topic_overrides(self, topic: str) -> dict[str, str]:
+        """What is configured for ``topic`` itself, from the store."""
+        return await self._read(ConfigEntity.topic(topic))
+
+    async def broker_overrides(self, broker_id: int | None) -> dict[str, str]:
+        """What is configured for one broker, or (None) for all, from the store."""
+        return await self._read(ConfigEntity.broker(broker_id))
+
+    def cached_topic_overrides(self, topic: str) -> Mapping[str, str]:
+        """What this broker last read for ``topic``; ``load_missing`` makes sure of it."""
+        return self._topics.get(topic, _NO_OVERRIDES)
+
+    async def load_topics(self, topics: Iterable[str]) -> None:
+        """Read the overrides of topics, for ``cached_topic_overrides``."""
+        asked = list(topics)
+        nodes = await self._store.get_many([ConfigZNode.path(ConfigEntity.topic(topic)) for topic in asked])
+        for topic, node in zip(asked, nodes, strict=True):
+            self._topics[topic] = {} if node is None else ConfigZNode.decode(node.data)
+
+    async def load_missing(self, topics: Iterable[str]) -> None:
+        """``load_topics`` for those that have not been read yet: before a LeaderAndIsr makes their logs."""
+        missing = [topic for topic in topics if topic not in self._topics]
+        if missing:
+            await self.load_topics(missing)
+
+    def forget_topic(self, topic: str) -> None:
+        """The topic is deleted; one of the same name begins anew."""
+        self._topics.pop(topic, None)
+
+    async def load(self, topics: Sequence[str]) -> dict[str, Mapping[str, str]]:
+        """Before logs are opened: apply the brokers' configuration and read that of all topics."""
+        for broker_id in (None, self._config.broker_id):
+            await self._apply(ConfigEntity.broker(broker_id))
+        await self.load_topics(topics)
+        return {topic: self._topics[topic] for topic in topics}
+
+    async def start(self) -> None:
+        """From now on apply what the notes say, beginning with those that are there."""
+        await self._process_notes()
+
+    async def stop(self) -> None:
+        """Apply nothing more."""
+        task, self._task = self._task, None
+        if task is not None:
+            task.cancel()
+            await asyncio.wait([task])
+
+    async def set_topic_overrides(self, topic: str, overrides: Mapping[str, str]) -> None:
+        """Replace what is configured for ``topic`` and tell every broker. The caller has validated it."""
+        await self._write(ConfigEntity.topic(topic), overrides)
+
+    async def set_broker_overrides(self, broker_id: int | None, overrides: Mapping[str, str]) -> None:
+        """Replace what is configured for one broker, or (None) all, and tell every broker."""
+        await self._write(ConfigEntity.broker(broker_id), overrides)
+
+    async def _read(self, entity: ConfigEntity) -> dict[str, str]:
+        try:
+            node = await self._store.get(ConfigZNode.path(entity))
+        except NoNodeError:
+            return {}
+        return ConfigZNode.decode(node.data)
+
+    async def _write(self, entity: ConfigEntity, overrides: Mapping[str, str]) -> None:
+        await set_or_create(self._store, ConfigZNode.path(entity), ConfigZNode.encode(overrides))
+        await self._store.create(ConfigChangesZNode.child_path(), ConfigChangesZNode.encode(entity), sequential=True)
+
+    def _noticed(self, _event: WatchEvent) -> None:
+        if self._task is None or self._task.done():
+            self._task = asyncio.create_task(self._work(), name="config-changes")
+        else:
+            self._again = True
+
+    async def _work(self) -> None:
+        try:
+            await self._process_notes()
+            while self._again:
+                self._again = False
+                await self._process_notes()
+        except StoreClosedError:
+            logger.debug("Configuration changes are no longer watched: the session has ended")
+
+    async def _process_notes(self) -> None:
+        names = sorted(await self._store.children(ConfigChangesZNode.PATH, self._noticed))
+        fresh = [name for name in names if _number(name) > self._last_note]
+        nodes = await self._store.get_many([f"{ConfigChangesZNode.PATH}/{name}" for name in names])
+        for name, node in zip(names, nodes, strict=True):
+            if node is None or name not in fresh:
+                continue
+            self._last_note = _number(name)
+            try:
+                await self._apply(ConfigChangesZNode.decode(node.data))
+            except (ValueError, InvalidConfigError):
+                logger.exception("The configuration change %s can't be applied", name)
+        too_old = self._clock.now_ms() - NOTE_LIFETIME_MS
+        old = [name for name, node in zip(names, nodes, strict=True) if node and node.stat.created_ms < too_old]
+        await self._store.transactions([[Delete(f"{ConfigChangesZNode.PATH}/{name}")] for name in old])
+
+    async def _apply(self, entity: ConfigEntity) -> None:
+        overrides = await self._read(entity)
+        if entity.kind == "topics":
+            self._topics[entity.name] = overrides
+            for listener in self._listeners:
+                listener.topic_config_changed(entity.name, overrides)
+        elif entity == ConfigEntity.broker(None):
+            self._config.update_dynamic(cluster_default=overrides)
+            self._tell_broker(None, overrides)
+        elif entity == ConfigEntity.broker(self._config.broker_id):
+            self._config.update_dynamic(per_broker=overrides)
+            self._tell_broker(self._config.broker_id, overrides)
+
+    def _tell_broker(self, broker_id: int | None, overrides: Mapping[str, str]) -> None:
+        for listener in self._listeners:
+            listener.broker_config_changed(broker_id, overrides)
+
+
+def _number(name: str) -> int:
+    return int(name.removeprefix(ConfigChangesZNode.CHILD))

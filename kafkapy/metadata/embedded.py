@@ -1,0 +1,317 @@
+"""The embedded MetadataStore: the tree in memory, followed by its two files (``store_files``) when it has them.
+
+An operation changes the tree at once, on the event loop, which puts all of them in one order. Its answer, its
+watches, and every later read wait until the file has it. While one commit is on its way to the disk, what arrives
+gathers for the next: however many operations an event has, it costs one or two commits.
+
+While the disk refuses a commit, everybody waits, as they would for a ZooKeeper that can't be reached; the commit is
+tried again each second until the disk takes it, with what has come meanwhile. So nothing is lost or done twice.
+
+The start of a broker is the exception (``run_ahead``): its registration and the election of leaders must not wait for
+space on a disk that only the running broker can free. They hold in memory until the disk takes them. If the process
+ends before that, the next start does the same again.
+"""
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Iterable, Sequence
+from importlib import import_module
+from typing import TYPE_CHECKING, Final
+
+from kafkapy.clock import Clock
+from kafkapy.metadata.store import (
+    ANY_VERSION,
+    Create,
+    Delete,
+    Node,
+    NodeStat,
+    Operation,
+    Outcome,
+    Result,
+    SetData,
+    StoreClosedError,
+    StoreError,
+    StoreFileError,
+    Watch,
+    WatchEvent,
+)
+from kafkapy.metadata.store_files import Retry
+from kafkapy.metadata.tree import Tree, Watches
+from kafkapy.turns import pause
+
+if TYPE_CHECKING:
+    from kafkapy.metadata.store_files import StoreFiles
+
+FILE_NAME: Final = "kafkapy-metadata.sqlite"
+"""The database's name in the first log directory, where the journal is too. Both are plain files: Apache Kafka refuses
+a foreign folder there."""
+
+MULTIS_OF_A_COMMIT: Final = 500
+"""How many multis of one call go into a commit: preparing a commit, and telling of it, can't be interrupted."""
+
+RETRY_MS: Final = 1000
+"""How long to wait before a commit that the disk refused is tried again."""
+
+logger = logging.getLogger(__name__)
+
+
+class EmbeddedStore:
+    """The tree and its file; brokers in this process each open a session. ``path`` None keeps it in memory only."""
+
+    def __init__(self, path: str | None, clock: Clock) -> None:
+        self.tree: Final = Tree()
+        self.watches: Final = Watches()
+        self._clock = clock
+        self._file: StoreFiles | None = None
+        if path is not None:  # a store in memory does without SQLite
+            self._file = import_module("kafkapy.metadata.store_files").StoreFiles(path)
+        self._sessions: dict[int, EmbeddedSession] = {}
+        self._changed: set[str] = set()
+        self._events: deque[WatchEvent] = deque()
+        self._commit: asyncio.Task[None] | None = None
+        self._next_commit: asyncio.Task[None] | None = None
+        self._is_closing = False
+        self._retry = Retry(clock)
+        self._refused = asyncio.Event()
+        self._runs_ahead = False
+        self._told = 0
+        self.failed = False
+        """The store was closed while the disk refused its changes."""
+
+    async def open(self, cluster_id: str | None = None) -> None:
+        """Read the files; raises StoreFileError. Ephemeral nodes of an earlier run are not there any more.
+
+        ``cluster_id``: they must hold the metadata of a cluster, as the data directory belongs to this one.
+        """
+        if self._file is not None:
+            loop = asyncio.get_running_loop()
+            from kafkapy.metadata.journal import node_of
+
+            content = await loop.run_in_executor(self._file.thread, self._file.load, cluster_id)
+            self.tree.zxid = content.zxid
+            self.tree.load((row[0], node_of(row)) for row in content.rows.values())
+
+    def run_ahead(self, *, allowed: bool) -> None:
+        """Until this is called again, wait for the file no longer than until the disk refuses it, or do wait."""
+        self._runs_ahead = allowed
+
+    def session(self) -> "EmbeddedSession":
+        """A new session; like every change it takes a zxid, which is its id."""
+        self.tree.zxid += 1
+        session = self._sessions[self.tree.zxid] = EmbeddedSession(self, self.tree.zxid)
+        return session
+
+    async def close(self) -> None:
+        """End every session and close the file; what the disk refuses now is lost."""
+        self._is_closing = True
+        self._retry.now()
+        for session in list(self._sessions.values()):
+            await session.close()
+        if self._file is not None:
+            await asyncio.get_running_loop().run_in_executor(self._file.thread, self._file.close)
+            self._file.thread.shutdown(wait=False)
+
+    def apply(self, operations: Iterable[Operation], session_id: int) -> list[Result]:
+        """Change the tree now; ``committed`` waits for the file and then tells the watches."""
+        if self.failed:
+            raise StoreClosedError("/")
+        applied = self.tree.apply(operations, self._clock.now_ms(), session_id)
+        self._changed |= applied.changed
+        self._events += applied.events
+        return applied.results
+
+    async def committed(self) -> None:
+        """Wait until everything applied so far is on the disk and told; see ``run_ahead`` for the exception.
+
+        Raises StoreClosedError when the store is closed before the disk takes it.
+        """
+        if self.failed:
+            raise StoreClosedError("/")
+        if self._file is None:
+            self._tell_up_to(self._told + len(self._events))
+            return
+        if self._changed and self._next_commit is None:
+            self._next_commit = asyncio.create_task(self._write_after(self._file, self._commit))
+        commit = self._next_commit if self._changed else self._commit
+        if commit is not None:
+            await self._wait_for(commit)
+        if self.failed:
+            raise StoreClosedError("/")
+
+    async def _wait_for(self, commit: "asyncio.Task[None]") -> None:
+        if not self._runs_ahead:
+            await asyncio.shield(commit)
+            return
+        refused = asyncio.ensure_future(self._refused.wait())
+        try:
+            await asyncio.wait([commit, refused], return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            refused.cancel()
+        if not commit.done():
+            self._tell_up_to(self._told + len(self._events))
+
+    async def committed_or_refused(self) -> None:
+        """As ``committed``, but don't wait while the disk refuses."""
+        waits = [asyncio.ensure_future(self.committed()), asyncio.ensure_future(self._refused.wait())]
+        await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        for wait in waits:
+            wait.cancel()
+        await asyncio.gather(*waits, return_exceptions=True)
+
+    def forget(self, session_id: int) -> None:
+        """The session is over."""
+        del self._sessions[session_id]
+
+    async def _write_after(self, file: "StoreFiles", previous: asyncio.Task[None] | None) -> None:
+        from kafkapy.metadata.journal import row_of
+
+        if previous is not None:
+            await previous
+        self._commit, self._next_commit = self._next_commit, None
+        while not self.failed:
+            changed, self._changed = self._changed, set()
+            events = self._told + len(self._events)
+            nodes = self.tree.nodes
+            gone = [path for path in changed if path not in nodes]
+            rows = [row_of(path, nodes[path]) for path in changed if path in nodes and not nodes[path].owner]
+            loop = asyncio.get_running_loop()
+            try:
+                await loop.run_in_executor(file.thread, file.write, self.tree.zxid, rows, gone)
+            except StoreFileError as error:
+                self._changed |= changed
+                if self._is_closing:
+                    self.failed = True
+                    return
+                if not self._refused.is_set():
+                    logger.error("%s. Changes of the cluster wait until its disk is well again", error)
+                    self._refused.set()
+                await self._retry.pause(RETRY_MS)
+            else:
+                if self._refused.is_set():
+                    logger.warning("The metadata store goes on: its disk takes changes again")
+                    self._refused.clear()
+                self._tell_up_to(events)
+                return
+
+    def _tell_up_to(self, number: int) -> None:
+        """Fire the watches for the events before ``number``, counted from the first of this store."""
+        events = [self._events.popleft() for _ in range(number - self._told)]
+        self._told += len(events)
+        self.watches.fire(events)
+
+
+class EmbeddedSession:
+    """See ``MetadataStore``."""
+
+    def __init__(self, store: EmbeddedStore, session_id: int) -> None:
+        self._store = store
+        self._session_id = session_id
+        self._closed = False
+
+    @property
+    def session_id(self) -> int:
+        """See ``MetadataStore.session_id``."""
+        return self._session_id
+
+    async def get(self, path: str, watch: Watch | None = None) -> Node:
+        """See ``MetadataStore.get``."""
+        await self._settled()
+        node = self._store.tree.find(path)
+        if watch is not None:
+            self._store.watches.add_data(path, watch)
+        return Node(node.data, node.stat)
+
+    async def get_many(self, paths: Sequence[str], watch: Watch | None = None) -> list[Node | None]:
+        """See ``MetadataStore.get_many``."""
+        await self._settled()
+        # All nodes are of one moment, and watched from then on; a write replaces a node and does not change it.
+        nodes = list(map(self._store.tree.nodes.get, paths))
+        if watch is not None:
+            for path, node in zip(paths, nodes, strict=True):
+                if node is not None:
+                    self._store.watches.add_data(path, watch)
+        found: list[Node | None] = []
+        for node in nodes:
+            await pause()
+            found.append(None if node is None else Node(node.data, node.stat))
+        return found
+
+    async def exists(self, path: str, watch: Watch | None = None) -> NodeStat | None:
+        """See ``MetadataStore.exists``."""
+        await self._settled()
+        node = self._store.tree.nodes.get(path)
+        if watch is not None:
+            self._store.watches.add_data(path, watch)
+        return None if node is None else node.stat
+
+    async def children(self, path: str, watch: Watch | None = None) -> list[str]:
+        """See ``MetadataStore.children``."""
+        await self._settled()
+        names = self._store.tree.children(path)
+        if watch is not None:
+            self._store.watches.add_children(path, watch)
+        return names
+
+    async def create(
+        self, path: str, data: bytes | None = None, *, ephemeral: bool = False, sequential: bool = False
+    ) -> str:
+        """See ``MetadataStore.create``."""
+        (created,) = await self.multi([Create(path, data, ephemeral, sequential)])
+        assert isinstance(created, str), "the result of a Create is a path"
+        return created
+
+    async def set(self, path: str, data: bytes | None, version: int = ANY_VERSION) -> NodeStat:
+        """See ``MetadataStore.set``."""
+        (stat,) = await self.multi([SetData(path, data, version)])
+        assert isinstance(stat, NodeStat), "the result of a SetData is a NodeStat"
+        return stat
+
+    async def delete(self, path: str, version: int = ANY_VERSION) -> None:
+        """See ``MetadataStore.delete``."""
+        await self.multi([Delete(path, version)])
+
+    async def multi(self, operations: Iterable[Operation]) -> list[Result]:
+        """See ``MetadataStore.multi``."""
+        (outcome,) = await self.transactions([list(operations)])
+        if isinstance(outcome, StoreError):
+            raise outcome
+        return outcome
+
+    async def transactions(self, multis: Iterable[Sequence[Operation]]) -> list[Outcome]:
+        """See ``MetadataStore.transactions``."""
+        self._check_open()
+        outcomes: list[Outcome] = []
+        for operations in multis:
+            if outcomes:
+                await pause()
+                if len(outcomes) % MULTIS_OF_A_COMMIT == 0:
+                    await self._store.committed()
+            outcomes.append(self._apply(operations))
+        await self._store.committed()
+        return outcomes
+
+    async def close(self) -> None:
+        """See ``MetadataStore.close``."""
+        if self._closed:
+            return
+        self._closed = True
+        self._store.forget(self._session_id)
+        owned = self._store.tree.owned_by(self._session_id)
+        if owned and not self._store.failed:
+            self._store.apply([Delete(path) for path in owned], self._session_id)
+            await self._store.committed_or_refused()
+
+    def _apply(self, operations: Sequence[Operation]) -> Outcome:
+        try:
+            return self._store.apply(operations, self._session_id)
+        except StoreError as error:
+            return error
+
+    async def _settled(self) -> None:
+        self._check_open()
+        await self._store.committed()
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise StoreClosedError("/")

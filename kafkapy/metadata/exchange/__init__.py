@@ -1,0 +1,1 @@
+"""Export, import, rebuild and checks of the metadata of a stopped broker."""

@@ -1,0 +1,99 @@
+"""Committed offsets in the metadata tree, where Kafka kept them before it had a topic for them (0.8.2).
+
+``/consumers/<group>/offsets/<topic>/<partition>`` holds an offset in decimal. OffsetCommit and OffsetFetch version 0
+read and write it, clients of the original design read and write it themselves; nothing else looks at it, and nothing
+takes it away.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Final, NamedTuple
+
+from kafkapy.errors import BrokerError
+from kafkapy.metadata.errors import UnknownTopicOrPartitionError
+from kafkapy.metadata.store import MetadataStore, Node, NoNodeError, SetData, StoreError, ensure_path
+from kafkapy.types import TopicPartition
+
+UNKNOWN_SERVER_ERROR: Final = -1
+_FORBIDDEN: Final = re.compile("[\0-\x1f\x7f-\x9f\ud800-\uf8ff\ufff0-\U0010ffff]|//|/\\.{1,2}(/|$)|/$")
+"""What ZooKeeper allows in no path; letters above U+FFFF it sees as the surrogates that Java writes them with."""
+
+
+class ConsumerOffsetZNode:
+    """``/consumers/<group>/offsets/<topic>/<partition>``."""
+
+    @staticmethod
+    def path(group_id: str, partition: TopicPartition) -> str:
+        """Where the offset lies; ValueError for a group whose name can't be a part of a path."""
+        path = f"/consumers/{group_id}/offsets/{partition.topic}/{partition.partition}"
+        if _FORBIDDEN.search(path):
+            raise ValueError(f"no path can have the group {group_id!r} in it")
+        return path
+
+    @staticmethod
+    def encode(offset: int) -> bytes:
+        """Plain text."""
+        return str(offset).encode()
+
+    @staticmethod
+    def decode(data: bytes | None) -> int | None:
+        """None of a node that has nothing in it; ValueError for what is no number."""
+        return None if data is None else int(data)
+
+
+class FetchedTreeOffset(NamedTuple):
+    """What is told of a partition: an error code (0: none) and an offset (-1: none)."""
+
+    error_code: int
+    offset: int = -1
+
+
+async def commit(
+    store: MetadataStore, group_id: str, offsets: Mapping[TopicPartition, int]
+) -> dict[TopicPartition, int]:
+    """Set the offsets, each for itself; returns an error code for each (0: done)."""
+    try:
+        paths = {partition: ConsumerOffsetZNode.path(group_id, partition) for partition in offsets}
+    except ValueError:
+        return dict.fromkeys(offsets, UNKNOWN_SERVER_ERROR)
+    writes = [[SetData(path, ConsumerOffsetZNode.encode(offsets[each]))] for each, path in paths.items()]
+    errors = {}
+    try:
+        outcomes = await store.transactions(writes)
+        for (partition, path), outcome in zip(paths.items(), outcomes, strict=True):
+            if isinstance(outcome, NoNodeError):
+                await ensure_path(store, path, ConsumerOffsetZNode.encode(offsets[partition]))
+                errors[partition] = 0
+            else:
+                errors[partition] = _code(outcome) if isinstance(outcome, StoreError) else 0
+    except StoreError as error:
+        return {**dict.fromkeys(offsets, _code(error)), **errors}
+    return errors
+
+
+async def fetch(
+    store: MetadataStore, group_id: str, partitions: Iterable[TopicPartition]
+) -> dict[TopicPartition, FetchedTreeOffset]:
+    """The offset of each partition; UNKNOWN_TOPIC_OR_PARTITION where there is none."""
+    wanted = list(partitions)
+    try:
+        nodes = await store.get_many([ConsumerOffsetZNode.path(group_id, partition) for partition in wanted])
+    except ValueError:
+        return dict.fromkeys(wanted, FetchedTreeOffset(UNKNOWN_SERVER_ERROR))
+    except StoreError as error:
+        return dict.fromkeys(wanted, FetchedTreeOffset(_code(error)))
+    return {partition: _fetched(node) for partition, node in zip(wanted, nodes, strict=True)}
+
+
+def _fetched(node: Node | None) -> FetchedTreeOffset:
+    try:
+        offset = None if node is None else ConsumerOffsetZNode.decode(node.data)
+    except ValueError:
+        return FetchedTreeOffset(UNKNOWN_SERVER_ERROR)
+    if offset is None:
+        return FetchedTreeOffset(UnknownTopicOrPartitionError.error_code)
+    return FetchedTreeOffset(0, offset)
+
+
+def _code(error: StoreError) -> int:
+    return error.error_code if isinstance(error, BrokerError) else UNKNOWN_SERVER_ERROR

@@ -1,0 +1,184 @@
+"""A cluster's metadata as a whole, at rest: what goes from one store to another while no broker runs.
+
+Carried is what lasts in Kafka's tree: the cluster's id, topics with assignments and partition states (leader epochs
+among them), configurations, pending deletions and reassignments, the controller epoch, the producer id block, features,
+ACLs, delegation tokens, old consumers. Left behind is what belongs to a running broker: registrations, the elected
+controller, and the notes about changes, which every broker reads anew when it starts.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final, TypeVar
+
+from kafkapy.config.own_keys import is_own
+from kafkapy.metadata.errors import InvalidTopicError
+from kafkapy.metadata.topic_rules import check_name
+from kafkapy.metadata.znodes import (
+    ClusterIdZNode,
+    ConfigZNode,
+    ControllerEpochZNode,
+    DeleteTopicsZNode,
+    LeaderIsr,
+    PartitionStateZNode,
+    ProducerIdBlockZNode,
+    TopicsZNode,
+    TopicZNode,
+)
+from kafkapy.types import TopicPartition
+
+SEQUENCE_PATH: Final = "/brokers/seqid"
+"""Its version is the last broker id that was generated, less ``reserved.broker.max.id``."""
+
+ROOTS: Final = (
+    "/admin",
+    "/brokers/seqid",
+    "/brokers/topics",
+    "/cluster",
+    "/config",
+    "/consumers",
+    "/controller_epoch",
+    "/delegation_token",
+    "/feature",
+    "/kafka-acl",
+    "/kafka-acl-extended",
+    "/latest_producer_id_block",
+)
+"""What is carried, with everything below."""
+
+NOTES: Final = ("/config/changes", "/delegation_token/token_changes")
+"""Of these the node alone is carried: its children tell running brokers of changes."""
+
+
+KINDS: Final = ("topics", "brokers", "clients", "users")
+"""What can be configured."""
+
+_T = TypeVar("_T")
+
+
+class MetadataError(Exception):
+    """The metadata can't be carried over; the sentence says what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class MetadataTree:
+    """Path → data of every node that is carried; ``live_brokers`` are registered where it was read."""
+
+    nodes: Mapping[str, bytes | None]
+    broker_id_sequence: int = 0
+    live_brokers: tuple[int, ...] = ()
+
+    @property
+    def cluster_id(self) -> str | None:
+        """The cluster's id, None in a store where no broker has ever started."""
+        return self._at(ClusterIdZNode.PATH, ClusterIdZNode.decode)
+
+    @property
+    def controller_epoch(self) -> int:
+        """How many controllers there have been: the larger, the newer of two trees of one cluster."""
+        return self._at(ControllerEpochZNode.PATH, ControllerEpochZNode.decode) or 0
+
+    @property
+    def producer_ids(self) -> ProducerIdBlockZNode | None:
+        """The block of producer ids that was claimed last."""
+        return self._at(ProducerIdBlockZNode.PATH, ProducerIdBlockZNode.decode)
+
+    def topics(self) -> dict[str, TopicZNode]:
+        """The assignments by topic."""
+        found = {name: self._at(TopicZNode.path(name), TopicZNode.decode) for name in self._below(TopicsZNode.PATH)}
+        return {name: topic for name, topic in found.items() if topic is not None}
+
+    def topics_to_delete(self) -> frozenset[str]:
+        """Those whose deletion was asked for and is not over: a part of each may have gone."""
+        return frozenset(self._below(DeleteTopicsZNode.PATH))
+
+    def state(self, partition: TopicPartition) -> LeaderIsr | None:
+        """A partition's leader and in-sync replicas; None when no controller has started it."""
+        return self._at(PartitionStateZNode.path(partition), lambda data: PartitionStateZNode.decode(data, 0))
+
+    def configs(self, kind: str) -> dict[str, dict[str, str]]:
+        """What is configured of one of ``KINDS``: name → key → value, without the empty ones."""
+        parent = ConfigZNode.kind_path(kind)
+        prefix = parent + "/"
+        found = {
+            path[len(prefix) :]: self._at(path, ConfigZNode.decode) for path in self.nodes if path.startswith(prefix)
+        }
+        return {name: config for name, config in found.items() if config}
+
+    def for_kafka(self) -> "MetadataTree":
+        """The same without the keys that are kafkapy's own: Apache Kafka refuses to change a topic that has one."""
+        nodes = dict(self.nodes)
+        for kind in KINDS:
+            for name, config in self.configs(kind).items():
+                kept = {key: value for key, value in config.items() if not is_own(key)}
+                if kept != config:
+                    nodes[f"{ConfigZNode.kind_path(kind)}/{name}"] = ConfigZNode.encode(kept)
+        return replace(self, nodes=nodes)
+
+    def with_own_keys_of(self, other: "MetadataTree") -> "MetadataTree":
+        """The same with kafkapy's own keys of ``other``, where it has the node: they could not go to a ZooKeeper."""
+        nodes = dict(self.nodes)
+        for kind in KINDS:
+            here = self.configs(kind)
+            for name, config in other.configs(kind).items():
+                path = f"{ConfigZNode.kind_path(kind)}/{name}"
+                own = {key: value for key, value in config.items() if is_own(key)}
+                if own and path in nodes:
+                    nodes[path] = ConfigZNode.encode({**own, **here.get(name, {})})
+        return replace(self, nodes=nodes)
+
+    def replicas(self) -> dict[TopicPartition, tuple[int, ...]]:
+        """The brokers of every partition."""
+        return {
+            TopicPartition(name, index): assigned.replicas
+            for name, topic in self.topics().items()
+            for index, assigned in topic.partitions.items()
+        }
+
+    def check(self) -> None:
+        """Raise MetadataError, naming the node, on what no broker could start with."""
+        if self.cluster_id is None:
+            raise MetadataError("there is no cluster's metadata there: it has no /cluster/id")
+        for name, topic in self.topics().items():
+            _check_topic(name, topic)
+        for partition in self.replicas():
+            state = self.state(partition)
+            if state is not None and not _are_brokers(state.isr):
+                raise MetadataError(f"{PartitionStateZNode.path(partition)} names no brokers in sync: {state.isr}")
+        for kind in KINDS:
+            self.configs(kind)
+        _ = self.controller_epoch, self.producer_ids
+
+    def _below(self, parent: str) -> list[str]:
+        prefix = parent + "/"
+        below = (path[len(prefix) :] for path in self.nodes if path.startswith(prefix))
+        return [name for name in below if "/" not in name]
+
+    def _at(self, path: str, decode: Callable[[bytes | None], _T]) -> _T | None:
+        data = self.nodes.get(path)
+        if not data:
+            return None
+        try:
+            return decode(data)
+        except (ValueError, TypeError, AttributeError) as error:
+            raise MetadataError(f"{path} does not hold what Kafka keeps there: {error}") from error
+
+
+def _check_topic(name: str, topic: TopicZNode) -> None:
+    try:
+        check_name(name)
+    except InvalidTopicError as error:
+        raise MetadataError(f"{TopicZNode.path(name)}: {error}") from error
+    for index, assigned in topic.partitions.items():
+        if not assigned.replicas or not _are_brokers(assigned.replicas):
+            raise MetadataError(f"{TopicZNode.path(name)} names no brokers for partition {index}")
+
+
+def _are_brokers(ids: Sequence[object]) -> bool:
+    return all(type(each) is int and each >= 0 for each in ids)
+
+
+def is_carried(path: str) -> bool:
+    """Whether a persistent node at ``path`` is part of the metadata."""
+    if any(path.startswith(note + "/") for note in NOTES):
+        return False
+    return any(path == root or path.startswith(root + "/") for root in ROOTS)

@@ -1,0 +1,164 @@
+"""A cluster's metadata in a ZooKeeper, read and written as a whole while no broker runs (kazoo, blocking)."""
+
+import logging
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from itertools import islice
+from typing import Any, Final, NamedTuple
+
+from kazoo.client import KazooClient
+from kazoo.exceptions import KazooException, NoNodeError
+from kazoo.handlers.threading import KazooTimeoutError
+
+from kafkapy.metadata.exchange.metadata_changes import GONE, NEW, Change
+from kafkapy.metadata.exchange.metadata_tree import ROOTS, SEQUENCE_PATH, MetadataError, MetadataTree, is_carried
+from kafkapy.metadata.tree import parent_of
+from kafkapy.metadata.znodes import BrokerIdsZNode
+
+CONNECT_S: Final = 10.0
+_IN_FLIGHT: Final = 500
+_BYTES_OF_A_MULTI: Final = 256 * 1024
+_NODES_OF_A_MULTI: Final = 200
+
+_log: Final = logging.getLogger("kafkapy.zookeeper")
+
+
+class ZooKeeperAddress(NamedTuple):
+    """Servers as ``host:port,host:port`` and the path below which the cluster lies, empty for the root."""
+
+    servers: str
+    chroot: str
+
+    @classmethod
+    def parse(cls, text: str) -> "ZooKeeperAddress":
+        """``host:port[,host:port…][/chroot]``, as in ``zookeeper.connect``; raises MetadataError."""
+        servers, slash, chroot = text.partition("/")
+        well_formed = all(
+            host and port.isdecimal() for host, _, port in (each.rpartition(":") for each in servers.split(","))
+        )
+        if not well_formed or "//" in slash + chroot:
+            raise MetadataError(f"{text!r} is no address of a ZooKeeper: write host:port or host:port/chroot")
+        return cls(servers, (slash + chroot).rstrip("/"))
+
+    def __str__(self) -> str:
+        return self.servers + self.chroot
+
+
+class ZooKeeperTree:
+    """A connection to the tree below a chroot; made by ``connected``."""
+
+    def __init__(self, client: KazooClient, address: ZooKeeperAddress) -> None:
+        self._client = client
+        self._chroot = address.chroot
+
+    def read(self) -> MetadataTree:
+        """Everything that is carried, and who is registered; an empty tree when the chroot is not there."""
+        nodes: dict[str, bytes | None] = {}
+        versions: dict[str, int] = {}
+        level = [root for root in ROOTS if self._client.exists(self._chroot + root)]
+        while level:
+            found = self._read_level(level)
+            for path, (data, stat, _) in found.items():
+                if not stat.ephemeralOwner and is_carried(path):
+                    nodes[path] = data
+                    versions[path] = stat.version
+            children = (f"{path}/{name}" for path, (_, _, names) in found.items() for name in names)
+            level = [path for path in children if is_carried(path) and path not in nodes]
+        return MetadataTree(nodes, versions.get(SEQUENCE_PATH, 0), self._live_brokers())
+
+    def _live_brokers(self) -> tuple[int, ...]:
+        try:
+            names = self._client.get_children(self._chroot + BrokerIdsZNode.PATH)
+        except NoNodeError:
+            return ()
+        return tuple(sorted(int(name) for name in names if name.isdecimal()))
+
+    def _read_level(self, paths: Sequence[str]) -> dict[str, tuple[bytes | None, Any, list[str]]]:
+        """Data, stat and children of each path; a path that has gone meanwhile is left out."""
+        found = {}
+        waiting = iter(dict.fromkeys(paths))
+        while some := list(islice(waiting, _IN_FLIGHT)):
+            asked = [
+                (
+                    path,
+                    self._client.get_async(self._chroot + path),
+                    self._client.get_children_async(self._chroot + path),
+                )
+                for path in some
+            ]
+            for path, node, children in asked:
+                try:
+                    data, stat = node.get()
+                    found[path] = (data, stat, children.get())
+                except NoNodeError:
+                    continue
+        return found
+
+    def write(self, source: MetadataTree, found: Sequence[Change]) -> None:
+        """Bring the tree to ``source``; ``found`` is what differs. It may be called again after a failure."""
+        self._client.ensure_path(self._chroot or "/")
+        for path in dict.fromkeys(parent_of(change.path) for change in found if change.kind == NEW):
+            if not is_carried(path):
+                self._client.ensure_path(self._chroot + path)
+        for multi in _multis(source, found):
+            transaction = self._client.transaction()
+            for change in multi:
+                path, data = self._chroot + change.path, source.nodes.get(change.path) or b""
+                if change.kind == NEW:
+                    transaction.create(path, data)
+                elif change.kind == GONE:
+                    transaction.delete(path)
+                else:
+                    transaction.set_data(path, data)
+            self._commit(transaction, multi)
+        self._count_up(source.broker_id_sequence)
+
+    def _commit(self, transaction: Any, multi: Sequence[Change]) -> None:
+        for change, result in zip(multi, transaction.commit(), strict=True):
+            if isinstance(result, Exception):
+                raise MetadataError(
+                    f"{change.path} could not be written ({type(result).__name__}): is something else changing this "
+                    "tree? Run the command again"
+                )
+
+    def _count_up(self, sequence: int) -> None:
+        """A broker id is generated from the version of one node: what was given out is not given out again."""
+        stat = self._client.exists(self._chroot + SEQUENCE_PATH)
+        for _ in range(sequence - stat.version if stat else 0):
+            self._client.set(self._chroot + SEQUENCE_PATH, b"")
+
+
+def _multis(source: MetadataTree, found: Sequence[Change]) -> Iterator[list[Change]]:
+    """Parents before their children, children before their parents where they go; a bounded number at once."""
+    going = sorted((change for change in found if change.kind == GONE), key=lambda change: change.path, reverse=True)
+    coming = sorted((change for change in found if change.kind != GONE), key=lambda change: change.path)
+    multi: list[Change] = []
+    size = 0
+    for change in (*going, *coming):
+        size += len(change.path) + len(source.nodes.get(change.path) or b"")
+        if multi and (size > _BYTES_OF_A_MULTI or len(multi) >= _NODES_OF_A_MULTI):
+            yield multi
+            multi, size = [], 0
+        multi.append(change)
+    if multi:
+        yield multi
+
+
+@contextmanager
+def connected(address: ZooKeeperAddress, connect_s: float = CONNECT_S) -> Iterator[ZooKeeperTree]:
+    """A connection while the block runs; what ZooKeeper refuses is raised as MetadataError with a sentence."""
+    _log.addHandler(logging.NullHandler())
+    _log.propagate = False
+    client = KazooClient(hosts=address.servers, logger=_log)
+    try:
+        client.start(timeout=connect_s)
+        yield ZooKeeperTree(client, address)
+    except KazooTimeoutError as error:
+        raise MetadataError(
+            f"no ZooKeeper answers at {address.servers} within {connect_s:g} s: is it running, is the address right?"
+        ) from error
+    except KazooException as error:
+        raise MetadataError(f"the ZooKeeper at {address} refuses ({type(error).__name__} {error})") from error
+    finally:
+        client.stop()
+        client.close()

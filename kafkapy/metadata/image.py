@@ -1,0 +1,209 @@
+"""What a broker knows of the cluster: an immutable picture, replaced as a whole by each UpdateMetadata.
+
+Handlers read ``MetadataCache.image`` and need no lock; two reads of one picture always agree. UpdateMetadata replaces
+the live brokers and adds, updates or (leader -2) removes single partitions.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping
+from types import MappingProxyType
+from typing import Final, NamedTuple
+
+from kafkapy.clock import Clock
+from kafkapy.protocol.messages.update_metadata import (
+    UpdateMetadataBroker,
+    UpdateMetadataPartitionState,
+    UpdateMetadataRequest,
+)
+from kafkapy.turns import Steps
+from kafkapy.types import LEADER_DURING_DELETE, TopicPartition
+
+SECURITY_PROTOCOL_IDS: Final = {"PLAINTEXT": 0, "SSL": 1, "SASL_PLAINTEXT": 2, "SASL_SSL": 3}
+_PROTOCOL_NAMES: Final = {number: name for name, number in SECURITY_PROTOCOL_IDS.items()}
+
+
+class Endpoint(NamedTuple):
+    """Where a broker's listener is reached."""
+
+    host: str
+    port: int
+    security_protocol: str
+
+
+class BrokerInfo(NamedTuple):
+    """A live broker; ``endpoints`` by listener name."""
+
+    id: int
+    endpoints: Mapping[str, Endpoint]
+    rack: str | None = None
+
+
+class PartitionInfo(NamedTuple):
+    """A partition as the controller last described it."""
+
+    leader: int
+    leader_epoch: int
+    isr: tuple[int, ...]
+    replicas: tuple[int, ...]
+    offline_replicas: tuple[int, ...] = ()
+    controller_epoch: int = -1
+    zk_version: int = 0
+
+
+class TopicImage(NamedTuple):
+    """A topic and its partitions by number."""
+
+    name: str
+    partitions: Mapping[int, PartitionInfo]
+
+
+class MetadataImage(NamedTuple):
+    """The cluster at one moment.
+
+    ``controller_id`` is -1 until the controller has spoken; ``replica_count`` is that of all partitions together.
+    """
+
+    cluster_id: str | None = None
+    controller_id: int = -1
+    brokers: Mapping[int, BrokerInfo] = MappingProxyType({})
+    topics: Mapping[str, TopicImage] = MappingProxyType({})
+    replica_count: int = 0
+
+    def partition(self, topic: str, partition: int) -> PartitionInfo | None:
+        """One partition, or None when it is not known."""
+        found = self.topics.get(topic)
+        return None if found is None else found.partitions.get(partition)
+
+
+Listener = Callable[[MetadataImage, list[TopicPartition]], None]
+Predicate = Callable[[MetadataImage], bool]
+
+
+class MetadataCache:
+    """Holds the current picture and tells who listens or waits when it changes."""
+
+    def __init__(self, cluster_id: str | None = None) -> None:
+        self.image = MetadataImage(cluster_id)
+        self._listeners: list[Listener] = []
+        self._waiting: dict[asyncio.Future[bool], Predicate] = {}
+
+    def set_cluster_id(self, cluster_id: str) -> None:
+        """Known from the store before the controller speaks."""
+        self.image = self.image._replace(cluster_id=cluster_id)
+
+    def add_listener(self, listener: Listener) -> None:
+        """Call ``listener(image, deleted partitions)`` after each change; it must not raise."""
+        self._listeners.append(listener)
+
+    def apply(self, request: UpdateMetadataRequest) -> Steps[list[TopicPartition]]:
+        """Take over what the controller says; the result is the partitions that it deleted.
+
+        A step is a partition; the picture changes at the end, as a whole.
+        """
+        while True:
+            before = self.image
+            changes = _Changes(before)
+            yield from changes.take(request)
+            if self.image is before:  # else another request was applied between two steps
+                break
+        deleted = changes.deleted
+        self.image = MetadataImage(
+            before.cluster_id,
+            request.controller_id,
+            {broker.id: _broker(broker) for broker in request.live_brokers},
+            changes.topics,
+            changes.replica_count,
+        )
+        for listener in self._listeners:
+            listener(self.image, deleted)
+        for future, predicate in list(self._waiting.items()):
+            if not future.done() and predicate(self.image):
+                future.set_result(True)
+        return deleted
+
+    async def wait_until(self, predicate: Predicate, timeout_ms: float, clock: Clock) -> bool:
+        """Wait until the picture satisfies ``predicate``; False when the time is over first."""
+        if predicate(self.image):
+            return True
+        if timeout_ms <= 0:
+            return False
+        future: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        self._waiting[future] = predicate
+        timer = clock.call_later(timeout_ms, _give_up, future)
+        try:
+            return await future
+        finally:
+            timer.cancel()
+            del self._waiting[future]
+
+    def end_waits(self) -> None:
+        """End every ``wait_until`` as if its time were over."""
+        for future in list(self._waiting):
+            _give_up(future)
+
+
+def _give_up(future: "asyncio.Future[bool]") -> None:
+    if not future.done():
+        future.set_result(False)
+
+
+class _Changes:
+    """What an UpdateMetadata request makes of the topics of an image."""
+
+    def __init__(self, before: MetadataImage) -> None:
+        self.topics = dict(before.topics)
+        self.replica_count = before.replica_count
+        self.deleted: list[TopicPartition] = []
+
+    def take(self, request: UpdateMetadataRequest) -> Steps[None]:
+        """Apply the partitions of ``request``; old versions name the topic in each partition."""
+        for topic in request.topic_states:
+            yield from self._update_topic(topic.topic_name, topic.partition_states)
+        ungrouped: dict[str, list[UpdateMetadataPartitionState]] = {}
+        for state in request.ungrouped_partition_states:
+            ungrouped.setdefault(state.topic_name, []).append(state)
+        for name, states in ungrouped.items():
+            yield from self._update_topic(name, states)
+
+    def _update_topic(self, name: str, states: Iterable[UpdateMetadataPartitionState]) -> Steps[None]:
+        known = self.topics.get(name)
+        partitions = {} if known is None else dict(known.partitions)
+        for state in states:
+            yield
+            index = state.partition_index
+            replaced = partitions.pop(index, None) if state.leader == LEADER_DURING_DELETE else partitions.get(index)
+            if replaced is not None:
+                self.replica_count -= len(replaced.replicas)
+            if state.leader == LEADER_DURING_DELETE:
+                self.deleted.append(TopicPartition(name, index))
+            else:
+                partitions[index] = _partition(state)
+                self.replica_count += len(state.replicas)
+        if partitions:
+            self.topics[name] = TopicImage(name, partitions)
+        else:
+            self.topics.pop(name, None)
+
+
+def _partition(state: UpdateMetadataPartitionState) -> PartitionInfo:
+    return PartitionInfo(
+        state.leader,
+        state.leader_epoch,
+        tuple(state.isr),
+        tuple(state.replicas),
+        tuple(state.offline_replicas),
+        state.controller_epoch,
+        state.zk_version,
+    )
+
+
+def _broker(broker: UpdateMetadataBroker) -> BrokerInfo:
+    endpoints = {
+        endpoint.listener or _PROTOCOL_NAMES.get(endpoint.security_protocol, ""): Endpoint(
+            endpoint.host, endpoint.port, _PROTOCOL_NAMES.get(endpoint.security_protocol, "PLAINTEXT")
+        )
+        for endpoint in broker.endpoints
+    }
+    if not endpoints:
+        endpoints = {"PLAINTEXT": Endpoint(broker.v0_host, broker.v0_port, "PLAINTEXT")}
+    return BrokerInfo(broker.id, endpoints, broker.rack)

@@ -1,0 +1,70 @@
+"""A broker's place in the tree: the nodes that must be there, the cluster's id, and ``/brokers/ids/N``."""
+
+import base64
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from kafkapy.clock import Clock
+from kafkapy.errors import BrokerError
+from kafkapy.metadata.store import (
+    Create,
+    MetadataStore,
+    NodeExistsError,
+    NodeStat,
+    NoNodeError,
+    SetData,
+    StoreError,
+    ensure_path,
+)
+from kafkapy.metadata.znodes import PERSISTENT_PATHS, BrokerEndpoint, BrokerIdZNode, ClusterIdZNode
+
+CLUSTER_ID_BYTES: Final = 16
+
+
+class BrokerIdTakenError(BrokerError):
+    """Another broker is registered under this broker's id."""
+
+
+async def ensure_persistent_paths(store: MetadataStore) -> None:
+    """What every broker makes sure of first, all in one go."""
+    wanted = dict.fromkeys(found for path in PERSISTENT_PATHS for found in _with_parents(path))
+    for outcome in await store.transactions([Create(path)] for path in wanted):
+        if isinstance(outcome, StoreError) and not isinstance(outcome, NodeExistsError):
+            raise outcome
+
+
+def _with_parents(path: str) -> list[str]:
+    names = path.split("/")
+    return ["/".join(names[:depth]) for depth in range(2, len(names) + 1)]
+
+
+async def cluster_id(store: MetadataStore, random_bytes: Callable[[int], bytes]) -> str:
+    """The cluster's id; the first broker makes it: 22 characters that do not begin with a dash."""
+    try:
+        return ClusterIdZNode.decode((await store.get(ClusterIdZNode.PATH)).data)
+    except NoNodeError:
+        made = base64.urlsafe_b64encode(random_bytes(CLUSTER_ID_BYTES)).decode().rstrip("=")
+        await ensure_path(
+            store, ClusterIdZNode.PATH, ClusterIdZNode.encode(made.replace("-", "A", 1) if made[0] == "-" else made)
+        )
+    return ClusterIdZNode.decode((await store.get(ClusterIdZNode.PATH)).data)
+
+
+async def register(
+    store: MetadataStore, clock: Clock, broker_id: int, endpoints: Sequence[BrokerEndpoint], rack: str | None
+) -> int:
+    """Register a broker; its epoch. Raises BrokerIdTakenError when another session holds the id."""
+    path = BrokerIdZNode.path(broker_id)
+    data = BrokerIdZNode(broker_id, tuple(endpoints), rack, clock.now_ms()).encode()
+    try:
+        _, stat = await store.multi([Create(path, b"", ephemeral=True), SetData(path, data)])
+    except NodeExistsError:
+        found = await store.exists(path)
+        if found is None or found.owner != store.session_id:
+            raise BrokerIdTakenError(
+                f"A broker with id {broker_id} is registered already: give this one another broker.id, or wait until "
+                "the session of the other one has ended"
+            ) from None
+        return found.czxid
+    assert isinstance(stat, NodeStat), "the result of a SetData is a NodeStat"
+    return stat.czxid

@@ -1,0 +1,216 @@
+"""MetadataStore: a tree of versioned nodes, with the meaning that ZooKeeper gives to its own.
+
+Laws that both implementations keep (``tests/metadata/store_contract.py`` holds them):
+
+- Every committed change gets the next number of one sequence, the *zxid*. A node remembers the one that created it
+  (``czxid``; for a broker's registration that is the broker epoch) and the one that last set it (``mzxid``).
+- ``version`` is 0 at creation and grows by one with every ``set``; a write may name the version that it expects.
+- An *ephemeral* node belongs to a session and disappears with it; it has no children.
+- A *sequential* node gets ten digits appended to its name, growing within its parent.
+- ``multi`` happens as a whole or not at all. ``transactions`` runs several of them one after the other, each for
+  itself, and costs one wait: what an event writes goes out in one call.
+- A watch tells once, by a plain call on the event loop, that what was read has changed; reading again renews it. It
+  is told before the answer to a later read that shows the change, and must not raise.
+- A read sees every earlier write of its own session.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from enum import Enum
+from typing import ClassVar, NamedTuple, Protocol
+
+from kafkapy.errors import BrokerError
+
+ANY_VERSION = -1
+"""A write that names this version does not care which one is there."""
+
+
+class StoreError(Exception):
+    """An operation that the store refused; ``path`` says where."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__(path)
+        self.path = path
+
+
+class NoNodeError(StoreError):
+    """The node, or the parent of a node to create, does not exist."""
+
+
+class NodeExistsError(StoreError):
+    """The node to create is already there."""
+
+
+class BadVersionError(StoreError):
+    """The node's version is not the expected one: somebody else wrote in between."""
+
+
+class NotEmptyError(StoreError):
+    """The node to delete still has children."""
+
+
+class NoChildrenForEphemeralsError(StoreError):
+    """The parent of the node to create is ephemeral."""
+
+
+class StoreClosedError(StoreError, BrokerError):
+    """The session is over, or the store can't be written any more; nothing further will be answered.
+
+    Requests that need the store are answered KAFKA_STORAGE_ERROR.
+    """
+
+    error_code: ClassVar[int] = 56
+
+    def __str__(self) -> str:
+        return "The cluster's metadata can't be read or written any more: see the broker's log, then restart it."
+
+
+class StoreFileError(BrokerError):
+    """The metadata file can't be opened or written (KAFKA_STORAGE_ERROR)."""
+
+    error_code: ClassVar[int] = 56
+
+
+class StoreDamagedError(StoreFileError):
+    """A file of the metadata does not hold what was written to it."""
+
+
+class NodeStat(NamedTuple):
+    """What is known of a node besides its data; ``owner`` is the session id of an ephemeral node, else 0."""
+
+    czxid: int
+    mzxid: int
+    version: int
+    created_ms: int
+    owner: int
+
+
+class Node(NamedTuple):
+    """A node's data (None is not the same as empty) and what is known of it."""
+
+    data: bytes | None
+    stat: NodeStat
+
+
+class Create(NamedTuple):
+    """Create ``path``; its result in a ``multi`` is the path, with the digits of a sequential node."""
+
+    path: str
+    data: bytes | None = None
+    ephemeral: bool = False
+    sequential: bool = False
+
+
+class SetData(NamedTuple):
+    """Set the data of ``path``; its result is the new NodeStat."""
+
+    path: str
+    data: bytes | None
+    version: int = ANY_VERSION
+
+
+class Delete(NamedTuple):
+    """Delete ``path``, which must have no children; its result is None."""
+
+    path: str
+    version: int = ANY_VERSION
+
+
+class Check(NamedTuple):
+    """Go on only when ``path`` has this version; its result is None."""
+
+    path: str
+    version: int
+
+
+Operation = Create | SetData | Delete | Check
+Result = str | NodeStat | None
+Outcome = list[Result] | StoreError
+
+
+class EventKind(Enum):
+    """What happened to a watched node."""
+
+    CREATED = "created"
+    CHANGED = "changed"
+    DELETED = "deleted"
+    CHILDREN = "children"
+
+
+class WatchEvent(NamedTuple):
+    """Told once to whoever watched ``path``."""
+
+    kind: EventKind
+    path: str
+
+
+Watch = Callable[[WatchEvent], None]
+
+
+class MetadataStore(Protocol):
+    """One session with the tree. Raises StoreError subclasses; every method, StoreClosedError after the end."""
+
+    @property
+    def session_id(self) -> int:
+        """Positive, and the ``owner`` of the ephemeral nodes made here."""
+        ...
+
+    async def get(self, path: str, watch: Watch | None = None) -> Node:
+        """The node; NoNodeError (and no watch) when it is missing. Watches its data and its deletion."""
+        ...
+
+    async def get_many(self, paths: Sequence[str], watch: Watch | None = None) -> list[Node | None]:
+        """``get`` for many nodes as they are at one moment; None where there is none."""
+        ...
+
+    async def exists(self, path: str, watch: Watch | None = None) -> NodeStat | None:
+        """The node's stat or None; watches its creation, its data and its deletion, there or not."""
+        ...
+
+    async def children(self, path: str, watch: Watch | None = None) -> list[str]:
+        """The names below ``path``, in no particular order; NoNodeError when it is missing. Watches the list."""
+        ...
+
+    async def create(
+        self, path: str, data: bytes | None = None, *, ephemeral: bool = False, sequential: bool = False
+    ) -> str:
+        """Create a node and return its path; NodeExistsError, or NoNodeError when its parent is missing."""
+        ...
+
+    async def set(self, path: str, data: bytes | None, version: int = ANY_VERSION) -> NodeStat:
+        """Set a node's data; NoNodeError, BadVersionError."""
+        ...
+
+    async def delete(self, path: str, version: int = ANY_VERSION) -> None:
+        """Delete a node; NoNodeError, BadVersionError, NotEmptyError."""
+        ...
+
+    async def multi(self, operations: Iterable[Operation]) -> list[Result]:
+        """Do all the operations, in order, or none; raises the error of the first that is refused."""
+        ...
+
+    async def transactions(self, multis: Iterable[Sequence[Operation]]) -> list[Outcome]:
+        """Run each ``multi`` for itself, in order; an outcome is its results or the error that refused it."""
+        ...
+
+    async def close(self) -> None:
+        """End the session: its ephemeral nodes disappear. Closing twice does nothing."""
+        ...
+
+
+async def ensure_path(store: MetadataStore, path: str, data: bytes | None = None) -> None:
+    """Create ``path`` and the parents that it lacks; nothing happens when it is there."""
+    try:
+        await store.create(path, data)
+    except NodeExistsError:
+        return
+    except NoNodeError:
+        await ensure_path(store, path.rpartition("/")[0])
+        await ensure_path(store, path, data)
+
+
+async def set_or_create(store: MetadataStore, path: str, data: bytes) -> None:
+    """Set ``path`` unconditionally, creating it with its parents when it is missing: Kafka's way to write configs."""
+    try:
+        await store.set(path, data)
+    except NoNodeError:
+        await ensure_path(store, path, data)

@@ -1,0 +1,256 @@
+"""The embedded store's two files: an SQLite database and a journal, each a whole copy of the cluster's metadata.
+
+A commit goes to the database first, which does not wait for the disk, then to the journal, which does; then it is
+answered. So one commit costs one wait, and a start finds
+
+    both with the same last number          the usual case
+    the database with a greater one         the process ended between the two, or the end of the journal is damaged
+    the journal with a greater one          a power cut, or damage, took the end of the database's WAL
+    one of them missing or damaged          a damaged database is renamed to ``….damaged``
+
+and goes on with the greater one of those that fit their checksums, and writes the other one from it. Any damage to one
+of the files therefore loses nothing. Without a good copy ``load`` raises StoreFileError, and changes nothing.
+"""
+
+import asyncio
+import logging
+from concurrent.futures import ThreadPoolExecutor
+from typing import Final
+
+from kafkapy.clock import Clock
+from kafkapy.metadata.journal import Content, MetadataJournal, Row
+from kafkapy.metadata.sqlite_file import SqliteFile
+from kafkapy.metadata.store import StoreDamagedError, StoreFileError
+from kafkapy.metadata.znodes import ClusterIdZNode
+from kafkapy.storage.data_directory import remove_empty_folder
+from kafkapy.storage.errors import LogDirectoryError
+from kafkapy.storage.io.files import Files
+
+logger: Final = logging.getLogger(__name__)
+
+DATABASE_SUFFIX: Final = ".sqlite"
+JOURNAL_SUFFIX: Final = ".journal"
+DAMAGED_SUFFIX: Final = ".damaged"
+_SIDE_FILES: Final = ("-wal", "-shm")
+_EMPTY: Final = Content(0, {})
+
+RESTORE: Final = (
+    "Restore both from a backup of the directory, or make the topics again from their partitions' folders with "
+    "kafkapy metadata rebuild"
+)
+"""What to do when no copy is left."""
+
+
+def journal_path(database_path: str) -> str:
+    """Where the journal is of a database at ``database_path``."""
+    return database_path.removesuffix(DATABASE_SUFFIX) + JOURNAL_SUFFIX
+
+
+def is_stored(database_path: str) -> bool:
+    """Whether one of the two files is there."""
+    files = Files()
+    return files.exists(database_path) or files.exists(journal_path(database_path))
+
+
+def move_aside(database_path: str) -> None:
+    """Rename what there is of the two files to names that end in ``.damaged``."""
+    files = Files()
+    _rename_database(files, database_path)
+    journal = journal_path(database_path)
+    if files.exists(journal):
+        files.rename(journal, journal + DAMAGED_SUFFIX)
+
+
+def _rename_database(files: Files, path: str) -> None:
+    for suffix in ("", *_SIDE_FILES):
+        if files.exists(path + suffix):
+            files.rename(path + suffix, path + DAMAGED_SUFFIX + suffix)
+
+
+class StoreFiles:
+    """Opened by ``load``; every call that touches the disk belongs on ``thread``."""
+
+    def __init__(self, path: str) -> None:
+        self.path: Final = path
+        """The database's."""
+        self.thread: Final = ThreadPoolExecutor(max_workers=1, thread_name_prefix="kafkapy-metadata")
+        self._files = Files()
+        self._database = SqliteFile(path)
+        self._journal = MetadataJournal(self._files, journal_path(path))
+        self._unwritten: dict[str, Row] | None = None
+        """What the database has to be written again with, if the disk refused that at the start."""
+
+    def load(self, cluster_id: str | None = None, *, repairs: bool = True) -> Content:
+        """Open or make the files, and repair one from the other, unless they shall only be read.
+
+        ``cluster_id`` is that of the data directory: then the metadata must be there. Raises StoreFileError.
+        """
+        if cluster_id is not None and not is_stored(self.path):
+            raise self._missing(cluster_id)
+        try:
+            if repairs:
+                for path in (self.path, *(self.path + suffix for suffix in _SIDE_FILES), self._journal.path):
+                    remove_empty_folder(self._files, path)
+            content = self._load(repairs=repairs)
+            if cluster_id is not None and ClusterIdZNode.PATH not in content.rows:
+                raise self._missing(cluster_id)
+        except (OSError, LogDirectoryError) as error:
+            self.close()
+            raise StoreFileError(f"{self.path}: the cluster's metadata can't be read: {error}") from error
+        except StoreFileError:
+            self.close()
+            raise
+        return content
+
+    def write(self, zxid: int, rows: list[Row], deleted: list[str]) -> None:
+        """Make one commit durable: nodes as they are now, paths that are gone.
+
+        Raises StoreFileError when the disk refuses; the same can be tried again.
+        """
+        if self._unwritten is None:
+            self._database.write(zxid, rows, deleted)
+        else:
+            self._unwritten |= {row[0]: row for row in rows}
+            for path in deleted:
+                self._unwritten.pop(path, None)
+            self._database.replace(Content(zxid, self._unwritten))
+            self._unwritten = None
+        try:
+            self._write_journal(zxid, rows, deleted)
+        except OSError as error:
+            raise StoreFileError(f"{self._journal.path} could not be written: {error}") from error
+
+    def close(self) -> None:
+        """Close the files; a second call does nothing."""
+        self._database.close()
+
+    def _write_journal(self, zxid: int, rows: list[Row], deleted: list[str]) -> None:
+        if self._journal.is_stale:
+            self._journal.replace(zxid, self._database.rows())
+            return
+        self._journal.append(zxid, rows, deleted)
+        if self._journal.is_large:
+            try:
+                self._journal.replace(zxid, self._database.rows())
+            except (OSError, StoreDamagedError) as error:  # the commit is on the disk all the same
+                logger.warning("%s could not be written again and grows on: %s", self._journal.path, error)
+
+    def _load(self, *, repairs: bool) -> Content:
+        try:
+            journal, journal_problem = self._journal.load(), self._journal.problem
+        except StoreDamagedError as error:
+            journal, journal_problem = None, str(error)
+        try:
+            is_read = repairs or self._files.exists(self.path)
+            database, database_problem = self._database.load() if is_read else _EMPTY, None
+        except StoreDamagedError as error:
+            database, database_problem = _EMPTY, str(error)
+        if journal is None and not database.zxid:
+            self._refuse_damage(journal_problem, database_problem)
+        elif journal is not None:
+            self._refuse_two_clusters(journal, database)
+        if repairs:
+            self._repair(journal, journal_problem, database, database_problem)
+        return max(journal or _EMPTY, database, key=lambda each: each.zxid)
+
+    def _repair(
+        self, journal: Content | None, journal_problem: str | None, database: Content, database_problem: str | None
+    ) -> None:
+        try:
+            if journal is not None and journal.zxid >= database.zxid:
+                self._repair_database(journal, database, database_problem)
+            else:
+                self._repair_journal(database, journal_problem)
+        except (OSError, StoreFileError) as error:
+            logger.error("%s. The next change of the metadata tries it again", error)
+
+    def _missing(self, cluster_id: str) -> StoreFileError:
+        return StoreFileError(
+            f"{self.path} and {self._journal.path} are missing or empty: they hold the topics and configurations of "
+            f"cluster {cluster_id}, to which meta.properties says that the data belongs. {RESTORE}. If Apache Kafka "
+            "wrote the data, run kafkapy metadata import first"
+        )
+
+    def _refuse_damage(self, journal_problem: str | None, database_problem: str | None) -> None:
+        """Without a good copy: raise StoreDamagedError, unless nothing was ever stored."""
+        if journal_problem is None and database_problem is None:
+            return
+        problems = (
+            database_problem or f"{self.path} is missing or empty",
+            journal_problem or f"{self._journal.path} is missing",
+        )
+        raise StoreDamagedError(f"No copy of the cluster's metadata can be used: {'; '.join(problems)}. {RESTORE}")
+
+    def _refuse_two_clusters(self, journal: Content, database: Content) -> None:
+        ids = [each.rows[ClusterIdZNode.PATH][1] for each in (journal, database) if ClusterIdZNode.PATH in each.rows]
+        if len(set(ids)) > 1:
+            raise StoreFileError(
+                f"{self.path} and {self._journal.path} belong to different clusters, "
+                f"{ClusterIdZNode.decode(ids[1])} and {ClusterIdZNode.decode(ids[0])}: move the wrong one away"
+            )
+
+    def _repair_database(self, journal: Content, database: Content, problem: str | None) -> None:
+        """Write the database from the journal, if they differ."""
+        if journal == database:
+            return
+        self._unwritten = dict(journal.rows)
+        if problem is not None:
+            logger.error("%s. It is written again from %s", problem, self._journal.path)
+            _rename_database(self._files, self.path)
+        else:
+            logger.warning(
+                "%s is missing or lacks the last changes: it ends with number %d. It is written again from %s, which "
+                "ends with number %d",
+                self.path,
+                database.zxid,
+                self._journal.path,
+                journal.zxid,
+            )
+        if self._journal.problem is not None:
+            logger.error("%s, too: later changes of the metadata are lost", self._journal.problem)
+            self._journal.replace(journal.zxid, journal.rows.values())
+        self._database.replace(journal)
+        self._unwritten = None
+
+    def _repair_journal(self, database: Content, problem: str | None) -> None:
+        """Write the journal from the database, and that again if it is of an earlier format."""
+        if problem is not None:
+            logger.warning("%s. It is written again from %s", problem, self.path)
+        self._journal.is_stale = True  # it lacks a commit: if the disk refuses it now, the next change writes it whole
+        if not self._database.is_current:
+            self._unwritten = dict(database.rows)
+        if database.zxid:
+            self._journal.replace(database.zxid, database.rows.values())
+        if self._unwritten is not None:
+            self._database.replace(database)
+            self._unwritten = None
+
+
+# A pause before another try, which whoever knows better can end.
+
+
+class Retry:
+    """One pause at a time."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._over: asyncio.Future[None] | None = None
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether somebody is in a pause."""
+        return self._over is not None and not self._over.done()
+
+    async def pause(self, duration_ms: int) -> None:
+        """Wait for ``duration_ms``, or until ``now`` is called."""
+        self._over = asyncio.get_running_loop().create_future()
+        timer = self._clock.call_later(duration_ms, self.now)
+        try:
+            await self._over
+        finally:
+            timer.cancel()
+
+    def now(self) -> None:
+        """End the pause, if there is one."""
+        if self._over is not None and not self._over.done():
+            self._over.set_result(None)

@@ -1,0 +1,504 @@
+"""Kafka's tree: brokers, the controller, and what is there once per cluster. One class per path.
+
+Everything is read by key, unknown keys are ignored and optional ones may be missing: other releases write other
+keys in another order. What is written is what Apache Kafka 2.7 writes. ``decode`` raises ValueError on data that
+lacks what the node is for. Topics and configurations come after the cluster and its brokers.
+"""
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, ClassVar, Final, NamedTuple
+
+from kafkapy.types import TopicPartition
+
+PERSISTENT_PATHS: Final = (
+    "/consumers",
+    "/brokers/ids",
+    "/brokers/topics",
+    "/config/changes",
+    "/admin/delete_topics",
+    "/brokers/seqid",
+    "/isr_change_notification",
+    "/latest_producer_id_block",
+    "/log_dir_event_notification",
+    "/config/topics",
+    "/config/clients",
+    "/config/users",
+    "/config/brokers",
+)
+"""What every broker makes sure of when it starts, in Kafka's order."""
+
+
+def encode_json(value: Mapping[str, Any]) -> bytes:
+    """UTF-8 JSON without spaces, keys in the order given."""
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode()
+
+
+def decode_json(data: bytes | None) -> dict[str, Any]:
+    """The object in a node's data; raises ValueError when there is none."""
+    value = json.loads(data or b"null")
+    if isinstance(value, dict):
+        return value
+    raise ValueError(f"not a JSON object: {data!r}")
+
+
+def required(value: Mapping[str, Any], key: str) -> Any:
+    """What stands under ``key``; raises ValueError when nothing does."""
+    if key not in value:
+        raise ValueError(f"no {key!r} in {dict(value)!r}")
+    return value[key]
+
+
+class BrokerEndpoint(NamedTuple):
+    """An advertised listener: clients reach it at ``host:port``, speaking ``security_protocol``."""
+
+    listener_name: str
+    security_protocol: str
+    host: str
+    port: int
+
+
+class BrokerIdsZNode:
+    """``/brokers/ids``: its children are the live brokers."""
+
+    PATH: Final = "/brokers/ids"
+
+
+class BrokerIdZNode(NamedTuple):
+    """``/brokers/ids/N``, ephemeral: a live broker. Its czxid is the broker epoch."""
+
+    broker_id: int
+    endpoints: tuple[BrokerEndpoint, ...]
+    rack: str | None = None
+    timestamp_ms: int = -1
+    jmx_port: int = -1
+
+    @staticmethod
+    def path(broker_id: int) -> str:
+        """Where broker ``broker_id`` registers."""
+        return f"/brokers/ids/{broker_id}"
+
+    def encode(self) -> bytes:
+        """Version 5, as from inter-broker protocol 2.7 on."""
+        plain = next((end for end in self.endpoints if end.security_protocol == "PLAINTEXT"), None)
+        value: dict[str, Any] = {
+            "features": {},
+            "listener_security_protocol_map": {end.listener_name: end.security_protocol for end in self.endpoints},
+            "endpoints": [f"{end.listener_name}://{_bracketed(end.host)}:{end.port}" for end in self.endpoints],
+            "jmx_port": self.jmx_port,
+            "port": plain.port if plain else -1,
+            "host": plain.host if plain else None,
+            "version": 5,
+            "timestamp": str(self.timestamp_ms),
+        }
+        if self.rack is not None:
+            value["rack"] = self.rack
+        return encode_json(value)
+
+    @classmethod
+    def decode(cls, broker_id: int, data: bytes | None) -> "BrokerIdZNode":
+        """Any version from 1 (host and port alone) on."""
+        value = decode_json(data)
+        protocols = value.get("listener_security_protocol_map") or {}
+        endpoints = value.get("endpoints")
+        if endpoints is None:
+            endpoints = [f"PLAINTEXT://{required(value, 'host')}:{required(value, 'port')}"]
+        return cls(
+            broker_id,
+            tuple(_endpoint(str(text), protocols) for text in endpoints),
+            value.get("rack"),
+            int(value.get("timestamp", -1)),
+            int(value.get("jmx_port", -1)),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ControllerZNode:
+    """``/controller``, ephemeral: the elected broker."""
+
+    broker_id: int
+    timestamp_ms: int
+
+    PATH: ClassVar[str] = "/controller"
+
+    def encode(self) -> bytes:
+        """Version 1; the timestamp is a string."""
+        return encode_json({"version": 1, "brokerid": self.broker_id, "timestamp": str(self.timestamp_ms)})
+
+    @classmethod
+    def decode(cls, data: bytes | None) -> "ControllerZNode":
+        """Versions 1 and 2."""
+        value = decode_json(data)
+        return cls(int(required(value, "brokerid")), int(value.get("timestamp", -1)))
+
+
+class ControllerEpochZNode:
+    """``/controller_epoch``: how many controllers there have been, in decimal."""
+
+    PATH: Final = "/controller_epoch"
+
+    @staticmethod
+    def encode(epoch: int) -> bytes:
+        """Plain text."""
+        return str(epoch).encode()
+
+    @staticmethod
+    def decode(data: bytes | None) -> int:
+        """Plain text; raises ValueError."""
+        return int(data or b"")
+
+
+class ClusterIdZNode:
+    """``/cluster/id``: 16 random bytes in base64url without padding, made by the first broker."""
+
+    PATH: Final = "/cluster/id"
+
+    @staticmethod
+    def encode(cluster_id: str) -> bytes:
+        """The version is a string here."""
+        return encode_json({"version": "1", "id": cluster_id})
+
+    @staticmethod
+    def decode(data: bytes | None) -> str:
+        """The id."""
+        return str(required(decode_json(data), "id"))
+
+
+class FeatureZNode:
+    """``/feature``: finalized features; enabled and empty with inter-broker protocol 2.7."""
+
+    PATH: Final = "/feature"
+    ENABLED: Final = 1
+
+    @classmethod
+    def encode(cls) -> bytes:
+        """Version 1, no features."""
+        return encode_json({"features": {}, "version": 1, "status": cls.ENABLED})
+
+
+@dataclass(frozen=True, slots=True)
+class ProducerIdBlockZNode:
+    """``/latest_producer_id_block``: the producer ids that ``broker_id`` may hand out, both ends included."""
+
+    broker_id: int
+    first: int
+    last: int
+
+    PATH: ClassVar[str] = "/latest_producer_id_block"
+
+    def encode(self) -> bytes:
+        """The ids are strings."""
+        return encode_json(
+            {"version": 1, "broker": self.broker_id, "block_start": str(self.first), "block_end": str(self.last)}
+        )
+
+    @classmethod
+    def decode(cls, data: bytes | None) -> "ProducerIdBlockZNode | None":
+        """None when no broker has claimed a block yet."""
+        if not data:
+            return None
+        value = decode_json(data)
+        return cls(
+            int(required(value, "broker")), int(required(value, "block_start")), int(required(value, "block_end"))
+        )
+
+
+class IsrChangeNotificationZNode:
+    """``/isr_change_notification``: old leaders (protocol below 2.7) leave a note for each change here."""
+
+    PATH: Final = "/isr_change_notification"
+
+
+@dataclass(frozen=True, slots=True)
+class LogDirEventNotificationZNode:
+    """``/log_dir_event_notification/log_dir_event_N``, sequential: a data directory of ``broker_id`` has failed."""
+
+    broker_id: int
+
+    PATH: ClassVar[str] = "/log_dir_event_notification"
+    SEQUENTIAL_PATH: ClassVar[str] = "/log_dir_event_notification/log_dir_event_"
+    FAILURE: ClassVar[int] = 1
+
+    def encode(self) -> bytes:
+        """Version 1."""
+        return encode_json({"version": 1, "broker": self.broker_id, "event": self.FAILURE})
+
+    @classmethod
+    def decode(cls, data: bytes | None) -> "LogDirEventNotificationZNode":
+        """Who it was."""
+        return cls(int(required(decode_json(data), "broker")))
+
+
+def _bracketed(host: str) -> str:
+    return f"[{host}]" if ":" in host else host
+
+
+def _endpoint(text: str, protocols: Mapping[str, str]) -> BrokerEndpoint:
+    name, separator, address = text.partition("://")
+    host, colon, port = address.rpartition(":")
+    if not separator or not colon:
+        raise ValueError(f"not LISTENER://host:port: {text!r}")
+    return BrokerEndpoint(name, protocols.get(name, name), host.removeprefix("[").removesuffix("]"), int(port))
+
+
+# Kafka's tree: topics, their partitions' states, and what is asked of the controller about them.
+
+
+class ReplicaAssignment(NamedTuple):
+    """The brokers of a partition, preferred leader first; while replicas move, which come and which go (KIP-455)."""
+
+    replicas: tuple[int, ...]
+    adding: tuple[int, ...] = ()
+    removing: tuple[int, ...] = ()
+
+    @property
+    def is_reassigning(self) -> bool:
+        """Replicas are being moved."""
+        return bool(self.adding or self.removing)
+
+
+class LeaderIsr(NamedTuple):
+    """Who leads a partition and who is in sync; ``zk_version`` is that of the node it was read from."""
+
+    leader: int
+    leader_epoch: int
+    isr: tuple[int, ...]
+    controller_epoch: int
+    zk_version: int = 0
+
+
+class TopicsZNode:
+    """``/brokers/topics``: its children are the topics."""
+
+    PATH: Final = "/brokers/topics"
+
+
+class TopicZNode(NamedTuple):
+    """``/brokers/topics/T``: who holds which partition. ``other`` keeps what newer releases put beside (topic_id)."""
+
+    partitions: Mapping[int, ReplicaAssignment]
+    other: Mapping[str, Any] = MappingProxyType({})
+
+    @staticmethod
+    def path(topic: str) -> str:
+        """Where the assignment of ``topic`` is."""
+        return f"/brokers/topics/{topic}"
+
+    def encode(self) -> bytes:
+        """Version 2, or the newer one that it was read with."""
+        value = {
+            "version": 2,
+            "partitions": {str(index): list(found.replicas) for index, found in self.partitions.items()},
+            "adding_replicas": {
+                str(index): list(found.adding) for index, found in self.partitions.items() if found.adding
+            },
+            "removing_replicas": {
+                str(index): list(found.removing) for index, found in self.partitions.items() if found.removing
+            },
+        }
+        return encode_json(value | dict(self.other))
+
+    @classmethod
+    def decode(cls, data: bytes | None) -> "TopicZNode":
+        """Any version."""
+        value = decode_json(data)
+        adding, removing = value.get("adding_replicas") or {}, value.get("removing_replicas") or {}
+        partitions = {
+            int(index): ReplicaAssignment(tuple(replicas), tuple(adding.get(index, ())), tuple(removing.get(index, ())))
+            for index, replicas in required(value, "partitions").items()
+        }
+        kept = {key: found for key, found in value.items() if key not in _ASSIGNMENT_KEYS}
+        if kept:
+            kept["version"] = value.get("version", 3)
+        return cls(partitions, kept)
+
+
+_ASSIGNMENT_KEYS: Final = {"version", "partitions", "adding_replicas", "removing_replicas"}
+
+
+class TopicPartitionsZNode:
+    """``/brokers/topics/T/partitions``: its children are the partitions that the controller has started."""
+
+    @staticmethod
+    def path(topic: str) -> str:
+        """The parent of the partitions of ``topic``."""
+        return f"/brokers/topics/{topic}/partitions"
+
+
+class TopicPartitionZNode:
+    """``/brokers/topics/T/partitions/P``."""
+
+    @staticmethod
+    def path(partition: TopicPartition) -> str:
+        """The parent of the partition's state."""
+        return f"/brokers/topics/{partition.topic}/partitions/{partition.partition}"
+
+
+class PartitionStateZNode:
+    """``/brokers/topics/T/partitions/P/state``: leader and in-sync replicas, written by the controller."""
+
+    @staticmethod
+    def path(partition: TopicPartition) -> str:
+        """Where the partition's state is."""
+        return f"/brokers/topics/{partition.topic}/partitions/{partition.partition}/state"
+
+    @staticmethod
+    def encode(state: LeaderIsr) -> bytes:
+        """Version 1."""
+        return encode_json(
+            {
+                "controller_epoch": state.controller_epoch,
+                "leader": state.leader,
+                "version": 1,
+                "leader_epoch": state.leader_epoch,
+                "isr": list(state.isr),
+            }
+        )
+
+    @staticmethod
+    def decode(data: bytes | None, zk_version: int) -> LeaderIsr:
+        """``zk_version`` is the version of the node that held ``data``."""
+        value = decode_json(data)
+        return LeaderIsr(
+            int(required(value, "leader")),
+            int(required(value, "leader_epoch")),
+            tuple(required(value, "isr")),
+            int(required(value, "controller_epoch")),
+            zk_version,
+        )
+
+
+class DeleteTopicsZNode:
+    """``/admin/delete_topics``: its children are the topics to delete."""
+
+    PATH: Final = "/admin/delete_topics"
+
+
+class DeleteTopicZNode:
+    """``/admin/delete_topics/T``, without data: asks the controller to delete a topic."""
+
+    @staticmethod
+    def path(topic: str) -> str:
+        """Where the deletion of ``topic`` is asked for."""
+        return f"/admin/delete_topics/{topic}"
+
+
+class PreferredElectionZNode:
+    """``/admin/preferred_replica_election``: asks the controller for preferred leaders (legacy tool)."""
+
+    PATH: Final = "/admin/preferred_replica_election"
+
+    @staticmethod
+    def encode(partitions: Iterable[TopicPartition]) -> bytes:
+        """Version 1."""
+        listed = [{"topic": found.topic, "partition": found.partition} for found in partitions]
+        return encode_json({"version": 1, "partitions": listed})
+
+    @staticmethod
+    def decode(data: bytes | None) -> list[TopicPartition]:
+        """The partitions asked for."""
+        listed = required(decode_json(data), "partitions")
+        return [TopicPartition(str(required(found, "topic")), int(required(found, "partition"))) for found in listed]
+
+
+class ReassignPartitionsZNode:
+    """``/admin/reassign_partitions``: asks the controller to move replicas (legacy tool)."""
+
+    PATH: Final = "/admin/reassign_partitions"
+
+    @staticmethod
+    def encode(targets: Mapping[TopicPartition, tuple[int, ...]]) -> bytes:
+        """Version 1."""
+        listed = [
+            {"topic": found.topic, "partition": found.partition, "replicas": list(replicas)}
+            for found, replicas in targets.items()
+        ]
+        return encode_json({"version": 1, "partitions": listed})
+
+    @staticmethod
+    def decode(data: bytes | None) -> dict[TopicPartition, tuple[int, ...]]:
+        """Partition → the replicas that it shall have."""
+        return {
+            TopicPartition(str(required(found, "topic")), int(required(found, "partition"))): tuple(
+                required(found, "replicas")
+            )
+            for found in required(decode_json(data), "partitions")
+        }
+
+
+# Kafka's tree: what is configured at run time, and the notes that tell brokers to read it again.
+
+
+DEFAULT_ENTITY: Final = "<default>"
+"""The name of the node that configures every broker (or client id, or user) that has no value of its own."""
+
+
+class ConfigEntity(NamedTuple):
+    """What a configuration belongs to: ``kind`` is topics, brokers, clients or users; ``name`` as in the tree."""
+
+    kind: str
+    name: str
+
+    @classmethod
+    def topic(cls, name: str) -> "ConfigEntity":
+        """The overrides of a topic."""
+        return cls("topics", name)
+
+    @classmethod
+    def broker(cls, broker_id: int | None) -> "ConfigEntity":
+        """The dynamic configuration of one broker, or (None) of all of them."""
+        return cls("brokers", DEFAULT_ENTITY if broker_id is None else str(broker_id))
+
+
+class ConfigZNode:
+    """``/config/<kind>/<name>``: key → value, all strings; topics always have one, if only an empty one."""
+
+    @staticmethod
+    def kind_path(kind: str) -> str:
+        """The parent of all configurations of a kind."""
+        return f"/config/{kind}"
+
+    @staticmethod
+    def path(entity: ConfigEntity) -> str:
+        """Where an entity's configuration is."""
+        return f"/config/{entity.kind}/{entity.name}"
+
+    @staticmethod
+    def encode(config: Mapping[str, str]) -> bytes:
+        """Version 1."""
+        return encode_json({"version": 1, "config": dict(config)})
+
+    @staticmethod
+    def decode(data: bytes | None) -> dict[str, str]:
+        """No data, as the parents of nested entities have it, is an empty configuration."""
+        if not data:
+            return {}
+        return {str(key): str(value) for key, value in (decode_json(data).get("config") or {}).items()}
+
+
+class ConfigChangesZNode:
+    """``/config/changes``: its children are the notes, sequential, kept for 15 minutes."""
+
+    PATH: Final = "/config/changes"
+    CHILD: Final = "config_change_"
+
+    @classmethod
+    def child_path(cls) -> str:
+        """Where the next note goes; the store adds ten digits."""
+        return f"{cls.PATH}/{cls.CHILD}"
+
+    @staticmethod
+    def encode(entity: ConfigEntity) -> bytes:
+        """Version 2: the entity's path below ``/config``."""
+        return encode_json({"version": 2, "entity_path": f"{entity.kind}/{entity.name}"})
+
+    @staticmethod
+    def decode(data: bytes | None) -> ConfigEntity:
+        """Versions 1 (type and name) and 2 (path)."""
+        value = decode_json(data)
+        if "entity_path" in value:
+            kind, _, name = str(value["entity_path"]).partition("/")
+            return ConfigEntity(kind, name)
+        return ConfigEntity(str(required(value, "entity_type")), str(required(value, "entity_name")))

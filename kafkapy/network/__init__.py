@@ -1,0 +1,1 @@
+"""Connections, listeners, and the limits on what peers may send."""

@@ -1,0 +1,99 @@
+"""How many connections a broker takes, and from whom."""
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Self
+
+from kafkapy.config.broker_config import BrokerConfig
+from kafkapy.config.listeners import parse_counts
+from kafkapy.metrics import Metrics
+from kafkapy.network.budget import FrameBudget
+from kafkapy.storage.io import portable
+
+_OVERRIDES = "max.connections.per.ip.overrides"
+resource: Any = portable.module_or_none("resource")
+"""None on Windows, which has no such limit."""
+
+
+@dataclass(slots=True)
+class Limits:
+    """The limits of one listener's connections, in Kafka's units."""
+
+    max_frame_size: int
+    max_connections: int
+    max_connections_per_ip: int
+    per_ip_overrides: dict[str, int]
+    max_idle_ms: int
+
+    @classmethod
+    def of(cls, config: BrokerConfig) -> Self:
+        """Read them from the broker's configuration."""
+        return cls(
+            max_frame_size=config.integer("socket.request.max.bytes"),
+            max_connections=config.integer("max.connections"),
+            max_connections_per_ip=config.integer("max.connections.per.ip"),
+            per_ip_overrides=parse_counts(_OVERRIDES, config.text(_OVERRIDES)),
+            max_idle_ms=config.integer("connections.max.idle.ms"),
+        )
+
+
+class ConnectionCounts:
+    """The open connections of a broker, over all listeners."""
+
+    __slots__ = ("total", "_by_host", "_waiting")
+
+    def __init__(self) -> None:
+        self.total = 0
+        self._waiting: list[Callable[[], None]] = []
+        self._by_host: Counter[str] = Counter()
+
+    def admits(self, host: str, limits: Limits) -> bool:
+        """Tell whether one more connection of ``host`` is within its limit."""
+        return self._by_host[host] < limits.per_ip_overrides.get(host, limits.max_connections_per_ip)
+
+    def add(self, host: str) -> None:
+        """A connection was accepted."""
+        self.total += 1
+        self._by_host[host] += 1
+
+    def remove(self, host: str) -> None:
+        """It is gone."""
+        self.total -= 1
+        self._by_host[host] -= 1
+        if not self._by_host[host]:
+            del self._by_host[host]
+        waiting, self._waiting = self._waiting, []
+        for retry in waiting:
+            retry()
+
+    def wait(self, retry: Callable[[], None]) -> None:
+        """Call ``retry`` when a connection, of whichever listener, is gone."""
+        self._waiting.append(retry)
+
+
+@dataclass(slots=True)
+class Shared:
+    """What all listeners of a broker have in common."""
+
+    limits: Limits
+    budget: FrameBudget
+    """For requests."""
+    response_budget: FrameBudget
+    metrics: Metrics = field(default_factory=Metrics)
+    counts: ConnectionCounts = field(default_factory=ConnectionCounts)
+
+
+def allow_many_descriptors() -> int:
+    """Let this process open as many files as the system allows it (often 1,024 until it asks); return how many.
+
+    -1 means that the system has no such limit.
+
+    Each connection takes a descriptor, and each open segment. Only a process that is a broker should call it.
+    """
+    if resource is None:
+        return -1
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    return int(hard)

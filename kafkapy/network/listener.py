@@ -1,0 +1,208 @@
+"""A bound address: accepts connections within the limits, watches the idle ones, closes all at the end.
+
+The broker accepts by itself instead of through ``loop.create_server``, so that a full broker (``max.connections``, or
+no descriptors left) leaves further clients in the system's queue, as Apache Kafka does, and one host's surplus
+(``max.connections.per.ip``) is turned away before anything is spent on it.
+"""
+
+import asyncio
+import errno
+import logging
+import socket
+from typing import Any, Final
+
+from kafkapy.clock import Clock, TimerHandle
+from kafkapy.config.listeners import EndPoint
+from kafkapy.network.connection import Connection
+from kafkapy.network.dispatcher import Dispatcher
+from kafkapy.network.errors import RefusedError
+from kafkapy.network.limits import Shared
+from kafkapy.network.loop import late_answers
+from kafkapy.protocol.message import ProtocolError
+
+_log: Final = logging.getLogger(__name__)
+
+OWN_ADDRESS: Final[int] = getattr(socket, "SO_EXCLUSIVEADDRUSE", socket.SO_REUSEADDR)
+"""On POSIX a restart need not wait for old connections; on Windows that option would share the port with others."""
+BACKLOG: Final = 1024
+ACCEPTS_PER_ROUND: Final = 64
+NO_DESCRIPTORS_PAUSE_MS: Final = 1000
+SWEEPS_PER_IDLE_TIME: Final = 8
+
+
+class ListenError(Exception):
+    """An address can't be bound; the sentence says which one and what to do."""
+
+
+def bind(endpoint: EndPoint) -> socket.socket:
+    """Return a socket bound to the end point, not listening yet. Raises ``ListenError``."""
+    host = endpoint.host or None
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(
+            host, endpoint.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+        sock = socket.socket(family, kind, protocol)
+    except OSError as error:
+        raise ListenError(f"{endpoint} can't be listened on: {error.strerror}") from error
+    try:
+        sock.setsockopt(socket.SOL_SOCKET, OWN_ADDRESS, 1)
+        sock.setblocking(False)
+        sock.bind(address)
+    except OSError as error:
+        sock.close()
+        if error.errno == errno.EADDRINUSE:
+            raise ListenError(
+                f"port {endpoint.port} of {endpoint.host or 'this machine'} is in use by another process;"
+                " stop it, or choose another port"
+            ) from error
+        raise ListenError(f"{endpoint} can't be listened on: {error.strerror}") from error
+    return sock
+
+
+class Listener:
+    """One of ``listeners``, with its connections."""
+
+    def __init__(self, endpoint: EndPoint, sock: socket.socket, clock: Clock, shared: Shared) -> None:
+        self.name = endpoint.listener_name
+        self.limits = shared.limits
+        self.budget = shared.budget
+        self.response_budget = shared.response_budget
+        self.metrics = shared.metrics
+        self.late_answers = late_answers()
+        host, port = sock.getsockname()[:2]
+        self.endpoint = endpoint._replace(port=port)
+        self.address: tuple[str, int] = (host, port)
+        self.connections: set[Connection] = set()
+        self._socket = sock
+        self._clock = clock
+        self._counts = shared.counts
+        self._dispatcher: Dispatcher | None = None
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._accepting = False
+        self._sweep_timer: TimerHandle | None = None
+        self._quiet: dict[Connection, tuple[tuple[int, int, int, int, bool], int]] = {}
+        self._all_closed: asyncio.Event = asyncio.Event()
+
+    def start(self, dispatcher: Dispatcher) -> None:
+        """Accept and serve connections from now on."""
+        self._dispatcher = dispatcher
+        self._socket.listen(BACKLOG)
+        self.resume()
+        self._schedule_sweep()
+
+    async def stop(self) -> None:
+        """Accept no more, drop what is open, wait until it is gone."""
+        self._pause()
+        self._socket.close()
+        self._dispatcher = None
+        if self._sweep_timer is not None:
+            self._sweep_timer.cancel()
+        for connection in tuple(self.connections):
+            connection.close("the broker stops", logging.DEBUG)
+        if self.connections:
+            self._all_closed.clear()
+            await self._all_closed.wait()
+        if self._tasks:
+            await asyncio.wait(self._tasks)
+
+    # accepting
+
+    def resume(self) -> None:
+        """Accept connections, if the listener is to and did not."""
+        if self._dispatcher is not None and not self._accepting:
+            self._accepting = True
+            asyncio.get_running_loop().add_reader(self._socket.fileno(), self._accept)
+
+    def _pause(self) -> None:
+        if self._accepting:
+            self._accepting = False
+            asyncio.get_running_loop().remove_reader(self._socket.fileno())
+
+    def _accept(self) -> None:
+        for _ in range(ACCEPTS_PER_ROUND):
+            if self._counts.total >= self.limits.max_connections:
+                self._pause()
+                self._counts.wait(self.resume)
+                return
+            try:
+                sock, address = self._socket.accept()
+            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+                return
+            except OSError as error:
+                if error.errno not in (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM):
+                    raise
+                _log.error("No connection can be accepted on %s for a moment: %s", self.endpoint, error.strerror)
+                self._pause()
+                self._clock.call_later(NO_DESCRIPTORS_PAUSE_MS, self.resume)
+                return
+            self._take(sock, address)
+
+    def _take(self, sock: socket.socket, address: tuple[Any, ...]) -> None:
+        host, port = address[:2]
+        if not self._counts.admits(host, self.limits):
+            self.metrics.connections_refused += 1
+            _log.warning("Refused a connection of %s:%d on %s: max.connections.per.ip reached", host, port, self.name)
+            sock.close()
+            return
+        assert self._dispatcher is not None
+        sock.setblocking(False)
+        self._counts.add(host)
+        self.metrics.connections_accepted += 1
+        connection = Connection(self, self._dispatcher, (host, port), sock.getsockname()[:2])
+        self.connections.add(connection)
+        loop = asyncio.get_running_loop()
+        self.keep_until_done(loop.create_task(loop.connect_accepted_socket(lambda: connection, sock)))
+
+    def keep_until_done(self, task: "asyncio.Task[Any]") -> None:
+        """Hold on to a task that nobody else refers to."""
+        self._tasks.add(task)
+        task.add_done_callback(self._task_done)
+
+    def _task_done(self, task: "asyncio.Task[Any]") -> None:
+        self._tasks.discard(task)
+        if task.cancelled():
+            return
+        error = task.exception()
+        if error is None:
+            result = task.result()
+            if isinstance(result, asyncio.Future):  # of a request that waits for an event
+                result.cancel()
+        elif not isinstance(error, ProtocolError | RefusedError):  # these close the connection, and it is closed
+            _log.error("A request whose client had gone failed", exc_info=error)
+
+    # what connections report
+
+    def opened(self, connection: Connection) -> None:
+        """The connection's transport is there."""
+        if self._dispatcher is None:
+            connection.close("the broker stops", logging.DEBUG)
+
+    def closed(self, connection: Connection) -> None:
+        """The connection is gone."""
+        self.connections.discard(connection)
+        self._quiet.pop(connection, None)
+        self._counts.remove(connection.peer_host)
+        if not self.connections:
+            self._all_closed.set()
+        self.resume()
+
+    # idle connections
+
+    def _schedule_sweep(self) -> None:
+        pause_ms = max(self.limits.max_idle_ms / SWEEPS_PER_IDLE_TIME, 1)
+        self._sweep_timer = self._clock.call_later(pause_ms, self._sweep)
+
+    def _sweep(self) -> None:
+        """Close what did not move for the idle time: silent clients, and readers that take nothing any more."""
+        for connection in tuple(self.connections):
+            progress = connection.progress()
+            before, sweeps = self._quiet.get(connection, (None, 0))
+            is_waiting = progress[-1]
+            sweeps = sweeps + 1 if progress == before and not is_waiting else 0
+            self._quiet[connection] = (progress, sweeps)
+            if sweeps == 1:
+                connection.rest()
+            if sweeps >= SWEEPS_PER_IDLE_TIME:
+                self.metrics.idle_closed += 1
+                connection.close("nothing moved for connections.max.idle.ms", logging.INFO)
+        self._schedule_sweep()

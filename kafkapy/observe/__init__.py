@@ -1,0 +1,1 @@
+"""What a running broker shows of its work."""

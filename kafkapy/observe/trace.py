@@ -1,0 +1,226 @@
+"""A trace of every request and its answer, decoded, one line each (``kafkapy start --trace``).
+
+It looks on from the dispatcher, where frames come in and go out. A broker without a trace has the usual dispatcher.
+"""
+
+import asyncio
+from typing import Any, Final
+from weakref import WeakKeyDictionary
+
+from kafkapy.clock import Clock
+from kafkapy.network.budget import FrameBudget
+from kafkapy.network.dispatcher import ConnectionInfo, Waiting
+from kafkapy.network.errors import RefusedError
+from kafkapy.observe.trace_filter import TraceFilter
+from kafkapy.observe.trace_lines import NO_ANSWER, REQUEST, RESPONSE, Event, Format
+from kafkapy.observe.trace_output import TraceOutput
+from kafkapy.observe.trace_summary import summary
+from kafkapy.protocol.headers import RequestHeader
+from kafkapy.protocol.message import Message, ProtocolError
+from kafkapy.protocol.writer import Part
+from kafkapy.server.compute_thread import ComputeThread
+from kafkapy.server.context import RequestContext, Services
+from kafkapy.server.dispatch import Dispatcher, Route
+from kafkapy.server.encoded import spelled_out
+from kafkapy.server.interception import Interceptor, Result
+
+CLIENT_GONE: Final = "the client has gone"
+SIZE_PREFIX: Final = 4
+"""Bytes before each frame that say how long it is; an answer's parts have them, a frame that came has not."""
+NONE_WANTED: Final = "none wanted"
+
+
+class Trace:
+    """Which requests are shown, how, and where."""
+
+    def __init__(self, output: TraceOutput, form: Format, left_out_form: str, wanted: TraceFilter) -> None:
+        """``left_out_form`` is a line that says how many lines are missing, at its ``%d``."""
+        self.wanted = wanted
+        self._output = output
+        self._form = form
+        self._left_out_form = left_out_form
+
+    def show(self, event: Event) -> None:
+        """Write the event's line."""
+        if self._output.left_out and not self._output.is_full:
+            count, self._output.left_out = self._output.left_out, 0
+            self._output.write(self._left_out_form % count)
+        self._output.write(self._form(event))
+
+    @property
+    def is_full(self) -> bool:
+        """Whether lines would be left out now."""
+        return self._output.is_full
+
+    def leave_out(self) -> None:
+        """Count a line that nobody made since there is no room for it."""
+        self._output.left_out += 1
+
+    def dispatcher(
+        self, services: Services, compute: ComputeThread, budget: FrameBudget, interceptor: Interceptor | None
+    ) -> Dispatcher:
+        """Return a dispatcher that shows what passes."""
+        return TracingDispatcher(services, compute, budget, interceptor, self)
+
+    def close(self) -> None:
+        """Write what waits, and how much was left out at last."""
+        if self._output.left_out:
+            self._output.write(self._left_out_form % self._output.left_out)
+        self._output.close()
+
+
+class Exchange:
+    """A request that is shown, until its answer is."""
+
+    __slots__ = ("context", "began_s", "response")
+
+    def __init__(self, context: RequestContext, began_s: float) -> None:
+        self.context = context
+        self.began_s = began_s
+        self.response: Message | None = None
+
+
+class TracingDispatcher(Dispatcher):
+    """A dispatcher that shows what passes."""
+
+    __slots__ = ("_trace", "_clock", "_size", "_current", "_waiting", "_large_exchanges")
+
+    def __init__(
+        self,
+        services: Services,
+        compute: ComputeThread,
+        budget: FrameBudget,
+        interceptor: Interceptor | None,
+        trace: Trace,
+    ) -> None:
+        super().__init__(services, compute, budget, interceptor)
+        self._trace = trace
+        self._clock: Clock = services.clock
+        self._size = 0
+        self._current: Exchange | None = None
+        self._large_exchanges: dict[int, tuple[int, Exchange | None]] = {}
+        """Of requests that are decoded off the loop, by the identity of their header: frame size, exchange if shown."""
+        self._waiting: WeakKeyDictionary[asyncio.Future[Any], Exchange] = WeakKeyDictionary()
+
+    def dispatch(self, frame: memoryview, connection: ConnectionInfo) -> list[Part] | Waiting[Route] | None:
+        """See ``Dispatcher.dispatch``."""
+        self._size, self._current = len(frame), None
+        try:
+            reply = super().dispatch(frame, connection)
+        except (ProtocolError, RefusedError) as error:
+            self._show_none(self._current, str(error))
+            raise
+        exchange = self._taken()
+        if exchange is None:
+            return reply
+        if isinstance(reply, Waiting):
+            self._waiting[reply.future] = exchange
+            reply.future.add_done_callback(self._given_up)
+        elif reply is None:
+            self._show_none(exchange, NONE_WANTED)
+        else:
+            self._show_response(exchange, reply)
+        return reply
+
+    def answer(self, waiting: Waiting[Route]) -> list[Part] | Waiting[Route] | None:
+        """See ``Dispatcher.answer``."""
+        exchange = self._waiting.pop(waiting.future, None)
+        if exchange is None:  # not shown, or done so soon that ``dispatch`` shows it
+            if self._current is not None:
+                self._current.response = waiting.future.result()
+            return super().answer(waiting)
+        try:
+            reply = super().answer(waiting)
+        except (ProtocolError, RefusedError) as error:
+            self._show_none(exchange, str(error))
+            raise
+        response = waiting.future.result()
+        if isinstance(response, Message):
+            exchange.response = response
+        if isinstance(reply, Waiting):
+            self._waiting[reply.future] = exchange
+            reply.future.add_done_callback(self._given_up)
+        elif reply is None:
+            self._show_none(exchange, NONE_WANTED)
+        else:
+            self._show_response(exchange, reply)
+        return reply
+
+    async def _serve_large(
+        self, way: Route, header: RequestHeader, located: tuple[memoryview, int], connection: ConnectionInfo
+    ) -> "Message | asyncio.Future[Any] | None":
+        """See ``Dispatcher._serve_large``."""
+        key = id(header)
+        self._large_exchanges[key] = (len(located[0]), None)
+        served = False
+        try:
+            response = await super()._serve_large(way, header, located, connection)
+            served = True
+            return response
+        finally:
+            _, exchange = self._large_exchanges.pop(key)
+            task = asyncio.current_task()
+            if not served:  # ``answer`` raises what comes out of here, and shows nothing
+                self._show_none(exchange, "see the log")
+            elif exchange is not None and task is not None:
+                self._waiting[task] = exchange
+
+    def _learn(self, key: int, version: int) -> Route:
+        way = super()._learn(key, version)
+        handle = spelled_out(way.handle, self._run)
+
+        def traced(context: RequestContext, request: Any) -> Result:
+            if not self._trace.wanted.passes(context, request):
+                return handle(context, request)
+            exchange = Exchange(context, self._clock.monotonic_s())
+            size, key = self._size, id(context.header)
+            if key in self._large_exchanges:
+                size = self._large_exchanges[key][0]
+                self._large_exchanges[key] = (size, exchange)
+            else:
+                self._current = exchange
+            self._show(exchange, REQUEST, size + SIZE_PREFIX, request)
+            result = handle(context, request)
+            if isinstance(result, Message):
+                exchange.response = result
+            return result
+
+        return way._replace(handle=traced)
+
+    def _taken(self) -> Exchange | None:
+        exchange, self._current = self._current, None
+        return exchange
+
+    # lines
+
+    def _given_up(self, future: "asyncio.Future[Any]") -> None:
+        if future.cancelled():
+            self._show_none(self._waiting.pop(future, None), CLIENT_GONE)
+
+    def _show_response(self, exchange: Exchange, parts: list[Part]) -> None:
+        self._show(exchange, RESPONSE, sum(map(len, parts)), exchange.response)
+
+    def _show_none(self, exchange: Exchange | None, reason: str) -> None:
+        if exchange is not None:
+            self._show(exchange, NO_ANSWER, 0, reason)
+
+    def _show(self, exchange: Exchange, kind: str, size: int, body: Message | str | None) -> None:
+        if self._trace.is_full:
+            self._trace.leave_out()
+            return
+        header, connection = exchange.context.header, exchange.context.connection
+        took_ms = None if kind == REQUEST else (self._clock.monotonic_s() - exchange.began_s) * 1000
+        self._trace.show(
+            Event(
+                kind,
+                self._clock.now_ms(),
+                f"{connection.peer_host}:{connection.peer_port}",
+                header.client_id,
+                header.api_key,
+                header.api_version,
+                header.correlation_id,
+                size,
+                took_ms,
+                body if isinstance(body, str) else {} if body is None else summary(body),
+            )
+        )

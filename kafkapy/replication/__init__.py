@@ -1,0 +1,1 @@
+"""The partitions and replicas that this broker holds."""

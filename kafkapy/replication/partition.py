@@ -1,0 +1,327 @@
+"""One partition on this broker: its log, and what the controller and the other replicas say about it.
+
+Leadership comes from LeaderAndIsr alone. Only the leader appends for clients and answers fetches; it moves the high
+watermark by the rules below. Everything is synchronous; who waits for a high watermark waits in ``delayed``.
+"""
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+
+from kafkapy.clock import Clock
+from kafkapy.metadata.errors import (
+    FencedLeaderEpochError,
+    NotEnoughReplicasAfterAppendError,
+    NotEnoughReplicasError,
+    NotLeaderOrFollowerError,
+    UnknownLeaderEpochError,
+)
+from kafkapy.records.validate import CheckedBatch, ValidatedBatch
+from kafkapy.storage.io.disk_errors import is_passing, storage_error
+from kafkapy.storage.log.log import AppendResult, Log
+from kafkapy.types import NO_EPOCH, TopicPartition
+
+# The in-sync replicas of a partition, as its leader sees them: pure functions and values.
+#
+# Laws (Kafka's ``Partition`` and ``Replica``; KIP-497 for changes in flight):
+#
+# - the high watermark is the smallest log end offset of the local log and of every remote replica that is in the
+#   *maximal* in-sync set or was caught up within ``replica.lag.time.max.ms``; on a leader it never goes back;
+# - the maximal set is the committed one joined with the one that was proposed to the controller and is not answered;
+# - a replica is lagging when its end is not the leader's and it was last caught up too long ago;
+# - a replica may join when it reached the high watermark and the start of the leader's epoch, and no change is in
+# flight.
+
+
+UNKNOWN_OFFSET = -1
+
+
+class RemoteReplica:
+    """What a leader knows about one follower: from its fetches only."""
+
+    __slots__ = (
+        "broker_id",
+        "log_end_offset",
+        "log_start_offset",
+        "last_caught_up_ms",
+        "last_fetch_ms",
+        "leader_end_offset_at_last_fetch",
+    )
+
+    def __init__(self, broker_id: int, last_caught_up_ms: int = 0) -> None:
+        self.broker_id = broker_id
+        self.log_end_offset = UNKNOWN_OFFSET
+        self.log_start_offset = UNKNOWN_OFFSET
+        self.last_caught_up_ms = last_caught_up_ms
+        self.last_fetch_ms = 0
+        self.leader_end_offset_at_last_fetch = UNKNOWN_OFFSET
+
+    def fetched(self, fetch_offset: int, log_start_offset: int, leader_end_offset: int, now_ms: int) -> None:
+        """Take in a fetch: the follower holds everything below ``fetch_offset``.
+
+        It counts as caught up now if it asks for the leader's end, and as caught up at its previous fetch if it asks
+        for what was the end then: a follower of a busy leader would otherwise never be.
+        """
+        if fetch_offset >= leader_end_offset:
+            self.last_caught_up_ms = max(self.last_caught_up_ms, now_ms)
+        elif fetch_offset >= self.leader_end_offset_at_last_fetch:
+            self.last_caught_up_ms = max(self.last_caught_up_ms, self.last_fetch_ms)
+        self.log_end_offset = fetch_offset
+        self.log_start_offset = log_start_offset
+        self.leader_end_offset_at_last_fetch = leader_end_offset
+        self.last_fetch_ms = now_ms
+
+    def is_caught_up(self, leader_end_offset: int, now_ms: int, lag_max_ms: int) -> bool:
+        """Tell whether the replica has everything, or had so within ``lag_max_ms``."""
+        return self.log_end_offset == leader_end_offset or now_ms - self.last_caught_up_ms <= lag_max_ms
+
+
+@dataclass(frozen=True, slots=True)
+class InSyncReplicas:
+    """The committed in-sync set, in the order of the controller, and a change that the controller has not answered."""
+
+    committed: tuple[int, ...]
+    proposed: tuple[int, ...] | None = None
+
+    @property
+    def maximal(self) -> Collection[int]:
+        """Every replica that may count as in sync, whatever the controller answers; each once."""
+        return self.committed if self.proposed is None else {*self.committed, *self.proposed}
+
+    @property
+    def in_flight(self) -> bool:
+        """Whether a change waits for the controller's answer."""
+        return self.proposed is not None
+
+
+def high_watermark(
+    local_end_offset: int, remotes: Iterable[RemoteReplica], maximal: Collection[int], *, now_ms: int, lag_max_ms: int
+) -> int:
+    """Return the offset below which every replica that counts holds all records."""
+    lowest = local_end_offset
+    for replica in remotes:
+        counts = replica.broker_id in maximal or now_ms - replica.last_caught_up_ms <= lag_max_ms
+        if counts and replica.log_end_offset < lowest:
+            lowest = replica.log_end_offset
+    return lowest
+
+
+def lagging(
+    isr: InSyncReplicas, remotes: Iterable[RemoteReplica], leader_end_offset: int, *, now_ms: int, lag_max_ms: int
+) -> tuple[int, ...]:
+    """Return the members that should leave the in-sync set; none while a change is in flight."""
+    if isr.in_flight:
+        return ()
+    return tuple(
+        replica.broker_id
+        for replica in remotes
+        if replica.broker_id in isr.committed and not replica.is_caught_up(leader_end_offset, now_ms, lag_max_ms)
+    )
+
+
+def may_join(
+    isr: InSyncReplicas, replica: RemoteReplica, *, leader_high_watermark: int, epoch_start_offset: int
+) -> bool:
+    """Tell whether the replica has caught up far enough to be added to the in-sync set."""
+    return (
+        not isr.in_flight
+        and replica.broker_id not in isr.committed
+        and replica.log_end_offset >= max(leader_high_watermark, epoch_start_offset)
+    )
+
+
+ALL_IN_SYNC = -1
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionState:
+    """What LeaderAndIsr says about a partition."""
+
+    controller_epoch: int
+    leader: int
+    leader_epoch: int
+    isr: tuple[int, ...]
+    zk_version: int
+    replicas: tuple[int, ...]
+    adding_replicas: tuple[int, ...] = ()
+    removing_replicas: tuple[int, ...] = ()
+    is_new: bool = False
+    """The replica did not exist before: its log may be made although a data directory is offline."""
+
+
+class Partition:
+    """A replica that this broker holds (``log``), as leader or as follower."""
+
+    __slots__ = (
+        "topic_partition",
+        "log",
+        "state",
+        "isr",
+        "is_leader",
+        "leader_epoch",
+        "epoch_start_offset",
+        "remotes",
+        "_broker_id",
+        "_clock",
+        "_lag_max_ms",
+    )
+
+    def __init__(
+        self, topic_partition: TopicPartition, log: Log, *, broker_id: int, clock: Clock, lag_max_ms: int
+    ) -> None:
+        self.topic_partition = topic_partition
+        self.log = log
+        self.state: PartitionState | None = None
+        self.isr = InSyncReplicas(())
+        self.is_leader = False
+        self.leader_epoch = NO_EPOCH
+        self.epoch_start_offset = 0
+        self.remotes: dict[int, RemoteReplica] = {}
+        self._broker_id = broker_id
+        self._clock = clock
+        self._lag_max_ms = lag_max_ms
+
+    # leadership
+
+    def make_leader(self, state: PartitionState) -> None:
+        """Lead from now on; the epoch begins at the log's end.
+
+        In-sync followers count as caught up now; where they are is unknown until they fetch. Raises
+        ``KafkaStorageError`` when the disk is broken; nothing has changed then.
+        """
+        new_epoch = state.leader_epoch > self.leader_epoch
+        if new_epoch:
+            self._note_epoch(state.leader_epoch)
+        self._take(state)
+        self.is_leader = True
+        if new_epoch:
+            self.epoch_start_offset = self.log.log_end_offset
+            self.log.durability.settle()
+            now_ms = self._clock.now_ms()
+            self.remotes = {
+                broker_id: RemoteReplica(broker_id, now_ms if broker_id in state.isr else 0)
+                for broker_id in state.replicas
+                if broker_id != self._broker_id
+            }
+        self.advance_high_watermark()
+
+    def _note_epoch(self, leader_epoch: int) -> None:
+        try:
+            self.log.leader_epochs.assign(leader_epoch, self.log.log_end_offset)
+        except OSError as error:
+            refusal = storage_error(self.log, "written", error)
+            if not is_passing(error):
+                raise refusal from error
+            # A full disk: what is there can be read, and the first record of the epoch will note it.
+
+    def make_follower(self, state: PartitionState) -> None:
+        """Follow ``state.leader`` (-1: nobody leads, keep the log and wait)."""
+        self._take(state)
+        self.is_leader = False
+        self.remotes = {}
+
+    def _take(self, state: PartitionState) -> None:
+        self.state = state
+        self.leader_epoch = state.leader_epoch
+        self.isr = InSyncReplicas(state.isr)
+
+    def check_leader(self, current_leader_epoch: int = NO_EPOCH) -> None:
+        """Refuse a request that is not for this leader.
+
+        Raises ``FencedLeaderEpochError`` or ``UnknownLeaderEpochError`` when the client names another epoch (KIP-320),
+        ``NotLeaderOrFollowerError`` when this broker doesn't lead.
+        """
+        self.check_epoch(current_leader_epoch)
+        if not self.is_leader:
+            raise NotLeaderOrFollowerError(f"this broker does not lead {self.topic_partition}")
+
+    def check_epoch(self, current_leader_epoch: int) -> None:
+        """Compare the epoch that a client knows (``NO_EPOCH``: none) with the partition's."""
+        if current_leader_epoch in (NO_EPOCH, self.leader_epoch):
+            return
+        text = f"{self.topic_partition} has leader epoch {self.leader_epoch}, the request {current_leader_epoch}"
+        if current_leader_epoch < self.leader_epoch:
+            raise FencedLeaderEpochError(text)
+        raise UnknownLeaderEpochError(text)
+
+    # the leader's work
+
+    def append(
+        self,
+        records: memoryview | bytearray | CheckedBatch | ValidatedBatch,
+        *,
+        required_acks: int = 1,
+        from_client: bool = True,
+    ) -> AppendResult:
+        """Append one batch and move the high watermark as far as the other replicas allow.
+
+        Raises ``NotLeaderOrFollowerError``, ``NotEnoughReplicasError``, and what ``Log.append_as_leader`` raises.
+        """
+        if not self.is_leader:
+            raise NotLeaderOrFollowerError(f"this broker does not lead {self.topic_partition}")
+        log = self.log
+        if required_acks == ALL_IN_SYNC and len(self.isr.committed) < log.config.min_insync_replicas:
+            raise NotEnoughReplicasError(
+                f"{self.topic_partition} has {len(self.isr.committed)} in-sync replicas,"
+                f" min.insync.replicas is {log.config.min_insync_replicas}"
+            )
+        result = log.append_as_leader(records, self.leader_epoch, from_client=from_client)
+        if self.remotes or log.durability.is_owing:
+            self.advance_high_watermark()
+        else:
+            log.update_high_watermark(log.log_end_offset)
+        return result
+
+    def advance_high_watermark(self) -> bool:
+        """Recompute the high watermark; tell whether it moved. On a leader it never goes back."""
+        log = self.log
+        now_ms = self._clock.now_ms()
+        reached = high_watermark(
+            log.durability.settled_end_offset,
+            self.remotes.values(),
+            self.isr.maximal,
+            now_ms=now_ms,
+            lag_max_ms=self._lag_max_ms,
+        )
+        before = log.high_watermark
+        return reached > before and log.update_high_watermark(reached) > before
+
+    def follower_fetched(self, broker_id: int, fetch_offset: int, log_start_offset: int) -> bool:
+        """A replica asks for ``fetch_offset``: it has all before it. Tell whether the high watermark moved.
+
+        Raises ``NotLeaderOrFollowerError`` when ``broker_id`` is no replica of this partition.
+        """
+        replica = self.remotes.get(broker_id)
+        if replica is None:
+            raise NotLeaderOrFollowerError(f"broker {broker_id} is not a replica of {self.topic_partition}")
+        replica.fetched(fetch_offset, log_start_offset, self.log.log_end_offset, self._clock.now_ms())
+        return self.advance_high_watermark()
+
+    def replicas_that_may_join(self) -> Sequence[int]:
+        """Return the followers that have caught up and are not in the in-sync set."""
+        log = self.log
+        return [
+            replica.broker_id
+            for replica in self.remotes.values()
+            if may_join(
+                self.isr, replica,
+                leader_high_watermark=log.high_watermark, epoch_start_offset=self.epoch_start_offset,
+            )
+        ]  # fmt: skip
+
+    def is_acknowledged(self, next_offset: int, required_acks: int = ALL_IN_SYNC) -> bool:
+        """Tell whether every record below ``next_offset`` is held as ``required_acks`` and ``kafkapy.flush`` ask.
+
+        Raises ``NotLeaderOrFollowerError``, ``KafkaStorageError`` when the disk refused them, and
+        ``NotEnoughReplicasAfterAppendError`` when the in-sync set became too small.
+        """
+        if not self.is_leader:
+            raise NotLeaderOrFollowerError(f"this broker no longer leads {self.topic_partition}")
+        if self.log.durability.is_owing and not self.log.durability.is_settled(next_offset):
+            return False
+        if required_acks != ALL_IN_SYNC:
+            return True
+        if self.log.high_watermark < next_offset:
+            return False
+        if len(self.isr.maximal) < self.log.config.min_insync_replicas:
+            raise NotEnoughReplicasAfterAppendError(f"too few in-sync replicas of {self.topic_partition}")
+        return True

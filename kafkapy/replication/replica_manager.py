@@ -1,0 +1,298 @@
+"""The partitions that this broker holds, and who waits for them.
+
+LeaderAndIsr and StopReplica change them (``become_leader_or_follower``, ``stop_replica``); Produce, Fetch and the
+coordinators use them. Appending is synchronous: when ``append`` returns, the batch is in the file. Whoever needs more
+than that (every in-sync replica, more bytes) waits in ``purgatory`` under the partition.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from typing import NamedTuple, Protocol
+
+from kafkapy.clock import Clock
+from kafkapy.config.log_config import LogConfig
+from kafkapy.delayed import Purgatory
+from kafkapy.errors import BrokerError
+from kafkapy.metadata.errors import (
+    FencedLeaderEpochError,
+    NotLeaderOrFollowerError,
+    RequestTimedOutError,
+    StaleControllerEpochError,
+    UnknownTopicOrPartitionError,
+)
+from kafkapy.records.validate import CheckedBatch, ValidatedBatch
+from kafkapy.replication.partition import ALL_IN_SYNC, Partition, PartitionState
+from kafkapy.storage.errors import KafkaStorageError
+from kafkapy.storage.io.disk_errors import is_passing
+from kafkapy.storage.log.log import AppendResult, Log
+from kafkapy.types import NO_EPOCH, TopicPartition
+
+EPOCH_DURING_DELETE = -2
+
+logger = logging.getLogger(__name__)
+
+
+class LogStore(Protocol):
+    """What is needed of ``storage.log_directory.LogManager``."""
+
+    def get_or_create(
+        self, partition: TopicPartition, config: LogConfig | None = None, /, *, is_new: bool = True
+    ) -> Log:
+        """Return the partition's log, made if it is missing and can't be in a data directory that is offline."""
+        ...
+
+    def delete(self, partition: TopicPartition, /) -> object:
+        """Put the partition's log out of the way and remove it later."""
+        ...
+
+
+class LeadershipListener(Protocol):
+    """Learns which partitions this broker leads: the coordinators, for their internal topics."""
+
+    def on_leader(self, topic_partition: TopicPartition, leader_epoch: int) -> None:
+        """This broker leads the partition in a new epoch."""
+        ...
+
+    def on_follower_or_stopped(self, topic_partition: TopicPartition, leader_epoch: int | None) -> None:
+        """Another broker leads it now, or (epoch None) the replica is no longer here."""
+        ...
+
+
+class Awaited(NamedTuple):
+    """An append, everything below ``next_offset``, that all in-sync replicas must have, or with acks=1 the disk."""
+
+    topic_partition: TopicPartition
+    next_offset: int
+    required_acks: int = ALL_IN_SYNC
+
+
+class ReplicaManager:
+    """Holds the partitions of one broker."""
+
+    def __init__(
+        self,
+        *,
+        broker_id: int,
+        clock: Clock,
+        logs: LogStore,
+        is_known: Callable[[str, int], bool],
+        log_config_of: Callable[[str], LogConfig],
+        lag_max_ms: int = 30_000,
+    ) -> None:
+        self.broker_id = broker_id
+        self.purgatory: Purgatory[TopicPartition] = Purgatory(clock)
+        self.partitions: dict[TopicPartition, Partition] = {}
+        self.offline: set[TopicPartition] = set()
+        """Partitions whose data directory has failed: until the next start they answer KAFKA_STORAGE_ERROR."""
+        self._clock = clock
+        self._logs = logs
+        self._is_known = is_known
+        self._log_config_of = log_config_of
+        self._lag_max_ms = lag_max_ms
+        self._listeners: list[LeadershipListener] = []
+
+    # what the controller says
+
+    def add_leadership_listener(self, listener: LeadershipListener) -> None:
+        """Tell ``listener`` of every change of leadership from now on."""
+        self._listeners.append(listener)
+
+    def become_leader_or_follower(self, topic_partition: TopicPartition, state: PartitionState) -> None:
+        """Apply one partition of a LeaderAndIsr request; a new replica's log is made.
+
+        Raises ``StaleControllerEpochError`` for a leader epoch that is not newer (as 2.7 does; the controller ignores
+        it), ``UnknownTopicOrPartitionError`` when this broker is none of the replicas, ``KafkaStorageError`` when its
+        data directory is, or may be, offline, or the log can't be made.
+        """
+        self._check_online(topic_partition)
+        partition = self.partitions.get(topic_partition)
+        if partition is not None and state.leader_epoch <= partition.leader_epoch:
+            raise StaleControllerEpochError(
+                f"{topic_partition} is at leader epoch {partition.leader_epoch}, the request has {state.leader_epoch}"
+            )
+        if self.broker_id not in state.replicas:
+            raise UnknownTopicOrPartitionError(f"broker {self.broker_id} is no replica of {topic_partition}")
+        if partition is None:
+            log = self._log(topic_partition, is_new=state.is_new)
+            partition = Partition(
+                topic_partition, log, broker_id=self.broker_id, clock=self._clock, lag_max_ms=self._lag_max_ms
+            )
+            self.partitions[topic_partition] = partition
+            log.durability.listener = partial(self._made_durable, partition)
+        if state.leader == self.broker_id:
+            partition.make_leader(state)
+            for listener in self._listeners:
+                listener.on_leader(topic_partition, state.leader_epoch)
+        else:
+            partition.make_follower(state)
+            for listener in self._listeners:
+                listener.on_follower_or_stopped(topic_partition, state.leader_epoch)
+        self.purgatory.check(topic_partition)
+
+    def _log(self, topic_partition: TopicPartition, *, is_new: bool) -> Log:
+        try:
+            config = self._log_config_of(topic_partition.topic)
+            return self._logs.get_or_create(topic_partition, config, is_new=is_new)
+        except KafkaStorageError as error:
+            logger.error("%s is offline: %s", topic_partition, error)
+            if not (isinstance(error.__cause__, OSError) and is_passing(error.__cause__)):
+                self.offline.add(topic_partition)
+            raise
+
+    def _check_online(self, topic_partition: TopicPartition) -> None:
+        if topic_partition in self.offline:
+            raise KafkaStorageError(f"{topic_partition} is in a data directory that is offline")
+
+    def take_offline(self, partitions: Iterable[TopicPartition]) -> None:
+        """Their data directory has failed: who waits for them is answered, and nobody is served any more."""
+        for topic_partition in partitions:
+            self.offline.add(topic_partition)
+            self._let_go(topic_partition)
+
+    def _let_go(self, topic_partition: TopicPartition) -> None:
+        partition = self.partitions.pop(topic_partition, None)
+        if partition is not None:
+            partition.is_leader = False
+            for listener in self._listeners:
+                listener.on_follower_or_stopped(topic_partition, None)
+            self.purgatory.check(topic_partition)
+
+    def stop_replica(self, topic_partition: TopicPartition, leader_epoch: int, *, delete: bool) -> None:
+        """Let go of a replica, and of its data with ``delete``; one that is not here is no error.
+
+        An epoch older than the partition's raises ``FencedLeaderEpochError``, one whose data directory is offline
+        ``KafkaStorageError``.
+        """
+        self._check_online(topic_partition)
+        partition = self.partitions.get(topic_partition)
+        if partition is not None:
+            fenced = leader_epoch not in (NO_EPOCH, EPOCH_DURING_DELETE) and leader_epoch < partition.leader_epoch
+            if fenced:
+                raise FencedLeaderEpochError(f"{topic_partition} is at leader epoch {partition.leader_epoch}")
+            self._let_go(topic_partition)
+        if delete:
+            self._logs.delete(topic_partition)
+
+    def _made_durable(self, partition: Partition) -> None:
+        """The disk has taken, or refused, what somebody may be waiting for."""
+        if partition.is_leader:
+            partition.advance_high_watermark()
+        self.purgatory.check(partition.topic_partition)
+
+    # lookups
+
+    def partition(self, topic_partition: TopicPartition) -> Partition:
+        """Return a partition that this broker holds.
+
+        Raises ``KafkaStorageError`` when its data directory is offline, ``NotLeaderOrFollowerError`` when the cluster
+        has it but not this broker, else ``UnknownTopicOrPartitionError``.
+        """
+        partition = self.partitions.get(topic_partition)
+        if partition is not None:
+            return partition
+        self._check_online(topic_partition)
+        if self._is_known(topic_partition.topic, topic_partition.partition):
+            raise NotLeaderOrFollowerError(f"this broker has no replica of {topic_partition}")
+        raise UnknownTopicOrPartitionError(f"there is no {topic_partition}")
+
+    # appending
+
+    def append(
+        self,
+        topic_partition: TopicPartition,
+        records: memoryview | bytearray | CheckedBatch | ValidatedBatch,
+        *,
+        required_acks: int = 1,
+        from_client: bool = True,
+    ) -> AppendResult:
+        """Append one batch as the leader and wake who waits for it. Raises what ``Partition.append`` raises."""
+        return self.append_to(
+            self.partition(topic_partition), records, required_acks=required_acks, from_client=from_client
+        )
+
+    def append_to(
+        self,
+        partition: Partition,
+        records: memoryview | bytearray | CheckedBatch | ValidatedBatch,
+        *,
+        required_acks: int = 1,
+        from_client: bool = True,
+    ) -> AppendResult:
+        """Do what ``append`` does, the partition being at hand."""
+        result = partition.append(records, required_acks=required_acks, from_client=from_client)
+        self.purgatory.check(partition.topic_partition)
+        return result
+
+    def append_internal(
+        self,
+        topic_partition: TopicPartition,
+        batch: bytes | ValidatedBatch,
+        timeout_ms: int,
+        required_acks: int = ALL_IN_SYNC,
+    ) -> "AppendResult | asyncio.Future[AppendResult]":
+        """Append a broker's own batch (a coordinator's): the result, or a future where other replicas must have it.
+
+        With other ``required_acks`` than -1 it is enough that this broker has it, on the disk if it owes that. Raises
+        what ``append`` and ``Partition.is_acknowledged`` do; the future fails with the latter, or with
+        ``RequestTimedOutError``.
+        """
+        partition = self.partitions.get(topic_partition) or self.partition(topic_partition)
+        records = bytearray(batch) if isinstance(batch, bytes) else batch
+        result = partition.append(records, required_acks=required_acks, from_client=False)
+        self.purgatory.check(topic_partition)
+        if not (partition.remotes or partition.log.durability.is_owing):
+            return result  # nobody follows, and nothing is owed to the disk: with the append it is acknowledged
+        next_offset = result.last_offset + 1
+        if partition.is_acknowledged(next_offset, required_acks):
+            return result
+        future: asyncio.Future[AppendResult] = asyncio.get_running_loop().create_future()
+
+        def answer(errors: "asyncio.Future[list[BrokerError | None]]") -> None:
+            if future.cancelled():
+                return
+            error = errors.result()[0]
+            if error is None:
+                future.set_result(result)
+            else:
+                future.set_exception(error)
+
+        awaited = Awaited(topic_partition, next_offset, required_acks)
+        self.wait_for_acks([awaited], timeout_ms).add_done_callback(answer)
+        return future
+
+    def is_acknowledged(self, awaited: Awaited) -> bool:
+        """Tell, without waiting, whether the append is held as it must be already and nothing is amiss."""
+        return self._acknowledgement(awaited) is True
+
+    def wait_for_acks(
+        self, appends: Sequence[Awaited], timeout_ms: int
+    ) -> "asyncio.Future[list[BrokerError | None]]":  # fmt: skip
+        """Wait until every append is held as it must be; the result has an error or None for each, in order."""
+
+        def attempt(changed: TopicPartition | None) -> list[BrokerError | None] | None:
+            answers: list[BrokerError | None] = []
+            for awaited in appends:
+                answer = self._acknowledgement(awaited)
+                if answer is False and changed is not None:
+                    return None
+                if answer is False:
+                    answer = RequestTimedOutError("the in-sync replicas did not take the records in time")
+                answers.append(answer if isinstance(answer, BrokerError) else None)
+            return answers
+
+        # A request to many partitions lets others have their turn between its appends: all of these may be held by
+        # now, and nobody would come to say so.
+        answers = attempt(appends[0].topic_partition)
+        if answers is not None:
+            future: asyncio.Future[list[BrokerError | None]] = asyncio.get_running_loop().create_future()
+            future.set_result(answers)
+            return future
+        return self.purgatory.wait([awaited.topic_partition for awaited in appends], attempt, timeout_ms)
+
+    def _acknowledgement(self, awaited: Awaited) -> BrokerError | bool:
+        try:
+            return self.partition(awaited.topic_partition).is_acknowledged(awaited.next_offset, awaited.required_acks)
+        except BrokerError as error:
+            return error

@@ -1,0 +1,104 @@
+"""A broker's metadata side, put together: what the server starts before, and after, its logs and sockets."""
+
+from collections.abc import Mapping, Sequence
+from random import Random, SystemRandom
+from typing import Final
+
+from kafkapy.clock import Clock
+from kafkapy.config.broker_config import BrokerConfig
+from kafkapy.config.listeners import EndPoint
+from kafkapy.controller.controller import Controller
+from kafkapy.controller.topics import TopicAdmin
+from kafkapy.metadata.configs import ConfigAdmin
+from kafkapy.metadata.image import MetadataCache
+from kafkapy.metadata.producer_ids import ProducerIds
+from kafkapy.metadata.registration import cluster_id, ensure_persistent_paths, register
+from kafkapy.metadata.store import MetadataStore
+from kafkapy.metadata.znodes import BrokerEndpoint, TopicsZNode
+from kafkapy.network.peer import BrokerChannel
+from kafkapy.protocol.message import Message
+from kafkapy.protocol.messages.leader_and_isr import LeaderAndIsrRequest
+from kafkapy.replication.fencing import ControllerFence
+from kafkapy.types import TopicPartition
+
+FIRST_METADATA_MS: Final = 30_000
+
+
+class ConfiguredChannel:
+    """A channel that makes sure that the configuration of new topics is read before their LeaderAndIsr arrives."""
+
+    def __init__(self, channel: BrokerChannel, configs: ConfigAdmin) -> None:
+        self._channel = channel
+        self._configs = configs
+
+    async def send(self, broker_id: int, request: Message, version: int) -> Message:
+        """See ``BrokerChannel.send``."""
+        if isinstance(request, LeaderAndIsrRequest):
+            await self._configs.load_missing(topic.topic_name for topic in request.topic_states)
+        return await self._channel.send(broker_id, request, version)
+
+
+class MetadataNode:
+    """``prepare``, open the logs, bind the sockets, ``start``; at the end ``stop``, which ends the session too."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        clock: Clock,
+        store: MetadataStore,
+        channel: BrokerChannel,
+        random: Random | None = None,
+    ) -> None:
+        broker_id = config.broker_id
+        self._config = config
+        self._clock = clock
+        self._store = store
+        self._random = random or SystemRandom()
+        self.cluster_id = ""
+        self.topic_overrides: Mapping[str, Mapping[str, str]] = {}
+        self.cache: Final = MetadataCache()
+        self.fence: Final = ControllerFence()
+        self.config_admin: Final = ConfigAdmin(config, clock, store)
+        self.producer_ids: Final = ProducerIds(broker_id, store)
+        configured = ConfiguredChannel(channel, self.config_admin)
+        self.controller: Final = Controller(broker_id, config, clock, store, configured)
+        self.topic_admin: Final = TopicAdmin(
+            config,
+            clock,
+            store,
+            self.cache,
+            self._random,
+            self.controller,
+        )
+
+    async def prepare(self) -> None:
+        """Make sure of the tree, get the cluster's id, apply dynamic configuration, read that of the topics."""
+        await ensure_persistent_paths(self._store)
+        self.cluster_id = await cluster_id(self._store, self._random.randbytes)
+        self.cache.set_cluster_id(self.cluster_id)
+        self.topic_overrides = await self.config_admin.load(await self._store.children(TopicsZNode.PATH))
+        self.cache.add_listener(self._metadata_changed)
+
+    async def start(self, endpoints: Sequence[EndPoint]) -> None:
+        """Register with these advertised end points and take part; raises BrokerIdTakenError.
+
+        When this broker becomes the controller, it returns with the first metadata there.
+        """
+        advertised = [BrokerEndpoint(*endpoint) for endpoint in endpoints]
+        broker_id, rack = self._config.broker_id, self._config.text("broker.rack") or None
+        self.fence.broker_epoch = await register(self._store, self._clock, broker_id, advertised, rack)
+        await self.controller.start()
+        await self.producer_ids.start()
+        await self.config_admin.start()
+        if self.controller.is_active:
+            await self.cache.wait_until(lambda image: broker_id in image.brokers, FIRST_METADATA_MS, self._clock)
+
+    async def stop(self) -> None:
+        """Leave the cluster."""
+        await self.config_admin.stop()
+        await self.controller.stop()
+        await self._store.close()
+
+    def _metadata_changed(self, _image: object, deleted: Sequence[TopicPartition]) -> None:
+        for topic in {partition.topic for partition in deleted}:
+            self.config_admin.forget_topic(topic)

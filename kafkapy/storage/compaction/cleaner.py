@@ -1,0 +1,305 @@
+"""Which log is compacted when: the dirtiest of those that are due, one for each of ``log.cleaner.threads``.
+
+A thread of Apache Kafka's is a worker process here (``worker_pool``). After a compaction the next log is looked for at
+once; if none is due, after ``log.cleaner.backoff.ms``. A log that can't be compacted, since its files are damaged or
+three workers in a row have died of it, is left alone until the next start, with a line in the log file. One whose disk
+is full is tried again, after the others have had their turn; any other error of a disk takes its directory offline.
+"""
+
+import logging
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from functools import partial
+from typing import TYPE_CHECKING, Final, NamedTuple, Self
+
+from kafkapy.clock import TimerHandle
+from kafkapy.config.broker_config import BrokerConfig
+from kafkapy.errors import BrokerError
+from kafkapy.storage.checkpoints import CLEANER
+from kafkapy.storage.compaction.cleanable import Cleanable, examine
+from kafkapy.storage.compaction.compaction_run import CompactionRun, Pool, Post
+from kafkapy.storage.errors import KafkaStorageError
+from kafkapy.storage.io.disk_errors import file_refused, is_passing
+from kafkapy.storage.io.worker import JobCancelledError
+from kafkapy.storage.io.worker_pool import LOW_PRIORITY, WorkerDiedError, WorkerPool, WorkerStartError
+from kafkapy.storage.log.log import Log
+from kafkapy.storage.log.retention import delete_old_segments
+from kafkapy.storage.log_directory import LogManager
+from kafkapy.types import TopicPartition
+
+if TYPE_CHECKING:
+    from kafkapy.storage.compaction.compaction import Request
+
+_log: Final = logging.getLogger(__name__)
+
+NO_DATA: Final = -1
+MOST_DEATHS: Final = 3
+SHORTEST_BACKOFF_MS: Final = 10
+"""A backoff of 0 lets a thread of Apache Kafka's turn without end; here it would be the broker's only one."""
+
+
+class CleanerSettings(NamedTuple):
+    """The broker's ``log.cleaner.*`` keys that are no topic's."""
+
+    threads: int
+    backoff_ms: int
+    map_bytes: int
+    load_factor: float
+    chunk_bytes: int
+    bytes_per_second: float
+
+    @classmethod
+    def of(cls, config: BrokerConfig) -> Self:
+        """As ``config`` has them now; buffers are each thread's share."""
+        threads = max(config.integer("log.cleaner.threads"), 1)
+        return cls(
+            threads,
+            config.integer("log.cleaner.backoff.ms"),
+            config.integer("log.cleaner.dedupe.buffer.size") // threads,
+            _real(config, "log.cleaner.io.buffer.load.factor"),
+            max(config.integer("log.cleaner.io.buffer.size") // threads // 2, 1),
+            _real(config, "log.cleaner.io.max.bytes.per.second") / threads,
+        )
+
+
+class LogCleaner:
+    """Compacts the logs of a broker; everything runs on the broker's thread, the grinding in workers."""
+
+    def __init__(
+        self,
+        logs: LogManager,
+        config: BrokerConfig,
+        post: Post,
+        pool_of: Callable[[int], Pool] = lambda size: WorkerPool(size, niceness=LOW_PRIORITY),
+    ) -> None:
+        self.settings = CleanerSettings.of(config)
+        self.uncleanable: dict[TopicPartition, Log] = {}
+        self._logs = logs
+        self._config = config
+        self._post = post
+        self._pool_of = pool_of
+        self._pool: Pool | None = None
+        self._timer: TimerHandle | None = None
+        self._runs: dict[TopicPartition, CompactionRun] = {}
+        self._clean_to: dict[TopicPartition, int] = {}
+        self._not_due: dict[TopicPartition, tuple[object, ...]] = {}
+        self._put_off: set[TopicPartition] = set()
+        """What was refused since the last look: the others come first."""
+        self._deaths: dict[TopicPartition, int] = {}
+        """How many workers in a row have died of a log."""
+        self._checkpoint_timer: TimerHandle | None = None
+
+    def start(self) -> None:
+        """Read the checkpoints and begin to look for dirty logs."""
+        for directory in self._logs.directories.online:
+            for partition, offset in directory.read_checkpoint(CLEANER).items():
+                # A log that was deleted may be made again, or be in another directory: nothing of it is clean then.
+                if self._logs.directory_of(partition) == directory.path:
+                    self._clean_to[partition] = offset
+        self._logs.storage.about_to_cut = self.about_to_cut
+        self._config.add_listener(self._config_changed)
+        self._open()
+
+    def _open(self) -> None:
+        self._pool = self._pool_of(self.settings.threads)
+        self._timer = self._logs.storage.clock.call_later(0, self._look)
+
+    def stop(self) -> None:
+        """Abort what is under way and end the workers."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self._checkpoint_timer is not None:
+            self._checkpoint()
+        for run in list(self._runs.values()):
+            run.abort()
+        if self._pool is not None:
+            self._pool.close()
+            self._pool = None
+
+    def _config_changed(self, _names: frozenset[str]) -> None:
+        """Apache Kafka begins anew with new threads; so does this."""
+        settings = CleanerSettings.of(self._config)
+        if settings != self.settings and self._pool is not None:
+            _log.info("The cleaner's settings have changed: %s", settings)
+            self.stop()
+            self.settings = settings
+            self._open()
+
+    # what others do to logs
+
+    def about_to_cut(self, log: Log, offset: int) -> None:
+        """The records of ``log`` from ``offset`` on are about to go, or all of it: nothing is swapped in after that."""
+        partition = log.topic_partition
+        run = self._runs.get(partition)
+        if run is not None and run.log is log:
+            run.abort()
+        if self._logs.get(partition) is not log:
+            self._forget(partition)
+        elif self._clean_to.get(partition, 0) > offset:
+            segments = log.segments
+            self._clean_to[partition] = min(offset, segments.starting_at(segments.floor(offset))[0].base_offset)
+            self._checkpoint()
+
+    def _forget(self, partition: TopicPartition) -> None:
+        """A log is gone; one that is made under its name has nothing of it."""
+        for known in (self.uncleanable, self._not_due, self._deaths):
+            known.pop(partition, None)
+        if self._clean_to.pop(partition, None) is not None and self._checkpoint_timer is None:
+            # Once for all that go now.
+            self._checkpoint_timer = self._logs.storage.clock.call_later(0, self._checkpoint)
+
+    # looking for work
+
+    def _look(self) -> None:
+        backoff_ms = max(self.settings.backoff_ms, SHORTEST_BACKOFF_MS)
+        self._timer = self._logs.storage.clock.call_later(backoff_ms, self._look)
+        self._put_off.clear()
+        self._begin_what_is_due()
+        for log in list(self._logs.all_logs()):
+            if not log.config.compact or log.topic_partition in self._logs.being_cleaned:
+                continue
+            if log.config.delete or log.log_start_offset > log.segments.first.base_offset:
+                with suppress(KafkaStorageError):
+                    delete_old_segments(log)
+
+    def _begin_what_is_due(self) -> None:
+        while self._pool is not None and len(self._runs) < self.settings.threads:
+            due = [cleanable for cleanable in self._examined() if cleanable.is_due]
+            if not due:
+                return
+            self._begin(max(due, key=lambda cleanable: cleanable.ratio), self._pool)
+
+    def _examined(self) -> list[Cleanable]:
+        examined = []
+        for log in self._logs.all_logs():
+            partition = log.topic_partition
+            if not log.config.compact or len(log.segments) == 1 or partition in self._runs:
+                continue
+            if partition in self._put_off or partition in self.uncleanable:
+                continue
+            if log.recovery_point < log.segments.active.base_offset:
+                # A roll has asked for it, but that was before this start, or the disk has refused.
+                log.durability.flush_later(log.segments.active.base_offset)
+            state = self._state(log)
+            if self._not_due.get(partition) == state:
+                continue
+            try:
+                cleanable = examine(log, self._clean_to.get(partition))
+            except (OSError, BrokerError) as error:
+                self._refused(log, error)
+                continue
+            examined.append(cleanable)
+            if cleanable.is_due or cleanable.may_become_due:
+                self._not_due.pop(partition, None)
+            else:
+                self._not_due[partition] = state
+        return examined
+
+    def _state(self, log: Log) -> tuple[object, ...]:
+        """All that decides, beside the clock, whether a log is due: thousands that are not cost nothing but this."""
+        segments = log.segments
+        bound = min(log.last_stable_offset, segments.active.base_offset, log.recovery_point)
+        clean_to = self._clean_to.get(log.topic_partition)
+        return len(segments), segments.first, segments.active, bound, clean_to, log.log_start_offset, log.config
+
+    def _refused(self, log: Log, error: Exception) -> None:
+        """Make of ``error`` what the head of this page says."""
+        partition = log.topic_partition
+        self._put_off.add(partition)
+        if isinstance(error, OSError):
+            _log.error("%s could not be compacted and stays as it is: %s", partition, error)
+            if not is_passing(error):
+                self._logs.disk_failed(log.directory, error)
+        elif isinstance(error, WorkerStartError) or (isinstance(error, WorkerDiedError) and not self._is_deadly(log)):
+            _log.warning("%s could not be compacted and will be tried again: %s", partition, error)
+        else:
+            self._give_up(log, error)
+
+    def _is_deadly(self, log: Log) -> bool:
+        deaths = self._deaths[log.topic_partition] = self._deaths.get(log.topic_partition, 0) + 1
+        return deaths >= MOST_DEATHS
+
+    def _give_up(self, log: Log, error: Exception) -> None:
+        self.uncleanable[log.topic_partition] = log
+        _log.error("%s can't be compacted and is left alone until the next start: %s", log.topic_partition, error)
+
+    def _begin(self, cleanable: Cleanable, pool: Pool) -> None:
+        log = cleanable.log
+        run = self._runs[log.topic_partition] = CompactionRun(cleanable, self._post, self._ended)
+        self._logs.being_cleaned.add(log.topic_partition)
+        run.begin(pool, self._request(cleanable))
+
+    def _request(self, cleanable: Cleanable) -> "Request":
+        from kafkapy.storage.compaction.compaction import (
+            Request,  # which is the worker's, and many a broker compacts nothing
+        )
+
+        log, config, settings = cleanable.log, cleanable.log.config, self.settings
+        bound = cleanable.first_uncleanable_offset
+        return Request(
+            directory=log.directory,
+            segments=[segment.base_offset for segment in log.segments if segment.base_offset < bound],
+            later_segments=[
+                segment.base_offset
+                for segment in log.segments
+                if segment.base_offset >= bound and segment.transaction_index.size
+            ],
+            first_dirty_offset=cleanable.first_dirty_offset,
+            first_uncleanable_offset=bound,
+            log_start_offset=log.log_start_offset,
+            producers=[
+                (entry.producer_id, entry.batches[-1].last_offset if entry.batches else NO_DATA, entry.producer_epoch)
+                for entry in log.producer_state.producers.values()
+            ],
+            segment_bytes=config.segment_bytes,
+            segment_index_bytes=config.segment_index_bytes,
+            index_interval_bytes=config.index_interval_bytes,
+            max_message_bytes=config.max_message_bytes,
+            delete_retention_ms=config.delete_retention_ms,
+            map_bytes=settings.map_bytes,
+            load_factor=settings.load_factor,
+            chunk_bytes=settings.chunk_bytes,
+            bytes_per_second=settings.bytes_per_second,
+        )
+
+    # the end of a compaction
+
+    def _ended(self, run: CompactionRun) -> None:
+        partition = run.log.topic_partition
+        del self._runs[partition]
+        self._logs.being_cleaned.discard(partition)
+        if run.end_offset is not None:
+            self._clean_to[partition] = run.end_offset
+            self._deaths.pop(partition, None)
+            self._checkpoint()
+            _log.info("%s is compacted up to offset %d: %s", partition, run.end_offset, _summary(run.facts))
+        elif isinstance(run.error, JobCancelledError):
+            return
+        else:
+            assert run.error is not None
+            self._refused(run.log, run.error)
+        self._begin_what_is_due()
+
+    def _checkpoint(self) -> None:
+        """Note down how far the logs are clean, of those that are still there."""
+        if self._checkpoint_timer is not None:
+            self._checkpoint_timer.cancel()
+            self._checkpoint_timer = None
+        offsets: dict[str | None, dict[TopicPartition, int]] = {}
+        for partition, offset in self._clean_to.items():
+            offsets.setdefault(self._logs.directory_of(partition), {})[partition] = offset
+        storage = self._logs.storage
+        for directory in self._logs.directories.online:
+            refused = partial(file_refused, storage, f"{directory.path}/{CLEANER}")
+            directory.write_checkpoint(CLEANER, offsets.get(directory.path, {}), storage.flusher, refused)
+
+
+def _real(config: BrokerConfig, name: str) -> float:
+    value = config[name]
+    assert isinstance(value, int | float)
+    return float(value)
+
+
+def _summary(facts: Mapping[str, int]) -> str:
+    return ", ".join(f"{name.replace('_', ' ')} {number}" for name, number in facts.items() if name != "end_offset")

@@ -1,0 +1,115 @@
+"""Open files, and pieces of them that can be sent without being read."""
+
+import os
+from collections import deque
+from contextlib import suppress
+from typing import Final, Protocol
+
+from kafkapy.storage.io import portable
+
+DEFAULT_MAX_OPEN_FILES: Final = 512
+
+
+class Descriptor:
+    """An open file's number; closed with the last object that refers to it."""
+
+    __slots__ = ("number", "__weakref__")
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+
+    def __del__(self) -> None:
+        os.close(self.number)
+
+
+locked_here: Final[set[tuple[int, int]]] = set()
+"""Device and inode of the lock files that this process holds: record locks don't conflict within a process."""
+
+
+class LockedFile(Descriptor):
+    """A lock file's descriptor; the lock goes with it."""
+
+    __slots__ = ("_identity",)
+
+    def __init__(self, number: int, identity: tuple[int, int]) -> None:
+        super().__init__(number)
+        self._identity = identity
+
+    def __del__(self) -> None:
+        locked_here.discard(self._identity)
+        super().__del__()
+
+
+class FileSlice:
+    """``size`` bytes of a log from ``position``: a body that ``sendfile`` can send without reading it."""
+
+    __slots__ = ("_descriptor", "position", "size")
+
+    def __init__(self, descriptor: Descriptor, position: int, size: int) -> None:
+        self._descriptor: Descriptor | None = descriptor
+        self.position = position
+        self.size = size
+
+    def __len__(self) -> int:
+        return self.size
+
+    def fileno(self) -> int:
+        """Return the descriptor, valid until ``release``."""
+        assert self._descriptor is not None, "the slice was released"
+        return self._descriptor.number
+
+    def read(self) -> bytes:
+        """Read the bytes; fewer than ``size`` if the file was cut since."""
+        return portable.read_at(self.fileno(), self.size, self.position)
+
+    def read_part(self, size: int, at: int) -> bytes:
+        """Read up to ``size`` bytes of the slice from its byte ``at`` on."""
+        return portable.read_at(self.fileno(), min(size, self.size - at), self.position + at)
+
+    def release(self) -> None:
+        """Let go of the descriptor; twice does nothing."""
+        self._descriptor = None
+
+
+class Droppable(Protocol):
+    """What can give up its descriptor and open it again; ``used`` says that it was used since the last look."""
+
+    used: bool
+
+    def drop(self) -> None:
+        """Give up the descriptor."""
+        ...
+
+
+class OpenFiles:
+    """At most ``maximum`` open logs; who was not used since the last look is closed first."""
+
+    __slots__ = ("maximum", "_files")
+
+    def __init__(self, maximum: int = DEFAULT_MAX_OPEN_FILES) -> None:
+        self.maximum = maximum
+        self._files: deque[Droppable] = deque()
+
+    def add(self, file: Droppable) -> None:
+        """Count ``file`` among the open ones and close one if they are too many."""
+        self._files.append(file)
+        while len(self._files) > self.maximum:
+            oldest = self._files.popleft()
+            if oldest.used and oldest is not file:
+                oldest.used = False
+                self._files.append(oldest)
+            else:
+                oldest.drop()
+
+    def drop_half(self) -> bool:
+        """Close half of the open ones, oldest first, because the process has no descriptor left; tell whether any."""
+        count = (len(self._files) + 1) // 2
+        with suppress(IndexError):  # a thread that opens a file to fsync it may do the same at the same time
+            for _ in range(count):
+                self._files.popleft().drop()
+        return count > 0
+
+    def forget(self, file: Droppable) -> None:
+        """``file`` was closed by its owner."""
+        with suppress(ValueError):  # as above
+            self._files.remove(file)

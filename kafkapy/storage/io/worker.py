@@ -1,0 +1,148 @@
+"""The process that grinds through records for a broker: compaction, recovery, conversion in bulk.
+
+``python -m kafkapy.storage.io.worker`` reads JSON objects, one a line, from its standard input and answers on its
+standard output; ``worker_pool`` is the other end. It ends with its input, so with the broker, however that ends.
+
+    to the worker    {"id": 1, "job": "kafkapy.storage.…", "arguments": {…}}     {"cancel": 1}
+    from the worker  {"id": 1, "progress": {…}}, as often as the job likes, then one of
+                     {"id": 1, "result": {…}}   {"id": 1, "cancelled": true}
+                     {"id": 1, "error": "a sentence", "errno": 28 or null}
+
+A job is a module with ``run(arguments, context) -> result``; both are small. One that nobody waits for returns
+``Steps`` to its result instead, which ``patience`` does where nobody else wants the processor. What the system refuses
+(``OSError``) and what a file holds (``BrokerError``) is answered; any other exception is a fault of ours: it ends the
+process with its traceback on the standard error, and the broker notices.
+"""
+
+import json
+import os
+import signal
+import sys
+from collections.abc import Callable, Generator, Mapping
+from importlib import import_module
+from queue import SimpleQueue
+from threading import Event, Lock, Thread
+from typing import Any, BinaryIO
+
+from kafkapy.errors import BrokerError
+from kafkapy.storage.io import portable
+from kafkapy.storage.io.patience import Patience, Steps
+
+Message = dict[str, Any]
+
+
+class JobCancelledError(Exception):
+    """The broker does not want the result any more; a job removes what it has begun and lets this pass."""
+
+
+class JobContext:
+    """What a running job may tell and ask."""
+
+    def __init__(self, job_id: int, output: "Output") -> None:
+        self.job_id = job_id
+        self.cancelled = Event()
+        self._output = output
+
+    def progress(self, facts: Message) -> None:
+        """Tell the broker how far the job is, or of a part that is done."""
+        self._output.send({"id": self.job_id, "progress": facts})
+
+    def check(self) -> None:
+        """Raise ``JobCancelledError`` if the broker has cancelled the job; to be called every few milliseconds."""
+        if self.cancelled.is_set():
+            raise JobCancelledError
+
+    def wait(self, seconds: float) -> None:
+        """Do nothing for a while; a cancellation ends it, as in ``check``."""
+        self.cancelled.wait(seconds)
+        self.check()
+
+
+class Output:
+    """Lines for the broker; ``end`` is called when it is gone: then nobody may touch its files any more."""
+
+    def __init__(self, stream: BinaryIO, end: Callable[[int], object] = os._exit) -> None:
+        self._stream = stream
+        self._end = end
+        self._lock = Lock()
+
+    def send(self, message: Message) -> None:
+        """Write one message."""
+        line = json.dumps(message, separators=(",", ":")).encode() + b"\n"
+        with self._lock:
+            try:
+                self._stream.write(line)
+                self._stream.flush()
+            except BrokenPipeError:
+                self._end(0)
+
+
+class Inbox:
+    """Jobs in the order of their arrival; cancellations reach running and waiting ones."""
+
+    def __init__(self, output: Output) -> None:
+        self._output = output
+        self._contexts: dict[int, JobContext] = {}
+        self._jobs: SimpleQueue[tuple[str, Message, JobContext] | None] = SimpleQueue()
+        self._patience = Patience()
+
+    def read(self, lines: BinaryIO) -> None:
+        """Take in messages until the input ends."""
+        for line in lines:
+            message = json.loads(line)
+            if "cancel" in message:
+                context = self._contexts.get(message["cancel"])
+                if context is not None:
+                    context.cancelled.set()
+            else:
+                context = self._contexts[message["id"]] = JobContext(message["id"], self._output)
+                self._jobs.put((message["job"], message["arguments"], context))
+        self._jobs.put(None)
+
+    def work(self) -> None:
+        """Run the jobs until the input has ended."""
+        while (job := self._jobs.get()) is not None:
+            name, arguments, context = job
+            self._output.send({"id": context.job_id, **outcome(name, arguments, context, self._patience)})
+            del self._contexts[context.job_id]
+
+
+def outcome(name: str, arguments: Message, context: JobContext, patience: Patience) -> Message:
+    """Run a job; return how it ended, as a message without its id."""
+    try:
+        context.check()
+        done: Mapping[str, Any] | Steps[Mapping[str, Any]] = import_module(name).run(arguments, context)
+        result = patience.finish(done) if isinstance(done, Generator) else done
+    except JobCancelledError:
+        return {"cancelled": True}
+    except BrokerError as error:
+        return {"error": str(error), "errno": None}
+    except OSError as error:
+        return {"error": str(error), "errno": error.errno}
+    return {"result": dict(result)}
+
+
+def serve(lines: BinaryIO, answers: BinaryIO, end: Callable[[int], object] = os._exit) -> None:
+    """Do what ``lines`` ask for; ``end`` is called as soon as they end."""
+    inbox = Inbox(Output(answers))
+
+    def read_to_the_end() -> None:
+        inbox.read(lines)
+        end(0)  # in the midst of a job too: whose broker is gone must not touch its files any more
+
+    Thread(target=read_to_the_end, daemon=True).start()
+    inbox.work()
+
+
+def main() -> None:
+    """Serve a broker. The first argument is how nice to be to others (see ``nice(1)``)."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the broker ends the worker itself
+    portable.be_nice(int(sys.argv[1]))
+    answers = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # what somebody prints must not look like a message …
+    sys.stdout = sys.stderr  # … nor wait in a buffer: the process ends at once
+    serve(sys.stdin.buffer, answers)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,261 @@
+"""The broker's end of ``worker``: processes beside it that take jobs, tell how far they are, and can be stopped.
+
+A process is started for the first job and ends when there has been none for a while; each has a thread here that
+waits for its lines. Nothing but small JSON messages passes between them: jobs read and write files.
+"""
+
+import json
+import os
+import subprocess
+import sys
+from collections import deque
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from contextlib import suppress
+from threading import Condition, Thread
+from typing import Any, Final, Self
+
+import kafkapy
+from kafkapy.errors import BrokerError
+from kafkapy.storage.io.worker import JobCancelledError
+
+LINGER_S: Final = 10.0
+END_S: Final = 2.0
+LOW_PRIORITY: Final = 10
+"""Niceness of work that nobody waits for, where it can't have idle processors alone (``patience``)."""
+
+PACKAGE_ROOT: Final = os.path.dirname(os.path.dirname(kafkapy.__file__))
+
+Facts = dict[str, Any]
+
+
+class JobFailedError(BrokerError):
+    """A file holds what the job can't work with; its sentence is the job's own."""
+
+
+class WorkerDiedError(BrokerError):
+    """The process ended without an answer: killed, out of memory, or a fault in the job."""
+
+
+class WorkerStartError(BrokerError):
+    """The system starts no process now: it has no memory, descriptors or processes left."""
+
+
+class Job:
+    """Work that was asked for.
+
+    ``future`` gets the job's result, or raises ``JobFailedError``, ``OSError`` as the system refused what the job did,
+    ``WorkerDiedError``, ``WorkerStartError``, or ``JobCancelledError``. It is completed, and ``on_progress`` is called,
+    on a thread of the pool: what runs on an event loop goes through ``call_soon_threadsafe``.
+    """
+
+    def __init__(self, pool: "WorkerPool", message: Facts, on_progress: Callable[[Facts], object]) -> None:
+        self.future: Future[Facts] = Future()
+        self.future.set_running_or_notify_cancel()  # asyncio, giving up, would cancel it under the pool's hands
+        self.message = message
+        self.on_progress = on_progress
+        self.is_cancelled = False
+        self._pool = pool
+
+    def cancel(self) -> None:
+        """Ask for an early end: a waiting job ends now, a running one as soon as it looks."""
+        self._pool.cancel(self)
+
+
+class WorkerPool:
+    """Up to ``size`` worker processes of one niceness (0 to 19)."""
+
+    def __init__(self, size: int = 1, *, niceness: int = 0, linger_s: float = LINGER_S) -> None:
+        self.size = size
+        self.niceness = niceness
+        self.linger_s = linger_s
+        self.is_closed = False
+        self._changed = Condition()
+        self._waiting: deque[Job] = deque()
+        self._workers: list[_Worker] = []
+        self._last_id = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @property
+    def process_ids(self) -> list[int]:
+        """The processes that run now."""
+        with self._changed:
+            return [worker.process.pid for worker in self._workers if worker.process is not None]
+
+    def submit(
+        self, job: str, arguments: Mapping[str, Any], on_progress: Callable[[Facts], object] = lambda _: None
+    ) -> Job:
+        """Have the module ``job`` run (see ``worker``) as soon as a process is free."""
+        with self._changed:
+            assert not self.is_closed, "the pool is closed"
+            self._last_id += 1
+            submitted = Job(self, {"id": self._last_id, "job": job, "arguments": arguments}, on_progress)
+            self._waiting.append(submitted)
+            busy = sum(worker.job is not None for worker in self._workers)
+            if busy + len(self._waiting) > len(self._workers) < self.size:
+                worker = _Worker(self)
+                self._workers.append(worker)
+                worker.thread.start()
+            self._changed.notify()
+        return submitted
+
+    def cancel(self, job: Job) -> None:
+        """See ``Job.cancel``."""
+        with self._changed:
+            job.is_cancelled = True
+            if job in self._waiting:
+                self._waiting.remove(job)
+                job.future.set_exception(JobCancelledError())
+            for worker in self._workers:
+                if worker.job is job:
+                    worker.send_cancellation(job)
+
+    def next_job(self, worker: "_Worker") -> Job | None:
+        """Return what ``worker`` shall do next; None when it shall end."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._waiting or self.is_closed, self.linger_s)
+            if not self._waiting:
+                self._workers.remove(worker)
+                return None
+            worker.job = self._waiting.popleft()
+            return worker.job
+
+    def done(self, worker: "_Worker") -> None:
+        """``worker`` has no job any more."""
+        with self._changed:
+            worker.job = None
+
+    def close(self) -> None:
+        """End the processes, whatever they are doing; jobs without a result are cancelled."""
+        with self._changed:
+            self.is_closed = True
+            waiting = list(self._waiting)
+            self._waiting.clear()
+            workers = list(self._workers)
+            for worker in workers:
+                worker.hang_up()
+            self._changed.notify_all()
+        for job in waiting:
+            job.future.set_exception(JobCancelledError())
+        for worker in workers:
+            worker.join()
+
+
+class _Worker:
+    """A process and the thread that waits for what it says."""
+
+    def __init__(self, pool: WorkerPool) -> None:
+        self.thread = Thread(target=self._work, name="kafkapy-worker", daemon=True)
+        self.job: Job | None = None
+        self.process: subprocess.Popen[bytes] | None = None
+        self._pool = pool
+
+    def _work(self) -> None:
+        while (job := self._pool.next_job(self)) is not None:
+            result: Facts | None = None
+            error: Exception | None = None
+            try:
+                result = self._result(job)
+            except (BrokerError, OSError, JobCancelledError) as refusal:
+                error = refusal
+            self._pool.done(self)
+            if result is not None:
+                job.future.set_result(result)
+            else:
+                job.future.set_exception(error)
+        self._end()
+
+    def _result(self, job: Job) -> Facts:
+        """Have the process do ``job``; raises what its future raises."""
+        process = self._started()
+        self._send(job.message)
+        if job.is_cancelled:  # perhaps before there was a process to tell it
+            self.send_cancellation(job)
+        assert process.stdout is not None
+        for line in process.stdout:
+            answer = json.loads(line)
+            if "progress" not in answer:
+                return _result_of(answer)
+            job.on_progress(answer["progress"])
+        code = self._end()
+        if self._pool.is_closed:
+            raise JobCancelledError
+        raise WorkerDiedError(f"The worker process ended with {code} in the midst of {job.message['job']}")
+
+    def _started(self) -> subprocess.Popen[bytes]:
+        if self.process is None:
+            try:
+                self.process = subprocess.Popen(  # noqa: S603 - our own interpreter and module
+                    [sys.executable, "-m", "kafkapy.storage.io.worker", str(self._pool.niceness)],
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    env=_environment(),
+                )
+            except OSError as error:
+                raise WorkerStartError(f"A worker process can't be started: {error}") from error
+            if self._pool.is_closed:  # it could not hang up on a process that was not there yet
+                self.hang_up()
+        return self.process
+
+    def send_cancellation(self, job: Job) -> None:
+        """Tell the process that nobody wants the result of ``job``."""
+        self._send({"cancel": job.message["id"]})
+
+    def _send(self, message: Facts) -> None:
+        """Write one message; that a process is gone is noticed when its output ends."""
+        process = self.process
+        if process is not None and process.stdin is not None:
+            with suppress(OSError, ValueError):  # ValueError: the input was closed in between
+                process.stdin.write(json.dumps(message, separators=(",", ":")).encode() + b"\n")
+                process.stdin.flush()
+
+    def hang_up(self) -> None:
+        """End the process by ending its input."""
+        process = self.process
+        if process is not None and process.stdin is not None:
+            with suppress(OSError):  # it was gone before it had read everything
+                process.stdin.close()
+
+    def join(self) -> None:
+        """Wait for the end that ``hang_up`` began, and make it happen if it takes long."""
+        self.thread.join(END_S)
+        process = self.process
+        if self.thread.is_alive() and process is not None:
+            process.kill()
+        self.thread.join()
+
+    def _end(self) -> int | None:
+        """Wait until the process is gone; return its exit code."""
+        self.hang_up()
+        process, self.process = self.process, None
+        if process is None:
+            return None
+        assert process.stdout is not None
+        process.stdout.close()
+        try:
+            return process.wait(END_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            return process.wait()
+
+
+def _environment() -> dict[str, str]:
+    """Our own, and the very kafkapy that runs here."""
+    paths = [PACKAGE_ROOT, *filter(None, [os.environ.get("PYTHONPATH")])]
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
+
+
+def _result_of(answer: Facts) -> Facts:
+    if "result" in answer:
+        result: Facts = answer["result"]
+        return result
+    if "cancelled" in answer:
+        raise JobCancelledError
+    if answer["errno"] is not None:
+        raise OSError(answer["errno"], answer["error"])
+    raise JobFailedError(answer["error"])

@@ -1,0 +1,516 @@
+"""What of a log is on the disk, who makes it so, and which acknowledgements wait for it.
+
+Two marks move when an fsync that began after the writes has ended well: ``data_offset``, below which all batches are in
+the ``.log`` files for good, and the log's recovery point, below which the indexes are too. One fsync is under way at a
+time for a log; what is asked for meanwhile is done together by the next one, so that many requests share it.
+
+Who asks: a roll, ``flush.messages`` and ``flush.ms`` as in Apache Kafka, which move both marks; and, beyond Apache
+Kafka, ``kafkapy.flush=ack``, which fsyncs the ``.log`` after each append. Nothing here waits for the disk on the loop.
+An append that Apache Kafka would have held up for its fsync (that which fills ``flush.messages``; with
+``kafkapy.flush=ack`` every one) is *owed*: it is not acknowledged, and the high watermark does not pass it, before it
+is on the disk.
+
+After a failed fsync Linux counts the pages that it could not write as clean, and a later fsync succeeds without them.
+So nothing moves any more until everything above the marks has been checked, written again and fsynced (``Rewriting``)
+by a flush that was planned after the last failure.
+"""
+
+import errno
+from collections.abc import Callable, Collection, Iterable
+from itertools import pairwise
+from struct import Struct
+from threading import Lock
+from typing import Final, NamedTuple, Protocol
+
+from kafkapy.records.batch import crc_is_valid
+from kafkapy.records.errors import RecordsError
+from kafkapy.storage.errors import CorruptSnapshotError, KafkaStorageError
+from kafkapy.storage.io.descriptors import Descriptor
+from kafkapy.storage.io.disk_errors import DiskListener, LogOnDisk, storage_error, warn_if_slow
+from kafkapy.storage.io.files import Files
+from kafkapy.storage.log.flusher import Flusher, sync_all
+from kafkapy.storage.log.index import OffsetIndex, TimeIndex
+from kafkapy.storage.log.leader_epochs import LeaderEpochs
+from kafkapy.storage.log.log_file import LogFile
+from kafkapy.storage.log.producer_state import SUFFIX as SNAPSHOT_SUFFIX
+from kafkapy.storage.log.producer_state import decode_snapshot
+from kafkapy.storage.log.segment import Segment, Segments
+from kafkapy.storage.log.transaction_index import ENTRY as TRANSACTION_ENTRY
+from kafkapy.storage.log.transaction_index import TransactionIndex
+
+# After a failed fsync: check what is not known to be on the disk, and write it again.
+#
+# The pages that the system could not write are clean now: a later fsync would not try again, and they may be dropped
+# from
+# memory at any time. What can still be read is therefore checked (batches by their CRC and order of offsets, index
+# entries by their order) and put in its place once more; then an fsync tells the truth again. What can't be read any
+# more is an input/output error, and the data directory goes offline, as after any of these.
+
+
+_ORDER: Final[dict[type, tuple[Struct, tuple[int, ...]]]] = {
+    OffsetIndex: (OffsetIndex.ENTRY, (0, 1)),
+    TimeIndex: (TimeIndex.ENTRY, (0, 1)),
+    TransactionIndex: (TRANSACTION_ENTRY, (3, 4)),
+}
+"""An index's entries, and the fields that never go back from one to the next; zeros, as lost pages read, do."""
+
+
+class _OwnFile(LogFile):
+    """A ``.log`` that another thread reads and writes: with a descriptor that nobody else closes."""
+
+    __slots__ = ("descriptor_of_its_own", "_own_files")
+
+    def __init__(self, files: Files, path: str) -> None:
+        super().__init__(files, path)
+        self._own_files = files
+        self.descriptor_of_its_own = files.open(path)
+
+    def read_at(self, size: int, position: int) -> bytes:
+        """See ``LogFile.read_at``."""
+        return self._own_files.read_at(self.descriptor_of_its_own, size, position)
+
+
+class _Batches(NamedTuple):
+    """The batches of a segment from ``position`` on."""
+
+    segment: Segment
+    file: _OwnFile
+    position: int
+    end: int
+
+
+class _Entries(NamedTuple):
+    """An index file."""
+
+    path: str
+    descriptor: Descriptor
+    size: int
+    entry: Struct
+    growing: tuple[int, ...]
+
+
+class RewrittenLog(Protocol):
+    """What is needed here of a ``log.Log``."""
+
+    @property
+    def segments(self) -> Segments:
+        """Its segments."""
+
+    def new_segment(self, base_offset: int, suffix: str = "") -> Segment:
+        """See ``log.Log``."""
+
+
+class Rewriting:
+    """Of a log's offsets ``start`` to ``end``: made on the log's thread, ``run`` on any.
+
+    ``written`` names other files that an fsync may have failed for: indexes and snapshots, of earlier segments too.
+    """
+
+    def __init__(self, log: RewrittenLog, files: Files, start: int, end: int, written: Collection[str] = ()) -> None:
+        """Raises ``OSError`` as the disk does."""
+        self.is_cancelled = False
+        self._files = files
+        self._lock = Lock()
+        self._batches: list[_Batches] = []
+        self._entries: list[_Entries] = []
+        self._snapshots = [path for path in written if path.endswith(SNAPSHOT_SUFFIX)]
+        beyond = log.segments.between(start, end)
+        for segment in log.segments:
+            if segment in beyond:
+                segment.write_indexes()
+                self._add_batches(log, segment, start)
+            elif not any(index.path in written for index in _indexes(segment)):
+                continue
+            self._add_entries(segment)
+
+    def _add_batches(self, log: RewrittenLog, segment: Segment, start: int) -> None:
+        try:
+            found = segment.translate(start) if start > segment.base_offset else (0, 0)
+        except KafkaStorageError as error:
+            raise _lost(segment.log.path) from error
+        copy = log.new_segment(segment.base_offset)
+        copy.log = own = _OwnFile(self._files, segment.log.path)
+        self._batches.append(_Batches(copy, own, found[0] if found else segment.size, segment.size))
+
+    def _add_entries(self, segment: Segment) -> None:
+        for index in _indexes(segment):
+            if self._files.exists(index.path):
+                descriptor = self._files.open(index.path)
+                size = self._files.size(index.path)
+                self._entries.append(_Entries(index.path, descriptor, size, *_ORDER[type(index)]))
+
+    def cancel(self) -> None:
+        """The log was cut: write nothing more. A write that is under way ends first."""
+        with self._lock:
+            self.is_cancelled = True
+
+    def run(self) -> None:
+        """Check and write everything again; raises ``OSError``, with ``EIO`` for what is not what was written."""
+        try:
+            for part in self._batches:
+                self._rewrite_batches(part)
+            for entries in self._entries:
+                self._rewrite_entries(entries)
+            for path in self._snapshots:
+                self._rewrite_snapshot(path)
+        except OSError:
+            if not self.is_cancelled:  # else it was cut off
+                raise
+
+    def _rewrite_batches(self, part: _Batches) -> None:
+        next_offset = part.segment.base_offset
+        try:
+            for position, header, content in part.segment.batches(part.position, part.end):
+                if header.base_offset < next_offset or not crc_is_valid(content, 0, header):
+                    raise _lost(part.file.path)
+                next_offset = header.next_offset
+                self._write(part.file.descriptor_of_its_own, bytes(content), position)
+        except RecordsError as error:
+            raise _lost(part.file.path) from error
+
+    def _rewrite_entries(self, part: _Entries) -> None:
+        content = self._files.read_at(part.descriptor, part.size, 0)
+        if len(content) < part.size or len(content) % part.entry.size:
+            raise _lost(part.path)
+        for earlier, later in pairwise(part.entry.iter_unpack(content)):
+            if any(earlier[field] > later[field] for field in part.growing):
+                raise _lost(part.path)
+        self._write(part.descriptor, content, 0)
+
+    def _rewrite_snapshot(self, path: str) -> None:
+        if not self._files.exists(path):
+            return  # nobody needed it any more
+        descriptor = self._files.open(path)
+        content = self._files.read_at(descriptor, self._files.size(path), 0)
+        try:
+            decode_snapshot(content)
+        except CorruptSnapshotError as error:
+            raise _lost(path) from error
+        self._write(descriptor, content, 0)
+
+    def _write(self, descriptor: Descriptor, content: bytes, position: int) -> None:
+        with self._lock:
+            if not self.is_cancelled:
+                self._files.write_at(descriptor, content, position)
+
+
+def _indexes(segment: Segment) -> tuple[OffsetIndex, TimeIndex, TransactionIndex]:
+    return segment.offset_index, segment.time_index, segment.transaction_index
+
+
+def _lost(path: str) -> OSError:
+    return OSError(errno.EIO, "what an fsync could not write can't be read any more", path)
+
+
+class FlushingStorage(DiskListener, Protocol):
+    """What is needed here of ``log.Storage``."""
+
+    @property
+    def files(self) -> Files:
+        """Where the files are."""
+
+    @property
+    def flusher(self) -> Flusher:
+        """Runs the fsyncs."""
+
+
+class FlushedLog(LogOnDisk, RewrittenLog, Protocol):
+    """What is needed here of a ``log.Log``."""
+
+    @property
+    def storage(self) -> FlushingStorage:
+        """Where its files are, and what runs fsyncs."""
+
+    @property
+    def leader_epochs(self) -> LeaderEpochs:
+        """Made durable with the indexes."""
+
+    @property
+    def log_end_offset(self) -> int:
+        """See ``log.Log``."""
+
+    @property
+    def recovery_point(self) -> int:
+        """See ``log.Log``."""
+
+    @property
+    def truncations(self) -> int:
+        """See ``log.Log``."""
+
+    def advance_recovery_point(self, offset: int) -> None:
+        """See ``log.Log``."""
+
+    def paths_to_sync(self, end_offset: int, start: int) -> list[str]:
+        """See ``log.Log``."""
+
+
+class Flush:
+    """One fsync of some files; made and ended on the log's thread, ``run`` on any."""
+
+    __slots__ = (
+        "flush_end", "data_end", "truncations", "refusals", "paths", "new_segments", "rewriting", "error", "_files"
+    )  # fmt: skip
+
+    def __init__(
+        self, files: Files, ends: tuple[int, int], truncations: int, paths: Iterable[str], new_segments: list[Segment]
+    ) -> None:
+        self.flush_end, self.data_end = ends
+        self.truncations = truncations
+        self.refusals = 0
+        """How many fsyncs of this log had failed when this one was planned."""
+        self.paths = list(dict.fromkeys(paths))
+        self.new_segments = new_segments
+        self.rewriting: Rewriting | None = None
+        self.error: OSError | None = OSError(errno.EIO, "the fsync has not come to its end")
+        self._files = files
+
+    def run(self) -> None:
+        """Wait for the disk; ``error`` says what it refused, or that a fault of ours has ended this."""
+        try:
+            if self.rewriting is not None:
+                self.rewriting.run()
+            sync_all(self._files, self.paths)
+        except OSError as error:
+            self.error = error
+        else:
+            self.error = None
+
+
+class Durability:
+    """See above."""
+
+    __slots__ = (
+        "follows_appends", "is_owing", "owed_offset", "failure", "listener",
+        "_log", "_data_offset", "_flush_wanted", "_data_wanted", "_failed_offset", "_written", "_running",
+        "_refusals", "_is_doubtful", "_is_over", "_began_s",
+    )  # fmt: skip
+
+    def __init__(self, log: FlushedLog) -> None:
+        self.follows_appends = False
+        """``kafkapy.flush=ack``."""
+        self.is_owing = False
+        """Whether some append may have to wait: looked at for every request, so that the usual one asks no more."""
+        self.owed_offset = 0
+        """Appends below it wait until they are on the disk."""
+        self.failure: KafkaStorageError | None = None
+        self.listener: Callable[[], None] | None = None
+        """Called when something that was owed is on the disk, or will not be."""
+        self._log = log
+        self._data_offset = self._flush_wanted = self._data_wanted = self._failed_offset = 0
+        self._written: list[str] = []
+        self._running: Flush | None = None
+        self._refusals = 0
+        self._is_doubtful = False
+        self._is_over = False
+        self._began_s = 0.0
+
+    # what is on the disk
+
+    @property
+    def data_offset(self) -> int:
+        """The batches below it are on the disk."""
+        return max(self._data_offset, self._log.recovery_point)
+
+    @property
+    def unflushed(self) -> int:
+        """How many offsets no flush was asked for yet (Apache Kafka's ``unflushedMessages``)."""
+        return self._log.log_end_offset - max(self._log.recovery_point, self._flush_wanted)
+
+    @property
+    def settled_end_offset(self) -> int:
+        """How far the high watermark may go for what this replica has: nothing owed lies below."""
+        end_offset, data_offset = self._log.log_end_offset, self.data_offset
+        owed = end_offset if self.follows_appends else self.owed_offset
+        return end_offset if data_offset >= owed else min(data_offset, end_offset)
+
+    def is_settled(self, next_offset: int) -> bool:
+        """Tell whether appends below ``next_offset`` may be acknowledged.
+
+        Raises ``KafkaStorageError`` when the disk has refused them.
+        """
+        if self.data_offset >= next_offset or (next_offset > self.owed_offset and not self.follows_appends):
+            return True
+        if self.failure is not None and next_offset <= self._failed_offset:
+            raise self.failure
+        return False
+
+    # who asks
+
+    def configure(self, *, follows_appends: bool) -> None:
+        """Take over ``kafkapy.flush``; what is in the log is owed from now on, or no more."""
+        self.follows_appends = follows_appends
+        self.settle()
+        self._tell()
+
+    def settle(self) -> None:
+        """The log was opened, or its leader changed: what it holds is owed too, if appends are."""
+        if self.follows_appends:
+            self.sync_appends()
+
+    def sync_appends(self) -> None:
+        """Owe everything up to the log's end, and fsync it."""
+        self.owed_offset = self._data_wanted = self._log.log_end_offset
+        self.is_owing = True
+        self._begin()
+
+    def flush_messages(self) -> None:
+        """``flush.messages`` were appended: owe them, and flush them with their indexes."""
+        self.owed_offset = self._log.log_end_offset
+        self.is_owing = True
+        self.flush_later(self.owed_offset)
+
+    def flush_later(self, end_offset: int, written: Iterable[str] = ()) -> None:
+        """Make everything below ``end_offset`` durable, the paths ``written`` with it; the recovery point follows."""
+        self._flush_wanted = max(self._flush_wanted, end_offset)
+        self._written += written
+        self._begin()
+
+    def resume(self) -> None:
+        """Try again what the disk refused, if it did; say so if it has not answered for long."""
+        if self._running is not None:
+            warn_if_slow(self._log, self._began_s, "is not done after")
+        self._begin()
+
+    def flush(self) -> None:
+        """Do it all now, on this thread; raises ``OSError``."""
+        self._flush_wanted = self._log.log_end_offset
+        if self._flush_wanted <= self._log.recovery_point:
+            return
+        flush = self._plan()
+        flush.run()
+        self._end(flush)
+        if flush.error is not None:
+            raise flush.error
+
+    def paths_to_close(self) -> list[str]:
+        """Return what must be fsynced before ``closed``, when no flusher works any more.
+
+        Raises ``OSError`` when the disk refuses to take again what an earlier fsync may have lost.
+        """
+        running, self._running = self._running, None
+        self._is_doubtful |= running is not None and running.error is not None
+        self._flush_wanted = self._log.log_end_offset
+        flush = self._plan()
+        if flush.rewriting is not None:
+            flush.rewriting.run()
+        return flush.paths
+
+    def closed(self) -> None:
+        """What ``paths_to_close`` has named is on the disk."""
+        self._log.advance_recovery_point(self._log.log_end_offset)
+        self._is_doubtful = False
+
+    def doubt(self) -> None:
+        """Bytes above the marks may not reach the disk with an fsync: have the next flush write all of them again."""
+        self._is_doubtful = True
+
+    def abandon(self) -> None:
+        """The log's files are none of its business any more: what is under way ends unheard, and nothing begins.
+
+        They may have another name by now, and a new log theirs.
+        """
+        self.fall_to(self._data_offset)
+        self._running = None
+        self._is_over = True
+
+    def fall_to(self, offset: int) -> None:
+        """Files are about to be cut: what lies above ``offset`` counts as not on the disk."""
+        self._data_offset = min(self._data_offset, offset)
+        if self._running is not None and self._running.rewriting is not None:
+            self._running.rewriting.cancel()
+
+    def truncated(self, end_offset: int) -> None:
+        """The log ends at ``end_offset`` now."""
+        self._flush_wanted, self._data_wanted, self.owed_offset = (
+            min(offset, end_offset) for offset in (self._flush_wanted, self._data_wanted, self.owed_offset)
+        )
+
+    # one flush
+
+    def _begin(self) -> None:
+        log = self._log
+        if (
+            self._running is not None
+            or self._is_over
+            or (
+                self._flush_wanted <= log.recovery_point and self._data_wanted <= self.data_offset and not self._written
+            )
+        ):
+            return
+        self.failure = None
+        try:
+            flush = self._running = self._plan()
+        except OSError as error:
+            self._refused(error, max(self._flush_wanted, self._data_wanted))
+            return
+        self._began_s = log.storage.clock.monotonic_s()
+        log.storage.flusher.flush(flush.run, lambda: self._ended(flush))
+
+    def _plan(self) -> Flush:
+        """Write the index entries that a flush needs, and say what is to be fsynced."""
+        log = self._log
+        flush_end = max(self._flush_wanted, log.recovery_point)
+        data_end = max(self._data_wanted, flush_end)
+        if self._is_doubtful:
+            flush_end = data_end
+        start = log.recovery_point if self._is_doubtful else self.data_offset
+        segments = log.segments.between(start, data_end) if data_end > start else []
+        paths = [segment.log.path for segment in segments]
+        new_segments = [segment for segment in segments if segment.is_new]
+        if new_segments:
+            # The bytes are worth nothing if the name is lost, or the folder's.
+            paths += [log.directory, log.directory.rpartition("/")[0]]
+        if flush_end > log.recovery_point:
+            paths += log.paths_to_sync(flush_end, log.recovery_point)
+            log.leader_epochs.wait_for_flush = False
+        elif self._written:
+            paths.append(log.directory)  # a new snapshot's name
+        flush = Flush(
+            log.storage.files, (flush_end, data_end), log.truncations, [*paths, *self._written], new_segments
+        )  # fmt: skip
+        flush.refusals = self._refusals
+        if self._is_doubtful:
+            flush.rewriting = Rewriting(log, log.storage.files, log.recovery_point, data_end, self._written)
+        return flush
+
+    def _ended(self, flush: Flush) -> None:
+        if self._running is not flush:
+            return  # the log was closed or abandoned meanwhile
+        self._running = None
+        warn_if_slow(self._log, self._began_s, "took")
+        self._end(flush)
+        if flush.error is None:
+            self._begin()
+
+    def _end(self, flush: Flush) -> None:
+        log = self._log
+        if flush.error is not None:
+            self._is_doubtful = True
+            self._refusals += 1
+            log.leader_epochs.wait_for_flush |= log.leader_epochs.path in flush.paths
+            # What was asked for meanwhile is refused too: nobody may come to ask again, and who waits would wait on.
+            self._refused(flush.error, max(flush.data_end, self._flush_wanted, self._data_wanted))
+            return
+        if flush.truncations != log.truncations or flush.refusals != self._refusals:
+            return  # it was about other bytes, or may have passed over what an fsync meanwhile has lost
+        if flush.rewriting is not None:
+            self._is_doubtful = flush.rewriting.is_cancelled
+        self.failure = None
+        for segment in flush.new_segments:
+            segment.is_new = False
+        self._written = [path for path in self._written if path not in flush.paths]
+        self._data_offset = max(self._data_offset, flush.data_end)
+        if flush.flush_end > log.recovery_point:
+            log.advance_recovery_point(flush.flush_end)
+        self._tell()
+
+    def _refused(self, error: OSError, end_offset: int) -> None:
+        self.failure = storage_error(self._log, "made durable", error)
+        self._failed_offset = end_offset
+        self._tell()
+
+    def _tell(self) -> None:
+        if self.is_owing:
+            self.is_owing = self.follows_appends or self.data_offset < self.owed_offset
+            if self.listener is not None:
+                self.listener()

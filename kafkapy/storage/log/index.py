@@ -1,0 +1,324 @@
+"""What the offset and the time index share: an append-only array of fixed-size entries, written late.
+
+Entries are collected in memory and go to the file by the page, at a roll, a flush or a clean close. Losing them in a
+crash costs nothing: recovery rebuilds the indexes of every segment that reaches beyond the recovery point, and the
+recovery point moves only after the entries below it were written. Entries that are in the file are read back when a
+lookup needs them and kept as long as ``IndexCache`` has room.
+"""
+
+from contextlib import suppress
+from struct import Struct
+from typing import ClassVar, Final
+
+from kafkapy.storage.errors import CorruptIndexError
+from kafkapy.storage.io.disk_errors import is_full
+from kafkapy.storage.io.files import Files
+
+PAGE_BYTES: Final = 4096
+DEFAULT_CACHE_BYTES: Final = 8 * 1024 * 1024
+
+
+class IndexCache:
+    """The index files that are in memory, oldest out first when they exceed ``max_bytes`` together."""
+
+    def __init__(self, max_bytes: int = DEFAULT_CACHE_BYTES) -> None:
+        self.max_bytes = max_bytes
+        self.bytes = 0
+        self._content: dict[str, bytes] = {}
+
+    def get(self, files: Files, path: str, size: int) -> bytes:
+        """Return the first ``size`` bytes of ``path``."""
+        content = self._content.get(path)
+        if content is not None and len(content) == size:
+            return content
+        self.drop(path)
+        content = files.read(path, size)
+        self._content[path] = content
+        self.bytes += size
+        while self.bytes > self.max_bytes:
+            self.drop(next(iter(self._content)))
+        return content
+
+    def drop(self, path: str) -> None:
+        """Forget ``path``; the file has changed or is gone."""
+        content = self._content.pop(path, None)
+        if content is not None:
+            self.bytes -= len(content)
+
+
+class Index:
+    """Entries in ascending order; ``size`` bytes of them are in the file and the rest in memory."""
+
+    ENTRY: ClassVar[Struct]
+
+    __slots__ = ("path", "base_offset", "full_from", "entries", "_files", "_cache", "_size", "_pending", "_replaces")
+
+    def __init__(self, files: Files, cache: IndexCache, path: str, base_offset: int, max_bytes: int) -> None:
+        self.path = path
+        self.base_offset = base_offset
+        self.full_from = max_bytes // self.ENTRY.size
+        """The number of entries from which on the segment must be rolled."""
+        self.entries = 0
+        self._files = files
+        self._cache = cache
+        self._size = 0
+        self._pending = bytearray()
+        self._replaces = False
+        """All entries are in memory, and the file is missing or wrong: the next write puts another in its place."""
+
+    def load(self, size: int) -> None:
+        """Take over a file of ``size`` bytes.
+
+        Raises ``CorruptIndexError`` when the size is not whole entries; the subclass checks the content.
+        """
+        if size % self.ENTRY.size:
+            raise CorruptIndexError(f"{self.path} has {size} bytes, which is not a multiple of {self.ENTRY.size}")
+        self._size = size
+        self.entries = size // self.ENTRY.size
+
+    def entry(self, slot: int) -> tuple[int, int]:
+        """Return the entry number ``slot`` as it is stored."""
+        position = slot * self.ENTRY.size
+        if position >= self._size:
+            first, second = self.ENTRY.unpack_from(self._pending, position - self._size)
+        else:
+            first, second = self.ENTRY.unpack_from(self._cache.get(self._files, self.path, self._size), position)
+        return first, second
+
+    def stored_entry(self, slot: int) -> tuple[int, int]:
+        """Return an entry of the file, reading no more than it."""
+        first, second = self.ENTRY.unpack(self._files.read(self.path, self.ENTRY.size, slot * self.ENTRY.size))
+        return first, second
+
+    def stored_ends(self) -> tuple[tuple[int, int], tuple[int, int]]:
+        """Return the first and the last entry of the file, which has one; a small file is read at once."""
+        if self._size > PAGE_BYTES:
+            return self.stored_entry(0), self.stored_entry(self.entries - 1)
+        content = self._files.read(self.path, self._size)
+        first: tuple[int, int] = self.ENTRY.unpack_from(content)
+        last: tuple[int, int] = self.ENTRY.unpack_from(content, self._size - self.ENTRY.size)
+        return first, last
+
+    def floor_slot(self, target: int, field: int) -> int:
+        """Return the last slot whose ``field`` (0 or 1) is not above ``target``, or -1."""
+        stored = self._size // self.ENTRY.size
+        first, low, high = 0, 0, stored
+        content: bytes | bytearray = b""
+        if stored < self.entries and self.entry(stored)[field] <= target:
+            first, low, high, content = stored, stored, self.entries, self._pending
+        elif stored:
+            content = self._cache.get(self._files, self.path, self._size)
+        unpack, size = self.ENTRY.unpack_from, self.ENTRY.size
+        while low < high:
+            middle = (low + high) // 2
+            if unpack(content, (middle - first) * size)[field] <= target:
+                low = middle + 1
+            else:
+                high = middle
+        return low - 1
+
+    def _append(self, first: int, second: int) -> None:
+        self._pending += self.ENTRY.pack(first, second)
+        self.entries += 1
+        if len(self._pending) >= PAGE_BYTES:
+            # The batch is in the log already. Entries that a full disk does not take now wait for the next one.
+            with suppress(OSError):
+                self.write()
+
+    def write(self) -> bool:
+        """Put the entries that are only in memory into the file; return whether there were any."""
+        has_more = self.is_unwritten
+        if self._replaces:
+            self._files.replace(self.path, bytes(self._pending))
+            self._replaces = False
+        elif has_more:
+            self._files.write(self.path, self._pending, self._size)
+        if has_more:
+            self._size += len(self._pending)
+            self._pending = bytearray()
+            self._cache.drop(self.path)
+        return has_more
+
+    @property
+    def is_unwritten(self) -> bool:
+        """Whether the file lacks entries, or is to be replaced."""
+        return self._replaces or bool(self._pending)
+
+    def write_later(self, path: str) -> None:
+        """Take all entries into memory; the next ``write`` makes the file ``path`` of them, or replaces it."""
+        stored = self._files.read(self.path, self._size) if self._size else b""
+        self._pending = bytearray(stored) + self._pending
+        self._size = 0
+        self._replaces = True
+        self.rename(path)
+
+    def keep(self, entries: int) -> None:
+        """Cut the index to its first ``entries``."""
+        if entries < self.entries:
+            self.write()
+            self._size = entries * self.ENTRY.size
+            self.entries = entries
+            self._files.truncate(self.path, self._size)
+            self._cache.drop(self.path)
+
+    def reset(self) -> None:
+        """Empty the file, whatever it holds, and forget the entries; a full disk keeps the old one until ``write``."""
+        self._pending = bytearray()
+        self._size = self.entries = 0
+        self._replaces = False
+        try:
+            self._files.create(self.path)
+        except OSError as error:
+            if not is_full(error):
+                raise
+            self._replaces = True
+        self._cache.drop(self.path)
+
+    def rename(self, path: str) -> None:
+        """The file has got another name."""
+        self.forget()
+        self.path = path
+
+    def forget(self) -> None:
+        """The file goes away: nothing of it stays in memory."""
+        self._cache.drop(self.path)
+
+
+# ``….index``: from an offset to the byte position of a batch at or before it.
+#
+# Entry: relative offset i32, position i32.
+
+
+class OffsetIndex(Index):
+    """Offsets are stored relative to the base; an entry is an append's last offset and the position of its start."""
+
+    ENTRY = Struct(">ii")
+
+    __slots__ = ("last_offset", "last_position")
+
+    def __init__(self, files: Files, cache: IndexCache, path: str, base_offset: int, max_bytes: int) -> None:
+        super().__init__(files, cache, path, base_offset, max_bytes)
+        self.last_offset = base_offset
+        self.last_position = 0
+
+    def load(self, size: int) -> None:
+        """See ``Index.load``; an index padded with zeros, as a crashed Apache Kafka leaves it, is corrupt too."""
+        super().load(size)
+        if self.entries:
+            relative_offset, position = self.stored_entry(self.entries - 1)
+            if relative_offset <= 0 or position <= 0:
+                raise CorruptIndexError(f"{self.path} ends with ({relative_offset}, {position})")
+            self.last_offset = self.base_offset + relative_offset
+            self.last_position = position
+
+    def append(self, offset: int, position: int) -> None:
+        """Add an entry; offsets must grow."""
+        assert self.entries == 0 or offset > self.last_offset, (offset, self.last_offset)
+        self._append(offset - self.base_offset, position)
+        self.last_offset = offset
+        self.last_position = position
+
+    def lookup(self, offset: int) -> int:
+        """Return the position of a batch from which a scan finds ``offset``."""
+        if self.entries and offset >= self.last_offset:
+            return self.last_position
+        slot = self.floor_slot(offset - self.base_offset, 0)
+        return 0 if slot < 0 else self.entry(slot)[1]
+
+    def around(self, offset: int) -> tuple[int, int]:
+        """Return what ``lookup`` does, and the position of the first entry that is not below ``offset``.
+
+        They are the same where that entry names ``offset`` itself, or there is none.
+        """
+        if offset >= self.last_offset or not self.entries:
+            return self.last_position, self.last_position
+        relative_offset = offset - self.base_offset
+        slot = self.floor_slot(relative_offset - 1, 0)
+        position = self.entry(slot)[1] if slot >= 0 else 0
+        if slot + 1 == self.entries:  # a damaged file has lost its order
+            return position, position
+        next_offset, following = self.entry(slot + 1)
+        return (following if next_offset == relative_offset else position), following
+
+    def offset_from(self, position: int) -> int | None:
+        """Return the offset of the first entry at or behind ``position``; None if there is none."""
+        slot = self.floor_slot(position - 1, 1) + 1
+        return self.base_offset + self.entry(slot)[0] if slot < self.entries else None
+
+    def position_before(self, position: int) -> int:
+        """Return the highest known position of a batch that is not above ``position``; 0 if there is none."""
+        slot = self.floor_slot(position, 1)
+        return 0 if slot < 0 else self.entry(slot)[1]
+
+    def truncate_to(self, offset: int) -> None:
+        """Drop the entries from ``offset`` on."""
+        self.keep(self.floor_slot(offset - 1 - self.base_offset, 0) + 1)
+        self._load_last()
+
+    def reset(self) -> None:
+        """See ``Index.reset``."""
+        super().reset()
+        self._load_last()
+
+    def _load_last(self) -> None:
+        relative_offset, self.last_position = self.entry(self.entries - 1) if self.entries else (0, 0)
+        self.last_offset = self.base_offset + relative_offset
+
+
+# ``….timeindex``: from a timestamp to an offset. Entry: timestamp i64 (ms), relative offset i32.
+#
+# An entry (T, O) says that no record before the batch at O has a timestamp above T.
+
+
+NO_TIMESTAMP: Final = -1
+
+
+class TimeIndex(Index):
+    """Both timestamps and offsets grow; the last entry of a closed segment holds its largest timestamp."""
+
+    ENTRY = Struct(">qi")
+
+    __slots__ = ("last_timestamp", "last_offset")
+
+    def __init__(self, files: Files, cache: IndexCache, path: str, base_offset: int, max_bytes: int) -> None:
+        super().__init__(files, cache, path, base_offset, max_bytes)
+        self.full_from -= 1  # one slot is kept for the entry that closes the segment
+        self.last_timestamp = NO_TIMESTAMP
+        self.last_offset = base_offset
+
+    def load(self, size: int) -> None:
+        """See ``Index.load``; timestamps grow, so an index of several zeros is corrupt."""
+        super().load(size)
+        if self.entries:
+            first, (timestamp, relative_offset) = self.stored_ends()
+            if timestamp < first[0] or (timestamp == first[0] and self.entries > 1) or relative_offset < 0:
+                raise CorruptIndexError(f"{self.path} ends with ({timestamp}, {relative_offset})")
+            self.last_timestamp = timestamp
+            self.last_offset = self.base_offset + relative_offset
+
+    def maybe_append(self, timestamp: int, offset: int) -> None:
+        """Add an entry if ``timestamp`` is above the last one's."""
+        if timestamp > self.last_timestamp:
+            self._append(timestamp, offset - self.base_offset)
+            self.last_timestamp = timestamp
+            self.last_offset = offset
+
+    def lookup(self, timestamp: int) -> int:
+        """Return an offset from which a scan finds the first record of at least ``timestamp``."""
+        slot = self.floor_slot(timestamp, 0)
+        return self.base_offset if slot < 0 else self.base_offset + self.entry(slot)[1]
+
+    def truncate_to(self, offset: int) -> None:
+        """Drop the entries from ``offset`` on."""
+        self.keep(self.floor_slot(offset - 1 - self.base_offset, 1) + 1)
+        self._load_last()
+
+    def reset(self) -> None:
+        """See ``Index.reset``."""
+        super().reset()
+        self._load_last()
+
+    def _load_last(self) -> None:
+        last = self.entry(self.entries - 1) if self.entries else (NO_TIMESTAMP, 0)
+        self.last_timestamp = last[0]
+        self.last_offset = self.base_offset + last[1]

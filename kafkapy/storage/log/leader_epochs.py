@@ -1,0 +1,188 @@
+"""``leader-epoch-checkpoint``: at which offset each leader's term began (KIP-101).
+
+Text as in ``checkpoints``: ``epoch startoffset``, both growing. Replaced at every change. Message sets of formats
+0 and 1 carry no epoch: a log whose ``message.format.version`` is one of theirs keeps none (``keep``), as in Kafka 2.7.
+"""
+
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Sequence
+from itertools import pairwise
+from typing import Final, NamedTuple
+
+from kafkapy.storage.checkpoints import decode, encode, number
+from kafkapy.storage.errors import MalformedCheckpointError
+from kafkapy.storage.io.disk_errors import is_passing
+from kafkapy.storage.io.files import Files
+
+LEADER_EPOCHS_NAME: Final = "leader-epoch-checkpoint"
+UNDEFINED_EPOCH: Final = -1
+UNDEFINED_OFFSET: Final = -1
+
+
+class EpochEntry(NamedTuple):
+    """Batches of leader epoch ``epoch`` begin at ``start_offset``."""
+
+    epoch: int
+    start_offset: int
+
+
+class LeaderEpochs:
+    """The terms, oldest first; a new one drops those that it contradicts."""
+
+    __slots__ = (
+        "path", "entries", "wait_for_flush", "is_stale", "_in_file", "_files", "_log_end_offset", "_is_kept",
+    )  # fmt: skip
+
+    def __init__(self, files: Files, path: str, log_end_offset: Callable[[], int]) -> None:
+        self.path = path
+        self.entries: list[EpochEntry] = []
+        self.wait_for_flush = False
+        """The file may not be on the disk as it is: the next flush of the log must fsync it."""
+        self.is_stale = False
+        """The disk had no room for the file when the entries changed: ``write_again`` is due."""
+        self._in_file: list[EpochEntry] | None = None
+        self._files = files
+        self._log_end_offset = log_end_offset
+        self._is_kept = True
+
+    def keep(self, kept: bool) -> None:
+        """From now on epochs are taken down, or forgotten and not taken down any more; raises as ``load`` does."""
+        if kept != self._is_kept:
+            self._is_kept = kept
+            self.load()
+
+    def load(self) -> None:
+        """Read the file; a missing one holds no epochs. Raises ``MalformedCheckpointError``, with no epochs then."""
+        self.entries = []
+        self._in_file = None
+        if not self._is_kept:
+            self._files.remove(self.path)
+            self.wait_for_flush = False
+            return
+        try:
+            entries = [EpochEntry(number(e), number(s)) for e, s in decode(self._files.read(self.path), 2)]
+        except FileNotFoundError:
+            return
+        except (ValueError, MalformedCheckpointError) as error:
+            raise MalformedCheckpointError(f"{self.path} is not a leader epoch checkpoint: {error}") from error
+        if any(not _follows(*pair) for pair in pairwise(entries)):
+            raise MalformedCheckpointError(f"{self.path} has epochs or offsets that go back")
+        self.entries = self._in_file = entries
+
+    def write_again(self) -> None:
+        """Before the file may be trusted: let it say what it has missed; raises ``OSError``."""
+        if self.is_stale:
+            self._take(self.entries)
+
+    def _take(self, entries: list[EpochEntry], *, may_wait: bool = False) -> None:
+        if not self._is_kept:
+            return
+        if entries == self._in_file:
+            self.wait_for_flush = True  # whoever wrote it may not have fsynced it
+            self.is_stale = False
+            self.entries = entries
+            return
+        # A partition without records has nothing to lose, and ten thousand of them are created at once.
+        sync = self._log_end_offset() > 0
+        self._in_file = None
+        try:
+            self._files.replace(self.path, encode(f"{e} {s}" for e, s in entries), sync=sync)
+        except OSError as error:
+            if not (may_wait and is_passing(error)):
+                raise
+            self.is_stale = True
+        else:
+            self.is_stale = False
+            self.wait_for_flush = not sync
+            self._in_file = entries
+        self.entries = entries
+
+    @property
+    def latest(self) -> int:
+        """The newest epoch, or -1."""
+        return self.entries[-1].epoch if self.entries else UNDEFINED_EPOCH
+
+    @property
+    def latest_start_offset(self) -> int:
+        """Where the newest epoch began, or -1."""
+        return self.entries[-1].start_offset if self.entries else UNDEFINED_OFFSET
+
+    def is_latest(self, epoch: int, offset: int) -> bool:
+        """Whether what comes at ``offset`` in ``epoch`` belongs to the newest term, or to none where there is none."""
+        if not self.entries:
+            return epoch == UNDEFINED_EPOCH
+        latest, start_offset = self.entries[-1]
+        return latest == epoch and start_offset <= offset
+
+    def assign(self, epoch: int, start_offset: int) -> None:
+        """A leader's term began, or a batch of it came at ``start_offset``."""
+        if not self.is_latest(epoch, start_offset):
+            self._take(following(self.entries, EpochEntry(epoch, start_offset)))
+
+    def epoch_for(self, offset: int) -> int:
+        """Return the epoch of the batch at ``offset``, or -1."""
+        at = bisect_right(self.entries, offset, key=lambda entry: entry.start_offset)
+        return self.entries[at - 1].epoch if at else UNDEFINED_EPOCH
+
+    def end_offset_for(self, epoch: int) -> tuple[int, int]:
+        """Answer OffsetForLeaderEpoch: (largest epoch not above ``epoch``, where the next one begins) or (-1, -1)."""
+        if epoch == UNDEFINED_EPOCH or epoch > self.latest or not self.entries:
+            return UNDEFINED_EPOCH, UNDEFINED_OFFSET
+        if epoch == self.latest:
+            return epoch, self._log_end_offset()
+        at = bisect_right(self.entries, epoch, key=lambda entry: entry.epoch)
+        return (self.entries[at - 1].epoch if at else epoch), self.entries[at].start_offset
+
+    def truncate_from_end(self, end_offset: int) -> None:
+        """The log now ends at ``end_offset``: drop the epochs that began there or later."""
+        if self.latest_start_offset >= end_offset:
+            self._take(self._below(end_offset), may_wait=True)
+
+    def forget_from_end(self, end_offset: int) -> None:
+        """Do so in memory: the leader's next term changes the file, or begins where the last one in it did.
+
+        Ten thousand partitions without records would be written twice at each start.
+        """
+        self.entries = self._below(end_offset)
+
+    def _below(self, end_offset: int) -> list[EpochEntry]:
+        return [entry for entry in self.entries if entry.start_offset < end_offset]
+
+    def truncate_from_start(self, start_offset: int) -> None:
+        """The log now begins at ``start_offset``: the epoch that it falls into begins there.
+
+        A disk without room does not keep a log from being trimmed, which makes some. Raises ``OSError`` for other
+        refusals.
+        """
+        at = bisect_right(self.entries, start_offset, key=lambda entry: entry.start_offset)
+        if at:
+            kept = [EpochEntry(self.entries[at - 1].epoch, start_offset), *self.entries[at:]]
+            if kept != self.entries:
+                self._take(kept, may_wait=True)
+
+    def rebuild(self, batches: Iterable[EpochEntry], *, may_wait: bool = False) -> None:
+        """Take the epochs from the log itself: (leader epoch, base offset) of its batches, in order.
+
+        With ``may_wait`` a disk without room has the file written later.
+        """
+        entries: list[EpochEntry] = []
+        for entry in batches:
+            if entry.epoch > (entries[-1].epoch if entries else UNDEFINED_EPOCH):
+                entries.append(entry)
+        self._take(entries, may_wait=may_wait)
+
+    def clear(self) -> None:
+        """Forget every epoch."""
+        self._take([])
+
+
+def following(entries: Sequence[EpochEntry], entry: EpochEntry) -> list[EpochEntry]:
+    """Return ``entries`` with ``entry`` after them, without those that it contradicts."""
+    kept = list(entries)
+    while kept and (kept[-1].epoch >= entry.epoch or kept[-1].start_offset >= entry.start_offset):
+        kept.pop()
+    return [*kept, entry]
+
+
+def _follows(entry: EpochEntry, later: EpochEntry) -> bool:
+    return later.epoch > entry.epoch and later.start_offset >= entry.start_offset

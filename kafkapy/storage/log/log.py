@@ -1,0 +1,947 @@
+"""A partition's log: its segments, offsets, producers and leader epochs, and every operation that changes them.
+
+``log_start_offset ≤ high_watermark ≤ log_end_offset`` holds whenever a method returns. The first two bound what clients
+may read, ``recovery_point`` bounds what is known to be on the disk (``durability``). Each offset has the methods that
+move it, and no other code assigns them:
+
+- ``log_end_offset``: ``append_as_leader``, ``append_as_follower``, ``truncate_to``, ``truncate_fully_and_start_at``;
+- ``high_watermark``: ``update_high_watermark``, and a truncation below it;
+- ``log_start_offset``: ``advance_log_start_offset``, ``delete_oldest_segments``, and a truncation below it;
+- ``recovery_point``: ``advance_recovery_point`` after an fsync, ``lower_recovery_point`` before files are cut.
+
+``recovery.load`` brings a log to the state of its directory; ``begin_at`` and ``end_at`` are for it alone.
+
+**Append.** Nothing is noted before the write, and what a failed write left behind is cut off: a refused or failed
+append leaves the records as they were. As in Apache Kafka, a full segment ends before the producer is checked, so a
+batch that is refused for its producer, or is a duplicate, may begin a segment all the same.
+
+**Roll.** The rules of Apache Kafka 2.7's ``LogSegment.shouldRoll``, in its order. A new segment begins when
+
+- the append would make the segment larger than ``segment.bytes``;
+- its last offset does not fit into 31 bits above the base, or an index is full;
+- its largest timestamp is more than ``segment.ms`` (less the segment's jitter) after that of the segment's first batch;
+  the clock decides where that batch has no timestamp; on a compacted topic ``max.compaction.lag.ms`` counts if it is
+  shorter, since the active segment is never compacted.
+
+An empty segment is left only for its indexes or for an offset.
+
+**Delete.** A segment leaves the list at once, its files are renamed to ``.deleted``, and removed after
+``file.delete.delay.ms``. A reader that found the segment before can go on reading it.
+"""
+
+import logging
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from random import Random
+from typing import Final, NamedTuple
+
+from kafkapy.clock import Clock
+from kafkapy.config.log_config import LogConfig
+from kafkapy.errors import BrokerError
+from kafkapy.records.batch import (
+    CONTROL_BIT,
+    CREATE_TIME,
+    LOG_APPEND_TIME,
+    MAGIC,
+    TIMESTAMP_TYPE_BIT,
+    BatchHeader,
+    assign,
+    crc_is_valid,
+    iterate_headers,
+)
+from kafkapy.records.control import ControlRecord, read_control
+from kafkapy.records.errors import CorruptRecordError, RecordBatchTooLargeError, UnsupportedForMessageFormatError
+from kafkapy.records.record import read_records
+from kafkapy.records.validate import (
+    PRODUCER,
+    CheckedBatch,
+    ProducePolicy,
+    ValidatedBatch,
+    at_offset,
+    validate_own,
+    validate_produced,
+)
+from kafkapy.storage.errors import (
+    KafkaStorageError,
+    OffsetOutOfRangeError,
+    OutOfOrderSequenceError,
+    UnexpectedAppendOffsetError,
+)
+from kafkapy.storage.io.disk_errors import as_storage_error, storage_error
+from kafkapy.storage.io.files import Files, FileSlice, files_removal
+from kafkapy.storage.log.durability import Durability
+from kafkapy.storage.log.flusher import Flusher, InlineFlusher, sync_all
+from kafkapy.storage.log.index import IndexCache
+from kafkapy.storage.log.leader_epochs import LEADER_EPOCHS_NAME, LeaderEpochs
+from kafkapy.storage.log.producer_state import MAX_PRODUCERS, ProducedBatch, ProducerState, ignore_eviction
+from kafkapy.storage.log.recall import recall
+from kafkapy.storage.log.segment import (
+    DELETED_SUFFIX,
+    MAX_RELATIVE_OFFSET,
+    AppendedRange,
+    Segment,
+    Segments,
+    TimestampOffset,
+)
+from kafkapy.storage.recovery.salvage import Damage, salvage
+from kafkapy.turns import Steps
+from kafkapy.types import TopicPartition, maker
+
+logger = logging.getLogger(__name__)
+
+DEFAULT_PRODUCER_EXPIRATION_MS: Final = 604_800_000
+TAIL_BATCHES: Final = 128
+"""How many positions of batches at the log's end are remembered at most."""
+NO_APPEND_TIME: Final = -1
+COMPRESSION_TYPES: Final = ("uncompressed", "gzip", "snappy", "lz4", "zstd")
+
+
+class AppendResult(NamedTuple):
+    """Where a batch is; ``log_append_time_ms`` is -1 unless the topic stamps records itself."""
+
+    first_offset: int
+    last_offset: int
+    max_timestamp: int
+    log_append_time_ms: int
+    log_start_offset: int
+    duplicate: bool
+    size: int
+
+
+class LogRead(NamedTuple):
+    """Batches found for an offset; the first one may begin below it and the last one be cut short."""
+
+    records: FileSlice | bytes
+    segment: Segment | None = None
+    """Where the records are; None without any."""
+
+
+class LogPosition(NamedTuple):
+    """Place of an offset in a log's files: a segment, and a byte of its ``.log`` (Apache Kafka's LogOffsetMetadata)."""
+
+    segment_base_offset: int
+    position: int
+
+
+_result_of: Final = maker(AppendResult)
+_range_of: Final = maker(AppendedRange)
+
+
+def _ignore(*_: object) -> None:
+    """A log by itself has no data directory that could go offline, no checkpoints and no cleaner."""
+
+
+@dataclass(slots=True)
+class Storage:
+    """What all logs of a broker share."""
+
+    clock: Clock
+    files: Files = field(default_factory=Files)
+    flusher: Flusher = field(default_factory=InlineFlusher)
+    index_cache: IndexCache = field(default_factory=IndexCache)
+    producer_expiration_ms: int = DEFAULT_PRODUCER_EXPIRATION_MS
+    max_producers: int = MAX_PRODUCERS
+    producer_evicted: Callable[[], None] = ignore_eviction
+    """Called for each producer id that a partition forgets because it knows ``max_producers`` of them."""
+    random: Random = field(default_factory=Random)
+    disk_failed: Callable[[str, OSError], None] = _ignore
+    """Called with the path that a broken disk refused to read or write (``disk_errors``)."""
+    recovered: Callable[[int], None] = _ignore
+    """Called with the size in bytes of each segment that a recovery has read."""
+    offsets_fall: Callable[["Log"], None] = _ignore
+    """Called when a log's recovery point or start has fallen, before its files are cut (``lower_checkpoints``)."""
+    puts_off: bool = True
+    """Whether a start on a full disk goes on with index entries, snapshots and epochs in memory (``disk_errors``)."""
+    about_to_cut: Callable[["Log", int], None] = _ignore
+    """Called before a log loses its records from an offset on, or its compaction (``cleaner``)."""
+
+
+class Log:
+    """One partition on disk. Everything runs on one thread; ``recovery.load`` fills a new one from its directory."""
+
+    __slots__ = (
+        "topic_partition",
+        "directory",
+        "config",
+        "policy",
+        "segment_ms",
+        "storage",
+        "segments",
+        "producer_state",
+        "leader_epochs",
+        "log_start_offset",
+        "log_end_offset",
+        "high_watermark",
+        "recovery_point",
+        "durability",
+        "truncations",
+        "last_flush_ms",
+        "is_failing",
+        "tail",
+    )
+
+    def __init__(self, topic_partition: TopicPartition, directory: str, config: LogConfig, storage: Storage) -> None:
+        self.topic_partition = topic_partition
+        self.directory = directory
+        self.storage = storage
+        self.segments = Segments()
+        self.producer_state = ProducerState(
+            storage.files,
+            directory,
+            storage.producer_expiration_ms,
+            storage.max_producers,
+            storage.producer_evicted,
+        )
+        self.leader_epochs = LeaderEpochs(
+            storage.files, f"{directory}/{LEADER_EPOCHS_NAME}", lambda: self.log_end_offset
+        )
+        self.log_start_offset = 0
+        self.log_end_offset = 0
+        self.high_watermark = 0
+        self.recovery_point = 0
+        self.durability = Durability(self)
+        self.truncations = 0
+        """How often bytes or names of its files have changed under a flush that may be under way."""
+        self.last_flush_ms = storage.clock.now_ms()
+        self.tail: dict[int, int] = {}
+        """Base offset → position of the last batches in the active segment: reads at the end need no search."""
+        self.is_failing = False
+        """The disk refused the last operation, and the broker's log has a line about it."""
+        self.update_config(config)
+
+    def __repr__(self) -> str:
+        return f"<Log {self.topic_partition} {self.log_start_offset}..{self.high_watermark}..{self.log_end_offset}>"
+
+    def update_config(self, config: LogConfig) -> None:
+        """Take over a changed configuration; what is written stays as it is."""
+        self.config = config
+        self.policy = produce_policy(self.topic_partition, config)
+        self.segment_ms = segment_ms(config)
+        self.durability.configure(follows_appends=config.flush_before_ack)
+        self.leader_epochs.keep(config.message_format > 1)
+        if not config.compact:
+            self.storage.about_to_cut(self, self.log_end_offset)
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of all record batches."""
+        return sum(segment.size for segment in self.segments)
+
+    @property
+    def last_stable_offset(self) -> int:
+        """The offset below which every transaction has ended; read_committed consumers see no further."""
+        unstable = self.producer_state.first_unstable_offset
+        if unstable is None or unstable >= self.high_watermark:
+            return self.high_watermark
+        return max(unstable, self.log_start_offset)
+
+    # append
+
+    def append_as_leader(
+        self,
+        records: memoryview | bytearray | CheckedBatch | ValidatedBatch,
+        leader_epoch: int,
+        *,
+        from_client: bool = True,
+    ) -> AppendResult:
+        """Validate one batch, give it its offsets in place, and write it; a ``ValidatedBatch`` is a coordinator's.
+
+        Raises the errors of ``records.validate`` and ``storage.errors``; nothing is written then. A client's batch that
+        takes long to validate raises ``LargeBatchError``; it comes back as ``CheckedBatch``. So may that, when others
+        have appended in between.
+        """
+        first_offset = self.log_end_offset
+        if isinstance(records, ValidatedBatch):
+            valid = validate_own(records, self.policy, self.storage.clock.now_ms, first_offset)
+        elif isinstance(records, CheckedBatch):
+            valid = at_offset(records, first_offset)
+        else:
+            now_ms = self.storage.clock.now_ms()
+            valid = validate_produced(
+                records, self.policy, now_ms, from_client=from_client, first_offset=first_offset, inline=from_client
+            )
+        batch, header, max_timestamp, max_timestamp_delta = valid
+        marker = None
+        last_offset = first_offset + header.last_offset_delta
+        size = header.size
+        added = _range_of((first_offset, last_offset, max_timestamp, first_offset + max_timestamp_delta, size))
+        if header.producer_id >= 0:
+            marker, duplicate = self._check_producer(batch, header, added, from_client=from_client)
+            if duplicate is not None:
+                return self._answer_again(duplicate, header)
+        if header.magic < MAGIC:
+            self._forget_epochs(size)
+        else:
+            if not self.leader_epochs.is_latest(leader_epoch, first_offset):
+                with as_storage_error(self, "written"):
+                    self.leader_epochs.assign(leader_epoch, first_offset)
+            assign(batch, 0, first_offset, leader_epoch)
+        segment = self._write(batch, added)
+        if marker is not None:
+            aborted = self.producer_state.apply_marker(header, marker, first_offset)
+            if aborted is not None:
+                segment.transaction_index.append(aborted)
+        elif header.producer_id >= 0:
+            self.producer_state.apply(header, first_offset)
+        self._flush_if_due()
+        append_time = max_timestamp if header.attributes & TIMESTAMP_TYPE_BIT else NO_APPEND_TIME
+        return _result_of((first_offset, last_offset, max_timestamp, append_time, self.log_start_offset, False, size))
+
+    def _check_producer(
+        self, batch: memoryview | bytearray, header: BatchHeader, added: AppendedRange, *, from_client: bool
+    ) -> tuple[ControlRecord | None, ProducedBatch | None]:
+        """Return the marker that the batch is, or the earlier batch that it repeats."""
+        state = self.producer_state
+        if not header.attributes & CONTROL_BIT:
+            check_size(self.config, header.size)
+        try:
+            if header.attributes & CONTROL_BIT:
+                marker = read_control(batch, header)
+                state.check_marker(header, marker)
+                return marker, None
+            duplicate = self._check_sequence(header, from_client=from_client)
+        except BrokerError:
+            self._end_full_segment(added)
+            raise
+        if duplicate is not None:
+            self._end_full_segment(added)
+        return None, duplicate
+
+    def _check_sequence(self, header: BatchHeader, *, from_client: bool) -> ProducedBatch | None:
+        """As ``ProducerState.check``; after a start the log may have to be searched for what a producer sends again."""
+        state = self.producer_state
+        try:
+            return state.check(header, from_client=from_client)
+        except OutOfOrderSequenceError:
+            with as_storage_error(self, "read"):
+                is_recalled = self.recall_batches()
+            if not is_recalled:
+                raise
+        return state.check(header, from_client=from_client)
+
+    def _end_full_segment(self, added: AppendedRange) -> None:
+        """Begin another segment, if ``added`` would, although it is not appended."""
+        with as_storage_error(self, "written"):
+            if self._must_roll(self.segments.active, added):
+                self._roll_to(added.first_offset)
+
+    def _answer_again(self, batch: ProducedBatch, header: BatchHeader) -> AppendResult:
+        """Answer a repeated batch as it was answered first; 2.7 gives its timestamp as the append time."""
+        self.durability.resume()
+        first_offset, last_offset, timestamp = batch.first_offset, batch.last_offset, batch.timestamp
+        return AppendResult(
+            first_offset, last_offset, timestamp, timestamp, self.log_start_offset, True, header.size
+        )  # fmt: skip
+
+    def append_as_follower(self, records: bytes | bytearray | memoryview) -> AppendResult:
+        """Write batches as the leader sent them; an incomplete last one is left out.
+
+        Raises ``UnexpectedAppendOffsetError`` and ``CorruptRecordError``; nothing is written then.
+        """
+        batches = list(iterate_headers(records))
+        added = self._check_replicated(records, batches)
+        content = memoryview(records)[: added.size]
+        for _, header in batches:
+            self._note_epoch(header, added.size)
+        segment = self._write(content, added)
+        for position, header in batches:
+            aborted = self.producer_state.replay(header, content[position : position + header.size])
+            if aborted is not None:
+                segment.transaction_index.append(aborted)
+        self._flush_if_due()
+        first_offset, last_offset, max_timestamp, _, size = added
+        return AppendResult(
+            first_offset, last_offset, max_timestamp, NO_APPEND_TIME, self.log_start_offset, False, size
+        )  # fmt: skip
+
+    def _check_replicated(
+        self, records: bytes | bytearray | memoryview, batches: Sequence[tuple[int, BatchHeader]]
+    ) -> AppendedRange:
+        """Return what ``batches`` span; raise ``UnexpectedAppendOffsetError`` or ``CorruptRecordError``."""
+        if not batches:
+            raise UnexpectedAppendOffsetError(f"No whole batch came for {self.topic_partition}")
+        next_offset = self.log_end_offset
+        max_timestamp = max_timestamp_offset = -1
+        for position, header in batches:
+            if header.base_offset < next_offset or header.last_offset_delta < 0:
+                raise UnexpectedAppendOffsetError(
+                    f"{self.topic_partition} expected offset {next_offset}, a batch begins at {header.base_offset}"
+                )
+            if not crc_is_valid(records, position, header):
+                raise CorruptRecordError(
+                    f"The batch at offset {header.base_offset} of {self.topic_partition} is corrupt"
+                )
+            next_offset = header.next_offset
+            if header.max_timestamp > max_timestamp:
+                max_timestamp, max_timestamp_offset = header.max_timestamp, header.last_offset
+        first_offset = batches[0][1].base_offset
+        if batches[0][1].magic < MAGIC:
+            # A wrapper names its last offset; its first one is not below the log's end, nor further than a segment
+            # reaches.
+            first_offset = max(self.log_end_offset, next_offset - 1 - MAX_RELATIVE_OFFSET)
+        size = batches[-1][0] + batches[-1][1].size
+        return AppendedRange(first_offset, next_offset - 1, max_timestamp, max_timestamp_offset, size)
+
+    def _note_epoch(self, header: BatchHeader, size: int) -> None:
+        if header.magic < MAGIC:
+            self._forget_epochs(size)
+            return
+        epochs = self.leader_epochs
+        # A batch that was refused after all may have noted its epoch further up, beyond a gap.
+        if header.partition_leader_epoch > epochs.latest or header.base_offset < epochs.latest_start_offset:
+            with as_storage_error(self, "written"):
+                epochs.assign(header.partition_leader_epoch, header.base_offset)
+
+    def _forget_epochs(self, size: int) -> None:
+        """A message set has no epoch: known epochs would mislead followers after it, so Kafka drops them too.
+
+        Not for ``size`` bytes that no segment may hold (Kafka does it before it refuses them).
+        """
+        check_size(self.config, size)
+        if self.leader_epochs.entries:
+            logger.warning(
+                "Forgetting the leader epochs of %s: a message set of an old format was appended", self.topic_partition
+            )
+            with as_storage_error(self, "written"):
+                self.leader_epochs.clear()
+
+    def _write(self, content: bytes | bytearray | memoryview, added: AppendedRange) -> Segment:
+        segment = self.segments.active
+        try:
+            if self._must_roll(segment, added):
+                segment = self._roll_to(added.first_offset)
+            position = segment.append(content, added, self.config.index_interval_bytes)
+        except OSError as error:
+            try:
+                self.storage.files.truncate(segment.log.path, segment.size)
+            except OSError:
+                # Behind what is written there is more; no other segment may follow on that.
+                segment.is_preallocated = True
+            if segment.base_offset > self.log_end_offset:
+                self._take_back_segment()
+            raise storage_error(self, "written", error) from error
+        self.is_failing = False
+        self.log_end_offset = added.last_offset + 1
+        tail = self.tail
+        if len(tail) >= TAIL_BATCHES:
+            for offset in list(tail)[: TAIL_BATCHES // 2]:
+                del tail[offset]
+        tail[added.first_offset] = position
+        return segment
+
+    def _flush_if_due(self) -> None:
+        durability, messages = self.durability, self.config.flush_messages
+        if durability.follows_appends:
+            durability.sync_appends()
+        elif self.log_end_offset >= messages and durability.unflushed >= messages:  # the latter is never more
+            durability.flush_messages()
+
+    # roll
+
+    def roll(self, base_offset: int | None = None) -> Segment:
+        """Close the active segment and begin one at the log's end (or ``base_offset``, if that is higher)."""
+        return self._roll_to(max(base_offset or 0, self.log_end_offset))
+
+    def _must_roll(self, segment: Segment, added: AppendedRange) -> bool:
+        """Tell whether ``added`` belongs into a new segment.
+
+        Raises ``RecordBatchTooLargeError`` for what no segment may hold.
+        """
+        _, last_offset, max_timestamp, _, size = added
+        if segment.size + size > self.config.segment_bytes:
+            check_size(self.config, size)
+            return True
+        if last_offset - segment.base_offset > MAX_RELATIVE_OFFSET or segment.indexes_are_full:
+            return True
+        if segment.size == 0:
+            return False
+        return waited_ms(segment, self.storage.clock, max_timestamp) > self.segment_ms - segment.roll_jitter_ms
+
+    def _roll_to(self, base_offset: int) -> Segment:
+        active = self.segments.active
+        if base_offset == active.base_offset:
+            return active
+        written = active.become_inactive()
+        segment = self.new_segment(base_offset)
+        state = self.producer_state
+        try:
+            self._create(segment)
+            state.map_end_offset = base_offset
+            snapshot = state.take_snapshot()
+        except OSError:
+            # The log goes on in the segment that it has: a start would take an empty one beside it for the log's end.
+            state.map_end_offset = self.log_end_offset
+            self._discard(segment)
+            raise
+        self.segments.add(segment)
+        self.tail.clear()
+        self.durability.flush_later(base_offset, [*written, snapshot] if snapshot else written)
+        return segment
+
+    def begin_segment(self, base_offset: int) -> Segment:
+        """Add a new segment at the log's end; with ``preallocate`` its file has ``segment.bytes`` from the start."""
+        segment = self.new_segment(base_offset)
+        self._create(segment)
+        self.segments.add(segment)
+        return segment
+
+    def new_segment(self, base_offset: int, suffix: str = "") -> Segment:
+        """Return a segment of this log that has no files yet; ``suffix`` will stand behind their names."""
+        storage, config = self.storage, self.config
+        segment = Segment(
+            storage.files,
+            storage.index_cache,
+            self.directory,
+            base_offset,
+            config.segment_index_bytes,
+            storage.clock.now_ms(),
+        )
+        segment.rename(suffix, on_disk=False)
+        if config.segment_jitter_ms:
+            segment.roll_jitter_ms = storage.random.randrange(min(config.segment_jitter_ms, config.segment_ms))
+        return segment
+
+    def _create(self, segment: Segment) -> None:
+        segment.create(self.config.segment_bytes if self.config.preallocate else 0)
+
+    def _discard(self, segment: Segment) -> None:
+        """Delete the files of a segment that was not used, and producer snapshots above the log's end.
+
+        A start would take either for the log's end, or skip what lies before: if they stay nothing more may be written.
+        """
+        try:
+            segment.remove()
+            self.producer_state.delete_snapshots(above=self.log_end_offset)
+        except OSError as error:
+            self.storage.disk_failed(self.directory, error)
+
+    def _take_back_segment(self) -> None:
+        """Remove the active segment: the append that began it, beyond a gap, failed; the next may lie in the gap."""
+        (segment,) = self.segments.cut(len(self.segments) - 1)
+        self.invalidate_flush()
+        self.lower_recovery_point(self.log_end_offset)
+        self.durability.fall_to(self.log_end_offset)
+        self.durability.truncated(self.log_end_offset)
+        self.producer_state.map_end_offset = self.log_end_offset
+        self._discard(segment)
+
+    # read
+
+    def read(
+        self, offset: int, max_bytes: int, *, up_to_offset: int | None = None, min_one_batch: bool = True
+    ) -> LogRead:
+        """Find the batches from ``offset`` on that lie below ``up_to_offset`` (None: the log's end).
+
+        At most ``max_bytes``, the last batch perhaps cut; the first one is whole with ``min_one_batch``, and without
+        it nothing is returned when it doesn't fit. Raises ``OffsetOutOfRangeError``.
+        """
+        end_offset = self.log_end_offset
+        if not self.log_start_offset <= offset <= end_offset:
+            raise OffsetOutOfRangeError(
+                f"Offset {offset} of {self.topic_partition} is not within {self.log_start_offset} and {end_offset}"
+            )
+        limit = end_offset if up_to_offset is None else min(up_to_offset, end_offset)
+        if offset >= limit:
+            return LogRead(b"")
+        segments = self.segments
+        active = segments.active
+        candidates = [active] if offset >= active.base_offset else segments.starting_at(segments.floor(offset))
+        try:
+            for segment in candidates:
+                found = self._position_of(segment, offset)
+                if found is not None:
+                    start = found[0]
+                    end = self._limit_position(segment, limit)
+                    size = _fitting(segment, found, end, max_bytes, min_one_batch=min_one_batch)
+                    return LogRead(segment.log.slice(start, size), segment) if size else LogRead(b"")
+        except OSError as error:
+            raise storage_error(self, "read", error) from error
+        return LogRead(b"")
+
+    def _position_of(self, segment: Segment, offset: int) -> tuple[int, int | None] | None:
+        """Return (position, size if it is known) of the batch with ``offset``; None if ``segment`` ends below it."""
+        if segment is self.segments.active:
+            position = self.tail.get(offset)
+            if position is not None:
+                return position, None
+        return segment.translate(offset)
+
+    def _limit_position(self, segment: Segment, limit: int) -> int:
+        if limit == self.log_end_offset:
+            return segment.size
+        found = self._position_of(segment, limit)
+        return segment.size if found is None else found[0]
+
+    def locate(self, offset: int) -> LogPosition:
+        """Return the position of the first batch that reaches ``offset``; of the log's end if there is none.
+
+        Raises ``KafkaStorageError``.
+        """
+        active = self.segments.active
+        if offset < self.log_end_offset:
+            with as_storage_error(self, "read"):
+                for segment in self.segments.starting_at(self.segments.floor(offset)):
+                    found = self._position_of(segment, offset)
+                    if found is not None:
+                        return LogPosition(segment.base_offset, found[0])
+        return LogPosition(active.base_offset, active.size)
+
+    def salvage(
+        self, offset: int, take: Callable[[bytes], Steps[object]], damaged: Callable[[Damage], None]
+    ) -> Steps[int]:
+        """Give ``take`` the whole batches of the segment of ``offset``, though there be damage: ``salvage.salvage``."""
+        return salvage(self, offset, take, damaged)
+
+    def upper_bound(self, found: LogRead) -> int:
+        """Return an offset that the records found do not reach: of the next index entry, segment, or the log's end.
+
+        Some must have been found. It is the one that Kafka answers the aborted transactions up to. Raises
+        ``KafkaStorageError``.
+        """
+        records, segment = found
+        assert segment is not None, "nothing was found: it has no end"
+        assert isinstance(records, FileSlice), "what is in a segment is a slice of it"
+        with as_storage_error(self, "read"):
+            offset = segment.offset_index.offset_from(records.position + records.size)
+        if offset is not None:
+            return offset
+        after = self.segments.starting_at(self.segments.floor(segment.base_offset) + 1)
+        return after[0].base_offset if after else self.log_end_offset
+
+    def aborted_transactions(self, start: int, end: int) -> list[tuple[int, int]]:
+        """Return (producer id, first offset) of the aborted transactions among the records of ``start`` to ``end``."""
+        found = []
+        with as_storage_error(self, "read"):
+            for segment in self.segments.starting_at(self.segments.floor(start)):
+                for entry in segment.transaction_index:
+                    if entry.last_offset >= start and entry.first_offset < end:
+                        found.append((entry.producer_id, entry.first_offset))
+                    if entry.last_stable_offset >= end:
+                        return found
+        return found
+
+    def lookup_timestamp(self, timestamp_ms: int) -> TimestampOffset | None:
+        """Return the (offset, timestamp) of the first record at least as late as ``timestamp_ms``.
+
+        Raises ``UnsupportedForMessageFormatError`` where ``message.format.version`` has no timestamps.
+        """
+        if self.config.message_format == 0:
+            raise UnsupportedForMessageFormatError(
+                f"{self.topic_partition} has message.format.version {self.config.message_format_version}: no timestamps"
+            )
+        with as_storage_error(self, "read"):
+            for segment in self.segments:
+                if segment.size and segment.largest_timestamp >= timestamp_ms:
+                    return find_timestamp(segment, timestamp_ms, self.log_start_offset)
+        return None
+
+    def segment_times(self) -> list[tuple[int, int]]:
+        """Return (first offset, ms of its file's last change) of each segment, oldest first.
+
+        Unless the last segment is empty, (end offset, now) follows. Raises ``KafkaStorageError``.
+        """
+        with as_storage_error(self, "read"):
+            times = [(max(each.base_offset, self.log_start_offset), each.modified_ms) for each in self.segments]
+        if not self.segments.active.size:
+            return times
+        return [*times, (self.log_end_offset, self.storage.clock.now_ms())]
+
+    # offsets
+
+    def update_high_watermark(self, offset: int) -> int:
+        """Move the high watermark, kept between the log's start and end; return it."""
+        if offset != self.log_end_offset:  # with each append it goes to the end if no follower has to catch up
+            offset = min(max(offset, self.log_start_offset), self.log_end_offset)
+        self.high_watermark = high_watermark = offset
+        if self.producer_state.unreplicated:
+            self.producer_state.high_watermark_moved(high_watermark)
+        return high_watermark
+
+    def advance_log_start_offset(self, offset: int) -> None:
+        """Hide the records below ``offset``; lower than now does nothing.
+
+        Raises ``OffsetOutOfRangeError`` above the high watermark, ``KafkaStorageError`` when the disk is broken: then
+        nothing is hidden. A full one does not matter.
+        """
+        if offset > self.high_watermark:
+            raise OffsetOutOfRangeError(
+                f"{self.topic_partition} can't begin at {offset}, above its high watermark {self.high_watermark}"
+            )
+        if offset > self.log_start_offset:
+            with as_storage_error(self, "trimmed"):
+                self.leader_epochs.truncate_from_start(offset)
+            # Apache Kafka lifts the recovery point too, although nothing was fsynced: if the power fails before the
+            # new start is in its checkpoint, the next start would trust what never reached the disk.
+            self.log_start_offset = offset
+            self.producer_state.log_start_moved(offset)
+
+    def advance_recovery_point(self, offset: int) -> None:
+        """Everything below ``offset`` is on the disk, with its index entries: an fsync that began later has ended."""
+        self.recovery_point = offset
+        self.last_flush_ms = self.storage.clock.now_ms()
+
+    def lower_recovery_point(self, offset: int) -> None:
+        """Count the records from ``offset`` on as not on the disk; higher than now does nothing."""
+        self.recovery_point = min(self.recovery_point, offset)
+
+    def invalidate_flush(self) -> None:
+        """Bytes or names of files change: a flush that is under way proves nothing about them."""
+        self.truncations += 1
+
+    def mark_failing(self) -> None:
+        """The disk refused an operation and the broker's log says so; the next append that succeeds ends it."""
+        self.is_failing = True
+
+    # for recovery
+
+    def begin_at(self, log_start_offset: int) -> None:
+        """Take over the start offset that was found while opening."""
+        self.log_start_offset = log_start_offset
+
+    def end_at(self, log_end_offset: int, recovery_point: int) -> None:
+        """Take over the end offset and the recovery point that were found while opening."""
+        self.log_end_offset = log_end_offset
+        self.recovery_point = recovery_point
+
+    def rebuild_producer_state(self, end_offset: int, *, recalls: bool = True) -> None:
+        """Bring the producers to ``end_offset``: from a snapshot and the batches after it.
+
+        ``recalls``: at once look for what producers may send again and the snapshot leaves out, see ``recall``.
+        """
+        state = self.producer_state
+        if state.map_end_offset == end_offset:
+            return
+        state.reload(self.log_start_offset, end_offset, self.storage.clock.now_ms())
+        if recalls:
+            self.recall_batches()
+        for segment in self.segments.between(state.map_end_offset, end_offset):
+            try:
+                found = segment.translate(max(state.map_end_offset, segment.base_offset))
+                for _, header, content in segment.batches(found[0] if found else segment.size, segment.size):
+                    state.replay(header, content)
+            except (CorruptRecordError, KafkaStorageError) as error:  # below the recovery point: readers will meet it
+                logger.warning("What %s says of producers is lost from its damage on: %s", segment.log.path, error)
+        state.map_end_offset = end_offset
+
+    def recall_batches(self) -> bool:
+        """Complete the producers' last batches from the log, see ``recall``; return whether that was still to be done.
+
+        Raises ``OSError``.
+        """
+        return recall(self.producer_state, self.segments, self.config.max_message_bytes)
+
+    # truncate
+
+    def truncate_to(self, offset: int) -> bool:
+        """Drop the records from ``offset`` on; return whether there were any."""
+        assert offset >= 0, offset
+        if offset >= self.log_end_offset:
+            self.leader_epochs.truncate_from_end(offset)
+            return False
+        if offset < self.segments.first.base_offset:
+            self.truncate_fully_and_start_at(offset)
+            return True
+        if offset < self.segments.active.base_offset:
+            self.storage.about_to_cut(self, offset)
+        start_offset = min(self.log_start_offset, offset)
+        kept = self.segments.floor(offset)
+        # The segment that is cut counts as not flushed, so that the next flush makes the cut last, too.
+        self._fall_to(start_offset, self.segments.starting_at(kept)[0].base_offset)
+        self.delete_segment_files(self.segments.cut(kept + 1)[::-1])
+        self.segments.active.truncate_to(offset, self.storage.clock.now_ms())
+        self._end_after_truncation(start_offset, offset)
+        self.leader_epochs.truncate_from_end(offset)
+        return True
+
+    def truncate_fully_and_start_at(self, offset: int) -> None:
+        """Drop everything; the next record gets ``offset``."""
+        self.storage.about_to_cut(self, min(offset, self.log_start_offset))
+        self._fall_to(min(self.log_start_offset, offset), offset)
+        self.delete_segment_files(self.segments.cut(0)[::-1])
+        self.begin_segment(offset)
+        self.producer_state.delete_snapshots(above=-1)
+        self._end_after_truncation(offset, offset)
+        self.leader_epochs.clear()
+
+    def _fall_to(self, start_offset: int, recovery_point: int) -> None:
+        """Lower the checkpoints before the files are cut; flushes that are under way count no more."""
+        self.invalidate_flush()
+        self.lower_recovery_point(recovery_point)
+        self.durability.fall_to(recovery_point)
+        self.log_start_offset = start_offset
+        self.storage.offsets_fall(self)
+
+    def _end_after_truncation(self, start_offset: int, end_offset: int) -> None:
+        self.tail.clear()
+        self.log_start_offset = start_offset
+        self.log_end_offset = end_offset
+        self.durability.truncated(end_offset)
+        self.high_watermark = min(max(self.high_watermark, start_offset), end_offset)
+        self.producer_state.map_end_offset = -1  # what it holds may tell of records that are gone
+        self.rebuild_producer_state(end_offset)
+        self.producer_state.high_watermark_moved(self.high_watermark)
+
+    # delete
+
+    def delete_oldest_segments(self, segments: Sequence[Segment]) -> None:
+        """Delete the log's first ``segments``, of which one or more are left; the log begins with the next one.
+
+        Raises ``OSError``; those that could not be renamed stay in the log.
+        """
+        renamed: list[Segment] = []
+        try:
+            for segment in segments:
+                segment.rename(DELETED_SUFFIX)
+                renamed.append(segment)
+        finally:
+            if renamed:
+                self.segments.replace(renamed, ())
+            self._remove_later(renamed)
+            self._begin_with_first_segment()
+
+    def _begin_with_first_segment(self) -> None:
+        """Raise the start to the first segment, whether or not the disk takes the leader epochs from there on."""
+        offset = self.segments.first.base_offset
+        if offset > self.log_start_offset:
+            self.log_start_offset = offset
+            self.producer_state.log_start_moved(offset)
+            self.leader_epochs.truncate_from_start(offset)
+
+    def delete_segment_files(self, segments: Sequence[Segment]) -> None:
+        """Rename the files of ``segments``, which are in no list any more, unless they are; remove them later.
+
+        The renaming goes in the order given: a crash meanwhile must leave no gap in the log. Raises ``OSError``.
+        """
+        for segment in segments:
+            if not segment.suffix.endswith(DELETED_SUFFIX):
+                segment.rename(DELETED_SUFFIX)
+        self._remove_later(segments)
+
+    def _remove_later(self, segments: Sequence[Segment]) -> None:
+        for segment in segments:
+            self.storage.clock.call_later(self.config.file_delete_delay_ms, _remove, self.storage, segment)
+
+    def delete_old_snapshots(self) -> None:
+        """Remove the producer snapshots that neither a recovery nor a likely truncation needs."""
+        segments = self.segments
+        kept = segments.starting_at(len(segments) - 2)[0].base_offset
+        at_recovery_point = segments.floor(self.recovery_point - 1)
+        if at_recovery_point >= 0:
+            kept = min(kept, segments.starting_at(at_recovery_point)[0].base_offset)
+        self.producer_state.delete_snapshots(below=kept)
+
+    # durability and close
+
+    def flush(self) -> None:
+        """Wait until everything appended is on the disk, and move the recovery point there; raises ``OSError``."""
+        self.durability.flush()
+
+    def paths_to_sync(self, end_offset: int, start: int) -> list[str]:
+        """Write the index entries of ``start`` to ``end_offset``; return what must be fsynced to make it durable."""
+        paths: list[str] = []
+        for segment in self.segments.between(start, end_offset):
+            segment.write_indexes()
+            paths += segment.paths_to_sync()
+        if start <= self.segments.first.base_offset:
+            # Nothing was flushed yet: the folder's own name must last too.
+            paths.append(os.path.dirname(self.directory))
+        self.leader_epochs.write_again()
+        if self.leader_epochs.wait_for_flush:
+            paths.append(self.leader_epochs.path)
+        return [*paths, self.directory]
+
+    def close(self) -> None:
+        """Write a producer snapshot and the final index entries, make everything durable, close the descriptors."""
+        sync_all(self.storage.files, self.prepare_close())
+        self.finish_close()
+
+    def prepare_close(self) -> list[str]:
+        """Write the producer snapshot and the final index entries; return the paths to fsync before ``finish_close``.
+
+        The files of many logs can then be fsynced together. Raises ``OSError``.
+        """
+        self.producer_state.map_end_offset = self.log_end_offset
+        snapshot = self.producer_state.take_snapshot()
+        written = self.segments.active.become_inactive()
+        self.leader_epochs.write_again()
+        paths = [*self.durability.paths_to_close(), *written]
+        return [*paths, snapshot] if snapshot else paths
+
+    def finish_close(self) -> None:
+        """Everything is durable: the recovery point is the end; close the descriptors."""
+        self.durability.closed()
+        self.release()
+
+    def release(self) -> None:
+        """Close files, descriptors and cached indexes: the log is used no more. Nothing is written."""
+        self.durability.abandon()
+        for segment in self.segments:
+            segment.close()
+
+
+def produce_policy(topic_partition: TopicPartition, config: LogConfig) -> ProducePolicy:
+    """Return what ``config`` asks of produced batches."""
+    compression = config.compression_type
+    return ProducePolicy(
+        topic_partition,
+        compression=PRODUCER if compression == "producer" else COMPRESSION_TYPES.index(compression),
+        timestamp_type=LOG_APPEND_TIME if config.message_timestamp_type == "LogAppendTime" else CREATE_TIME,
+        timestamp_difference_max_ms=config.message_timestamp_difference_max_ms,
+        key_required=config.compact,
+        max_batch_size=config.max_message_bytes,
+        magic=config.message_format,
+    )
+
+
+def check_size(config: LogConfig, size: int) -> None:
+    """Raise ``RecordBatchTooLargeError`` for what no segment may hold."""
+    if size > config.segment_bytes:
+        raise RecordBatchTooLargeError(
+            f"The batch of {size} bytes is larger than segment.bytes, {config.segment_bytes}"
+        )
+
+
+def segment_ms(config: LogConfig) -> int:
+    """How long a segment collects, in ms."""
+    if config.compact and config.max_compaction_lag_ms > 0:
+        return min(config.max_compaction_lag_ms, config.segment_ms)
+    return config.segment_ms
+
+
+def waited_ms(segment: Segment, clock: Clock, max_timestamp: int) -> int:
+    """How long ``segment`` has been collecting, by its first batch's timestamp or else by the clock."""
+    since = segment.first_timestamp()
+    return max_timestamp - since if since >= 0 else clock.now_ms() - segment.created_ms
+
+
+def find_timestamp(segment: Segment, timestamp_ms: int, start_offset: int) -> TimestampOffset | None:
+    """Return the first record from ``start_offset`` on that is at least as late as ``timestamp_ms``."""
+    found = segment.translate(max(segment.time_index.lookup(timestamp_ms), start_offset))
+    if found is None:
+        return None
+    for _, header, content in segment.batches(found[0], segment.size):
+        if header.max_timestamp >= timestamp_ms:
+            for record in read_records(content, header):
+                if record.timestamp >= timestamp_ms and record.offset >= start_offset:
+                    return TimestampOffset(record.offset, record.timestamp)
+    return None
+
+
+def _fitting(
+    segment: Segment, found: tuple[int, int | None], end: int, max_bytes: int, *, min_one_batch: bool
+) -> int:  # fmt: skip
+    start, first = found
+    available = end - start
+    if available <= max_bytes:
+        return max(available, 0)
+    if first is None:
+        first = segment.batch_size(start)
+    if first <= max_bytes:
+        return max_bytes
+    return first if min_one_batch and first <= available else 0
+
+
+def _remove(storage: Storage, segment: Segment) -> None:
+    segment.close()
+    storage.flusher.run_gently(files_removal(storage.files, segment.paths()))

@@ -1,0 +1,489 @@
+"""The producers of a partition and its open transactions: duplicate detection, and the last stable offset.
+
+State follows the log: ``check`` decides whether a batch may be written, ``apply`` takes note that it was, and
+recovery replays batches through the same ``apply``. Snapshots are written at every roll and clean close, so that a
+replay begins at the newest one.
+"""
+
+from collections import OrderedDict, deque
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from heapq import heappop, heappush
+from struct import Struct, error
+from typing import Final, NamedTuple
+
+from kafkapy.records.batch import NO_PRODUCER_EPOCH, NO_SEQUENCE, SEQUENCE_MODULUS, BatchHeader
+from kafkapy.records.control import ControlRecord, ControlType, read_control
+from kafkapy.records.crc import crc32c
+from kafkapy.storage.errors import (
+    CorruptSnapshotError,
+    InvalidProducerEpochError,
+    InvalidTxnStateError,
+    OutOfOrderSequenceError,
+    TransactionCoordinatorFencedError,
+)
+from kafkapy.storage.io.files import Files
+from kafkapy.storage.log.transaction_index import AbortedTransaction
+from kafkapy.turns import Steps
+
+# What a partition remembers of one producer: its laws are here, the map of them in ``producer_state``.
+#
+# - A batch of a lower epoch than the last one is refused (47); replication only takes note of it.
+# - A new epoch begins with sequence 0, unless the producer is unknown here: then any sequence will do.
+# - Within an epoch a batch's first sequence follows the last one; after 2^31-1 comes 0. Else 45.
+# - One of the last five batches, sent again, is a duplicate: answered as it was then, not written.
+# - The first transactional batch opens a transaction; until its marker, non-transactional data is refused (48).
+
+
+BATCHES_TO_KEEP: Final = 5
+NO_OFFSET: Final = -1
+
+
+class ProducedBatch(NamedTuple):
+    """One remembered batch."""
+
+    last_sequence: int
+    last_offset: int
+    offset_delta: int
+    timestamp: int
+
+    @property
+    def first_offset(self) -> int:
+        """The offset that the producer was told."""
+        return self.last_offset - self.offset_delta
+
+    @property
+    def first_sequence(self) -> int:
+        """The sequence of its first record."""
+        return (self.last_sequence - self.offset_delta) % SEQUENCE_MODULUS
+
+
+class ProducerEntry:
+    """One producer's last batches, epoch and open transaction (``current_txn_first_offset``, -1 none)."""
+
+    __slots__ = (
+        "producer_id",
+        "producer_epoch",
+        "coordinator_epoch",
+        "last_timestamp",
+        "current_txn_first_offset",
+        "batches",
+    )
+
+    def __init__(self, producer_id: int) -> None:
+        self.producer_id = producer_id
+        self.producer_epoch = NO_PRODUCER_EPOCH
+        self.coordinator_epoch = -1
+        self.last_timestamp = -1
+        self.current_txn_first_offset = NO_OFFSET
+        self.batches: list[ProducedBatch] = []
+
+    @property
+    def last_sequence(self) -> int:
+        """The sequence of the last record, or -1."""
+        return self.batches[-1].last_sequence if self.batches else NO_SEQUENCE
+
+    def find_duplicate(self, header: BatchHeader) -> ProducedBatch | None:
+        """Return the remembered batch that ``header`` repeats."""
+        if header.producer_epoch == self.producer_epoch:
+            first, last = header.base_sequence, header.last_sequence
+            for batch in self.batches:
+                if batch.last_sequence == last and batch.first_sequence == first:
+                    return batch
+        return None
+
+    def check_epoch(self, producer_epoch: int) -> None:
+        """Raise ``InvalidProducerEpochError`` if a newer instance has written here."""
+        if producer_epoch < self.producer_epoch:
+            raise InvalidProducerEpochError(
+                f"Epoch {producer_epoch} of producer {self.producer_id} is smaller than the last one seen, "
+                f"{self.producer_epoch}"
+            )
+
+    def check_sequence(self, header: BatchHeader) -> None:
+        """Raise ``OutOfOrderSequenceError`` unless the batch follows the last one."""
+        first = header.base_sequence
+        if self.producer_epoch == NO_PRODUCER_EPOCH:
+            return
+        if header.producer_epoch != self.producer_epoch:
+            if first != 0:
+                raise OutOfOrderSequenceError(
+                    f"Producer {self.producer_id} begins epoch {header.producer_epoch} with sequence {first}, not 0"
+                )
+        elif first != self.last_sequence + 1 and not (first == 0 and self.last_sequence == SEQUENCE_MODULUS - 1):
+            raise OutOfOrderSequenceError(
+                f"Sequence {first} of producer {self.producer_id} does not follow {self.last_sequence}"
+            )
+
+    def check_transaction(self, header: BatchHeader) -> None:
+        """Raise ``InvalidTxnStateError`` for plain data inside an open transaction."""
+        if self.current_txn_first_offset != NO_OFFSET and not header.is_transactional:
+            raise InvalidTxnStateError(
+                f"Producer {self.producer_id} has a transaction open from offset {self.current_txn_first_offset} "
+                "and wrote outside of it"
+            )
+
+    def adopt_epoch(self, producer_epoch: int) -> None:
+        """Take over an epoch; a new one has no batches yet."""
+        if producer_epoch != self.producer_epoch:
+            self.producer_epoch = producer_epoch
+            self.batches = []
+
+    def add(self, header: BatchHeader, first_offset: int) -> None:
+        """Remember a batch that was written at ``first_offset``."""
+        if header.producer_epoch != self.producer_epoch:
+            self.adopt_epoch(header.producer_epoch)
+        batches = self.batches
+        if len(batches) == BATCHES_TO_KEEP:
+            del batches[0]
+        delta = header.last_offset_delta
+        batches.append(ProducedBatch(header.last_sequence, first_offset + delta, delta, header.max_timestamp))
+        self.last_timestamp = header.max_timestamp
+
+
+# ``….snapshot``: every producer as of the offset in the file's name.
+#
+# version i16 (1), CRC-32C u32 of everything after it, count i32, then 46 bytes each: producer id i64, epoch i16, last
+# sequence i32, last offset i64, offset delta i32 (of the last batch), timestamp i64 (ms), coordinator epoch i32, first
+# offset of the open transaction i64 (-1 none). Of the last five batches only one is in it; ``recall`` finds the others.
+
+
+VERSION: Final = 1
+EMPTY_SIZE: Final = 10
+"""Bytes of a snapshot without producers."""
+_HEADER: Final = Struct(">hI")
+_COUNT: Final = Struct(">i")
+_ENTRY: Final = Struct(">qhiqiqiq")
+
+
+def encode_snapshot(entries: Iterable[ProducerEntry]) -> bytes:
+    """Return the file's content."""
+    packed = [_encode_entry(entry) for entry in entries]
+    body = b"".join([_COUNT.pack(len(packed)), *packed])
+    return _HEADER.pack(VERSION, crc32c(body)) + body
+
+
+def _encode_entry(entry: ProducerEntry) -> bytes:
+    last = entry.batches[-1] if entry.batches else ProducedBatch(-1, NO_OFFSET, 0, -1)
+    return _ENTRY.pack(
+        entry.producer_id,
+        entry.producer_epoch,
+        last.last_sequence,
+        last.last_offset,
+        last.offset_delta,
+        entry.last_timestamp,
+        entry.coordinator_epoch,
+        entry.current_txn_first_offset,
+    )
+
+
+def decode_snapshot(content: bytes) -> list[ProducerEntry]:
+    """Return the producers of a file.
+
+    Raises ``CorruptSnapshotError``.
+    """
+    try:
+        version, crc = _HEADER.unpack_from(content)
+        (count,) = _COUNT.unpack_from(content, _HEADER.size)
+    except error as cause:
+        raise CorruptSnapshotError(f"{len(content)} bytes are no producer snapshot") from cause
+    if version != VERSION:
+        raise CorruptSnapshotError(f"a producer snapshot of unknown version {version}")
+    if crc32c(memoryview(content)[_HEADER.size :]) != crc:
+        raise CorruptSnapshotError("the producer snapshot's CRC is wrong")
+    body = content[_HEADER.size + _COUNT.size :]
+    if len(body) != count * _ENTRY.size:
+        raise CorruptSnapshotError(f"the producer snapshot announces {count} entries in {len(body)} bytes")
+    return [_decode_entry(fields) for fields in _ENTRY.iter_unpack(body)]
+
+
+def _decode_entry(fields: tuple[int, ...]) -> ProducerEntry:
+    producer_id, epoch, sequence, offset, delta, timestamp, coordinator_epoch, txn_first_offset = fields
+    entry = ProducerEntry(producer_id)
+    entry.producer_epoch = epoch
+    entry.last_timestamp = timestamp
+    entry.coordinator_epoch = coordinator_epoch
+    entry.current_txn_first_offset = txn_first_offset
+    if offset >= 0:
+        entry.batches.append(ProducedBatch(sequence, offset, delta, timestamp))
+    return entry
+
+
+SUFFIX = ".snapshot"
+MAX_PRODUCERS: Final = 100_000
+PRODUCERS_IN_A_STEP: Final = 512
+"""Producers that are looked at between two places to pause: some hundred microseconds."""
+OPEN_PASSED_OVER: Final = 8
+"""Producers with an open transaction that are looked at for each that is to be forgotten: their number has no bound."""
+
+
+def ignore_eviction() -> None:
+    """Count nothing: the default of a log without a broker."""
+
+
+class Unreplicated(deque[tuple[int, int]]):
+    """Transactions that have ended, by their markers' offsets, until the high watermark passes these.
+
+    The elements are (marker's offset, first offset), as the markers come. Each append and each fetch asks whether there
+    are any, hence a deque. Each method takes logarithmic time for each transaction that comes or goes, and none for
+    the others.
+    """
+
+    __slots__ = ("_first_offsets", "_gone")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._first_offsets: list[int] = []  # a heap; those that are gone leave it when they come to its top
+        self._gone: list[int] = []  # a heap too
+
+    def add(self, first_offset: int, marker_offset: int) -> None:
+        """A transaction from ``first_offset`` on has ended with the marker, the last one so far."""
+        self.append((marker_offset, first_offset))
+        heappush(self._first_offsets, first_offset)
+
+    @property
+    def first_offset(self) -> int:
+        """Where the earliest begins; there must be one."""
+        while self._gone and self._gone[0] == self._first_offsets[0]:
+            heappop(self._gone)
+            heappop(self._first_offsets)
+        return self._first_offsets[0]
+
+    def drop_below(self, offset: int) -> None:
+        """Those whose markers are below ``offset`` are done with."""
+        while self and self[0][0] < offset:
+            heappush(self._gone, self.popleft()[1])
+        if not self:
+            self._first_offsets.clear()
+            self._gone.clear()
+
+
+class ProducerState:
+    """All producers of a partition, by id; ``map_end_offset`` is the log's end that they reflect."""
+
+    __slots__ = (
+        "directory",
+        "expiration_ms",
+        "map_end_offset",
+        "snapshot_offsets",
+        "producers",
+        "_files",
+        "unreplicated",
+        "unrecalled_below",
+        "_ongoing",
+        "_max_producers",
+        "_evicted",
+    )
+
+    def __init__(
+        self,
+        files: Files,
+        directory: str,
+        expiration_ms: int,
+        max_producers: int = MAX_PRODUCERS,
+        evicted: Callable[[], None] = ignore_eviction,
+    ) -> None:
+        """``evicted`` is told of each producer that is forgotten because there are more than ``max_producers``."""
+        self.directory = directory
+        self.expiration_ms = expiration_ms
+        self.map_end_offset = 0
+        self.unrecalled_below = 0
+        """Where the snapshot was taken of which ``recall`` has not found what it leaves out; 0 if there is nothing."""
+        self.snapshot_offsets: list[int] = []
+        self.producers: OrderedDict[int, ProducerEntry] = OrderedDict()
+        """The one that has been silent longest comes first."""
+        self._max_producers = max_producers
+        self._evicted = evicted
+        self._files = files
+        self._ongoing: OrderedDict[int, int] = OrderedDict()  # first offset -> producer id, in the order of offsets
+        self.unreplicated = Unreplicated()
+
+    # appending
+
+    def check(self, header: BatchHeader, *, from_client: bool) -> ProducedBatch | None:
+        """Decide on a data batch: None to write it, or the remembered batch that it repeats.
+
+        Raises ``InvalidProducerEpochError``, ``OutOfOrderSequenceError`` (clients only), ``InvalidTxnStateError``.
+        """
+        entry = self.producers.get(header.producer_id)
+        if entry is None:
+            ProducerEntry(header.producer_id).check_epoch(header.producer_epoch)
+            return None
+        if from_client:
+            duplicate = entry.find_duplicate(header)
+            if duplicate is not None:
+                return duplicate
+        entry.check_epoch(header.producer_epoch)
+        if from_client:
+            entry.check_sequence(header)
+        entry.check_transaction(header)
+        return None
+
+    def check_marker(self, header: BatchHeader, marker: ControlRecord) -> None:
+        """Decide on a coordinator's marker.
+
+        Raises ``InvalidProducerEpochError``, ``TransactionCoordinatorFencedError``.
+        """
+        entry = self.producers.get(header.producer_id)
+        if entry is not None:
+            entry.check_epoch(header.producer_epoch)
+            if entry.coordinator_epoch > marker.coordinator_epoch:
+                raise TransactionCoordinatorFencedError(
+                    f"Marker of coordinator epoch {marker.coordinator_epoch} for producer {header.producer_id}: "
+                    f"epoch {entry.coordinator_epoch} was seen"
+                )
+
+    def _entry(self, producer_id: int) -> ProducerEntry:
+        producers = self.producers
+        entry = producers.get(producer_id)
+        if entry is not None:
+            producers.move_to_end(producer_id)
+            return entry
+        if len(producers) >= self._max_producers:
+            self._evict(len(producers) - self._max_producers + 1)
+        entry = producers[producer_id] = ProducerEntry(producer_id)
+        return entry
+
+    def _evict(self, count: int) -> None:
+        """Forget producers that have been silent longest; those with an open transaction stay."""
+        for _ in range(min(count + OPEN_PASSED_OVER, len(self.producers))):
+            producer_id, entry = self.producers.popitem(last=False)
+            if entry.current_txn_first_offset != NO_OFFSET:
+                self.producers[producer_id] = entry  # behind the others, so that it is not looked at again soon
+                continue
+            self._evicted()
+            count -= 1
+            if not count:
+                return
+
+    def apply(self, header: BatchHeader, first_offset: int) -> None:
+        """A data batch was written at ``first_offset``."""
+        entry = self._entry(header.producer_id)
+        entry.add(header, first_offset)
+        if header.is_transactional and entry.current_txn_first_offset == NO_OFFSET:
+            entry.current_txn_first_offset = first_offset
+            self._ongoing[first_offset] = header.producer_id
+
+    def apply_marker(self, header: BatchHeader, marker: ControlRecord, offset: int) -> AbortedTransaction | None:
+        """A marker was written at ``offset``; return what the transaction index must hold of it.
+
+        A marker without a transaction (its data went to other partitions) ends one that begins at itself, as in 2.7.
+        """
+        entry = self._entry(header.producer_id)
+        first_offset = offset if entry.current_txn_first_offset == NO_OFFSET else entry.current_txn_first_offset
+        entry.adopt_epoch(header.producer_epoch)
+        entry.current_txn_first_offset = NO_OFFSET
+        entry.coordinator_epoch = marker.coordinator_epoch
+        entry.last_timestamp = header.max_timestamp
+        self._ongoing.pop(first_offset, None)
+        self.unreplicated.add(first_offset, offset)
+        if marker.type != ControlType.ABORT:
+            return None
+        return AbortedTransaction(header.producer_id, first_offset, offset, next(iter(self._ongoing), offset + 1))
+
+    def replay(self, header: BatchHeader, content: memoryview) -> AbortedTransaction | None:
+        """Take note of a batch that is in the log; see ``apply_marker``."""
+        if header.producer_id < 0 or (header.is_control and header.record_count == 0):
+            return None
+        if header.is_control:
+            return self.apply_marker(header, read_control(content, header), header.base_offset)
+        self.apply(header, header.base_offset)
+        return None
+
+    # transactions
+
+    @property
+    def first_unstable_offset(self) -> int | None:
+        """Where the earliest transaction begins that is open, or whose marker is not below the high watermark.
+
+        Each fetch asks for it: it costs the same however many transactions are open.
+        """
+        ongoing, unreplicated = self._ongoing, self.unreplicated
+        if not ongoing:
+            return unreplicated.first_offset if unreplicated else None
+        first: int = next(iter(ongoing))
+        return min(first, unreplicated.first_offset) if unreplicated else first
+
+    def high_watermark_moved(self, high_watermark: int) -> None:
+        """Transactions whose markers are below it are done with."""
+        self.unreplicated.drop_below(high_watermark)
+
+    def log_start_moved(self, log_start_offset: int) -> None:
+        """Records below it are gone, and so go the snapshots; what is known of producers stays."""
+        self.unreplicated.drop_below(log_start_offset)
+        self.map_end_offset = max(self.map_end_offset, log_start_offset)
+        with suppress(OSError):  # then they go the next time
+            self.delete_snapshots(below=log_start_offset)
+
+    def remove_expired(self, now_ms: int) -> Steps[None]:
+        """Forget producers that have been silent for ``expiration_ms`` and have no transaction open.
+
+        Those that come between two steps are left to the next time.
+        """
+        producer_ids = list(self.producers)
+        for start in range(0, len(producer_ids), PRODUCERS_IN_A_STEP):
+            producers = self.producers  # another one after a truncation
+            for producer_id in producer_ids[start : start + PRODUCERS_IN_A_STEP]:
+                entry = producers.get(producer_id)
+                if entry is not None and self._is_expired(entry, now_ms):
+                    del producers[producer_id]
+            yield
+
+    def _is_expired(self, entry: ProducerEntry, now_ms: int) -> bool:
+        return entry.current_txn_first_offset == NO_OFFSET and now_ms - entry.last_timestamp >= self.expiration_ms
+
+    # snapshots
+
+    def snapshot_path(self, offset: int) -> str:
+        """Return the name of the snapshot at ``offset``."""
+        return f"{self.directory}/{offset:020d}{SUFFIX}"
+
+    def take_snapshot(self) -> str | None:
+        """Write the state at ``map_end_offset`` unless there is one; return the file's path if it was written.
+
+        Not fsynced: the caller does that before it moves the recovery point.
+        """
+        offset = self.map_end_offset
+        if offset <= (self.snapshot_offsets[-1] if self.snapshot_offsets else 0):
+            return None
+        path = self.snapshot_path(offset)
+        self._files.replace(path, encode_snapshot(self.producers.values()), sync=False)
+        self.snapshot_offsets.append(offset)
+        return path
+
+    def delete_snapshots(self, *, below: int = 0, above: int = 2**63 - 1) -> None:
+        """Remove the snapshots below or above these offsets."""
+        for offset in list(self.snapshot_offsets):
+            if not below <= offset <= above:
+                self._files.remove(self.snapshot_path(offset))
+                self.snapshot_offsets.remove(offset)
+
+    def reload(self, log_start_offset: int, log_end_offset: int, now_ms: int) -> None:
+        """Go back to the newest good snapshot within the log; the caller replays from ``map_end_offset`` on."""
+        self.delete_snapshots(below=log_start_offset + 1, above=log_end_offset)
+        self.clear(log_start_offset)
+        while self.snapshot_offsets:
+            offset = self.snapshot_offsets[-1]
+            try:
+                entries = decode_snapshot(self._files.read(self.snapshot_path(offset)))
+            except CorruptSnapshotError:
+                self._files.remove(self.snapshot_path(offset))
+                self.snapshot_offsets.pop()
+                continue
+            self.map_end_offset = self.unrecalled_below = offset
+            kept = [entry for entry in entries if not self._is_expired(entry, now_ms)]
+            kept.sort(key=lambda entry: entry.last_timestamp)
+            self.producers.update((entry.producer_id, entry) for entry in kept)
+            open_since = ((entry.current_txn_first_offset, entry.producer_id) for entry in kept)
+            self._ongoing.update(sorted(each for each in open_since if each[0] != NO_OFFSET))
+            if len(kept) > self._max_producers:
+                self._evict(len(kept) - self._max_producers)
+            return
+
+    def clear(self, offset: int) -> None:
+        """Forget everything in memory; the log ends at ``offset``."""
+        self.producers = OrderedDict()
+        self._ongoing = OrderedDict()
+        self.unreplicated = Unreplicated()
+        self.unrecalled_below = 0
+        self.map_end_offset = offset

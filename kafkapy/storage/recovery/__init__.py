@@ -1,0 +1,1 @@
+"""Opening a log after a clean or an unclean stop."""

@@ -1,0 +1,445 @@
+"""Opening a partition's directory: after a clean stop it is trusted, after anything else checked and mended.
+
+After an unclean stop every segment that reaches beyond the recovery point is read: the first batch that is incomplete,
+fails its CRC or goes back in offsets ends the log; indexes, aborted transactions, leader epochs and producers are
+rebuilt from what is left. A segment whose index can't be right is rebuilt after a clean stop too.
+"""
+
+import logging
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from itertools import pairwise, takewhile
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from kafkapy.records.batch import MAGIC, BatchHeader, crc_is_valid
+from kafkapy.records.errors import CorruptRecordError
+from kafkapy.storage.errors import CorruptIndexError, MalformedCheckpointError
+from kafkapy.storage.io.disk_errors import put_off, putting_off
+from kafkapy.storage.io.files import TEMPORARY_SUFFIX
+from kafkapy.storage.log.flusher import sync_all
+from kafkapy.storage.log.index import Index
+from kafkapy.storage.log.leader_epochs import UNDEFINED_EPOCH, EpochEntry, LeaderEpochs, following
+from kafkapy.storage.log.log import Log
+from kafkapy.storage.log.segment import LOG_SUFFIX, MAX_RELATIVE_OFFSET, Segment
+from kafkapy.storage.log.transaction_index import TransactionIndex
+from kafkapy.storage.recovery.listing import Listing, list_partition
+from kafkapy.storage.recovery.replace import CLEANED_SUFFIX
+
+if TYPE_CHECKING:
+    from kafkapy.storage.log.log import Log
+
+logger = logging.getLogger(__name__)
+
+# The leader epochs of batches that a start reads again, and of those that compaction has taken from between them.
+#
+# Batches count: the file may tell of records that are gone, or lack some that a crash has brought back. But where
+# offsets are missing before the first batch of a term, it may have begun among them. There the file is believed as far
+# as it agrees with the batches around; Apache Kafka 2.7 believes it altogether.
+
+
+_ABOVE_ALL: Final = EpochEntry(2**31, 2**63)
+
+
+class RecoveredEpochs:
+    """Hears of each batch in order; until ``take`` the file stays as it was, so that a crash loses nothing."""
+
+    __slots__ = ("_epochs", "_entries", "_in_file", "_end_offset")
+
+    def __init__(self, epochs: LeaderEpochs, offset: int, below: Iterable[EpochEntry]) -> None:
+        """``below`` is what began before ``offset``, where the first segment begins that is read."""
+        self._epochs = epochs
+        self._entries = list(below)
+        self._in_file = [entry for entry in epochs.entries if entry.start_offset >= offset]
+        self._end_offset = offset
+
+    @property
+    def _latest(self) -> int:
+        return self._entries[-1].epoch if self._entries else UNDEFINED_EPOCH
+
+    def meet(self, header: BatchHeader) -> None:
+        """The next batch; those of formats 0 and 1 say nothing."""
+        epoch = header.partition_leader_epoch
+        if epoch > self._latest:
+            self._believe(EpochEntry(epoch, header.base_offset))
+            if epoch > self._latest:
+                self._entries = following(self._entries, EpochEntry(epoch, header.base_offset))
+        if epoch > UNDEFINED_EPOCH:
+            self._end_offset = header.next_offset
+
+    def _believe(self, met: EpochEntry) -> None:
+        """Take what the file has between the last batch and ``met``."""
+        for entry in self._in_file:
+            if self._end_offset <= entry.start_offset < met.start_offset and self._latest < entry.epoch <= met.epoch:
+                self._entries.append(entry)
+
+    def take(self, *, may_wait: bool = False) -> None:
+        """There are no more. Raises ``OSError``; with ``may_wait`` not of a disk without room."""
+        self._believe(_ABOVE_ALL)
+        if self._entries or self._epochs.entries:
+            self._epochs.rebuild(self._entries, may_wait=may_wait)
+
+
+# Cutting a segment in two where its offsets get too far from its name.
+#
+# An index holds offsets as 31 bits above the base. Releases of Apache Kafka before 1.1 compacted segments together that
+# reach further; 2.7 cuts these when it meets them, and so does a recovery here.
+
+
+_PIECE_BYTES: Final = 1024 * 1024
+
+
+def split(log: "Log", segment: Segment, position: int, base_offset: int) -> Segment:
+    """Move what lies from ``position`` on into a new segment, next in the log's list, whose indexes are to be made.
+
+    A crash in between leaves both whole, or the records twice: then those of the new one count. Raises ``OSError``.
+    """
+    files = log.storage.files
+    path = f"{log.directory}/{base_offset:020d}{LOG_SUFFIX}"
+    copied = position
+    while copied < segment.size:
+        piece = segment.log.read_at(min(_PIECE_BYTES, segment.size - copied), copied)
+        files.write(path + CLEANED_SUFFIX, bytearray(piece), copied - position)
+        copied += len(piece)
+    files.sync_path(path + CLEANED_SUFFIX)
+    new = log.new_segment(base_offset)
+    new.create()
+    files.rename(path + CLEANED_SUFFIX, path)
+    files.sync_path(log.directory)
+    files.truncate(segment.log.path, position)
+    new.size, segment.size = segment.size - position, position
+    log.segments.replace([segment], [segment, new])
+    return new
+
+
+END_OF_OFFSETS: Final = 2**63
+
+
+class Checkpointed(NamedTuple):
+    """What the data directory's checkpoints say of one log; a new one begins with zeros."""
+
+    clean: bool = True
+    recovery_point: int = 0
+    log_start_offset: int = 0
+    high_watermark: int = 0
+    mended: bool = False
+    """A worker process has recovered it since the unclean stop: its files can be trusted, though not on the disk."""
+    is_new: bool = False
+    """The log is about to be made: a disk that refuses its files refuses the log."""
+
+    @property
+    def is_trusted(self) -> bool:
+        """Whether the files can be taken as they are."""
+        return self.clean or self.mended
+
+
+def load(log: Log, checkpointed: Checkpointed) -> None:
+    """Bring ``log``, fresh from its constructor, to the state of its directory, which is made if it is missing.
+
+    Raises ``KafkaStorageError`` when the directory holds what must not be touched, ``OSError`` as the disk does.
+    """
+    listing = list_partition(log.storage.files, log.directory, keep_deleted=checkpointed.mended)
+    log.producer_state.snapshot_offsets += listing.snapshots
+    doubtful = _load_segments(log, listing)
+    _name_cut_segments(log, doubtful, checkpointed)
+    _drop_empty_ends(log)
+    doubtful = [found for found in doubtful if found[0] in log.segments]
+    epochs_are_lost = _load_leader_epochs(log, listing.leader_epochs)
+    start_offset = _start_offset(log, checkpointed)
+    if log.segments:
+        log.begin_at(max(start_offset, log.segments.first.base_offset))
+    end_offset = _recover(log, doubtful, checkpointed)
+    if not log.segments or end_offset < start_offset:
+        _drop(log, log.segments.cut(0), f"the log begins at {start_offset}, above all of it")
+        _begin(log, start_offset, is_new=checkpointed.is_new)
+        end_offset = start_offset
+    if end_offset < checkpointed.recovery_point:
+        logger.error(
+            "%s ends at offset %d, and everything up to %d was on the disk: the records in between are lost",
+            log.directory,
+            end_offset,
+            checkpointed.recovery_point,
+        )
+    log.begin_at(max(start_offset, log.segments.first.base_offset))
+    log.end_at(end_offset, end_offset if checkpointed.clean else _recovery_point(log, end_offset, checkpointed))
+    if log.is_failing:
+        _lower_recovery_point(log)
+    if epochs_are_lost:
+        log.leader_epochs.rebuild(_batch_epochs(log, END_OF_OFFSETS), may_wait=log.storage.puts_off)
+    log.leader_epochs.truncate_from_start(log.log_start_offset)
+    if checkpointed.clean:
+        log.leader_epochs.forget_from_end(end_offset)
+    else:
+        log.leader_epochs.truncate_from_end(end_offset)
+    log.producer_state.delete_snapshots(above=end_offset)  # of records that are gone; others will have their offsets
+    if checkpointed.is_trusted and listing.says_nothing_of_producers(end_offset):
+        log.producer_state.clear(end_offset)
+    else:
+        log.rebuild_producer_state(end_offset, recalls=not checkpointed.clean)
+    with putting_off(log):
+        log.producer_state.take_snapshot()
+    log.update_high_watermark(checkpointed.high_watermark)
+
+
+def _start_offset(log: Log, checkpointed: Checkpointed) -> int:
+    """The checkpointed start, unless another checkpoint of the same clean stop says that the log ended below it."""
+    start_offset, end_offset = checkpointed.log_start_offset, checkpointed.recovery_point
+    if not checkpointed.clean or end_offset <= 0 or start_offset <= end_offset:
+        return start_offset
+    logger.warning(
+        "%s can't begin at %d, as its checkpoint says: it ended at %d. It begins at its first segment",
+        log.directory,
+        start_offset,
+        end_offset,
+    )
+    return 0
+
+
+def _recovery_point(log: Log, end_offset: int, checkpointed: Checkpointed) -> int:
+    """Where the first segment begins that was read: its indexes are new, and on the disk with the next flush."""
+    recovery_point = min(max(checkpointed.recovery_point, 0), end_offset)
+    return min(recovery_point, log.segments.between(recovery_point, END_OF_OFFSETS)[0].base_offset)
+
+
+def _lower_recovery_point(log: Log) -> None:
+    """Have the next flush write the indexes that a full disk did not take."""
+    for segment in log.segments:
+        if segment.has_unwritten_indexes:
+            log.lower_recovery_point(segment.base_offset)
+            return
+
+
+def _begin(log: Log, base_offset: int, *, is_new: bool) -> None:
+    """As ``Log.begin_segment``; on a full disk the first append makes the files, unless the log itself is new."""
+    try:
+        log.begin_segment(base_offset)
+    except OSError as error:
+        if is_new:
+            raise
+        put_off(log, error)
+        segment = log.new_segment(base_offset)
+        segment.create_later()
+        log.segments.add(segment)
+
+
+def _drop_empty_ends(log: Log) -> None:
+    """A segment that was begun and never used: the one before it has gone on, and has the offsets from its base on."""
+    segments = log.segments
+    while len(segments) > 1 and not segments.active.size:
+        before = segments.starting_at(len(segments) - 2)[0]
+        end_offset = _readable_end(before)
+        if end_offset <= segments.active.base_offset:
+            return
+        _drop(log, segments.cut(len(segments) - 1), f"it is empty, and the one before it ends at {end_offset}")
+
+
+def _readable_end(segment: Segment) -> int:
+    """The offset after the last batch that a recovery will keep; damage comes after it."""
+    with suppress(CorruptRecordError):
+        return segment.next_offset()
+    end_offset = segment.base_offset
+    with suppress(CorruptRecordError):
+        for _, header, content in segment.batches(0, segment.size):
+            _check(header, content, end_offset, END_OF_OFFSETS)
+            end_offset = header.next_offset
+    return end_offset
+
+
+def _load_leader_epochs(log: Log, size: int) -> bool:
+    """Return whether they are lost: the file is damaged, or missing or empty although there are records."""
+    if not size:
+        return any(segment.size for segment in log.segments)
+    try:
+        log.leader_epochs.load()
+    except MalformedCheckpointError as error:
+        logger.warning("%s; it is made again from the batches", error)
+        return True
+    return False
+
+
+def _batch_epochs(log: Log, end_offset: int) -> Iterator[EpochEntry]:
+    """Those of the segments below ``end_offset``, read as far as somebody asks."""
+    for segment in log.segments.between(0, end_offset):
+        with suppress(CorruptRecordError):  # below the recovery point: readers will meet it
+            for _, header, _ in segment.batches(0, segment.size):
+                if header.magic >= MAGIC:
+                    yield EpochEntry(header.partition_leader_epoch, header.base_offset)
+
+
+def _epochs_again(log: Log, offset: int) -> RecoveredEpochs:
+    """Of batches from ``offset`` on, after all epochs that began below it.
+
+    A rise of the log's start comes to the epochs' file at once and to its checkpoint by and by: a crash in between
+    brings records back whose epochs were dropped, be they below ``offset``.
+    """
+    kept = [entry for entry in log.leader_epochs.entries if entry.start_offset < offset]
+    first = kept[0].start_offset if kept else offset
+    lost: list[EpochEntry] = []
+    if first > log.log_start_offset:
+        lost += takewhile(lambda entry: entry.start_offset < first, _batch_epochs(log, offset))
+    return RecoveredEpochs(log.leader_epochs, offset, [*lost, *kept])
+
+
+def _load_segments(log: Log, listing: Listing) -> list[tuple[Segment, Exception]]:
+    """Open the segments and return those whose indexes must be rebuilt, and why."""
+    doubtful: list[tuple[Segment, Exception]] = []
+    for base_offset, sizes in sorted(listing.segments.items()):
+        segment = log.new_segment(base_offset)
+        log.segments.add(segment)
+        try:
+            segment.load(sizes)
+        except (CorruptIndexError, KeyError) as error:
+            doubtful.append((segment, error))
+    return doubtful
+
+
+def _name_cut_segments(log: Log, doubtful: list[tuple[Segment, Exception]], checkpointed: Checkpointed) -> None:
+    """Log the closed segments that were on the disk as a whole and have lost batches at their end."""
+    unknown = {segment for segment, _ in doubtful}
+    for segment, next_segment in pairwise(log.segments):
+        was_on_disk = checkpointed.is_trusted or next_segment.base_offset <= checkpointed.recovery_point
+        if was_on_disk and segment not in unknown and segment.lacks_batches:
+            logger.error("%s is cut off at byte %d: the records behind that are lost", segment.log.path, segment.size)
+
+
+def _recover(log: Log, doubtful: list[tuple[Segment, Exception]], checkpointed: Checkpointed) -> int:
+    """Rebuild what must be; return the log's end offset."""
+    segments = log.segments
+    beyond = (
+        [] if checkpointed.is_trusted else segments.starting_at(segments.floor(max(checkpointed.recovery_point, 0)))
+    )  # fmt: skip
+    for segment, error in doubtful:
+        if segment not in beyond:  # of the others it is no news: a crashed Apache Kafka leaves zeros in their indexes
+            logger.warning("Rebuilding the indexes of %s: %s", segment.log.path, error)
+            _recover_for_good(log, segment)
+            log.producer_state.map_end_offset = -1  # a snapshot knows more: of batches that compaction has taken, too
+    if beyond:
+        _read_again(log, beyond)
+    if not segments:
+        return checkpointed.log_start_offset
+    try:
+        return segments.active.next_offset()
+    except CorruptRecordError as error:
+        logger.warning("Recovering %s although it was closed: %s", segments.active.log.path, error)
+        _recover_for_good(log, segments.active)
+        return segments.active.next_offset()
+
+
+def _read_again(log: Log, beyond: list[Segment]) -> None:
+    """Recover the segments from the recovery point on, up to damage."""
+    # Snapshots of what follows may tell of batches that the power took: sent again, they would be duplicates.
+    log.producer_state.delete_snapshots(above=beyond[0].base_offset)
+    epochs = _epochs_again(log, beyond[0].base_offset)
+    for segment in beyond:
+        cut = recover_segment(log, segment, epochs)
+        if cut is not None:
+            _drop(log, log.segments.cut(log.segments.floor(cut.base_offset) + 1), "a corrupt segment comes before")
+            break
+    epochs.take(may_wait=log.storage.puts_off)
+
+
+def _recover_for_good(log: Log, segment: Segment) -> None:
+    """As ``recover_segment``, below the recovery point, where a start doesn't look for what a power cut has taken.
+
+    So the new indexes take their names when they are on the disk; until then those are there that are known as wrong.
+    A full disk has them stay in memory.
+    """
+    files = log.storage.files
+    indexes: list[Index | TransactionIndex] = [segment.offset_index, segment.time_index, segment.transaction_index]
+    targets = [index.path for index in indexes]
+    segment.transaction_index.size = 0
+    for index, target in zip(indexes, targets, strict=True):
+        index.rename(target + TEMPORARY_SUFFIX)
+    epochs = RecoveredEpochs(log.leader_epochs, END_OF_OFFSETS, log.leader_epochs.entries)
+    recover_segment(log, segment, epochs)
+    epochs.take(may_wait=log.storage.puts_off)
+    if segment.has_unwritten_indexes:
+        for index, target in zip(indexes, targets, strict=True):
+            temporary = index.path
+            index.write_later(target)
+            files.remove(temporary)
+        return
+    sync_all(files, [segment.log.path, *(index.path for index in indexes)])
+    for index, target in zip(indexes, targets, strict=True):
+        if files.exists(index.path):
+            files.rename(index.path, target)
+        else:
+            files.remove(target)
+        index.rename(target)
+    files.sync_path(log.directory)
+
+
+def _drop(log: Log, segments: list[Segment], reason: str) -> None:
+    """Segments that left the log keep their files for a while, under another name: records can be rescued."""
+    for segment in segments:
+        logger.warning("Dropping %s: %s", segment.log.path, reason)
+    log.delete_segment_files(segments[::-1])
+
+
+def recover_segment(log: Log, segment: Segment, epochs: RecoveredEpochs) -> Segment | None:
+    """Check ``segment`` batch by batch, rebuild what derives from it, cut off what is no batch; return what was cut.
+
+    None too if that is in the next segment in another form: a truncation that didn't reach the disk before the power
+    failed, and what was written after it, which is what holds. One with offsets that don't fit becomes several.
+    """
+    state = log.producer_state
+    log.rebuild_producer_state(segment.base_offset)
+    segment.reset_indexes()
+    end_offset = segment.base_offset
+    valid_bytes = 0
+    later = log.segments.starting_at(log.segments.floor(end_offset) + 1)
+    limit = later[0].base_offset if later else END_OF_OFFSETS
+    is_overtaken = False
+    size, rest = segment.size, None
+    try:
+        for position, header, content in segment.batches(0, size):
+            _check(header, content, end_offset, limit)
+            if header.last_offset - segment.base_offset > MAX_RELATIVE_OFFSET:
+                rest = split(log, segment, position, max(header.base_offset, header.last_offset - MAX_RELATIVE_OFFSET))
+                break
+            segment.index_again(position, header, log.config.index_interval_bytes)
+            if log.config.flush_before_ack:
+                # An fsync may have failed before the stop: then these bytes are in memory alone, marked as written.
+                _write_again(log, segment, content, position)
+            epochs.meet(header)
+            aborted = state.replay(header, content)
+            if aborted is not None:
+                segment.transaction_index.append(aborted)
+            end_offset = header.next_offset
+            valid_bytes = position + header.size
+    except CorruptRecordError as error:
+        is_overtaken = isinstance(error, _OvertakenError)
+        logger.warning("Cutting %s at %d of %d bytes: %s", segment.log.path, valid_bytes, segment.size, error)
+    cut = segment.size - valid_bytes
+    if cut:
+        log.storage.files.truncate(segment.log.path, valid_bytes)
+        segment.size = valid_bytes
+    with putting_off(log):
+        segment.become_inactive()
+    state.map_end_offset = end_offset
+    with putting_off(log):
+        state.take_snapshot()
+    log.storage.recovered(segment.size + cut)
+    if rest is not None:
+        return recover_segment(log, rest, epochs)
+    return segment if cut and not is_overtaken else None
+
+
+def _write_again(log: Log, segment: Segment, content: memoryview, position: int) -> None:
+    try:
+        segment.log.write_at(content, position)
+    except OSError as error:
+        put_off(log, error)
+        log.durability.doubt()
+
+
+class _OvertakenError(CorruptRecordError):
+    """A batch has offsets that the next segment has, too."""
+
+
+def _check(header: BatchHeader, content: memoryview, expected_offset: int, limit: int) -> None:
+    if header.last_offset >= limit:
+        raise _OvertakenError(f"offset {header.last_offset} is in the next segment, too")
+    if header.base_offset < expected_offset or header.last_offset_delta < 0:
+        raise CorruptRecordError(f"offset {header.base_offset} where {expected_offset} was expected")
+    if not crc_is_valid(content, 0, header):
+        raise CorruptRecordError(f"the CRC of the batch at offset {header.base_offset} is wrong")

@@ -1,0 +1,119 @@
+"""The whole command line: help for everything, and one line when something is wrong."""
+
+import inspect
+import os
+import re
+import socket
+import subprocess
+import sys
+
+import pytest
+
+from kafkapy.cli import app, start_options
+from tests.cli.conftest import Run
+
+GROUPS = {
+    "topics": ["list", "describe", "create", "delete", "alter"],
+    "groups": ["list", "describe", "delete", "reset-offsets"],
+    "configs": ["describe", "alter"],
+    "metadata": ["export", "import"],
+    "log": ["dump", "verify", "repair"],
+}
+
+
+def test_help_names_every_command_with_examples(run: Run) -> None:
+    shown = run("--help")
+    assert shown.code == 0
+    for name in ("start", "produce", "consume", *GROUPS, "Examples:", "--install-completion", "kafkapy start --data"):
+        assert name in shown.out
+
+
+@pytest.mark.parametrize(("group", "names"), GROUPS.items(), ids=list(GROUPS))
+def test_every_command_of_a_group_has_help_with_examples(run: Run, group: str, names: list[str]) -> None:
+    listed = run(group, "--help")
+    for name in names:
+        assert name in listed.out
+        shown = run(group, name, "--help")
+        assert shown.code == 0
+        assert "Examples:" in shown.out
+        assert f"kafkapy {group} {name}" in shown.out
+
+
+@pytest.mark.parametrize("name", ["produce", "consume"])
+def test_the_other_commands_have_help_with_examples(run: Run, name: str) -> None:
+    shown = run(name, "-h")
+    assert shown.code == 0
+    assert "Examples:" in shown.out
+
+
+def test_start_is_there_for_help_and_completion(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as stopped:
+        app.build(["start"])(["start", "--help"], standalone_mode=False)
+    assert stopped.value.code == 0
+    assert "usage: kafkapy start" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("typed", "offered"),
+    [
+        ("", {"start", "topics", "produce"}),
+        ("topics ", {"list", "create"}),
+        ("topics create --", {"--partitions", "--config"}),
+        ("start --", {"--data", "--port", "--config", "--ephemeral", "--log-level", "--log-json"}),
+    ],
+)
+def test_a_shell_completes(typed: str, offered: set[str]) -> None:
+    words = f"kafkapy {typed}"
+    asked = {"_KAFKAPY_COMPLETE": "complete_bash", "COMP_WORDS": words, "COMP_CWORD": str(words.count(" "))}
+    shown = subprocess.run(
+        [sys.executable, "-m", "kafkapy"], env={**os.environ, **asked}, capture_output=True, text=True, check=False
+    )
+    assert offered <= set(shown.stdout.split())
+
+
+def test_start_completes_what_start_takes() -> None:
+    completed = {f"--{name.replace('_', '-')}" for name in inspect.signature(app._start_options).parameters}
+    assert completed == set(re.findall(r"--[a-z-]+", start_options.parser().format_usage()))
+
+
+def test_version_among_other_words(run: Run) -> None:
+    assert run("--version", "topics").out.startswith("kafkapy ")
+
+
+@pytest.mark.parametrize(
+    "words", [["nonsense"], ["topics", "nonsense"], ["topics", "create"], ["topics", "list", "--no"]]
+)
+def test_a_command_line_that_makes_no_sense(run: Run, words: list[str]) -> None:
+    refused = run(*words)
+    assert refused.code == 2
+    assert "Usage: kafkapy" in refused.err
+
+
+@pytest.mark.parametrize(
+    "words", [["topics", "list"], ["groups", "list"], ["consume", "t"], ["configs", "describe", "brokers"]]
+)
+def test_no_broker_is_one_line(run: Run, words: list[str]) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+    refused = run(*words, "--bootstrap", f"127.0.0.1:{port}")
+    assert (refused.code, refused.out) == (1, "")
+    assert refused.err == f"kafkapy: no broker answers at 127.0.0.1:{port}: Connection refused\n"
+
+
+def test_a_reader_that_has_had_enough(bootstrap: str) -> None:
+    """``kafkapy … | head -1``: no traceback."""
+    command = [sys.executable, "-m", "kafkapy", "configs", "describe", "broker", "0", "--all", "-b", bootstrap]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        process.stdout.close()
+        assert process.stderr is not None
+        assert "Traceback" not in process.stderr.read()
+
+
+def test_completion_knows_the_commands() -> None:
+    environment = {"_KAFKAPY_COMPLETE": "complete_bash", "COMP_WORDS": "kafkapy to", "COMP_CWORD": "1", "PATH": "/bin"}
+    program = "import sys; sys.argv[0] = 'kafkapy'; from kafkapy.cli.main import main; sys.exit(main([]))"
+    result = subprocess.run(
+        [sys.executable, "-c", program], env=environment, capture_output=True, text=True, timeout=30, check=True
+    )
+    assert result.stdout.split() == ["topics"]

@@ -1,0 +1,135 @@
+"""``kafkapy log repair``: the questions and answers; what is mended is ``tests/storage/inspection``'s."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from kafkapy.metadata.exchange.metadata_changes import NEW, Change
+from kafkapy.metadata.exchange.metadata_file import metadata_path, write_file_tree
+from kafkapy.metadata.exchange.metadata_tree import MetadataTree
+from kafkapy.metadata.znodes import ConfigZNode
+from kafkapy.storage.io.files import Files
+from tests.cli.conftest import Run
+from tests.metadata.metadata_samples import NODES
+from tests.storage.support import GOLDEN
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    """A directory whose broker died while it wrote to ``rf3``."""
+    path = Path(shutil.copytree(GOLDEN, tmp_path / "data"))
+    (path / ".kafka_cleanshutdown").unlink()
+    with (path / "rf3-0" / "00000000000000000000.log").open("ab") as log:
+        log.write(b"torn")
+    return path
+
+
+def _size(data: Path) -> int:
+    return (data / "rf3-0" / "00000000000000000000.log").stat().st_size
+
+
+def test_a_dry_run_only_tells(run: Run, data: Path) -> None:
+    size = _size(data)
+    shown = run("log", "repair", f"{data}", "--dry-run")
+    assert shown.code == 0
+    assert f"from {size} to {size - 4} bytes" in shown.out
+    assert "1 of them logs that would be cut" in shown.out
+    assert _size(data) == size
+    listed = json.loads(run("log", "repair", f"{data}", "--dry-run", "--json").out)
+    assert [each["path"] for each in listed["actions"] if each["kind"] == "cut"] == [
+        f"{data}/rf3-0/00000000000000000000.log"
+    ]
+    assert any("Cutting" in reason for reason in listed["reasons"])
+
+
+def test_cutting_is_asked_for(run: Run, data: Path) -> None:
+    size = _size(data)
+    refused = run("log", "repair", f"{data}", stdin=b"n\n")
+    assert refused.code == 1
+    assert _size(data) == size
+    done = run("log", "repair", f"{data}", stdin=b"y\n")
+    assert done.code == 0
+    assert "1 of them logs that were cut" in done.out
+    assert _size(data) == size - 4
+    again = run("log", "repair", f"{data}", "--whole", "--json")
+    assert [each for each in json.loads(again.out)["actions"] if each["kind"] == "cut"] == []
+    assert run("log", "verify", f"{data}").code == 0
+
+
+def test_the_question_is_not_in_the_answer(run: Run, data: Path) -> None:
+    done = run("log", "repair", f"{data}", "--json", stdin=b"y\n")
+    assert json.loads(done.out)["dry_run"] is False
+    assert "would be" in done.err
+    assert "Do that?" in done.err
+
+
+def test_a_segment_that_would_leave_the_log_is_asked_for_too(run: Run, data: Path) -> None:
+    """The log start offset is beyond the log's end: nothing of it stays."""
+    (data / "rf3-0" / "00000000000000000000.log").write_bytes(b"")
+    (data / "log-start-offset-checkpoint").write_text("0\n1\nseg 0 1000\n")
+    before = {path: path.read_bytes() for path in (data / "seg-0").iterdir()}
+    refused = run("log", "repair", f"{data}", stdin=b"n\n")
+    assert refused.code == 1
+    assert "Do that?" in refused.err
+    assert {path: path.read_bytes() for path in (data / "seg-0").iterdir()} == before
+
+
+def test_nothing_is_asked_with_yes(run: Run, data: Path) -> None:
+    assert run("log", "repair", f"{data}", "--yes").code == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("data/rf3-0", "a partition's folder; give the data directory around it"),
+        ("data/meta.properties", "not a directory"),
+        ("home", "no data directory: it has neither a broker's files nor partitions"),
+    ],
+)
+def test_what_is_no_data_directory_is_left_alone(run: Run, data: Path, tmp_path: Path, name: str, said: str) -> None:
+    (tmp_path / "home" / "dbus-1").mkdir(parents=True)  # called like a partition
+    before = sorted(tmp_path.rglob("*"))
+    for options in ([], ["--dry-run"]):
+        refused = run("log", "repair", f"{tmp_path}/{name}", *options)
+        assert refused.code == 1
+        assert said in refused.err
+        assert refused.err.count("\n") == 1
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_a_topics_settings_that_can_not_be_are_said(run: Run, data: Path) -> None:
+    config = ConfigZNode.encode({"retention.ms": "soon"})
+    nodes = {**NODES, "/config/topics/rf3": config}
+    write_file_tree(metadata_path(str(data)), MetadataTree(nodes), [Change(NEW, path) for path in nodes], 1)
+    refused = run("log", "repair", f"{data}", "--yes")
+    assert (refused.code, refused.err) == (
+        1,
+        "kafkapy: soon can't be the value of retention.ms: not a whole number of 64 bits\n",
+    )
+
+
+def test_partitions_alone_are_a_data_directory(run: Run, data: Path) -> None:
+    for path in data.iterdir():
+        if path.is_file():
+            path.unlink()
+    assert run("log", "repair", f"{data}", "--yes").code == 0
+    assert (data / "recovery-point-offset-checkpoint").exists()
+
+
+def test_mistakes_are_one_line(run: Run, data: Path, tmp_path: Path) -> None:
+    nowhere = run("log", "repair", f"{tmp_path}/nowhere")
+    assert nowhere.err == f"kafkapy: there is no data directory {tmp_path}/nowhere\n"
+    held = Files().lock(f"{data}/.lock")
+    locked = run("log", "repair", f"{data}")
+    assert (locked.code, "is in use" in locked.err) == (1, True)
+    del held
+    (data / "kafkapy-metadata.sqlite").write_bytes(b"no database at all, but long enough to be looked at" * 100)
+    broken = run("log", "repair", f"{data}")
+    assert "No copy of the cluster's metadata can be used" in broken.err
+    (data / "kafkapy-metadata.sqlite").unlink()
+    (data / "rf3-0").chmod(0)
+    (data / "stranger").mkdir()
+    assert run("log", "repair", f"{data}").code == 1
+    (data / "rf3-0").chmod(0o755)

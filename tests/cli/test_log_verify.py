@@ -1,0 +1,68 @@
+"""``kafkapy log verify``: exit codes, table and JSON; what is found is ``tests/storage/inspection``'s."""
+
+import json
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Run
+from tests.storage.support import GOLDEN
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    return Path(shutil.copytree(GOLDEN, tmp_path / "data"))
+
+
+def test_nothing_wrong(run: Run, data: Path) -> None:
+    shown = run("log", "verify", f"{data}")
+    assert (shown.code, shown.err) == (0, "")
+    assert "39972 bytes of batches checked: 0 errors, 0 warnings" in shown.out
+    assert run("log", "verify", f"{data}/rf3-0", f"{data}/seg-0/").code == 0
+    found = json.loads(run("log", "verify", f"{data}/seg-0/00000000000000000183.log", "--json").out)
+    assert found == {"bytes": 3020, "findings": [], "errors": 0, "warnings": 0} or found["bytes"] > 0
+    assert found["findings"] == []
+
+
+def test_errors(run: Run, data: Path) -> None:
+    with (data / "rf3-0" / "00000000000000000000.log").open("r+b") as log:
+        log.seek(800)
+        log.write(b"damage")
+    for words in (["--json"], ["--json", "--headers-only"]):
+        shown = run("log", "verify", f"{data}", *words)
+        assert shown.code == 1
+        (error,) = [each for each in json.loads(shown.out)["findings"] if each["severity"] == "error"]
+        assert (error["position"], error["offset"], error["message"]) == (691, 30, "the batch's CRC is wrong")
+    assert "the batch's CRC is wrong" in run("log", "verify", f"{data}/rf3-0").out
+
+
+def test_what_a_start_mends_is_a_warning(run: Run, data: Path) -> None:
+    (data / ".kafka_cleanshutdown").unlink()
+    with (data / "rf3-0" / "00000000000000000000.log").open("ab") as log:
+        log.write(b"torn")
+    for path in (data, data / "rf3-0"):
+        assert run("log", "verify", f"{path}").code == 3
+
+
+def test_what_is_read_for_one_file_is_counted(run: Run, data: Path) -> None:
+    log = (data / "rf3-0" / "00000000000000000000.log").stat().st_size
+    for name in ("00000000000000000000.index", "00000000000000000000.log", "leader-epoch-checkpoint"):
+        assert json.loads(run("log", "verify", f"{data}/rf3-0/{name}", "--json").out)["bytes"] == log
+
+
+@pytest.mark.parametrize("name", ["meta.properties", "recovery-point-offset-checkpoint"])
+def test_what_is_no_file_of_a_partition_is_said(run: Run, data: Path, name: str) -> None:
+    refused = run("log", "verify", f"{data}/{name}")
+    assert refused.code == 1
+    assert refused.err.endswith("is no file of a partition: give the data directory to have its checkpoints checked\n")
+
+
+def test_a_file_by_its_bare_name_and_one_that_is_missing(run: Run, data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(data / "rf3-0")
+    assert run("log", "verify", "00000000000000000000.index").code == 0
+    assert run("log", "verify", os.curdir).code == 0
+    missing = run("log", "verify", "00000000000000000009.log")
+    assert missing.code == 1
+    assert missing.err == "kafkapy: 00000000000000000009.log: No such file or directory\n"

@@ -1,0 +1,203 @@
+"""``kafkapy metadata`` between a data directory, a ZooKeeper (a stand-in) and documents."""
+
+import asyncio
+import fcntl
+import json
+from pathlib import Path
+
+import pytest
+
+from kafkapy.config.broker_config import BrokerConfig
+from kafkapy.metadata.exchange import zookeeper_tree
+from kafkapy.server.broker import BrokerServer
+from kafkapy.testing.clock import ManualClock
+from tests.cli.conftest import Run
+from tests.metadata.fake_zookeeper import SERVERS, FakeZooKeeper
+from tests.metadata.metadata_samples import CLUSTER_ID, NODES
+from tests.storage.lock_holder import held_by_another
+
+CHROOT = f"{SERVERS}/kafka"
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> FakeZooKeeper:
+    fake = FakeZooKeeper()
+    monkeypatch.setattr(zookeeper_tree, "KazooClient", fake.client)
+    return fake
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    """The directory of a broker that has stopped."""
+    path = tmp_path / "data"
+
+    async def start_and_stop() -> None:
+        config = BrokerConfig.from_properties(
+            {"log.dirs": str(path), "listeners": "PLAINTEXT://127.0.0.1:0", "broker.id": "4"}
+        )
+        async with BrokerServer(config, ManualClock(1)):
+            pass
+
+    asyncio.run(start_and_stop())
+    return path
+
+
+def _kafka(server: FakeZooKeeper, chroot: str = "/kafka") -> None:
+    for path, content in NODES.items():
+        if chroot + path not in server.tree.nodes:
+            server.put(chroot + path, content)
+
+
+def _directory(tmp_path: Path, *partitions: str, broker_id: int = 1, cluster_id: str = CLUSTER_ID) -> Path:
+    path = tmp_path / "kafka-logs"
+    path.mkdir()
+    (path / "meta.properties").write_text(f"version=0\nbroker.id={broker_id}\ncluster.id={cluster_id}\n")
+    for name in partitions:
+        (path / name).mkdir()
+    return path
+
+
+def test_out_and_back(run: Run, server: FakeZooKeeper, data: Path) -> None:
+    planned = run("metadata", "export", "--data", f"{data}", "--zookeeper", CHROOT, "--dry-run")
+    assert planned.code == 0
+    assert "/cluster/id" in planned.out
+    assert "would write: " in planned.out
+    assert "/kafka" not in server.tree.nodes
+    done = run("metadata", "export", "--data", f"{data}", "--zookeeper", CHROOT)
+    assert done.code == 0
+    assert f"  broker.id=4\n  zookeeper.connect={CHROOT}\n  log.dirs={data}\n" in done.out
+    again = json.loads(run("metadata", "export", "--data", f"{data}", "--zookeeper", CHROOT, "--json").out)
+    assert (again["changes"], again["warnings"], again["dry_run"]) == ([], [], False)
+    server.set("/kafka/controller_epoch", b"5")
+    refused = run("metadata", "import", "--data", f"{data}", "--zookeeper", CHROOT)
+    assert refused.code == 1
+    assert "older: controller epoch 1, what would replace it has 5" in refused.err
+    shown = run("metadata", "import", "--data", f"{data}", "--zookeeper", CHROOT, "--dry-run")
+    assert shown.code == 0
+    assert "warning: this would be refused: " in shown.err
+    assert "other   /controller_epoch" in shown.out
+    imported = run("metadata", "import", "--data", f"{data}", "--zookeeper", CHROOT, "--overwrite")
+    assert "written: 0 nodes new, 1 changed, 0 removed" in imported.out
+
+
+def test_a_document(run: Run, data: Path, tmp_path: Path) -> None:
+    on_terminal = run("metadata", "export", "--data", f"{data}", "--file", "-")
+    document = json.loads(on_terminal.out)
+    file = tmp_path / "m.json"
+    assert run("metadata", "export", "--data", f"{data}", "--file", f"{file}").code == 0
+    assert json.loads(file.read_text()) == document
+    document["nodes"]["/controller_epoch"] = "9"
+    file.write_text(json.dumps(document))
+    assert run("metadata", "export", "--data", f"{data}", "--file", f"{file}").code == 1
+    imported = run("metadata", "import", "--data", f"{data}", "--file", f"{file}", "--overwrite", "--json")
+    assert json.loads(imported.out)["changes"] == [{"kind": "other", "path": "/controller_epoch"}]
+    piped = run("metadata", "import", "--data", f"{data}", "--file", "-", stdin=on_terminal.out.encode())
+    assert "NEWER: controller epoch 9" in piped.err
+
+
+def test_a_document_beside_the_user(run: Run, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert run("metadata", "export", "--data", "data", "--file", "metadata.json").err == ""
+    assert run("metadata", "import", "--data", "data", "--file", "metadata.json").code == 0
+
+
+def test_kafkas_own_directory_is_taken_over(run: Run, server: FakeZooKeeper, tmp_path: Path) -> None:
+    _kafka(server)
+    path = _directory(tmp_path, "flights-0", "orders-0")
+    config = tmp_path / "server.properties"
+    config.write_text(f"broker.id=1\nlog.dirs={path}\nnum.partitions=3\n")
+    imported = run("metadata", "import", "--config", f"{config}", "--zookeeper", CHROOT)
+    assert imported.code == 0
+    lines = [line.split() for line in imported.out.splitlines()]
+    for expected in (["topics", "1"], ["partitions", "2"], ["configured", "users", "1"], ["controller", "epoch", "7"],
+                     ["last", "producer", "id", "block", "2000-2999"], ["ACLs", "on", "resources", "1"]):  # fmt: skip
+        assert expected in lines
+    assert "without a folder, which will be empty: flights-1" in imported.err
+    assert "nobody will serve: orders-0" in imported.err
+    exported = run("metadata", "export", "--data", f"{path}", "--zookeeper", f"{SERVERS}/other")
+    assert exported.code == 0
+    assert "broker.id=1" in exported.out
+
+
+def test_a_directory_that_names_nobody_is_advised_by_its_replicas(
+    run: Run, server: FakeZooKeeper, tmp_path: Path
+) -> None:
+    _kafka(server)
+    path = _directory(tmp_path)
+    (path / "meta.properties").unlink()
+    refused = run("metadata", "import", "--data", f"{path}", "--zookeeper", CHROOT, "--only-this-broker")
+    assert "does not say which broker's it is" in refused.err
+    assert run("metadata", "import", "--data", f"{path}", "--zookeeper", CHROOT).code == 0
+    assert "broker.id=1" in run("metadata", "export", "--data", f"{path}", "--zookeeper", f"{SERVERS}/other").out
+
+
+def test_one_broker_of_several(run: Run, server: FakeZooKeeper, tmp_path: Path) -> None:
+    _kafka(server)
+    server.set("/kafka/brokers/topics/flights", b'{"version":2,"partitions":{"0":[2,1],"1":[1]}}')
+    path = _directory(tmp_path, "flights-0", "flights-1")
+    refused = run("metadata", "import", "--data", f"{path}", "--zookeeper", CHROOT)
+    assert "spread over the brokers 1, 2" in refused.err
+    taken = run("metadata", "import", "--data", f"{path}", "--zookeeper", CHROOT, "--only-this-broker", "--json")
+    assert json.loads(taken.out)["summary"]["brokers"] == [1]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["import"], "give either --zookeeper HOST:PORT/CHROOT or --file FILE"),
+        (["import", "--zookeeper", CHROOT, "--file", "f"], "give either --zookeeper"),
+        (["import", "--zookeeper", "nonsense"], "'nonsense' is no address of a ZooKeeper"),
+        (["import", "--zookeeper", f"{SERVERS}/empty"], f"{SERVERS}/empty holds no cluster: check the address"),
+        (["import", "--file", "missing.json"], "missing.json holds no cluster: check the file's name"),
+        (["import", "--file", "/"], "/ can't be read: Is a directory"),
+        (["export", "--file", "/missing/f"], "/missing/f can't be written: No such file or directory"),
+    ],
+)
+def test_mistakes_are_one_line(run: Run, server: FakeZooKeeper, data: Path, words: list[str], said: str) -> None:
+    refused = run("metadata", *words, "--data", f"{data}")
+    assert refused.code == 1
+    assert said in refused.err
+    assert refused.err.count("\n") == 1
+
+
+def test_places_without_metadata_are_said(run: Run, server: FakeZooKeeper, tmp_path: Path) -> None:
+    nowhere = run("metadata", "export", "--data", f"{tmp_path}/nowhere", "--zookeeper", CHROOT)
+    assert "there is no data directory" in nowhere.err
+    empty = run("metadata", "export", "--data", f"{tmp_path}", "--zookeeper", CHROOT)
+    assert "has no metadata of kafkapy" in empty.err
+    assert list(tmp_path.iterdir()) == []  # not even a lock file, in what may be no data directory
+    (tmp_path / "kafkapy-metadata.sqlite").touch()
+    assert "has no metadata of kafkapy" in run("metadata", "export", "--data", f"{tmp_path}", "--file", "-").err
+
+
+def test_running_brokers_are_left_alone(run: Run, server: FakeZooKeeper, data: Path) -> None:
+    _kafka(server)
+    server.put("/kafka/brokers/ids/1", b"{}", owner=3)
+    for way in ("import", "export"):
+        refused = run("metadata", way, "--data", f"{data}", "--zookeeper", CHROOT, "--overwrite")
+        assert refused.code == 1
+        assert "running" in refused.err
+
+
+def test_another_clusters_directory_is_refused(run: Run, server: FakeZooKeeper, tmp_path: Path) -> None:
+    _kafka(server)
+    path = _directory(tmp_path, cluster_id="other")
+    assert "belongs to cluster other" in run("metadata", "import", "--data", f"{path}", "--zookeeper", CHROOT).err
+
+
+def test_a_directory_in_use_is_refused(run: Run, data: Path) -> None:
+    with held_by_another(data / ".lock"):
+        refused = run("metadata", "export", "--data", f"{data}", "--file", "-")
+        assert refused.code == 1
+        assert "is in use by another process" in refused.err
+    assert run("metadata", "export", "--data", f"{data}", "--file", "-").code == 0
+    with (data / ".lock").open("r+") as file:
+        fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+def test_what_another_writes_meanwhile_is_noticed(run: Run, server: FakeZooKeeper, data: Path) -> None:
+    server.meanwhile = lambda: server.put("/kafka/admin/another") if "/kafka/admin" in server.tree.nodes else None
+    server.put("/kafka/admin")
+    noticed = run("metadata", "export", "--data", f"{data}", "--zookeeper", CHROOT)
+    assert noticed.code == 1
+    assert f"{CHROOT} differs from what was written, at /admin/another" in noticed.err

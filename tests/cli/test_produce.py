@@ -1,0 +1,74 @@
+"""``kafkapy produce`` on a running broker."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from kafkapy.cli import produce
+from tests.cli.conftest import Run
+
+
+def _values(run: Run, topic: str) -> list[tuple[str | None, str | None]]:
+    lines = run("consume", topic, "--from-beginning", "--exit", "--json").out.splitlines()
+    return [(entry["key"], entry["value"]) for entry in map(json.loads, lines)]
+
+
+@pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
+@pytest.mark.parametrize("acks", ["0", "1", "all"])
+def test_a_record_for_each_line(run: Run, codec: str, acks: str) -> None:
+    topic = f"p-{codec}-{acks}"
+    produced = run("produce", topic, "-z", codec, "-a", acks, stdin=b"one\n\ntwo\r\nlast")
+    assert (produced.code, produced.out) == (0, f"produced 4 records to {topic}\n")
+    assert _values(run, topic) == [(None, "one"), (None, ""), (None, "two"), (None, "last")]
+
+
+def test_keys_choose_the_partition_and_an_empty_value_is_a_tombstone(run: Run) -> None:
+    run("topics", "create", "p-keys", "-p", "3")
+    produced = run("produce", "p-keys", "-k", ":", "--json", stdin=b"a:1\nb:2:3\na:\n")
+    facts = json.loads(produced.out)
+    assert (facts["records"], sum(facts["partitions"].values())) == (3, 3)
+    assert sorted(_values(run, "p-keys"), key=str) == [("a", "1"), ("a", None), ("b", "2:3")]
+
+
+def test_a_line_without_the_separator_is_refused(run: Run) -> None:
+    refused = run("produce", "p-refused", "-k", ":", stdin=b"a:1\nb\n")
+    assert refused.code == 1
+    assert refused.err == "kafkapy: line 2 has no ':' between key and value\n"
+
+
+def test_a_record_that_the_broker_refuses_is_said_why(run: Run) -> None:
+    run("topics", "create", "p-compacted", "--config", "cleanup.policy=compact")
+    refused = run("produce", "p-compacted", stdin=b"no key\n")
+    assert refused.code == 1
+    assert "Some records are refused: " in refused.err
+    assert "key" in refused.err.partition("refused: ")[2]
+
+
+def test_a_file(run: Run, tmp_path: Path) -> None:
+    file = tmp_path / "lines"
+    file.write_bytes(b"from\na file\n")
+    assert run("produce", "p-file", "--file", str(file)).code == 0
+    assert _values(run, "p-file") == [(None, "from"), (None, "a file")]
+    assert run("produce", "p-file", "--file", str(tmp_path / "none")).code == 2
+
+
+def test_large_input_goes_out_in_batches_over_all_partitions(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(produce, "BATCH_RECORDS", 10)
+    run("topics", "create", "p-many", "-p", "2")
+    lines = [str(number) for number in range(45)]
+    produced = run("produce", "p-many", "--json", stdin="\n".join(lines).encode())
+    assert json.loads(produced.out)["partitions"] == {"0": 25, "1": 20}
+    assert sorted(int(value or "") for _, value in _values(run, "p-many")) == list(range(45))
+
+
+def test_a_terminal_sees_progress(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(produce, "BATCH_RECORDS", 1)
+    monkeypatch.setattr(produce, "shows_progress", lambda: True)
+    assert run("produce", "p-progress", stdin=b"a\nb\n").out == "produced 2 records to p-progress\n"
+
+
+def test_a_topic_that_can_not_be(run: Run) -> None:
+    refused = run("produce", "bad name", stdin=b"a\n")
+    assert refused.code == 1
+    assert "INVALID_TOPIC_EXCEPTION" in refused.err

@@ -1,0 +1,114 @@
+"""``kafkapy topics`` on a running broker."""
+
+import json
+from typing import Any
+
+import pytest
+
+from kafkapy.clients.cluster import ClusterClient
+from kafkapy.protocol.errors import ErrorCode
+from kafkapy.protocol.messages.metadata import MetadataResponse
+from tests.cli.conftest import Run
+
+
+def test_create_and_list(run: Run) -> None:
+    created = run("topics", "create", "t-one", "t-two", "--partitions", "2", "-c", "retention.ms=5")
+    assert (created.code, created.out) == (0, "created: t-one, t-two\n")
+    listed = json.loads(run("topics", "list", "--json").out)
+    assert {"topic": "t-two", "partitions": 2, "replicas": 1} in listed
+    table = run("topics", "list").out
+    assert "partitions" in table
+    assert any(line.split() == ["t-one", "2", "1"] for line in table.splitlines())
+
+
+def test_a_topic_that_exists_is_an_error_unless_told_otherwise(run: Run) -> None:
+    run("topics", "create", "t-there")
+    refused = run("topics", "create", "t-there")
+    assert refused.code == 1
+    assert refused.err == "kafkapy: topic t-there: A topic 't-there' already exists. (TOPIC_ALREADY_EXISTS)\n"
+    again = run("topics", "create", "t-there", "t-not-yet", "--if-not-exists", "--json")
+    assert json.loads(again.out) == {"created": ["t-not-yet"]}
+    assert run("topics", "create", "bad name", "--if-not-exists").code == 1
+
+
+def test_internal_topics_show_on_request(run: Run) -> None:
+    run("topics", "create", "t-plain")
+    run("groups", "reset-offsets", "t-group", "--topic", "t-plain", "--to", "latest")
+    assert "__consumer_offsets" not in run("topics", "list").out
+    assert "__consumer_offsets" in run("topics", "list", "--internal").out
+
+
+def test_a_partition_without_a_leader_is_shown(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its disk has failed, for example."""
+    run("topics", "create", "t-down", "-p", "2")
+    run("groups", "reset-offsets", "t-down-group", "--topic", "t-down", "--to", "earliest")
+    metadata = ClusterClient.metadata
+
+    def leaderless(self: ClusterClient, *words: Any, **options: Any) -> MetadataResponse:
+        answer = metadata(self, *words, **options)
+        for partition in (each for topic in answer.topics for each in topic.partitions if each.partition_index):
+            partition.leader_id, partition.error_code = -1, ErrorCode.LEADER_NOT_AVAILABLE
+        return answer
+
+    monkeypatch.setattr(ClusterClient, "metadata", leaderless)
+    rows = json.loads(run("topics", "describe", "t-down", "--json").out)["partitions"]
+    assert [(row["leader"] is None, row["first_offset"], row["end_offset"]) for row in rows] == [
+        (False, 0, 0),
+        (True, None, None),
+    ]
+    lags = json.loads(run("groups", "describe", "t-down-group", "--json").out)["offsets"]
+    assert [(row["committed"], row["lag"]) for row in lags] == [(0, 0), (0, None)]
+
+
+def test_describe(run: Run) -> None:
+    run("topics", "create", "t-shown", "-p", "2", "-c", "segment.ms=7")
+    run("produce", "t-shown", stdin=b"a\nb\n")
+    described = json.loads(run("topics", "describe", "t-shown", "--json").out)
+    assert described["configs"] == {"segment.ms": "7"}
+    assert [partition["end_offset"] for partition in described["partitions"]] == [2, 0]
+    assert described["partitions"][0]["in_sync"] == [0]
+    table = run("topics", "describe", "t-shown").out
+    assert any(line.split() == ["0", "0", "0", "0", "0", "2"] for line in table.splitlines())
+    assert any(line.split() == ["segment.ms", "7"] for line in table.splitlines())
+
+
+def test_describe_without_settings_of_its_own(run: Run) -> None:
+    run("topics", "create", "t-bare")
+    assert "its own settings" not in run("topics", "describe", "t-bare").out
+
+
+def test_alter(run: Run) -> None:
+    run("topics", "create", "t-changed", "-c", "segment.ms=7")
+    altered = run(
+        "topics", "alter", "t-changed", "-p", "3", "-c", "cleanup.policy=compact", "--delete-config", "segment.ms"
+    )
+    assert (altered.code, altered.out) == (0, "altered: t-changed\n")
+    described = json.loads(run("topics", "describe", "t-changed", "--json").out)
+    assert (len(described["partitions"]), described["configs"]) == (3, {"cleanup.policy": "compact"})
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["alter", "t"], "nothing to alter: give --partitions, --config or --delete-config"),
+        (["alter", "t", "-c", "retention.ms"], "'retention.ms' is no setting: write key=value"),
+        (["alter", "t-none", "-c", "retention.ms=1"], "topic t-none: There is no topic 't-none'."),
+        (["create", "t-x", "-c", "nope=1"], "topic t-x: Topics have no configuration key nope (INVALID_CONFIG)"),
+        (["describe", "t-none"], "UNKNOWN_TOPIC_OR_PARTITION"),
+        (["delete", "t-none", "--yes"], "UNKNOWN_TOPIC_OR_PARTITION"),
+    ],
+)
+def test_refusals_are_one_line(run: Run, words: list[str], message: str) -> None:
+    refused = run("topics", *words)
+    assert refused.code == 1
+    assert refused.err.startswith("kafkapy: ")
+    assert refused.err.count("\n") == 1
+    assert message in refused.err
+
+
+def test_delete_asks_first(run: Run) -> None:
+    run("topics", "create", "t-goes")
+    assert run("topics", "delete", "t-goes", stdin=b"n\n").code == 1
+    assert "t-goes" in run("topics", "list").out
+    assert run("topics", "delete", "t-goes", stdin=b"y\n").out.strip() == "deleted: t-goes"
+    assert "t-goes" not in run("topics", "list").out

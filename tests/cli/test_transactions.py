@@ -1,0 +1,97 @@
+"""``kafkapy transactions`` on a running broker."""
+
+import json
+
+import pytest
+
+from kafkapy.cli import transactions as command
+from kafkapy.cli.consume import Consumed
+from kafkapy.clients import transactions
+from kafkapy.clients.cluster import ClusterClient
+from kafkapy.clients.errors import RequestFailedError
+from kafkapy.coordinator.transaction.records import transaction_record
+from kafkapy.coordinator.transaction.shard import TRANSACTION_TOPIC
+from kafkapy.coordinator.transaction.transaction import TransactionData
+from kafkapy.protocol.errors import ErrorCode
+from tests.cli.conftest import Run
+from tests.clients.test_transactions import begin
+
+
+def test_nobody_has_begun_a_transaction(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    def topic(_client: ClusterClient, name: str) -> None:
+        assert name == TRANSACTION_TOPIC
+        raise RequestFailedError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+
+    monkeypatch.setattr(ClusterClient, "topic", topic)
+    assert run("transactions", "list").out == "transactional ids: none\n"
+    assert run("transactions", "describe", "x").err == "kafkapy: there is no transactional id x\n"
+
+
+def test_list_describe_abort(run: Run, bootstrap: str) -> None:
+    with ClusterClient(bootstrap) as client:
+        producer_id, epoch = begin(client, "t-open", "t-topic")
+        transactions.abort(client, "t-idle", 7_000)
+    listed = {row["transactional_id"]: row for row in json.loads(run("transactions", "list", "--json").out)}
+    assert (listed["t-open"]["state"], listed["t-open"]["partitions"]) == ("Ongoing", 1)
+    assert (listed["t-idle"]["state"], listed["t-idle"]["started"]) == ("Empty", None)
+    ongoing = json.loads(run("transactions", "list", "--state", "Ongoing", "--json").out)
+    assert [row["transactional_id"] for row in ongoing] == ["t-open"]
+    described = json.loads(run("transactions", "describe", "t-open", "--json").out)
+    assert (described["producer_id"], described["epoch"], described["timeout_ms"]) == (producer_id, epoch, 60_000)
+    assert described["partitions"] == ["t-topic-0"]
+    assert described["started"] == described["changed"]
+    assert "Ongoing" in run("transactions", "describe", "t-open").out
+    assert run("transactions", "abort", "t-open", stdin=b"n\n").code == 1
+    aborted = run("transactions", "abort", "t-open", "--yes").out
+    assert aborted == f"aborted: t-open, its producer id {producer_id} is at epoch {epoch + 2} now\n"
+    refused = run("transactions", "abort", "t-open", "--yes")
+    assert (refused.code, refused.err) == (1, "kafkapy: t-open has no open transaction: it is in the state Empty\n")
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["describe", "nobody"], "there is no transactional id nobody"),
+        (["abort", "nobody", "--yes"], "there is no transactional id nobody"),
+        (["list", "--state", "Busy"], "'Busy' is no state of a transaction"),
+    ],
+)
+def test_refusals_are_one_line(run: Run, words: list[str], message: str) -> None:
+    refused = run("transactions", *words)
+    assert refused.code == 1
+    assert refused.err.count("\n") == 1
+    assert message in refused.err
+
+
+def test_what_expired_and_what_later_releases_write_is_left_out(
+    run: Run, bootstrap: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with ClusterClient(bootstrap) as client:
+        begin(client, "t-any", "t-any-topic")  # whoever does so first has the topic made
+    kept, gone = (transaction_record(name, TransactionData(1, 0, 1), 0) for name in ("t-kept", "t-gone"))
+    records = [kept, gone, gone._replace(value=None), kept._replace(key=b"\0\x09", value=b"?")]
+
+    class Topic:
+        remaining = 1
+
+        def __init__(self, *_: object) -> None:
+            pass
+
+        def seek(self, *_: object, **__: object) -> None:
+            pass
+
+        def poll(self, *, wait_ms: int) -> object:
+            self.remaining = 0
+            assert wait_ms > 0
+            return [Consumed(TRANSACTION_TOPIC, 0, each) for each in records]
+
+    monkeypatch.setattr(command, "Consumer", Topic)
+    assert [row["transactional_id"] for row in json.loads(run("transactions", "list", "--json").out)] == ["t-kept"]
+
+
+def test_another_failure_of_the_topic_is_told(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    def topic(*_: object) -> None:
+        raise RequestFailedError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+
+    monkeypatch.setattr(ClusterClient, "topic", topic)
+    assert "TOPIC_AUTHORIZATION_FAILED" in run("transactions", "list").err

@@ -1,0 +1,129 @@
+import asyncio
+import logging
+
+import pytest
+
+from kafkapy.controller.context import ControllerMovedError
+from kafkapy.controller.topics import NewTopic
+from kafkapy.metadata.store import Create, Delete
+from kafkapy.metadata.znodes import ControllerZNode
+from tests.controller.harness import Cluster, cluster
+
+
+async def _oust(started: Cluster) -> None:
+    """Somebody deletes the office; whoever is faster has it then."""
+    await started.brokers[2].session.delete("/controller")
+    await started.settle()
+
+
+def test_the_first_broker_is_the_controller_and_the_others_know() -> None:
+    async def main() -> None:
+        async with cluster(2, 1, 3) as started:
+            assert started.controller.id == 2
+            assert [broker.node.controller.is_active for broker in started.brokers.values()] == [True, False, False]
+            assert {broker.node.cache.image.controller_id for broker in started.brokers.values()} == {2}
+            node = await started.controller.session.get("/controller")
+            assert ControllerZNode.decode(node.data).broker_id == 2
+            assert not started.brokers[1].node.controller.is_deleting("t")
+
+    asyncio.run(main())
+
+
+def test_an_office_that_is_lost_is_elected_anew() -> None:
+    async def main() -> None:
+        async with cluster(1, 2) as started:
+            started.forget()
+            await _oust(started)
+            epoch = await started.controller.session.get("/controller_epoch")
+            assert epoch.data == b"2"
+            assert {broker.node.fence.controller_epoch for broker in started.brokers.values()} == {2}
+            assert [write.path for write in started.writes if isinstance(write, Create)] == ["/controller"]
+
+    asyncio.run(main())
+
+
+def test_a_controller_that_writes_too_late_resigns(caplog: pytest.LogCaptureFixture) -> None:
+    async def main() -> None:
+        async with cluster(1, 2) as started:
+            old = started.brokers[1]
+            session = started.brokers[2].session
+            controller = old.node.controller
+            active = controller._active
+            await session.set("/controller_epoch", b"9")
+            assert active is not None
+            with pytest.raises(ControllerMovedError):
+                await active._writer.write([Delete("/x")])
+            await session.create("/admin/delete_topics/nobody")
+            await started.settle()
+            assert controller._active is not active
+            assert "no longer the controller" in caplog.text
+            topic = NewTopic("t", 1, 1)
+            await session.delete("/controller")
+            await started.settle()
+            (result,) = await started.controller.node.topic_admin.create_topics([topic], 1000)
+            assert result.error is None
+            assert old.node.fence.controller_epoch == 10
+
+    with caplog.at_level(logging.INFO):
+        asyncio.run(main())
+
+
+def test_an_office_taken_by_somebody_else_is_given_up() -> None:
+    async def main() -> None:
+        async with cluster(1, 2) as started:
+            session = started.brokers[2].session
+            await session.multi(
+                [Delete("/controller"), Create("/controller", ControllerZNode(2, 0).encode(), ephemeral=True)]
+            )
+            await started.settle()
+            assert not started.brokers[1].node.controller.is_active
+            assert not started.brokers[2].node.controller.is_active
+
+    asyncio.run(main())
+
+
+def test_a_broken_assignment_stops_no_other_topic(caplog: pytest.LogCaptureFixture) -> None:
+    async def main() -> None:
+        async with cluster(1) as started:
+            session = started.controller.session
+            await session.create("/brokers/topics/broken", b"nonsense")
+            await started.settle()
+            assert "The assignment of topic broken can't be read" in caplog.text
+            admin = started.controller.node.topic_admin
+            (result,) = await admin.create_topics([NewTopic("t", 1, 1)], 1000)
+            assert result.error is None
+            (deleted,) = await admin.delete_topics(["t"], 1000)
+            assert deleted.error is None
+
+    asyncio.run(main())
+
+
+def test_a_broken_node_does_not_stop_the_queue(caplog: pytest.LogCaptureFixture) -> None:
+    async def main() -> None:
+        async with cluster(1) as started:
+            session = started.controller.session
+            await session.create("/brokers/ids/7", b"nonsense")
+            await started.settle()
+            assert "could not finish what 'brokers' asked for" in caplog.text
+            await session.delete("/brokers/ids/7")
+            await started.settle()
+            admin = started.controller.node.topic_admin
+            (result,) = await admin.create_topics([NewTopic("t", 1, 1)], 1000)
+            assert result.error is None
+
+    asyncio.run(main())
+
+
+def test_events_after_the_session_are_of_no_consequence() -> None:
+    async def main() -> None:
+        async with cluster(1, 2) as started:
+            controller = started.brokers[1].node.controller
+            await started.brokers[1].session.close()
+            await started.settle()
+            assert not controller.is_active
+            assert started.controller.id == 2
+            controller._noticed("topics", "/brokers/topics")
+            await controller.stop()
+            await controller.stop()
+
+    asyncio.run(main())

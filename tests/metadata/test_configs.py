@@ -1,0 +1,146 @@
+import asyncio
+import logging
+from collections.abc import Mapping
+
+import pytest
+
+from kafkapy.config.broker_config import BrokerConfig
+from kafkapy.metadata.configs import NOTE_LIFETIME_MS, ConfigAdmin
+from kafkapy.metadata.embedded import EmbeddedSession, EmbeddedStore
+from kafkapy.metadata.registration import ensure_persistent_paths
+from kafkapy.metadata.znodes import ConfigChangesZNode
+from kafkapy.testing.clock import ManualClock
+
+
+class Heard:
+    def __init__(self) -> None:
+        self.topics: list[tuple[str, Mapping[str, str]]] = []
+        self.brokers: list[tuple[int | None, Mapping[str, str]]] = []
+
+    def topic_config_changed(self, topic: str, overrides: Mapping[str, str]) -> None:
+        self.topics.append((topic, overrides))
+
+    def broker_config_changed(self, broker_id: int | None, overrides: Mapping[str, str]) -> None:
+        self.brokers.append((broker_id, overrides))
+
+
+class Side:
+    """One broker's ConfigAdmin."""
+
+    def __init__(self, store: EmbeddedStore, clock: ManualClock, broker_id: int) -> None:
+        self.session: EmbeddedSession = store.session()
+        self.config = BrokerConfig.from_properties({"broker.id": str(broker_id)})
+        self.admin = ConfigAdmin(self.config, clock, self.session)
+        self.heard = Heard()
+        self.admin.add_listener(self.heard)
+
+
+async def _two() -> tuple[ManualClock, Side, Side]:
+    clock = ManualClock()
+    store = EmbeddedStore(None, clock)
+    sides = Side(store, clock, 1), Side(store, clock, 2)
+    await ensure_persistent_paths(sides[0].session)
+    for side in sides:
+        await side.admin.load([])
+        await side.admin.start()
+        side.heard.brokers.clear()
+    return clock, *sides
+
+
+async def _rounds() -> None:
+    for _ in range(20):
+        await asyncio.sleep(0)
+
+
+def test_a_change_reaches_every_broker() -> None:
+    async def main() -> None:
+        _, one, two = await _two()
+        assert await one.admin.topic_overrides("t") == {}
+        assert one.admin.cached_topic_overrides("t") == {}
+        await one.admin.set_topic_overrides("t", {"retention.ms": "1"})
+        await two.admin.set_topic_overrides("t", {"retention.ms": "2"})
+        await one.admin.set_broker_overrides(None, {"log.cleaner.threads": "3"})
+        await one.admin.set_broker_overrides(2, {"log.cleaner.threads": "4"})
+        await _rounds()
+        for side in (one, two):
+            assert side.heard.topics[-1] == ("t", {"retention.ms": "2"})
+            assert side.admin.cached_topic_overrides("t") == {"retention.ms": "2"}
+            assert side.heard.brokers[0] == (None, {"log.cleaner.threads": "3"})
+        assert one.config["log.cleaner.threads"] == 3
+        assert two.config["log.cleaner.threads"] == 4
+        assert len(one.heard.brokers) == 1
+        assert two.heard.brokers[1:] == [(2, {"log.cleaner.threads": "4"})]
+        assert await two.admin.broker_overrides(2) == {"log.cleaner.threads": "4"}
+        assert await two.admin.broker_overrides(None) == {"log.cleaner.threads": "3"}
+        names = await one.session.children(ConfigChangesZNode.PATH)
+        assert sorted(names) == [f"config_change_{number:010}" for number in range(4)]
+        await one.admin.stop()
+        await one.admin.stop()
+
+    asyncio.run(main())
+
+
+def test_everything_is_read_at_the_start() -> None:
+    async def main() -> None:
+        clock, one, _ = await _two()
+        await one.admin.set_topic_overrides("t", {"retention.ms": "1"})
+        await one.admin.set_broker_overrides(3, {"log.cleaner.threads": "5"})
+        late = Side(one.session._store, clock, 3)
+        assert await late.admin.load(["t", "u"]) == {"t": {"retention.ms": "1"}, "u": {}}
+        assert late.config["log.cleaner.threads"] == 5
+        await late.admin.load_missing(["t", "u"])
+        late.admin.forget_topic("t")
+        late.admin.forget_topic("never")
+        assert late.admin.cached_topic_overrides("t") == {}
+        await late.admin.load_missing(["t"])
+        assert late.admin.cached_topic_overrides("t") == {"retention.ms": "1"}
+
+    asyncio.run(main())
+
+
+def test_old_notes_are_taken_away() -> None:
+    async def main() -> None:
+        clock, one, two = await _two()
+        await one.admin.set_topic_overrides("t", {})
+        await _rounds()
+        clock.advance(NOTE_LIFETIME_MS + 1)
+        await one.admin.set_topic_overrides("t", {"retention.ms": "9"})
+        await _rounds()
+        assert await two.session.children(ConfigChangesZNode.PATH) == ["config_change_0000000001"]
+        assert two.heard.topics == [("t", {}), ("t", {"retention.ms": "9"})]
+
+    asyncio.run(main())
+
+
+def test_a_note_that_makes_no_sense_harms_nobody(caplog: pytest.LogCaptureFixture) -> None:
+    async def main() -> None:
+        _, one, two = await _two()
+        await one.session.create(ConfigChangesZNode.child_path(), b"nonsense", sequential=True)
+        note = b'{"version":2,"entity_path":"users/bob"}'
+        await one.session.create(ConfigChangesZNode.child_path(), note, sequential=True)
+        await one.admin.set_broker_overrides(None, {"log.segment.bytes": "-5"})
+        await one.admin.set_topic_overrides("t", {})
+        await _rounds()
+        assert two.heard.topics == [("t", {})]
+        await two.session.close()
+        await one.admin.set_topic_overrides("t", {})
+        await _rounds()
+        assert len(two.heard.topics) == 1
+
+    with caplog.at_level(logging.ERROR):
+        asyncio.run(main())
+    assert "config_change_0000000000" in caplog.text
+
+
+def test_a_session_that_ends_ends_the_watching() -> None:
+    async def main() -> None:
+        _, one, two = await _two()
+        two.admin._noticed(None)  # type: ignore[arg-type]  # the event itself says nothing that is used
+        await two.session.close()
+        await _rounds()
+        await two.admin.stop()
+        await one.admin.set_topic_overrides("t", {})
+        await _rounds()
+        assert two.heard.topics == []
+
+    asyncio.run(main())

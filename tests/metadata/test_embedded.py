@@ -1,0 +1,272 @@
+import asyncio
+import resource
+import sqlite3
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from pathlib import Path
+from time import process_time
+
+import pytest
+
+from kafkapy.clock import SystemClock
+from kafkapy.metadata.embedded import FILE_NAME, RETRY_MS, EmbeddedStore
+from kafkapy.metadata.sqlite_file import SqliteFile
+from kafkapy.metadata.store import Create, MetadataStore, StoreClosedError, StoreFileError
+from kafkapy.testing.clock import ManualClock
+from tests.metadata.store_contract import OpenSession, Seen, StoreContract
+from tests.server.harness import until
+
+
+@asynccontextmanager
+async def _opened(path: str | None) -> AsyncIterator[OpenSession]:
+    store = EmbeddedStore(path, SystemClock())
+    await store.open()
+
+    async def session() -> MetadataStore:
+        return store.session()
+
+    yield session
+    await store.close()
+
+
+class TestInMemory(StoreContract):
+    def tree(self) -> AbstractAsyncContextManager[OpenSession]:
+        return _opened(None)
+
+
+class TestOnDisk(StoreContract):
+    @pytest.fixture(autouse=True)
+    def _directory(self, tmp_path: Path) -> None:
+        self.path = str(tmp_path / FILE_NAME)
+
+    def tree(self) -> AbstractAsyncContextManager[OpenSession]:
+        return _opened(self.path)
+
+
+def test_everything_but_ephemeral_nodes_outlives_a_restart(tmp_path: Path) -> None:
+    path = str(tmp_path / FILE_NAME)
+
+    async def main() -> None:
+        async with _opened(path) as open_session:
+            store = await open_session()
+            await store.create("/a", b"1")
+            await store.set("/a", b"2")
+            await store.create("/a/q", sequential=True)
+            await store.create("/gone")
+            await store.delete("/gone")
+            await store.create("/e", b"", ephemeral=True)
+            before = await store.get_many(["/a", "/a/q0000000000"])
+            last = await store.exists("/e")
+        async with _opened(path) as open_session:
+            store = await open_session()
+            assert await store.get_many(["/a", "/a/q0000000000"]) == before
+            assert await store.exists("/e") is None
+            assert await store.exists("/gone") is None
+            assert await store.create("/a/q", sequential=True) == "/a/q0000000001"
+            await store.create("/e", b"", ephemeral=True)
+            again = await store.exists("/e")
+            assert last is not None
+            assert again is not None
+            assert again.czxid > last.czxid
+
+    asyncio.run(main())
+    assert sorted(entry.name for entry in tmp_path.iterdir()) == ["kafkapy-metadata.journal", FILE_NAME]
+
+
+def test_watches_and_answers_come_after_the_commit(tmp_path: Path) -> None:
+    path = str(tmp_path / FILE_NAME)
+
+    async def main() -> None:
+        async with _opened(path) as open_session:
+            store = await open_session()
+            seen = Seen()
+            await store.exists("/late", seen)
+            write = asyncio.ensure_future(store.create("/late"))
+            await asyncio.sleep(0)
+            assert seen.events == []
+            await write
+            assert len(seen.events) == 1
+
+    asyncio.run(main())
+
+
+def test_ten_thousand_operations_are_one_commit(tmp_path: Path) -> None:
+    async def main() -> None:
+        store = EmbeddedStore(str(tmp_path / FILE_NAME), SystemClock())
+        await store.open()
+        session = store.session()
+        started = process_time()
+        outcomes = await session.transactions([Create(f"/n{number}", b"{}" * 40)] for number in range(10_000))
+        assert all(isinstance(outcome, list) for outcome in outcomes)
+        assert process_time() - started < 2
+        await store.close()
+
+    asyncio.run(main())
+
+
+def test_a_data_directory_in_use_is_refused(tmp_path: Path) -> None:
+    path = str(tmp_path / FILE_NAME)
+
+    async def main() -> None:
+        async with _opened(path) as open_session:
+            await (await open_session()).create("/a")
+            other = EmbeddedStore(path, SystemClock())
+            with pytest.raises(StoreFileError, match="another broker"):
+                await other.open()
+            await other.close()
+
+    asyncio.run(main())
+
+
+def test_a_foreign_file_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / FILE_NAME
+    path.write_bytes(b"no database at all, but long enough to be looked at" * 40)
+
+    async def main() -> None:
+        store = EmbeddedStore(str(path), SystemClock())
+        with pytest.raises(StoreFileError, match="No copy of the cluster's metadata can be used"):
+            await store.open()
+        await store.close()
+
+    asyncio.run(main())
+
+
+def _full_disk(path: str) -> tuple[int, int]:
+    """From now on no file of this process grows beyond what the store's have: the system's own refusal."""
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    sizes = [Path(path + suffix).stat().st_size for suffix in ("", "-wal")]
+    resource.setrlimit(resource.RLIMIT_FSIZE, (max(sizes), limits[1]))
+    return limits
+
+
+def test_while_the_disk_refuses_everybody_waits_and_nothing_is_lost_or_doubled(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = str(tmp_path / FILE_NAME)
+    clock = ManualClock()
+
+    async def main() -> None:
+        store = EmbeddedStore(path, clock)
+        await store.open()
+        session = store.session()
+        seen = Seen()
+        await session.create("/before", b"1")
+        await session.exists("/late", seen)
+        limits = _full_disk(path)
+        try:
+            created = asyncio.create_task(session.create("/late", b"x" * 100_000))
+            for _ in range(3):
+                await until(lambda: store._retry.is_waiting)
+                clock.advance(RETRY_MS)
+                await asyncio.sleep(0)
+            number = asyncio.create_task(session.create("/before/n", sequential=True))
+            read = asyncio.create_task(session.get("/before"))
+            await asyncio.sleep(0.01)
+            assert not created.done()
+            assert not number.done()
+            assert not read.done()
+            assert seen.events == []
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+        while not created.done():
+            clock.advance(RETRY_MS)
+            await asyncio.sleep(0.001)
+        assert (await created, await number) == ("/late", "/before/n0000000000")
+        assert (await read).data == b"1"
+        assert [event.path for event in seen.events] == ["/late"]
+        await session.set("/late", b"2")
+        await store.close()
+        again = EmbeddedStore(path, clock)
+        await again.open()
+        session = again.session()
+        nodes = await session.get_many(["/late", "/before", "/before/n0000000000"])
+        assert [(node.data, node.stat.version) if node else None for node in nodes] == [(b"2", 1), (b"1", 0), (None, 0)]
+        assert await session.create("/before/n", sequential=True) == "/before/n0000000001"
+        await again.close()
+
+    asyncio.run(main())
+    messages = [record.getMessage() for record in caplog.records if "metadata" in record.getMessage()]
+    assert len(messages) == 2
+    assert "could not be written" in messages[0]
+    assert messages[1] == "The metadata store goes on: its disk takes changes again"
+
+
+def test_a_start_does_not_wait_for_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """While it runs ahead the store answers and tells from memory; after that everybody waits as before."""
+    path = str(tmp_path / FILE_NAME)
+    clock = ManualClock()
+    write = SqliteFile.write
+
+    def refused(*_: object) -> None:
+        raise StoreFileError("no")
+
+    async def main() -> None:
+        store = EmbeddedStore(path, clock)
+        await store.open()
+        session = store.session()
+        await session.create("/epoch", b"1")
+        seen = Seen()
+        await session.exists("/epoch", seen)
+        monkeypatch.setattr(SqliteFile, "write", refused)
+        store.run_ahead(allowed=True)
+        await session.set("/epoch", b"2")
+        await session.create("/ids", b"", ephemeral=True)
+        assert (await session.get("/epoch")).data == b"2"
+        assert [event.path for event in seen.events] == ["/epoch"]
+        store.run_ahead(allowed=False)
+        waiting = asyncio.create_task(session.create("/topic"))
+        await asyncio.sleep(0.01)
+        assert not waiting.done()
+        monkeypatch.setattr(SqliteFile, "write", write)
+        while not waiting.done():
+            clock.advance(RETRY_MS)
+            await asyncio.sleep(0.001)
+        assert len(seen.events) == 1, "it is told once"
+        store.run_ahead(allowed=True)
+        await session.set("/epoch", b"3")
+        await store.close()
+        again = EmbeddedStore(path, clock)
+        await again.open()
+        session = again.session()
+        nodes = await session.get_many(["/epoch", "/topic", "/ids"])
+        assert [node.data if node else None for node in nodes] == [b"3", None, None]
+        assert nodes[1] is not None
+        await again.close()
+
+    asyncio.run(asyncio.wait_for(main(), 10))
+
+
+def test_a_store_that_the_disk_has_no_space_for_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(*_: object) -> None:
+        error = sqlite3.OperationalError("database or disk is full")
+        error.sqlite_errorcode = sqlite3.SQLITE_FULL
+        raise error
+
+    monkeypatch.setattr(SqliteFile, "_open", refused)
+    file = SqliteFile(str(tmp_path / FILE_NAME))
+    with pytest.raises(StoreFileError, match="free some and start again"):
+        file.load()
+
+
+def test_a_broker_can_stop_while_the_disk_refuses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(*_: object) -> None:
+        raise StoreFileError("no")
+
+    async def main() -> None:
+        store = EmbeddedStore(str(tmp_path / FILE_NAME), ManualClock())
+        await store.open()
+        session = store.session()
+        other = store.session()
+        await session.create("/e", ephemeral=True)
+        await other.create("/f", ephemeral=True)
+        monkeypatch.setattr(SqliteFile, "write", refused)
+        lost = asyncio.create_task(session.create("/lost"))
+        await asyncio.sleep(0)
+        await session.close()
+        await store.close()
+        with pytest.raises(StoreClosedError):
+            await lost
+        with pytest.raises(StoreClosedError):
+            await other.get("/")
+
+    asyncio.run(asyncio.wait_for(main(), 10))

@@ -1,0 +1,105 @@
+import asyncio
+
+from kafkapy.metadata.image import BrokerInfo, Endpoint, MetadataCache, MetadataImage, PartitionInfo
+from kafkapy.protocol.messages.update_metadata import (
+    UpdateMetadataBroker,
+    UpdateMetadataEndpoint,
+    UpdateMetadataPartitionState,
+    UpdateMetadataRequest,
+    UpdateMetadataTopicState,
+)
+from kafkapy.testing.clock import ManualClock
+from kafkapy.turns import finish
+from kafkapy.types import TopicPartition
+
+
+def _apply(cache: MetadataCache, request: UpdateMetadataRequest) -> list[TopicPartition]:
+    return finish(cache.apply(request))
+
+
+def _state(index: int, leader: int, topic: str = "") -> UpdateMetadataPartitionState:
+    return UpdateMetadataPartitionState(
+        topic_name=topic, partition_index=index, controller_epoch=4, leader=leader, leader_epoch=2, isr=[1],
+        zk_version=3, replicas=[1, 2], offline_replicas=[2],
+    )  # fmt: skip
+
+
+def _request(*states: UpdateMetadataPartitionState, brokers: tuple[int, ...] = (1,)) -> UpdateMetadataRequest:
+    endpoint = UpdateMetadataEndpoint(port=9092, host="h", listener="INSIDE", security_protocol=2)
+    return UpdateMetadataRequest(
+        controller_id=1,
+        controller_epoch=4,
+        topic_states=[UpdateMetadataTopicState(topic_name="t", partition_states=list(states))] if states else [],
+        live_brokers=[UpdateMetadataBroker(id=broker, endpoints=[endpoint], rack="r") for broker in brokers],
+    )
+
+
+def test_partitions_come_change_and_go() -> None:
+    cache = MetadataCache("cluster")
+    heard: list[tuple[MetadataImage, list[TopicPartition]]] = []
+    cache.add_listener(lambda image, deleted: heard.append((image, deleted)))
+    assert cache.image.partition("t", 0) is None
+    assert _apply(cache, _request(_state(0, 1), _state(1, 1), brokers=(1, 2))) == []
+    first = cache.image
+    assert first.cluster_id == "cluster"
+    assert first.controller_id == 1
+    assert first.brokers[2] == BrokerInfo(2, {"INSIDE": Endpoint("h", 9092, "SASL_PLAINTEXT")}, "r")
+    assert first.partition("t", 0) == PartitionInfo(1, 2, (1,), (1, 2), (2,), 4, 3)
+    assert first.partition("t", 2) is None
+    assert _apply(cache, _request(_state(0, -1))) == []
+    found = cache.image.partition("t", 0)
+    assert found is not None
+    assert found.leader == -1
+    assert list(cache.image.brokers) == [1]
+    assert list(cache.image.topics["t"].partitions) == [0, 1]
+    gone = [TopicPartition("t", 0), TopicPartition("t", 1)]
+    assert _apply(cache, _request(_state(0, -2), _state(1, -2))) == gone
+    assert cache.image.topics == {}
+    assert heard[-1] == (cache.image, gone)
+    assert _apply(cache, _request(_state(0, -2))) == gone[:1]
+    assert len(first.topics["t"].partitions) == 2
+
+
+def test_old_versions_name_the_topic_in_each_partition_and_one_address() -> None:
+    cache = MetadataCache()
+    cache.set_cluster_id("later")
+    _apply(
+        cache,
+        UpdateMetadataRequest(
+            controller_id=1,
+            ungrouped_partition_states=[_state(0, 1, "old")],
+            live_brokers=[UpdateMetadataBroker(id=1, v0_host="h", v0_port=1)],
+        ),
+    )
+    assert cache.image.cluster_id == "later"
+    assert cache.image.partition("old", 0) is not None
+    assert cache.image.brokers[1].endpoints == {"PLAINTEXT": Endpoint("h", 1, "PLAINTEXT")}
+
+
+def test_before_version_3_a_listener_is_named_by_its_protocol() -> None:
+    cache = MetadataCache()
+    endpoint = UpdateMetadataEndpoint(port=1, host="h", listener="", security_protocol=1)
+    _apply(cache, UpdateMetadataRequest(live_brokers=[UpdateMetadataBroker(id=1, endpoints=[endpoint])]))
+    assert cache.image.brokers[1].endpoints == {"SSL": Endpoint("h", 1, "SSL")}
+
+
+def test_waiting() -> None:
+    async def main() -> None:
+        clock, cache = ManualClock(), MetadataCache()
+        assert await cache.wait_until(lambda image: not image.topics, 0, clock)
+        assert not await cache.wait_until(lambda image: "t" in image.topics, 0, clock)
+        wanted = asyncio.ensure_future(cache.wait_until(lambda image: "t" in image.topics, 100, clock))
+        hopeless = asyncio.ensure_future(cache.wait_until(lambda image: "u" in image.topics, 100, clock))
+        await asyncio.sleep(0)
+        _apply(cache, _request())
+        assert not wanted.done()
+        _apply(cache, _request(_state(0, 1)))
+        _apply(cache, _request(_state(0, 1)))
+        clock.advance(100)
+        _apply(cache, _request(_state(0, 1)))
+        assert await wanted
+        assert not await hopeless
+        assert cache._waiting == {}
+        assert clock.pending_timers() == 0
+
+    asyncio.run(main())

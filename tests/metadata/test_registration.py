@@ -1,0 +1,54 @@
+import asyncio
+
+import pytest
+
+from kafkapy.metadata.embedded import EmbeddedStore
+from kafkapy.metadata.registration import BrokerIdTakenError, cluster_id, ensure_persistent_paths, register
+from kafkapy.metadata.store import NoChildrenForEphemeralsError
+from kafkapy.metadata.znodes import PERSISTENT_PATHS, BrokerEndpoint, BrokerIdZNode
+from kafkapy.testing.clock import ManualClock
+
+ENDPOINTS = [BrokerEndpoint("PLAINTEXT", "PLAINTEXT", "h", 9092)]
+
+
+def test_the_broker_epoch_is_the_registrations_czxid() -> None:
+    async def main() -> None:
+        clock = ManualClock()
+        store = EmbeddedStore(None, clock)
+        first, second = store.session(), store.session()
+        await ensure_persistent_paths(first)
+        await ensure_persistent_paths(second)
+        assert all([await first.exists(path) for path in PERSISTENT_PATHS])
+        epoch = await register(first, clock, 1, ENDPOINTS, "r")
+        node = await second.get("/brokers/ids/1")
+        assert node.stat.czxid == epoch
+        assert node.stat.version == 1
+        assert BrokerIdZNode.decode(1, node.data) == BrokerIdZNode(1, tuple(ENDPOINTS), "r", clock.now_ms())
+        assert await register(first, clock, 1, ENDPOINTS, "r") == epoch
+        with pytest.raises(BrokerIdTakenError, match=r"broker\.id"):
+            await register(second, clock, 1, ENDPOINTS, None)
+        await first.close()
+        assert await register(second, clock, 1, ENDPOINTS, None) > epoch
+
+    asyncio.run(main())
+
+
+def test_a_store_that_fails_is_told() -> None:
+    async def main() -> None:
+        session = EmbeddedStore(None, ManualClock()).session()
+        await session.create("/brokers", b"", ephemeral=True)
+        with pytest.raises(NoChildrenForEphemeralsError):
+            await ensure_persistent_paths(session)
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize(("random", "expected"), [(b"\x00" * 16, "A" * 22), (b"\xfb" * 16, "A_v7-_v7-_v7-_v7-_v7-w")])
+def test_the_cluster_id_is_made_once(random: bytes, expected: str) -> None:
+    async def main() -> None:
+        store = EmbeddedStore(None, ManualClock()).session()
+        made = await cluster_id(store, lambda _size: random)
+        assert made == expected
+        assert await cluster_id(store, lambda size: b"\x01" * size) == made
+
+    asyncio.run(main())

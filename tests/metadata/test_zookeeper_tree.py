@@ -1,0 +1,113 @@
+import pytest
+from kazoo.exceptions import AuthFailedError
+
+from kafkapy.metadata.exchange import zookeeper_tree
+from kafkapy.metadata.exchange.metadata_changes import Change, changes
+from kafkapy.metadata.exchange.metadata_tree import MetadataError, MetadataTree
+from kafkapy.metadata.exchange.zookeeper_tree import ZooKeeperAddress, connected
+from tests.metadata.fake_zookeeper import SERVERS, FakeZooKeeper
+from tests.metadata.metadata_samples import NODES, tree, without
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> FakeZooKeeper:
+    fake = FakeZooKeeper()
+    monkeypatch.setattr(zookeeper_tree, "KazooClient", fake.client)
+    return fake
+
+
+def _write(source: MetadataTree, chroot: str = "/kafka") -> None:
+    with connected(ZooKeeperAddress(SERVERS, chroot)) as there:
+        there.write(source, changes(source, there.read()))
+
+
+def _read(chroot: str = "/kafka") -> MetadataTree:
+    with connected(ZooKeeperAddress(SERVERS, chroot)) as there:
+        return there.read()
+
+
+@pytest.mark.parametrize(
+    ("text", "servers", "chroot"),
+    [("h:1", "h:1", ""), ("h:1/", "h:1", ""), ("h:1,i:2/a/b", "h:1,i:2", "/a/b"), ("[::1]:1/a/", "[::1]:1", "/a")],
+)
+def test_addresses(text: str, servers: str, chroot: str) -> None:
+    address = ZooKeeperAddress.parse(text)
+    assert address == (servers, chroot)
+    assert str(address) == servers + chroot
+
+
+@pytest.mark.parametrize("text", ["", "h", "h:x", ":1", "h:1,", "h:1//a", "/a"])
+def test_what_is_no_address(text: str) -> None:
+    with pytest.raises(MetadataError, match="write host:port or host:port/chroot"):
+        ZooKeeperAddress.parse(text)
+
+
+@pytest.mark.parametrize("chroot", ["", "/kafka", "/a/b"])
+def test_what_is_written_is_read_again(server: FakeZooKeeper, chroot: str) -> None:
+    assert _read(chroot) == MetadataTree({})
+    _write(tree(), chroot)
+    found = _read(chroot)
+    assert changes(tree(), found) == []
+    assert (found.broker_id_sequence, found.live_brokers) == (1, ())
+    _write(without("/brokers/topics/flights", "/config/users/bob"), chroot)
+    assert changes(without("/brokers/topics/flights", "/config/users/bob"), _read(chroot)) == []
+
+
+def test_what_belongs_to_running_brokers_is_left(server: FakeZooKeeper) -> None:
+    for path, data in NODES.items():
+        if path not in server.tree.nodes:
+            server.put(path, data)
+    server.put("/brokers/ids/2", b"{}", owner=9)
+    server.put("/brokers/ids/10", b"{}", owner=9)
+    server.put("/brokers/ids/odd", b"{}", owner=9)
+    server.put("/controller", b"{}", owner=9)
+    server.put("/consumers/c", b"{}", owner=9)
+    server.put("/config/changes/config_change_0000000000", b"{}")
+    server.put("/zookeeper/quota")
+    server.put("/mine/own")
+    found = _read("")
+    assert changes(tree(), found) == []
+    assert found.live_brokers == (2, 10)
+
+
+def test_a_node_that_goes_meanwhile_is_left_out(server: FakeZooKeeper) -> None:
+    _write(tree(), "")
+    server.vanishing = {"/consumers"}
+    assert changes(_read(""), tree()) == [Change("gone", "/consumers")]
+
+
+def test_large_trees_are_written_in_several_multis(server: FakeZooKeeper) -> None:
+    many = MetadataTree({**NODES, **{f"/consumers/{number}": b"" for number in range(1000)}}, 1)
+    _write(many)
+    assert changes(many, _read()) == []
+    assert 5 < server.multis < 10
+    large = MetadataTree({**NODES, **{f"/consumers/{number}": bytes(100_000) for number in range(9)}}, 1)
+    server.multis = 0
+    _write(large)
+    assert server.multis > 4
+    assert changes(large, _read()) == []
+
+
+def test_somebody_else_who_writes_is_noticed(server: FakeZooKeeper) -> None:
+    with connected(ZooKeeperAddress(SERVERS, "")) as there:
+        found = changes(tree(), there.read())
+        server.put("/consumers", b"")
+        with pytest.raises(MetadataError, match=r"could not be written .NodeExistsError.: is something else"):
+            there.write(tree(), found)
+
+
+def test_generated_broker_ids_are_counted_on(server: FakeZooKeeper) -> None:
+    _write(MetadataTree(NODES, 3))
+    assert _read().broker_id_sequence == 3
+    _write(MetadataTree(NODES, 2))
+    assert _read().broker_id_sequence == 3
+    _write(MetadataTree({"/consumers": None}, 2), "/without")
+
+
+def test_no_server_and_a_refusing_one_are_a_sentence(server: FakeZooKeeper) -> None:
+    server.refuses = AuthFailedError("no")
+    with pytest.raises(MetadataError, match=rf"the ZooKeeper at {SERVERS}/kafka refuses .AuthFailedError"):
+        _read()
+    server.is_running = False
+    with pytest.raises(MetadataError, match=f"no ZooKeeper answers at {SERVERS}"):
+        _read()

@@ -1,0 +1,169 @@
+"""Binding, accepting within limits, closing."""
+
+import asyncio
+import errno
+import logging
+import runpy
+import socket
+import struct
+from pathlib import Path
+
+import pytest
+
+from kafkapy.config.listeners import EndPoint
+from kafkapy.network import listener
+from kafkapy.network.listener import OWN_ADDRESS, Listener, ListenError, bind
+from kafkapy.protocol.messages.api_versions import ApiVersionsRequest
+from kafkapy.protocol.messages.init_producer_id import InitProducerIdRequest
+from kafkapy.testing.clock import ManualClock
+from tests.server.harness import Client, frame, run, running_broker, until
+
+
+def endpoint(host: str, port: int) -> EndPoint:
+    return EndPoint("PLAINTEXT", "PLAINTEXT", host, port)
+
+
+def test_a_port_in_use_is_named() -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        with pytest.raises(ListenError, match=f"port {port} of 127.0.0.1 is in use by another process"):
+            bind(endpoint("127.0.0.1", port))
+
+
+def test_an_address_is_its_owners_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert OWN_ADDRESS == socket.SO_REUSEADDR
+    monkeypatch.setattr(socket, "SO_EXCLUSIVEADDRUSE", -5, raising=False)
+    assert runpy.run_path(str(listener.__file__))["OWN_ADDRESS"] == -5, "as on Windows"
+
+
+def test_hosts_that_can_not_be_bound_are_named() -> None:
+    with pytest.raises(ListenError, match=r"nowhere\.invalid"):
+        bind(endpoint("nowhere.invalid", 0))
+    with pytest.raises(ListenError, match=r"192\.0\.2\.1"):
+        bind(endpoint("192.0.2.1", 0))
+
+
+def test_a_host_with_too_many_connections_is_turned_away(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario() -> None:
+        async with running_broker(tmp_path, max__connections__per__ip="2") as broker:
+            first, second = await Client.connect(broker), await Client.connect(broker)
+            third = await Client.connect(broker)
+            assert await third.is_closed()
+            assert "max.connections.per.ip" in caplog.text
+            assert broker.services.metrics.connections_refused == 1
+            await first.close()
+            await until(lambda: len(broker.listeners[0].connections) == 1)
+            fourth = await Client.connect(broker)
+            assert (await fourth.ask(ApiVersionsRequest(), 0)).error_code == 0
+            assert (await second.ask(ApiVersionsRequest(), 0)).error_code == 0
+
+    run(scenario())
+
+
+def test_a_full_broker_lets_further_clients_wait(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with running_broker(tmp_path, max__connections="1") as broker:
+            first = await Client.connect(broker)
+            assert (await first.ask(ApiVersionsRequest(), 0)).error_code == 0
+            second = await Client.connect(broker)
+            waiting = asyncio.create_task(second.ask(ApiVersionsRequest(), 0))
+            await first.ask(ApiVersionsRequest(), 0)
+            assert not waiting.done()
+            await first.close()
+            assert (await waiting).error_code == 0
+
+    run(scenario())
+
+
+def test_a_place_that_gets_free_on_one_listener_is_for_clients_of_all(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with running_broker(
+            tmp_path,
+            max__connections="1",
+            listeners="PLAINTEXT://127.0.0.1:0,OTHER://127.0.0.1:0",
+            listener__security__protocol__map="PLAINTEXT:PLAINTEXT,OTHER:PLAINTEXT",
+        ) as broker:
+            first = await Client.connect(broker)
+            assert (await first.ask(ApiVersionsRequest(), 0)).error_code == 0
+            second = Client(*await asyncio.open_connection(*broker.listeners[1].address))
+            waiting = asyncio.create_task(second.ask(ApiVersionsRequest(), 0))
+            await first.ask(ApiVersionsRequest(), 0)
+            assert not waiting.done()
+            await first.close()
+            assert (await waiting).error_code == 0
+
+    run(scenario())
+
+
+class FullProcess(socket.socket):
+    """A socket that can't be accepted on: no descriptor is left."""
+
+    def accept(self) -> tuple[socket.socket, object]:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+
+def test_without_descriptors_accepting_pauses(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario() -> None:
+        clock = ManualClock()
+        async with running_broker(tmp_path, clock=clock) as broker:
+            listener: Listener = broker.listeners[0]
+            real = listener._socket
+            full = FullProcess(fileno=socket.dup(real.fileno()))
+            listener._socket = full
+            listener._accept()
+            assert "No connection can be accepted" in caplog.text
+            full.close()
+            listener._socket = real
+            client = await Client.connect(broker)
+            waiting = asyncio.create_task(client.ask(ApiVersionsRequest(), 0))
+            await asyncio.sleep(0)
+            assert not waiting.done()
+            clock.advance(1000)
+            assert (await waiting).error_code == 0
+
+    caplog.set_level(logging.ERROR)
+    run(scenario())
+
+
+def test_stopping_closes_every_connection(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with running_broker(tmp_path) as broker:
+            clients = [await Client.connect(broker) for _ in range(3)]
+            await clients[0].ask(ApiVersionsRequest(), 0)
+        for client in clients:
+            assert await client.is_closed()
+        with pytest.raises(ConnectionRefusedError):
+            await Client.connect(broker)
+
+    run(scenario())
+
+
+def test_a_request_outlives_its_client(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario() -> None:
+        async with running_broker(tmp_path) as broker:
+            go = asyncio.Event()
+            finished: list[str] = []
+
+            async def slow() -> int:
+                finished.append("began")
+                await go.wait()
+                finished.append("ended")
+                raise KeyError("a bug")
+
+            monkeypatch.setattr(broker.services.producer_ids, "next_producer_id", slow)
+            client = await Client.connect(broker)
+            client.send(frame(InitProducerIdRequest(None), 1))
+            await until(lambda: finished == ["began"])
+            reset = struct.pack("ii", 1, 0)
+            client.writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, reset)
+            client.writer.transport.abort()
+            await until(lambda: not broker.listeners[0].connections)
+            go.set()
+            await until(lambda: "whose client had gone failed" in caplog.text)
+            assert finished == ["began", "ended"]
+
+    run(scenario())

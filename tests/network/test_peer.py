@@ -1,0 +1,103 @@
+import asyncio
+
+import pytest
+
+from kafkapy.controller.requests import RETRY_MS, Outgoing, PeerQueues
+from kafkapy.network.peer import LocalChannel, PeerUnreachableError
+from kafkapy.protocol.message import Message
+from kafkapy.protocol.messages.update_metadata import UpdateMetadataRequest, UpdateMetadataResponse
+from kafkapy.testing.clock import ManualClock
+
+
+def _outgoing(broker: int, controller_epoch: int) -> Outgoing:
+    return Outgoing(broker, UpdateMetadataRequest(controller_epoch=controller_epoch), 6)
+
+
+class Channel:
+    """Answers when it is told to."""
+
+    def __init__(self) -> None:
+        self.sent: list[tuple[int, int]] = []
+        self.down: set[int] = set()
+        self.gate = asyncio.Event()
+        self.gate.set()
+
+    async def send(self, broker_id: int, request: Message, version: int) -> Message:
+        assert isinstance(request, UpdateMetadataRequest)
+        assert version == 6
+        self.sent.append((broker_id, request.controller_epoch))
+        await self.gate.wait()
+        if broker_id in self.down:
+            raise PeerUnreachableError("down")
+        return UpdateMetadataResponse()
+
+
+async def _rounds() -> None:
+    for _ in range(10):
+        await asyncio.sleep(0)
+
+
+def test_each_broker_gets_its_requests_in_order_one_at_a_time() -> None:
+    async def main() -> None:
+        channel, answered = Channel(), []
+        queues = PeerQueues(channel, ManualClock(), lambda outgoing, _: answered.append(outgoing))
+        channel.gate.clear()
+        for epoch in (1, 2):
+            queues.send(_outgoing(1, epoch))
+        queues.send(_outgoing(2, 1))
+        await _rounds()
+        assert channel.sent == [(1, 1), (2, 1)]
+        channel.gate.set()
+        await _rounds()
+        assert channel.sent == [(1, 1), (2, 1), (1, 2)]
+        assert len(answered) == 3
+        queues.send(_outgoing(1, 3))
+        await _rounds()
+        assert channel.sent[-1] == (1, 3)
+
+    asyncio.run(main())
+
+
+def test_a_broker_that_does_not_answer_is_asked_again_until_it_is_gone() -> None:
+    async def main() -> None:
+        channel, clock = Channel(), ManualClock()
+        queues = PeerQueues(channel, clock, lambda *_: None)
+        channel.down = {1, 2}
+        queues.send(_outgoing(1, 1))
+        queues.send(_outgoing(2, 1))
+        await _rounds()
+        clock.advance(RETRY_MS)
+        await _rounds()
+        assert channel.sent == [(1, 1), (2, 1)] * 2
+        queues.remove(1)
+        queues.remove(9)
+        await _rounds()
+        channel.down = set()
+        clock.advance(RETRY_MS)
+        await _rounds()
+        assert channel.sent[4:] == [(2, 1)]
+        channel.gate.clear()
+        queues.send(_outgoing(1, 5))
+        await _rounds()
+        queues.remove_all()
+        channel.gate.set()
+        await _rounds()
+        assert channel.sent[5:] == [(1, 5)]
+        assert clock.pending_timers() == 0
+
+    asyncio.run(main())
+
+
+def test_brokers_of_this_process() -> None:
+    async def answer(_request: Message, _version: int) -> Message:
+        return UpdateMetadataResponse(error_code=2)
+
+    async def main() -> None:
+        channel = LocalChannel({1: lambda _request, _version: UpdateMetadataResponse(error_code=1), 2: answer})
+        request = UpdateMetadataRequest()
+        assert await channel.send(1, request, 6) == UpdateMetadataResponse(error_code=1)
+        assert await channel.send(2, request, 6) == UpdateMetadataResponse(error_code=2)
+        with pytest.raises(PeerUnreachableError):
+            await channel.send(3, request, 6)
+
+    asyncio.run(main())

@@ -1,0 +1,308 @@
+"""Clients that announce, send slowly, or never read: what they cost, and what the others notice."""
+
+import asyncio
+import logging
+import os
+import struct
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kafkapy.network.budget import CHECK_MS
+from kafkapy.network.connection import Connection
+from kafkapy.network.sender import PIECE_SIZE
+from kafkapy.protocol.messages.api_versions import ApiVersionsRequest
+from kafkapy.protocol.messages.create_topics import (
+    CreatableReplicaAssignment,
+    CreatableTopic,
+    CreateTopicsRequest,
+)
+from kafkapy.testing.clock import ManualClock
+from tests.server.harness import (
+    Client,
+    batch,
+    fetch_request,
+    frame,
+    produce_request,
+    run,
+    running_broker,
+    small_receive_buffer,
+    until,
+)
+
+REQUESTS = 8
+PARTITIONS = 60
+SLICE_SIZE = 30_000
+"""Below what is sent by ``sendfile``."""
+
+
+def _memory(size: int) -> dict[str, str]:
+    """As little as one largest request takes, for all requests together."""
+    return {"queued__max__request__bytes": str(size), "socket__request__max__bytes": str(size)}
+
+
+def _announcement(size: int, sent: int) -> bytes:
+    return struct.pack(">i", size) + bytes(sent)
+
+
+def test_who_only_announces_keeps_nobody_out(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with running_broker(tmp_path, **_memory(1_000_000)) as broker:
+            slow = [await Client.connect(broker) for _ in range(50)]
+            for each in slow:
+                each.send(_announcement(990_000, 100))
+            client = await Client.connect(broker)
+            await client.create_topic("t")
+            assert (await client.produce("t", batch(b"x" * 900_000))).error_code == 0
+            assert broker.listeners[0].budget.available == 1_000_000
+
+    run(scenario())
+
+
+def test_when_nothing_is_left_one_frame_after_the_other_gets_done(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with running_broker(tmp_path, **_memory(1_000_000)) as broker:
+            client = await Client.connect(broker)
+            await client.create_topic("t")
+            large = frame(produce_request("t", batch(b"x" * 900_000)), 8)
+            clients = [await Client.connect(broker) for _ in range(30)]
+            for each in clients:
+                each.send(large[:-10])
+            budget = broker.listeners[0].budget
+            await until(lambda: budget.available < 0)
+            assert budget.available > -2_000_000
+            gone = clients[::3]
+            for each in gone:
+                each.writer.transport.abort()
+            stay = [each for each in clients if each not in gone]
+            for each in stay:
+                each.send(large[-10:])
+            for each in stay:
+                response = each.decode(0, 8, await each.receive())
+                assert response.responses[0].partition_responses[0].error_code == 0
+            await until(lambda: len(broker.listeners[0].connections) == 1 + len(stay))
+            assert budget.available == 1_000_000
+
+    run(scenario())
+
+
+async def _small_slices(client: Client) -> bytes:
+    """Fill many partitions with one small batch each; return a request for all of them."""
+    await client.create_topic("t", partitions=PARTITIONS)
+    for index in range(PARTITIONS):
+        assert (await client.produce("t", batch(b"x" * SLICE_SIZE), partition=index)).error_code == 0
+    request = fetch_request("t", max_bytes=50_000_000)
+    request.topics[0].partitions = [
+        fetch_request("t", partition=index).topics[0].partitions[0] for index in range(PARTITIONS)
+    ]
+    return frame(request, 11)
+
+
+async def _never_reading(broker: Any, request: bytes) -> tuple[Any, Connection]:
+    """A client that asks more than sockets take, and doesn't read; its connection, blocked."""
+    sock = small_receive_buffer(broker.port)
+    sock.sendall(request * REQUESTS)
+    port = sock.getsockname()[1]
+    await until(lambda: any(found.peer_port == port for found in broker.listeners[0].connections))
+    (connection,) = [found for found in broker.listeners[0].connections if found.peer_port == port]
+    await until(lambda: connection.progress()[1] > 0)
+    return sock, connection
+
+
+def test_small_slices_are_read_as_the_client_takes_them(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with running_broker(tmp_path) as broker:
+            client = await Client.connect(broker)
+            request = await _small_slices(client)
+            sock, connection = await _never_reading(broker, request)
+            assert connection.progress()[1] < PIECE_SIZE + 2 * SLICE_SIZE
+            assert connection.requests < REQUESTS
+            sock.setblocking(False)
+            size = 0
+            while size < REQUESTS * PARTITIONS * SLICE_SIZE:
+                size += len(await asyncio.get_running_loop().sock_recv(sock, 1 << 20))
+            assert connection.requests == REQUESTS
+            sock.close()
+
+    run(scenario())
+
+
+def test_a_file_cut_while_the_client_does_not_read_is_one_line_in_the_log(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+
+    async def scenario() -> None:
+        async with running_broker(tmp_path) as broker:
+            failures: list[dict[str, Any]] = []
+            asyncio.get_running_loop().set_exception_handler(lambda _, context: failures.append(context))
+            client = await Client.connect(broker)
+            sock, connection = await _never_reading(broker, await _small_slices(client))
+            for index in range(PARTITIONS):
+                os.truncate(tmp_path / "data" / f"t-{index}" / f"{0:020d}.log", 100)
+            sock.setblocking(False)
+            while connection in broker.listeners[0].connections:
+                try:
+                    await asyncio.get_running_loop().sock_recv(sock, 1 << 16)
+                except ConnectionError:
+                    break
+            await until(lambda: connection not in broker.listeners[0].connections)
+            assert failures == []
+            assert "sending failed" in caplog.text
+            assert (await client.ask(ApiVersionsRequest(), 0)).error_code == 0
+            sock.close()
+
+    run(scenario())
+
+
+def test_a_connection_at_rest_holds_no_buffer(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        clock = ManualClock()
+        async with running_broker(tmp_path, clock=clock, connections__max__idle__ms="8000") as broker:
+            client = await Client.connect(broker)
+            await client.create_topic("t")
+            await client.produce("t", batch(b"x" * 500_000))
+            (connection,) = broker.listeners[0].connections
+            assert len(connection._decoder._view) > 100_000
+            clock.advance(1000)
+            assert len(connection._decoder._view) > 100_000
+            clock.advance(1000)
+            assert len(connection._decoder._view) == 0
+            assert (await client.produce("t", batch(b"y" * 500_000))).error_code == 0
+
+    run(scenario())
+
+
+def _large_fetch(topic: str, count: int = 4000, **fields: Any) -> bytes:
+    """A fetch that names one partition many times: large when decoded, and there is nothing to be read."""
+    request = fetch_request(topic, max_wait_ms=2**31 - 1, session_epoch=-1, **fields)
+    request.topics[0].partitions *= count
+    return frame(request, 11)
+
+
+def test_large_fetches_that_wait_are_answered_when_others_need_their_memory(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        clock, limit = ManualClock(), 5_000_000
+        async with running_broker(tmp_path, clock=clock, **_memory(limit)) as broker:
+            memory = broker.listeners[0].response_budget
+            client = await Client.connect(broker)
+            await client.create_topic("t")
+            waiting = [await Client.connect(broker) for _ in range(2)]
+            for each in waiting:
+                before = memory.available
+                each.send(_large_fetch("t"))
+                await until(lambda before=before: memory.available < before - 2_000_000)
+            assert memory.available <= 0
+            clock.advance(10 * CHECK_MS)
+            assert sum(each.progress()[-1] for each in broker.listeners[0].connections) == 2
+            late = await Client.connect(broker)
+            late.send(_large_fetch("t", min_bytes=0))
+            await until(lambda: len(broker.listeners[0].connections) == 4)
+            assert (await client.produce("t", batch(), partition=7)).error_code == 3, "small requests need no memory"
+            answered = asyncio.ensure_future(asyncio.gather(*(each.receive() for each in [*waiting, late])))
+            while not answered.done():
+                clock.advance(CHECK_MS)
+                await asyncio.sleep(0.001)
+            for data in await answered:
+                (topic,) = Client.decode(1, 11, data).responses
+                assert [partition.error_code for partition in topic.partitions] == [0]
+            await until(lambda: memory.available == limit)
+
+    run(scenario())
+
+
+def test_a_large_fetch_gives_its_memory_back_when_its_client_goes_or_data_comes(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        limit = 50_000_000
+        async with running_broker(tmp_path, **_memory(limit)) as broker:
+            memory = broker.listeners[0].response_budget
+            client = await Client.connect(broker)
+            await client.create_topic("t")
+            leaving, served = [await Client.connect(broker) for _ in range(2)]
+            for each in (leaving, served):
+                each.send(_large_fetch("t"))
+            await until(lambda: memory.available < limit - 5_000_000)
+            leaving.writer.transport.abort()
+            await until(lambda: memory.available > limit - 5_000_000)
+            assert memory.available < limit
+            await client.produce("t", batch(b"x"))
+            assert Client.decode(1, 11, await served.receive()).responses[0].partitions[0].records
+            await until(lambda: memory.available == limit)
+
+    run(scenario())
+
+
+def test_a_small_fetch_counts_with_what_its_session_waits_for(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        clock, limit, count = ManualClock(), 150_000, 120
+        async with running_broker(tmp_path, clock=clock, **_memory(limit)) as broker:
+            memory = broker.listeners[0].response_budget
+            client, other = [await Client.connect(broker) for _ in range(2)]
+            await client.create_topic("t", partitions=count)
+            requests = []
+            for each in (client, other):
+                full = fetch_request("t", min_bytes=0, session_epoch=0)
+                full.topics[0].partitions = [
+                    fetch_request("t", partition=index).topics[0].partitions[0] for index in range(count)
+                ]
+                opened = await each.ask(full, 11)
+                requests.append(
+                    fetch_request("t", max_wait_ms=2**31 - 1, session_id=opened.session_id, session_epoch=1)
+                )
+                requests[-1].topics = []
+            await until(lambda: memory.available == limit)
+            client.send(frame(requests[0], 11))
+            await until(lambda: memory.available == limit - 1000 * count)
+            third = await Client.connect(broker)
+            third.send(frame(requests[1], 11))
+            await until(lambda: memory.available == limit - 2000 * count)
+            late = await Client.connect(broker)
+            requests[1].session_epoch = 2
+            late.send(frame(requests[1], 11))
+            answered = asyncio.ensure_future(asyncio.gather(client.receive(), third.receive()))
+            while not answered.done():
+                clock.advance(CHECK_MS)
+                await asyncio.sleep(0.001)
+            for data in await answered:
+                assert Client.decode(1, 11, data).responses == []
+            late.writer.transport.abort()
+            await until(lambda: memory.available == limit)
+
+    run(scenario())
+
+
+def test_creations_that_wait_for_their_topics_are_answered_when_others_need_their_memory(tmp_path: Path) -> None:
+    """Topics on a broker that is not there never get a leader."""
+
+    async def scenario() -> None:
+        clock, limit = ManualClock(), 5_000_000
+        async with running_broker(tmp_path, clock=clock, **_memory(limit)) as broker:
+            memory = broker.listeners[0].response_budget
+            refused = [CreatableTopic(name="no/" + "n" * 60, num_partitions=1, replication_factor=1)] * 4000
+            answers = []
+            for number in range(3):
+                assigned = CreatableReplicaAssignment(0, [77])
+                topics = [
+                    CreatableTopic(f"t{number}{name}", num_partitions=-1, replication_factor=-1, assignments=[assigned])
+                    for name in "ab"
+                ]
+                request = CreateTopicsRequest(topics=[*topics, *refused], timeout_ms=2**31 - 1)
+                client = await Client.connect(broker)
+                client.send(frame(request, 4))
+                answers.append(asyncio.ensure_future(client.receive()))
+                if number < 2:
+                    await until(lambda number=number: memory.available < limit - 2_500_000 * (number + 1))
+            assert memory.available <= 0
+            while not any(answer.done() for answer in answers):
+                clock.advance(CHECK_MS)
+                await asyncio.sleep(0.001)
+            while not all(answer.done() for answer in answers):
+                broker.services.topic_admin.end_waits()
+                await asyncio.sleep(0.001)
+            for data in [each.result() for each in answers]:
+                results = Client.decode(19, 4, data).topics
+                assert [result.error_code for result in results] == [7, 7] + [42] * 4000
+            await until(lambda: memory.available == limit)
+
+    run(scenario())

@@ -1,0 +1,51 @@
+"""Logs on a temporary directory, for tests of what holds them."""
+
+from pathlib import Path
+
+from kafkapy.config.log_config import LogConfig
+from kafkapy.records.record import Record, encode_batch
+from kafkapy.replication.partition import Partition, PartitionState
+from kafkapy.replication.replica_manager import ReplicaManager
+from kafkapy.storage.log_directory import LogManager
+from kafkapy.testing.clock import ManualClock
+from kafkapy.types import TopicPartition
+
+ME = 1
+TP = TopicPartition("t", 0)
+
+
+def batch(count: int = 1, **fields: int) -> bytearray:
+    records = [Record(offset=at, timestamp=1000 + at, key=None, value=b"v", headers=()) for at in range(count)]
+    return bytearray(encode_batch(records, **fields))  # type: ignore[arg-type]  # the fields are whole numbers
+
+
+def state(
+    leader: int = ME, epoch: int = 0, isr: tuple[int, ...] = (ME,), replicas: tuple[int, ...] = (ME,)
+) -> PartitionState:
+    return PartitionState(
+        controller_epoch=1, leader=leader, leader_epoch=epoch, isr=isr, zk_version=0, replicas=replicas
+    )  # fmt: skip
+
+
+class Node:
+    """A replica manager with logs in ``path``; ``known`` is what the cluster's metadata has."""
+
+    def __init__(self, path: Path, config: LogConfig | None = None) -> None:
+        self.clock = ManualClock()
+        self.config = config or LogConfig()
+        self.logs = LogManager([str(path)], self.config, self.clock)
+        self.logs.load()
+        self.known: set[tuple[str, int]] = set()
+        self.replicas = ReplicaManager(
+            broker_id=ME,
+            clock=self.clock,
+            logs=self.logs,
+            is_known=lambda topic, index: (topic, index) in self.known,
+            log_config_of=lambda _: self.config,
+            lag_max_ms=1000,
+        )
+
+    def partition(self, **fields: object) -> Partition:
+        """``t-0`` after a LeaderAndIsr with these fields."""
+        self.replicas.become_leader_or_follower(TP, state(**fields))  # type: ignore[arg-type]  # as state() takes them
+        return self.replicas.partitions[TP]

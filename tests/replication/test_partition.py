@@ -1,0 +1,130 @@
+"""A partition as leader and follower."""
+
+import errno
+from pathlib import Path
+
+import pytest
+
+from kafkapy.config.log_config import LogConfig
+from kafkapy.metadata.errors import (
+    FencedLeaderEpochError,
+    NotEnoughReplicasAfterAppendError,
+    NotEnoughReplicasError,
+    NotLeaderOrFollowerError,
+    UnknownLeaderEpochError,
+)
+from kafkapy.replication.partition import ALL_IN_SYNC, InSyncReplicas
+from kafkapy.storage.errors import KafkaStorageError
+from tests.replication.logs import ME, Node, batch, state
+
+
+def test_alone_everything_is_replicated_at_once(tmp_path: Path) -> None:
+    partition = Node(tmp_path).partition()
+    result = partition.append(batch(3))
+    assert (result.first_offset, partition.log.high_watermark) == (0, 3)
+    assert partition.is_acknowledged(3)
+    assert not partition.is_acknowledged(4)
+
+
+def test_the_high_watermark_follows_the_followers(tmp_path: Path) -> None:
+    partition = Node(tmp_path).partition(isr=(ME, 2), replicas=(ME, 2))
+    partition.append(batch(3), required_acks=ALL_IN_SYNC)
+    assert partition.log.high_watermark == 0
+    assert not partition.follower_fetched(2, 0, 0)
+    assert partition.follower_fetched(2, 2, 0)
+    assert partition.log.high_watermark == 2
+    assert not partition.follower_fetched(2, 1, 0)
+    assert partition.log.high_watermark == 2
+
+
+def test_a_follower_that_caught_up_may_join(tmp_path: Path) -> None:
+    partition = Node(tmp_path).partition(isr=(ME,), replicas=(ME, 2))
+    partition.append(batch(2))
+    assert partition.replicas_that_may_join() == []
+    partition.follower_fetched(2, 2, 0)
+    assert partition.replicas_that_may_join() == [2]
+    partition.isr = InSyncReplicas((ME,), (ME, 2))
+    assert partition.replicas_that_may_join() == []
+
+
+def test_strangers_can_not_fetch_as_followers(tmp_path: Path) -> None:
+    partition = Node(tmp_path).partition()
+    with pytest.raises(NotLeaderOrFollowerError):
+        partition.follower_fetched(9, 0, 0)
+
+
+def test_a_follower_neither_appends_nor_reads_nor_acknowledges(tmp_path: Path) -> None:
+    partition = Node(tmp_path).partition(leader=2, isr=(2, ME), replicas=(2, ME))
+    with pytest.raises(NotLeaderOrFollowerError):
+        partition.append(batch())
+    with pytest.raises(NotLeaderOrFollowerError):
+        partition.check_leader()
+    with pytest.raises(NotLeaderOrFollowerError):
+        partition.is_acknowledged(0)
+
+
+def test_epochs_are_compared(tmp_path: Path) -> None:
+    partition = Node(tmp_path).partition(epoch=5)
+    partition.append(batch())
+    partition.check_leader(5)
+    partition.check_leader()
+    with pytest.raises(FencedLeaderEpochError):
+        partition.check_leader(4)
+    with pytest.raises(UnknownLeaderEpochError):
+        partition.check_leader(6)
+
+
+def test_too_few_in_sync_replicas_before_and_after(tmp_path: Path) -> None:
+    partition = Node(tmp_path, LogConfig(min_insync_replicas=2)).partition(isr=(ME, 2), replicas=(ME, 2))
+    partition.append(batch(), required_acks=ALL_IN_SYNC)
+    partition.follower_fetched(2, 1, 0)
+    assert partition.is_acknowledged(1)
+    partition.isr = InSyncReplicas((ME,))
+    with pytest.raises(NotEnoughReplicasAfterAppendError):
+        partition.is_acknowledged(1)
+    with pytest.raises(NotEnoughReplicasError):
+        partition.append(batch(), required_acks=ALL_IN_SYNC)
+    assert partition.append(batch(), required_acks=1).first_offset == 1
+
+
+def test_a_new_term_begins_at_the_logs_end(tmp_path: Path) -> None:
+    partition = Node(tmp_path).partition()
+    partition.append(batch(4))
+    partition.make_leader(state(epoch=3, isr=(ME, 2), replicas=(ME, 2)))
+    assert (partition.epoch_start_offset, partition.leader_epoch) == (4, 3)
+    assert partition.log.leader_epochs.end_offset_for(0) == (0, 4)
+    assert partition.log.high_watermark == 4
+    remote = partition.remotes[2]
+    partition.make_leader(state(epoch=3, isr=(ME,), replicas=(ME, 2)))
+    assert partition.remotes[2] is remote
+    partition.make_follower(state(leader=-1, epoch=4))
+    assert (partition.is_leader, partition.remotes) == (False, {})
+
+
+def test_on_a_full_disk_it_leads_and_the_first_record_notes_the_epoch(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node = Node(tmp_path)
+    node.partition().append(batch())
+    files = node.logs.storage.files
+    refused = OSError(errno.ENOSPC, "No space left on device")
+
+    def refuse(*_: object, **__: object) -> None:
+        raise refused
+
+    with monkeypatch.context() as full:
+        full.setattr(files, "replace", refuse)
+        partition = node.partition(epoch=1)
+        partition.check_leader()
+        assert partition.log.read(0, 1000).records
+        with pytest.raises(KafkaStorageError):
+            partition.append(batch())
+    assert partition.append(batch()).first_offset == 1
+    assert partition.log.leader_epochs.entries == [(0, 0), (1, 1)]
+    refused = OSError(errno.EIO, "Input/output error")
+    monkeypatch.setattr(files, "replace", refuse)
+    with pytest.raises(KafkaStorageError, match="Input/output error"):
+        node.partition(epoch=2)
+    assert (partition.leader_epoch, partition.epoch_start_offset) == (1, 1)
+    node.clock.advance(0)
+    assert node.logs.directories.online == []
