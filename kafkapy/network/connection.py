@@ -103,6 +103,17 @@ class _UnreadResponse:
         self._connection.give_up(reason)
 
 
+def _break_cycles(transport: asyncio.Transport) -> None:
+    """Drop the bound methods that a closed transport of asyncio has as its own attributes.
+
+    They refer to the transport, and only a full garbage collection, which comes seldom (``server/interpreter.py``),
+    would find that: a thousand closed connections take 2 MB.
+    """
+    for name, value in tuple(vars(transport).items()):
+        if getattr(value, "__self__", None) is transport:
+            setattr(transport, name, None)
+
+
 class ConnectionOwner(Protocol):
     """What a connection needs of its listener."""
 
@@ -212,7 +223,9 @@ class Connection(asyncio.BufferedProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002  # the loop has logged what matters
         """See ``asyncio.BaseProtocol``. A waiting fetch ends here; a request that changes something runs on."""
-        self._transport = None
+        transport, self._transport = self._transport, None
+        if transport is not None:
+            _break_cycles(transport)
         waiting, self._waiting = self._waiting, None
         if waiting is not None:
             if isinstance(waiting.future, asyncio.Task):

@@ -608,3 +608,28 @@ def test_5000_idle_connections_cost_little(tmp_path: Path) -> None:
 
 def memory_bytes() -> int:
     return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+def test_closed_connections_leave_memory_without_a_garbage_collection(tmp_path: Path) -> None:
+    def transports() -> int:
+        return sum(isinstance(each, asyncio.Transport) for each in gc.get_objects())
+
+    async def scenario() -> None:
+        loop = asyncio.get_running_loop()
+        async with running_broker(tmp_path) as broker:
+            before = transports()
+            for _ in range(10):
+                with socket.socket() as client:
+                    client.setblocking(False)
+                    await loop.sock_connect(client, ("127.0.0.1", broker.port))
+                    await loop.sock_sendall(client, frame(ApiVersionsRequest(), 0))
+                    assert await loop.sock_recv(client, 1000)
+            await until(lambda: not broker.listeners[0].connections)
+            await asyncio.sleep(0)
+            assert transports() == before
+
+    gc.disable()
+    try:
+        run(scenario())
+    finally:
+        gc.enable()
