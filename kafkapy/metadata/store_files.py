@@ -12,12 +12,10 @@ and goes on with the greater one of those that fit their checksums, and writes t
 of the files therefore loses nothing. Without a good copy ``load`` raises StoreFileError, and changes nothing.
 """
 
-import asyncio
 import logging
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
-from kafkapy.clock import Clock
 from kafkapy.metadata.journal import Content, MetadataJournal, Row
 from kafkapy.metadata.sqlite_file import SqliteFile
 from kafkapy.metadata.store import StoreDamagedError, StoreFileError
@@ -224,33 +222,3 @@ class StoreFiles:
         if self._unwritten is not None:
             self._database.replace(database)
             self._unwritten = None
-
-
-# A pause before another try, which whoever knows better can end.
-
-
-class Retry:
-    """One pause at a time."""
-
-    def __init__(self, clock: Clock) -> None:
-        self._clock = clock
-        self._over: asyncio.Future[None] | None = None
-
-    @property
-    def is_waiting(self) -> bool:
-        """Whether somebody is in a pause."""
-        return self._over is not None and not self._over.done()
-
-    async def pause(self, duration_ms: int) -> None:
-        """Wait for ``duration_ms``, or until ``now`` is called."""
-        self._over = asyncio.get_running_loop().create_future()
-        timer = self._clock.call_later(duration_ms, self.now)
-        try:
-            await self._over
-        finally:
-            timer.cancel()
-
-    def now(self) -> None:
-        """End the pause, if there is one."""
-        if self._over is not None and not self._over.done():
-            self._over.set_result(None)

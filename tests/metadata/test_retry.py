@@ -1,6 +1,6 @@
 import asyncio
 
-from kafkapy.metadata.store_files import Retry
+from kafkapy.metadata.embedded import Retry
 from kafkapy.testing.clock import ManualClock
 
 

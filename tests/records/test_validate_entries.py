@@ -6,10 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkapy.records import errors, validate
+from kafkapy.records import errors, validate_legacy
 from kafkapy.records.batch import assign, crc_is_valid, iterate_headers
 from kafkapy.records.record import Record, encode_legacy, set_offset
-from kafkapy.records.validate import PRODUCER, ProducePolicy, ValidatedBatch, validate_entries
+from kafkapy.records.validate import PRODUCER, ProducePolicy, ValidatedBatch
+from kafkapy.records.validate_legacy import validate_entries
 from kafkapy.types import TopicPartition
 
 NOW = 1_000_000
@@ -32,8 +33,8 @@ def quickly(data: bytes, given_policy: ProducePolicy) -> ValidatedBatch | None:
 
 def thoroughly(data: bytes, given_policy: ProducePolicy) -> ValidatedBatch:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(validate, "validate_entries", lambda *_, **__: None)
-        return validate.validate_legacy(memoryview(bytearray(data)), given_policy, NOW, FIRST, from_client=True)
+        patch.setattr(validate_legacy, "validate_entries", lambda *_, **__: None)
+        return validate_legacy.validate_legacy(memoryview(bytearray(data)), given_policy, NOW, FIRST, from_client=True)
 
 
 def told(found: ValidatedBatch) -> tuple[Any, ...]:

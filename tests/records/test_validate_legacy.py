@@ -12,7 +12,6 @@ from kafkapy.records.record import Record, encode_batch, encode_legacy, read_rec
 from kafkapy.records.validate import (
     INLINE_DECOMPRESSED_SIZE,
     INLINE_ENCODED_SIZE,
-    INLINE_SIZE,
     CheckedBatch,
     LargeBatchError,
     ProducePolicy,
@@ -20,6 +19,7 @@ from kafkapy.records.validate import (
     at_offset,
     validate_produced,
 )
+from kafkapy.records.validate_legacy import INLINE_SIZE
 from kafkapy.types import TopicPartition
 
 from .test_legacy import wrapped
