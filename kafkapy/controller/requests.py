@@ -8,6 +8,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Final, NamedTuple
 
 from kafkapy.clock import Clock
@@ -15,7 +16,7 @@ from kafkapy.controller.context import ControllerContext, Replica
 from kafkapy.metadata.image import SECURITY_PROTOCOL_IDS
 from kafkapy.metadata.znodes import BrokerIdZNode
 from kafkapy.network.peer import BrokerChannel, PeerUnreachableError
-from kafkapy.protocol.message import Message
+from kafkapy.protocol.message import Message, ProtocolError
 from kafkapy.protocol.messages.leader_and_isr import (
     LeaderAndIsrLiveLeader,
     LeaderAndIsrPartitionState,
@@ -237,7 +238,19 @@ class PeerQueues:
         broker = outgoing.broker
         self._waiting.setdefault(broker, deque()).append(outgoing)
         if broker not in self._senders:
-            self._senders[broker] = asyncio.create_task(self._drain(broker), name=f"controller-to-broker-{broker}")
+            self._start(broker)
+
+    def _start(self, broker: int, delay_ms: int = 0) -> None:
+        sender = asyncio.create_task(self._drain(broker, delay_ms), name=f"controller-to-broker-{broker}")
+        sender.add_done_callback(partial(self._ended, broker))
+        self._senders[broker] = sender
+
+    def _ended(self, broker: int, sender: "asyncio.Task[None]") -> None:
+        """Continue after an unexpected failure, as Apache Kafka does: no answer may stop the queue."""
+        error = None if sender.cancelled() else sender.exception()
+        if error is not None and self._senders.get(broker) is sender:
+            logger.error("A request of the controller to broker %d failed, trying again", broker, exc_info=error)
+            self._start(broker, RETRY_MS)
 
     def remove(self, broker: int) -> None:
         """The broker is gone: drop what it has not answered."""
@@ -251,7 +264,9 @@ class PeerQueues:
         for broker in list(self._senders):
             self.remove(broker)
 
-    async def _drain(self, broker: int) -> None:
+    async def _drain(self, broker: int, delay_ms: int) -> None:
+        if delay_ms:
+            await self._clock.sleep(delay_ms)
         waiting = self._waiting[broker]
         while waiting:
             await pause()
@@ -263,6 +278,6 @@ class PeerQueues:
         while True:
             try:
                 return await self._channel.send(outgoing.broker, outgoing.request, outgoing.version)
-            except PeerUnreachableError as error:
+            except (PeerUnreachableError, ProtocolError) as error:
                 logger.warning("Broker %d did not answer the controller, trying again: %s", outgoing.broker, error)
                 await self._clock.sleep(RETRY_MS)

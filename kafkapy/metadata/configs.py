@@ -66,7 +66,7 @@ class ConfigAdmin:
         return await self._read(ConfigEntity.broker(broker_id))
 
     def cached_topic_overrides(self, topic: str) -> Mapping[str, str]:
-        """What this broker last read for ``topic``; ``load_missing`` makes sure of it."""
+        """What this broker last read for ``topic``: nothing for one of ``unread_topics``."""
         return self._topics.get(topic, _NO_OVERRIDES)
 
     async def load_topics(self, topics: Iterable[str]) -> None:
@@ -76,11 +76,9 @@ class ConfigAdmin:
         for topic, node in zip(asked, nodes, strict=True):
             self._topics[topic] = {} if node is None else ConfigZNode.decode(node.data)
 
-    async def load_missing(self, topics: Iterable[str]) -> None:
-        """``load_topics`` for those that have not been read yet: before a LeaderAndIsr makes their logs."""
-        missing = [topic for topic in topics if topic not in self._topics]
-        if missing:
-            await self.load_topics(missing)
+    def unread_topics(self, topics: Iterable[str]) -> list[str]:
+        """Return those of ``topics``, each once, whose overrides have not been read."""
+        return list(dict.fromkeys(topic for topic in topics if topic not in self._topics))
 
     def forget_topic(self, topic: str) -> None:
         """The topic is deleted; one of the same name begins anew."""

@@ -16,26 +16,10 @@ from kafkapy.metadata.registration import cluster_id, ensure_persistent_paths, r
 from kafkapy.metadata.store import MetadataStore
 from kafkapy.metadata.znodes import BrokerEndpoint, TopicsZNode
 from kafkapy.network.peer import BrokerChannel
-from kafkapy.protocol.message import Message
-from kafkapy.protocol.messages.leader_and_isr import LeaderAndIsrRequest
 from kafkapy.replication.fencing import ControllerFence
 from kafkapy.types import TopicPartition
 
 FIRST_METADATA_MS: Final = 30_000
-
-
-class ConfiguredChannel:
-    """A channel that makes sure that the configuration of new topics is read before their LeaderAndIsr arrives."""
-
-    def __init__(self, channel: BrokerChannel, configs: ConfigAdmin) -> None:
-        self._channel = channel
-        self._configs = configs
-
-    async def send(self, broker_id: int, request: Message, version: int) -> Message:
-        """See ``BrokerChannel.send``."""
-        if isinstance(request, LeaderAndIsrRequest):
-            await self._configs.load_missing(topic.topic_name for topic in request.topic_states)
-        return await self._channel.send(broker_id, request, version)
 
 
 class MetadataNode:
@@ -60,8 +44,7 @@ class MetadataNode:
         self.fence: Final = ControllerFence()
         self.config_admin: Final = ConfigAdmin(config, clock, store)
         self.producer_ids: Final = ProducerIds(broker_id, store)
-        configured = ConfiguredChannel(channel, self.config_admin)
-        self.controller: Final = Controller(broker_id, config, clock, store, configured)
+        self.controller: Final = Controller(broker_id, config, clock, store, channel)
         self.topic_admin: Final = TopicAdmin(
             config,
             clock,

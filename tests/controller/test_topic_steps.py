@@ -94,6 +94,7 @@ def test_a_step_is_a_partition_or_a_name() -> None:
     async def main() -> None:
         async with cluster(1) as started:
             context = context_of(started.controller, 4)
+            await started.controller.node.config_admin.load_topics(["t"])
             assert sum(1 for _ in leader_and_isr.handle(context, _leader_and_isr())) >= COUNT
             assert sum(1 for _ in update_metadata.handle(context, _update_metadata(started))) >= COUNT
             assert len(started.controller.node.cache.image.topics["t"].partitions) == COUNT

@@ -124,7 +124,7 @@ def test_internal_topics_come_with_their_configuration() -> None:
         await started.settle()
         assert len(node.cache.image.topics["__consumer_offsets"].partitions) == 50
         assert (await node.config_admin.topic_overrides("__consumer_offsets"))["cleanup.policy"] == "compact"
-        overrides = node.config_admin.cached_topic_overrides("__transaction_state")
+        overrides = await node.config_admin.topic_overrides("__transaction_state")
         assert overrides["compression.type"] == "uncompressed"
 
     _run(scenario)

@@ -88,11 +88,12 @@ def test_everything_is_read_at_the_start() -> None:
         late = Side(one.session._store, clock, 3)
         assert await late.admin.load(["t", "u"]) == {"t": {"retention.ms": "1"}, "u": {}}
         assert late.config["log.cleaner.threads"] == 5
-        await late.admin.load_missing(["t", "u"])
+        assert late.admin.unread_topics(["t", "u", "v", "v"]) == ["v"]
         late.admin.forget_topic("t")
         late.admin.forget_topic("never")
         assert late.admin.cached_topic_overrides("t") == {}
-        await late.admin.load_missing(["t"])
+        await late.admin.load_topics(late.admin.unread_topics(["t", "u"]))
+        assert late.admin.unread_topics(["t", "u"]) == []
         assert late.admin.cached_topic_overrides("t") == {"retention.ms": "1"}
 
     asyncio.run(main())

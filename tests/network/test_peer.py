@@ -4,7 +4,7 @@ import pytest
 
 from kafkapy.controller.requests import RETRY_MS, Outgoing, PeerQueues
 from kafkapy.network.peer import LocalChannel, PeerUnreachableError
-from kafkapy.protocol.message import Message
+from kafkapy.protocol.message import Message, ProtocolError
 from kafkapy.protocol.messages.update_metadata import UpdateMetadataRequest, UpdateMetadataResponse
 from kafkapy.testing.clock import ManualClock
 
@@ -101,3 +101,38 @@ def test_brokers_of_this_process() -> None:
             await channel.send(3, request, 6)
 
     asyncio.run(main())
+
+
+def test_no_answer_and_no_failure_stops_a_queue(caplog: pytest.LogCaptureFixture) -> None:
+    errors = [ProtocolError("cut short"), RuntimeError("a fault")]
+    answered: list[int] = []
+
+    class Faulty(Channel):
+        async def send(self, broker_id: int, request: Message, version: int) -> Message:
+            response = await super().send(broker_id, request, version)
+            if errors:
+                raise errors.pop(0)
+            return response
+
+    def note(outgoing: Outgoing, _: Message) -> None:
+        assert isinstance(outgoing.request, UpdateMetadataRequest)
+        answered.append(outgoing.request.controller_epoch)
+        if len(answered) == 1:
+            raise ValueError("an answer that makes no sense")
+
+    async def main() -> None:
+        clock, channel = ManualClock(), Faulty()
+        queues = PeerQueues(channel, clock, note)
+        for epoch in (1, 2):
+            queues.send(_outgoing(1, epoch))
+        for _ in range(4):
+            await _rounds()
+            clock.advance(RETRY_MS)
+        await _rounds()
+        assert channel.sent == [(1, 1)] * 3 + [(1, 2)]
+        assert answered == [1, 2]
+        queues.remove_all()
+
+    with caplog.at_level("WARNING"):
+        asyncio.run(main())
+    assert all(text in caplog.text for text in ("cut short", "a fault", "makes no sense"))

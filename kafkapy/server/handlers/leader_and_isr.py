@@ -1,10 +1,12 @@
 """LeaderAndIsr v0-4, from the controller; in-process only until several brokers exist.
 
-Done: fencing by controller and broker epoch; each partition's leader epoch; making logs.
+Done: fencing by controller and broker epoch; each partition's leader epoch; making logs, with the configuration of
+their topics, which is read from the metadata store first.
 Errors: STALE_CONTROLLER_EPOCH 11 (whole request, or a partition whose leader epoch is not newer), STALE_BROKER_EPOCH
 77, UNKNOWN_TOPIC_OR_PARTITION 3 (not a replica), KAFKA_STORAGE_ERROR 56 (its data directory is, or may be, offline).
 """
 
+import asyncio
 from collections.abc import Iterator
 
 from kafkapy.errors import BrokerError
@@ -16,12 +18,13 @@ from kafkapy.protocol.messages.leader_and_isr import (
 )
 from kafkapy.replication.partition import PartitionState
 from kafkapy.server.context import RequestContext
-from kafkapy.turns import Steps
+from kafkapy.turns import Steps, turns
 from kafkapy.types import TopicPartition
 
 
 def handle(context: RequestContext, request: LeaderAndIsrRequest) -> Steps[LeaderAndIsrResponse]:
     """Make this broker leader or follower of each partition; a step is a partition, which may get a new log."""
+    yield from _read_configuration(context, request)
     response = LeaderAndIsrResponse(partition_errors=[])
     try:
         context.services.fence.check(request.controller_epoch, request.broker_epoch)
@@ -32,6 +35,17 @@ def handle(context: RequestContext, request: LeaderAndIsrRequest) -> Steps[Leade
         code = response.error_code or _apply(context, topic, state)
         response.partition_errors.append(LeaderAndIsrPartitionError(topic, state.partition_index, code))
     return response
+
+
+def _read_configuration(context: RequestContext, request: LeaderAndIsrRequest) -> Steps[None]:
+    """Wait until the configuration of all topics is known: a new log must not begin with the defaults."""
+    configs = context.services.config_admin
+    topics = configs.unread_topics(topic for topic, _ in _states(request))
+    if topics:
+        reading = asyncio.ensure_future(configs.load_topics(topics))
+        turns().wait_for(reading)
+        yield
+        reading.result()
 
 
 def _states(request: LeaderAndIsrRequest) -> Iterator[tuple[str, LeaderAndIsrPartitionState]]:

@@ -5,11 +5,16 @@ from typing import Any
 
 import pytest
 
+from kafkapy.metadata.znodes import ConfigEntity, ConfigZNode
+from kafkapy.protocol.headers import RequestHeader
 from kafkapy.protocol.messages.leader_and_isr import (
     LeaderAndIsrPartitionState,
     LeaderAndIsrRequest,
     LeaderAndIsrTopicState,
 )
+from kafkapy.server.context import RequestContext
+from kafkapy.server.handlers.leader_and_isr import handle
+from kafkapy.turns import in_turns
 from kafkapy.types import TopicPartition
 from tests.server.harness import Client, call, run, running_broker
 
@@ -35,6 +40,7 @@ def test_a_new_partition_is_led_or_followed(grouped: bool, tmp_path: Path) -> No
     async def scenario() -> None:
         async with running_broker(tmp_path) as broker:
             await Client.connect(broker)
+            await broker.services.config_admin.load_topics(["new"])
             version = 4 if grouped else 1
             partitions = broker.services.replica_manager.partitions
 
@@ -57,9 +63,29 @@ def test_stale_senders_are_fenced(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with running_broker(tmp_path) as broker:
             await Client.connect(broker)
+            await broker.services.config_admin.load_topics(["new"])
             assert call(broker, request(controller_epoch=7), 4).error_code == 0
             stale = call(broker, request(controller_epoch=6), 4)
             assert (stale.error_code, [one.error_code for one in stale.partition_errors]) == (11, [11])
             assert call(broker, request(controller_epoch=7, broker_epoch=0), 4).error_code == 77
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("grouped", [True, False])
+def test_the_receiver_reads_the_configuration_of_a_topic_before_it_makes_a_log(grouped: bool, tmp_path: Path) -> None:
+    """The controller may be another broker, which does not tell it."""
+
+    async def scenario() -> None:
+        async with running_broker(tmp_path) as broker:
+            await Client.connect(broker)
+            services, version = broker.services, 4 if grouped else 1
+            content = ConfigZNode.encode({"retention.ms": "4711"})
+            await services.store.create(ConfigZNode.path(ConfigEntity.topic("new")), content)
+            header = RequestHeader(LeaderAndIsrRequest.API_KEY, version, 1, "test")
+            context = RequestContext(services, header, next(iter(broker.listeners[0].connections)))
+            response = await in_turns(handle(context, request(grouped=grouped)))
+            assert [one.error_code for one in response.partition_errors] == [0]
+            assert services.replica_manager.partitions[TopicPartition("new", 0)].log.config.retention_ms == 4711
 
     run(scenario())
