@@ -2,11 +2,9 @@
 
 from collections import defaultdict
 
-# What the coordinators count; the broker's metrics show it.
-
 
 class Counters:
-    """Counters since the broker's start."""
+    """What the coordinators count, since the broker's start."""
 
     __slots__ = ("skipped_records", "refused_metadata")
 

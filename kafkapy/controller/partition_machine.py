@@ -28,7 +28,7 @@ logger = logging.getLogger(__name__)
 
 
 class PartitionMachine:
-    """The controller's hand on partitions. ``unclean_default`` is the broker's ``unclean.leader.election.enable``."""
+    """Changes the state of partitions. ``unclean_default`` is the broker's ``unclean.leader.election.enable``."""
 
     def __init__(
         self, context: ControllerContext, writer: ControllerWriter, batch: RequestBatch, *, unclean_default: bool

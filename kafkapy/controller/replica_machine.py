@@ -13,7 +13,7 @@ from kafkapy.types import TopicPartition
 
 
 class ReplicaMachine:
-    """The controller's hand on replicas."""
+    """Changes the state of replicas."""
 
     def __init__(self, context: ControllerContext, partitions: PartitionMachine, batch: RequestBatch) -> None:
         self._context = context

@@ -256,8 +256,8 @@ def _read_headers(body: bytes, place: int, end: int) -> tuple[Headers, int]:
 #
 #     0   offset      int64
 #     8   length      int32      bytes that follow this field
-#     12  crc         uint32     CRC-32 (not CRC-32C) of everything from byte 16 to the entry's end: the offset is
-# outside
+#     12  crc         uint32     CRC-32 (not CRC-32C) of everything from byte 16 to the entry's end,
+#                                not of the offset
 #     16  magic       int8       0 or 1
 #     17  attributes  int8       bits 0-2 compression (0 to 3); magic 1: bit 3 timestamp type
 #     18  timestamp   int64 ms   magic 1 only

@@ -28,8 +28,8 @@ from kafkapy.types import NO_EPOCH, TopicPartition
 #   *maximal* in-sync set or was caught up within ``replica.lag.time.max.ms``; on a leader it never goes back;
 # - the maximal set is the committed one joined with the one that was proposed to the controller and is not answered;
 # - a replica is lagging when its end is not the leader's and it was last caught up too long ago;
-# - a replica may join when it reached the high watermark and the start of the leader's epoch, and no change is in
-# flight.
+# - a replica may join when it reached the high watermark and the start of the leader's epoch, and no change is
+#   in flight.
 
 
 UNKNOWN_OFFSET = -1

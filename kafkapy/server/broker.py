@@ -45,7 +45,7 @@ from kafkapy.server.interception import Hooks
 from kafkapy.server.log_configs import LogConfigs
 from kafkapy.server.node import MetadataNode
 from kafkapy.server.recovery_progress import RecoveryProgress
-from kafkapy.server.upkeep import Upkeep, keep_logs
+from kafkapy.server.upkeep import Upkeep, keep_logs, report_limits
 from kafkapy.storage.compaction.cleaner import LogCleaner
 from kafkapy.storage.data_directory import MetaProperties
 from kafkapy.storage.errors import KafkaStorageError, LogDirectoryError
@@ -319,6 +319,7 @@ class BrokerServer:
             _log.info("Listening on %s", listener.endpoint)
         upkeep = Upkeep(self.clock)
         keep_logs(upkeep, services.log_manager, self.config)
+        report_limits(upkeep, services)
         self._cleanup.callback(upkeep.stop)
         if self.config.flag("log.cleaner.enable") and self.config.integer("log.cleaner.threads"):
             cleaner = LogCleaner(services.log_manager, self.config, asyncio.get_running_loop().call_soon_threadsafe)

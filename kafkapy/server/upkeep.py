@@ -1,19 +1,21 @@
-"""What a running broker does by the clock: checkpoints, flushes, retention, forgetting silent producers."""
+"""What a running broker does by the clock: checkpoints, flushes, retention, a report of limits that were hit."""
 
 import asyncio
 import logging
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping
 from functools import partial
 from typing import Final
 
 from kafkapy.clock import Clock, TimerHandle
 from kafkapy.config.broker_config import BrokerConfig
+from kafkapy.server.context import Services
 from kafkapy.storage.log_directory import LogManager
 from kafkapy.turns import at_once_or_in_turns
 
 _log: Final = logging.getLogger(__name__)
 
 EXPIRED_PRODUCERS_MS: Final = 600_000
+LIMIT_REPORT_MS: Final = 60_000
 NEVER_MS: Final = 2**53
 FIRST_MS: Final = 30_000
 """When a job is done first that is done seldom: a broker that is restarted often must come to it too."""
@@ -91,3 +93,44 @@ def keep_logs(upkeep: Upkeep, logs: LogManager, config: BrokerConfig) -> None:
     ):
         upkeep.every(config.integer(key), key, job)
     upkeep.every(EXPIRED_PRODUCERS_MS, "expired producers", logs.remove_expired_producers)
+
+
+class LimitReport:
+    """Logs what was refused or forgotten because of a limit since the last call: one line for each limit."""
+
+    __slots__ = ("_counts", "_seen")
+
+    def __init__(self, counts: Mapping[str, Callable[[], int]]) -> None:
+        """``counts``: what happened because of which limit → how often since the broker's start."""
+        self._counts = counts
+        self._seen = dict.fromkeys(counts, 0)
+
+    def __call__(self) -> None:
+        """Log what is new."""
+        for event, count in self._counts.items():
+            total = count()
+            if total != self._seen[event]:
+                _log.warning("%d %s", total - self._seen[event], event)
+                self._seen[event] = total
+
+
+def report_limits(upkeep: Upkeep, services: Services) -> None:
+    """Log once a minute which of kafkapy's own limits were hit: their requests log nothing, or not every time."""
+    metrics, sessions = services.metrics, services.fetch_sessions
+    coordinators = metrics.coordinators
+    report = LimitReport(
+        {
+            "topics were refused because of kafkapy.max.replicas": lambda: metrics.topics_refused_by_replica_limit,
+            "automatic topics were put off because of kafkapy.auto.create.topics.per.second": (
+                lambda: metrics.automatic_topics_delayed
+            ),
+            "group requests were refused because of kafkapy.group.metadata.max.bytes": (
+                lambda: coordinators.refused_metadata
+            ),
+            "fetch sessions were refused because of kafkapy.fetch.session.partitions.max or "
+            "max.incremental.fetch.session.cache.slots": lambda: sessions.refused,
+            "producer ids were forgotten because of kafkapy.producer.ids.max": lambda: metrics.producers_evicted,
+            "records of the coordinators' topics could not be decoded": lambda: coordinators.skipped_records,
+        }
+    )
+    upkeep.every(LIMIT_REPORT_MS, "limits", report)

@@ -2,14 +2,16 @@
 
 import asyncio
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from kafkapy import turns
 from kafkapy.config.broker_config import BrokerConfig
-from kafkapy.server.upkeep import NEVER_MS, Upkeep, keep_logs
+from kafkapy.server.upkeep import LIMIT_REPORT_MS, NEVER_MS, LimitReport, Upkeep, keep_logs
 from kafkapy.testing.clock import ManualClock
+from tests.server.harness import run, running_broker
 
 
 def test_jobs_repeat_until_stopped() -> None:
@@ -130,3 +132,34 @@ def test_logs_are_kept_at_their_intervals() -> None:
     }
     clock.advance(570_000)
     assert jobs.done.count("remove_expired_producers") == 2
+
+
+def test_limits_that_were_hit_are_reported_once_a_minute(caplog: pytest.LogCaptureFixture) -> None:
+    clock, hits = ManualClock(0), {"topics": 0, "groups": 0}
+    upkeep = Upkeep(clock)
+    report = LimitReport({f"{name} were refused": lambda name=name: hits[name] for name in hits})  # type: ignore[misc]
+    upkeep.every(LIMIT_REPORT_MS, "limits", report)
+    caplog.set_level("WARNING", "kafkapy.server.upkeep")
+    said = []
+    for topics, groups in ((0, 0), (3, 0), (3, 0), (5, 1)):
+        hits.update(topics=topics, groups=groups)
+        caplog.clear()
+        clock.advance(LIMIT_REPORT_MS)
+        said.append([record.getMessage() for record in caplog.records])
+    assert said == [[], ["3 topics were refused"], [], ["2 topics were refused", "1 groups were refused"]]
+
+
+def test_a_broker_reports_its_limits(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario() -> None:
+        clock = ManualClock()
+        async with running_broker(tmp_path, clock=clock) as broker:
+            metrics = broker.services.metrics
+            metrics.topics_refused_by_replica_limit = metrics.automatic_topics_delayed = metrics.producers_evicted = 2
+            metrics.coordinators.refused_metadata = metrics.coordinators.skipped_records = 2
+            broker.services.fetch_sessions.refused = 2
+            clock.advance(LIMIT_REPORT_MS)
+
+    run(scenario())
+    said = [record.getMessage() for record in caplog.records if record.name == "kafkapy.server.upkeep"]
+    assert len(said) == 6
+    assert all(line.startswith("2 ") for line in said)

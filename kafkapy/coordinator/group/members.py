@@ -17,8 +17,8 @@ from kafkapy.turns import Steps, finish
 # The assignment protocols that the members of a group name, and which of them all can use.
 #
 # Kafka counts how often its members name a protocol, and takes it for common when that is as often as there are
-# members.
-# So one that a member names twice counts for one member too many: the next one that has only that is refused.
+# members. So one that a member names twice counts for one member too many: the next one that has only that is
+# refused.
 
 
 Protocols = tuple[tuple[str, bytes], ...]

@@ -30,8 +30,8 @@ logger = logging.getLogger(__name__)
 
 TOMBSTONE_BATCH_BYTES: Final = 16_384
 
-# The log's error → what the producer gets: try again, look for the coordinator again, or give up; others pass as they
-# are.
+# The log's error → what the producer gets: try again, look for the coordinator again, or give up; others pass
+# unchanged.
 _LOG_ERRORS: Final = {
     3: CoordinatorNotAvailableError.error_code,
     7: CoordinatorNotAvailableError.error_code,

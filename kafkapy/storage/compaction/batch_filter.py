@@ -29,11 +29,9 @@ from kafkapy.storage.log.transaction_index import AbortedTransaction
 
 # What compaction must know of transactions as it passes over a log: whose data are void, which markers must stay.
 #
-# An aborted transaction's batches are void; its marker stays while one of them does (a producer's last batch stays, as
-# an
-# empty one), and then its entry goes into the new transaction index. A committed one's marker stays until a pass has
-# met
-# no batch of it. Whether a marker that is free to go does go is a question of ``delete.retention.ms``.
+# An aborted transaction's batches are void; its marker stays while one of them does (a producer's last batch stays,
+# as an empty one), and then its entry goes into the new transaction index. A committed one's marker stays until a
+# pass has met no batch of it. Whether a marker that is free to go does go is a question of ``delete.retention.ms``.
 
 
 def _forget(_entry: AbortedTransaction) -> None:

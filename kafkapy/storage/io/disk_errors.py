@@ -126,7 +126,7 @@ def warn_if_slow(log: LogOnDisk, began_s: float, verb: str) -> None:
     taken_s = log.storage.clock.monotonic_s() - began_s
     if taken_s >= SLOW_FSYNC_S:
         logger.warning(
-            "An fsync of %s %s %.0f s: who waits for an acknowledgement waits for the disk",
+            "An fsync of %s %s %.0f s: acknowledgements are delayed until it ends",
             log.directory,
             verb,
             taken_s,

@@ -41,10 +41,9 @@ from kafkapy.storage.log.transaction_index import TransactionIndex
 # After a failed fsync: check what is not known to be on the disk, and write it again.
 #
 # The pages that the system could not write are clean now: a later fsync would not try again, and they may be dropped
-# from
-# memory at any time. What can still be read is therefore checked (batches by their CRC and order of offsets, index
-# entries by their order) and put in its place once more; then an fsync tells the truth again. What can't be read any
-# more is an input/output error, and the data directory goes offline, as after any of these.
+# from memory at any time. What can still be read is therefore checked (batches by their CRC and order of offsets,
+# index entries by their order) and put in its place once more; then an fsync tells the truth again. What can't be
+# read any more is an input/output error, and the data directory goes offline, as after any of these.
 
 
 _ORDER: Final[dict[type, tuple[Struct, tuple[int, ...]]]] = {
@@ -488,7 +487,7 @@ class Durability:
             self._is_doubtful = True
             self._refusals += 1
             log.leader_epochs.wait_for_flush |= log.leader_epochs.path in flush.paths
-            # What was asked for meanwhile is refused too: nobody may come to ask again, and who waits would wait on.
+            # What was asked for meanwhile is refused too: otherwise waiting requests could wait for ever.
             self._refused(flush.error, max(flush.data_end, self._flush_wanted, self._data_wanted))
             return
         if flush.truncations != log.truncations or flush.refusals != self._refusals:

@@ -1,0 +1,28 @@
+"""Files that the pages name are there."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+PAGES = sorted(
+    [
+        ROOT / "README.md",
+        ROOT / "CONTRIBUTING.md",
+        ROOT / "kafkapy" / "storage" / "README.md",
+        *(ROOT / "docs").glob("*.md"),
+    ]
+)
+FOLDERS = ("", "kafkapy", "kafkapy/storage", "kafkapy/config", "compat_tests", "compat_tests/attack", "kafkapy/records")
+"""Where a name may begin: each page says which of them it means."""
+EXAMPLES = {"test_orders.py"}
+"""A reader's own file."""
+NAME = re.compile(r"(?<![\w/<>*.-])((?:\.\./)?[a-z_0-9]+(?:/[a-z_0-9]+)*\.py)\b")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_files_that_a_page_names_exist(page: Path) -> None:
+    text = page.read_text()
+    names = {name.removeprefix("../") for name in NAME.findall(text)} - EXAMPLES
+    assert [name for name in sorted(names) if not any((ROOT / folder / name).is_file() for folder in FOLDERS)] == []
