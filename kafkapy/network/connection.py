@@ -25,7 +25,7 @@ import sys
 from collections.abc import Callable
 from typing import Any, Final, Protocol
 
-from kafkapy.buffers import new_buffer
+from kafkapy.buffers import extended_buffer, new_buffer
 from kafkapy.delayed import hurry
 from kafkapy.metrics import Metrics
 from kafkapy.network.budget import SMALL_FRAME_SIZE, FrameBudget
@@ -191,7 +191,7 @@ class Connection(asyncio.BufferedProtocol):
         self.requests = 0
         self._owner = owner
         self._dispatcher = dispatcher
-        self._decoder = FrameDecoder(owner.limits.max_frame_size, new_buffer)
+        self._decoder = FrameDecoder(owner.limits.max_frame_size, new_buffer, extended_buffer)
         self._answers = bytearray()
         self._answered_size = 0
         self._late = owner.late_answers

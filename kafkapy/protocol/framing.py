@@ -1,7 +1,8 @@
 """A stream of bytes cut into frames: int32 size, then that many bytes. No I/O; made for asyncio.BufferedProtocol.
 
-One frame is out at a time. While it is, what arrives is kept behind it but not looked at. The buffer is never resized,
-since views into it may be alive: it is replaced, and grows with the bytes that arrive, never with the announced size.
+One frame is out at a time. While it is, what arrives is kept behind it but not looked at. The buffer is not resized
+then, since views into it may be alive: it is replaced. It grows with the bytes that arrive, never with the announced
+size.
 """
 
 from collections.abc import Callable
@@ -35,15 +36,31 @@ def _array(size: int) -> memoryview:
     return memoryview(bytearray(size))
 
 
+def _unextended(view: memoryview, _size: int) -> memoryview:
+    return view
+
+
 class FrameDecoder:
     """Collects bytes and gives out frames of at most ``max_frame_size`` bytes."""
 
-    __slots__ = ("max_frame_size", "pending_size", "is_empty", "_new_buffer", "_view", "_start", "_end", "_frame_end")
+    __slots__ = (
+        "max_frame_size", "pending_size", "is_empty", "_new_buffer", "_extended", "_view", "_start", "_end",
+        "_frame_end",
+    )  # fmt: skip
 
-    def __init__(self, max_frame_size: int, new_buffer: Callable[[int], memoryview] | None = None) -> None:
-        """``new_buffer`` makes a buffer of a size."""
+    def __init__(
+        self,
+        max_frame_size: int,
+        new_buffer: Callable[[int], memoryview] = _array,
+        extended_buffer: Callable[[memoryview, int], memoryview] = _unextended,
+    ) -> None:
+        """``new_buffer`` makes a buffer of a size.
+
+        ``extended_buffer`` extends one to a size without a copy, or returns it as long as it is.
+        """
         self.max_frame_size = max_frame_size
-        self._new_buffer = new_buffer or _array
+        self._new_buffer = new_buffer
+        self._extended = extended_buffer
         self.pending_size = 0
         """Announced size of the frame that isn't complete yet; 0 while its size isn't known."""
         self.is_empty = True
@@ -99,7 +116,14 @@ class FrameDecoder:
             self._view[:held] = self._view[self._start : self._end]
             self._start, self._end = 0, held
         elif self._end == size:
-            self._replace(self._grown_size(size))
+            self._grow(self._grown_size(size))
+
+    def _grow(self, size: int) -> None:
+        """Make the buffer of an incomplete frame larger: no view of it is alive, so the same one may be extended."""
+        if self._start == 0:
+            self._view = self._extended(self._view, size)
+        if len(self._view) < size:
+            self._replace(size)
 
     def _replace(self, size: int) -> None:
         """Take a new buffer; views of the old one stay valid."""

@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kafkapy.buffers import extended_buffer, new_buffer
 from kafkapy.protocol.framing import (
     INITIAL_SIZE,
     KEPT_SIZE,
@@ -18,7 +19,7 @@ def frame(body: bytes) -> bytes:
     return len(body).to_bytes(4, "big") + body
 
 
-def feed(decoder: FrameDecoder, data: bytes) -> int:
+def feed(decoder: FrameDecoder, data: bytes | memoryview) -> int:
     """Put in as much as fits in one go; returns how much."""
     buffer = decoder.get_buffer(-1)
     assert len(buffer) > 0
@@ -179,3 +180,21 @@ def test_it_is_empty_when_the_last_frame_was_released() -> None:
     assert not decoder.is_empty
     decoder.release()
     assert decoder.is_empty
+
+
+@pytest.mark.parametrize("chunk", [1 << 16, 3 * KEPT_SIZE + 1])
+def test_large_frames_arrive_whole_in_buffers_that_are_extended(chunk: int) -> None:
+    """Also while a view of an earlier frame is alive: its buffer is left as it is."""
+    decoder = FrameDecoder(1 << 26, new_buffer, extended_buffer)
+    bodies = [bytes([number]) * size for number, size in enumerate((5 * KEPT_SIZE, 10, 9 * KEPT_SIZE, 2 * KEPT_SIZE))]
+    kept = []
+    for body in bodies:
+        data, found = memoryview(frame(body)), None
+        while data:
+            assert found is None
+            data = data[feed(decoder, data[:chunk]) :]
+            found = decoder.next_frame()
+        assert found == body
+        kept.append(found)
+        decoder.release()
+    assert [kept[0], kept[2]] == [bodies[0], bodies[2]]
