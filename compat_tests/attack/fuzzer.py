@@ -72,6 +72,8 @@ HELD_S: Final = 0.3
 CHECK_S: Final = 0.5
 TELL_S: Final = 10.0
 CLEAN_S: Final = 15.0
+MOST_PARTITIONS: Final = 50
+"""Partitions to which frames may extend a topic before it is made again."""
 AT_ONCE: Final = 50
 """Topics or groups in a request that tidies up."""
 LATE_S: Final = 5.0
@@ -227,14 +229,15 @@ class Target:
         return answer
 
     def tidy(self) -> None:
-        """Delete topics and groups that frames have made, and make again the topics that they have deleted."""
+        """Delete topics and groups that frames have made or extended; make the topics again that are missing then."""
         with suppress(AssertionError, OSError), self.wire() as wire:  # a busy broker: the next time will do
-            there = {each.name for each in wire.ask(MetadataRequest(topics=None), 4).topics}
+            there = {each.name: len(each.partitions) for each in wire.ask(MetadataRequest(topics=None), 4).topics}
             wanted = self.topics()
-            extra = [each for each in there if each not in wanted and each != self.own_topic and each[:2] != "__"]
+            own = [name for name in there if name != self.own_topic and name[:2] != "__"]
+            extra = [name for name in own if name not in wanted or there[name] > MOST_PARTITIONS]
             for start in range(0, len(extra), AT_ONCE):
                 wire.ask(DeleteTopicsRequest(topic_names=extra[start : start + AT_ONCE], timeout_ms=5000), 3)
-            for name in wanted.keys() - there:
+            for name in wanted.keys() - (there.keys() - set(extra)):
                 answer_to_creation(wire, CreatableTopic(name, num_partitions=wanted[name], replication_factor=1))
             groups = [each.group_id for each in wire.ask(ListGroupsRequest(), 0).groups]
             for start in range(0, len(groups), AT_ONCE):
