@@ -1,6 +1,7 @@
 """Buffers of any size that cost little to make and to extend."""
 
 import mmap
+from contextlib import suppress
 from typing import Any, Final
 
 MAPPED_FROM_SIZE: Final = 1 << 20
@@ -28,8 +29,7 @@ def extended_buffer(view: memoryview, size: int) -> memoryview:
     if not isinstance(buffer, mmap.mmap):
         return view
     view.release()
-    try:
+    # It fails where other views are alive, where there is no memory, and where the system has no mremap.
+    with suppress(BufferError, OSError, SystemError, ValueError):
         buffer.resize(size)
-    except (BufferError, OSError, SystemError, ValueError):
-        pass  # other views are alive, there is no memory, or the system has no mremap
     return memoryview(buffer)
