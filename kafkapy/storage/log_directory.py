@@ -171,6 +171,7 @@ class LogManager:
             log.release()
             self.storage.files.rename(log.directory, doomed)
         self.remove_later(doomed, log.config.file_delete_delay_ms)
+        self.storage.clock.call_later(log.config.file_delete_delay_ms, log.detach)
         for path in self.directories.doom_travellers(partition, partial(file_refused, self.storage)):
             self.remove_later(path)
         return True

@@ -1,5 +1,6 @@
 import asyncio
 import errno
+import gc
 import shutil
 import threading
 from pathlib import Path
@@ -11,7 +12,7 @@ from kafkapy.records.batch import read_header
 from kafkapy.storage.errors import KafkaStorageError, LogDirectoryError
 from kafkapy.storage.io.files import Files
 from kafkapy.storage.log.flusher import ThreadFlusher
-from kafkapy.storage.log.log import Storage
+from kafkapy.storage.log.log import Log, Storage
 from kafkapy.storage.log_directory import LogManager
 from kafkapy.testing.clock import ManualClock
 from kafkapy.turns import finish
@@ -382,3 +383,22 @@ def test_logs_that_are_deleted_during_retention_are_left_out(tmp_path: Path) -> 
     manager.delete(second.topic_partition)
     finish(steps)
     assert [log.log_start_offset for log in (first, second, third)] == [1, 0, 1]
+
+
+def test_a_deleted_log_leaves_memory_without_a_garbage_collection(tmp_path: Path) -> None:
+    clock = ManualClock()
+    manager = LogManager([str(tmp_path)], LogConfig(file_delete_delay_ms=1000), clock)
+    manager.load()
+    gc.collect()
+    gc.disable()
+    try:
+        before = sum(isinstance(each, Log) for each in gc.get_objects())
+        for number in range(3):
+            fill(manager.get_or_create(TopicPartition("t", number)), 3)
+        for number in range(3):
+            manager.delete(TopicPartition("t", number))
+        clock.advance(1000)
+        assert sum(isinstance(each, Log) for each in gc.get_objects()) == before
+    finally:
+        gc.enable()
+    manager.shutdown()

@@ -412,6 +412,11 @@ class Durability:
         self._running = None
         self._is_over = True
 
+    def detach(self) -> None:
+        """See ``log.Log.detach``."""
+        self.listener = None
+        del self._log
+
     def fall_to(self, offset: int) -> None:
         """Files are about to be cut: what lies above ``offset`` counts as not on the disk."""
         self._data_offset = min(self._data_offset, offset)

@@ -51,6 +51,10 @@ class LeaderEpochs:
             self._is_kept = kept
             self.load()
 
+    def detach(self) -> None:
+        """See ``log.Log.detach``."""
+        del self._log_end_offset
+
     def load(self) -> None:
         """Read the file; a missing one holds no epochs. Raises ``MalformedCheckpointError``, with no epochs then."""
         self.entries = []

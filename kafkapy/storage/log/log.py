@@ -879,6 +879,14 @@ class Log:
         for segment in self.segments:
             segment.close()
 
+    def detach(self) -> None:
+        """Break the reference cycles of a deleted log, which is used no more, so that its memory is free.
+
+        Full garbage collections, which would find them, are rare (``server/interpreter.py``).
+        """
+        self.durability.detach()
+        self.leader_epochs.detach()
+
 
 def produce_policy(topic_partition: TopicPartition, config: LogConfig) -> ProducePolicy:
     """Return what ``config`` asks of produced batches."""
