@@ -1,5 +1,6 @@
 """Reader: a position in a frame, with one method for each primitive type of the wire grammar (see primitives.py)."""
 
+from io import BytesIO
 from struct import Struct
 from typing import Any, Final, TypeVar
 from uuid import UUID
@@ -16,6 +17,12 @@ from kafkapy.protocol.message import (
 
 DEFAULT_BUDGET: Final = 1_000_000
 """Value slots that one message may decode into (each at most about 100 bytes of memory)."""
+
+PIECE_SIZE: Final = 1 << 20
+"""Bytes that are copied by one call, which keeps other threads from running."""
+
+BYTES_OF_A_SLOT: Final = 1024
+"""Bytes of a longer field that take a value slot: a message with many of them is not decoded on the event loop."""
 
 NUMBERS_AT_ONCE: Final = 4096
 """Numbers that are unpacked by one call, which keeps other threads from running."""
@@ -210,29 +217,40 @@ class Reader:
             raise self._truncated(size, position)
         return self.buffer[position:end]
 
+    def _copy(self, size: int) -> bytes:
+        """Copy the next ``size`` bytes; in pieces, so that other threads run between them, where they are many."""
+        view = self._view(size)
+        if size <= PIECE_SIZE:
+            return bytes(view)
+        self._spend(size // BYTES_OF_A_SLOT)
+        copied = BytesIO()
+        for start in range(0, size, PIECE_SIZE):
+            copied.write(view[start : start + PIECE_SIZE])
+        return copied.getvalue()
+
     def read_bytes(self) -> bytes:
         """Bytes that may not be null."""
         size = self.read_int32()
         if size < 0:
             raise InvalidValue(f"bytes of length {size}")
-        return bytes(self._view(size))
+        return self._copy(size)
 
     def read_nullable_bytes(self) -> bytes | None:
         """Any negative length is null, as in Java."""
         size = self.read_int32()
-        return None if size < 0 else bytes(self._view(size))
+        return None if size < 0 else self._copy(size)
 
     def read_compact_bytes(self) -> bytes:
         """Bytes that may not be null."""
         size = self.read_unsigned_varint() - 1
         if size < 0:
             raise InvalidValue("null bytes where none may be")
-        return bytes(self._view(size))
+        return self._copy(size)
 
     def read_compact_nullable_bytes(self) -> bytes | None:
         """Length 0 is null."""
         size = self.read_unsigned_varint() - 1
-        return None if size < 0 else bytes(self._view(size))
+        return None if size < 0 else self._copy(size)
 
     def read_records(self) -> memoryview:
         """Record batches that may not be null."""

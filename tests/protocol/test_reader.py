@@ -1,6 +1,7 @@
 """Reading primitives: the wire's grammar, and what is refused before memory is taken."""
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from struct import Struct
 from typing import Any
 from uuid import UUID
@@ -16,7 +17,7 @@ from kafkapy.protocol.primitives import (
     Reader,
     Truncated,
 )
-from kafkapy.protocol.reader import NUMBERS_AT_ONCE
+from kafkapy.protocol.reader import BYTES_OF_A_SLOT, NUMBERS_AT_ONCE, PIECE_SIZE
 
 Read = Callable[[Reader], Any]
 
@@ -154,3 +155,17 @@ def test_many_numbers_are_read_in_pieces() -> None:
     reader.position = 1
     assert reader.read_numbers("i", 4, len(numbers)) == numbers
     assert reader.remaining == 1
+
+
+@pytest.mark.parametrize("size", [PIECE_SIZE, PIECE_SIZE + 1, 3 * PIECE_SIZE + 7])
+def test_long_bytes_are_copied_whole_and_count_as_values(size: int) -> None:
+    content = bytes(range(256)) * (size // 256) + bytes(size % 256)
+    reader = Reader(size.to_bytes(4) + content)
+    budget = reader.budget
+    assert reader.read_bytes() == content
+    assert budget - reader.budget == (0 if size == PIECE_SIZE else size // BYTES_OF_A_SLOT)
+    reader.expect_end()
+    with pytest.raises(LimitExceeded) if size > PIECE_SIZE else nullcontext():
+        Reader(size.to_bytes(4) + content, 1).read_bytes()
+    with pytest.raises(Truncated):
+        Reader(size.to_bytes(4) + content[:-1]).read_nullable_bytes()
