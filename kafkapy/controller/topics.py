@@ -593,6 +593,10 @@ class TopicAdmin:
         """Answer the requests that wait for their topics: with RequestTimedOutError where these are not there yet."""
         self._metadata.end_waits()
 
+    def stop_waits(self) -> None:
+        """End the waiting of all requests, of later ones too: the broker stops."""
+        self._metadata.stop_waits()
+
     async def _wait_removed(self, name: str, timeout_ms: float) -> None:
         """Wait until the name is free again. Kafka answers earlier and refuses a topic that is created at once."""
         removed: asyncio.Future[None] = asyncio.get_running_loop().create_future()

@@ -86,6 +86,7 @@ class MetadataCache:
         self.image = MetadataImage(cluster_id)
         self._listeners: list[Listener] = []
         self._waiting: dict[asyncio.Future[bool], Predicate] = {}
+        self._is_stopping = False
 
     def set_cluster_id(self, cluster_id: str) -> None:
         """Known from the store before the controller speaks."""
@@ -125,7 +126,7 @@ class MetadataCache:
         """Wait until the picture satisfies ``predicate``; False when the time is over first."""
         if predicate(self.image):
             return True
-        if timeout_ms <= 0:
+        if timeout_ms <= 0 or self._is_stopping:
             return False
         future: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         self._waiting[future] = predicate
@@ -140,6 +141,11 @@ class MetadataCache:
         """End every ``wait_until`` as if its time were over."""
         for future in list(self._waiting):
             _give_up(future)
+
+    def stop_waits(self) -> None:
+        """End every ``wait_until`` now and from now on: the broker stops, and no change of the picture follows."""
+        self._is_stopping = True
+        self.end_waits()
 
 
 def _give_up(future: "asyncio.Future[bool]") -> None:

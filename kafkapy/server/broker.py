@@ -342,4 +342,5 @@ class BrokerServer:
         if self._hooks.interceptor is not None:
             self._hooks.interceptor.stop()
         services.replica_manager.purgatory.expire_all()
+        services.topic_admin.stop_waits()
         await self.clock.sleep(0)

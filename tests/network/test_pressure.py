@@ -306,3 +306,15 @@ def test_creations_that_wait_for_their_topics_are_answered_when_others_need_thei
             await until(lambda: memory.available == limit)
 
     run(scenario())
+
+
+def test_a_creation_that_waits_does_not_hold_up_the_stop(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario() -> None:
+        async with running_broker(tmp_path) as broker:
+            topic = CreatableTopic("t", num_partitions=-1, replication_factor=-1)
+            topic.assignments = [CreatableReplicaAssignment(0, [77])]
+            client = await Client.connect(broker)
+            client.send(frame(CreateTopicsRequest(topics=[topic], timeout_ms=2**31 - 1), 4))
+            await until(lambda: "Partition t-0 has no leader" in caplog.text)
+
+    run(scenario())
