@@ -126,7 +126,7 @@ class Group:
         self.protocol_name = self.members.select_protocol() if self.members else None
 
     def update_subscribed(self) -> Steps[None]:
-        """Work out anew which topics the members consume, as they are now; a later call ends an earlier one."""
+        """Compute again which topics the members consume now; a later call ends an earlier one."""
         number = self._forget_subscribed()
         protocol = self.protocol_name
         known = [] if protocol is None else [member.metadata(protocol) for member in self.members.values()]
