@@ -301,7 +301,10 @@ class EmbeddedSession:
         """See ``MetadataStore.multi``."""
         (outcome,) = await self.transactions([list(operations)])
         if isinstance(outcome, StoreError):
-            raise outcome
+            try:
+                raise outcome
+            finally:
+                del outcome  # its traceback refers to this frame
         return outcome
 
     async def transactions(self, multis: Iterable[Sequence[Operation]]) -> list[Outcome]:
@@ -332,7 +335,7 @@ class EmbeddedSession:
         try:
             return self._store.apply(operations, self._session_id)
         except StoreError as error:
-            return error
+            return error.with_traceback(None)  # which refers to the frame that gets the outcome
 
     async def _settled(self) -> None:
         self._check_open()

@@ -453,6 +453,7 @@ class Connection(asyncio.BufferedProtocol):
         except (ProtocolError, RefusedError) as error:
             self._owner.metrics.connections_failed += 1
             self.close(f"{error}", logging.WARNING, drops_unsent=False)
+            error.__traceback__ = None  # it refers to this frame, this to the task, and the task to the error
             return
         except (OSError, FileCutError) as error:
             self.close(f"sending failed: {error}", logging.WARNING)

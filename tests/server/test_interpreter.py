@@ -6,10 +6,15 @@ from pathlib import Path
 
 import pytest
 
+from kafkapy.metadata.store import NodeExistsError
+from kafkapy.protocol.errors import ErrorCode
 from kafkapy.protocol.messages.api_versions import ApiVersionsRequest
+from kafkapy.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
+from kafkapy.records.compression import GZIP, ZSTD
+from kafkapy.server.broker import BrokerServer
 from kafkapy.server.interpreter import CHECK_MS, LONGEST_PAUSE_MS, SWITCH_INTERVAL_S, Interpreter
 from kafkapy.testing.clock import ManualClock
-from tests.server.harness import Client, batch, run, running_broker
+from tests.server.harness import Client, batch, frame, produce_request, run, running_broker
 
 
 class Collections:
@@ -88,5 +93,56 @@ def test_connections_and_requests_leave_no_old_garbage(tmp_path: Path) -> None:
             finally:
                 gc.set_threshold(*threshold)
             assert found < 200  # less than an object a round
+
+    run(scenario())
+
+
+@pytest.mark.parametrize(
+    "refused", ["a large Produce without answer", "an unknown type of resource", "a conversion", "a znode that exists"]
+)
+def test_refused_requests_leave_no_old_garbage(tmp_path: Path, refused: str) -> None:
+    """An error must not refer to the frame, connection and records of its request for longer than that lasts."""
+
+    async def refuse(broker: BrokerServer, client: Client) -> None:
+        if refused == "a large Produce without answer":
+            client.send(frame(produce_request("u", batch(bytes(5 << 20), compression=GZIP), acks=0), 8))
+            assert await client.is_closed()
+        elif refused == "an unknown type of resource":
+            await client.ask(DescribeConfigsRequest([DescribeConfigsResource(99, "t")]), 0)
+        elif refused == "a conversion":
+            response = await client.fetch("t", version=3)
+            assert response.responses[0].partitions[0].error_code == ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
+        else:
+            with pytest.raises(NodeExistsError):
+                await broker.services.store.create("/brokers")
+
+    async def scenario() -> None:
+        async with running_broker(tmp_path) as broker:
+            client = await Client.connect(broker)
+            await client.create_topic("t")
+            await client.create_topic("u", message__timestamp__difference__max__ms="1")
+            await client.produce("t", batch(bytes(1 << 20), compression=ZSTD))
+            await client.close()
+
+            async def work(rounds: int) -> None:
+                for _ in range(rounds):
+                    client = await Client.connect(broker)
+                    await refuse(broker, client)
+                    await client.close()
+
+            await work(2)
+            gc.collect()
+            gc.disable()
+            try:
+                await work(20)
+                await asyncio.sleep(0)
+                gc.set_debug(gc.DEBUG_SAVEALL)
+                gc.collect()
+                found = [each for each in gc.garbage if isinstance(each, BaseException)]
+            finally:
+                gc.set_debug(0)
+                gc.garbage.clear()
+                gc.enable()
+            assert not found
 
     run(scenario())

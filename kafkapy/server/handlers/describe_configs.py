@@ -72,7 +72,7 @@ async def handle(context: RequestContext, request: DescribeConfigsRequest) -> En
     try:
         await check_types(request.resources)
     except BrokerError as error:
-        describer.refusal = error
+        describer.refusal = error.with_traceback(None)  # which refers to this frame
     writer = Writer()
     write_message(DescribeConfigsResponse(), writer, version)
     del writer.buffer[-_COUNT_SIZE:]

@@ -12,6 +12,7 @@ is in memory, or one batch, decompressed, with what was made of it.
 
 import asyncio
 from collections.abc import Callable, Generator, Iterator
+from copy import copy
 from functools import partial
 from struct import Struct
 from typing import Any, Final
@@ -195,7 +196,7 @@ def _convert(batches: memoryview, magic: int, first_offset: int) -> bytes | Reco
 def _result(converting: "asyncio.Future[bytes | RecordsError]") -> bytes:
     result = converting.result()
     if isinstance(result, RecordsError):
-        raise result
+        raise copy(result)  # the callers' frames refer to the future, and a traceback would refer to them
     return result
 
 
