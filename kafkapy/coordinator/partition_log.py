@@ -12,11 +12,11 @@ from functools import partial
 from typing import Any, Final, Protocol
 
 from kafkapy.clock import Clock
-from kafkapy.coordinator.errors import NotCoordinatorError
 from kafkapy.coordinator.group.results import NO_PRODUCER
 from kafkapy.coordinator.steps import Background
 from kafkapy.errors import BrokerError
 from kafkapy.metrics import Counters
+from kafkapy.protocol.errors import ErrorCode
 from kafkapy.protocol.primitives import ProtocolError
 from kafkapy.records.batch import BatchHeader, crc_is_valid, own_batch
 from kafkapy.records.errors import CorruptRecordError, RecordsError
@@ -109,7 +109,7 @@ def when_appended(future: "asyncio.Future[AppendResult]", finish: Finish) -> Non
 
 def _append_ended(finish: Finish, future: "asyncio.Future[AppendResult]") -> None:
     if future.cancelled():
-        finish(NotCoordinatorError.error_code, None)
+        finish(ErrorCode.NOT_COORDINATOR, None)
         return
     error = future.exception()
     if error is None:

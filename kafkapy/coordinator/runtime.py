@@ -11,7 +11,6 @@ from typing import TypeVar
 
 from kafkapy.clock import Clock
 from kafkapy.coordinator.answer import Answer
-from kafkapy.coordinator.errors import NotCoordinatorError
 from kafkapy.coordinator.group.commit_batch import commits_in_steps, plain_commits
 from kafkapy.coordinator.group.group import Group
 from kafkapy.coordinator.group.metadata_budget import MetadataBudget
@@ -19,17 +18,19 @@ from kafkapy.coordinator.group.offsets import CommittedOffset
 from kafkapy.coordinator.group.rebalance import Rebalancer
 from kafkapy.coordinator.group.records import OFFSET_VALUE_VERSION, offset_record
 from kafkapy.coordinator.group.replay import end_transaction, replay_all, replay_commits, replay_record
-from kafkapy.coordinator.group.results import NO_PRODUCER, NO_PRODUCER_ID, Producer
+from kafkapy.coordinator.group.results import NO_PRODUCER, Producer
 from kafkapy.coordinator.group.settings import GroupSettings
-from kafkapy.coordinator.group.shard import GROUP_TOPIC, Shard
+from kafkapy.coordinator.group.shard import Shard
 from kafkapy.coordinator.partition_log import BrokerLog, Finish, Loading, append_safely, when_appended
 from kafkapy.coordinator.steps import Background, pieces
 from kafkapy.errors import BrokerError
+from kafkapy.metadata.topic_rules import GROUP_METADATA_TOPIC
+from kafkapy.protocol.errors import ErrorCode
 from kafkapy.records.record import Record, encode_batch
 from kafkapy.records.validate import ValidatedBatch
 from kafkapy.storage.log.log import AppendResult
 from kafkapy.turns import Steps, in_turns
-from kafkapy.types import TopicPartition
+from kafkapy.types import NO_PRODUCER_ID, TopicPartition
 
 logger = logging.getLogger(__name__)
 
@@ -73,7 +74,7 @@ class Runtime:
     def __init__(self, settings: GroupSettings, clock: Clock, log: BrokerLog, background: Background) -> None:
         self.shards: dict[int, Shard] = {}
         self.settings = settings
-        self.loading = Loading(GROUP_TOPIC, log, clock, settings.offsets_load_buffer_size, background)
+        self.loading = Loading(GROUP_METADATA_TOPIC, log, clock, settings.offsets_load_buffer_size, background)
         self.budget = MetadataBudget(settings.metadata_max_bytes)
         self._clock = clock
         self._log = log
@@ -212,7 +213,7 @@ class Runtime:
             logging.INFO if shard.groups else logging.DEBUG,
             "Loaded %d groups from %s-%d in %.0f ms",
             len(shard.groups),
-            GROUP_TOPIC,
+            GROUP_METADATA_TOPIC,
             shard.partition,
             duration_ms,
         )
@@ -225,14 +226,14 @@ class Runtime:
         del self.shards[partition]
         self.loading.stop(partition)
         self._background.run(self._forget(shard, rebalancer))
-        logger.debug("Unloaded %s-%d", GROUP_TOPIC, partition)
+        logger.debug("Unloaded %s-%d", GROUP_METADATA_TOPIC, partition)
 
     @staticmethod
     def _forget(shard: Shard, rebalancer: Rebalancer) -> Steps[None]:
         for piece in pieces(list(shard.groups.values())):
             for group in piece:
                 if not group.is_dead:
-                    rebalancer.kill(group, NotCoordinatorError.error_code)
+                    rebalancer.kill(group, ErrorCode.NOT_COORDINATOR)
             yield
 
     def is_loading(self) -> bool:

@@ -11,13 +11,14 @@ import pytest
 from kafkapy.coordinator.group.offsets import CommittedOffset
 from kafkapy.coordinator.group.records import offset_record
 from kafkapy.coordinator.group.replay import replay_all
-from kafkapy.coordinator.group.shard import GROUP_TOPIC, Shard
+from kafkapy.coordinator.group.shard import Shard
 from kafkapy.coordinator.partition_log import RECORDS_IN_A_STEP, SKIPPED_LINES, Loading
 from kafkapy.coordinator.steps import Background
 from kafkapy.coordinator.transaction.records import transaction_record
 from kafkapy.coordinator.transaction.shard import TransactionShard
 from kafkapy.coordinator.transaction.shard import replay_all as replay_transactions
 from kafkapy.coordinator.transaction.transaction import TransactionData
+from kafkapy.metadata.topic_rules import GROUP_METADATA_TOPIC
 from kafkapy.records.batch import iterate_headers, read_header, write_batch
 from kafkapy.records.record import Record, encode_batch
 from kafkapy.storage.log.log import Log
@@ -27,7 +28,7 @@ from kafkapy.types import TopicPartition
 from tests.coordinator.world import TP, World
 from tests.storage.support import open_log
 
-PARTITION = TopicPartition(GROUP_TOPIC, 0)
+PARTITION = TopicPartition(GROUP_METADATA_TOPIC, 0)
 
 
 def commit(group_id: str, offset: int, metadata: str = "") -> Record:
@@ -55,7 +56,7 @@ def load(log: Log, take: Any, background: Background | None = None) -> list[bool
         yield
 
     broker: Any = SimpleNamespace(partition=lambda _: SimpleNamespace(log=log))
-    Loading(GROUP_TOPIC, broker, ManualClock(), 5_242_880, background or Background()).start(0, take, loaded)
+    Loading(GROUP_METADATA_TOPIC, broker, ManualClock(), 5_242_880, background or Background()).start(0, take, loaded)
     return ended
 
 

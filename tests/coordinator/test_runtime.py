@@ -7,16 +7,16 @@ import pytest
 
 from kafkapy.coordinator.answer import Answer
 from kafkapy.coordinator.group.offsets import CommittedOffset
-from kafkapy.coordinator.group.shard import GROUP_TOPIC
 from kafkapy.coordinator.partition_log import LARGEST_STEP
 from kafkapy.coordinator.runtime import respond, respond_in_turns
+from kafkapy.metadata.topic_rules import GROUP_METADATA_TOPIC
 from kafkapy.records.batch import read_header
 from kafkapy.storage.errors import KafkaStorageError
 from kafkapy.turns import Steps, finish
 from kafkapy.types import TopicPartition
 from tests.coordinator.world import TP, World
 
-PARTITION = TopicPartition(GROUP_TOPIC, 0)
+PARTITION = TopicPartition(GROUP_METADATA_TOPIC, 0)
 
 
 def test_an_answer_that_is_there_needs_no_future() -> None:

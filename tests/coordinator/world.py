@@ -10,9 +10,9 @@ from kafkapy.coordinator.group.coordinator import GroupCoordinator
 from kafkapy.coordinator.group.group import Group
 from kafkapy.coordinator.group.offsets import CommittedOffset
 from kafkapy.coordinator.group.results import CommitCall, JoinCall, JoinResult, SyncCall, SyncResult
-from kafkapy.coordinator.group.shard import GROUP_TOPIC
 from kafkapy.coordinator.steps import Background
 from kafkapy.errors import BrokerError
+from kafkapy.metadata.topic_rules import GROUP_METADATA_TOPIC
 from kafkapy.records.batch import assign, iterate_headers
 from kafkapy.records.record import Record, read_records
 from kafkapy.records.validate import ValidatedBatch
@@ -177,7 +177,7 @@ class World:
         self.coordinator = GroupCoordinator(self.config, self.clock, self.broker, self.broker, self.background)
         self.coordinator.startup()
         if leads:
-            self.coordinator.on_leader(TopicPartition(GROUP_TOPIC, 0), 0)
+            self.coordinator.on_leader(TopicPartition(GROUP_METADATA_TOPIC, 0), 0)
 
     def run_later(self) -> None:
         """From the next start on, what runs in the background is kept in ``later``."""
@@ -189,7 +189,7 @@ class World:
 
     @property
     def log(self) -> MemoryLog:
-        return self.broker.log(TopicPartition(GROUP_TOPIC, 0))
+        return self.broker.log(TopicPartition(GROUP_METADATA_TOPIC, 0))
 
     def group(self, group_id: str = "g") -> Group:
         return self.coordinator._runtime.shards[0].groups[group_id]

@@ -1,23 +1,18 @@
 """The checks that every request of a member passes, in Kafka's order: dead, fenced, unknown, generation, protocol."""
 
-from kafkapy.coordinator.errors import (
-    CoordinatorNotAvailableError,
-    FencedInstanceIdError,
-    IllegalGenerationError,
-    UnknownMemberIdError,
-)
 from kafkapy.coordinator.group import states
 from kafkapy.coordinator.group.group import Group
+from kafkapy.protocol.errors import ErrorCode
 
 
 def member_error(group: Group, member_id: str, instance_id: str | None, generation_id: int) -> int:
     """The error code for a request of ``member_id`` in ``generation_id``; 0 when it may speak for the group."""
     if group.state is states.DEAD:
-        return CoordinatorNotAvailableError.error_code
+        return ErrorCode.COORDINATOR_NOT_AVAILABLE
     if instance_id is not None and group.members.is_fenced(member_id, instance_id):
-        return FencedInstanceIdError.error_code
+        return ErrorCode.FENCED_INSTANCE_ID
     if member_id not in group.members:
-        return UnknownMemberIdError.error_code
+        return ErrorCode.UNKNOWN_MEMBER_ID
     if generation_id != group.generation_id:
-        return IllegalGenerationError.error_code
+        return ErrorCode.ILLEGAL_GENERATION
     return 0

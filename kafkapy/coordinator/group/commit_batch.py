@@ -11,14 +11,14 @@ from typing import Final
 
 from kafkapy.coordinator.group.offsets import NO_EXPIRY, CommittedOffset
 from kafkapy.coordinator.group.records import OFFSET_VALUE_VERSION, offset_key, offset_record
-from kafkapy.coordinator.group.results import NO_PRODUCER_ID, Producer
+from kafkapy.coordinator.group.results import Producer
 from kafkapy.coordinator.steps import PIECE
 from kafkapy.records.batch import TRANSACTIONAL_BIT, own_batch
 from kafkapy.records.record import write_record
 from kafkapy.records.validate import ValidatedBatch, validated_batch_of
 from kafkapy.records.varint import write_varint
 from kafkapy.turns import Steps
-from kafkapy.types import TopicPartition
+from kafkapy.types import NO_PRODUCER_ID, TopicPartition
 
 _KNOWN_HEADS: Final = 4096
 _VALUE: Final = Struct(">hqihqb")

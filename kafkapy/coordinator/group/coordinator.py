@@ -8,15 +8,6 @@ from typing import Any, Final, Protocol
 
 from kafkapy.clock import Clock, TimerHandle
 from kafkapy.coordinator.answer import Answer
-from kafkapy.coordinator.errors import (
-    CoordinatorError,
-    CoordinatorLoadInProgressError,
-    CoordinatorNotAvailableError,
-    InvalidSessionTimeoutError,
-    NotCoordinatorError,
-    RebalanceInProgressError,
-    UnknownMemberIdError,
-)
 from kafkapy.coordinator.group import heartbeat, join, leave, states, sync
 from kafkapy.coordinator.group.directory import Directory, Metadata
 from kafkapy.coordinator.group.group import Group
@@ -39,25 +30,25 @@ from kafkapy.coordinator.group.results import (
     SyncResult,
 )
 from kafkapy.coordinator.group.settings import Config, GroupSettings
-from kafkapy.coordinator.group.shard import GROUP_TOPIC
 from kafkapy.coordinator.partition_log import BrokerLog
 from kafkapy.coordinator.runtime import Runtime
 from kafkapy.coordinator.steps import Background
-from kafkapy.records.errors import RecordTooLargeError
+from kafkapy.metadata.topic_rules import GROUP_METADATA_TOPIC
+from kafkapy.protocol.errors import ErrorCode
 from kafkapy.turns import Steps
 from kafkapy.types import TopicPartition
 
 # The log's error → what members get when the group could not be written; others pass as they are.
-_STORE_ERRORS = {
-    3: CoordinatorNotAvailableError.error_code,
-    19: CoordinatorNotAvailableError.error_code,
-    20: CoordinatorNotAvailableError.error_code,
-    6: NotCoordinatorError.error_code,
-    56: NotCoordinatorError.error_code,
-    7: RebalanceInProgressError.error_code,
-    4: CoordinatorError.error_code,
-    10: CoordinatorError.error_code,
-    18: CoordinatorError.error_code,
+_STORE_ERRORS: Final[Mapping[int, int]] = {
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorCode.NOT_COORDINATOR,
+    ErrorCode.KAFKA_STORAGE_ERROR: ErrorCode.NOT_COORDINATOR,
+    ErrorCode.REQUEST_TIMED_OUT: ErrorCode.REBALANCE_IN_PROGRESS,
+    ErrorCode.INVALID_FETCH_SIZE: ErrorCode.UNKNOWN_SERVER_ERROR,
+    ErrorCode.MESSAGE_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
+    ErrorCode.RECORD_LIST_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
 }
 
 
@@ -123,12 +114,12 @@ class GroupCoordinator:
 
     def on_leader(self, tp: TopicPartition, leader_epoch: int) -> None:
         """This broker leads ``tp`` now."""
-        if tp.topic == GROUP_TOPIC:
+        if tp.topic == GROUP_METADATA_TOPIC:
             self._runtime.load(tp.partition, leader_epoch, self._rebalancer)
 
     def on_follower_or_stopped(self, tp: TopicPartition, leader_epoch: int | None) -> None:
         """It does not lead ``tp`` any more."""
-        if tp.topic == GROUP_TOPIC:
+        if tp.topic == GROUP_METADATA_TOPIC:
             self._runtime.unload(tp.partition, leader_epoch, self._rebalancer)
 
     def metadata_changed(self, _image: Any, deleted: Iterable[TopicPartition]) -> None:
@@ -150,9 +141,9 @@ class GroupCoordinator:
             return Answer.of(JoinResult(shard, call.member_id))
         timeout_ms = call.session_timeout_ms
         if not self.settings.min_session_timeout_ms <= timeout_ms <= self.settings.max_session_timeout_ms:
-            return Answer.of(JoinResult(InvalidSessionTimeoutError.error_code, call.member_id))
+            return Answer.of(JoinResult(ErrorCode.INVALID_SESSION_TIMEOUT, call.member_id))
         if call.group_id not in shard.groups and call.member_id != join.NO_MEMBER_ID:
-            return Answer.of(JoinResult(UnknownMemberIdError.error_code, call.member_id))
+            return Answer.of(JoinResult(ErrorCode.UNKNOWN_MEMBER_ID, call.member_id))
         group = shard.get_or_create(call.group_id)
         answer = join.join(self._rebalancer, group, call)
         if group.generation_id == 0:
@@ -163,15 +154,15 @@ class GroupCoordinator:
         """SyncGroup. While loading: join again (older clients don't expect 14 here)."""
         group = self._directory.group(call.group_id)
         if isinstance(group, int):
-            is_loading = group == CoordinatorLoadInProgressError.error_code
-            return Answer.of(SyncResult(RebalanceInProgressError.error_code if is_loading else group))
+            is_loading = group == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+            return Answer.of(SyncResult(ErrorCode.REBALANCE_IN_PROGRESS if is_loading else group))
         return sync.sync(self._rebalancer, group, call)
 
     def heartbeat(self, group_id: str, generation_id: int, member_id: str, instance_id: str | None = None) -> int:
         """Heartbeat: the error code. While loading: all is well, the sessions start when the group is there."""
         group = self._directory.group(group_id)
         if isinstance(group, int):
-            return 0 if group == CoordinatorLoadInProgressError.error_code else group
+            return 0 if group == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS else group
         return heartbeat.heartbeat(self._rebalancer, group, generation_id, member_id, instance_id)
 
     def leave(self, group_id: str, leaving: Sequence[LeavingMember]) -> Steps[tuple[int, list[int]]]:
@@ -185,16 +176,16 @@ class GroupCoordinator:
             if not isinstance(group, int):
                 try:
                     errors.append(leave.leave(self._rebalancer, group, member))
-                except CoordinatorError as error:
+                except leave.PendingStaticMemberError as error:
                     return error.error_code, []
-            elif group == UnknownMemberIdError.error_code:
+            elif group == ErrorCode.UNKNOWN_MEMBER_ID:
                 errors.append(group)
             else:
                 return group, []
             yield
         if not leaving:
             group = self._directory.group(group_id)
-            if isinstance(group, int) and group != UnknownMemberIdError.error_code:
+            if isinstance(group, int) and group != ErrorCode.UNKNOWN_MEMBER_ID:
                 return group, []
         return 0, errors
 
@@ -205,7 +196,7 @@ class GroupCoordinator:
             return group
         member = group.members.get(member_id)
         if member is None:
-            return UnknownMemberIdError.error_code
+            return ErrorCode.UNKNOWN_MEMBER_ID
         self._rebalancer.remove_member(group, member)
         return 0
 
@@ -215,7 +206,7 @@ class GroupCoordinator:
             on_done(shard)
             return
         if group.members.record_size(group.protocol_name or "", assignments) > GROUP_MAX_BYTES:
-            on_done(_STORE_ERRORS[RecordTooLargeError.error_code])  # as the log would answer
+            on_done(_STORE_ERRORS[ErrorCode.MESSAGE_TOO_LARGE])  # as the log would answer
             return
         record = group_record(group, assignments, self._clock.now_ms(), self.settings.group_value_version)
         self._runtime.append(shard, [record], lambda error_code: on_done(_STORE_ERRORS.get(error_code, error_code)))
@@ -253,14 +244,14 @@ class GroupCoordinator:
     def list_groups(self, states_filter: Iterable[str] = ()) -> Steps[tuple[int, list[GroupListing]]]:
         """ListGroups: an error code (14 while some are still loading) and the groups in one of the states, or all."""
         if not self._directory.is_running:
-            return CoordinatorNotAvailableError.error_code, []
+            return ErrorCode.COORDINATOR_NOT_AVAILABLE, []
         wanted = set(states_filter)
         is_loading = self._runtime.is_loading()
         listings: list[GroupListing] = []
         for piece in self._runtime.groups():
             listings += [group.listing() for _, group in piece if not wanted or group.state.value in wanted]
             yield
-        return CoordinatorLoadInProgressError.error_code if is_loading else 0, listings
+        return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if is_loading else 0, listings
 
     def describe_group(self, group_id: str) -> Steps[GroupDescription]:
         """DescribeGroups of one group; one that does not exist is Dead."""

@@ -13,8 +13,7 @@ from kafkapy.coordinator.group.results import GroupDescription, GroupListing, Me
 from kafkapy.coordinator.group.states import GroupState
 from kafkapy.coordinator.steps import pieces
 from kafkapy.turns import Steps
-
-NO_TIMESTAMP = -1
+from kafkapy.types import NO_TIMESTAMP
 
 
 class Group:

@@ -1,21 +1,13 @@
 """JoinGroup: who may come in, and whether that makes everybody join again."""
 
 from kafkapy.coordinator.answer import Answer
-from kafkapy.coordinator.errors import (
-    CoordinatorError,
-    CoordinatorNotAvailableError,
-    FencedInstanceIdError,
-    GroupMaxSizeReachedError,
-    InconsistentGroupProtocolError,
-    MemberIdRequiredError,
-    UnknownMemberIdError,
-)
 from kafkapy.coordinator.group import states
 from kafkapy.coordinator.group.group import Group
 from kafkapy.coordinator.group.members import Member, Protocols
 from kafkapy.coordinator.group.metadata_budget import MOST_PROTOCOLS
 from kafkapy.coordinator.group.rebalance import NEW_MEMBER_JOIN_TIMEOUT_MS, Rebalancer
 from kafkapy.coordinator.group.results import JoinCall, JoinResult, SyncResult
+from kafkapy.protocol.errors import ErrorCode
 
 NO_MEMBER_ID = ""
 
@@ -25,14 +17,14 @@ def join(rebalancer: Rebalancer, group: Group, call: JoinCall) -> Answer[JoinRes
     if not _has_room(rebalancer, group, call.member_id):
         _drop_refused(group, call)
         rebalancer.try_complete_join(group)
-        return Answer.of(JoinResult(GroupMaxSizeReachedError.error_code, NO_MEMBER_ID))
+        return Answer.of(JoinResult(ErrorCode.GROUP_MAX_SIZE_REACHED, NO_MEMBER_ID))
     if group.is_dead:
-        return Answer.of(JoinResult(CoordinatorNotAvailableError.error_code, call.member_id))
+        return Answer.of(JoinResult(ErrorCode.COORDINATOR_NOT_AVAILABLE, call.member_id))
     if len(call.protocols) > MOST_PROTOCOLS or group.members.lacks_room(call.protocols, call.member_id):
         rebalancer.counters.refused_metadata += 1
-        return Answer.of(JoinResult(GroupMaxSizeReachedError.error_code, NO_MEMBER_ID))
+        return Answer.of(JoinResult(ErrorCode.GROUP_MAX_SIZE_REACHED, NO_MEMBER_ID))
     if not group.supports(call.protocol_type, call.protocols):
-        return Answer.of(JoinResult(InconsistentGroupProtocolError.error_code, call.member_id))
+        return Answer.of(JoinResult(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, call.member_id))
     answer = (
         _join_as_new(rebalancer, group, call) if call.member_id == NO_MEMBER_ID else _rejoin(rebalancer, group, call)
     )
@@ -64,7 +56,7 @@ def _join_as_new(rebalancer: Rebalancer, group: Group, call: JoinCall) -> Answer
         return _replace_static(rebalancer, group, call, member_id)
     if call.requires_known_member_id:
         rebalancer.add_pending(group, member_id, call.session_timeout_ms)
-        return Answer.of(JoinResult(MemberIdRequiredError.error_code, member_id))
+        return Answer.of(JoinResult(ErrorCode.MEMBER_ID_REQUIRED, member_id))
     return _add(rebalancer, group, call, member_id)
 
 
@@ -72,14 +64,14 @@ def _rejoin(rebalancer: Rebalancer, group: Group, call: JoinCall) -> Answer[Join
     if call.member_id in group.pending:
         if call.instance_id is not None:
             # an id is only given out beforehand to members without an instance id
-            return Answer.of(JoinResult(CoordinatorError.error_code, NO_MEMBER_ID))
+            return Answer.of(JoinResult(ErrorCode.UNKNOWN_SERVER_ERROR, NO_MEMBER_ID))
         return _add(rebalancer, group, call, call.member_id)
     if group.members.is_fenced(call.member_id, call.instance_id):
-        return Answer.of(JoinResult(FencedInstanceIdError.error_code, call.member_id))
+        return Answer.of(JoinResult(ErrorCode.FENCED_INSTANCE_ID, call.member_id))
     member = group.members.get(call.member_id)
     is_unknown_instance = call.instance_id is not None and call.instance_id not in group.members.static_ids
     if member is None or is_unknown_instance:
-        return Answer.of(JoinResult(UnknownMemberIdError.error_code, call.member_id))
+        return Answer.of(JoinResult(ErrorCode.UNKNOWN_MEMBER_ID, call.member_id))
     if _is_repeated(group, member, call.protocols):
         return Answer.of(rebalancer.joined(group, member))
     return _update(rebalancer, group, member, call.protocols)
@@ -143,8 +135,8 @@ class StaticReplacement:
     def start(self) -> Answer[JoinResult]:
         """Take the place over, and decide whether the group must rebalance."""
         group, member = self._group, self._member
-        member.answer_join(JoinResult(FencedInstanceIdError.error_code, self._old_member_id))
-        member.answer_sync(SyncResult(FencedInstanceIdError.error_code))
+        member.answer_join(JoinResult(ErrorCode.FENCED_INSTANCE_ID, self._old_member_id))
+        member.answer_sync(SyncResult(ErrorCode.FENCED_INSTANCE_ID))
         group.members.replace_static(self._instance_id, self._new_member_id)
         self._rebalancer.start_session(group, member)
         group.members.change_protocols(member, self._call.protocols)

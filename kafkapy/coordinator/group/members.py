@@ -7,10 +7,10 @@ from typing import Final
 
 from kafkapy.clock import TimerHandle
 from kafkapy.coordinator.answer import Answer
-from kafkapy.coordinator.errors import RebalanceInProgressError
 from kafkapy.coordinator.group.hash_order import in_hash_order
 from kafkapy.coordinator.group.metadata_budget import GROUP_MAX_BYTES, TOPIC_BYTES, MetadataBudget, size_of
 from kafkapy.coordinator.group.results import JoinCall, JoinedMember, JoinResult, MemberDescription, SyncResult
+from kafkapy.protocol.errors import ErrorCode
 from kafkapy.protocol.primitives import ProtocolError, Reader
 from kafkapy.turns import Steps, finish
 
@@ -139,13 +139,13 @@ class Member:
 
     def wait_for_join(self) -> Answer[JoinResult]:
         """Keep a JoinGroup for later; an older one of the same member is sent off, since one answer is enough."""
-        self.answer_join(JoinResult(RebalanceInProgressError.error_code, self.member_id))
+        self.answer_join(JoinResult(ErrorCode.REBALANCE_IN_PROGRESS, self.member_id))
         self.joining = Answer()
         return self.joining
 
     def wait_for_sync(self) -> Answer[SyncResult]:
         """Keep a SyncGroup for later; an older one of the same member is sent off."""
-        self.answer_sync(SyncResult(RebalanceInProgressError.error_code))
+        self.answer_sync(SyncResult(ErrorCode.REBALANCE_IN_PROGRESS))
         self.syncing = Answer()
         return self.syncing
 

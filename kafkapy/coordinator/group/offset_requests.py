@@ -1,19 +1,10 @@
 """OffsetCommit, TxnOffsetCommit and OffsetFetch: to the log, and out of what was replayed from it."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Final
 
 from kafkapy.coordinator.answer import Answer
-from kafkapy.coordinator.errors import (
-    CoordinatorNotAvailableError,
-    FencedInstanceIdError,
-    IllegalGenerationError,
-    InvalidCommitOffsetSizeError,
-    NotCoordinatorError,
-    OffsetMetadataTooLargeError,
-    UnknownMemberIdError,
-)
 from kafkapy.coordinator.group import states
 from kafkapy.coordinator.group.checks import member_error
 from kafkapy.coordinator.group.directory import Directory
@@ -24,8 +15,8 @@ from kafkapy.coordinator.group.results import COMMITTER, CommitCall, Producer
 from kafkapy.coordinator.group.shard import Shard
 from kafkapy.coordinator.runtime import Runtime
 from kafkapy.coordinator.steps import pieces
+from kafkapy.protocol.errors import ErrorCode
 from kafkapy.records.validate import ValidatedBatch
-from kafkapy.storage.errors import InvalidProducerEpochError
 from kafkapy.turns import Steps
 from kafkapy.types import TopicPartition
 
@@ -33,15 +24,15 @@ from kafkapy.types import TopicPartition
 
 
 # The log's error → what the committing client gets: it must look for the coordinator again, wait, or send less.
-_LOG_ERRORS = {
-    3: CoordinatorNotAvailableError.error_code,
-    19: CoordinatorNotAvailableError.error_code,
-    20: CoordinatorNotAvailableError.error_code,
-    6: NotCoordinatorError.error_code,
-    56: NotCoordinatorError.error_code,
-    4: InvalidCommitOffsetSizeError.error_code,
-    10: InvalidCommitOffsetSizeError.error_code,
-    18: InvalidCommitOffsetSizeError.error_code,
+_LOG_ERRORS: Final[Mapping[int, int]] = {
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorCode.NOT_COORDINATOR,
+    ErrorCode.KAFKA_STORAGE_ERROR: ErrorCode.NOT_COORDINATOR,
+    ErrorCode.INVALID_FETCH_SIZE: ErrorCode.INVALID_COMMIT_OFFSET_SIZE,
+    ErrorCode.MESSAGE_TOO_LARGE: ErrorCode.INVALID_COMMIT_OFFSET_SIZE,
+    ErrorCode.RECORD_LIST_TOO_LARGE: ErrorCode.INVALID_COMMIT_OFFSET_SIZE,
 }
 
 
@@ -62,13 +53,13 @@ def commit_error(group: Group, call: CommitCall) -> int:
 def transaction_commit_error(group: Group, call: CommitCall) -> int:
     """The error code for a commit in a transaction: member and generation count only if they are named (KIP-447)."""
     if group.state is states.DEAD:
-        return CoordinatorNotAvailableError.error_code
+        return ErrorCode.COORDINATOR_NOT_AVAILABLE
     if call.instance_id is not None and group.members.is_fenced(call.member_id, call.instance_id):
-        return FencedInstanceIdError.error_code
+        return ErrorCode.FENCED_INSTANCE_ID
     if call.member_id and call.member_id not in group.members:
-        return UnknownMemberIdError.error_code
+        return ErrorCode.UNKNOWN_MEMBER_ID
     if call.generation_id >= 0 and call.generation_id != group.generation_id:
-        return IllegalGenerationError.error_code
+        return ErrorCode.ILLEGAL_GENERATION
     return 0
 
 
@@ -94,9 +85,6 @@ def utf16_length(text: str) -> int:
     return len(text.encode("utf-16-be", "surrogatepass")) // 2
 
 
-TOO_LARGE = OffsetMetadataTooLargeError.error_code
-
-
 NONE: AbstractSet[TopicPartition] = frozenset()
 NOTHING_FETCHED: Final = FetchedOffset()
 
@@ -105,7 +93,7 @@ def _codes(call: CommitCall, refused: AbstractSet[TopicPartition], error_code: i
     """What each partition is answered, those whose metadata were ``refused`` and those that met the log's error."""
     codes = dict.fromkeys(call.offsets, log_error(error_code))
     if refused:
-        codes.update(dict.fromkeys(refused, TOO_LARGE))
+        codes.update(dict.fromkeys(refused, ErrorCode.OFFSET_METADATA_TOO_LARGE))
     return codes
 
 
@@ -139,7 +127,7 @@ class OffsetRequests:
         group = shard.groups.get(call.group_id)
         if group is None:
             if call.generation_id >= 0:
-                return Answer.of(dict.fromkeys(call.offsets, IllegalGenerationError.error_code))
+                return Answer.of(dict.fromkeys(call.offsets, ErrorCode.ILLEGAL_GENERATION))
             group = shard.get_or_create(call.group_id)
         error_code = commit_error(group, call)
         if error_code:
@@ -177,11 +165,11 @@ class OffsetRequests:
         if refused:
             offsets = {partition: each for partition, each in offsets.items() if partition not in refused}
             if not offsets:
-                return Answer.of(dict.fromkeys(refused, TOO_LARGE))
+                return Answer.of(dict.fromkeys(refused, ErrorCode.OFFSET_METADATA_TOO_LARGE))
         # what the log would make of it is for producers that it knows
         if producer is not COMMITTER and producer.epoch < 0 <= producer.producer_id:
-            codes = dict.fromkeys(offsets, InvalidProducerEpochError.error_code)
-            return Answer.of({**codes, **dict.fromkeys(refused, TOO_LARGE)})
+            codes = dict.fromkeys(offsets, ErrorCode.INVALID_PRODUCER_EPOCH)
+            return Answer.of({**codes, **dict.fromkeys(refused, ErrorCode.OFFSET_METADATA_TOO_LARGE)})
         outcome = self._runtime.commit(shard, group.group_id, offsets, producer, prepared)
         if outcome == 0 and not refused:
             return Answer.of(dict.fromkeys(offsets, 0))

@@ -3,11 +3,9 @@
 from collections import Counter
 from typing import NamedTuple
 
-from kafkapy.coordinator.errors import UnstableOffsetCommitError
-from kafkapy.types import TopicPartition, maker
+from kafkapy.protocol.errors import ErrorCode
+from kafkapy.types import NO_EPOCH, NO_OFFSET, TopicPartition, maker
 
-NO_LEADER_EPOCH = -1
-NO_OFFSET = -1
 NO_EXPIRY = -1
 
 
@@ -15,7 +13,7 @@ class CommittedOffset(NamedTuple):
     """An offset of a partition. ``expire_timestamp_ms`` is set only by clients that ask for their own retention."""
 
     offset: int
-    leader_epoch: int = NO_LEADER_EPOCH
+    leader_epoch: int = NO_EPOCH
     metadata: str = ""
     commit_timestamp_ms: int = -1
     expire_timestamp_ms: int = NO_EXPIRY
@@ -29,7 +27,7 @@ class FetchedOffset(NamedTuple):
     """What OffsetFetch tells of a partition: offset -1 when there is none."""
 
     offset: int = NO_OFFSET
-    leader_epoch: int = NO_LEADER_EPOCH
+    leader_epoch: int = NO_EPOCH
     metadata: str = ""
     error_code: int = 0
 
@@ -131,7 +129,7 @@ class Offsets:
     def fetch(self, partition: TopicPartition, *, require_stable: bool = False) -> FetchedOffset:
         """What OffsetFetch answers for the partition; unstable is also what is on its way to the log."""
         if require_stable and (self.is_unstable(partition) or self.is_appending(partition)):
-            return FetchedOffset(error_code=UnstableOffsetCommitError.error_code)
+            return FetchedOffset(error_code=ErrorCode.UNSTABLE_OFFSET_COMMIT)
         committed = self._committed.get(partition)
         if committed is None:
             return FetchedOffset()

@@ -7,13 +7,13 @@ heartbeat only moves its member's deadline; the session timer, when it fires ear
 from collections.abc import Callable, Mapping
 
 from kafkapy.clock import Clock
-from kafkapy.coordinator.errors import RebalanceInProgressError, UnknownMemberIdError
 from kafkapy.coordinator.group import states
 from kafkapy.coordinator.group.group import Group
 from kafkapy.coordinator.group.members import Member
 from kafkapy.coordinator.group.results import JoinResult, SyncResult
 from kafkapy.coordinator.group.settings import GroupSettings
 from kafkapy.coordinator.steps import Background
+from kafkapy.protocol.errors import ErrorCode
 
 # How long a member that is new to the group may wait in its first JoinGroup. It has no id yet, so it can't send
 # heartbeats, and a client that gave up must not hold the others for ever.
@@ -74,8 +74,8 @@ class Rebalancer:
     def remove_member(self, group: Group, member: Member) -> None:
         """The member left or its session ended: the others share its partitions anew."""
         group.members.remove(member.member_id)
-        member.answer_join(JoinResult(UnknownMemberIdError.error_code, ""))
-        member.answer_sync(SyncResult(UnknownMemberIdError.error_code))
+        member.answer_join(JoinResult(ErrorCode.UNKNOWN_MEMBER_ID, ""))
+        member.answer_sync(SyncResult(ErrorCode.UNKNOWN_MEMBER_ID))
         if group.state in (states.STABLE, states.COMPLETING):
             self.prepare(group)
         else:
@@ -91,7 +91,7 @@ class Rebalancer:
     def prepare(self, group: Group) -> None:
         """Start a join phase: everybody has to join (again), at the latest when the slowest member must have."""
         if group.state is states.COMPLETING:
-            self.reset_assignments(group, RebalanceInProgressError.error_code)
+            self.reset_assignments(group, ErrorCode.REBALANCE_IN_PROGRESS)
         is_first_member = group.state is states.EMPTY
         group.move_to(states.PREPARING)
         group.has_new_member = False

@@ -9,14 +9,8 @@ from itertools import islice
 from typing import Final
 
 from kafkapy.clock import Clock
-from kafkapy.coordinator.errors import (
-    GroupIdNotFoundError,
-    GroupSubscribedToTopicError,
-    NonEmptyGroupError,
-    NotCoordinatorError,
-)
 from kafkapy.coordinator.group import states
-from kafkapy.coordinator.group.group import NO_TIMESTAMP, Group
+from kafkapy.coordinator.group.group import Group
 from kafkapy.coordinator.group.offset_requests import log_error
 from kafkapy.coordinator.group.offsets import NO_EXPIRY, CommittedOffset
 from kafkapy.coordinator.group.rebalance import Rebalancer
@@ -24,8 +18,9 @@ from kafkapy.coordinator.group.records import group_tombstone, offset_record
 from kafkapy.coordinator.group.shard import Shard
 from kafkapy.coordinator.runtime import Runtime
 from kafkapy.coordinator.steps import pieces
+from kafkapy.protocol.errors import ErrorCode
 from kafkapy.turns import Steps
-from kafkapy.types import TopicPartition, as_long
+from kafkapy.types import NO_TIMESTAMP, TopicPartition, as_long
 
 # Which committed offsets have outlived their retention (``offsets.retention.minutes``, KIP-211).
 
@@ -82,7 +77,7 @@ class Removal:
         while True:
             group = shard.groups.get(group_id)
             if group is None or not self._is_led(shard):
-                return GroupIdNotFoundError.error_code if self._is_led(shard) else NotCoordinatorError.error_code
+                return ErrorCode.GROUP_ID_NOT_FOUND if self._is_led(shard) else ErrorCode.NOT_COORDINATOR
             committed = group.offsets.committed
             is_last = len(committed) <= OFFSETS_IN_A_BATCH
             error_code = states.DELETE[group.state] or self._remove(
@@ -102,20 +97,20 @@ class Removal:
         """
         group = shard.groups.get(group_id)
         if group is None:
-            return GroupIdNotFoundError.error_code, {}
+            return ErrorCode.GROUP_ID_NOT_FOUND, {}
         if group.state is not states.EMPTY and not group.is_consumer_group:
-            return NonEmptyGroupError.error_code, {}
+            return ErrorCode.NON_EMPTY_GROUP, {}
         errors: dict[TopicPartition, int] = {}
         for piece in pieces(partitions, OFFSETS_IN_A_BATCH):
             if errors:
                 yield
             if group.is_dead or not self._is_led(shard):
-                errors.update(dict.fromkeys(piece, 0 if self._is_led(shard) else NotCoordinatorError.error_code))
+                errors.update(dict.fromkeys(piece, 0 if self._is_led(shard) else ErrorCode.NOT_COORDINATOR))
                 continue
             is_read = group.state is not states.EMPTY
             removed = [each for each in piece if not (is_read and group.is_subscribed_to(each.topic))]
             error_code = self._remove(shard, group, removed) if removed else 0
-            errors.update(dict.fromkeys(piece, GroupSubscribedToTopicError.error_code))
+            errors.update(dict.fromkeys(piece, ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC))
             errors.update(dict.fromkeys(removed, error_code))
         return 0, errors
 
@@ -155,5 +150,5 @@ class Removal:
         error_code = self._runtime.append_locally(shard, tombstones) if tombstones else 0
         if error_code == 0 and goes:
             del shard.groups[group.group_id]
-            self._rebalancer.kill(group, NotCoordinatorError.error_code)
+            self._rebalancer.kill(group, ErrorCode.NOT_COORDINATOR)
         return log_error(error_code)

@@ -14,7 +14,7 @@ from kafkapy.coordinator.group.group import Group
 from kafkapy.coordinator.group.members import Member
 from kafkapy.coordinator.group.offsets import CommittedOffset
 from kafkapy.coordinator.group.records import GroupKey, OffsetKey, decode_group, decode_key, decode_offset
-from kafkapy.coordinator.group.results import NO_PRODUCER_ID, JoinCall
+from kafkapy.coordinator.group.results import JoinCall
 from kafkapy.coordinator.group.shard import KnownCommit, Shard
 from kafkapy.coordinator.partition_log import BATCHES_IN_A_STEP, Reading, replay_records
 from kafkapy.protocol.messages.stored.group_metadata import GroupMetadataValue
@@ -31,7 +31,7 @@ from kafkapy.records.errors import InvalidRecordError, RecordsError
 from kafkapy.records.record import Record
 from kafkapy.records.scanner import latest_alike
 from kafkapy.turns import Steps
-from kafkapy.types import TopicPartition
+from kafkapy.types import NO_PRODUCER_ID, TopicPartition
 
 COMMIT_SIZE = 24
 """Bytes of the value of a commit without metadata (version 3)."""

@@ -5,10 +5,9 @@ from types import MappingProxyType
 from typing import NamedTuple, TypeVar
 
 from kafkapy.coordinator.group.offsets import CommittedOffset
-from kafkapy.types import TopicPartition, maker
+from kafkapy.types import NO_PRODUCER_ID, TopicPartition, maker
 
 NO_GENERATION = -1
-NO_PRODUCER_ID = -1
 NO_ASSIGNMENTS: Mapping[str, bytes] = MappingProxyType({})
 
 V = TypeVar("V")

@@ -7,10 +7,10 @@ from kafkapy.coordinator.group import states
 from kafkapy.coordinator.group.group import Group
 from kafkapy.coordinator.group.metadata_budget import MetadataBudget
 from kafkapy.coordinator.group.records import GroupKey, OffsetKey
+from kafkapy.metadata.topic_rules import GROUP_METADATA_TOPIC
 from kafkapy.turns import Steps
 from kafkapy.types import TopicPartition
 
-GROUP_TOPIC = "__consumer_offsets"
 GROUPS_IN_A_STEP: Final = 64
 
 
@@ -41,7 +41,7 @@ class Shard:
         self, partition: int, leader_epoch: int, now_ms: Callable[[], int], budget: MetadataBudget | None = None
     ) -> None:
         self.partition = partition
-        self.topic_partition = TopicPartition(GROUP_TOPIC, partition)
+        self.topic_partition = TopicPartition(GROUP_METADATA_TOPIC, partition)
         self.leader_epoch = leader_epoch
         self.groups: dict[str, Group] = {}
         self.open_transactions: dict[int, set[str]] = {}

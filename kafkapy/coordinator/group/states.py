@@ -17,13 +17,7 @@ The classic group protocol is described in Kafka's protocol guide and in KIP-62,
 
 from enum import Enum
 
-from kafkapy.coordinator.errors import (
-    CoordinatorNotAvailableError,
-    GroupIdNotFoundError,
-    NonEmptyGroupError,
-    RebalanceInProgressError,
-    UnknownMemberIdError,
-)
+from kafkapy.protocol.errors import ErrorCode
 
 
 class GroupState(Enum):
@@ -66,35 +60,35 @@ def check_move(source: GroupState, target: GroupState) -> None:
 
 
 HEARTBEAT: dict[GroupState, int] = {
-    EMPTY: UnknownMemberIdError.error_code,
-    PREPARING: RebalanceInProgressError.error_code,
+    EMPTY: ErrorCode.UNKNOWN_MEMBER_ID,
+    PREPARING: ErrorCode.REBALANCE_IN_PROGRESS,
     COMPLETING: 0,
     STABLE: 0,
-    DEAD: CoordinatorNotAvailableError.error_code,
+    DEAD: ErrorCode.COORDINATOR_NOT_AVAILABLE,
 }
 
 # 0 in CompletingRebalance: the member waits for the leader's assignment
 SYNC: dict[GroupState, int] = {
-    EMPTY: UnknownMemberIdError.error_code,
-    PREPARING: RebalanceInProgressError.error_code,
+    EMPTY: ErrorCode.UNKNOWN_MEMBER_ID,
+    PREPARING: ErrorCode.REBALANCE_IN_PROGRESS,
     COMPLETING: 0,
     STABLE: 0,
-    DEAD: CoordinatorNotAvailableError.error_code,
+    DEAD: ErrorCode.COORDINATOR_NOT_AVAILABLE,
 }
 
 # of a member with the group's generation; members still commit while others join, so that nothing is read twice
 COMMIT_BY_MEMBER: dict[GroupState, int] = {
-    EMPTY: UnknownMemberIdError.error_code,
+    EMPTY: ErrorCode.UNKNOWN_MEMBER_ID,
     PREPARING: 0,
-    COMPLETING: RebalanceInProgressError.error_code,
+    COMPLETING: ErrorCode.REBALANCE_IN_PROGRESS,
     STABLE: 0,
-    DEAD: CoordinatorNotAvailableError.error_code,
+    DEAD: ErrorCode.COORDINATOR_NOT_AVAILABLE,
 }
 
 DELETE: dict[GroupState, int] = {
     EMPTY: 0,
-    PREPARING: NonEmptyGroupError.error_code,
-    COMPLETING: NonEmptyGroupError.error_code,
-    STABLE: NonEmptyGroupError.error_code,
-    DEAD: GroupIdNotFoundError.error_code,
+    PREPARING: ErrorCode.NON_EMPTY_GROUP,
+    COMPLETING: ErrorCode.NON_EMPTY_GROUP,
+    STABLE: ErrorCode.NON_EMPTY_GROUP,
+    DEAD: ErrorCode.GROUP_ID_NOT_FOUND,
 }

@@ -3,13 +3,13 @@
 from collections.abc import Mapping
 
 from kafkapy.coordinator.answer import Answer
-from kafkapy.coordinator.errors import CoordinatorNotAvailableError, InconsistentGroupProtocolError
 from kafkapy.coordinator.group import states
 from kafkapy.coordinator.group.checks import member_error
 from kafkapy.coordinator.group.group import Group
 from kafkapy.coordinator.group.members import Member
 from kafkapy.coordinator.group.rebalance import Rebalancer
 from kafkapy.coordinator.group.results import SyncCall, SyncResult
+from kafkapy.protocol.errors import ErrorCode
 
 
 def sync(rebalancer: Rebalancer, group: Group, call: SyncCall) -> Answer[SyncResult]:
@@ -37,7 +37,7 @@ def _protocol_error(group: Group, call: SyncCall) -> int:
         None,
         group.protocol_name,
     )
-    return 0 if is_consistent else InconsistentGroupProtocolError.error_code
+    return 0 if is_consistent else ErrorCode.INCONSISTENT_GROUP_PROTOCOL
 
 
 def _assigned(group: Group, member: Member) -> SyncResult:
@@ -60,7 +60,7 @@ def _store(rebalancer: Rebalancer, group: Group, assignments: Mapping[str, bytes
 
     if group.members.lacks_room_for(parts):
         rebalancer.counters.refused_metadata += 1
-        stored(CoordinatorNotAvailableError.error_code)  # the members try again until there is room
+        stored(ErrorCode.COORDINATOR_NOT_AVAILABLE)  # the members try again until there is room
         return
     rebalancer.store_group(group, parts, stored)
 

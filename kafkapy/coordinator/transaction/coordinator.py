@@ -11,11 +11,6 @@ from typing import Any, Final
 
 from kafkapy.clock import Clock, TimerHandle
 from kafkapy.coordinator.answer import Answer
-from kafkapy.coordinator.errors import (
-    ConcurrentTransactionsError,
-    InvalidProducerIdMappingError,
-    InvalidTransactionTimeoutError,
-)
 from kafkapy.coordinator.group.coordinator import LeadershipSource
 from kafkapy.coordinator.group.directory import Metadata
 from kafkapy.coordinator.group.settings import Config
@@ -26,10 +21,11 @@ from kafkapy.coordinator.transaction.markers import MarkerChannel, MarkerSender
 from kafkapy.coordinator.transaction.producer_ids import Needed
 from kafkapy.coordinator.transaction.results import AddCall, EndCall, InitializeCall, Initialized, Move
 from kafkapy.coordinator.transaction.settings import TransactionSettings
-from kafkapy.coordinator.transaction.shard import TRANSACTION_TOPIC, TransactionShard
+from kafkapy.coordinator.transaction.shard import TransactionShard
 from kafkapy.coordinator.transaction.shards import Shards
 from kafkapy.coordinator.transaction.transaction import Transaction
-from kafkapy.metadata.errors import InvalidRequestError
+from kafkapy.metadata.topic_rules import TRANSACTION_STATE_TOPIC
+from kafkapy.protocol.errors import ErrorCode
 from kafkapy.turns import Steps
 from kafkapy.types import TopicPartition
 
@@ -88,12 +84,12 @@ class TransactionCoordinator:
 
     def on_leader(self, tp: TopicPartition, leader_epoch: int) -> None:
         """This broker leads ``tp`` now."""
-        if tp.topic == TRANSACTION_TOPIC:
+        if tp.topic == TRANSACTION_STATE_TOPIC:
             self._shards.load(tp.partition, leader_epoch, self._finish_prepared)
 
     def on_follower_or_stopped(self, tp: TopicPartition, leader_epoch: int | None) -> None:
         """It does not lead ``tp`` any more."""
-        if tp.topic == TRANSACTION_TOPIC:
+        if tp.topic == TRANSACTION_STATE_TOPIC:
             shard = self._shards.unload(tp.partition, leader_epoch)
             if shard is not None:
                 self._markers.forget(shard)
@@ -116,7 +112,7 @@ class TransactionCoordinator:
         The number of partitions is the topic's when first seen, as in Kafka: the configured one only creates it.
         """
         if self._partition_count is None:
-            topic = self._metadata.image.topics.get(TRANSACTION_TOPIC)
+            topic = self._metadata.image.topics.get(TRANSACTION_STATE_TOPIC)
             if topic is None:
                 return partition_for(transactional_id, self.settings.topic_partitions)
             self._partition_count = len(topic.partitions)
@@ -127,9 +123,9 @@ class TransactionCoordinator:
     def initialize(self, call: InitializeCall, new_id: int | None = None) -> Answer[Initialized] | None:
         """InitProducerId. None: ask again with ``new_id``, a producer id that nobody has had."""
         if not call.transactional_id:
-            return _refused(InvalidRequestError.error_code)
+            return _refused(ErrorCode.INVALID_REQUEST)
         if not 0 < call.timeout_ms <= self.settings.max_timeout_ms:
-            return _refused(InvalidTransactionTimeoutError.error_code)
+            return _refused(ErrorCode.INVALID_TRANSACTION_TIMEOUT)
         shard = self._shards.find(self.partition_for(call.transactional_id))
         if isinstance(shard, int):
             return _refused(shard)
@@ -163,7 +159,7 @@ class TransactionCoordinator:
         answer: Answer[Initialized] = Answer()
 
         def prepared(error_code: int) -> None:
-            answer.set(Initialized(error_code or ConcurrentTransactionsError.error_code))
+            answer.set(Initialized(error_code or ErrorCode.CONCURRENT_TRANSACTIONS))
 
         self._prepare(shard, transaction, end.fence(transaction, self._clock.now_ms()), prepared)
         return answer
@@ -194,12 +190,12 @@ class TransactionCoordinator:
 
     def _find(self, transactional_id: str) -> Found | int:
         if not transactional_id:
-            return InvalidRequestError.error_code
+            return ErrorCode.INVALID_REQUEST
         shard = self._shards.find(self.partition_for(transactional_id))
         if isinstance(shard, int):
             return shard
         transaction = shard.transactions.get(transactional_id)
-        return InvalidProducerIdMappingError.error_code if transaction is None else (shard, transaction)
+        return ErrorCode.INVALID_PRODUCER_ID_MAPPING if transaction is None else (shard, transaction)
 
     def _prepare(
         self,

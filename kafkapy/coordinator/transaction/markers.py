@@ -14,17 +14,17 @@ from itertools import islice
 from typing import Any, Final, NamedTuple, Protocol
 
 from kafkapy.clock import Clock, TimerHandle
-from kafkapy.coordinator.errors import CoordinatorNotAvailableError
 from kafkapy.coordinator.group.directory import Metadata
-from kafkapy.coordinator.group.shard import GROUP_TOPIC
 from kafkapy.coordinator.partition_log import BrokerLog, append_safely
 from kafkapy.coordinator.steps import Run, Soon, at_once, pieces
 from kafkapy.coordinator.transaction import end, states
-from kafkapy.coordinator.transaction.shard import TRANSACTION_TOPIC, TransactionShard
+from kafkapy.coordinator.transaction.shard import TransactionShard
 from kafkapy.coordinator.transaction.shards import Shards
 from kafkapy.coordinator.transaction.transaction import Transaction
 from kafkapy.errors import BrokerError
+from kafkapy.metadata.topic_rules import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
 from kafkapy.network.peer import BrokerChannel, PeerUnreachableError
+from kafkapy.protocol.errors import ErrorCode
 from kafkapy.protocol.messages.write_txn_markers import (
     WritableTxnMarker,
     WritableTxnMarkerTopic,
@@ -34,7 +34,7 @@ from kafkapy.records.batch import MAGIC
 from kafkapy.records.control import ControlType, Marker, encode_marker
 from kafkapy.storage.log.log import AppendResult
 from kafkapy.turns import Steps
-from kafkapy.types import TopicPartition
+from kafkapy.types import NO_LEADER, TopicPartition
 
 logger = logging.getLogger(__name__)
 
@@ -42,11 +42,6 @@ logger = logging.getLogger(__name__)
 #
 # The partition checks the producer's epoch and the coordinator's (47, 52). A marker in ``__consumer_offsets`` also
 # settles the offsets that the transaction committed there.
-
-
-_UNKNOWN_TOPIC_OR_PARTITION: Final = 3
-_NOT_LEADER_OR_FOLLOWER: Final = 6
-_UNSUPPORTED_FOR_MESSAGE_FORMAT: Final = 43
 
 
 class Ending(NamedTuple):
@@ -83,7 +78,7 @@ class MarkerWriter:
         partition = self._partition(tp)
         if isinstance(partition, int):
             return partition
-        return _UNSUPPORTED_FOR_MESSAGE_FORMAT if partition.log.config.message_format < MAGIC else 0
+        return ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT if partition.log.config.message_format < MAGIC else 0
 
     def write(self, tp: TopicPartition, ending: Ending, on_done: Callable[[int], None]) -> None:
         """Append the marker; ``on_done`` gets 0 once all in-sync replicas have it, or an error code.
@@ -95,7 +90,7 @@ class MarkerWriter:
             return
 
         def finish(error_code: int, appended: AppendResult | None) -> None:
-            if appended is not None and tp.topic == GROUP_TOPIC:
+            if appended is not None and tp.topic == GROUP_METADATA_TOPIC:
                 self._groups.transaction_ended(tp.partition, ending.marker.producer_id, is_commit=ending.is_commit)
             on_done(error_code)
 
@@ -108,16 +103,14 @@ class MarkerWriter:
         try:
             return self._log.partition(tp)
         except BrokerError as error:
-            is_elsewhere = error.error_code == _NOT_LEADER_OR_FOLLOWER
-            return _UNKNOWN_TOPIC_OR_PARTITION if is_elsewhere else error.error_code
+            is_elsewhere = error.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if is_elsewhere else error.error_code
 
 
 # The way of markers to the leaders of their partitions: a call for this broker's own, WriteTxnMarkers for others.
 
 
-NO_LEADER: Final = -1
 GONE: Final = -2
-NETWORK_EXCEPTION: Final = 13
 VERSION: Final = 0
 """Of WriteTxnMarkers, between brokers of 2.7."""
 
@@ -168,7 +161,7 @@ class BrokerMarkers:
         partition = image.partition(tp.topic, tp.partition)
         if partition is not None:
             return int(partition.leader)
-        return GONE if TRANSACTION_TOPIC in image.topics else NO_LEADER
+        return GONE if TRANSACTION_STATE_TOPIC in image.topics else NO_LEADER
 
     def most_at_once(self, broker_id: int) -> int:
         """See ``MarkerChannel``."""
@@ -189,7 +182,7 @@ class BrokerMarkers:
     async def _ask(
         self, broker_id: int, ending: Ending, partitions: Sequence[TopicPartition], on_written: OnWritten
     ) -> None:
-        errors = dict.fromkeys(partitions, NETWORK_EXCEPTION)
+        errors = dict.fromkeys(partitions, ErrorCode.NETWORK_EXCEPTION)
         try:
             response: Any = await self._peers.send(broker_id, _request(ending, partitions), VERSION)
         except PeerUnreachableError:
@@ -226,10 +219,23 @@ PARTITIONS_IN_A_STEP: Final = 128
 NAMED_PARTITIONS: Final = 10
 """Partitions that one line of the log names."""
 
-# 0; and 35 and 43 of partitions in a format without transactions: there is nothing to end
-_WRITTEN: Final = frozenset({0, 35, 43})
-# the leader moves, is not reached, or has not enough replicas: it will, or another one
-_PASSING: Final = frozenset({3, 5, 6, 7, 13, 19, 20, 56})
+_NO_MARKER_NEEDED: Final = frozenset(
+    {ErrorCode.NONE, ErrorCode.UNSUPPORTED_VERSION, ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT}
+)
+"""The marker is written, or the partition's message format has no transactions."""
+_RETRIED: Final = frozenset(
+    {
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.LEADER_NOT_AVAILABLE,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.REQUEST_TIMED_OUT,
+        ErrorCode.NETWORK_EXCEPTION,
+        ErrorCode.NOT_ENOUGH_REPLICAS,
+        ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+    }
+)
+"""The leader changes, is not reachable, or has too few in-sync replicas: the marker is sent again later."""
 
 
 class _Job:
@@ -348,9 +354,9 @@ class MarkerSender:
             return
         for tp, error_code in errors.items():
             job.asked.discard(tp)
-            if error_code in _WRITTEN:
+            if error_code in _NO_MARKER_NEEDED:
                 job.missing.pop(tp, None)
-            elif error_code not in _PASSING:
+            elif error_code not in _RETRIED:
                 self._give_up(job, tp, error_code)
                 return
         self._go_on(job)
@@ -382,7 +388,7 @@ class MarkerSender:
     def _completed(self, job: _Job, error_code: int) -> None:
         if self._jobs.get(job.transaction) is not job:
             return
-        if error_code != CoordinatorNotAvailableError.error_code:
+        if error_code != ErrorCode.COORDINATOR_NOT_AVAILABLE:
             del self._jobs[job.transaction]
             if error_code:
                 logger.error("Could not complete %r: error %d", job.transaction, error_code)

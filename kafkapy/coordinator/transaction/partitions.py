@@ -1,22 +1,18 @@
 """AddPartitionsToTxn and AddOffsetsToTxn: a transaction begins with its first partition."""
 
-from kafkapy.coordinator.errors import (
-    ConcurrentTransactionsError,
-    InvalidProducerIdMappingError,
-    ProducerFencedError,
-)
 from kafkapy.coordinator.transaction import states
 from kafkapy.coordinator.transaction.results import AddCall, Move
 from kafkapy.coordinator.transaction.transaction import Incarnation, Transaction
+from kafkapy.protocol.errors import ErrorCode
 
 
 def producer_error(transaction: Transaction, producer: Incarnation) -> int:
     """Whether the producer is the one that has the transactional id: 0, or 49, 90, 51 in Kafka's order."""
     if producer.producer_id != transaction.data.producer_id:
-        return InvalidProducerIdMappingError.error_code
+        return ErrorCode.INVALID_PRODUCER_ID_MAPPING
     if producer.epoch != transaction.producer_epoch:
-        return ProducerFencedError.error_code
-    return ConcurrentTransactionsError.error_code if transaction.is_moving else 0
+        return ErrorCode.PRODUCER_FENCED
+    return ErrorCode.CONCURRENT_TRANSACTIONS if transaction.is_moving else 0
 
 
 def decide(transaction: Transaction, call: AddCall, now_ms: int) -> Move | int:

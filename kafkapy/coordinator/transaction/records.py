@@ -9,9 +9,9 @@ Empty has null for partitions, every other state a list. Layouts: ``protocol/mes
 from functools import lru_cache
 from struct import Struct
 
-from kafkapy.coordinator.errors import CoordinatorError
 from kafkapy.coordinator.transaction.states import EMPTY, TransactionState
 from kafkapy.coordinator.transaction.transaction import TransactionData
+from kafkapy.errors import BrokerError
 from kafkapy.protocol.messages.stored.transaction_log import PartitionsSchema, TransactionLogKey, TransactionLogValue
 from kafkapy.protocol.primitives import Message, Reader, Writer
 from kafkapy.records.record import Record
@@ -30,7 +30,7 @@ _KNOWN_PARTITIONS = 64
 """Values with more of them are not kept."""
 
 
-class UnknownTransactionStateError(CoordinatorError):
+class UnknownTransactionStateError(BrokerError):
     """The log holds a state that no release of Kafka writes."""
 
 

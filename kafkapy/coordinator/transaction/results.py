@@ -2,8 +2,8 @@
 
 from typing import NamedTuple
 
-from kafkapy.coordinator.transaction.transaction import NO_EPOCH, NO_PRODUCER_ID, NOBODY, Incarnation, TransactionData
-from kafkapy.types import TopicPartition
+from kafkapy.coordinator.transaction.transaction import NOBODY, Incarnation, TransactionData
+from kafkapy.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, TopicPartition
 
 
 class InitializeCall(NamedTuple):
@@ -19,7 +19,7 @@ class Initialized(NamedTuple):
 
     error_code: int
     producer_id: int = NO_PRODUCER_ID
-    epoch: int = NO_EPOCH
+    epoch: int = NO_PRODUCER_EPOCH
 
 
 class AddCall(NamedTuple):

@@ -10,8 +10,6 @@ from kafkapy.records.errors import InvalidRecordError
 from kafkapy.records.record import Record
 from kafkapy.turns import Steps
 
-TRANSACTION_TOPIC = "__transaction_state"
-
 
 class TransactionShard:
     """The transactional ids of one partition. While ``is_loading`` the log is being read and nobody may ask.

@@ -1,25 +1,21 @@
 """Ties partitions of ``__transaction_state`` to their state: move → append → replay, load and unload."""
 
 import logging
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from typing import Final
 
 from kafkapy.clock import Clock
-from kafkapy.coordinator.errors import (
-    CoordinatorError,
-    CoordinatorLoadInProgressError,
-    CoordinatorNotAvailableError,
-    NotCoordinatorError,
-)
 from kafkapy.coordinator.partition_log import BrokerLog, Loading, append_safely, batch_of
 from kafkapy.coordinator.steps import Background, pieces
 from kafkapy.coordinator.transaction import states
 from kafkapy.coordinator.transaction.records import transaction_record
 from kafkapy.coordinator.transaction.results import Move
 from kafkapy.coordinator.transaction.settings import TransactionSettings
-from kafkapy.coordinator.transaction.shard import TRANSACTION_TOPIC, TransactionShard, replay_all, replay_data
+from kafkapy.coordinator.transaction.shard import TransactionShard, replay_all, replay_data
 from kafkapy.coordinator.transaction.transaction import Transaction
+from kafkapy.metadata.topic_rules import TRANSACTION_STATE_TOPIC
+from kafkapy.protocol.errors import ErrorCode
 from kafkapy.records.record import Record
 from kafkapy.records.validate import ValidatedBatch
 from kafkapy.storage.log.log import AppendResult
@@ -32,15 +28,15 @@ TOMBSTONE_BATCH_BYTES: Final = 16_384
 
 # The log's error → what the producer gets: try again, look for the coordinator again, or give up; others pass
 # unchanged.
-_LOG_ERRORS: Final = {
-    3: CoordinatorNotAvailableError.error_code,
-    7: CoordinatorNotAvailableError.error_code,
-    19: CoordinatorNotAvailableError.error_code,
-    20: CoordinatorNotAvailableError.error_code,
-    6: NotCoordinatorError.error_code,
-    56: NotCoordinatorError.error_code,
-    10: CoordinatorError.error_code,
-    18: CoordinatorError.error_code,
+_LOG_ERRORS: Final[Mapping[int, int]] = {
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.REQUEST_TIMED_OUT: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorCode.NOT_COORDINATOR,
+    ErrorCode.KAFKA_STORAGE_ERROR: ErrorCode.NOT_COORDINATOR,
+    ErrorCode.MESSAGE_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
+    ErrorCode.RECORD_LIST_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
 }
 
 
@@ -48,7 +44,7 @@ class Shards:
     """The partitions of ``__transaction_state`` that this broker leads."""
 
     def __init__(self, settings: TransactionSettings, clock: Clock, log: BrokerLog, background: Background) -> None:
-        self.loading = Loading(TRANSACTION_TOPIC, log, clock, settings.load_buffer_size, background)
+        self.loading = Loading(TRANSACTION_STATE_TOPIC, log, clock, settings.load_buffer_size, background)
         self._shards: dict[int, TransactionShard] = {}
         self._settings = settings
         self._clock = clock
@@ -58,8 +54,8 @@ class Shards:
         """The partition's shard, or the error code that says why this broker can't speak for it."""
         shard = self._shards.get(partition)
         if shard is None:
-            return NotCoordinatorError.error_code
-        return CoordinatorLoadInProgressError.error_code if shard.is_loading else shard
+            return ErrorCode.NOT_COORDINATOR
+        return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if shard.is_loading else shard
 
     def loaded(self) -> Iterator[TransactionShard]:
         """All shards that can be asked."""
@@ -90,7 +86,7 @@ class Shards:
         def finish(error_code: int, appended: AppendResult | None) -> None:
             transaction.is_moving = False
             if appended is not None and self._shards.get(shard.partition) is not shard:
-                error_code = NotCoordinatorError.error_code  # whoever loads next reads the record from the log
+                error_code = ErrorCode.NOT_COORDINATOR  # whoever loads next reads the record from the log
             elif appended is not None:
                 replay_data(shard, transaction.transactional_id, move.data)  # which the record says when it is read
                 if move.previous is not None:
@@ -126,7 +122,7 @@ class Shards:
             logger.info(
                 "Forgot %d unused transactional ids of %s-%d: error %d",
                 len(batch),
-                TRANSACTION_TOPIC,
+                TRANSACTION_STATE_TOPIC,
                 shard.partition,
                 error_code,
             )
@@ -136,7 +132,7 @@ class Shards:
     def _append(
         self, shard: TransactionShard, batch: ValidatedBatch, finish: Callable[[int, AppendResult | None], None]
     ) -> None:
-        tp = TopicPartition(TRANSACTION_TOPIC, shard.partition)
+        tp = TopicPartition(TRANSACTION_STATE_TOPIC, shard.partition)
         append_safely(self._log, tp, batch, self._settings.request_timeout_ms, finish)
 
     # Load and unload
@@ -163,7 +159,7 @@ class Shards:
         shard.is_loading = False
         level = logging.INFO if shard.transactions else logging.DEBUG
         text = "Loaded %d transactional ids from %s-%d in %.0f ms"
-        logger.log(level, text, len(shard.transactions), TRANSACTION_TOPIC, shard.partition, duration_ms)
+        logger.log(level, text, len(shard.transactions), TRANSACTION_STATE_TOPIC, shard.partition, duration_ms)
         yield from loaded(shard)
 
     def unload(self, partition: int, leader_epoch: int | None) -> TransactionShard | None:

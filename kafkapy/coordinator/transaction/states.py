@@ -18,8 +18,7 @@ states that are passed through in memory and never written.
 from enum import IntEnum
 from typing import Final
 
-from kafkapy.coordinator.errors import ConcurrentTransactionsError
-from kafkapy.storage.errors import InvalidTxnStateError
+from kafkapy.protocol.errors import ErrorCode
 
 
 class TransactionState(IntEnum):
@@ -70,8 +69,8 @@ def check_move(source: TransactionState, target: TransactionState) -> None:
         raise IllegalMoveError(f"a transactional id can't go from {source.name} to {target.name}")
 
 
-_LATER = ConcurrentTransactionsError.error_code
-_WRONG = InvalidTxnStateError.error_code
+_LATER = ErrorCode.CONCURRENT_TRANSACTIONS
+_WRONG = ErrorCode.INVALID_TXN_STATE
 
 # InitProducerId; an open transaction is aborted, and its producer asks again
 INITIALIZE: dict[TransactionState, int] = {

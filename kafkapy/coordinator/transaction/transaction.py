@@ -3,11 +3,8 @@
 from typing import NamedTuple
 
 from kafkapy.coordinator.transaction.states import EMPTY, TransactionState
-from kafkapy.types import TopicPartition
+from kafkapy.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_TIMESTAMP, TopicPartition
 
-NO_PRODUCER_ID = -1
-NO_EPOCH = -1
-NO_TIMESTAMP = -1
 MAX_EPOCH = 32_767
 """Of an int16. The last but one is the last that a producer gets: one is kept for fencing it."""
 
@@ -33,7 +30,7 @@ class Incarnation(NamedTuple):
     """A producer id with an epoch: one life of a producer."""
 
     producer_id: int = NO_PRODUCER_ID
-    epoch: int = NO_EPOCH
+    epoch: int = NO_PRODUCER_EPOCH
 
 
 NOBODY = Incarnation()

@@ -1,10 +1,10 @@
 from kafkapy.coordinator.group.results import GroupDescription, GroupListing, LeavingMember
-from kafkapy.coordinator.group.shard import GROUP_TOPIC
+from kafkapy.metadata.topic_rules import GROUP_METADATA_TOPIC
 from kafkapy.turns import finish
 from kafkapy.types import TopicPartition
 from tests.coordinator.world import TP, World
 
-PARTITION = TopicPartition(GROUP_TOPIC, 0)
+PARTITION = TopicPartition(GROUP_METADATA_TOPIC, 0)
 
 
 def test_while_loading_members_are_kept_calm() -> None:

@@ -1,7 +1,8 @@
 from types import SimpleNamespace
 
 from kafkapy.coordinator.group.directory import Directory
-from kafkapy.coordinator.group.shard import GROUP_TOPIC, Shard
+from kafkapy.coordinator.group.shard import Shard
+from kafkapy.metadata.topic_rules import GROUP_METADATA_TOPIC
 from tests.coordinator.world import Broker
 
 
@@ -30,8 +31,8 @@ def test_the_topic_has_the_last_word_on_its_partitions() -> None:
     where, _, broker = directory(50)
     before = where.partition_for("g-dyn")
     assert before != 3
-    broker.image.topics[GROUP_TOPIC] = SimpleNamespace(partitions=dict.fromkeys(range(4)))
+    broker.image.topics[GROUP_METADATA_TOPIC] = SimpleNamespace(partitions=dict.fromkeys(range(4)))
     assert where.partition_for("g-dyn") == 3
     # as in Kafka, partitions that are added later count after a restart
-    broker.image.topics[GROUP_TOPIC] = SimpleNamespace(partitions=dict.fromkeys(range(9)))
+    broker.image.topics[GROUP_METADATA_TOPIC] = SimpleNamespace(partitions=dict.fromkeys(range(9)))
     assert where.partition_for("g-dyn") == 3

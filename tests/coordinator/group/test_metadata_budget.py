@@ -15,12 +15,12 @@ from kafkapy.coordinator.group.metadata_budget import (
     size_of,
 )
 from kafkapy.coordinator.group.results import LeavingMember
-from kafkapy.coordinator.group.shard import GROUP_TOPIC
+from kafkapy.metadata.topic_rules import GROUP_METADATA_TOPIC
 from kafkapy.turns import finish
 from kafkapy.types import TopicPartition
 from tests.coordinator.world import RANGE, World
 
-PARTITION = TopicPartition(GROUP_TOPIC, 0)
+PARTITION = TopicPartition(GROUP_METADATA_TOPIC, 0)
 LARGE = (("range", bytes(10_000)),)
 
 

@@ -4,7 +4,7 @@ from kafkapy.coordinator.group import states
 from kafkapy.coordinator.group.offsets import CommittedOffset
 from kafkapy.coordinator.group.removal import OFFSETS_IN_A_BATCH
 from kafkapy.coordinator.group.results import LeavingMember
-from kafkapy.coordinator.group.shard import GROUP_TOPIC
+from kafkapy.metadata.topic_rules import GROUP_METADATA_TOPIC
 from kafkapy.storage.errors import KafkaStorageError
 from kafkapy.turns import finish
 from kafkapy.types import TopicPartition
@@ -12,7 +12,7 @@ from tests.coordinator.world import TP, World, states_world
 
 OTHER = TopicPartition("other", 0)
 
-PARTITION = TopicPartition(GROUP_TOPIC, 0)
+PARTITION = TopicPartition(GROUP_METADATA_TOPIC, 0)
 
 
 @pytest.mark.parametrize(

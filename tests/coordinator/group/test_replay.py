@@ -7,8 +7,9 @@ from kafkapy.coordinator.group.group import Group
 from kafkapy.coordinator.group.offsets import CommittedOffset
 from kafkapy.coordinator.group.records import group_tombstone, offset_record
 from kafkapy.coordinator.group.replay import replay_batch, replay_record
-from kafkapy.coordinator.group.shard import GROUP_TOPIC, Shard
+from kafkapy.coordinator.group.shard import Shard
 from kafkapy.coordinator.partition_log import Reading
+from kafkapy.metadata.topic_rules import GROUP_METADATA_TOPIC
 from kafkapy.metrics import Counters
 from kafkapy.records.batch import HEADER_SIZE, iterate_headers, read_header, write_batch
 from kafkapy.records.control import ControlType, Marker, encode_leader_change, encode_marker
@@ -19,7 +20,7 @@ from tests.coordinator.group.test_records import real_records
 from tests.coordinator.world import TP, World
 
 GOLDEN = Path(__file__).parents[2] / "golden"
-PARTITION = TopicPartition(GROUP_TOPIC, 0)
+PARTITION = TopicPartition(GROUP_METADATA_TOPIC, 0)
 
 
 def replay(shard: Shard, data: bytes) -> Counters:

@@ -8,15 +8,15 @@ from typing import Any
 from kafkapy.coordinator.answer import Answer
 from kafkapy.coordinator.group.offsets import CommittedOffset
 from kafkapy.coordinator.group.results import CommitCall, Producer
-from kafkapy.coordinator.group.shard import GROUP_TOPIC
 from kafkapy.coordinator.steps import Background, Run, Soon, at_once
 from kafkapy.coordinator.transaction.coordinator import TransactionCoordinator
 from kafkapy.coordinator.transaction.markers import BrokerMarkers, MarkerWriter
 from kafkapy.coordinator.transaction.records import decode_value
 from kafkapy.coordinator.transaction.results import AddCall, EndCall, InitializeCall, Initialized
-from kafkapy.coordinator.transaction.shard import TRANSACTION_TOPIC, TransactionShard
+from kafkapy.coordinator.transaction.shard import TransactionShard
 from kafkapy.coordinator.transaction.transaction import NOBODY, Incarnation, Transaction, TransactionData
 from kafkapy.metadata.image import MetadataImage, PartitionInfo, TopicImage
+from kafkapy.metadata.topic_rules import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
 from kafkapy.records.batch import BatchHeader, iterate_headers
 from kafkapy.records.control import read_control
 from kafkapy.records.record import Record, encode_batch, read_records
@@ -25,8 +25,8 @@ from kafkapy.types import TopicPartition
 from tests.coordinator.world import TP, Broker, MemoryLog, World
 
 HERE, ELSEWHERE = 0, 1
-SHARD = TopicPartition(TRANSACTION_TOPIC, 0)
-GROUPS = TopicPartition(GROUP_TOPIC, 0)
+SHARD = TopicPartition(TRANSACTION_STATE_TOPIC, 0)
+GROUPS = TopicPartition(GROUP_METADATA_TOPIC, 0)
 OTHER = TopicPartition("t", 1)
 CONFIG: dict[str, Any] = {
     "transaction.max.timeout.ms": 900_000,
