@@ -16,7 +16,7 @@ from kafkapy.cli.output import done, examples, fail, failures_in_one_line, show
 from kafkapy.clients import transactions as client_transactions
 from kafkapy.clients.cluster import ClusterClient
 from kafkapy.clients.errors import RequestFailedError
-from kafkapy.coordinator.placement import partition_for
+from kafkapy.coordinator.hashing import partition_for
 from kafkapy.coordinator.transaction.records import decode_key, decode_value
 from kafkapy.coordinator.transaction.states import ONGOING, STATE_NAMES
 from kafkapy.coordinator.transaction.transaction import TransactionData

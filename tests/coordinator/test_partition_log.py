@@ -5,14 +5,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkapy.coordinator.partition_log import LARGEST_STEP, Loading, append_safely, batch_of
-from kafkapy.coordinator.steps import Background
+from kafkapy.coordinator.loading import LARGEST_STEP, Reading, read_partition
+from kafkapy.coordinator.runtime import append_safely
+from kafkapy.coordinator.transaction.records import batch_of
 from kafkapy.errors import BrokerError
+from kafkapy.metrics import Counters
 from kafkapy.records.batch import read_header
 from kafkapy.records.record import Record, encode_batch
 from kafkapy.storage.errors import KafkaStorageError
-from kafkapy.testing.clock import ManualClock
-from kafkapy.turns import Steps
+from kafkapy.turns import Steps, finish
 from kafkapy.types import TopicPartition
 from tests.coordinator.world import Broker, Later, append_result
 
@@ -55,21 +56,16 @@ def test_an_append_that_is_cancelled_is_a_partition_that_went() -> None:
 
 
 @pytest.mark.parametrize(("buffer_size", "expected"), [(5_242_880, LARGEST_STEP), (100, 100)])
-def test_a_partition_is_read_in_steps_that_hold_nobody_up(buffer_size: int, expected: int) -> None:
+def test_a_partition_is_read_in_short_steps(buffer_size: int, expected: int) -> None:
     broker = Broker()
     append(broker)
-    loaded: list[bool] = []
 
-    def take(*_: Any) -> Steps[None]:
+    def replay_batches(*_: Any) -> Steps[int | None]:
         yield
+        return None
 
-    def ended(is_whole: bool, _: float) -> Steps[None]:
-        loaded.append(is_whole)
-        yield
-
-    loading = Loading(TP.topic, broker, ManualClock(), buffer_size, Background())
-    loading.start(0, take, ended)
-    assert (loaded, broker.log(TP).largest_read) == ([True], expected)
+    assert finish(read_partition(broker, Reading(TP, Counters()), buffer_size, replay_batches))
+    assert broker.log(TP).largest_read == expected
 
 
 @given(

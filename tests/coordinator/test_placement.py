@@ -2,7 +2,7 @@
 
 import pytest
 
-from kafkapy.coordinator.placement import absolute_hash, hash_code, partition_for
+from kafkapy.coordinator.hashing import absolute_hash, hash_code, partition_for
 
 
 @pytest.mark.parametrize(

@@ -5,10 +5,9 @@ from typing import Any
 
 import pytest
 
-from kafkapy.coordinator.answer import Answer
+from kafkapy.coordinator.answer import Answer, respond, respond_in_turns
 from kafkapy.coordinator.group.offsets import CommittedOffset
-from kafkapy.coordinator.partition_log import LARGEST_STEP
-from kafkapy.coordinator.runtime import respond, respond_in_turns
+from kafkapy.coordinator.loading import LARGEST_STEP
 from kafkapy.metadata.topic_rules import GROUP_METADATA_TOPIC
 from kafkapy.records.batch import read_header
 from kafkapy.storage.errors import KafkaStorageError
@@ -59,7 +58,7 @@ def test_a_large_partition_is_loaded_piece_by_piece_while_others_run() -> None:
     assert world.commit().value == {TP: 14}
     finish(load)
     assert world.fetch() == 4
-    assert not world.coordinator._runtime.loading.running
+    assert not world.coordinator._runtime.loading
 
 
 @pytest.mark.parametrize(("configured", "expected"), [(5_242_880, LARGEST_STEP), (100, 100)])
@@ -80,10 +79,10 @@ def test_leadership_that_goes_while_loading() -> None:
     world.restart()
     (load,) = world.later
     next(load)
-    world.coordinator.on_follower_or_stopped(PARTITION, 1)
+    world.resign(PARTITION, 1)
     assert list(load) == []
     assert world.commit().value == {TP: 16}
-    assert not world.coordinator._runtime.loading.running
+    assert not world.coordinator._runtime.loading
 
 
 def test_what_compaction_took_from_the_end_is_not_waited_for() -> None:
@@ -133,8 +132,8 @@ def test_an_append_acknowledged_after_the_partition_moved_on_and_back(metadata: 
     world = World()
     world.broker.is_slow = True
     late = world.commit(CommittedOffset(5, metadata=metadata))
-    world.coordinator.on_follower_or_stopped(PARTITION, 1)
-    world.coordinator.on_leader(PARTITION, 2)
+    world.resign(PARTITION, 1)
+    world.lead(PARTITION, 2)
     assert world.fetch() == 5  # read from the log
     world.log.batches.clear()
     world.broker.acknowledge()
@@ -192,7 +191,7 @@ def test_groups_of_a_partition_that_moves_are_killed_in_pieces() -> None:
         world.commit(1, group_id=f"g{number}")
     groups = [world.group(f"g{number}") for number in range(130)]
     waiting = world.join(group_id="g129")
-    world.coordinator.on_follower_or_stopped(PARTITION, 1)
+    world.resign(PARTITION, 1)
     assert world.commit().value == {TP: 16}
     forgetting = world.later[-1]
     next(forgetting)
@@ -231,6 +230,6 @@ def test_groups_are_listed_up_to_where_their_partition_moves() -> None:
         world.commit(1, group_id=f"g{number}")
     steps = world.coordinator.list_groups()
     next(steps)
-    world.coordinator.on_follower_or_stopped(PARTITION, 1)
+    world.resign(PARTITION, 1)
     error_code, listed = finish(steps)
     assert (error_code, len(listed)) == (0, 64)

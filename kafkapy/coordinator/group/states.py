@@ -1,13 +1,13 @@
-"""The states of a group, and what each request gets in each: the one place where they are written down.
+"""The states of a group, its transitions, and the error of each request in each state.
 
 Laws
-    1. A group moves only along ``MOVES``; ``check_move`` refuses everything else.
-    2. The generation grows by one each time that a join phase ends (PreparingRebalance is left for
+    1. A group changes its state only along ``TRANSITIONS``; ``check_transition`` refuses every other.
+    2. The generation grows by one each time a join phase ends (PreparingRebalance changes to
        CompletingRebalance or Empty), and never otherwise.
     3. Empty means: no members. Members wait for JoinGroup only in PreparingRebalance, for SyncGroup only in
        CompletingRebalance.
-    4. A group with members has exactly one leader, who is one of them.
-    5. Dead is final: the object is out of every table, and whoever still holds it is told to look the group up again.
+    4. A group with members has exactly one leader, which is one of them.
+    5. Dead is final: the group was deleted or unloaded; requests that still hold the object must find the group again.
 
 The tables below them say which error a request gets that passed the checks of group, member and generation
 (0: none, the request is served).
@@ -21,7 +21,7 @@ from kafkapy.protocol.errors import ErrorCode
 
 
 class GroupState(Enum):
-    """Where a group is; the values are the names that ListGroups and DescribeGroups show."""
+    """The state of a group; the values are the names in ListGroups and DescribeGroups."""
 
     EMPTY = "Empty"
     PREPARING_REBALANCE = "PreparingRebalance"
@@ -36,12 +36,12 @@ COMPLETING = GroupState.COMPLETING_REBALANCE
 STABLE = GroupState.STABLE
 DEAD = GroupState.DEAD
 
-MOVES: dict[GroupState, frozenset[GroupState]] = {
+TRANSITIONS: dict[GroupState, frozenset[GroupState]] = {
     # no members: the first one starts a join phase
     EMPTY: frozenset({PREPARING, DEAD}),
     # the join phase: ends with members (they wait for the leader's assignment) or without
     PREPARING: frozenset({COMPLETING, EMPTY, DEAD}),
-    # the leader computes the assignment; whoever comes or goes meanwhile starts over
+    # the leader computes the assignment; a member that joins or leaves meanwhile starts another join phase
     COMPLETING: frozenset({STABLE, PREPARING, DEAD}),
     # every member has its assignment
     STABLE: frozenset({PREPARING, DEAD}),
@@ -49,14 +49,14 @@ MOVES: dict[GroupState, frozenset[GroupState]] = {
 }
 
 
-class IllegalMoveError(AssertionError):
-    """The code tried to move a group against law 1: a bug, never a client's fault."""
+class IllegalGroupTransitionError(AssertionError):
+    """A transition that law 1 forbids: a bug, which no request can cause."""
 
 
-def check_move(source: GroupState, target: GroupState) -> None:
-    """Raise ``IllegalMoveError`` unless a group may go from ``source`` to ``target``."""
-    if target not in MOVES[source]:
-        raise IllegalMoveError(f"a group can't go from {source.value} to {target.value}")
+def check_transition(source: GroupState, target: GroupState) -> None:
+    """Raise ``IllegalGroupTransitionError`` unless a group may go from ``source`` to ``target``."""
+    if target not in TRANSITIONS[source]:
+        raise IllegalGroupTransitionError(f"a group can't go from {source.value} to {target.value}")
 
 
 HEARTBEAT: dict[GroupState, int] = {
@@ -76,7 +76,7 @@ SYNC: dict[GroupState, int] = {
     DEAD: ErrorCode.COORDINATOR_NOT_AVAILABLE,
 }
 
-# of a member with the group's generation; members still commit while others join, so that nothing is read twice
+# of a member with the group's generation; members still commit while others join, so that no record is read twice
 COMMIT_BY_MEMBER: dict[GroupState, int] = {
     EMPTY: ErrorCode.UNKNOWN_MEMBER_ID,
     PREPARING: 0,

@@ -1,6 +1,6 @@
 import pytest
 
-from kafkapy.coordinator.group.checks import member_error
+from kafkapy.coordinator.group.membership import member_error
 from tests.coordinator.world import World
 
 

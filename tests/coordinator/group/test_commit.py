@@ -1,5 +1,6 @@
 import pytest
 
+from kafkapy.coordinator.group.calls import CommitCall, Producer
 from kafkapy.coordinator.group.offset_requests import (
     commit_error,
     log_error,
@@ -8,7 +9,6 @@ from kafkapy.coordinator.group.offset_requests import (
     utf16_length,
 )
 from kafkapy.coordinator.group.offsets import CommittedOffset
-from kafkapy.coordinator.group.results import CommitCall, Producer
 from tests.coordinator.world import TP, World, states_world
 
 

@@ -1,10 +1,9 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkapy.coordinator.group.commit_batch import plain_commits
+from kafkapy.coordinator.group.calls import COMMITTER, Producer
 from kafkapy.coordinator.group.offsets import NO_EXPIRY, CommittedOffset
-from kafkapy.coordinator.group.records import OffsetKey, decode_key, decode_offset, offset_record
-from kafkapy.coordinator.group.results import COMMITTER, Producer
+from kafkapy.coordinator.group.records import OffsetKey, decode_key, decode_offset, offset_record, plain_commits
 from kafkapy.records.batch import read_header
 from kafkapy.records.record import encode_batch, read_records
 from kafkapy.types import TopicPartition

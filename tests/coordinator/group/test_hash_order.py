@@ -2,7 +2,7 @@
 
 import pytest
 
-from kafkapy.coordinator.group.hash_order import in_hash_order
+from kafkapy.coordinator.hashing import in_hash_order
 
 FORTY = (
     "k21 k35 k5 k13 k36 k6 k22 k33 k14 k7 k39 k12 k2 k0 k24 k32 k11 k9 k38 k10 k25 k19 k18 k29 k26 k15 k20 k34 k23 "

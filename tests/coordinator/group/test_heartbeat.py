@@ -1,6 +1,6 @@
 import pytest
 
-from kafkapy.coordinator.group.heartbeat import heartbeat
+from kafkapy.coordinator.group.membership import heartbeat
 from tests.coordinator.world import World, states_world
 
 

@@ -1,7 +1,7 @@
 import pytest
 
+from kafkapy.coordinator.group.calls import CommitCall, Producer
 from kafkapy.coordinator.group.offsets import CommittedOffset, FetchedOffset
-from kafkapy.coordinator.group.results import CommitCall, Producer
 from kafkapy.metadata.topic_rules import GROUP_METADATA_TOPIC
 from kafkapy.records.batch import read_header
 from kafkapy.storage.errors import KafkaStorageError
@@ -156,7 +156,7 @@ def test_offsets_that_are_fetched_in_steps(event: str, expected: tuple[int, list
     if event == "delete":
         world.delete_groups(["g"])
     elif event == "move":
-        world.coordinator.on_follower_or_stopped(TopicPartition(GROUP_METADATA_TOPIC, 0), 1)
+        world.resign(TopicPartition(GROUP_METADATA_TOPIC, 0), 1)
     error_code, fetched = finish(steps)
     assert (error_code, [fetched[each].offset for each in partitions[::129] if fetched]) == expected
 
@@ -170,6 +170,6 @@ def test_offsets_at_once_are_those_in_steps(partitions: list[TopicPartition] | N
         assert finish(world.coordinator.fetch_offsets("g", partitions)) == (0, dict.fromkeys(asked, FetchedOffset()))
         world.commit(1, tp=OTHER)
         world.delete_groups(["g"])
-    world.coordinator.on_follower_or_stopped(TopicPartition(GROUP_METADATA_TOPIC, 0), 1)
+    world.resign(TopicPartition(GROUP_METADATA_TOPIC, 0), 1)
     assert world.coordinator.fetch_few_offsets("g", asked) == (16, {})
     assert finish(world.coordinator.fetch_offsets("g", partitions)) == (16, {})

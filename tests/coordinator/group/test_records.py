@@ -17,8 +17,8 @@ from kafkapy.coordinator.group.records import (
     group_tombstone,
     offset_record,
 )
-from kafkapy.coordinator.group.replay import replay_record
-from kafkapy.coordinator.group.shard import Shard
+from kafkapy.coordinator.group.shard import GroupShard
+from kafkapy.metadata.topic_rules import GROUP_METADATA_TOPIC
 from kafkapy.protocol.messages.stored.group_metadata import GroupMetadataValue, MemberMetadata
 from kafkapy.protocol.messages.stored.offset_commit import OffsetCommitValue
 from kafkapy.protocol.primitives import ProtocolError, Writer
@@ -47,8 +47,8 @@ def test_real_records_are_written_as_they_were_read(record: Record) -> None:
     else:
         assert isinstance(key, GroupKey)
         assert record.value is not None
-        shard = Shard(0, 0, lambda: 0)
-        replay_record(shard, record)
+        shard = GroupShard(TopicPartition(GROUP_METADATA_TOPIC, 0), 0, lambda: 0)
+        shard.replay_record(record)
         group = shard.groups[key.group_id]
         written = group_record(group, {each.member_id: each.assignment for each in group.members.values()}, 0)
     assert (written.key, written.value) == (record.key, record.value)

@@ -1,9 +1,9 @@
 import pytest
 
 from kafkapy.coordinator.group import states
+from kafkapy.coordinator.group.calls import LeavingMember
 from kafkapy.coordinator.group.offsets import CommittedOffset
 from kafkapy.coordinator.group.removal import OFFSETS_IN_A_BATCH
-from kafkapy.coordinator.group.results import LeavingMember
 from kafkapy.metadata.topic_rules import GROUP_METADATA_TOPIC
 from kafkapy.storage.errors import KafkaStorageError
 from kafkapy.turns import finish
@@ -150,7 +150,7 @@ def test_many_groups_and_offsets_expire_in_pieces() -> None:
     for _ in range(70):
         next(steps)
     assert sum(world.has_group(f"g{number}") for number in range(100)) == 30  # the first piece, and some of the second
-    world.group("g99").move_to(states.PREPARING)
+    world.group("g99").transition_to(states.PREPARING)
     world.delete_groups(["g98"])
     finish(steps)
     assert [world.has_group(group_id) for group_id in ("g", "g97", "g98", "g99")] == [False, False, False, True]
@@ -164,7 +164,7 @@ def test_expiry_ends_for_a_partition_that_moves() -> None:
     steps = world.coordinator._removal.expire(1)
     next(steps)
     written = len(world.log.batches)
-    world.coordinator.on_follower_or_stopped(PARTITION, 1)
+    world.resign(PARTITION, 1)
     finish(steps)
     assert len(world.log.batches) == written
 
@@ -199,7 +199,7 @@ def test_a_large_group_that_changes_while_it_is_deleted(event: str, expected: in
     elif event == "delete":
         world.delete_groups(["g"])
     else:
-        world.coordinator.on_follower_or_stopped(PARTITION, 1)
+        world.resign(PARTITION, 1)
     assert finish(steps) == expected
 
 
@@ -213,7 +213,7 @@ def test_offsets_that_are_deleted_in_steps(event: str, expected: int) -> None:
     elif event == "delete":
         world.delete_groups(["g"])
     elif event == "move":
-        world.coordinator.on_follower_or_stopped(PARTITION, 1)
+        world.resign(PARTITION, 1)
     error_code, errors = finish(steps)
     assert (error_code, errors[partitions[0]], errors[partitions[-1]]) == (0, 0, expected)
 

@@ -6,9 +6,8 @@ import pytest
 from kafkapy.coordinator.group.group import Group
 from kafkapy.coordinator.group.offsets import CommittedOffset
 from kafkapy.coordinator.group.records import group_tombstone, offset_record
-from kafkapy.coordinator.group.replay import replay_batch, replay_record
-from kafkapy.coordinator.group.shard import Shard
-from kafkapy.coordinator.partition_log import Reading
+from kafkapy.coordinator.group.shard import GroupShard
+from kafkapy.coordinator.loading import Reading
 from kafkapy.metadata.topic_rules import GROUP_METADATA_TOPIC
 from kafkapy.metrics import Counters
 from kafkapy.records.batch import HEADER_SIZE, iterate_headers, read_header, write_batch
@@ -23,21 +22,21 @@ GOLDEN = Path(__file__).parents[2] / "golden"
 PARTITION = TopicPartition(GROUP_METADATA_TOPIC, 0)
 
 
-def replay(shard: Shard, data: bytes) -> Counters:
+def replay(shard: GroupShard, data: bytes) -> Counters:
     """Take over the batches of ``data``; the counters tell what was skipped."""
     counters = Counters()
     for position, header in iterate_headers(data):
-        finish(replay_batch(shard, data, header, position, Reading(PARTITION, counters)))
+        finish(shard.replay_batch(data, header, position, Reading(PARTITION, counters)))
     return counters
 
 
-def loaded_groups(shard: Shard) -> list[Group]:
+def loaded_groups(shard: GroupShard) -> list[Group]:
     finish(shard.finish_loading(lambda _: None))
     return list(shard.groups.values())
 
 
-def loaded(*batches: bytes) -> Shard:
-    shard = Shard(0, 0, lambda: 0)
+def loaded(*batches: bytes) -> GroupShard:
+    shard = GroupShard(TopicPartition(GROUP_METADATA_TOPIC, 0), 0, lambda: 0)
     for batch in batches:
         replay(shard, batch)
     loaded_groups(shard)
@@ -49,10 +48,10 @@ def committed(offset: int, **fields: int | bool) -> bytes:
 
 
 def test_real_records_bring_groups_back() -> None:
-    shard = Shard(0, 0, lambda: 0)
+    shard = GroupShard(TopicPartition(GROUP_METADATA_TOPIC, 0), 0, lambda: 0)
     records = real_records()
     for record in records[:3]:
-        replay_record(shard, record)
+        shard.replay_record(record)
     static = shard.groups["g-static"]
     assert (static.state.value, static.generation_id, static.protocol_name) == ("Stable", 1, "range")
     assert static.members.static_ids == {"inst-1": static.members.leader_id}
@@ -62,14 +61,14 @@ def test_real_records_bring_groups_back() -> None:
     assert not static.is_subscribed_to("other")
     assert [each.offset for each in shard.groups["g-simple"].offsets.committed.values()] == [7]
     for record in records[3:]:
-        replay_record(shard, record)
+        shard.replay_record(record)
     assert (static.state.value, static.generation_id, static.protocol_type) == ("Empty", 2, "consumer")
     assert {group.group_id for group in loaded_groups(shard)} == {"g-static", "g-tx", "g-dyn"}
 
 
 def test_a_real_partition_with_a_transaction_is_read() -> None:
     data = (GOLDEN / "datadir-272/__consumer_offsets-2/00000000000000000000.log").read_bytes()
-    shard = Shard(2, 0, lambda: 0)
+    shard = GroupShard(TopicPartition(GROUP_METADATA_TOPIC, 2), 0, lambda: 0)
     replay(shard, data)
     (group,) = loaded_groups(shard)
     assert (group.group_id, group.state.value, group.generation_id) == ("g-tx", "Empty", 2)
@@ -95,7 +94,9 @@ def test_markers_of_others_and_other_control_records_change_nothing() -> None:
 def test_records_that_are_not_ours_are_skipped() -> None:
     data = encode_batch([Record(None, b"x"), Record(b"\x00\x07", b"x"), Record(b"\x00\x07", None)])
     assert not loaded(data).groups
-    assert replay(Shard(0, 0, lambda: 0), data).skipped_records == 1  # the one without a key; the others are newer
+    assert (
+        replay(GroupShard(TopicPartition(GROUP_METADATA_TOPIC, 0), 0, lambda: 0), data).skipped_records == 1
+    )  # the one without a key; the others are newer
 
 
 def test_a_group_that_was_deleted_and_then_only_keeps_offsets() -> None:
@@ -130,8 +131,8 @@ def test_a_living_group_is_settled_by_its_record_only_in_the_same_generation() -
 def test_a_tombstone_of_a_living_group_leaves_it_to_who_wrote_it() -> None:
     world = World()
     world.stable()
-    replay_record(world.coordinator._runtime.shards[0], group_tombstone("g", 0))
-    replay_record(world.coordinator._runtime.shards[0], real_records()[0])
+    world.coordinator._runtime.shards[0].replay_record(group_tombstone("g", 0))
+    world.coordinator._runtime.shards[0].replay_record(real_records()[0])
     assert world.has_group()
     assert not world.has_group("g-static")
 
@@ -165,7 +166,7 @@ def test_commits_of_the_same_partition_are_read_by_what_is_new_in_them(batches: 
 
 def test_what_compaction_has_left_of_a_batch_is_at_its_own_offset() -> None:
     """The later of two commits that are alike up to the value lies at the lower offset delta."""
-    shard = Shard(0, 0, lambda: 0)
+    shard = GroupShard(TopicPartition(GROUP_METADATA_TOPIC, 0), 0, lambda: 0)
     record = offset_record("g", TopicPartition("t", 0), CommittedOffset(1), 7)._replace(offset=5)
     for base_offset in (0, 10):
         data = encode_batch([record._replace(offset=base_offset + 5)], base_offset=base_offset, keep_offsets=True)
@@ -174,7 +175,7 @@ def test_what_compaction_has_left_of_a_batch_is_at_its_own_offset() -> None:
 
 
 def test_a_commit_whose_record_is_broken_is_not_taken_for_a_known_one() -> None:
-    shard = Shard(0, 0, lambda: 0)
+    shard = GroupShard(TopicPartition(GROUP_METADATA_TOPIC, 0), 0, lambda: 0)
     data = bytearray(commit_batch(1))
     replay(shard, bytes(data))
     data[-1] = 2

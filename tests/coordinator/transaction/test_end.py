@@ -1,13 +1,20 @@
 import pytest
 
 from kafkapy.coordinator.transaction import states
-from kafkapy.coordinator.transaction.end import complete, decide, fence
-from kafkapy.coordinator.transaction.results import EndCall, Move
+from kafkapy.coordinator.transaction.decisions import complete, end, fence
 from kafkapy.coordinator.transaction.states import TransactionState
-from kafkapy.coordinator.transaction.transaction import MAX_EPOCH, NOBODY, Incarnation, Transaction, TransactionData
+from kafkapy.coordinator.transaction.transaction import (
+    MAX_EPOCH,
+    NO_ID_AND_EPOCH,
+    EndCall,
+    ProducerIdAndEpoch,
+    Transaction,
+    TransactionData,
+    Transition,
+)
 from tests.coordinator.world import TP
 
-PRODUCER = Incarnation(10, 3)
+PRODUCER = ProducerIdAndEpoch(10, 3)
 
 
 def transaction(state: TransactionState, epoch: int = 3) -> Transaction:
@@ -20,31 +27,31 @@ def data(state: TransactionState, epoch: int = 3) -> TransactionData:
 
 @pytest.mark.parametrize(("is_commit", "target"), [(True, states.PREPARE_COMMIT), (False, states.PREPARE_ABORT)])
 def test_an_open_transaction_is_decided(is_commit: bool, target: TransactionState) -> None:
-    assert decide(transaction(states.ONGOING), EndCall("x", PRODUCER, is_commit), 9) == Move(data(target))
+    assert end(transaction(states.ONGOING), EndCall("x", PRODUCER, is_commit), 9) == Transition(data(target))
 
 
 @pytest.mark.parametrize("state", [each for each in TransactionState if each is not states.ONGOING])
 @pytest.mark.parametrize("is_commit", [True, False])
 def test_everything_else_moves_nothing(state: TransactionState, is_commit: bool) -> None:
     expected = (states.COMMIT if is_commit else states.ABORT)[state]
-    assert decide(transaction(state), EndCall("x", PRODUCER, is_commit), 9) == expected
+    assert end(transaction(state), EndCall("x", PRODUCER, is_commit), 9) == expected
 
 
-@pytest.mark.parametrize(("producer", "code"), [(Incarnation(11, 3), 49), (Incarnation(10, 2), 90)])
-def test_only_by_its_producer(producer: Incarnation, code: int) -> None:
-    assert decide(transaction(states.ONGOING), EndCall("x", producer, is_commit=True), 9) == code
+@pytest.mark.parametrize(("producer", "code"), [(ProducerIdAndEpoch(11, 3), 49), (ProducerIdAndEpoch(10, 2), 90)])
+def test_only_by_its_producer(producer: ProducerIdAndEpoch, code: int) -> None:
+    assert end(transaction(states.ONGOING), EndCall("x", producer, is_commit=True), 9) == code
 
 
 def test_fencing_aborts_in_the_next_epoch() -> None:
     made = transaction(states.ONGOING)
-    assert fence(made, 9) == Move(data(states.PREPARE_ABORT, 4), NOBODY)
+    assert fence(made, 9) == Transition(data(states.PREPARE_ABORT, 4), NO_ID_AND_EPOCH)
     assert made.producer_epoch == 4
 
 
 def test_an_epoch_that_nobody_was_given_is_used_again() -> None:
     made = transaction(states.ONGOING)
     fence(made, 9)
-    assert fence(made, 9) == Move(data(states.PREPARE_ABORT, 4), NOBODY)
+    assert fence(made, 9) == Transition(data(states.PREPARE_ABORT, 4), NO_ID_AND_EPOCH)
 
 
 def test_there_is_no_epoch_after_the_last() -> None:
@@ -56,4 +63,4 @@ def test_there_is_no_epoch_after_the_last() -> None:
     [(states.PREPARE_COMMIT, states.COMPLETE_COMMIT), (states.PREPARE_ABORT, states.COMPLETE_ABORT)],
 )
 def test_completion(state: TransactionState, target: TransactionState) -> None:
-    assert complete(transaction(state), 9) == Move(data(target)._replace(partitions=()))
+    assert complete(transaction(state), 9) == Transition(data(target)._replace(partitions=()))

@@ -1,5 +1,4 @@
-from kafkapy.coordinator.transaction.results import InitializeCall, Initialized
-from kafkapy.coordinator.transaction.transaction import NOBODY
+from kafkapy.coordinator.transaction.transaction import NO_ID_AND_EPOCH, InitializeCall, Initialized
 
 
 def test_a_refusal_names_no_producer() -> None:
@@ -7,4 +6,4 @@ def test_a_refusal_names_no_producer() -> None:
 
 
 def test_a_producer_need_not_say_who_it_is() -> None:
-    assert InitializeCall("x", 1).expected == NOBODY == (-1, -1)
+    assert InitializeCall("x", 1).expected == NO_ID_AND_EPOCH == (-1, -1)

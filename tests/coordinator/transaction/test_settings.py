@@ -1,5 +1,5 @@
 from kafkapy.config.broker_config import BrokerConfig
-from kafkapy.coordinator.transaction.settings import TransactionSettings
+from kafkapy.coordinator.transaction.runtime import TransactionSettings
 
 
 def test_the_defaults_are_those_of_the_brokers_configuration() -> None:

@@ -1,8 +1,8 @@
 import pytest
 
 from kafkapy.coordinator.transaction import states
+from kafkapy.coordinator.transaction.decisions import expired, timed_out
 from kafkapy.coordinator.transaction.states import TransactionState
-from kafkapy.coordinator.transaction.timeouts import expired, timed_out
 from kafkapy.coordinator.transaction.transaction import Transaction, TransactionData
 
 
@@ -15,7 +15,7 @@ def test_only_open_transactions_time_out(state: TransactionState) -> None:
     made = transaction(state)
     assert timed_out([made], 600) == []
     assert timed_out([made], 601) == ([made] if state is states.ONGOING else [])
-    made.is_moving = True
+    made.has_pending_transition = True
     assert timed_out([made], 601) == []
 
 
@@ -24,5 +24,5 @@ def test_only_idle_transactional_ids_expire(state: TransactionState) -> None:
     made = transaction(state)
     assert expired([made], 1_049, 50) == []
     assert expired([made], 1_050, 50) == ([made] if state in states.IDLE else [])
-    made.is_moving = True
+    made.has_pending_transition = True
     assert expired([made], 1_050, 50) == []

@@ -1,6 +1,6 @@
 import pytest
 
-from kafkapy.coordinator.transaction.transaction import Incarnation
+from kafkapy.coordinator.transaction.transaction import ProducerIdAndEpoch
 from kafkapy.metadata.topic_rules import GROUP_METADATA_TOPIC
 from kafkapy.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
 from kafkapy.server.handlers import add_partitions_to_txn
@@ -11,7 +11,9 @@ from tests.server.handlers.transactions_context import TransactionAsker
 Answers = dict[tuple[str, int], int]
 
 
-def ask(asker: TransactionAsker, producer: Incarnation, topics: dict[str, list[int]], version: int = 2) -> Answers:
+def ask(
+    asker: TransactionAsker, producer: ProducerIdAndEpoch, topics: dict[str, list[int]], version: int = 2
+) -> Answers:
     request = AddPartitionsToTxnRequest(
         [], "x", *producer, [AddPartitionsToTxnTopic(*topic) for topic in topics.items()]
     )

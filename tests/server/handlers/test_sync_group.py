@@ -57,7 +57,7 @@ def test_a_coordinator_that_moves_between_two_steps() -> None:
     steps = sync_group.handle(asker.context(3), SyncGroupRequest("g", 1, leader, assignments=named))
     assert isinstance(steps, Generator)
     next(steps)
-    asker.world.coordinator.on_follower_or_stopped(TopicPartition(GROUP_METADATA_TOPIC, 0), 1)
+    asker.world.resign(TopicPartition(GROUP_METADATA_TOPIC, 0), 1)
     assert finish(steps) == SyncGroupResponse(error_code=16)
 
 
