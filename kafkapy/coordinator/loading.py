@@ -1,4 +1,4 @@
-"""Reading a partition of an internal topic from its start, so that its coordinator can replay every record.
+"""LoadProgress a partition of an internal topic from its start, so that its coordinator can replay every record.
 
 A load is cut into steps, so that a large partition does not hold up other requests. Records that can't be decoded are
 skipped, counted and logged: one bad record must not make a whole partition unavailable. Where a segment is damaged, its
@@ -41,7 +41,7 @@ class PartitionSource(Protocol):
         ...
 
 
-class Reading:
+class LoadProgress:
     """The progress of one load of a partition, and the records that it skipped."""
 
     __slots__ = ("offset", "end_offset", "topic_partition", "_skipped", "_later_kinds", "_counters")
@@ -98,7 +98,7 @@ class Reading:
 
 
 def replay_records(
-    content: bytes, header: BatchHeader, position: int, reading: Reading, replay: Callable[[Record], bool]
+    content: bytes, header: BatchHeader, position: int, progress: LoadProgress, replay: Callable[[Record], bool]
 ) -> Steps[Record | None]:
     """Replay the records of a batch one by one and skip those that can't be decoded; returns the last record.
 
@@ -109,14 +109,14 @@ def replay_records(
         for record in _records(content, header, position):
             try:
                 if not replay(record):
-                    reading.skip_later_kind()
+                    progress.skip_later_kind()
             except UNDECODABLE as error:
-                reading.skip(record.offset, error)
+                progress.skip(record.offset, error)
             count += 1
             if count % RECORDS_IN_A_STEP == 0:
                 yield
     except RecordsError as error:
-        reading.skip(header.base_offset + count, error, max(header.record_count - count, 1))
+        progress.skip(header.base_offset + count, error, max(header.record_count - count, 1))
     return record
 
 
@@ -128,7 +128,7 @@ def _records(content: bytes, header: BatchHeader, position: int) -> Iterable[Rec
     return iterate_records(content, header, position)
 
 
-ReplayBatches = Callable[[bytes, Reading], Steps[int | None]]
+ReplayBatches = Callable[[bytes, LoadProgress], Steps[int | None]]
 """Replays the whole batches of one read; returns the offset behind the last one, None if there is none.
 
 Raises ``CorruptRecordError`` where the bytes are not a batch as it was written.
@@ -136,9 +136,9 @@ Raises ``CorruptRecordError`` where the bytes are not a batch as it was written.
 
 
 def read_partition(
-    source: PartitionSource, reading: Reading, buffer_size: int, replay_batches: ReplayBatches
+    source: PartitionSource, progress: LoadProgress, buffer_size: int, replay_batches: ReplayBatches
 ) -> Steps[bool]:
-    """Give the partition of ``reading`` to ``replay_batches``, from the start of its log to the end.
+    """Give the partition of ``progress`` to ``replay_batches``, from the start of its log to the end.
 
     Returns False if it could not be read to the end: then clients must repeat their requests until a broker can, since
     a part of the state would be worse than none.
@@ -146,34 +146,34 @@ def read_partition(
     is_complete = True
     size = min(buffer_size, LARGEST_STEP)
     try:
-        log = source.partition(reading.topic_partition).log
-        reading.offset = log.log_start_offset
-        while reading.offset < log.log_end_offset:
-            reading.end_offset = log.log_end_offset
-            yield from _replay_next(log, reading, size, replay_batches)
-            if reading.offset < log.log_end_offset:
+        log = source.partition(progress.topic_partition).log
+        progress.offset = log.log_start_offset
+        while progress.offset < log.log_end_offset:
+            progress.end_offset = log.log_end_offset
+            yield from _replay_next(log, progress, size, replay_batches)
+            if progress.offset < log.log_end_offset:
                 yield
     except BrokerError:
-        logger.exception("Could not load %s", reading.topic_partition)
+        logger.exception("Could not load %s", progress.topic_partition)
         is_complete = False
-    reading.finish()
+    progress.finish()
     return is_complete
 
 
-def _replay_next(log: Any, reading: Reading, size: int, replay_batches: ReplayBatches) -> Steps[None]:
+def _replay_next(log: Any, progress: LoadProgress, size: int, replay_batches: ReplayBatches) -> Steps[None]:
     """Replay one read. If it is damaged, replay the whole batches that are found in the rest of its segment."""
-    offset = reading.offset
+    offset = progress.offset
     try:
         records = log.read(offset, size, up_to_offset=None).records
         if not isinstance(records, bytes):
             file_slice, records = records, records.read()
             file_slice.release()
-        next_offset = yield from replay_batches(records, reading)
+        next_offset = yield from replay_batches(records, progress)
         if next_offset is not None and next_offset > offset:
-            reading.offset = next_offset
+            progress.offset = next_offset
             return
     except (CorruptRecordError, KafkaStorageError) as error:
-        logger.warning("%s is damaged behind offset %d: %s", reading.topic_partition, reading.offset, error)
+        logger.warning("%s is damaged behind offset %d: %s", progress.topic_partition, progress.offset, error)
     # nothing is found either if compaction has removed all batches up to the end
-    reading.offset = offset
-    reading.offset = yield from log.salvage(offset, lambda run: replay_batches(run, reading), reading.skip_damage)
+    progress.offset = offset
+    progress.offset = yield from log.salvage(offset, lambda run: replay_batches(run, progress), progress.skip_damage)

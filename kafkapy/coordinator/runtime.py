@@ -35,7 +35,7 @@ from typing import Any, ClassVar, Final, Generic, Protocol, TypeVar
 
 from kafkapy.clock import Clock, TimerHandle
 from kafkapy.coordinator.hashing import partition_for
-from kafkapy.coordinator.loading import BATCHES_IN_A_STEP, PartitionSource, Reading, read_partition
+from kafkapy.coordinator.loading import BATCHES_IN_A_STEP, LoadProgress, PartitionSource, read_partition
 from kafkapy.errors import BrokerError
 from kafkapy.metrics import Counters
 from kafkapy.protocol.errors import ErrorCode
@@ -207,22 +207,22 @@ class Shard(ABC):
         """The number of groups, or of transactional ids."""
 
     @abstractmethod
-    def replay_batch(self, content: bytes, header: BatchHeader, position: int, reading: Reading) -> Steps[None]:
+    def replay_batch(self, content: bytes, header: BatchHeader, position: int, progress: LoadProgress) -> Steps[None]:
         """Replay the batch at ``position`` of ``content``; records that can't be decoded are skipped and counted."""
 
-    def replay_batches(self, content: bytes, reading: Reading) -> Steps[int | None]:
+    def replay_batches(self, content: bytes, progress: LoadProgress) -> Steps[int | None]:
         """Replay the whole batches of one read; returns the offset behind the last one, None if there is none.
 
         Raises ``CorruptRecordError`` where the bytes are not a batch as it was written.
         """
-        begin = reading.offset
+        begin = progress.offset
         for count, (position, header) in enumerate(iterate_headers(content), 1):
-            reading.check(content, position, header)
-            yield from self.replay_batch(content, header, position, reading)
-            reading.offset = header.next_offset
+            progress.check(content, position, header)
+            yield from self.replay_batch(content, header, position, progress)
+            progress.offset = header.next_offset
             if count % BATCHES_IN_A_STEP == 0:
                 yield
-        return None if reading.offset == begin else reading.offset
+        return None if progress.offset == begin else progress.offset
 
 
 S = TypeVar("S", bound=Shard)
@@ -384,9 +384,9 @@ class Runtime(ABC, Generic[S]):
 
     def _load(self, shard: S) -> Steps[None]:
         started_s = self._clock.monotonic_s()
-        reading = Reading(shard.topic_partition, self._background.counters)
+        progress = LoadProgress(shard.topic_partition, self._background.counters)
         is_complete = yield from read_partition(
-            self._log, reading, self._settings.load_buffer_size, shard.replay_batches
+            self._log, progress, self._settings.load_buffer_size, shard.replay_batches
         )
         duration_ms = (self._clock.monotonic_s() - started_s) * 1000
         if is_complete:

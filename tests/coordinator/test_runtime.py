@@ -8,12 +8,15 @@ import pytest
 from kafkapy.coordinator.answer import Answer, respond, respond_in_turns
 from kafkapy.coordinator.group.offsets import CommittedOffset
 from kafkapy.coordinator.loading import LARGEST_STEP
+from kafkapy.coordinator.runtime import append_safely
+from kafkapy.errors import BrokerError
 from kafkapy.metadata.topic_rules import GROUP_METADATA_TOPIC
 from kafkapy.records.batch import read_header
+from kafkapy.records.record import Record, encode_batch
 from kafkapy.storage.errors import KafkaStorageError
 from kafkapy.turns import Steps, finish
 from kafkapy.types import TopicPartition
-from tests.coordinator.world import TP, World
+from tests.coordinator.world import TP, Broker, Later, World, append_result
 
 PARTITION = TopicPartition(GROUP_METADATA_TOPIC, 0)
 
@@ -233,3 +236,40 @@ def test_groups_are_listed_up_to_where_their_partition_moves() -> None:
     world.resign(PARTITION, 1)
     error_code, listed = finish(steps)
     assert (error_code, len(listed)) == (0, 64)
+
+
+TIMEOUT_MS = 5_000
+
+
+def appended(broker: Any) -> list[tuple[int, Any]]:
+    ends: list[tuple[int, Any]] = []
+    append_safely(broker, TP, encode_batch([Record(b"k", b"v", 0)]), TIMEOUT_MS, lambda *end: ends.append(end))
+    return ends
+
+
+@pytest.mark.parametrize("comes_late", [False, True])
+def test_an_error_of_the_log_is_a_code(comes_late: bool) -> None:
+    broker = Broker()
+    broker.error, broker.error_comes_late = KafkaStorageError(), comes_late
+    assert appended(broker) == [(56, None)]
+
+
+@pytest.mark.parametrize(("error", "code"), [(None, 0), (BrokerError(), -1)])
+def test_what_others_must_acknowledge_ends_later(error: BrokerError | None, code: int) -> None:
+    future = Later()
+    ends = appended(SimpleNamespace(append_internal=lambda *_: future))
+    assert ends == []
+    result = append_result(3)
+    if error is None:
+        future.set_result(result)
+    else:
+        future.set_exception(error)
+    assert ends == [(code, None if error else result)]
+
+
+def test_an_append_that_is_cancelled_is_a_partition_that_went() -> None:
+    future = Later()
+    ends = appended(SimpleNamespace(append_internal=lambda *_: future))
+    future.cancel()
+    future.set_running_or_notify_cancel()
+    assert ends == [(16, None)]

@@ -71,7 +71,7 @@ class Group:
 
     @property
     def is_consumer_group(self) -> bool:
-        """Whether its members speak the consumer's protocol, so that their subscriptions can be read."""
+        """Whether the protocol type is the consumers', so that subscriptions can be read."""
         return self.protocol_type == CONSUMER_PROTOCOL_TYPE
 
     def supports(self, protocol_type: str, protocols: Protocols) -> bool:

@@ -17,8 +17,8 @@ UNLIMITED: Final = 2**31 - 1
 LARGEST_GROUP: Final = 5_000
 """Members of a group where ``group.max.size`` is unlimited, which is its default.
 
-A rebalance goes through all of them at once, in about 10 µs each. The record of a larger group would not fit into
-Kafka's default of ``max.message.bytes`` anyway.
+A rebalance handles all of them in one step, in about 10 µs each. The record of a larger group would exceed Kafka's
+default of ``max.message.bytes`` anyway.
 """
 STATIC_MEMBERS_RELEASE: Final = "2.3-IV0"
 """Below this inter-broker protocol, brokers may not know group instance ids, which are refused then (KIP-345)."""

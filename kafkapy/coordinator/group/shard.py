@@ -18,7 +18,7 @@ from kafkapy.coordinator.group.members import Member
 from kafkapy.coordinator.group.metadata_budget import MetadataBudget
 from kafkapy.coordinator.group.offsets import CommittedOffset
 from kafkapy.coordinator.group.records import GroupKey, OffsetKey, decode_group, decode_key, decode_offset
-from kafkapy.coordinator.loading import BATCHES_IN_A_STEP, Reading, replay_records
+from kafkapy.coordinator.loading import BATCHES_IN_A_STEP, LoadProgress, replay_records
 from kafkapy.coordinator.runtime import Shard
 from kafkapy.protocol.messages.stored.group_metadata import GroupMetadataValue
 from kafkapy.records.batch import HEADER_SIZE, LOG_OVERHEAD, MAGIC, BatchHeader, iterate_headers, read_header
@@ -107,55 +107,57 @@ class GroupShard(Shard):
 
     # Replay of what is loaded
 
-    def replay_batches(self, content: bytes, reading: Reading) -> Steps[int | None]:
+    def replay_batches(self, content: bytes, progress: LoadProgress) -> Steps[int | None]:
         """Replay the whole batches of one read; returns the offset behind the last one, None if there is none.
 
         A log consists nearly wholly of commits of one partition without metadata. Of a run of such batches only the
         last commit of each key is decoded (``records/alike.py``). The record's bytes up to its value contain all
         lengths, so they identify the key without being read again.
         """
-        position, count, begin = 0, 0, reading.offset
+        position, count, begin = 0, 0, progress.offset
         while True:
             last_commits, position = latest_alike(content, position, COMMIT_SIZE + len(NO_HEADERS), self.known_commits)
             if last_commits:
-                self._replay_last_commits(content, last_commits, reading)
+                self._replay_last_commits(content, last_commits, progress)
             found = next(iterate_headers(content, position), None)
             if found is None:
-                return None if reading.offset == begin else reading.offset
+                return None if progress.offset == begin else progress.offset
             _, header = found
-            reading.check(content, position, header)
-            yield from self.replay_batch(content, header, position, reading)
+            progress.check(content, position, header)
+            yield from self.replay_batch(content, header, position, progress)
             position += header.size
-            reading.offset = header.next_offset
+            progress.offset = header.next_offset
             count += 1
             if count % BATCHES_IN_A_STEP == 0:
                 yield
 
-    def _replay_last_commits(self, content: bytes, last_commits: dict[KnownCommit, int], reading: Reading) -> None:
+    def _replay_last_commits(
+        self, content: bytes, last_commits: dict[KnownCommit, int], progress: LoadProgress
+    ) -> None:
         for position in last_commits.values():  # first all: an earlier commit may be the last undamaged one of its key
-            reading.check(content, position, read_header(content, position))
+            progress.check(content, position, read_header(content, position))
         for known, position in last_commits.items():
             base_offset, length = _OFFSET_AND_LENGTH.unpack_from(content, position)
             end = position + LOG_OVERHEAD + length - len(NO_HEADERS)
             committed = decode_offset(content[end - COMMIT_SIZE : end])
             offsets = self.get_or_create(known.key.group_id).offsets
             offsets.replay(known.key.topic_partition, base_offset + known.offset_delta, committed)
-        reading.offset = read_header(content, max(last_commits.values())).next_offset
+        progress.offset = read_header(content, max(last_commits.values())).next_offset
 
-    def replay_batch(self, content: bytes, header: BatchHeader, position: int, reading: Reading) -> Steps[None]:
+    def replay_batch(self, content: bytes, header: BatchHeader, position: int, progress: LoadProgress) -> Steps[None]:
         """Replay a batch of the log; records that can't be decoded are skipped."""
         if header.is_control:
             try:
                 control = read_control(content, header, position)
             except RecordsError as error:
-                reading.skip(header.base_offset, error)
+                progress.skip(header.base_offset, error)
                 return
             if control.type in (ControlType.COMMIT, ControlType.ABORT):
                 self.end_transaction(header.producer_id, is_commit=control.type == ControlType.COMMIT)
             return
         producer_id = header.producer_id if header.is_transactional else NO_PRODUCER_ID
         replay = partial(self.replay_record, producer_id=producer_id)
-        last = yield from replay_records(content, header, position, reading, replay)
+        last = yield from replay_records(content, header, position, progress, replay)
         if header.record_count == 1 and not header.attributes and header.magic == MAGIC and last is not None:
             self._remember_commit(content, header, position, last)
 

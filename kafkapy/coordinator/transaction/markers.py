@@ -46,7 +46,7 @@ class Ending(NamedTuple):
     is_commit: bool
 
 
-class SettlesOffsets(Protocol):
+class TransactionEndListener(Protocol):
     """The group coordinator, which applies markers in its topic."""
 
     def transaction_ended(self, partition: int, producer_id: int, *, is_commit: bool) -> None:
@@ -60,7 +60,7 @@ class MarkerWriter:
     A marker in ``__consumer_offsets`` also commits or drops the offsets of the transaction there.
     """
 
-    def __init__(self, log: BrokerLog, groups: SettlesOffsets, clock: Clock, timeout_ms: int) -> None:
+    def __init__(self, log: BrokerLog, groups: TransactionEndListener, clock: Clock, timeout_ms: int) -> None:
         self._log = log
         self._groups = groups
         self._clock = clock

@@ -1,6 +1,6 @@
 """One partition of ``__transaction_state`` as state, and the replay of its records: the only code that changes it."""
 
-from kafkapy.coordinator.loading import Reading, replay_records
+from kafkapy.coordinator.loading import LoadProgress, replay_records
 from kafkapy.coordinator.runtime import Shard
 from kafkapy.coordinator.transaction.records import decode_key, decode_value
 from kafkapy.coordinator.transaction.transaction import Transaction, TransactionData
@@ -29,10 +29,10 @@ class TransactionShard(Shard):
         """The number of transactional ids."""
         return len(self.transactions)
 
-    def replay_batch(self, content: bytes, header: BatchHeader, position: int, reading: Reading) -> Steps[None]:
+    def replay_batch(self, content: bytes, header: BatchHeader, position: int, progress: LoadProgress) -> Steps[None]:
         """Replay a batch of the log; records that can't be decoded are skipped."""
         if not header.is_control:
-            yield from replay_records(content, header, position, reading, self.replay_record)
+            yield from replay_records(content, header, position, progress, self.replay_record)
 
     def replay_record(self, record: Record) -> bool:
         """Replay one record of the log.

@@ -72,7 +72,7 @@ def check_transition(source: TransactionState, target: TransactionState) -> None
 _LATER = ErrorCode.CONCURRENT_TRANSACTIONS
 _WRONG = ErrorCode.INVALID_TXN_STATE
 
-# InitProducerId; an open transaction is aborted, and its producer asks again
+# InitProducerId; an open transaction is aborted, and its producer repeats the request
 INITIALIZE: dict[TransactionState, int] = {
     EMPTY: 0, ONGOING: _LATER, PREPARE_COMMIT: _LATER, PREPARE_ABORT: _LATER, COMPLETE_COMMIT: 0, COMPLETE_ABORT: 0,
 }  # fmt: skip
@@ -82,7 +82,7 @@ ADD: dict[TransactionState, int] = {
     EMPTY: 0, ONGOING: 0, PREPARE_COMMIT: _LATER, PREPARE_ABORT: _LATER, COMPLETE_COMMIT: 0, COMPLETE_ABORT: 0,
 }  # fmt: skip
 
-# EndTxn; 0 in Complete* answers a request that was sent again, and changes nothing
+# EndTxn; 0 in Complete* answers a repeated request, and changes nothing
 COMMIT: dict[TransactionState, int] = {
     EMPTY: _WRONG, ONGOING: 0,
     PREPARE_COMMIT: _LATER, PREPARE_ABORT: _WRONG,

@@ -1,4 +1,4 @@
-from kafkapy.coordinator.loading import Reading
+from kafkapy.coordinator.loading import LoadProgress
 from kafkapy.coordinator.transaction.records import transaction_record
 from kafkapy.coordinator.transaction.shard import TransactionShard
 from kafkapy.coordinator.transaction.states import TransactionState
@@ -16,7 +16,7 @@ THEN = TransactionData(1, 1, 10, TransactionState.ONGOING)
 
 def replay(shard: TransactionShard, batch: bytes) -> None:
     for position, header in iterate_headers(batch):
-        finish(shard.replay_batch(batch, header, position, Reading(SHARD, Counters())))
+        finish(shard.replay_batch(batch, header, position, LoadProgress(SHARD, Counters())))
 
 
 def test_the_last_record_counts() -> None:

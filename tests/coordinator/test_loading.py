@@ -11,7 +11,7 @@ import pytest
 from kafkapy.coordinator.group.offsets import CommittedOffset
 from kafkapy.coordinator.group.records import offset_record
 from kafkapy.coordinator.group.shard import GroupShard
-from kafkapy.coordinator.loading import RECORDS_IN_A_STEP, SKIPPED_LINES, Reading, read_partition
+from kafkapy.coordinator.loading import LARGEST_STEP, RECORDS_IN_A_STEP, SKIPPED_LINES, LoadProgress, read_partition
 from kafkapy.coordinator.runtime import Shard
 from kafkapy.coordinator.transaction.records import transaction_record
 from kafkapy.coordinator.transaction.shard import TransactionShard
@@ -23,7 +23,7 @@ from kafkapy.records.record import Record, encode_batch
 from kafkapy.storage.log.log import Log
 from kafkapy.turns import Steps, finish
 from kafkapy.types import TopicPartition
-from tests.coordinator.world import TP, World
+from tests.coordinator.world import TP, Broker, World
 from tests.storage.support import open_log
 
 PARTITION = TopicPartition(GROUP_METADATA_TOPIC, 0)
@@ -48,7 +48,7 @@ def append(log: Log, *records: Record, **fields: Any) -> None:
 def load(log: Log, shard: Shard, counters: Counters | None = None) -> Steps[bool]:
     """Load ``shard`` from ``log``; returns whether it was loaded to the end."""
     broker: Any = SimpleNamespace(partition=lambda _: SimpleNamespace(log=log))
-    return read_partition(broker, Reading(PARTITION, counters or Counters()), 5_242_880, shard.replay_batches)
+    return read_partition(broker, LoadProgress(PARTITION, counters or Counters()), 5_242_880, shard.replay_batches)
 
 
 def group_shard() -> GroupShard:
@@ -218,3 +218,16 @@ def test_finishing_takes_steps(log: Log) -> None:
     assert (shard.is_loading, shard.is_read) == (True, True)
     assert sum(1 for _ in steps) == 2
     assert not shard.is_loading
+
+
+@pytest.mark.parametrize(("buffer_size", "expected"), [(5_242_880, LARGEST_STEP), (100, 100)])
+def test_a_partition_is_read_in_short_steps(buffer_size: int, expected: int) -> None:
+    broker = Broker()
+    broker.log(PARTITION).append(encode_batch([commit("g", 1)]))
+
+    def replay_batches(*_: Any) -> Steps[int | None]:
+        yield
+        return None
+
+    assert finish(read_partition(broker, LoadProgress(PARTITION, Counters()), buffer_size, replay_batches))
+    assert broker.log(PARTITION).largest_read == expected

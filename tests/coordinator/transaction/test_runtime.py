@@ -3,7 +3,9 @@ from types import SimpleNamespace
 
 import pytest
 
+from kafkapy.config.broker_config import BrokerConfig
 from kafkapy.coordinator.transaction import runtime
+from kafkapy.coordinator.transaction.runtime import TransactionSettings
 from kafkapy.errors import BrokerError
 from kafkapy.metadata.errors import (
     NotEnoughReplicasAfterAppendError,
@@ -199,3 +201,8 @@ def test_an_unknown_state_in_the_log_is_not_guessed_at(caplog: pytest.LogCapture
     world.restart()
     assert (world.initialize().epoch, world.initialize("y").epoch) == (1, 1)
     assert "Skipped 1 undecodable records at offset 1 of __transaction_state-0: transaction state 6" in caplog.text
+
+
+def test_the_defaults_are_those_of_the_brokers_configuration() -> None:
+    config = BrokerConfig.from_properties({"zookeeper.connect": "localhost"})
+    assert TransactionSettings.from_config(config) == TransactionSettings()
