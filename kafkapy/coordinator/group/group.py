@@ -59,10 +59,23 @@ class Group:
         self.state = state
         self.state_timestamp_ms = self._now_ms()
 
-    def restore(self, state: GroupState, state_timestamp_ms: int) -> None:
-        """Set the state of a group that is loaded; this is no transition."""
+    def restore(
+        self,
+        state: GroupState,
+        state_timestamp_ms: int = NO_TIMESTAMP,
+        generation_id: int = 0,
+        protocol_type: str | None = None,
+        protocol_name: str | None = None,
+    ) -> None:
+        """Set the fields of a group that is loaded, without members; this is no transition."""
         self.state = state
         self.state_timestamp_ms = state_timestamp_ms
+        self.generation_id = generation_id
+        self.protocol_type = protocol_type
+        self.protocol_name = protocol_name
+        self._forget_subscribed()
+        self.members.release_all()
+        self.members = Members(self.budget)
 
     @property
     def is_dead(self) -> bool:
@@ -88,12 +101,6 @@ class Group:
         """Keep an id that was handed out, and its time-out."""
         self.pending[member_id] = timer
         self.budget.used_bytes += PENDING_BYTES
-
-    def clear_members(self) -> None:
-        """Forget all members of a group that is loaded."""
-        self._forget_subscribed()
-        self.members.release_all()
-        self.members = Members(self.budget)
 
     def end(self) -> None:
         """Stop the time-outs of pending ids and release the memory budget; the group is no longer served."""

@@ -123,6 +123,11 @@ class Members(Mapping[str, Member]):
         if self.leader_id is None:
             self.leader_id = member.member_id
 
+    def restore_leader(self, member_id: str | None) -> None:
+        """Make the member the leader that was stored; the first member stays the leader if it is not one of them."""
+        if member_id in self._by_id:
+            self.leader_id = member_id
+
     def remove(self, member_id: str) -> None:
         """Remove a member, if there is one of the id; if it was the leader, the one that joined next is."""
         member = self._by_id.pop(member_id, None)
@@ -151,6 +156,10 @@ class Members(Mapping[str, Member]):
         if self.leader_id == old_member_id:
             self.leader_id = new_member_id
         return member
+
+    def forget_static(self, instance_id: str) -> None:
+        """Forget a group instance id, whose member was removed or has another id."""
+        self.static_ids.pop(instance_id, None)
 
     def is_fenced(self, member_id: str, instance_id: str | None) -> bool:
         """Whether ``instance_id`` belongs to another member id."""

@@ -74,7 +74,7 @@ def _remove_refused(group: Group, call: JoinCall) -> None:
     """Remove a member that is refused because ``group.max.size`` was reduced: the join phase must not wait for it."""
     group.members.remove(call.member_id)
     if call.instance_id is not None:
-        group.members.static_ids.pop(call.instance_id, None)
+        group.members.forget_static(call.instance_id)
 
 
 def _join_as_new(rebalancer: Rebalancer, group: Group, call: JoinCall) -> Answer[JoinResult]:

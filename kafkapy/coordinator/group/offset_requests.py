@@ -67,10 +67,8 @@ def touch_member(rebalancer: Rebalancer, group: Group, call: CommitCall) -> None
 def too_large(call: CommitCall, max_length: int) -> set[TopicPartition]:
     """The partitions whose metadata is longer than allowed, in UTF-16 units as Java counts."""
     refused = set()
-    for (
-        topic_partition,
-        committed,
-    ) in call.offsets.items():  # a comprehension has a frame, which costs more than the loop over most commits
+    # a loop: a comprehension has a frame of its own, which costs more than the few elements of most commits
+    for topic_partition, committed in call.offsets.items():
         metadata = committed.metadata
         # a string of n characters has at most 2n units: most need no encoding to be counted
         if metadata and len(metadata) * 2 > max_length and utf16_length(metadata) > max_length:

@@ -144,6 +144,6 @@ class Removal:
             tombstones.append(group_tombstone(group.group_id, now_ms))
         error_code = self._runtime.append_locally(shard, tombstones) if tombstones else 0
         if error_code == 0 and is_deleted:
-            del shard.groups[group.group_id]
+            shard.remove(group)
             self._rebalancer.kill(group, ErrorCode.NOT_COORDINATOR)
         return log_error(error_code)

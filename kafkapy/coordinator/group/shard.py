@@ -27,7 +27,7 @@ from kafkapy.records.errors import InvalidRecordError, RecordsError
 from kafkapy.records.record import Record
 from kafkapy.records.scanner import latest_alike
 from kafkapy.turns import Steps
-from kafkapy.types import NO_PRODUCER_ID, NO_TIMESTAMP, TopicPartition
+from kafkapy.types import NO_PRODUCER_ID, TopicPartition
 
 GROUPS_IN_A_STEP: Final = 64
 COMMIT_SIZE: Final = 24
@@ -83,6 +83,10 @@ class GroupShard(Shard):
         if group is None:
             group = self.groups[group_id] = Group(group_id, self._now_ms, self._budget)
         return group
+
+    def remove(self, group: Group) -> None:
+        """Remove a group that was deleted."""
+        del self.groups[group.group_id]
 
     def forget_unused(self, group: Group) -> None:
         """Forget a group of generation 0 that a refused request has made: it has no members, no offsets, no record."""
@@ -256,19 +260,18 @@ class GroupShard(Shard):
 
 def _restore_deleted(group: Group) -> None:
     """Replay a tombstone: offsets that follow in the log belong to a group that only keeps offsets."""
-    group.restore(states.EMPTY, NO_TIMESTAMP)
-    group.generation_id = 0
-    group.protocol_type = group.protocol_name = None
-    group.clear_members()
+    group.restore(states.EMPTY)
 
 
 def _restore(group: Group, stored: GroupMetadataValue) -> None:
     """Replay a group's record while loading: it makes the members."""
-    group.restore(states.STABLE if stored.members else states.EMPTY, stored.current_state_timestamp)
-    group.generation_id = stored.generation
-    group.protocol_type = stored.protocol_type or None
-    group.protocol_name = stored.protocol
-    group.clear_members()
+    group.restore(
+        states.STABLE if stored.members else states.EMPTY,
+        stored.current_state_timestamp,
+        stored.generation,
+        stored.protocol_type or None,
+        stored.protocol,
+    )
     for each in stored.members:
         call = JoinCall(
             group_id=group.group_id,
@@ -284,8 +287,7 @@ def _restore(group: Group, stored: GroupMetadataValue) -> None:
         member = Member(each.member_id, call)
         member.assignment = each.assignment
         group.members.add(member)
-    if stored.leader in group.members:
-        group.members.leader_id = stored.leader
+    group.members.restore_leader(stored.leader)
 
 
 def _settle(group: Group, stored: GroupMetadataValue) -> None:

@@ -97,7 +97,7 @@ class TransactionCoordinator:
             if new_id is None:
                 return None
             transaction = decisions.new_transaction(call, new_id, now_ms)
-            shard.transactions[call.transactional_id] = transaction
+            shard.add(transaction)
         decision = decisions.initialize(transaction, call, now_ms, new_id)
         if decision is Prerequisite.PRODUCER_ID:
             return None

@@ -1,7 +1,7 @@
 """The decisions of the transaction coordinator: a request of a producer, or time, leads to a transition or an error.
 
-Nothing here changes a transaction, except that ``fence`` keeps the epoch that it gives. ``TransactionRuntime.append``
-writes the transition to the log, and its replay changes the transaction.
+Only ``fence`` changes a transaction, which keeps the epoch. ``TransactionRuntime.append`` writes the transition to the
+log, and its replay changes the transaction.
 """
 
 from collections.abc import Iterable
@@ -144,18 +144,11 @@ def end(transaction: Transaction, call: EndCall, now_ms: int) -> Transition | in
 
 
 def fence(transaction: Transaction, now_ms: int) -> Transition:
-    """Abort the open transaction in a new epoch, so that requests of its producer are refused from now on.
-
-    An epoch whose record the log has refused is used for the next attempt.
-    """
+    """Abort the open transaction in a new epoch, so that requests of its producer are refused from now on."""
     assert transaction.data.state is states.ONGOING
-    data = transaction.data
-    if transaction.fenced_at is None:
-        transaction.fenced_at = min(data.producer_epoch + 1, MAX_EPOCH)
-    return Transition(
-        data._replace(state=states.PREPARE_ABORT, producer_epoch=transaction.fenced_at, last_update_ms=now_ms),
-        NO_ID_AND_EPOCH,
-    )
+    epoch = transaction.fence()
+    data = transaction.data._replace(state=states.PREPARE_ABORT, producer_epoch=epoch, last_update_ms=now_ms)
+    return Transition(data, NO_ID_AND_EPOCH)
 
 
 def complete(transaction: Transaction, now_ms: int) -> Transition:

@@ -29,6 +29,10 @@ class TransactionShard(Shard):
         """The number of transactional ids."""
         return len(self.transactions)
 
+    def add(self, transaction: Transaction) -> None:
+        """Add a transactional id whose first record is about to be written."""
+        self.transactions[transaction.transactional_id] = transaction
+
     def replay_batch(self, content: bytes, header: BatchHeader, position: int, progress: LoadProgress) -> Steps[None]:
         """Replay a batch of the log; records that can't be decoded are skipped."""
         if not header.is_control:
@@ -57,5 +61,4 @@ class TransactionShard(Shard):
         if transaction is None:
             self.transactions[transactional_id] = Transaction(transactional_id, data)
         else:
-            transaction.data = data
-            transaction.fenced_at = None
+            transaction.replay(data)

@@ -58,6 +58,20 @@ class Transaction:
     def __repr__(self) -> str:
         return f"Transaction({self.transactional_id!r}, {self.data})"
 
+    def replay(self, data: TransactionData) -> None:
+        """Replay a record."""
+        self.data = data
+        self.fenced_at = None
+
+    def fence(self) -> int:
+        """Raise the epoch, so that requests of the producer are refused from now on; returns the new epoch.
+
+        An epoch whose record the log has refused is returned again.
+        """
+        if self.fenced_at is None:
+            self.fenced_at = min(self.data.producer_epoch + 1, MAX_EPOCH)
+        return self.fenced_at
+
     @property
     def producer_epoch(self) -> int:
         """The epoch that a producer's requests must have."""
