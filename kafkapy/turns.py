@@ -13,7 +13,7 @@ short, some hundred microseconds; nothing can interrupt it.
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable, Coroutine, Generator
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterator, Sequence
 from typing import Any, Final, TypeVar
 from weakref import WeakKeyDictionary
 
@@ -33,6 +33,15 @@ UNTIMED_STEPS: Final = 6
 
 SLICE_S: Final = 0.005
 """Seconds of work for an entry of the queue."""
+
+PIECE: Final = 64
+"""Elements between two places to pause, where each costs some microseconds."""
+
+
+def pieces(elements: Sequence[T], size: int = PIECE) -> Iterator[Sequence[T]]:
+    """Cut a long list into parts of ``size``, between which its work may be paused."""
+    for start in range(0, len(elements), size):
+        yield elements[start : start + size]
 
 
 class Turns:

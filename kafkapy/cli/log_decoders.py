@@ -44,7 +44,7 @@ def _offsets(record: Record) -> Decoded:
 def _group_record(record: Record) -> Decoded:
     key = decode_key(record.key or b"")
     if isinstance(key, OffsetKey):
-        said: dict[str, Any] = {"group": key.group_id, "partition": str(key.partition)}
+        said: dict[str, Any] = {"group": key.group_id, "partition": str(key.topic_partition)}
         return said, None if record.value is None else decode_offset(record.value)._asdict()
     if isinstance(key, GroupKey):
         return {"group": key.group_id}, None if record.value is None else _group(record.value)

@@ -16,11 +16,11 @@ from kafkapy.cli.output import done, examples, fail, failures_in_one_line, show
 from kafkapy.clients import transactions as client_transactions
 from kafkapy.clients.cluster import ClusterClient
 from kafkapy.clients.errors import RequestFailedError
-from kafkapy.coordinator.placement import partition_for
+from kafkapy.coordinator.hashing import partition_for
 from kafkapy.coordinator.transaction.records import decode_key, decode_value
-from kafkapy.coordinator.transaction.shard import TRANSACTION_TOPIC
 from kafkapy.coordinator.transaction.states import ONGOING, STATE_NAMES
 from kafkapy.coordinator.transaction.transaction import TransactionData
+from kafkapy.metadata.topic_rules import TRANSACTION_STATE_TOPIC
 from kafkapy.protocol.errors import ErrorCode
 
 app = typer.Typer(no_args_is_help=True)
@@ -111,12 +111,12 @@ def _read_one(client: ClusterClient, transactional_id: str) -> TransactionData:
 def _read(client: ClusterClient, only: str | None = None) -> dict[str, TransactionData]:
     """What the topic says of each transactional id; with ``only`` of those in the partition of that one."""
     try:
-        partitions = len(client.topic(TRANSACTION_TOPIC).partitions)
+        partitions = len(client.topic(TRANSACTION_STATE_TOPIC).partitions)
     except RequestFailedError as error:
         if error.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
             return {}  # nobody has begun a transaction yet
         raise
-    consumer = Consumer(client, TRANSACTION_TOPIC, None if only is None else partition_for(only, partitions))
+    consumer = Consumer(client, TRANSACTION_STATE_TOPIC, None if only is None else partition_for(only, partitions))
     consumer.seek(None, from_beginning=True)
     found: dict[str, TransactionData] = {}
     for name, value in _records(consumer):

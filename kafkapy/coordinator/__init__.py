@@ -1,1 +1,1 @@
-"""Group coordination as pure state machines: decide, write records, replay."""
+"""The group and the transaction coordinator: state machines without I/O whose memory is a log (``runtime.py``)."""

@@ -1,18 +1,22 @@
-"""What the coordinator will say, now or later.
+"""A coordinator's response, which may be set later.
 
-The state machines answer most requests at once and some only when other members have moved (JoinGroup, SyncGroup) or
-the log has the records. An ``Answer`` is that value without an event loop: pure code sets it, ``runtime`` turns the
-ones that are not set yet into futures.
+The state machines answer most requests at once, and some only when other members have joined (JoinGroup, SyncGroup) or
+the log has the records. An ``Answer`` is that value without an event loop, so that the state machines need none;
+``respond`` turns an answer that is not set yet into a future for the handler.
 """
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import Awaitable, Callable
 from typing import Generic, TypeVar
 
+from kafkapy.turns import Steps, in_turns
+
 T = TypeVar("T")
+R = TypeVar("R")
 
 
 class Answer(Generic[T]):
-    """A value that is set exactly once; one callback learns of it."""
+    """A value that is set exactly once; one callback gets it."""
 
     __slots__ = ("_value", "_callback", "is_set")
 
@@ -23,7 +27,7 @@ class Answer(Generic[T]):
 
     @classmethod
     def of(cls, value: T) -> "Answer[T]":
-        """An answer that is already there."""
+        """An answer that is set from the start."""
         answer = cls()
         answer._value = value
         answer.is_set = True
@@ -31,12 +35,12 @@ class Answer(Generic[T]):
 
     @property
     def value(self) -> T:
-        """The value; asking before it is set is a mistake of the caller."""
+        """The value; the caller must know that it is set."""
         assert self.is_set
         return self._value  # type: ignore[return-value]  # set() stored a T: None is only there before
 
     def set(self, value: T) -> None:
-        """Give the answer; a second one would be a request that is answered twice."""
+        """Set the value; a second call would answer a request twice."""
         assert not self.is_set
         self._value = value
         self.is_set = True
@@ -44,9 +48,39 @@ class Answer(Generic[T]):
             self._callback(value)
 
     def on_set(self, callback: Callable[[T], None]) -> None:
-        """Call ``callback(value)``: at once when the answer is there, else when it is set."""
+        """Call ``callback(value)``: at once if the value is set, else when it is."""
         if self.is_set:
             callback(self.value)
         else:
             assert self._callback is None
             self._callback = callback
+
+
+def respond(answer: Answer[T], build: Callable[[T], R]) -> R | Awaitable[R]:
+    """What a handler returns: ``build(value)`` if the answer is set, else a future of it."""
+    if answer.is_set:
+        return build(answer.value)
+    future: asyncio.Future[R] = asyncio.get_running_loop().create_future()
+
+    def deliver(value: T) -> None:
+        if not future.done():  # its connection may be closed
+            future.set_result(build(value))
+
+    answer.on_set(deliver)
+    return future
+
+
+async def respond_in_turns(answer: Answer[T], build: Callable[[T], Steps[R]]) -> R:
+    """Wait for ``answer``, then ``build`` the response in steps."""
+    return await in_turns(build(await _value_of(answer)))
+
+
+def _value_of(answer: Answer[T]) -> "asyncio.Future[T]":
+    future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+
+    def deliver(value: T) -> None:
+        if not future.done():  # its connection may be closed
+            future.set_result(value)
+
+    answer.on_set(deliver)
+    return future

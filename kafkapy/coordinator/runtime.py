@@ -1,248 +1,412 @@
-"""Ties a partition of ``__consumer_offsets`` to its state: records → append → replay → answer, load and unload.
+"""The base of both coordinators: partitions of an internal topic, each with a state machine whose memory is its log.
 
-The state machines are pure; here is where they meet the log (``partition_log``) and the event loop.
+A coordinator serves the groups, or the transactional ids, that hash to the partitions of ``__consumer_offsets``, or of
+``__transaction_state``, that this broker leads. The life of a request:
+
+    find      ``Runtime.find``: the shard that keeps the name, or the error (not running, not the coordinator, loading)
+    decide    the request's function (``group/membership``, ``transaction/decisions``) returns an error or records. It
+              changes no state that must survive a restart
+    append    ``Runtime.write``: the records go to the partition's log
+    replay    once all in-sync replicas have the records, the shard applies them (``Shard``)
+    answer    the request's ``Answer`` is set; a handler turns it into a response (``answer.respond``)
+
+The life of a shard:
+
+    load      this broker becomes the leader: ``loading`` reads the log from its start and replays every record. Replay
+              is the same code as above, so a restarted coordinator has the state that clients have seen
+    serve     until then requests get COORDINATOR_LOAD_IN_PROGRESS
+    unload    another broker becomes the leader, or this one stops: the shard is dropped, waiting requests get
+              NOT_COORDINATOR. An append that is acknowledged afterwards is not replayed: the next load reads it
+
+A crash before the append loses the decision, which no client has seen. A crash after the append keeps it, though the
+client may get no response; it repeats its request and the loaded state answers.
+
+One thread owns all of this, so a decision, its append and its replay need no locks. Other requests run in between only
+while other brokers acknowledge an append or a large partition is loaded.
 """
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from functools import partial
-from typing import TypeVar
+from typing import Any, ClassVar, Final, Generic, Protocol, TypeVar
 
-from kafkapy.clock import Clock
-from kafkapy.coordinator.answer import Answer
-from kafkapy.coordinator.errors import NotCoordinatorError
-from kafkapy.coordinator.group.commit_batch import commits_in_steps, plain_commits
-from kafkapy.coordinator.group.group import Group
-from kafkapy.coordinator.group.metadata_budget import MetadataBudget
-from kafkapy.coordinator.group.offsets import CommittedOffset
-from kafkapy.coordinator.group.rebalance import Rebalancer
-from kafkapy.coordinator.group.records import OFFSET_VALUE_VERSION, offset_record
-from kafkapy.coordinator.group.replay import end_transaction, replay_all, replay_commits, replay_record
-from kafkapy.coordinator.group.results import NO_PRODUCER, NO_PRODUCER_ID, Producer
-from kafkapy.coordinator.group.settings import GroupSettings
-from kafkapy.coordinator.group.shard import GROUP_TOPIC, Shard
-from kafkapy.coordinator.partition_log import BrokerLog, Finish, Loading, append_safely, when_appended
-from kafkapy.coordinator.steps import Background, pieces
+from kafkapy.clock import Clock, TimerHandle
+from kafkapy.coordinator.hashing import partition_for
+from kafkapy.coordinator.loading import BATCHES_IN_A_STEP, LoadProgress, PartitionSource, read_partition
 from kafkapy.errors import BrokerError
-from kafkapy.records.record import Record, encode_batch
+from kafkapy.metrics import Counters
+from kafkapy.protocol.errors import ErrorCode
+from kafkapy.records.batch import BatchHeader, iterate_headers
 from kafkapy.records.validate import ValidatedBatch
+from kafkapy.replication.partition import ALL_IN_SYNC
 from kafkapy.storage.log.log import AppendResult
-from kafkapy.turns import Steps, in_turns
+from kafkapy.turns import Steps, finish
 from kafkapy.types import TopicPartition
 
 logger = logging.getLogger(__name__)
 
-T = TypeVar("T")
-R = TypeVar("R")
+# What a coordinator needs of its broker
 
 
-def respond(answer: Answer[T], build: Callable[[T], R]) -> R | Awaitable[R]:
-    """A handler's way out: ``build(value)`` now if the answer is there, else a future of it."""
-    if answer.is_set:
-        return build(answer.value)
-    future: asyncio.Future[R] = asyncio.get_running_loop().create_future()
+class Config(Protocol):
+    """The broker's configuration: typed values by key (``BrokerConfig``)."""
 
-    def deliver(value: T) -> None:
-        if not future.done():  # its connection may be gone
-            future.set_result(build(value))
-
-    answer.on_set(deliver)
-    return future
+    def __getitem__(self, key: str, /) -> Any: ...
 
 
-async def respond_in_turns(answer: Answer[T], build: Callable[[T], Steps[R]]) -> R:
-    """Wait for ``answer``, then ``build`` the response in steps."""
-    return await in_turns(build(await _value_of(answer)))
+class BrokerLog(PartitionSource, Protocol):
+    """The partitions of the broker (``ReplicaManager``)."""
+
+    def append(
+        self, topic_partition: TopicPartition, records: Any, /, *, required_acks: int, from_client: bool = True
+    ) -> AppendResult:
+        """Append to the local log without waiting for other replicas."""
+        ...
+
+    def append_internal(
+        self, topic_partition: TopicPartition, batch: bytes | ValidatedBatch, timeout_ms: int, required_acks: int, /
+    ) -> "AppendResult | asyncio.Future[AppendResult]":
+        """Append; the result if all in-sync replicas (``required_acks`` -1) or this broker have it, else a future."""
+        ...
 
 
-def _value_of(answer: Answer[T]) -> "asyncio.Future[T]":
-    future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+class LeadershipSource(BrokerLog, Protocol):
+    """The partitions of the broker, and changes of their leadership (``ReplicaManager``)."""
 
-    def deliver(value: T) -> None:
-        if not future.done():  # its connection may be gone
-            future.set_result(value)
-
-    answer.on_set(deliver)
-    return future
+    def add_leadership_listener(self, listener: Any, /) -> None:
+        """Call ``on_leader`` and ``on_follower_or_stopped`` of ``listener`` at each change."""
+        ...
 
 
-class Runtime:
-    """The partitions of ``__consumer_offsets`` that this broker leads."""
+class Metadata(Protocol):
+    """The cluster's metadata (``MetadataCache``)."""
 
-    def __init__(self, settings: GroupSettings, clock: Clock, log: BrokerLog, background: Background) -> None:
-        self.shards: dict[int, Shard] = {}
-        self.settings = settings
-        self.loading = Loading(GROUP_TOPIC, log, clock, settings.offsets_load_buffer_size, background)
-        self.budget = MetadataBudget(settings.metadata_max_bytes)
+    @property
+    def image(self) -> Any:
+        """The present image; ``topics`` by name, each with its ``partitions``."""
+        ...
+
+    def add_listener(self, listener: Callable[..., Any], /) -> None:
+        """Call ``listener(image, deleted partitions)`` after each change."""
+        ...
+
+
+Run = Callable[[Steps[None]], object]
+"""Runs work that no request waits for: to its end, or a first slice of it now and the rest in turns."""
+
+Soon = Callable[[Callable[[], None]], object]
+"""Calls a function now, or as soon as the current request is answered."""
+
+
+def at_once(step: Callable[[], None]) -> None:
+    """Call ``step`` now."""
+    step()
+
+
+@dataclass(frozen=True, slots=True)
+class Background:
+    """What a coordinator takes from its broker for work beside requests; the defaults need no event loop.
+
+    ``soon`` calls the function that writes the markers of an EndTxn, whose response does not wait for them.
+    """
+
+    run: Run = finish
+    soon: Soon = at_once
+    counters: Counters = field(default_factory=Counters)
+
+
+@dataclass(frozen=True, slots=True)
+class TopicSettings:
+    """An internal topic and how its partitions are read and written.
+
+    ``partition_count`` is that of the configuration, with which the topic is created. ``append_timeout_ms`` bounds the
+    wait for other replicas, of which ``required_acks`` says how many must have a record (-1: all in sync).
+    """
+
+    topic: str
+    partition_count: int
+    load_buffer_size: int
+    append_timeout_ms: int
+    required_acks: int = ALL_IN_SYNC
+
+
+# Append
+
+OnAppended = Callable[[int, AppendResult | None], None]
+"""Gets 0 and the result of an append, or an error code and None."""
+
+
+def append_safely(
+    log: BrokerLog,
+    topic_partition: TopicPartition,
+    batch: bytes | ValidatedBatch,
+    timeout_ms: int,
+    on_appended: OnAppended,
+    *,
+    required_acks: int = ALL_IN_SYNC,
+) -> None:
+    """Append; call ``on_appended`` when enough replicas have the batch, or at an error.
+
+    With one replica that is before this returns.
+    """
+    try:
+        appended = log.append_internal(topic_partition, batch, timeout_ms, required_acks)
+    except BrokerError as error:
+        on_appended(error.error_code, None)
+        return
+    if isinstance(appended, AppendResult):
+        on_appended(0, appended)
+    else:
+        when_appended(appended, on_appended)
+
+
+def when_appended(future: "asyncio.Future[AppendResult]", on_appended: OnAppended) -> None:
+    """Call ``on_appended`` as ``append_safely`` does, at once if ``future`` is done."""
+    if future.done():
+        _append_ended(on_appended, future)
+    else:
+        future.add_done_callback(partial(_append_ended, on_appended))
+
+
+def _append_ended(on_appended: OnAppended, future: "asyncio.Future[AppendResult]") -> None:
+    if future.cancelled():
+        on_appended(ErrorCode.NOT_COORDINATOR, None)
+        return
+    error = future.exception()
+    if error is None:
+        on_appended(0, future.result())
+    elif isinstance(error, BrokerError):
+        on_appended(error.error_code, None)
+    else:
+        raise error
+
+
+# State
+
+
+class Shard(ABC):
+    """The state that the records of one partition make; only ``replay_batch`` and what it calls change it.
+
+    ``leader_epoch`` is that of the partition. While ``is_loading`` no request is served.
+    """
+
+    __slots__ = ("partition", "topic_partition", "leader_epoch", "is_loading")
+
+    def __init__(self, topic_partition: TopicPartition, leader_epoch: int) -> None:
+        self.topic_partition = topic_partition
+        self.partition = topic_partition.partition
+        self.leader_epoch = leader_epoch
+        self.is_loading = True
+
+    @property
+    @abstractmethod
+    def entry_count(self) -> int:
+        """The number of groups, or of transactional ids."""
+
+    @abstractmethod
+    def replay_batch(self, content: bytes, header: BatchHeader, position: int, progress: LoadProgress) -> Steps[None]:
+        """Replay the batch at ``position`` of ``content``; records that can't be decoded are skipped and counted."""
+
+    def replay_batches(self, content: bytes, progress: LoadProgress) -> Steps[int | None]:
+        """Replay the whole batches of one read; returns the offset behind the last one, None if there is none.
+
+        Raises ``CorruptRecordError`` where the bytes are not a batch as it was written.
+        """
+        begin = progress.offset
+        for count, (position, header) in enumerate(iterate_headers(content), 1):
+            progress.check(content, position, header)
+            yield from self.replay_batch(content, header, position, progress)
+            progress.offset = header.next_offset
+            if count % BATCHES_IN_A_STEP == 0:
+                yield
+        return None if progress.offset == begin else progress.offset
+
+
+S = TypeVar("S", bound=Shard)
+
+
+class Runtime(ABC, Generic[S]):
+    """The partitions of one internal topic that this broker leads."""
+
+    entries: ClassVar[str]
+    """What the shards keep, for the log."""
+    stopped_error: ClassVar[int] = ErrorCode.COORDINATOR_NOT_AVAILABLE
+    """The error of requests before ``startup`` and after ``shutdown``."""
+    unloaded_error: ClassVar[int] = ErrorCode.NONE
+    """The error of a write that the log has, but whose shard was unloaded before the other replicas acknowledged it."""
+
+    def __init__(
+        self,
+        settings: TopicSettings,
+        clock: Clock,
+        replica_manager: LeadershipSource,
+        metadata: Metadata,
+        background: Background,
+    ) -> None:
+        self.shards: dict[int, S] = {}
+        self.loading: dict[int, Steps[None]] = {}
+        """By partition, the loads that have not ended."""
+        self.is_running = False
+        self._settings: Final = settings
+        self._topic: Final = settings.topic
         self._clock = clock
-        self._log = log
+        self._log: BrokerLog = replica_manager
+        self._leadership: LeadershipSource = replica_manager
+        self._metadata = metadata
         self._background = background
+        self._partition_count: int | None = None
+        self._timers: dict[Callable[[], Steps[None]], TimerHandle] = {}
+
+    # Start and stop
+
+    def startup(self) -> None:
+        """Serve requests; to be called before the broker learns which partitions it leads."""
+        self._leadership.add_leadership_listener(self)
+        self.is_running = True
+
+    def shutdown(self) -> None:
+        """Stop the timers and unload every shard; the log has everything that was acknowledged."""
+        self.is_running = False
+        for timer in self._timers.values():
+            timer.cancel()
+        self._timers.clear()
+        for partition in list(self.shards):
+            self.unload(partition, None)
+
+    def repeat(self, work: Callable[[], Steps[None]], interval_ms: int) -> None:
+        """Run ``work`` in the background every ``interval_ms`` until ``shutdown``."""
+
+        def due() -> None:
+            self.repeat(work, interval_ms)
+            self._background.run(work())
+
+        self._timers[work] = self._clock.call_later(interval_ms, due)
+
+    # Find
+
+    def partition_for(self, name: str) -> int:
+        """The partition that keeps a group or a transactional id.
+
+        The number of partitions is the topic's when first seen, as in Kafka: the configured one only creates it.
+        """
+        if self._partition_count is None:
+            topic = self._metadata.image.topics.get(self._topic)
+            if topic is None:
+                return partition_for(name, self._settings.partition_count)
+            self._partition_count = len(topic.partitions)
+        return partition_for(name, self._partition_count)
+
+    def find(self, name: str) -> S | int:
+        """The shard that keeps ``name``, or the error code that says why this broker can't serve it."""
+        if not self.is_running:
+            return self.stopped_error
+        count = self._partition_count
+        shard = self.shards.get(self.partition_for(name) if count is None else partition_for(name, count))
+        if shard is None:
+            return ErrorCode.NOT_COORDINATOR
+        return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if shard.is_loading else shard
+
+    def is_current(self, shard: S) -> bool:
+        """Whether the shard has not been unloaded; to be asked again after each step of long work."""
+        return self.shards.get(shard.partition) is shard
+
+    def loaded_shards(self) -> Iterator[S]:
+        """The shards that serve requests."""
+        return (shard for shard in list(self.shards.values()) if not shard.is_loading)
+
+    def is_loading(self) -> bool:
+        """Whether any partition is still being loaded."""
+        return any(shard.is_loading for shard in self.shards.values())
 
     # Append and replay
 
-    def append(
-        self, shard: Shard, records: list[Record], on_done: Callable[[int], None], *, producer: Producer = NO_PRODUCER
+    def write(
+        self,
+        shard: S,
+        batch: bytes | ValidatedBatch,
+        replay: Callable[[AppendResult], None],
+        on_done: Callable[[int], None],
     ) -> None:
-        """Append, and once it is safe replay, then call ``on_done`` with 0 or the log's error.
+        """Append ``batch``; once it is safe ``replay`` its records, then call ``on_done`` with 0 or an error code."""
 
-        With a ``producer`` that has an id the records belong to its transaction.
-        """
-
-        def finish(error_code: int, appended: AppendResult | None) -> None:
+        def on_appended(error_code: int, appended: AppendResult | None) -> None:
             if appended is not None:
-                self._replay(shard, records, appended, producer.producer_id)
+                if self.shards.get(shard.partition) is shard:
+                    replay(appended)
+                else:
+                    error_code = self.unloaded_error
             on_done(error_code)
 
-        self._append(shard, self._encode(records, producer), finish)
-
-    def commit(
-        self,
-        shard: Shard,
-        group_id: str,
-        offsets: Mapping[TopicPartition, CommittedOffset],
-        producer: Producer,
-        prepared: ValidatedBatch | None = None,
-    ) -> int | Answer[int]:
-        """Append and replay commits of a group: 0 or the log's error, now (as nearly always) or once it is safe.
-
-        ``prepared`` is what ``prepare_commit`` has made of the same offsets.
-        """
-        now_ms = self._clock.now_ms()
-        settings = self.settings
-        version = settings.offset_value_version
-        batch = prepared
-        if batch is None and version == OFFSET_VALUE_VERSION and not settings.topic_compression_codec:
-            batch = plain_commits(group_id, offsets, now_ms, producer)
-        answer: Answer[int]
-        if batch is None:
-            answer = Answer()
-            records = [offset_record(group_id, each, offsets[each], now_ms, version) for each in offsets]
-            self.append(shard, records, answer.set, producer=producer)
-            return answer.value if answer.is_set else answer
-        try:  # as ``append_safely``, without a function for what nearly always is there at once
-            appended = self._log.append_internal(
-                shard.topic_partition, batch, settings.offsets_commit_timeout_ms, settings.required_acks
-            )
-        except BrokerError as error:
-            return error.error_code
-        if isinstance(appended, AppendResult):
-            replay_commits(shard, group_id, offsets, appended.first_offset, producer.producer_id)
-            return 0
-        answer = Answer()
-
-        def finish(error_code: int, appended: AppendResult | None) -> None:
-            if appended is not None and self.shards.get(shard.partition) is shard:
-                replay_commits(shard, group_id, offsets, appended.first_offset, producer.producer_id)
-            answer.set(error_code)
-
-        when_appended(appended, finish)
-        return answer.value if answer.is_set else answer
-
-    def prepare_commit(
-        self, group_id: str, offsets: Mapping[TopicPartition, CommittedOffset], producer: Producer
-    ) -> Steps[ValidatedBatch | None]:
-        """Build the batch of a large commit in steps; None where the broker's settings want another form of it."""
-        settings = self.settings
-        if settings.offset_value_version != OFFSET_VALUE_VERSION or settings.topic_compression_codec:
-            return None
-        return (yield from commits_in_steps(group_id, offsets, self._clock.now_ms(), producer))
-
-    def _append(self, shard: Shard, batch: bytes | ValidatedBatch, finish: Finish) -> None:
-        timeout_ms, acks = self.settings.offsets_commit_timeout_ms, self.settings.required_acks
-        append_safely(self._log, shard.topic_partition, batch, timeout_ms, finish, required_acks=acks)
-
-    def append_locally(self, shard: Shard, records: list[Record]) -> int:
-        """Append and replay without waiting for others: for tombstones, which may be written again if they get lost.
-
-        Returns 0 or the log's error.
-        """
-        try:
-            result = self._log.append(
-                shard.topic_partition,
-                bytearray(self._encode(records, NO_PRODUCER)),
-                required_acks=0,
-                from_client=False,
-            )
-        except BrokerError as error:
-            return error.error_code
-        self._replay(shard, records, result, NO_PRODUCER_ID)
-        return 0
-
-    def _encode(self, records: list[Record], producer: Producer) -> bytes:
-        return encode_batch(
-            records,
-            compression=self.settings.topic_compression_codec,
-            producer_id=producer.producer_id,
-            producer_epoch=producer.epoch,
-            base_sequence=producer.base_sequence,
-            is_transactional=producer.producer_id != NO_PRODUCER_ID,
+        settings = self._settings
+        append_safely(
+            self._log,
+            shard.topic_partition,
+            batch,
+            settings.append_timeout_ms,
+            on_appended,
+            required_acks=settings.required_acks,
         )
-
-    def _replay(self, shard: Shard, records: list[Record], appended: AppendResult, producer_id: int) -> None:
-        if self.shards.get(shard.partition) is not shard:
-            return  # unloaded meanwhile; whoever loads next reads these records from the log
-        for offset, (key, value, timestamp, headers, _) in enumerate(records, appended.first_offset):
-            replay_record(shard, Record(key, value, timestamp, headers, offset), producer_id)
-
-    def end_transaction(self, partition: int, producer_id: int, *, is_commit: bool) -> None:
-        """A marker was written to the partition: the offsets of the producer's transaction count, or are dropped."""
-        shard = self.shards.get(partition)
-        if shard is not None and shard.is_read:  # else the marker is read with the rest of the log
-            end_transaction(shard, producer_id, is_commit=is_commit)
 
     # Load and unload
 
-    def load(self, partition: int, leader_epoch: int, rebalancer: Rebalancer) -> None:
-        """This broker leads the partition: read it. What takes a moment only is there when this returns."""
-        shard = self.shards.get(partition)
-        if shard is not None:
-            shard.leader_epoch = max(shard.leader_epoch, leader_epoch)
+    def on_leader(self, topic_partition: TopicPartition, leader_epoch: int) -> None:
+        """This broker leads ``topic_partition``: load it. A short load has ended when this returns."""
+        if topic_partition.topic != self._topic:
             return
-        shard = self.shards[partition] = Shard(partition, leader_epoch, self._clock.now_ms, self.budget)
-        self.loading.start(partition, partial(replay_all, shard), partial(self._loaded, shard, rebalancer))
-
-    def _loaded(self, shard: Shard, rebalancer: Rebalancer, is_whole: bool, duration_ms: float) -> Steps[None]:
-        if not is_whole:
-            del self.shards[shard.partition]
-            yield from self._forget(shard, rebalancer)
+        partition = topic_partition.partition
+        known = self.shards.get(partition)
+        if known is not None:
+            known.leader_epoch = max(known.leader_epoch, leader_epoch)
             return
-        yield from shard.finish_loading(rebalancer.loaded)
-        logger.log(
-            logging.INFO if shard.groups else logging.DEBUG,
-            "Loaded %d groups from %s-%d in %.0f ms",
-            len(shard.groups),
-            GROUP_TOPIC,
-            shard.partition,
-            duration_ms,
-        )
+        shard = self.shards[partition] = self.new_shard(topic_partition, leader_epoch)
+        load = self.loading[partition] = self._load(shard)
+        self._background.run(load)
 
-    def unload(self, partition: int, leader_epoch: int | None, rebalancer: Rebalancer) -> None:
-        """Another broker leads now (or nobody): forget the groups; who waits looks for their new coordinator."""
+    def on_follower_or_stopped(self, topic_partition: TopicPartition, leader_epoch: int | None) -> None:
+        """This broker no longer leads ``topic_partition``: unload it."""
+        if topic_partition.topic == self._topic:
+            self.unload(topic_partition.partition, leader_epoch)
+
+    def unload(self, partition: int, leader_epoch: int | None) -> None:
+        """Drop the partition's shard, unless it is of a later epoch; None is later than all."""
         shard = self.shards.get(partition)
         if shard is None or (leader_epoch is not None and leader_epoch < shard.leader_epoch):
             return
         del self.shards[partition]
-        self.loading.stop(partition)
-        self._background.run(self._forget(shard, rebalancer))
-        logger.debug("Unloaded %s-%d", GROUP_TOPIC, partition)
+        load = self.loading.pop(partition, None)
+        if load is not None:
+            load.close()
+        self.shard_unloaded(shard)
+        logger.debug("Unloaded %s", shard.topic_partition)
 
-    @staticmethod
-    def _forget(shard: Shard, rebalancer: Rebalancer) -> Steps[None]:
-        for piece in pieces(list(shard.groups.values())):
-            for group in piece:
-                if not group.is_dead:
-                    rebalancer.kill(group, NotCoordinatorError.error_code)
-            yield
+    def _load(self, shard: S) -> Steps[None]:
+        started_s = self._clock.monotonic_s()
+        progress = LoadProgress(shard.topic_partition, self._background.counters)
+        is_complete = yield from read_partition(
+            self._log, progress, self._settings.load_buffer_size, shard.replay_batches
+        )
+        duration_ms = (self._clock.monotonic_s() - started_s) * 1000
+        if is_complete:
+            yield from self.finish_loading(shard)
+            level = logging.INFO if shard.entry_count else logging.DEBUG
+            text = "Loaded %d %s from %s in %.0f ms"
+            logger.log(level, text, shard.entry_count, self.entries, shard.topic_partition, duration_ms)
+        else:
+            del self.shards[shard.partition]
+            self.shard_unloaded(shard)
+        del self.loading[shard.partition]
 
-    def is_loading(self) -> bool:
-        """Whether any partition is still being read."""
-        return any(shard.is_loading for shard in self.shards.values())
+    @abstractmethod
+    def new_shard(self, topic_partition: TopicPartition, leader_epoch: int) -> S:
+        """A shard without entries."""
 
-    def groups(self) -> Iterator[list[tuple[Shard, Group]]]:
-        """All groups that can be asked, in pieces; of each piece those that are still there when it is their turn."""
-        for shard in list(self.shards.values()):
-            if not shard.is_loading:
-                for piece in pieces(list(shard.groups.values())):
-                    if self.shards.get(shard.partition) is shard:
-                        yield [(shard, group) for group in piece if not group.is_dead]
+    @abstractmethod
+    def finish_loading(self, shard: S) -> Steps[None]:
+        """The shard has replayed its whole log: let it serve, and continue what was in progress."""
+
+    @abstractmethod
+    def shard_unloaded(self, shard: S) -> None:
+        """The shard was dropped: answer the requests that wait in it, and stop its timers."""

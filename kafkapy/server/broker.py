@@ -22,7 +22,7 @@ from kafkapy.config.log_config import LogConfig
 from kafkapy.config.own_keys import FETCH_SESSION_PARTITIONS, PRODUCER_IDS_MAX
 from kafkapy.config.unbuilt import check_built
 from kafkapy.coordinator.group.coordinator import GroupCoordinator
-from kafkapy.coordinator.steps import Background
+from kafkapy.coordinator.runtime import Background
 from kafkapy.coordinator.transaction.coordinator import TransactionCoordinator
 from kafkapy.coordinator.transaction.markers import BrokerMarkers, MarkerWriter
 from kafkapy.metadata.embedded import FILE_NAME, EmbeddedSession, EmbeddedStore

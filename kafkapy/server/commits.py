@@ -4,9 +4,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
 from kafkapy.coordinator.group.offsets import NO_EXPIRY, CommittedOffset, committed_offset_of
-from kafkapy.coordinator.steps import pieces
 from kafkapy.metadata.image import MetadataImage
 from kafkapy.protocol.errors import ErrorCode
+from kafkapy.turns import pieces
 from kafkapy.types import TopicPartition, topic_partition_of
 
 NO_TIMESTAMP: Final = -1

@@ -3,8 +3,8 @@
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
-from kafkapy.coordinator.group.members import CONSUMER_PROTOCOL_TYPE, topics_of
-from kafkapy.coordinator.group.results import GroupDescription
+from kafkapy.coordinator.group.calls import GroupDescription
+from kafkapy.coordinator.group.protocols import CONSUMER_PROTOCOL_TYPE, topics_of
 from kafkapy.coordinator.group.states import STABLE
 from kafkapy.protocol.primitives import ProtocolError
 from kafkapy.server.context import Services

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 
+from kafkapy.metadata.topic_rules import INTERNAL_TOPICS
 from kafkapy.records.record import Record
 from kafkapy.testing import groups, records, topics
 from kafkapy.testing.groups import GroupMember
@@ -32,7 +33,7 @@ class Helpers:
     async def topics(self) -> dict[str, int]:
         """See ``Broker.topics``."""
         found = self._host.services.metadata.image.topics
-        return {name: len(topic.partitions) for name, topic in sorted(found.items()) if name not in topics.INTERNAL}
+        return {name: len(topic.partitions) for name, topic in sorted(found.items()) if name not in INTERNAL_TOPICS}
 
     # records
 

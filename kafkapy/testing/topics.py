@@ -3,8 +3,6 @@
 from collections.abc import Mapping
 from typing import Any, Final, Protocol
 
-from kafkapy.coordinator.group.shard import GROUP_TOPIC
-from kafkapy.coordinator.transaction.shard import TRANSACTION_TOPIC
 from kafkapy.protocol.errors import ErrorCode
 from kafkapy.protocol.message import Message
 from kafkapy.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
@@ -12,7 +10,6 @@ from kafkapy.protocol.messages.delete_topics import DeleteTopicsRequest
 from kafkapy.testing.errors import RequestRefusedError
 
 TIMEOUT_MS: Final = 30_000
-INTERNAL: Final = frozenset({GROUP_TOPIC, TRANSACTION_TOPIC})
 
 
 class Requests(Protocol):

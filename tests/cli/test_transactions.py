@@ -10,8 +10,8 @@ from kafkapy.clients import transactions
 from kafkapy.clients.cluster import ClusterClient
 from kafkapy.clients.errors import RequestFailedError
 from kafkapy.coordinator.transaction.records import transaction_record
-from kafkapy.coordinator.transaction.shard import TRANSACTION_TOPIC
 from kafkapy.coordinator.transaction.transaction import TransactionData
+from kafkapy.metadata.topic_rules import TRANSACTION_STATE_TOPIC
 from kafkapy.protocol.errors import ErrorCode
 from tests.cli.conftest import Run
 from tests.clients.test_transactions import begin
@@ -19,7 +19,7 @@ from tests.clients.test_transactions import begin
 
 def test_nobody_has_begun_a_transaction(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     def topic(_client: ClusterClient, name: str) -> None:
-        assert name == TRANSACTION_TOPIC
+        assert name == TRANSACTION_STATE_TOPIC
         raise RequestFailedError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
     monkeypatch.setattr(ClusterClient, "topic", topic)
@@ -83,7 +83,7 @@ def test_what_expired_and_what_later_releases_write_is_left_out(
         def poll(self, *, wait_ms: int) -> object:
             self.remaining = 0
             assert wait_ms > 0
-            return [Consumed(TRANSACTION_TOPIC, 0, each) for each in records]
+            return [Consumed(TRANSACTION_STATE_TOPIC, 0, each) for each in records]
 
     monkeypatch.setattr(command, "Consumer", Topic)
     assert [row["transactional_id"] for row in json.loads(run("transactions", "list", "--json").out)] == ["t-kept"]

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from kafkapy.coordinator.answer import Answer
-from kafkapy.coordinator.group.results import JoinResult, LeavingMember, SyncResult
+from kafkapy.coordinator.group.calls import JoinResult, LeavingMember, SyncResult
 from kafkapy.turns import finish
 from kafkapy.types import TopicPartition
 from tests.coordinator.world import World

@@ -5,18 +5,20 @@ from typing import Any
 
 import pytest
 
-from kafkapy.coordinator.answer import Answer
+from kafkapy.coordinator.answer import Answer, respond, respond_in_turns
 from kafkapy.coordinator.group.offsets import CommittedOffset
-from kafkapy.coordinator.group.shard import GROUP_TOPIC
-from kafkapy.coordinator.partition_log import LARGEST_STEP
-from kafkapy.coordinator.runtime import respond, respond_in_turns
+from kafkapy.coordinator.loading import LARGEST_STEP
+from kafkapy.coordinator.runtime import append_safely
+from kafkapy.errors import BrokerError
+from kafkapy.metadata.topic_rules import GROUP_METADATA_TOPIC
 from kafkapy.records.batch import read_header
+from kafkapy.records.record import Record, encode_batch
 from kafkapy.storage.errors import KafkaStorageError
 from kafkapy.turns import Steps, finish
 from kafkapy.types import TopicPartition
-from tests.coordinator.world import TP, World
+from tests.coordinator.world import TP, Broker, Later, World, append_result
 
-PARTITION = TopicPartition(GROUP_TOPIC, 0)
+PARTITION = TopicPartition(GROUP_METADATA_TOPIC, 0)
 
 
 def test_an_answer_that_is_there_needs_no_future() -> None:
@@ -59,7 +61,7 @@ def test_a_large_partition_is_loaded_piece_by_piece_while_others_run() -> None:
     assert world.commit().value == {TP: 14}
     finish(load)
     assert world.fetch() == 4
-    assert not world.coordinator._runtime.loading.running
+    assert not world.coordinator._runtime.loading
 
 
 @pytest.mark.parametrize(("configured", "expected"), [(5_242_880, LARGEST_STEP), (100, 100)])
@@ -80,10 +82,10 @@ def test_leadership_that_goes_while_loading() -> None:
     world.restart()
     (load,) = world.later
     next(load)
-    world.coordinator.on_follower_or_stopped(PARTITION, 1)
+    world.resign(PARTITION, 1)
     assert list(load) == []
     assert world.commit().value == {TP: 16}
-    assert not world.coordinator._runtime.loading.running
+    assert not world.coordinator._runtime.loading
 
 
 def test_what_compaction_took_from_the_end_is_not_waited_for() -> None:
@@ -133,8 +135,8 @@ def test_an_append_acknowledged_after_the_partition_moved_on_and_back(metadata: 
     world = World()
     world.broker.is_slow = True
     late = world.commit(CommittedOffset(5, metadata=metadata))
-    world.coordinator.on_follower_or_stopped(PARTITION, 1)
-    world.coordinator.on_leader(PARTITION, 2)
+    world.resign(PARTITION, 1)
+    world.lead(PARTITION, 2)
     assert world.fetch() == 5  # read from the log
     world.log.batches.clear()
     world.broker.acknowledge()
@@ -192,7 +194,7 @@ def test_groups_of_a_partition_that_moves_are_killed_in_pieces() -> None:
         world.commit(1, group_id=f"g{number}")
     groups = [world.group(f"g{number}") for number in range(130)]
     waiting = world.join(group_id="g129")
-    world.coordinator.on_follower_or_stopped(PARTITION, 1)
+    world.resign(PARTITION, 1)
     assert world.commit().value == {TP: 16}
     forgetting = world.later[-1]
     next(forgetting)
@@ -231,6 +233,43 @@ def test_groups_are_listed_up_to_where_their_partition_moves() -> None:
         world.commit(1, group_id=f"g{number}")
     steps = world.coordinator.list_groups()
     next(steps)
-    world.coordinator.on_follower_or_stopped(PARTITION, 1)
+    world.resign(PARTITION, 1)
     error_code, listed = finish(steps)
     assert (error_code, len(listed)) == (0, 64)
+
+
+TIMEOUT_MS = 5_000
+
+
+def appended(broker: Any) -> list[tuple[int, Any]]:
+    ends: list[tuple[int, Any]] = []
+    append_safely(broker, TP, encode_batch([Record(b"k", b"v", 0)]), TIMEOUT_MS, lambda *end: ends.append(end))
+    return ends
+
+
+@pytest.mark.parametrize("comes_late", [False, True])
+def test_an_error_of_the_log_is_a_code(comes_late: bool) -> None:
+    broker = Broker()
+    broker.error, broker.error_comes_late = KafkaStorageError(), comes_late
+    assert appended(broker) == [(56, None)]
+
+
+@pytest.mark.parametrize(("error", "code"), [(None, 0), (BrokerError(), -1)])
+def test_what_others_must_acknowledge_ends_later(error: BrokerError | None, code: int) -> None:
+    future = Later()
+    ends = appended(SimpleNamespace(append_internal=lambda *_: future))
+    assert ends == []
+    result = append_result(3)
+    if error is None:
+        future.set_result(result)
+    else:
+        future.set_exception(error)
+    assert ends == [(code, None if error else result)]
+
+
+def test_an_append_that_is_cancelled_is_a_partition_that_went() -> None:
+    future = Later()
+    ends = appended(SimpleNamespace(append_internal=lambda *_: future))
+    future.cancel()
+    future.set_running_or_notify_cancel()
+    assert ends == [(16, None)]

@@ -8,8 +8,8 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, invar
 
 from kafkapy.coordinator.answer import Answer
 from kafkapy.coordinator.group import states
+from kafkapy.coordinator.group.calls import JoinResult, LeavingMember
 from kafkapy.coordinator.group.group import Group
-from kafkapy.coordinator.group.results import JoinResult, LeavingMember
 from kafkapy.turns import finish
 from kafkapy.types import TopicPartition
 from tests.coordinator.world import RANGE, World, subscription

@@ -6,13 +6,13 @@ from types import SimpleNamespace
 from typing import Any
 
 from kafkapy.coordinator.answer import Answer
+from kafkapy.coordinator.group.calls import CommitCall, JoinCall, JoinResult, SyncCall, SyncResult
 from kafkapy.coordinator.group.coordinator import GroupCoordinator
 from kafkapy.coordinator.group.group import Group
 from kafkapy.coordinator.group.offsets import CommittedOffset
-from kafkapy.coordinator.group.results import CommitCall, JoinCall, JoinResult, SyncCall, SyncResult
-from kafkapy.coordinator.group.shard import GROUP_TOPIC
-from kafkapy.coordinator.steps import Background
+from kafkapy.coordinator.runtime import Background
 from kafkapy.errors import BrokerError
+from kafkapy.metadata.topic_rules import GROUP_METADATA_TOPIC
 from kafkapy.records.batch import assign, iterate_headers
 from kafkapy.records.record import Record, read_records
 from kafkapy.records.validate import ValidatedBatch
@@ -176,8 +176,17 @@ class World:
     def start(self, *, leads: bool = True) -> None:
         self.coordinator = GroupCoordinator(self.config, self.clock, self.broker, self.broker, self.background)
         self.coordinator.startup()
+        self._listener = self.broker.leadership_listeners[-1]
         if leads:
-            self.coordinator.on_leader(TopicPartition(GROUP_TOPIC, 0), 0)
+            self.lead(TopicPartition(GROUP_METADATA_TOPIC, 0), 0)
+
+    def lead(self, topic_partition: TopicPartition, leader_epoch: int) -> None:
+        """This broker becomes the leader of a partition."""
+        self._listener.on_leader(topic_partition, leader_epoch)
+
+    def resign(self, topic_partition: TopicPartition, leader_epoch: int | None) -> None:
+        """This broker is the leader no more."""
+        self._listener.on_follower_or_stopped(topic_partition, leader_epoch)
 
     def run_later(self) -> None:
         """From the next start on, what runs in the background is kept in ``later``."""
@@ -189,7 +198,7 @@ class World:
 
     @property
     def log(self) -> MemoryLog:
-        return self.broker.log(TopicPartition(GROUP_TOPIC, 0))
+        return self.broker.log(TopicPartition(GROUP_METADATA_TOPIC, 0))
 
     def group(self, group_id: str = "g") -> Group:
         return self.coordinator._runtime.shards[0].groups[group_id]

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from kafkapy.coordinator.group.shard import GROUP_TOPIC
+from kafkapy.metadata.topic_rules import GROUP_METADATA_TOPIC
 from kafkapy.observe.trace import Trace
 from kafkapy.observe.trace_filter import parse_filter
 from kafkapy.observe.trace_lines import as_json
@@ -91,7 +91,7 @@ def test_an_answer_whose_bytes_were_there_already_is_shown_too(tmp_path: Path, s
     async def scenario() -> None:
         async with running_broker(tmp_path, hooks=Hooks(trace=shown.trace("api=OffsetCommit"))) as broker:
             client = await Client.connect(broker)
-            for name in ("t", GROUP_TOPIC):
+            for name in ("t", GROUP_METADATA_TOPIC):
                 await client.create_topic(name)
             topic = OffsetCommitRequestTopic("t", [OffsetCommitRequestPartition(0, 1)])
             for _ in range(2):

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from kafkapy.coordinator.group.shard import GROUP_TOPIC
+from kafkapy.metadata.topic_rules import GROUP_METADATA_TOPIC
 from kafkapy.network.errors import UnencodableResponseError, UnservedRequestError
 from kafkapy.protocol.headers import RequestHeader
 from kafkapy.protocol.message import Message, ProtocolError
@@ -88,7 +88,7 @@ def test_who_asks_without_a_socket_gets_messages(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with running_broker(tmp_path) as broker:
             client = await Client.connect(broker)
-            for name in ("t", GROUP_TOPIC):
+            for name in ("t", GROUP_METADATA_TOPIC):
                 await client.create_topic(name)
             requests = LocalRequests()
             requests.serve(broker.services, LocalConnection("PLAINTEXT"))

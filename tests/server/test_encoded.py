@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from kafkapy.coordinator.group.shard import GROUP_TOPIC
+from kafkapy.metadata.topic_rules import GROUP_METADATA_TOPIC
 from kafkapy.protocol.headers import RequestHeader
 from kafkapy.protocol.messages.heartbeat import HeartbeatResponse
 from kafkapy.protocol.messages.offset_commit import (
@@ -74,7 +74,7 @@ def test_an_interceptor_changes_its_own_answer_alone(tmp_path: Path) -> None:
         async with running_broker(tmp_path / name, hooks=hooks) as broker:
             client = await Client.connect(broker)
             await client.create_topic("t")
-            await client.create_topic(GROUP_TOPIC)
+            await client.create_topic(GROUP_METADATA_TOPIC)
             topic = OffsetCommitRequestTopic("t", [OffsetCommitRequestPartition(0, 1)])
             response = await client.ask(OffsetCommitRequest("g", topics=[topic]), 8)
             await client.close()

@@ -1,32 +1,16 @@
-"""The group coordinator: what the server talks to. It finds the group and hands the request to its state machine.
+"""The group coordinator: the requests' entry. It finds the group and calls the function that decides on the request.
 
-Everything answers at once except JoinGroup, SyncGroup, OffsetCommit and TxnOffsetCommit, which return an ``Answer``.
+JoinGroup, SyncGroup, OffsetCommit and TxnOffsetCommit return an ``Answer``, all others a result or the steps to one.
+``rebalance.py`` tells how the requests of members belong together.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
-from kafkapy.clock import Clock, TimerHandle
+from kafkapy.clock import Clock
 from kafkapy.coordinator.answer import Answer
-from kafkapy.coordinator.errors import (
-    CoordinatorError,
-    CoordinatorLoadInProgressError,
-    CoordinatorNotAvailableError,
-    InvalidSessionTimeoutError,
-    NotCoordinatorError,
-    RebalanceInProgressError,
-    UnknownMemberIdError,
-)
-from kafkapy.coordinator.group import heartbeat, join, leave, states, sync
-from kafkapy.coordinator.group.directory import Directory, Metadata
-from kafkapy.coordinator.group.group import Group
-from kafkapy.coordinator.group.metadata_budget import GROUP_MAX_BYTES
-from kafkapy.coordinator.group.offset_requests import OffsetRequests
-from kafkapy.coordinator.group.offsets import FetchedOffset
-from kafkapy.coordinator.group.rebalance import Rebalancer
-from kafkapy.coordinator.group.records import group_record
-from kafkapy.coordinator.group.removal import Removal
-from kafkapy.coordinator.group.results import (
+from kafkapy.coordinator.group import membership, states
+from kafkapy.coordinator.group.calls import (
     COMMITTER,
     CommitCall,
     GroupDescription,
@@ -38,35 +22,32 @@ from kafkapy.coordinator.group.results import (
     SyncCall,
     SyncResult,
 )
-from kafkapy.coordinator.group.settings import Config, GroupSettings
-from kafkapy.coordinator.group.shard import GROUP_TOPIC
-from kafkapy.coordinator.partition_log import BrokerLog
-from kafkapy.coordinator.runtime import Runtime
-from kafkapy.coordinator.steps import Background
-from kafkapy.records.errors import RecordTooLargeError
+from kafkapy.coordinator.group.group import Group
+from kafkapy.coordinator.group.metadata_budget import GROUP_MAX_BYTES
+from kafkapy.coordinator.group.offset_requests import OffsetRequests
+from kafkapy.coordinator.group.offsets import FetchedOffset
+from kafkapy.coordinator.group.rebalance import Rebalancer
+from kafkapy.coordinator.group.records import group_record
+from kafkapy.coordinator.group.removal import Removal
+from kafkapy.coordinator.group.runtime import GroupRuntime
+from kafkapy.coordinator.group.settings import GroupSettings
+from kafkapy.coordinator.runtime import Background, Config, LeadershipSource, Metadata
+from kafkapy.protocol.errors import ErrorCode
 from kafkapy.turns import Steps
 from kafkapy.types import TopicPartition
 
-# The log's error → what members get when the group could not be written; others pass as they are.
-_STORE_ERRORS = {
-    3: CoordinatorNotAvailableError.error_code,
-    19: CoordinatorNotAvailableError.error_code,
-    20: CoordinatorNotAvailableError.error_code,
-    6: NotCoordinatorError.error_code,
-    56: NotCoordinatorError.error_code,
-    7: RebalanceInProgressError.error_code,
-    4: CoordinatorError.error_code,
-    10: CoordinatorError.error_code,
-    18: CoordinatorError.error_code,
+_STORE_ERRORS: Final[Mapping[int, int]] = {
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorCode.NOT_COORDINATOR,
+    ErrorCode.KAFKA_STORAGE_ERROR: ErrorCode.NOT_COORDINATOR,
+    ErrorCode.REQUEST_TIMED_OUT: ErrorCode.REBALANCE_IN_PROGRESS,
+    ErrorCode.INVALID_FETCH_SIZE: ErrorCode.UNKNOWN_SERVER_ERROR,
+    ErrorCode.MESSAGE_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
+    ErrorCode.RECORD_LIST_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
 }
-
-
-class LeadershipSource(BrokerLog, Protocol):
-    """``ReplicaManager``: the log, and the news of which partitions this broker leads."""
-
-    def add_leadership_listener(self, listener: Any, /) -> None:
-        """Tell ``listener`` through ``on_leader`` and ``on_follower_or_stopped``."""
-        ...
+"""The log's error → the members', if the group could not be written; others stay as they are."""
 
 
 class GroupCoordinator:
@@ -84,138 +65,114 @@ class GroupCoordinator:
         self._run = background.run
         self.settings = GroupSettings.from_config(config)
         self._clock = clock
-        self._replica_manager = replica_manager
         self._metadata = metadata
-        self._runtime = Runtime(self.settings, clock, replica_manager, background)
         self._rebalancer = Rebalancer(self.settings, clock, self._store_group, background)
+        self._runtime = GroupRuntime(self.settings, clock, replica_manager, metadata, self._rebalancer, background)
         self._removal = Removal(self._runtime, self._rebalancer, clock)
-        self._directory = Directory(self._runtime.shards, metadata, self.settings.topic_partitions)
-        self._offsets = OffsetRequests(self._runtime, self._directory, self._rebalancer)
+        self._offsets = OffsetRequests(self._runtime, self._rebalancer)
         self.commit_offsets: Final = self._offsets.commit
-        """OffsetCommit: an error code for each partition. Not a method of its own: groups commit all the time."""
-        self._expiry_timer: TimerHandle | None = None
+        """OffsetCommit: an error code for each partition. No method of its own, which would cost each commit a call."""
 
-    # Life
+    # Start and stop
 
     def startup(self) -> None:
-        """Serve: before the broker learns which partitions it leads."""
-        self._replica_manager.add_leadership_listener(self)
-        self._metadata.add_listener(self.metadata_changed)
-        self._directory.is_running = True
-        self._schedule_expiry()
+        """Serve requests; to be called before the broker learns which partitions it leads."""
+        self._runtime.startup()
+        self._metadata.add_listener(self._metadata_changed)
+        self._runtime.repeat(self._expire, self.settings.offsets_retention_check_interval_ms)
 
     def shutdown(self) -> None:
-        """Stop timers and send off who waits; the log has everything that was acknowledged."""
-        self._directory.is_running = False
-        if self._expiry_timer is not None:
-            self._expiry_timer.cancel()
-            self._expiry_timer = None
-        for partition in list(self._runtime.shards):
-            self._runtime.unload(partition, None, self._rebalancer)
+        """Stop the timers and answer waiting requests; the log has everything that was acknowledged."""
+        self._runtime.shutdown()
 
-    def _schedule_expiry(self) -> None:
-        interval_ms = self.settings.offsets_retention_check_interval_ms
-        self._expiry_timer = self._clock.call_later(interval_ms, self._expire)
+    def _expire(self) -> Steps[None]:
+        return self._removal.expire(self.settings.offsets_retention_ms)
 
-    def _expire(self) -> None:
-        self._schedule_expiry()
-        self._run(self._removal.expire(self.settings.offsets_retention_ms))
-
-    def on_leader(self, tp: TopicPartition, leader_epoch: int) -> None:
-        """This broker leads ``tp`` now."""
-        if tp.topic == GROUP_TOPIC:
-            self._runtime.load(tp.partition, leader_epoch, self._rebalancer)
-
-    def on_follower_or_stopped(self, tp: TopicPartition, leader_epoch: int | None) -> None:
-        """It does not lead ``tp`` any more."""
-        if tp.topic == GROUP_TOPIC:
-            self._runtime.unload(tp.partition, leader_epoch, self._rebalancer)
-
-    def metadata_changed(self, _image: Any, deleted: Iterable[TopicPartition]) -> None:
-        """Offsets of deleted partitions go."""
-        gone = set(deleted)
-        if gone:
-            self._run(self._removal.topics_deleted(gone))
+    def _metadata_changed(self, _image: Any, deleted: Iterable[TopicPartition]) -> None:
+        """Remove the offsets of deleted partitions."""
+        partitions = set(deleted)
+        if partitions:
+            self._run(self._removal.topics_deleted(partitions))
 
     def partition_for(self, group_id: str) -> int:
         """The partition of ``__consumer_offsets`` that keeps the group."""
-        return self._directory.partition_for(group_id)
+        return self._runtime.partition_for(group_id)
 
     # Membership
 
     def join(self, call: JoinCall) -> Answer[JoinResult]:
         """JoinGroup."""
-        shard = self._directory.named_shard(call.group_id)
+        shard = self._runtime.find_named(call.group_id)
         if isinstance(shard, int):
             return Answer.of(JoinResult(shard, call.member_id))
         timeout_ms = call.session_timeout_ms
         if not self.settings.min_session_timeout_ms <= timeout_ms <= self.settings.max_session_timeout_ms:
-            return Answer.of(JoinResult(InvalidSessionTimeoutError.error_code, call.member_id))
-        if call.group_id not in shard.groups and call.member_id != join.NO_MEMBER_ID:
-            return Answer.of(JoinResult(UnknownMemberIdError.error_code, call.member_id))
+            return Answer.of(JoinResult(ErrorCode.INVALID_SESSION_TIMEOUT, call.member_id))
+        if call.group_id not in shard.groups and call.member_id != membership.NO_MEMBER_ID:
+            return Answer.of(JoinResult(ErrorCode.UNKNOWN_MEMBER_ID, call.member_id))
         group = shard.get_or_create(call.group_id)
-        answer = join.join(self._rebalancer, group, call)
+        answer = membership.join(self._rebalancer, group, call)
         if group.generation_id == 0:
             shard.forget_unused(group)
         return answer
 
     def sync(self, call: SyncCall) -> Answer[SyncResult]:
-        """SyncGroup. While loading: join again (older clients don't expect 14 here)."""
-        group = self._directory.group(call.group_id)
+        """SyncGroup. While loading REBALANCE_IN_PROGRESS: older clients don't expect the error of loading here."""
+        group = self._runtime.find_group(call.group_id)
         if isinstance(group, int):
-            is_loading = group == CoordinatorLoadInProgressError.error_code
-            return Answer.of(SyncResult(RebalanceInProgressError.error_code if is_loading else group))
-        return sync.sync(self._rebalancer, group, call)
+            is_loading = group == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+            return Answer.of(SyncResult(ErrorCode.REBALANCE_IN_PROGRESS if is_loading else group))
+        return membership.sync(self._rebalancer, group, call)
 
     def heartbeat(self, group_id: str, generation_id: int, member_id: str, instance_id: str | None = None) -> int:
-        """Heartbeat: the error code. While loading: all is well, the sessions start when the group is there."""
-        group = self._directory.group(group_id)
+        """Heartbeat: the error code. While loading 0: the sessions start when the group is loaded."""
+        group = self._runtime.find_group(group_id)
         if isinstance(group, int):
-            return 0 if group == CoordinatorLoadInProgressError.error_code else group
-        return heartbeat.heartbeat(self._rebalancer, group, generation_id, member_id, instance_id)
+            return 0 if group == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS else group
+        return membership.heartbeat(self._rebalancer, group, generation_id, member_id, instance_id)
 
     def leave(self, group_id: str, leaving: Sequence[LeavingMember]) -> Steps[tuple[int, list[int]]]:
         """LeaveGroup: the error code of the request, and (if that is 0) of each member.
 
-        A group that goes while its members leave is looked up again: the rest of them is unknown then.
+        The group is found again for each member: if it is deleted between two steps, the remaining members are unknown.
         """
         errors: list[int] = []
         for member in leaving:
-            group = self._directory.group(group_id)
+            group = self._runtime.find_group(group_id)
             if not isinstance(group, int):
                 try:
-                    errors.append(leave.leave(self._rebalancer, group, member))
-                except CoordinatorError as error:
+                    errors.append(membership.leave(self._rebalancer, group, member))
+                except membership.PendingStaticMemberError as error:
                     return error.error_code, []
-            elif group == UnknownMemberIdError.error_code:
+            elif group == ErrorCode.UNKNOWN_MEMBER_ID:
                 errors.append(group)
             else:
                 return group, []
             yield
         if not leaving:
-            group = self._directory.group(group_id)
-            if isinstance(group, int) and group != UnknownMemberIdError.error_code:
+            group = self._runtime.find_group(group_id)
+            if isinstance(group, int) and group != ErrorCode.UNKNOWN_MEMBER_ID:
                 return group, []
         return 0, errors
 
     def expire_member(self, group_id: str, member_id: str) -> int:
-        """End the member's session now, as if nothing had been heard of it for too long; returns an error code."""
-        group = self._directory.group(group_id)
+        """End the member's session now, as its time-out would; returns an error code."""
+        group = self._runtime.find_group(group_id)
         if isinstance(group, int):
             return group
         member = group.members.get(member_id)
         if member is None:
-            return UnknownMemberIdError.error_code
+            return ErrorCode.UNKNOWN_MEMBER_ID
         self._rebalancer.remove_member(group, member)
         return 0
 
     def _store_group(self, group: Group, assignments: Mapping[str, bytes], on_done: Callable[[int], None]) -> None:
-        shard = self._directory.shard(group.group_id)
+        shard = self._runtime.find(group.group_id)
         if isinstance(shard, int):
             on_done(shard)
             return
         if group.members.record_size(group.protocol_name or "", assignments) > GROUP_MAX_BYTES:
-            on_done(_STORE_ERRORS[RecordTooLargeError.error_code])  # as the log would answer
+            on_done(_STORE_ERRORS[ErrorCode.MESSAGE_TOO_LARGE])  # the error of such an append
             return
         record = group_record(group, assignments, self._clock.now_ms(), self.settings.group_value_version)
         self._runtime.append(shard, [record], lambda error_code: on_done(_STORE_ERRORS.get(error_code, error_code)))
@@ -233,7 +190,7 @@ class GroupCoordinator:
         return self._offsets.commit_large(call, producer)
 
     def transaction_ended(self, partition: int, producer_id: int, *, is_commit: bool) -> None:
-        """The end of a producer's transaction stands in this partition of ``__consumer_offsets`` now."""
+        """A marker of a producer's transaction was written to this partition of ``__consumer_offsets``."""
         self._runtime.end_transaction(partition, producer_id, is_commit=is_commit)
 
     def fetch_few_offsets(
@@ -245,26 +202,26 @@ class GroupCoordinator:
     def fetch_offsets(
         self, group_id: str, partitions: Sequence[TopicPartition] | None, *, require_stable: bool = False
     ) -> Steps[tuple[int, dict[TopicPartition, FetchedOffset]]]:
-        """OffsetFetch: an error code, and the offsets of ``partitions`` (``None``: of all that have one)."""
+        """OffsetFetch: an error code, and the offsets of ``partitions`` (None: of all that have one)."""
         return self._offsets.fetch_many(group_id, partitions, require_stable=require_stable)
 
     # Administration
 
     def list_groups(self, states_filter: Iterable[str] = ()) -> Steps[tuple[int, list[GroupListing]]]:
         """ListGroups: an error code (14 while some are still loading) and the groups in one of the states, or all."""
-        if not self._directory.is_running:
-            return CoordinatorNotAvailableError.error_code, []
+        if not self._runtime.is_running:
+            return ErrorCode.COORDINATOR_NOT_AVAILABLE, []
         wanted = set(states_filter)
         is_loading = self._runtime.is_loading()
         listings: list[GroupListing] = []
         for piece in self._runtime.groups():
             listings += [group.listing() for _, group in piece if not wanted or group.state.value in wanted]
             yield
-        return CoordinatorLoadInProgressError.error_code if is_loading else 0, listings
+        return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if is_loading else 0, listings
 
     def describe_group(self, group_id: str) -> Steps[GroupDescription]:
         """DescribeGroups of one group; one that does not exist is Dead."""
-        shard = self._directory.shard(group_id)
+        shard = self._runtime.find(group_id)
         if isinstance(shard, int):
             return GroupDescription(shard, group_id)
         group = shard.groups.get(group_id)
@@ -274,14 +231,14 @@ class GroupCoordinator:
 
     def delete_group(self, group_id: str) -> Steps[int]:
         """DeleteGroups of one group: the error code."""
-        shard = self._directory.shard(group_id)
+        shard = self._runtime.find(group_id)
         return shard if isinstance(shard, int) else (yield from self._removal.delete_group(shard, group_id))
 
     def delete_offsets(
         self, group_id: str, partitions: list[TopicPartition]
     ) -> Steps[tuple[int, dict[TopicPartition, int]]]:
         """OffsetDelete: the group's error code, and (if that is 0) one for each partition."""
-        shard = self._directory.named_shard(group_id)
+        shard = self._runtime.find_named(group_id)
         if isinstance(shard, int):
             return shard, {}
         return (yield from self._removal.delete_offsets(shard, group_id, partitions))

@@ -1,4 +1,4 @@
-"""A group: its state, generation, members and offsets. All its moves go through ``move_to``."""
+"""A group: its state, generation, members and offsets. Every change of the state is a call of ``transition_to``."""
 
 import uuid
 from collections.abc import Callable
@@ -6,21 +6,20 @@ from collections.abc import Set as AbstractSet
 
 from kafkapy.clock import TimerHandle
 from kafkapy.coordinator.group import states
-from kafkapy.coordinator.group.members import CONSUMER_PROTOCOL_TYPE, Members, Protocols, subscribed_topics
+from kafkapy.coordinator.group.calls import GroupDescription, GroupListing, MemberDescription
+from kafkapy.coordinator.group.members import Members
 from kafkapy.coordinator.group.metadata_budget import PENDING_BYTES, TOPIC_BYTES, MetadataBudget
 from kafkapy.coordinator.group.offsets import Offsets
-from kafkapy.coordinator.group.results import GroupDescription, GroupListing, MemberDescription
+from kafkapy.coordinator.group.protocols import CONSUMER_PROTOCOL_TYPE, Protocols, subscribed_topics
 from kafkapy.coordinator.group.states import GroupState
-from kafkapy.coordinator.steps import pieces
-from kafkapy.turns import Steps
-
-NO_TIMESTAMP = -1
+from kafkapy.turns import Steps, pieces
+from kafkapy.types import NO_TIMESTAMP
 
 
 class Group:
-    """One consumer group (or Connect cluster, or whatever uses the protocol), pure state.
+    """One consumer group (or Connect cluster, or another user of the group protocol), state without I/O.
 
-    ``state_timestamp_ms`` is the wall-clock time of the last move, -1 when a stored group did not say.
+    ``state_timestamp_ms`` is the wall-clock time of the last transition, -1 if a stored group has none.
     ``subscribed`` is the topics that the members consume, ``None`` when that can't be known, or not yet.
     """
 
@@ -43,7 +42,7 @@ class Group:
         self._subscription_bytes = 0
         self.budget = budget or MetadataBudget()
         self.members = Members(self.budget)
-        # ids that were given out with MEMBER_ID_REQUIRED and have not joined yet, with their time-outs
+        # ids that were handed out with MEMBER_ID_REQUIRED and have not joined yet, with their time-outs
         self.pending: dict[str, TimerHandle] = {}
         self.offsets = Offsets()
         self.join_timer: TimerHandle | None = None
@@ -54,25 +53,38 @@ class Group:
         members = f"{len(self.members)} members"
         return f"Group({self.group_id!r}, {self.state.value}, generation {self.generation_id}, {members})"
 
-    def move_to(self, state: GroupState) -> None:
-        """Change the state, along ``states.MOVES`` only."""
-        states.check_move(self.state, state)
+    def transition_to(self, state: GroupState) -> None:
+        """Change the state, along ``states.TRANSITIONS`` only."""
+        states.check_transition(self.state, state)
         self.state = state
         self.state_timestamp_ms = self._now_ms()
 
-    def restore(self, state: GroupState, state_timestamp_ms: int) -> None:
-        """Set the state that the log tells, while it is being read: no move, so no law of moves."""
+    def restore(
+        self,
+        state: GroupState,
+        state_timestamp_ms: int = NO_TIMESTAMP,
+        generation_id: int = 0,
+        protocol_type: str | None = None,
+        protocol_name: str | None = None,
+    ) -> None:
+        """Set the fields of a group that is loaded, without members; this is no transition."""
         self.state = state
         self.state_timestamp_ms = state_timestamp_ms
+        self.generation_id = generation_id
+        self.protocol_type = protocol_type
+        self.protocol_name = protocol_name
+        self._forget_subscribed()
+        self.members.release_all()
+        self.members = Members(self.budget)
 
     @property
     def is_dead(self) -> bool:
-        """Whether the group is gone: law 5 of ``states.py``."""
+        """Whether the group was deleted or unloaded: law 5 of ``states.py``."""
         return self.state is states.DEAD
 
     @property
     def is_consumer_group(self) -> bool:
-        """Whether its members speak the consumer's protocol, so that their subscriptions can be read."""
+        """Whether the protocol type is the consumers', so that subscriptions can be read."""
         return self.protocol_type == CONSUMER_PROTOCOL_TYPE
 
     def supports(self, protocol_type: str, protocols: Protocols) -> bool:
@@ -86,18 +98,12 @@ class Group:
         return f"{client_id if instance_id is None else instance_id}-{uuid.uuid4()}"
 
     def add_pending(self, member_id: str, timer: TimerHandle) -> None:
-        """Remember an id that was given out, and its time-out."""
+        """Keep an id that was handed out, and its time-out."""
         self.pending[member_id] = timer
         self.budget.used_bytes += PENDING_BYTES
 
-    def clear_members(self) -> None:
-        """Forget all members, of a group that is read from the log."""
-        self._forget_subscribed()
-        self.members.release_all()
-        self.members = Members(self.budget)
-
     def end(self) -> None:
-        """The group is gone: stop its members' time-outs, and give back what they count for."""
+        """Stop the time-outs of pending ids and release the memory budget; the group is no longer served."""
         for timer in self.pending.values():
             timer.cancel()
         self.budget.used_bytes -= PENDING_BYTES * len(self.pending)
@@ -106,7 +112,7 @@ class Group:
         self.members.release_all()
 
     def remove_pending(self, member_id: str) -> bool:
-        """Forget an id that was given out; False when it was not."""
+        """Forget an id that was handed out; False if it is not pending."""
         timer = self.pending.pop(member_id, None)
         if timer is None:
             return False
@@ -115,18 +121,18 @@ class Group:
         return True
 
     def have_all_joined(self) -> bool:
-        """Whether the join phase has nobody left to wait for."""
+        """Whether every member and every pending id has joined the coming generation."""
         return not self.pending and self.members.waiting_for_join() == len(self.members)
 
     def start_next_generation(self) -> None:
         """End the join phase: law 2 of ``states.py``."""
         target = states.COMPLETING if self.members else states.EMPTY
-        self.move_to(target)
+        self.transition_to(target)
         self.generation_id += 1
         self.protocol_name = self.members.select_protocol() if self.members else None
 
     def update_subscribed(self) -> Steps[None]:
-        """Compute again which topics the members consume now; a later call ends an earlier one."""
+        """Read the subscribed topics from the members' metadata again; a later call ends an earlier one."""
         number = self._forget_subscribed()
         protocol = self.protocol_name
         known = [] if protocol is None else [member.metadata(protocol) for member in self.members.values()]
@@ -145,7 +151,7 @@ class Group:
             self.budget.used_bytes += self._subscription_bytes
 
     def _forget_subscribed(self) -> int:
-        """Forget which topics the members consume; returns the number of the next attempt to find out."""
+        """Forget the subscribed topics; returns the number of the next attempt to read them."""
         self.subscribed = None
         self.budget.used_bytes -= self._subscription_bytes
         self._subscription_bytes = 0
@@ -153,7 +159,7 @@ class Group:
         return self._subscription
 
     def is_subscribed_to(self, topic: str) -> bool:
-        """Whether a member consumes the topic; yes when that can't be known."""
+        """Whether a member consumes the topic; True if that can't be known."""
         return self.subscribed is None or topic in self.subscribed
 
     def listing(self) -> GroupListing:
@@ -161,9 +167,9 @@ class Group:
         return GroupListing(self.group_id, self.protocol_type or "", self.state.value)
 
     def describe(self) -> Steps[GroupDescription]:
-        """The group in DescribeGroups: what members assign and know is shown only while it is settled.
+        """The group in DescribeGroups; metadata and assignments of members are shown only while it is Stable.
 
-        State and members are those of the beginning.
+        State and members are those at the start of the steps.
         """
         protocol = self.protocol_name if self.state is states.STABLE else None
         state, protocol_type = self.state.value, self.protocol_type or ""

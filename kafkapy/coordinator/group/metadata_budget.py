@@ -1,35 +1,35 @@
-"""How much memory the members of all groups may take: what they send with JoinGroup stays as long as they do.
+"""The bound on the memory of all groups' members: their metadata, protocols and assignments, kept as long as they stay.
 
-A client chooses the size of its metadata, up to a whole request, and the number of its members; Apache Kafka keeps
-them all. Each member, each of its protocols, each topic that a group reads and each member id that was given out also
-counts for a fixed size, so that the bound on bytes bounds their number.
+A client chooses the size of its metadata, up to a whole request, and the number of its members; Apache Kafka has no
+bound. Each member, each of its protocols, each topic that a group reads and each member id that was handed out also
+counts for a fixed size, so that the bound on bytes is a bound on their number too.
 
-A join that there is no room for is refused with GROUP_MAX_SIZE_REACHED, which tells a client not to try again. An
-assignment is refused with COORDINATOR_NOT_AVAILABLE: its group is there already, all clients try again until there is
-room, and meanwhile the members stay. One that could never be stored gets what Apache Kafka answers then.
+A join that exceeds the bound is refused with GROUP_MAX_SIZE_REACHED, after which clients do not retry. An assignment is
+refused with COORDINATOR_NOT_AVAILABLE: its group exists, all clients retry until there is room, meanwhile the members
+stay. An assignment that no record can hold gets Apache Kafka's error.
 """
 
 from collections.abc import Iterable
 from typing import Final
 
 MEMBER_BYTES: Final = 512
-"""What a member takes beside its metadata, about."""
+"""The approximate size of a member without its metadata."""
 PROTOCOL_BYTES: Final = 128
-"""What a protocol takes beside its name and metadata, about."""
+"""The approximate size of a protocol without its name and metadata."""
 MOST_PROTOCOLS: Final = 1_000
-"""Protocols that a member may name: each rebalance looks at all of them, and Kafka's clients name up to five."""
+"""The bound on a member's protocols: each rebalance reads all of them, and Kafka's clients name up to five."""
 GROUP_MAX_BYTES: Final = 16_777_216
-"""What the members of one group may take, as one record in the log holds them: 16 times what Kafka allows by default
-for that (``max.message.bytes``)."""
+"""The bound on the members of one group, which one record in the log holds: 16 times Kafka's default of
+``max.message.bytes``."""
 TOPIC_BYTES: Final = 128
-"""What a topic takes that is known to be subscribed to, about."""
+"""The approximate size of a topic in the known subscriptions of a group."""
 PENDING_BYTES: Final = 256
-"""What a member id takes that was given out and has not joined."""
+"""The approximate size of a member id that was handed out and has not joined."""
 DEFAULT_MAX_BYTES: Final = 104_857_600
 
 
 class MetadataBudget:
-    """Bytes in use of those that ``kafkapy.group.metadata.max.bytes`` allows to all groups of a broker."""
+    """The bytes that all groups of a broker use; ``kafkapy.group.metadata.max.bytes`` is the bound."""
 
     __slots__ = ("max_bytes", "used_bytes")
 
@@ -38,7 +38,7 @@ class MetadataBudget:
         self.used_bytes = 0
 
     def has_room(self, size: int) -> bool:
-        """Whether ``size`` more bytes may be kept; less than before always may."""
+        """Whether ``size`` more bytes are within the bound; a reduction always is."""
         return size <= 0 or self.used_bytes + size <= self.max_bytes
 
 

@@ -1,48 +1,34 @@
-"""OffsetCommit, TxnOffsetCommit and OffsetFetch: to the log, and out of what was replayed from it."""
+"""OffsetCommit, TxnOffsetCommit and OffsetFetch: the decision about each commit, and the offsets that were replayed."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Final
 
 from kafkapy.coordinator.answer import Answer
-from kafkapy.coordinator.errors import (
-    CoordinatorNotAvailableError,
-    FencedInstanceIdError,
-    IllegalGenerationError,
-    InvalidCommitOffsetSizeError,
-    NotCoordinatorError,
-    OffsetMetadataTooLargeError,
-    UnknownMemberIdError,
-)
 from kafkapy.coordinator.group import states
-from kafkapy.coordinator.group.checks import member_error
-from kafkapy.coordinator.group.directory import Directory
+from kafkapy.coordinator.group.calls import COMMITTER, CommitCall, Producer
 from kafkapy.coordinator.group.group import Group
+from kafkapy.coordinator.group.membership import member_error
 from kafkapy.coordinator.group.offsets import FetchedOffset
 from kafkapy.coordinator.group.rebalance import Rebalancer
-from kafkapy.coordinator.group.results import COMMITTER, CommitCall, Producer
-from kafkapy.coordinator.group.shard import Shard
-from kafkapy.coordinator.runtime import Runtime
-from kafkapy.coordinator.steps import pieces
+from kafkapy.coordinator.group.runtime import GroupRuntime
+from kafkapy.coordinator.group.shard import GroupShard
+from kafkapy.protocol.errors import ErrorCode
 from kafkapy.records.validate import ValidatedBatch
-from kafkapy.storage.errors import InvalidProducerEpochError
-from kafkapy.turns import Steps
+from kafkapy.turns import Steps, pieces
 from kafkapy.types import TopicPartition
 
-# OffsetCommit and TxnOffsetCommit: may this caller commit, and which of its offsets.
-
-
-# The log's error → what the committing client gets: it must look for the coordinator again, wait, or send less.
-_LOG_ERRORS = {
-    3: CoordinatorNotAvailableError.error_code,
-    19: CoordinatorNotAvailableError.error_code,
-    20: CoordinatorNotAvailableError.error_code,
-    6: NotCoordinatorError.error_code,
-    56: NotCoordinatorError.error_code,
-    4: InvalidCommitOffsetSizeError.error_code,
-    10: InvalidCommitOffsetSizeError.error_code,
-    18: InvalidCommitOffsetSizeError.error_code,
+_LOG_ERRORS: Final[Mapping[int, int]] = {
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorCode.NOT_COORDINATOR,
+    ErrorCode.KAFKA_STORAGE_ERROR: ErrorCode.NOT_COORDINATOR,
+    ErrorCode.INVALID_FETCH_SIZE: ErrorCode.INVALID_COMMIT_OFFSET_SIZE,
+    ErrorCode.MESSAGE_TOO_LARGE: ErrorCode.INVALID_COMMIT_OFFSET_SIZE,
+    ErrorCode.RECORD_LIST_TOO_LARGE: ErrorCode.INVALID_COMMIT_OFFSET_SIZE,
 }
+"""The log's error → the client's: it must find the coordinator again, wait, or send less. Others stay as they are."""
 
 
 def log_error(error_code: int) -> int:
@@ -51,7 +37,7 @@ def log_error(error_code: int) -> int:
 
 
 def commit_error(group: Group, call: CommitCall) -> int:
-    """The error code for all of the commit; 0 when it may be appended."""
+    """The error code for the whole commit; 0 if it may be appended."""
     is_without_group = call.generation_id < 0 and group.state is states.EMPTY
     if is_without_group and (call.instance_id is None or not group.members.is_fenced(call.member_id, call.instance_id)):
         return 0
@@ -60,20 +46,20 @@ def commit_error(group: Group, call: CommitCall) -> int:
 
 
 def transaction_commit_error(group: Group, call: CommitCall) -> int:
-    """The error code for a commit in a transaction: member and generation count only if they are named (KIP-447)."""
+    """The error code for a commit in a transaction; member and generation are optional (KIP-447)."""
     if group.state is states.DEAD:
-        return CoordinatorNotAvailableError.error_code
+        return ErrorCode.COORDINATOR_NOT_AVAILABLE
     if call.instance_id is not None and group.members.is_fenced(call.member_id, call.instance_id):
-        return FencedInstanceIdError.error_code
+        return ErrorCode.FENCED_INSTANCE_ID
     if call.member_id and call.member_id not in group.members:
-        return UnknownMemberIdError.error_code
+        return ErrorCode.UNKNOWN_MEMBER_ID
     if call.generation_id >= 0 and call.generation_id != group.generation_id:
-        return IllegalGenerationError.error_code
+        return ErrorCode.ILLEGAL_GENERATION
     return 0
 
 
 def touch_member(rebalancer: Rebalancer, group: Group, call: CommitCall) -> None:
-    """Who commits lives."""
+    """A commit starts its member's session again, as a heartbeat does."""
     if call.member_id and call.member_id in group.members:
         rebalancer.touch(group.members[call.member_id])
 
@@ -81,40 +67,37 @@ def touch_member(rebalancer: Rebalancer, group: Group, call: CommitCall) -> None
 def too_large(call: CommitCall, max_length: int) -> set[TopicPartition]:
     """The partitions whose metadata is longer than allowed, in UTF-16 units as Java counts."""
     refused = set()
-    for partition, committed in call.offsets.items():  # no comprehension: its frame costs more than most commits need
+    # a loop: a comprehension has a frame of its own, which costs more than the few elements of most commits
+    for topic_partition, committed in call.offsets.items():
         metadata = committed.metadata
         # a string of n characters has at most 2n units: most need no encoding to be counted
         if metadata and len(metadata) * 2 > max_length and utf16_length(metadata) > max_length:
-            refused.add(partition)
+            refused.add(topic_partition)
     return refused
 
 
 def utf16_length(text: str) -> int:
-    """The length of a string as Java sees it."""
+    """The length of a string in UTF-16 units, as Java counts."""
     return len(text.encode("utf-16-be", "surrogatepass")) // 2
 
 
-TOO_LARGE = OffsetMetadataTooLargeError.error_code
-
-
-NONE: AbstractSet[TopicPartition] = frozenset()
+NO_PARTITIONS: Final[AbstractSet[TopicPartition]] = frozenset()
 NOTHING_FETCHED: Final = FetchedOffset()
 
 
 def _codes(call: CommitCall, refused: AbstractSet[TopicPartition], error_code: int) -> dict[TopicPartition, int]:
-    """What each partition is answered, those whose metadata were ``refused`` and those that met the log's error."""
+    """The error code of each partition: the ``refused`` ones have too long metadata, the others got the log's error."""
     codes = dict.fromkeys(call.offsets, log_error(error_code))
     if refused:
-        codes.update(dict.fromkeys(refused, TOO_LARGE))
+        codes.update(dict.fromkeys(refused, ErrorCode.OFFSET_METADATA_TOO_LARGE))
     return codes
 
 
 class OffsetRequests:
     """Commits and fetches offsets of groups."""
 
-    def __init__(self, runtime: Runtime, directory: Directory, rebalancer: Rebalancer) -> None:
+    def __init__(self, runtime: GroupRuntime, rebalancer: Rebalancer) -> None:
         self._runtime = runtime
-        self._directory = directory
         self._rebalancer = rebalancer
 
     def commit_large(
@@ -122,7 +105,7 @@ class OffsetRequests:
     ) -> Steps[Answer[dict[TopicPartition, int]]]:
         """OffsetCommit or TxnOffsetCommit of many partitions: the batch is built in steps.
 
-        Whether the group takes it is decided when it is built, together with the append.
+        The group decides on it when the batch is built, in one step with the append.
         """
         prepared = None
         if not too_large(call, self._runtime.settings.offset_metadata_max_bytes):
@@ -133,13 +116,13 @@ class OffsetRequests:
 
     def commit(self, call: CommitCall, prepared: ValidatedBatch | None = None) -> Answer[dict[TopicPartition, int]]:
         """OffsetCommit: an error code for each partition. The empty group id is allowed, as old clients use it."""
-        shard = self._directory.shard(call.group_id)
+        shard = self._runtime.find(call.group_id)
         if isinstance(shard, int):
             return Answer.of(dict.fromkeys(call.offsets, shard))
         group = shard.groups.get(call.group_id)
         if group is None:
             if call.generation_id >= 0:
-                return Answer.of(dict.fromkeys(call.offsets, IllegalGenerationError.error_code))
+                return Answer.of(dict.fromkeys(call.offsets, ErrorCode.ILLEGAL_GENERATION))
             group = shard.get_or_create(call.group_id)
         error_code = commit_error(group, call)
         if error_code:
@@ -151,7 +134,7 @@ class OffsetRequests:
         self, call: CommitCall, producer: Producer, prepared: ValidatedBatch | None = None
     ) -> Answer[dict[TopicPartition, int]]:
         """TxnOffsetCommit: kept until the producer's transaction ends; an error code for each partition."""
-        shard = self._directory.named_shard(call.group_id)
+        shard = self._runtime.find_named(call.group_id)
         if isinstance(shard, int):
             return Answer.of(dict.fromkeys(call.offsets, shard))
         group = shard.get_or_create(call.group_id)
@@ -162,38 +145,38 @@ class OffsetRequests:
 
     def _append_offsets(
         self,
-        shard: Shard,
+        shard: GroupShard,
         group: Group,
         call: CommitCall,
         producer: Producer = COMMITTER,
         prepared: ValidatedBatch | None = None,
     ) -> Answer[dict[TopicPartition, int]]:
         offsets = call.offsets
-        refused: AbstractSet[TopicPartition] = NONE
+        refused: AbstractSet[TopicPartition] = NO_PARTITIONS
         for each in offsets.values():
-            if each.metadata:  # hardly ever: then look at them all
+            if each.metadata:  # rarely: then check all of them
                 refused = too_large(call, self._runtime.settings.offset_metadata_max_bytes)
                 break
         if refused:
-            offsets = {partition: each for partition, each in offsets.items() if partition not in refused}
+            offsets = {key: each for key, each in offsets.items() if key not in refused}
             if not offsets:
-                return Answer.of(dict.fromkeys(refused, TOO_LARGE))
-        # what the log would make of it is for producers that it knows
+                return Answer.of(dict.fromkeys(refused, ErrorCode.OFFSET_METADATA_TOO_LARGE))
+        # the log checks the epoch only of producers that it knows
         if producer is not COMMITTER and producer.epoch < 0 <= producer.producer_id:
-            codes = dict.fromkeys(offsets, InvalidProducerEpochError.error_code)
-            return Answer.of({**codes, **dict.fromkeys(refused, TOO_LARGE)})
+            codes = dict.fromkeys(offsets, ErrorCode.INVALID_PRODUCER_EPOCH)
+            return Answer.of({**codes, **dict.fromkeys(refused, ErrorCode.OFFSET_METADATA_TOO_LARGE)})
         outcome = self._runtime.commit(shard, group.group_id, offsets, producer, prepared)
         if outcome == 0 and not refused:
             return Answer.of(dict.fromkeys(offsets, 0))
         if isinstance(outcome, int):
             return Answer.of(_codes(call, refused, outcome))
         answer: Answer[dict[TopicPartition, int]] = Answer()
-        on_their_way = list(offsets)
+        appending = list(offsets)
         kept = group.offsets
-        (kept.append_started if producer is COMMITTER else kept.append_in_transaction_started)(on_their_way)
+        (kept.append_started if producer is COMMITTER else kept.append_in_transaction_started)(appending)
 
         def appended(error_code: int) -> None:
-            (kept.append_ended if producer is COMMITTER else kept.append_in_transaction_ended)(on_their_way)
+            (kept.append_ended if producer is COMMITTER else kept.append_in_transaction_ended)(appending)
             answer.set(_codes(call, refused, error_code))
 
         outcome.on_set(appended)
@@ -203,7 +186,7 @@ class OffsetRequests:
         self, group_id: str, partitions: Iterable[TopicPartition], *, require_stable: bool = False
     ) -> tuple[int, dict[TopicPartition, FetchedOffset]]:
         """OffsetFetch of few partitions: an error code, and their offsets."""
-        shard = self._directory.shard(group_id)
+        shard = self._runtime.find(group_id)
         if isinstance(shard, int):
             return shard, {}
         group = shard.groups.get(group_id)
@@ -215,9 +198,10 @@ class OffsetRequests:
     def fetch_many(
         self, group_id: str, partitions: Sequence[TopicPartition] | None, *, require_stable: bool = False
     ) -> Steps[tuple[int, dict[TopicPartition, FetchedOffset]]]:
-        """OffsetFetch in steps; ``None`` are all partitions that have an offset.
+        """OffsetFetch in steps; with ``None`` all partitions that have an offset.
 
-        A group that is deleted between two steps has no offsets from then on; one that moves ends with its error.
+        If the group is deleted between two steps, the rest has no offsets; if its shard is unloaded, the whole is an
+        error.
         """
         error_code, fetched = self.fetch(group_id, ())
         if partitions is None:
@@ -232,6 +216,6 @@ class OffsetRequests:
         return error_code, fetched
 
     def _committed(self, group_id: str) -> list[TopicPartition]:
-        shard = self._directory.shard(group_id)
+        shard = self._runtime.find(group_id)
         group = None if isinstance(shard, int) else shard.groups.get(group_id)
         return [] if group is None else list(group.offsets.committed)

@@ -1,34 +1,79 @@
-"""The join phase and the members' sessions: everything about a group that happens by itself, in time.
+"""The rebalance of a group: the join phase, the sessions of members, and their time-outs.
 
-Timers: one for each member's session, one for each member id that was given out, one for a group's join phase. A
-heartbeat only moves its member's deadline; the session timer, when it fires early, sets itself anew for what is left.
+States (``states.py`` has the transitions and the error of each request in each state)
+
+    Empty                 no members; offsets may be committed without a member
+    PreparingRebalance    the join phase: the members must join (again), their JoinGroup requests wait
+    CompletingRebalance   the generation is decided; the SyncGroup requests wait for the leader's assignment
+    Stable                every member has its assignment
+    Dead                  deleted, or this broker no longer leads the group's partition
+
+Order of events, from the first member to a stable group
+
+    1. JoinGroup: ``membership.join`` adds the member, its request waits (``Member.wait_for_join``). ``prepare`` moves
+       the group to PreparingRebalance. An Empty group waits ``group.initial.rebalance.delay.ms``, and again if members
+       have joined meanwhile; any other group waits until all members have joined, at most for the longest rebalance
+       time-out among them.
+    2. ``complete_join``: dynamic members that have not joined are removed, static ones stay until their sessions end.
+       The generation grows by one and the group is in CompletingRebalance. All waiting JoinGroup requests are answered;
+       the leader's response has the metadata of all members. Nothing has been written to the log so far.
+    3. SyncGroup: ``membership.sync`` keeps the requests waiting. The leader's one has the assignment, which is appended
+       to the log as the group's record (``store_group``).
+    4. When all in-sync replicas have the record, its replay (``GroupShard``) settles the assignment and moves the group
+       to Stable; then ``membership.propagate`` answers the waiting SyncGroup requests.
+    5. A Heartbeat moves the deadline of its member's session. A member that joins, leaves, or whose session ends
+       (``remove_member``) starts again at 1; the others learn it from REBALANCE_IN_PROGRESS.
+
+The last member leaves, or its session ends
+
+    ``GroupCoordinator.leave`` → ``membership.leave`` → ``Rebalancer.remove_member`` → ``prepare`` (Stable and
+    CompletingRebalance; in PreparingRebalance ``try_complete_join``) → ``complete_join``, at once since no member is
+    missing → ``Group.start_next_generation``: Empty, a generation more → ``store_group`` without members. The offsets
+    stay; ``Removal.expire`` deletes them, and then the group, after ``offsets.retention.minutes``.
+
+A crash of the broker, or a change of the partition's leader
+
+    before the record of 4 is in the log   the new coordinator loads the generation before. Members of the lost one get
+                                           UNKNOWN_MEMBER_ID or ILLEGAL_GENERATION and join again. No member has
+                                           an assignment of the lost generation, since 4 comes before the responses
+    after it, before the responses         the group is loaded as Stable in the new generation. A repeated SyncGroup is
+                                           answered from the loaded assignment
+    in Stable                              members and assignments are loaded, every session starts anew (``loaded``);
+                                           heartbeats continue, there is no rebalance
+    after the last member left             if the record without members was not written, the members before are loaded
+                                           and removed again when their sessions end
+
+Timers: one for each member's session, one for each member id that was handed out and has not joined (``add_pending``),
+one for a group's join phase. A heartbeat only moves its member's deadline; a session timer that fires before the
+deadline is set again for the remaining time.
 """
 
 from collections.abc import Callable, Mapping
+from typing import Final
 
 from kafkapy.clock import Clock
-from kafkapy.coordinator.errors import RebalanceInProgressError, UnknownMemberIdError
 from kafkapy.coordinator.group import states
+from kafkapy.coordinator.group.calls import JoinResult, SyncResult
 from kafkapy.coordinator.group.group import Group
 from kafkapy.coordinator.group.members import Member
-from kafkapy.coordinator.group.results import JoinResult, SyncResult
 from kafkapy.coordinator.group.settings import GroupSettings
-from kafkapy.coordinator.steps import Background
+from kafkapy.coordinator.runtime import Background
+from kafkapy.protocol.errors import ErrorCode
 
-# How long a member that is new to the group may wait in its first JoinGroup. It has no id yet, so it can't send
-# heartbeats, and a client that gave up must not hold the others for ever.
-NEW_MEMBER_JOIN_TIMEOUT_MS = 300_000
+NEW_MEMBER_JOIN_TIMEOUT_MS: Final = 300_000
+"""The longest wait of a new member's first JoinGroup. It has no id yet, so it can't send heartbeats; a client that has
+closed its connection must not delay the others for ever."""
 
-# Writes a group's metadata with these assignments; the callback gets the error code once the log has it.
 StoreGroup = Callable[[Group, Mapping[str, bytes], Callable[[int], None]], None]
+"""Appends the record of a group with these assignments; the callback gets 0 once it is replayed, or an error code."""
 
 
 def _ignore(_error_code: int) -> None:
-    """An empty generation that the log refused: the one before it would come back and time out; nothing is lost."""
+    """Ignore that the log refused an empty generation: a restart loads the members before it, whose sessions end."""
 
 
 class Rebalancer:
-    """Moves groups through the join phase, and watches over the sessions of their members."""
+    """Runs the join phases of groups and the sessions of their members."""
 
     def __init__(self, settings: GroupSettings, clock: Clock, store_group: StoreGroup, background: Background) -> None:
         self.settings = settings
@@ -40,11 +85,11 @@ class Rebalancer:
     # Sessions
 
     def touch(self, member: Member) -> None:
-        """The member lives: its session counts from now. This is all that a heartbeat costs."""
+        """Start the session time-out again. Only the deadline moves: heartbeats are the most frequent requests."""
         member.session_deadline_ms = self._clock.monotonic_s() * 1000 + member.session_timeout_ms
 
     def start_session(self, group: Group, member: Member, timeout_ms: int | None = None) -> None:
-        """Count the member's session from now, and make sure that a timer watches it."""
+        """Start the member's session now, with a timer; of ``timeout_ms``, or of the session time-out."""
         duration_ms = member.session_timeout_ms if timeout_ms is None else timeout_ms
         member.session_deadline_ms = self._clock.monotonic_s() * 1000 + duration_ms
         if member.session_timer is not None:
@@ -55,27 +100,27 @@ class Rebalancer:
         member.session_timer = None
         if group.is_dead:
             return
-        left_ms = member.session_deadline_ms - self._clock.monotonic_s() * 1000
-        if left_ms >= 1:
-            member.session_timer = self._clock.call_later(left_ms, self._session_timer_fired, group, member)
+        remaining_ms = member.session_deadline_ms - self._clock.monotonic_s() * 1000
+        if remaining_ms >= 1:
+            member.session_timer = self._clock.call_later(remaining_ms, self._session_timer_fired, group, member)
         elif member.is_new or not member.is_waiting:
             self.remove_member(group, member)
-        # else it waits for us: its session starts again with the answer
+        # else its request waits here: its session starts again with the response
 
     def add_pending(self, group: Group, member_id: str, timeout_ms: int) -> None:
-        """Remember an id that was given out, for as long as its client may take to come back with it."""
+        """Keep an id that was handed out until its client joins with it, for ``timeout_ms`` at most."""
         group.add_pending(member_id, self._clock.call_later(timeout_ms, self.remove_pending, group, member_id))
 
     def remove_pending(self, group: Group, member_id: str) -> None:
-        """The id's client left or never came back: the others need not wait for it."""
+        """Forget an id that was handed out: its client left or did not join in time."""
         if group.remove_pending(member_id):
             self.try_complete_join(group)
 
     def remove_member(self, group: Group, member: Member) -> None:
-        """The member left or its session ended: the others share its partitions anew."""
+        """Remove a member that left or whose session ended; the others rebalance, without others the group is Empty."""
         group.members.remove(member.member_id)
-        member.answer_join(JoinResult(UnknownMemberIdError.error_code, ""))
-        member.answer_sync(SyncResult(UnknownMemberIdError.error_code))
+        member.answer_join(JoinResult(ErrorCode.UNKNOWN_MEMBER_ID, ""))
+        member.answer_sync(SyncResult(ErrorCode.UNKNOWN_MEMBER_ID))
         if group.state in (states.STABLE, states.COMPLETING):
             self.prepare(group)
         else:
@@ -84,43 +129,43 @@ class Rebalancer:
     # The join phase
 
     def maybe_prepare(self, group: Group) -> None:
-        """Start a join phase unless one is running."""
-        if states.PREPARING in states.MOVES[group.state]:
+        """Start a join phase if the state allows it; in PreparingRebalance one is running."""
+        if states.PREPARING in states.TRANSITIONS[group.state]:
             self.prepare(group)
 
     def prepare(self, group: Group) -> None:
-        """Start a join phase: everybody has to join (again), at the latest when the slowest member must have."""
+        """Start a join phase: all members must join (again), within the longest rebalance time-out among them."""
         if group.state is states.COMPLETING:
-            self.reset_assignments(group, RebalanceInProgressError.error_code)
+            self.reset_assignments(group, ErrorCode.REBALANCE_IN_PROGRESS)
         is_first_member = group.state is states.EMPTY
-        group.move_to(states.PREPARING)
+        group.transition_to(states.PREPARING)
         group.has_new_member = False
         if is_first_member:
             delay_ms = self.settings.initial_rebalance_delay_ms
-            self._wait_for_more(group, delay_ms, max(group.members.rebalance_timeout_ms() - delay_ms, 0))
+            self._wait_initially(group, delay_ms, max(group.members.rebalance_timeout_ms() - delay_ms, 0))
         else:
             self._wait_for_members(group)
 
     def reset_assignments(self, group: Group, error_code: int) -> None:
-        """Send those off who wait for an assignment that will not come."""
+        """Answer waiting SyncGroup requests with ``error_code``: their generation gets no assignment."""
         for member in group.members.all():
             group.members.assign(member, b"")
             if member.answer_sync(SyncResult(error_code)):
                 self.start_session(group, member)
 
-    def _wait_for_more(self, group: Group, delay_ms: int, left_ms: int) -> None:
-        """The first member of an empty group waits a little, so that those who start together meet at once."""
+    def _wait_initially(self, group: Group, delay_ms: int, remaining_ms: int) -> None:
+        """Wait for more members of an Empty group, so that members that start together need one rebalance only."""
         group.is_in_initial_delay = True
         if delay_ms == 0:
             self.complete_join(group)
         else:
-            group.join_timer = self._clock.call_later(delay_ms, self._initial_delay_over, group, delay_ms, left_ms)
+            group.join_timer = self._clock.call_later(delay_ms, self._initial_delay_over, group, delay_ms, remaining_ms)
 
-    def _initial_delay_over(self, group: Group, delay_ms: int, left_ms: int) -> None:
-        if group.has_new_member and left_ms:
+    def _initial_delay_over(self, group: Group, delay_ms: int, remaining_ms: int) -> None:
+        if group.has_new_member and remaining_ms:
             group.has_new_member = False
-            next_delay_ms = min(self.settings.initial_rebalance_delay_ms, left_ms)
-            self._wait_for_more(group, next_delay_ms, max(left_ms - delay_ms, 0))
+            next_delay_ms = min(self.settings.initial_rebalance_delay_ms, remaining_ms)
+            self._wait_initially(group, next_delay_ms, max(remaining_ms - delay_ms, 0))
         else:
             self.complete_join(group)
 
@@ -133,12 +178,12 @@ class Rebalancer:
             group.join_timer = self._clock.call_later(timeout_ms, self.complete_join, group)
 
     def try_complete_join(self, group: Group) -> None:
-        """End the join phase if nobody is missing any more."""
+        """End the join phase if no member is missing any more."""
         if group.state is states.PREPARING and not group.is_in_initial_delay and group.have_all_joined():
             self.complete_join(group)
 
     def complete_join(self, group: Group) -> None:
-        """The join phase is over: dynamic members that are missing are out, the others learn the new generation."""
+        """End the join phase: remove missing dynamic members, start the next generation, answer JoinGroup requests."""
         if group.is_dead:
             return
         self._stop_join_timer(group)
@@ -146,7 +191,7 @@ class Rebalancer:
             if member.joining is None and member.instance_id is None:
                 group.members.remove(member.member_id)
         if group.members and not group.members.elect_joined_leader():
-            # only static members, none of them back: their sessions will end, or they come
+            # only static members, none of which has joined: they join later, or their sessions end
             self._wait_for_members(group)
             return
         group.is_in_initial_delay = False
@@ -164,8 +209,8 @@ class Rebalancer:
             member.answer_join(self.joined(group, member))
 
     def joined(self, group: Group, member: Member) -> JoinResult:
-        """The answer to a member of the present generation; its leader learns of the others."""
-        leads = group.members.leader_id == member.member_id
+        """The JoinGroup result of a member of the present generation; the leader's has all members."""
+        is_leader = group.members.leader_id == member.member_id
         assert group.protocol_name is not None
         return JoinResult(
             0,
@@ -174,7 +219,7 @@ class Rebalancer:
             group.protocol_type,
             group.protocol_name,
             group.members.leader_id or "",
-            group.members.joined(group.protocol_name) if leads else (),
+            group.members.joined(group.protocol_name) if is_leader else (),
         )
 
     @staticmethod
@@ -183,20 +228,20 @@ class Rebalancer:
             group.join_timer.cancel()
             group.join_timer = None
 
-    # Coming and going of the whole group
+    # Load and unload of the whole group
 
     def loaded(self, group: Group) -> None:
-        """The group was read from the log: its members get a full session to show themselves."""
+        """Start the sessions of a group's members that were loaded; a group above ``group.max.size`` rebalances."""
         if len(group.members) > self.settings.max_size:
             self.prepare(group)
         for member in group.members.all():
             self.start_session(group, member)
 
     def kill(self, group: Group, error_code: int) -> None:
-        """The group is gone from here: stop its timers and send off who waits, with ``error_code``."""
+        """Move a deleted or unloaded group to Dead: stop its timers, answer waiting requests with ``error_code``."""
         self._stop_join_timer(group)
         group.end()
-        group.move_to(states.DEAD)
+        group.transition_to(states.DEAD)
         for member in group.members.all():
             if member.session_timer is not None:
                 member.session_timer.cancel()

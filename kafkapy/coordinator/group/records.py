@@ -1,14 +1,14 @@
-"""The records of ``__consumer_offsets``: what groups and their offsets look like in the log.
+"""The records of ``__consumer_offsets``: groups and their offsets, to bytes and back.
 
-Every key starts with an int16 version that says what it is a key of; every value with the version of its layout.
-Written are the layouts of Kafka 2.7:
+Every key starts with an int16 version that tells its kind, every value with the version of its layout. The layouts of
+Kafka 2.7 are written:
 
     key 1   offset of a group's partition   value 3, or 1 when the client asked for a retention of its own
     key 2   metadata of a group             value 3
     value null                              tombstone: expired or deleted
 
-With an older ``inter.broker.protocol.version`` the values are as old as that (``settings``). Key 0 is an older form
-of 1 and read like it; keys of later Kafka releases are skipped. Layouts: ``protocol/messages/stored``.
+With an older ``inter.broker.protocol.version`` the values have the layout of that release (``settings``). Key 0 is an
+older form of 1 and read like it; keys of later Kafka releases are skipped. Layouts: ``protocol/messages/stored``.
 """
 
 from collections.abc import Mapping
@@ -16,13 +16,18 @@ from functools import lru_cache
 from struct import Struct
 from typing import NamedTuple
 
+from kafkapy.coordinator.group.calls import Producer
 from kafkapy.coordinator.group.group import Group
 from kafkapy.coordinator.group.offsets import NO_EXPIRY, CommittedOffset
 from kafkapy.protocol.messages.stored.group_metadata import GroupMetadataKey, GroupMetadataValue, MemberMetadata
 from kafkapy.protocol.messages.stored.offset_commit import OffsetCommitKey, OffsetCommitValue
 from kafkapy.protocol.primitives import Message, Reader, Writer
-from kafkapy.records.record import Record
-from kafkapy.types import TopicPartition
+from kafkapy.records.batch import TRANSACTIONAL_BIT, own_batch
+from kafkapy.records.record import Record, write_record
+from kafkapy.records.validate import ValidatedBatch, validated_batch_of
+from kafkapy.records.varint import write_varint
+from kafkapy.turns import PIECE, Steps
+from kafkapy.types import NO_PRODUCER_ID, TopicPartition
 
 OFFSET_KEY_VERSIONS = (0, 1)
 GROUP_KEY_VERSION = 2
@@ -36,13 +41,15 @@ _VERSION = Struct(">h")
 _OFFSET_3 = Struct(">hqih")
 """Version, offset, leader epoch and the length of the metadata, which the timestamp follows."""
 _TIMESTAMP = Struct(">q")
+_OFFSET_3_AND_HEADERS = Struct(">hqihqb")
+"""The whole value without metadata; behind it the number of the record's headers."""
 
 
 class OffsetKey(NamedTuple):
     """The key of a committed offset."""
 
     group_id: str
-    partition: TopicPartition
+    topic_partition: TopicPartition
 
 
 class GroupKey(NamedTuple):
@@ -64,7 +71,7 @@ def _versioned(data: bytes) -> tuple[int, Reader]:
 
 @lru_cache(maxsize=_KNOWN_KEYS)
 def decode_key(key: bytes) -> OffsetKey | GroupKey | None:
-    """What a record is about; ``None`` when only a later Kafka would know. ``ProtocolError`` when it is cut off."""
+    """A record's key; None if only a later release knows its kind. Raises ``ProtocolError`` if it is cut off."""
     version, reader = _versioned(key)
     if version in OFFSET_KEY_VERSIONS:
         offset_key = OffsetCommitKey.read(reader, version)
@@ -76,7 +83,7 @@ def decode_key(key: bytes) -> OffsetKey | GroupKey | None:
 
 def decode_offset(value: bytes) -> CommittedOffset:
     """A committed offset, of any version."""
-    if len(value) >= _OFFSET_3.size:  # written out for the version that a log has by the million
+    if len(value) >= _OFFSET_3.size:  # without a Reader for the version of nearly all records
         version, offset, leader_epoch, size = _OFFSET_3.unpack_from(value)
         end = _OFFSET_3.size + size
         if version == OFFSET_VALUE_VERSION and size >= 0 and len(value) == end + _TIMESTAMP.size:
@@ -90,7 +97,7 @@ def decode_offset(value: bytes) -> CommittedOffset:
 
 
 def decode_group(value: bytes) -> GroupMetadataValue:
-    """A group's metadata, of any version; version 0 has no rebalance time-out: the session's serves as one."""
+    """A group's metadata, of any version; version 0 has no rebalance time-out, so the session time-out is used."""
     version, reader = _versioned(value)
     stored = GroupMetadataValue.read(reader, version)
     if version == 0:
@@ -101,18 +108,18 @@ def decode_group(value: bytes) -> GroupMetadataValue:
 
 def offset_record(
     group_id: str,
-    partition: TopicPartition,
+    topic_partition: TopicPartition,
     committed: CommittedOffset | None,
     timestamp_ms: int,
     value_version: int = OFFSET_VALUE_VERSION,
 ) -> Record:
     """The record of a committed offset; ``None`` makes it a tombstone."""
-    key = offset_key(group_id, partition)
+    key = offset_key(group_id, topic_partition)
     if committed is None:
         return Record(key, None, timestamp_ms)
     has_expiry = committed.expire_timestamp_ms != NO_EXPIRY
     if value_version == OFFSET_VALUE_VERSION and not has_expiry and not committed.metadata:
-        # written out as above: of a consumer's commits nearly all are such
+        # without a Writer, as above: nearly all commits of consumers have no metadata
         head = _OFFSET_3.pack(value_version, committed.offset, committed.leader_epoch, 0)
         return Record(key, head + _TIMESTAMP.pack(committed.commit_timestamp_ms), timestamp_ms)
     value = OffsetCommitValue(
@@ -127,9 +134,9 @@ def offset_record(
 
 
 @lru_cache(maxsize=_KNOWN_KEYS)
-def offset_key(group_id: str, partition: TopicPartition) -> bytes:
+def offset_key(group_id: str, topic_partition: TopicPartition) -> bytes:
     """The key of a record about the group's offset of the partition."""
-    return _encode(OffsetCommitKey(group_id, partition.topic, partition.partition), OFFSET_KEY_VERSIONS[-1])
+    return _encode(OffsetCommitKey(group_id, topic_partition.topic, topic_partition.partition), OFFSET_KEY_VERSIONS[-1])
 
 
 def group_record(
@@ -160,9 +167,62 @@ def group_record(
 
 
 def group_tombstone(group_id: str, timestamp_ms: int) -> Record:
-    """The record that says: there is no such group any more."""
+    """The record of a group's deletion."""
     return Record(_group_key(group_id), None, timestamp_ms)
 
 
 def _group_key(group_id: str) -> bytes:
     return _encode(GroupMetadataKey(group_id), GROUP_KEY_VERSION)
+
+
+# Commits as one batch. Nearly all have neither metadata nor a retention of their own, and a group commits the same
+# partitions again and again, so that only the value's numbers change: what ``offset_record`` and ``encode_batch`` would
+# write, byte for byte, in a fifth of the time.
+
+
+def plain_commits(
+    group_id: str, offsets: Mapping[TopicPartition, CommittedOffset], timestamp_ms: int, producer: Producer
+) -> ValidatedBatch | None:
+    """The batch, uncompressed, with values of version 3; None if a commit has metadata or a retention."""
+    body = b""
+    for place, (topic_partition, (offset, leader_epoch, metadata, commit_ms, expire_ms)) in enumerate(offsets.items()):
+        if metadata or expire_ms != NO_EXPIRY:
+            return None
+        body += _head(group_id, topic_partition, place)
+        body += _OFFSET_3_AND_HEADERS.pack(OFFSET_VALUE_VERSION, offset, leader_epoch, 0, commit_ms, 0)
+    attributes = 0 if producer.producer_id == NO_PRODUCER_ID else TRANSACTIONAL_BIT
+    buffer, header = own_batch(body, len(offsets), timestamp_ms, producer, attributes)
+    return validated_batch_of((buffer, header, timestamp_ms, 0))
+
+
+def commits_in_steps(
+    group_id: str, offsets: Mapping[TopicPartition, CommittedOffset], timestamp_ms: int, producer: Producer
+) -> Steps[ValidatedBatch | None]:
+    """Build the batch of a large commit, uncompressed, with values of version 3, with metadata too.
+
+    None if a commit has a retention of its own, for which values of version 3 have no field.
+    """
+    body = bytearray()
+    for place, (topic_partition, committed) in enumerate(offsets.items()):
+        if committed.expire_timestamp_ms != NO_EXPIRY:
+            return None
+        write_record(body, offset_record(group_id, topic_partition, committed, timestamp_ms), 0, place)
+        if place % PIECE == 0:
+            yield
+    attributes = 0 if producer.producer_id == NO_PRODUCER_ID else TRANSACTIONAL_BIT
+    buffer, header = own_batch(body, len(offsets), timestamp_ms, producer, attributes)
+    return validated_batch_of((buffer, header, timestamp_ms, 0))
+
+
+@lru_cache(maxsize=_KNOWN_KEYS)
+def _head(group_id: str, topic_partition: TopicPartition, place: int) -> bytes:
+    """A record up to its value (``records/record.py`` has the layout)."""
+    key = offset_key(group_id, topic_partition)
+    body = bytearray(2)  # attributes, and the difference to the batch's timestamp
+    write_varint(body, place)
+    write_varint(body, len(key))
+    body += key
+    write_varint(body, _OFFSET_3_AND_HEADERS.size - 1)
+    head = bytearray()
+    write_varint(head, len(body) + _OFFSET_3_AND_HEADERS.size)
+    return bytes(head + body)

@@ -1,7 +1,7 @@
-"""Takes offsets and whole groups away: DeleteGroups, OffsetDelete, retention, deleted topics.
+"""The removal of offsets and groups: DeleteGroups, OffsetDelete, retention, deleted topics.
 
-Each ends in tombstones, appended without waiting for other brokers: one that gets lost is written again by the next
-check of the retention.
+Each appends tombstones without waiting for other replicas: one that is lost with this broker is written again by the
+next check of the retention.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -9,53 +9,45 @@ from itertools import islice
 from typing import Final
 
 from kafkapy.clock import Clock
-from kafkapy.coordinator.errors import (
-    GroupIdNotFoundError,
-    GroupSubscribedToTopicError,
-    NonEmptyGroupError,
-    NotCoordinatorError,
-)
 from kafkapy.coordinator.group import states
-from kafkapy.coordinator.group.group import NO_TIMESTAMP, Group
+from kafkapy.coordinator.group.group import Group
 from kafkapy.coordinator.group.offset_requests import log_error
 from kafkapy.coordinator.group.offsets import NO_EXPIRY, CommittedOffset
 from kafkapy.coordinator.group.rebalance import Rebalancer
 from kafkapy.coordinator.group.records import group_tombstone, offset_record
-from kafkapy.coordinator.group.shard import Shard
-from kafkapy.coordinator.runtime import Runtime
-from kafkapy.coordinator.steps import pieces
-from kafkapy.turns import Steps
-from kafkapy.types import TopicPartition, as_long
-
-# Which committed offsets have outlived their retention (``offsets.retention.minutes``, KIP-211).
+from kafkapy.coordinator.group.runtime import GroupRuntime
+from kafkapy.coordinator.group.shard import GroupShard
+from kafkapy.protocol.errors import ErrorCode
+from kafkapy.turns import Steps, pieces
+from kafkapy.types import NO_TIMESTAMP, TopicPartition, as_long
 
 
 def expired_offsets(
     group: Group, partitions: Iterable[TopicPartition], now_ms: int, retention_ms: int
 ) -> list[TopicPartition]:
-    """Those of ``partitions`` whose offsets go now.
+    """Those of ``partitions`` whose offsets have expired (``offsets.retention.minutes``, KIP-211).
 
-    * A group that has lost its members: all, counted from when it became empty.
-    * Consumers with members: only topics that nobody subscribes to, counted from the commit.
-    * Consumers without group management: counted from the commit.
-    * A commit with a retention of its own: when that is over, under the same conditions.
-    * Anything else (a protocol whose subscriptions can't be read, with members): none.
+    * Of a group without members: all, the retention counts from when it became Empty.
+    * Of a consumer group with members: those of topics without a subscriber, counted from the commit.
+    * Of consumers without group management: all, counted from the commit.
+    * A commit with a retention of its own expires at the end of that, under the same conditions.
+    * Of any other group with members (its subscriptions can't be read): none.
     """
     counts_from_empty = group.protocol_type is not None and group.state is states.EMPTY
     if not counts_from_empty and group.protocol_type is not None and group.subscribed is None:
         return []
     empty_since_ms = group.state_timestamp_ms if counts_from_empty else NO_TIMESTAMP
     return [
-        partition
-        for partition in partitions
-        if (committed := group.offsets.committed.get(partition)) is not None
-        and _is_over(committed, now_ms, retention_ms, empty_since_ms)
-        and not group.offsets.is_appending(partition)
-        and (counts_from_empty or group.protocol_type is None or not group.is_subscribed_to(partition.topic))
+        each
+        for each in partitions
+        if (committed := group.offsets.committed.get(each)) is not None
+        and _is_expired(committed, now_ms, retention_ms, empty_since_ms)
+        and not group.offsets.is_appending(each)
+        and (counts_from_empty or group.protocol_type is None or not group.is_subscribed_to(each.topic))
     ]
 
 
-def _is_over(committed: CommittedOffset, now_ms: int, retention_ms: int, empty_since_ms: int) -> bool:
+def _is_expired(committed: CommittedOffset, now_ms: int, retention_ms: int, empty_since_ms: int) -> bool:
     if committed.expire_timestamp_ms != NO_EXPIRY:
         return now_ms >= committed.expire_timestamp_ms
     since_ms = committed.commit_timestamp_ms if empty_since_ms == NO_TIMESTAMP else empty_since_ms
@@ -63,26 +55,26 @@ def _is_over(committed: CommittedOffset, now_ms: int, retention_ms: int, empty_s
 
 
 OFFSETS_IN_A_BATCH: Final = 128
-"""Tombstones that are written at once."""
+"""Tombstones in one batch."""
 
 
 class Removal:
-    """Removes offsets of groups, and the groups that have nothing left."""
+    """Removes offsets of groups, and groups without members and offsets."""
 
-    def __init__(self, runtime: Runtime, rebalancer: Rebalancer, clock: Clock) -> None:
+    def __init__(self, runtime: GroupRuntime, rebalancer: Rebalancer, clock: Clock) -> None:
         self._runtime = runtime
         self._rebalancer = rebalancer
         self._clock = clock
 
-    def delete_group(self, shard: Shard, group_id: str) -> Steps[int]:
+    def delete_group(self, shard: GroupShard, group_id: str) -> Steps[int]:
         """DeleteGroups of one group: the error code.
 
-        The group goes with its last offsets. Who joins or commits before that finds it with what is left.
+        The group is deleted with its last offsets. A member that joins before that, or a commit, has the rest.
         """
         while True:
             group = shard.groups.get(group_id)
-            if group is None or not self._is_led(shard):
-                return GroupIdNotFoundError.error_code if self._is_led(shard) else NotCoordinatorError.error_code
+            if group is None or not self._runtime.is_current(shard):
+                return ErrorCode.GROUP_ID_NOT_FOUND if self._runtime.is_current(shard) else ErrorCode.NOT_COORDINATOR
             committed = group.offsets.committed
             is_last = len(committed) <= OFFSETS_IN_A_BATCH
             error_code = states.DELETE[group.state] or self._remove(
@@ -93,67 +85,65 @@ class Removal:
             yield
 
     def delete_offsets(
-        self, shard: Shard, group_id: str, partitions: list[TopicPartition]
+        self, shard: GroupShard, group_id: str, partitions: list[TopicPartition]
     ) -> Steps[tuple[int, dict[TopicPartition, int]]]:
         """OffsetDelete: the group's error code, and those of the partitions.
 
-        An empty group goes with its last offset, or if it has none; as in Kafka not where nothing may be deleted. What
-        is left of a group that goes in between has no offset to delete.
+        An Empty group is deleted with its last offset, or if it has none; as in Kafka not if no offset may be deleted.
+        The remaining partitions of a group that is deleted between two steps have no offset to delete.
         """
         group = shard.groups.get(group_id)
         if group is None:
-            return GroupIdNotFoundError.error_code, {}
+            return ErrorCode.GROUP_ID_NOT_FOUND, {}
         if group.state is not states.EMPTY and not group.is_consumer_group:
-            return NonEmptyGroupError.error_code, {}
+            return ErrorCode.NON_EMPTY_GROUP, {}
         errors: dict[TopicPartition, int] = {}
         for piece in pieces(partitions, OFFSETS_IN_A_BATCH):
             if errors:
                 yield
-            if group.is_dead or not self._is_led(shard):
-                errors.update(dict.fromkeys(piece, 0 if self._is_led(shard) else NotCoordinatorError.error_code))
+            if group.is_dead or not self._runtime.is_current(shard):
+                errors.update(dict.fromkeys(piece, 0 if self._runtime.is_current(shard) else ErrorCode.NOT_COORDINATOR))
                 continue
             is_read = group.state is not states.EMPTY
             removed = [each for each in piece if not (is_read and group.is_subscribed_to(each.topic))]
             error_code = self._remove(shard, group, removed) if removed else 0
-            errors.update(dict.fromkeys(piece, GroupSubscribedToTopicError.error_code))
+            errors.update(dict.fromkeys(piece, ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC))
             errors.update(dict.fromkeys(removed, error_code))
         return 0, errors
 
     def expire(self, retention_ms: int) -> Steps[None]:
-        """Remove what has outlived its retention, and groups without members and offsets."""
+        """Remove expired offsets, and groups without members and offsets."""
         now_ms = self._clock.now_ms()
         return self._remove_all(lambda group, partitions: expired_offsets(group, partitions, now_ms, retention_ms))
 
     def topics_deleted(self, deleted: set[TopicPartition]) -> Steps[None]:
-        """Remove the offsets of partitions that are no more; as in Kafka, every group goes that keeps nothing."""
+        """Remove the offsets of deleted partitions and, as in Kafka, groups that have no members and offsets then."""
         return self._remove_all(lambda _, partitions: [each for each in partitions if each in deleted])
 
     def _remove_all(self, choose: Callable[[Group, Sequence[TopicPartition]], list[TopicPartition]]) -> Steps[None]:
-        """Go through the offsets of all groups in pieces, and remove of each piece those that ``choose`` returns."""
+        """Remove of the offsets of all groups, in pieces, those that ``choose`` returns for a piece."""
         for groups in self._runtime.groups():
             for shard, group in groups:
                 committed = list(group.offsets.committed)
                 for piece in pieces(committed, OFFSETS_IN_A_BATCH) if committed else ((),):
-                    if group.is_dead or not self._is_led(shard):
+                    if group.is_dead or not self._runtime.is_current(shard):
                         break
                     self._remove(shard, group, choose(group, piece))
                     yield
 
-    def _is_led(self, shard: Shard) -> bool:
-        """Whether this broker still keeps the shard: another may lead its partition since the last step."""
-        return self._runtime.shards.get(shard.partition) is shard
-
-    def _remove(self, shard: Shard, group: Group, partitions: list[TopicPartition], *, is_deleted: bool = False) -> int:
-        """Write the tombstones and forget what they are about; returns 0 or the error of the log."""
+    def _remove(
+        self, shard: GroupShard, group: Group, partitions: list[TopicPartition], *, is_deleted: bool = False
+    ) -> int:
+        """Append the tombstones of offsets, and of the group if it is empty then; returns the client's error code."""
         now_ms = self._clock.now_ms()
-        known = [partition for partition in partitions if partition in group.offsets.committed]
-        goes = is_deleted or (group.state is states.EMPTY and group.offsets.has_only(known))
-        tombstones = [offset_record(group.group_id, partition, None, now_ms) for partition in known]
-        if goes and group.generation_id > 0:
-            # a group of generation 0 was never written: it only keeps offsets
+        known = [each for each in partitions if each in group.offsets.committed]
+        is_deleted = is_deleted or (group.state is states.EMPTY and group.offsets.has_only(known))
+        tombstones = [offset_record(group.group_id, each, None, now_ms) for each in known]
+        if is_deleted and group.generation_id > 0:
+            # a group of generation 0 has no record: it only keeps offsets
             tombstones.append(group_tombstone(group.group_id, now_ms))
         error_code = self._runtime.append_locally(shard, tombstones) if tombstones else 0
-        if error_code == 0 and goes:
-            del shard.groups[group.group_id]
-            self._rebalancer.kill(group, NotCoordinatorError.error_code)
+        if error_code == 0 and is_deleted:
+            shard.remove(group)
+            self._rebalancer.kill(group, ErrorCode.NOT_COORDINATOR)
         return log_error(error_code)

@@ -1,31 +1,27 @@
-"""The configuration keys that groups obey, read once."""
+"""The configuration keys of groups and their offsets, read once."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from kafkapy.config.keys import is_at_least
 from kafkapy.config.own_keys import GROUP_METADATA_MAX_BYTES
 from kafkapy.coordinator.group.metadata_budget import DEFAULT_MAX_BYTES
+from kafkapy.coordinator.runtime import Config, TopicSettings
+from kafkapy.metadata.topic_rules import GROUP_METADATA_TOPIC
 
 OFFSET_VALUE_RELEASES: Final = {1: "0.8.0", 2: "2.1-IV0", 3: "2.1-IV1"}
 GROUP_VALUE_RELEASES: Final = {0: "0.8.0", 1: "0.10.1-IV0", 2: "2.1-IV0", 3: "2.3-IV0"}
-"""From which inter-broker protocol on Kafka writes which version of a value: brokers of that age must read it."""
+"""Version of a value and the inter-broker protocol from which on Kafka writes it: older brokers must read the log."""
 UNLIMITED: Final = 2**31 - 1
 LARGEST_GROUP: Final = 5_000
 """Members of a group where ``group.max.size`` is unlimited, which is its default.
 
-A rebalance goes through all of them at once, in about 10 µs each. The record of a larger group would not fit into
-Kafka's default of ``max.message.bytes`` anyway.
+A rebalance handles all of them in one step, in about 10 µs each. The record of a larger group would exceed Kafka's
+default of ``max.message.bytes`` anyway.
 """
 STATIC_MEMBERS_RELEASE: Final = "2.3-IV0"
-"""Below it some brokers of the cluster may not know group instance ids, so none are taken (KIP-345)."""
-
-
-class Config(Protocol):
-    """What is asked of the broker's configuration: typed values by key (``BrokerConfig``)."""
-
-    def __getitem__(self, key: str, /) -> Any: ...
+"""Below this inter-broker protocol, brokers may not know group instance ids, which are refused then (KIP-345)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +66,16 @@ class GroupSettings:
             group_value_version=_newest(GROUP_VALUE_RELEASES, protocol),
             allows_static_members=is_at_least(protocol, STATIC_MEMBERS_RELEASE),
             metadata_max_bytes=config[GROUP_METADATA_MAX_BYTES],
+        )
+
+    def topic_settings(self) -> TopicSettings:
+        """How the partitions of ``__consumer_offsets`` are read and written."""
+        return TopicSettings(
+            GROUP_METADATA_TOPIC,
+            self.topic_partitions,
+            self.offsets_load_buffer_size,
+            self.offsets_commit_timeout_ms,
+            self.required_acks,
         )
 
 

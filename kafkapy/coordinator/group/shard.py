@@ -1,21 +1,43 @@
-"""One partition of ``__consumer_offsets`` as state: the groups whose ids hash to it."""
+"""One partition of ``__consumer_offsets`` as state: the groups whose ids hash to it, and the replay of its records.
 
-from collections.abc import Callable
+Replay is the only code that changes offsets, settles an assignment or restores a group. It applies both the records
+that are loaded and those that this broker has just appended, so that a restart loads the state that clients have seen.
+The one difference: while loading, a group's record makes its members; when the group is served they exist already (they
+hold waiting requests and timers), and the record settles their assignment.
+"""
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from struct import Struct
 from typing import Final
 
 from kafkapy.coordinator.group import states
+from kafkapy.coordinator.group.calls import JoinCall
 from kafkapy.coordinator.group.group import Group
+from kafkapy.coordinator.group.members import Member
 from kafkapy.coordinator.group.metadata_budget import MetadataBudget
-from kafkapy.coordinator.group.records import GroupKey, OffsetKey
+from kafkapy.coordinator.group.offsets import CommittedOffset
+from kafkapy.coordinator.group.records import GroupKey, OffsetKey, decode_group, decode_key, decode_offset
+from kafkapy.coordinator.loading import BATCHES_IN_A_STEP, LoadProgress, replay_records
+from kafkapy.coordinator.runtime import Shard
+from kafkapy.protocol.messages.stored.group_metadata import GroupMetadataValue
+from kafkapy.records.batch import HEADER_SIZE, LOG_OVERHEAD, MAGIC, BatchHeader, iterate_headers, read_header
+from kafkapy.records.control import ControlType, read_control
+from kafkapy.records.errors import InvalidRecordError, RecordsError
+from kafkapy.records.record import Record
+from kafkapy.records.scanner import latest_alike
 from kafkapy.turns import Steps
-from kafkapy.types import TopicPartition
+from kafkapy.types import NO_PRODUCER_ID, TopicPartition
 
-GROUP_TOPIC = "__consumer_offsets"
 GROUPS_IN_A_STEP: Final = 64
+COMMIT_SIZE: Final = 24
+"""Bytes of the value of a commit without metadata (version 3)."""
+NO_HEADERS: Final = b"\0"
+_OFFSET_AND_LENGTH: Final = Struct(">qi")
 
 
 class KnownCommit:
-    """Whose offset a batch of one commit holds, and the record's offset delta."""
+    """The key of the record in a batch of one commit, and the record's offset delta."""
 
     __slots__ = ("key", "offset_delta")
 
@@ -24,33 +46,36 @@ class KnownCommit:
         self.offset_delta = offset_delta
 
 
-class Shard:
-    """The groups of one partition. While ``is_loading`` no request is served; when ``is_read`` all of the log is here.
+class GroupShard(Shard):
+    """The groups of one partition. When ``is_read`` the whole log has been replayed.
 
-    ``known_keys`` holds, until then, what the keys that were read mean: a log has each many times; ``known_commits``
-    the same for batches of one commit, by their bytes up to the value (``replay``).
-    ``open_transactions`` holds, by producer id, the groups for which it has committed offsets in a transaction.
+    ``known_keys`` holds, until then, the decoded keys: a log has each many times; ``known_commits`` the same for
+    batches of one commit, by their bytes up to the value. ``open_transactions`` holds, by producer id, the groups for
+    which it has committed offsets in a transaction.
     """
 
-    __slots__ = (
-        "partition", "topic_partition", "leader_epoch", "groups", "open_transactions", "known_keys", "known_commits",
-        "is_loading", "is_read", "_now_ms", "_budget",
-    )  # fmt: skip
+    __slots__ = ("groups", "open_transactions", "known_keys", "known_commits", "is_read", "_now_ms", "_budget")
 
     def __init__(
-        self, partition: int, leader_epoch: int, now_ms: Callable[[], int], budget: MetadataBudget | None = None
+        self,
+        topic_partition: TopicPartition,
+        leader_epoch: int,
+        now_ms: Callable[[], int],
+        budget: MetadataBudget | None = None,
     ) -> None:
-        self.partition = partition
-        self.topic_partition = TopicPartition(GROUP_TOPIC, partition)
-        self.leader_epoch = leader_epoch
+        super().__init__(topic_partition, leader_epoch)
         self.groups: dict[str, Group] = {}
         self.open_transactions: dict[int, set[str]] = {}
         self.known_keys: dict[bytes, OffsetKey | GroupKey | None] = {}
         self.known_commits: dict[bytes, KnownCommit] = {}
-        self.is_loading = True
         self.is_read = False
         self._now_ms = now_ms
         self._budget = budget or MetadataBudget()
+
+    @property
+    def entry_count(self) -> int:
+        """The number of groups."""
+        return len(self.groups)
 
     def get_or_create(self, group_id: str) -> Group:
         """The group, made as an empty one if there is none."""
@@ -59,6 +84,10 @@ class Shard:
             group = self.groups[group_id] = Group(group_id, self._now_ms, self._budget)
         return group
 
+    def remove(self, group: Group) -> None:
+        """Remove a group that was deleted."""
+        del self.groups[group.group_id]
+
     def forget_unused(self, group: Group) -> None:
         """Forget a group of generation 0 that a refused request has made: it has no members, no offsets, no record."""
         is_unused = not group.members and not group.pending and group.offsets.is_empty()
@@ -66,7 +95,7 @@ class Shard:
             del self.groups[group.group_id]
 
     def finish_loading(self, loaded: Callable[[Group], None]) -> Steps[None]:
-        """All of the log was read: forget the groups that are gone, give the others to ``loaded``, then serve."""
+        """The whole log was replayed: forget deleted groups, give the others to ``loaded``, then serve."""
         self.is_read = True
         self.known_keys.clear()
         self.known_commits.clear()
@@ -79,3 +108,195 @@ class Shard:
             if count % GROUPS_IN_A_STEP == 0:
                 yield
         self.is_loading = False
+
+    # Replay of what is loaded
+
+    def replay_batches(self, content: bytes, progress: LoadProgress) -> Steps[int | None]:
+        """Replay the whole batches of one read; returns the offset behind the last one, None if there is none.
+
+        A log consists nearly wholly of commits of one partition without metadata. Of a run of such batches only the
+        last commit of each key is decoded (``records/alike.py``). The record's bytes up to its value contain all
+        lengths, so they identify the key without being read again.
+        """
+        position, count, begin = 0, 0, progress.offset
+        while True:
+            last_commits, position = latest_alike(content, position, COMMIT_SIZE + len(NO_HEADERS), self.known_commits)
+            if last_commits:
+                self._replay_last_commits(content, last_commits, progress)
+            found = next(iterate_headers(content, position), None)
+            if found is None:
+                return None if progress.offset == begin else progress.offset
+            _, header = found
+            progress.check(content, position, header)
+            yield from self.replay_batch(content, header, position, progress)
+            position += header.size
+            progress.offset = header.next_offset
+            count += 1
+            if count % BATCHES_IN_A_STEP == 0:
+                yield
+
+    def _replay_last_commits(
+        self, content: bytes, last_commits: dict[KnownCommit, int], progress: LoadProgress
+    ) -> None:
+        for position in last_commits.values():  # first all: an earlier commit may be the last undamaged one of its key
+            progress.check(content, position, read_header(content, position))
+        for known, position in last_commits.items():
+            base_offset, length = _OFFSET_AND_LENGTH.unpack_from(content, position)
+            end = position + LOG_OVERHEAD + length - len(NO_HEADERS)
+            committed = decode_offset(content[end - COMMIT_SIZE : end])
+            offsets = self.get_or_create(known.key.group_id).offsets
+            offsets.replay(known.key.topic_partition, base_offset + known.offset_delta, committed)
+        progress.offset = read_header(content, max(last_commits.values())).next_offset
+
+    def replay_batch(self, content: bytes, header: BatchHeader, position: int, progress: LoadProgress) -> Steps[None]:
+        """Replay a batch of the log; records that can't be decoded are skipped."""
+        if header.is_control:
+            try:
+                control = read_control(content, header, position)
+            except RecordsError as error:
+                progress.skip(header.base_offset, error)
+                return
+            if control.type in (ControlType.COMMIT, ControlType.ABORT):
+                self.end_transaction(header.producer_id, is_commit=control.type == ControlType.COMMIT)
+            return
+        producer_id = header.producer_id if header.is_transactional else NO_PRODUCER_ID
+        replay = partial(self.replay_record, producer_id=producer_id)
+        last = yield from replay_records(content, header, position, progress, replay)
+        if header.record_count == 1 and not header.attributes and header.magic == MAGIC and last is not None:
+            self._remember_commit(content, header, position, last)
+
+    def _remember_commit(self, batch: bytes, header: BatchHeader, position: int, record: Record) -> None:
+        """Keep the batch's bytes up to the value, if they end where the value of a commit without metadata begins."""
+        key = self.known_keys.get(record.key or b"")
+        if isinstance(key, OffsetKey) and record.value is not None and len(record.value) == COMMIT_SIZE:
+            content = batch[position + HEADER_SIZE : position + header.size]
+            tail = record.value + NO_HEADERS
+            if content.endswith(tail):
+                self.known_commits[content[: -len(tail)]] = KnownCommit(key, record.offset - header.base_offset)
+
+    # Replay of one record
+
+    def replay_record(self, record: Record, producer_id: int = NO_PRODUCER_ID) -> bool:
+        """Replay one record; ``producer_id`` is that of a transaction that has not ended yet.
+
+        Returns False for a record of a kind that only a later release of Kafka knows. Raises one of ``UNDECODABLE`` if
+        it is not as a broker writes it; nothing has changed then.
+        """
+        if record.key is None:
+            raise InvalidRecordError("the record has no key")
+        key = self._decode_key(record.key)
+        if isinstance(key, OffsetKey):
+            self._replay_offset(key, record, producer_id)
+        elif isinstance(key, GroupKey):
+            self._replay_group(key.group_id, record.value)
+        return key is not None
+
+    def replay_commits(
+        self,
+        group_id: str,
+        offsets: Mapping[TopicPartition, CommittedOffset],
+        first_offset: int,
+        producer_id: int = NO_PRODUCER_ID,
+    ) -> None:
+        """Replay the records of ``plain_commits``: decoded, they would give the commits that they were made of."""
+        group = self.groups.get(group_id)
+        if group is None:
+            return  # deleted between the append and its acknowledgement
+        if producer_id == NO_PRODUCER_ID:
+            for position, (topic_partition, committed) in enumerate(offsets.items(), first_offset):
+                group.offsets.replay(topic_partition, position, committed)
+            return
+        for position, (topic_partition, committed) in enumerate(offsets.items(), first_offset):
+            self._replay_in_transaction(group, topic_partition, (position, committed), producer_id)
+
+    def end_transaction(self, producer_id: int, *, is_commit: bool) -> None:
+        """Replay a marker: the offsets of the producer's transaction become visible, or are dropped."""
+        for group_id in self.open_transactions.pop(producer_id, ()):
+            group = self.groups.get(group_id)
+            if group is not None:  # else it was deleted, with the offsets that the transaction would have committed
+                group.offsets.end_transaction(producer_id, is_commit=is_commit)
+
+    def _decode_key(self, data: bytes) -> OffsetKey | GroupKey | None:
+        if not self.is_loading:
+            return decode_key(data)
+        try:
+            return self.known_keys[data]
+        except KeyError:
+            key = self.known_keys[data] = decode_key(data)
+            return key
+
+    def _replay_offset(self, key: OffsetKey, record: Record, producer_id: int) -> None:
+        committed = None if record.value is None else decode_offset(record.value)
+        group = self.get_or_create(key.group_id) if self.is_loading else self.groups.get(key.group_id)
+        if group is None:
+            return  # deleted between the append and its acknowledgement
+        if producer_id == NO_PRODUCER_ID:
+            group.offsets.replay(key.topic_partition, record.offset, committed)
+        else:
+            self._replay_in_transaction(group, key.topic_partition, (record.offset, committed), producer_id)
+
+    def _replay_in_transaction(
+        self,
+        group: Group,
+        topic_partition: TopicPartition,
+        commit: tuple[int, CommittedOffset | None],
+        producer_id: int,
+    ) -> None:
+        self.open_transactions.setdefault(producer_id, set()).add(group.group_id)
+        group.offsets.replay_in_transaction(producer_id, topic_partition, *commit)
+
+    def _replay_group(self, group_id: str, value: bytes | None) -> None:
+        if self.is_loading:
+            stored = None if value is None else decode_group(value)
+            if stored is None:
+                _restore_deleted(self.get_or_create(group_id))
+            elif len({each.member_id for each in stored.members}) < len(stored.members):
+                raise InvalidRecordError("the group has several members of one id")
+            else:
+                _restore(self.get_or_create(group_id), stored)
+        elif value is not None and group_id in self.groups:
+            _settle(self.groups[group_id], decode_group(value))
+
+
+def _restore_deleted(group: Group) -> None:
+    """Replay a tombstone: offsets that follow in the log belong to a group that only keeps offsets."""
+    group.restore(states.EMPTY)
+
+
+def _restore(group: Group, stored: GroupMetadataValue) -> None:
+    """Replay a group's record while loading: it makes the members."""
+    group.restore(
+        states.STABLE if stored.members else states.EMPTY,
+        stored.current_state_timestamp,
+        stored.generation,
+        stored.protocol_type or None,
+        stored.protocol,
+    )
+    for each in stored.members:
+        call = JoinCall(
+            group_id=group.group_id,
+            member_id=each.member_id,
+            instance_id=each.group_instance_id,
+            client_id=each.client_id,
+            client_host=each.client_host,
+            rebalance_timeout_ms=each.rebalance_timeout,
+            session_timeout_ms=each.session_timeout,
+            protocol_type=stored.protocol_type,
+            protocols=((stored.protocol or "", each.subscription),),
+        )
+        member = Member(each.member_id, call)
+        member.assignment = each.assignment
+        group.members.add(member)
+    group.members.restore_leader(stored.leader)
+
+
+def _settle(group: Group, stored: GroupMetadataValue) -> None:
+    """Replay a group's record when the group is served: its members have their assignments, it is Stable."""
+    if stored.generation != group.generation_id or group.state not in (states.COMPLETING, states.STABLE):
+        return  # a member joined or left before the log had the record: another join phase has begun
+    for each in stored.members:
+        member = group.members.get(each.member_id)
+        if member is not None:
+            group.members.assign(member, each.assignment)
+    if group.state is states.COMPLETING:
+        group.transition_to(states.STABLE)

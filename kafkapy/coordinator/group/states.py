@@ -1,13 +1,13 @@
-"""The states of a group, and what each request gets in each: the one place where they are written down.
+"""The states of a group, its transitions, and the error of each request in each state.
 
 Laws
-    1. A group moves only along ``MOVES``; ``check_move`` refuses everything else.
-    2. The generation grows by one each time that a join phase ends (PreparingRebalance is left for
+    1. A group changes its state only along ``TRANSITIONS``; ``check_transition`` refuses every other.
+    2. The generation grows by one each time a join phase ends (PreparingRebalance changes to
        CompletingRebalance or Empty), and never otherwise.
     3. Empty means: no members. Members wait for JoinGroup only in PreparingRebalance, for SyncGroup only in
        CompletingRebalance.
-    4. A group with members has exactly one leader, who is one of them.
-    5. Dead is final: the object is out of every table, and whoever still holds it is told to look the group up again.
+    4. A group with members has exactly one leader, which is one of them.
+    5. Dead is final: the group was deleted or unloaded; requests that still hold the object must find the group again.
 
 The tables below them say which error a request gets that passed the checks of group, member and generation
 (0: none, the request is served).
@@ -17,17 +17,11 @@ The classic group protocol is described in Kafka's protocol guide and in KIP-62,
 
 from enum import Enum
 
-from kafkapy.coordinator.errors import (
-    CoordinatorNotAvailableError,
-    GroupIdNotFoundError,
-    NonEmptyGroupError,
-    RebalanceInProgressError,
-    UnknownMemberIdError,
-)
+from kafkapy.protocol.errors import ErrorCode
 
 
 class GroupState(Enum):
-    """Where a group is; the values are the names that ListGroups and DescribeGroups show."""
+    """The state of a group; the values are the names in ListGroups and DescribeGroups."""
 
     EMPTY = "Empty"
     PREPARING_REBALANCE = "PreparingRebalance"
@@ -42,12 +36,12 @@ COMPLETING = GroupState.COMPLETING_REBALANCE
 STABLE = GroupState.STABLE
 DEAD = GroupState.DEAD
 
-MOVES: dict[GroupState, frozenset[GroupState]] = {
+TRANSITIONS: dict[GroupState, frozenset[GroupState]] = {
     # no members: the first one starts a join phase
     EMPTY: frozenset({PREPARING, DEAD}),
     # the join phase: ends with members (they wait for the leader's assignment) or without
     PREPARING: frozenset({COMPLETING, EMPTY, DEAD}),
-    # the leader computes the assignment; whoever comes or goes meanwhile starts over
+    # the leader computes the assignment; a member that joins or leaves meanwhile starts another join phase
     COMPLETING: frozenset({STABLE, PREPARING, DEAD}),
     # every member has its assignment
     STABLE: frozenset({PREPARING, DEAD}),
@@ -55,46 +49,46 @@ MOVES: dict[GroupState, frozenset[GroupState]] = {
 }
 
 
-class IllegalMoveError(AssertionError):
-    """The code tried to move a group against law 1: a bug, never a client's fault."""
+class IllegalGroupTransitionError(AssertionError):
+    """A transition that law 1 forbids: a bug, which no request can cause."""
 
 
-def check_move(source: GroupState, target: GroupState) -> None:
-    """Raise ``IllegalMoveError`` unless a group may go from ``source`` to ``target``."""
-    if target not in MOVES[source]:
-        raise IllegalMoveError(f"a group can't go from {source.value} to {target.value}")
+def check_transition(source: GroupState, target: GroupState) -> None:
+    """Raise ``IllegalGroupTransitionError`` unless a group may go from ``source`` to ``target``."""
+    if target not in TRANSITIONS[source]:
+        raise IllegalGroupTransitionError(f"a group can't go from {source.value} to {target.value}")
 
 
 HEARTBEAT: dict[GroupState, int] = {
-    EMPTY: UnknownMemberIdError.error_code,
-    PREPARING: RebalanceInProgressError.error_code,
+    EMPTY: ErrorCode.UNKNOWN_MEMBER_ID,
+    PREPARING: ErrorCode.REBALANCE_IN_PROGRESS,
     COMPLETING: 0,
     STABLE: 0,
-    DEAD: CoordinatorNotAvailableError.error_code,
+    DEAD: ErrorCode.COORDINATOR_NOT_AVAILABLE,
 }
 
 # 0 in CompletingRebalance: the member waits for the leader's assignment
 SYNC: dict[GroupState, int] = {
-    EMPTY: UnknownMemberIdError.error_code,
-    PREPARING: RebalanceInProgressError.error_code,
+    EMPTY: ErrorCode.UNKNOWN_MEMBER_ID,
+    PREPARING: ErrorCode.REBALANCE_IN_PROGRESS,
     COMPLETING: 0,
     STABLE: 0,
-    DEAD: CoordinatorNotAvailableError.error_code,
+    DEAD: ErrorCode.COORDINATOR_NOT_AVAILABLE,
 }
 
-# of a member with the group's generation; members still commit while others join, so that nothing is read twice
+# of a member with the group's generation; members still commit while others join, so that no record is read twice
 COMMIT_BY_MEMBER: dict[GroupState, int] = {
-    EMPTY: UnknownMemberIdError.error_code,
+    EMPTY: ErrorCode.UNKNOWN_MEMBER_ID,
     PREPARING: 0,
-    COMPLETING: RebalanceInProgressError.error_code,
+    COMPLETING: ErrorCode.REBALANCE_IN_PROGRESS,
     STABLE: 0,
-    DEAD: CoordinatorNotAvailableError.error_code,
+    DEAD: ErrorCode.COORDINATOR_NOT_AVAILABLE,
 }
 
 DELETE: dict[GroupState, int] = {
     EMPTY: 0,
-    PREPARING: NonEmptyGroupError.error_code,
-    COMPLETING: NonEmptyGroupError.error_code,
-    STABLE: NonEmptyGroupError.error_code,
-    DEAD: GroupIdNotFoundError.error_code,
+    PREPARING: ErrorCode.NON_EMPTY_GROUP,
+    COMPLETING: ErrorCode.NON_EMPTY_GROUP,
+    STABLE: ErrorCode.NON_EMPTY_GROUP,
+    DEAD: ErrorCode.GROUP_ID_NOT_FOUND,
 }

@@ -1,7 +1,7 @@
-"""The transaction coordinator: what the server talks to. It finds the transactional id and hands the request on.
+"""The transaction coordinator: the requests' entry. It finds the transactional id, calls the function that decides
+(``decisions.py``), and writes the transition.
 
-Nothing here waits: each request gets an ``Answer``, which is there at once unless other replicas have to acknowledge a
-record first.
+Each request gets an ``Answer``, which is set at once unless other replicas have to acknowledge a record first.
 """
 
 import logging
@@ -9,29 +9,24 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Final
 
-from kafkapy.clock import Clock, TimerHandle
+from kafkapy.clock import Clock
 from kafkapy.coordinator.answer import Answer
-from kafkapy.coordinator.errors import (
-    ConcurrentTransactionsError,
-    InvalidProducerIdMappingError,
-    InvalidTransactionTimeoutError,
-)
-from kafkapy.coordinator.group.coordinator import LeadershipSource
-from kafkapy.coordinator.group.directory import Metadata
-from kafkapy.coordinator.group.settings import Config
-from kafkapy.coordinator.placement import partition_for
-from kafkapy.coordinator.steps import Background, Soon, at_once, pieces
-from kafkapy.coordinator.transaction import end, partitions, producer_ids, states, timeouts
+from kafkapy.coordinator.runtime import Background, Config, LeadershipSource, Metadata, Soon, at_once
+from kafkapy.coordinator.transaction import decisions
+from kafkapy.coordinator.transaction.decisions import Prerequisite
 from kafkapy.coordinator.transaction.markers import MarkerChannel, MarkerSender
-from kafkapy.coordinator.transaction.producer_ids import Needed
-from kafkapy.coordinator.transaction.results import AddCall, EndCall, InitializeCall, Initialized, Move
-from kafkapy.coordinator.transaction.settings import TransactionSettings
-from kafkapy.coordinator.transaction.shard import TRANSACTION_TOPIC, TransactionShard
-from kafkapy.coordinator.transaction.shards import Shards
-from kafkapy.coordinator.transaction.transaction import Transaction
-from kafkapy.metadata.errors import InvalidRequestError
+from kafkapy.coordinator.transaction.runtime import TransactionRuntime, TransactionSettings
+from kafkapy.coordinator.transaction.shard import TransactionShard
+from kafkapy.coordinator.transaction.transaction import (
+    AddCall,
+    EndCall,
+    InitializeCall,
+    Initialized,
+    Transaction,
+    Transition,
+)
+from kafkapy.protocol.errors import ErrorCode
 from kafkapy.turns import Steps
-from kafkapy.types import TopicPartition
 
 logger: Final = logging.getLogger(__name__)
 
@@ -53,84 +48,47 @@ class TransactionCoordinator:
         background = background or Background()
         self.settings = TransactionSettings.from_config(config)
         self._clock = clock
-        self._replica_manager = replica_manager
         self._metadata = metadata
-        self._partition_count: int | None = None
-        self._shards = Shards(self.settings, clock, replica_manager, background)
-        self._markers = MarkerSender(self._shards, channel, clock, background.run)
+        self._markers = MarkerSender(self._append, channel, clock, background.run)
+        self._runtime = TransactionRuntime(self.settings, clock, replica_manager, metadata, self._markers, background)
         self._soon = background.soon
-        self._run = background.run
-        self._timers: dict[Callable[[], Steps[None]], TimerHandle] = {}
 
-    # Life
+    # Start and stop
 
     def startup(self) -> None:
-        """Serve: before the broker learns which partitions it leads."""
-        self._replica_manager.add_leadership_listener(self)
-        self._metadata.add_listener(self.metadata_changed)
-        self._repeat(self._abort_timed_out, self.settings.abort_check_interval_ms)
-        self._repeat(self._expire, self.settings.expiration_check_interval_ms)
+        """Serve requests; to be called before the broker learns which partitions it leads."""
+        self._runtime.startup()
+        self._metadata.add_listener(self._metadata_changed)
+        self._runtime.repeat(self._abort_timed_out, self.settings.abort_check_interval_ms)
+        self._runtime.repeat(self._expire, self.settings.expiration_check_interval_ms)
 
     def shutdown(self) -> None:
-        """Stop timers; the log has everything that was acknowledged, and what was prepared the next start ends."""
-        for timer in self._timers.values():
-            timer.cancel()
-        self._timers.clear()
+        """Stop the timers; the log has everything that was acknowledged, and the next start ends what was prepared."""
         self._markers.stop()
-        self._shards.unload_all()
+        self._runtime.shutdown()
 
-    def _repeat(self, work: Callable[[], Steps[None]], interval_ms: int) -> None:
-        def due() -> None:
-            self._repeat(work, interval_ms)
-            self._run(work())
-
-        self._timers[work] = self._clock.call_later(interval_ms, due)
-
-    def on_leader(self, tp: TopicPartition, leader_epoch: int) -> None:
-        """This broker leads ``tp`` now."""
-        if tp.topic == TRANSACTION_TOPIC:
-            self._shards.load(tp.partition, leader_epoch, self._finish_prepared)
-
-    def on_follower_or_stopped(self, tp: TopicPartition, leader_epoch: int | None) -> None:
-        """It does not lead ``tp`` any more."""
-        if tp.topic == TRANSACTION_TOPIC:
-            shard = self._shards.unload(tp.partition, leader_epoch)
-            if shard is not None:
-                self._markers.forget(shard)
-
-    def metadata_changed(self, _image: Any, _deleted: Any) -> None:
-        """Leaders for whom markers wait may be there now."""
+    def _metadata_changed(self, _image: Any, _deleted: Any) -> None:
+        """Send the missing markers again: their partitions may have leaders now."""
         self._markers.try_again()
 
-    def _finish_prepared(self, shard: TransactionShard) -> Steps[None]:
-        for piece in pieces(list(shard.transactions.values())):
-            for transaction in piece:
-                if transaction.data.state in states.PREPARED:
-                    self._markers.start(shard, transaction)
-                    yield
-            yield
+    def _append(
+        self, shard: TransactionShard, transaction: Transaction, transition: Transition, on_done: Callable[[int], None]
+    ) -> None:
+        self._runtime.append(shard, transaction, transition, on_done)
 
     def partition_for(self, transactional_id: str) -> int:
-        """The partition of ``__transaction_state`` that keeps the transactional id.
-
-        The number of partitions is the topic's when first seen, as in Kafka: the configured one only creates it.
-        """
-        if self._partition_count is None:
-            topic = self._metadata.image.topics.get(TRANSACTION_TOPIC)
-            if topic is None:
-                return partition_for(transactional_id, self.settings.topic_partitions)
-            self._partition_count = len(topic.partitions)
-        return partition_for(transactional_id, self._partition_count)
+        """The partition of ``__transaction_state`` that keeps the transactional id."""
+        return self._runtime.partition_for(transactional_id)
 
     # Requests
 
     def initialize(self, call: InitializeCall, new_id: int | None = None) -> Answer[Initialized] | None:
-        """InitProducerId. None: ask again with ``new_id``, a producer id that nobody has had."""
+        """InitProducerId. None: to be called again with ``new_id``, a producer id that has not been used yet."""
         if not call.transactional_id:
-            return _refused(InvalidRequestError.error_code)
+            return _refused(ErrorCode.INVALID_REQUEST)
         if not 0 < call.timeout_ms <= self.settings.max_timeout_ms:
-            return _refused(InvalidTransactionTimeoutError.error_code)
-        shard = self._shards.find(self.partition_for(call.transactional_id))
+            return _refused(ErrorCode.INVALID_TRANSACTION_TIMEOUT)
+        shard = self._runtime.find(call.transactional_id)
         if isinstance(shard, int):
             return _refused(shard)
         now_ms = self._clock.now_ms()
@@ -138,34 +96,36 @@ class TransactionCoordinator:
         if transaction is None:
             if new_id is None:
                 return None
-            transaction = producer_ids.new_transaction(call, new_id, now_ms)
-            shard.transactions[call.transactional_id] = transaction
-        decision = producer_ids.decide(transaction, call, now_ms, new_id)
-        if decision is Needed.PRODUCER_ID:
+            transaction = decisions.new_transaction(call, new_id, now_ms)
+            shard.add(transaction)
+        decision = decisions.initialize(transaction, call, now_ms, new_id)
+        if decision is Prerequisite.PRODUCER_ID:
             return None
-        if decision is Needed.ABORT:
+        if decision is Prerequisite.ABORT:
             return self._abort_first(shard, transaction)
         if isinstance(decision, int):
             return _refused(decision)
-        return self._give_out(shard, transaction, decision)
+        return self._write_producer(shard, transaction, decision)
 
-    def _give_out(self, shard: TransactionShard, transaction: Transaction, move: Move) -> Answer[Initialized]:
+    def _write_producer(
+        self, shard: TransactionShard, transaction: Transaction, transition: Transition
+    ) -> Answer[Initialized]:
         answer: Answer[Initialized] = Answer()
-        given = Initialized(0, move.data.producer_id, move.data.producer_epoch)
+        initialized = Initialized(0, transition.data.producer_id, transition.data.producer_epoch)
 
-        def appended(error_code: int) -> None:
-            answer.set(Initialized(error_code) if error_code else given)
+        def written(error_code: int) -> None:
+            answer.set(Initialized(error_code) if error_code else initialized)
 
-        self._shards.append(shard, transaction, move, appended)
+        self._runtime.append(shard, transaction, transition, written)
         return answer
 
     def _abort_first(self, shard: TransactionShard, transaction: Transaction) -> Answer[Initialized]:
         answer: Answer[Initialized] = Answer()
 
         def prepared(error_code: int) -> None:
-            answer.set(Initialized(error_code or ConcurrentTransactionsError.error_code))
+            answer.set(Initialized(error_code or ErrorCode.CONCURRENT_TRANSACTIONS))
 
-        self._prepare(shard, transaction, end.fence(transaction, self._clock.now_ms()), prepared)
+        self._prepare(shard, transaction, decisions.fence(transaction, self._clock.now_ms()), prepared)
         return answer
 
     def add_partitions(self, call: AddCall) -> Answer[int]:
@@ -173,19 +133,19 @@ class TransactionCoordinator:
         found = self._find(call.transactional_id)
         if isinstance(found, int):
             return Answer.of(found)
-        decision = partitions.decide(found[1], call, self._clock.now_ms())
+        decision = decisions.add_partitions(found[1], call, self._clock.now_ms())
         if isinstance(decision, int):
             return Answer.of(decision)
         answer: Answer[int] = Answer()
-        self._shards.append(*found, decision, answer.set)
+        self._runtime.append(*found, decision, answer.set)
         return answer
 
     def end(self, call: EndCall) -> Answer[int]:
-        """EndTxn: an error code; 0 once the decision is in the log, whatever becomes of the markers."""
+        """EndTxn: an error code; 0 once the decision is in the log. The markers are written afterwards."""
         found = self._find(call.transactional_id)
         if isinstance(found, int):
             return Answer.of(found)
-        decision = end.decide(found[1], call, self._clock.now_ms())
+        decision = decisions.end(found[1], call, self._clock.now_ms())
         if isinstance(decision, int):
             return Answer.of(decision)
         answer: Answer[int] = Answer()
@@ -194,49 +154,52 @@ class TransactionCoordinator:
 
     def _find(self, transactional_id: str) -> Found | int:
         if not transactional_id:
-            return InvalidRequestError.error_code
-        shard = self._shards.find(self.partition_for(transactional_id))
+            return ErrorCode.INVALID_REQUEST
+        shard = self._runtime.find(transactional_id)
         if isinstance(shard, int):
             return shard
         transaction = shard.transactions.get(transactional_id)
-        return InvalidProducerIdMappingError.error_code if transaction is None else (shard, transaction)
+        return ErrorCode.INVALID_PRODUCER_ID_MAPPING if transaction is None else (shard, transaction)
 
     def _prepare(
         self,
         shard: TransactionShard,
         transaction: Transaction,
-        move: Move,
+        transition: Transition,
         on_done: Callable[[int], None],
         *,
         soon: Soon = at_once,
     ) -> None:
-        def appended(error_code: int) -> None:
+        """Write a transition to PrepareCommit or PrepareAbort, then start to write the markers."""
+
+        def written(error_code: int) -> None:
             if error_code == 0:
                 self._markers.start(shard, transaction, soon=soon)
             on_done(error_code)
 
-        self._shards.append(shard, transaction, move, appended)
+        self._runtime.append(shard, transaction, transition, written)
 
-    # What happens by itself
+    # Time-outs
 
     def _abort_timed_out(self) -> Steps[None]:
         now_ms = self._clock.now_ms()
-        for shard, piece in self._shards.transactions():
-            for transaction in timeouts.timed_out(piece, now_ms):
-                if not self._is_kept(shard, transaction):
-                    break  # the partition has moved since the last step
-                self._prepare(shard, transaction, end.fence(transaction, now_ms), partial(_timed_out, transaction))
+        for shard, piece in self._runtime.transactions():
+            for transaction in decisions.timed_out(piece, now_ms):
+                if not self._is_current(shard, transaction):
+                    break  # the shard was unloaded since the last step
+                transition = decisions.fence(transaction, now_ms)
+                self._prepare(shard, transaction, transition, partial(_log_abort, transaction))
                 yield
             yield
 
-    def _is_kept(self, shard: TransactionShard, transaction: Transaction) -> bool:
-        kept = self._shards.find(shard.partition) is shard
-        return kept and shard.transactions.get(transaction.transactional_id) is transaction
+    def _is_current(self, shard: TransactionShard, transaction: Transaction) -> bool:
+        is_known = shard.transactions.get(transaction.transactional_id) is transaction
+        return is_known and self._runtime.is_current(shard)
 
     def _expire(self) -> Steps[None]:
         now_ms = self._clock.now_ms()
-        for shard, piece in self._shards.transactions():
-            self._shards.expire(shard, timeouts.expired(piece, now_ms, self.settings.id_expiration_ms))
+        for shard, piece in self._runtime.transactions():
+            self._runtime.expire(shard, decisions.expired(piece, now_ms, self.settings.id_expiration_ms))
             yield
 
 
@@ -244,5 +207,5 @@ def _refused(error_code: int) -> Answer[Initialized]:
     return Answer.of(Initialized(error_code))
 
 
-def _timed_out(transaction: Transaction, error_code: int) -> None:
+def _log_abort(transaction: Transaction, error_code: int) -> None:
     logger.info("Aborted %s, open for too long: error %d", transaction.transactional_id, error_code)

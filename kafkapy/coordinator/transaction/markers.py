@@ -1,9 +1,10 @@
-"""Ends transactions: a marker into each of their partitions, tried until all have it, then the completing record.
+"""The end of transactions: a marker in each of their partitions, sent until all have it, then the completing record.
 
-Markers of up to about a hundred partitions that this broker leads alone, and the record, are written before ``start``
-returns; those of more partitions in steps. After an EndTxn that is in the loop's next turn, before any socket is read
-again: a producer that waits for the answer, as all clients do, never meets CONCURRENT_TRANSACTIONS then. What came
-together with the EndTxn may, as in Kafka, and so may the producer of a larger transaction.
+If a transaction has up to about a hundred partitions, all led by this broker, the markers and the record are written
+before ``start`` returns; those of more partitions in steps. After an EndTxn that is in the loop's next iteration,
+before any socket is read again: a producer that waits for the response, as all clients do, does not get
+CONCURRENT_TRANSACTIONS then. Requests that were sent together with the EndTxn may get it, as in Kafka, and so may the
+producer of a larger transaction.
 """
 
 import asyncio
@@ -14,17 +15,14 @@ from itertools import islice
 from typing import Any, Final, NamedTuple, Protocol
 
 from kafkapy.clock import Clock, TimerHandle
-from kafkapy.coordinator.errors import CoordinatorNotAvailableError
-from kafkapy.coordinator.group.directory import Metadata
-from kafkapy.coordinator.group.shard import GROUP_TOPIC
-from kafkapy.coordinator.partition_log import BrokerLog, append_safely
-from kafkapy.coordinator.steps import Run, Soon, at_once, pieces
-from kafkapy.coordinator.transaction import end, states
-from kafkapy.coordinator.transaction.shard import TRANSACTION_TOPIC, TransactionShard
-from kafkapy.coordinator.transaction.shards import Shards
-from kafkapy.coordinator.transaction.transaction import Transaction
+from kafkapy.coordinator.runtime import BrokerLog, Metadata, Run, Soon, append_safely, at_once
+from kafkapy.coordinator.transaction import decisions, states
+from kafkapy.coordinator.transaction.shard import TransactionShard
+from kafkapy.coordinator.transaction.transaction import Transaction, Transition
 from kafkapy.errors import BrokerError
+from kafkapy.metadata.topic_rules import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
 from kafkapy.network.peer import BrokerChannel, PeerUnreachableError
+from kafkapy.protocol.errors import ErrorCode
 from kafkapy.protocol.messages.write_txn_markers import (
     WritableTxnMarker,
     WritableTxnMarkerTopic,
@@ -33,91 +31,87 @@ from kafkapy.protocol.messages.write_txn_markers import (
 from kafkapy.records.batch import MAGIC
 from kafkapy.records.control import ControlType, Marker, encode_marker
 from kafkapy.storage.log.log import AppendResult
-from kafkapy.turns import Steps
-from kafkapy.types import TopicPartition
+from kafkapy.turns import Steps, pieces
+from kafkapy.types import NO_LEADER, TopicPartition
 
 logger = logging.getLogger(__name__)
 
-# Writes commit and abort markers into partitions that this broker leads (WriteTxnMarkers, KIP-98).
-#
-# The partition checks the producer's epoch and the coordinator's (47, 52). A marker in ``__consumer_offsets`` also
-# settles the offsets that the transaction committed there.
-
-
-_UNKNOWN_TOPIC_OR_PARTITION: Final = 3
-_NOT_LEADER_OR_FOLLOWER: Final = 6
-_UNSUPPORTED_FOR_MESSAGE_FORMAT: Final = 43
+# Markers in partitions that this broker leads (WriteTxnMarkers, KIP-98)
 
 
 class Ending(NamedTuple):
-    """What the markers of a transaction say."""
+    """The content of the markers of a transaction."""
 
     marker: Marker
     is_commit: bool
 
 
-class SettlesOffsets(Protocol):
-    """The group coordinator, told of markers in its topic."""
+class TransactionEndListener(Protocol):
+    """The group coordinator, which applies markers in its topic."""
 
     def transaction_ended(self, partition: int, producer_id: int, *, is_commit: bool) -> None:
-        """The end of a producer's transaction stands in this partition of ``__consumer_offsets`` now."""
+        """A marker of a producer's transaction was written to this partition of ``__consumer_offsets``."""
         ...
 
 
 class MarkerWriter:
-    """The broker's own partitions."""
+    """Appends markers to partitions of this broker, which check the epochs of producer and coordinator.
 
-    def __init__(self, log: BrokerLog, groups: SettlesOffsets, clock: Clock, timeout_ms: int) -> None:
+    A marker in ``__consumer_offsets`` also commits or drops the offsets of the transaction there.
+    """
+
+    def __init__(self, log: BrokerLog, groups: TransactionEndListener, clock: Clock, timeout_ms: int) -> None:
         self._log = log
         self._groups = groups
         self._clock = clock
         self._timeout_ms = timeout_ms
 
-    def leads(self, tp: TopicPartition) -> bool:
+    def leads(self, topic_partition: TopicPartition) -> bool:
         """Whether this broker leads the partition."""
-        partition = self._partition(tp)
+        partition = self._partition(topic_partition)
         return not isinstance(partition, int) and bool(partition.is_leader)
 
-    def refusal(self, tp: TopicPartition) -> int:
-        """Why nobody's marker can be written into the partition, or 0."""
-        partition = self._partition(tp)
+    def refusal(self, topic_partition: TopicPartition) -> int:
+        """The error code for every marker of the partition, 0 if it takes markers."""
+        partition = self._partition(topic_partition)
         if isinstance(partition, int):
             return partition
-        return _UNSUPPORTED_FOR_MESSAGE_FORMAT if partition.log.config.message_format < MAGIC else 0
+        return ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT if partition.log.config.message_format < MAGIC else 0
 
-    def write(self, tp: TopicPartition, ending: Ending, on_done: Callable[[int], None]) -> None:
+    def write(self, topic_partition: TopicPartition, ending: Ending, on_done: Callable[[int], None]) -> None:
         """Append the marker; ``on_done`` gets 0 once all in-sync replicas have it, or an error code.
 
         With one replica that is before this returns.
         """
-        if refusal := self.refusal(tp):
+        if refusal := self.refusal(topic_partition):
             on_done(refusal)
             return
 
         def finish(error_code: int, appended: AppendResult | None) -> None:
-            if appended is not None and tp.topic == GROUP_TOPIC:
-                self._groups.transaction_ended(tp.partition, ending.marker.producer_id, is_commit=ending.is_commit)
+            if appended is not None and topic_partition.topic == GROUP_METADATA_TOPIC:
+                self._groups.transaction_ended(
+                    topic_partition.partition, ending.marker.producer_id, is_commit=ending.is_commit
+                )
             on_done(error_code)
 
         control_type = ControlType.COMMIT if ending.is_commit else ControlType.ABORT
         batch = encode_marker(control_type, ending.marker, self._clock.now_ms())
-        append_safely(self._log, tp, batch, self._timeout_ms, finish)
+        append_safely(self._log, topic_partition, batch, self._timeout_ms, finish)
 
-    def _partition(self, tp: TopicPartition) -> Any:
-        """The partition, or an error code; one that lies on other brokers is as unknown as one that does not exist."""
+    def _partition(self, topic_partition: TopicPartition) -> Any:
+        """The partition, or an error code: a partition of other brokers is unknown too."""
         try:
-            return self._log.partition(tp)
+            return self._log.partition(topic_partition)
         except BrokerError as error:
-            is_elsewhere = error.error_code == _NOT_LEADER_OR_FOLLOWER
-            return _UNKNOWN_TOPIC_OR_PARTITION if is_elsewhere else error.error_code
+            is_elsewhere = error.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if is_elsewhere else error.error_code
 
 
-# The way of markers to the leaders of their partitions: a call for this broker's own, WriteTxnMarkers for others.
+# Markers to the leaders of their partitions: a call for those of this broker, WriteTxnMarkers for those of others
 
 
-NO_LEADER: Final = -1
-GONE: Final = -2
-NETWORK_EXCEPTION: Final = 13
+DELETED: Final = -2
+"""In the place of a leader: the topic was deleted."""
 VERSION: Final = 0
 """Of WriteTxnMarkers, between brokers of 2.7."""
 
@@ -130,10 +124,10 @@ OnWritten = Callable[[Mapping[TopicPartition, int]], None]
 
 
 class MarkerChannel(Protocol):
-    """What the sender of markers needs."""
+    """Brings markers to the leaders of their partitions."""
 
-    def leader_of(self, tp: TopicPartition) -> int:
-        """The broker that leads the partition, ``NO_LEADER``, or ``GONE`` when its topic was deleted."""
+    def leader_of(self, topic_partition: TopicPartition) -> int:
+        """The broker that leads the partition, ``NO_LEADER``, or ``DELETED`` when its topic was deleted."""
         ...
 
     def most_at_once(self, broker_id: int) -> int:
@@ -143,7 +137,7 @@ class MarkerChannel(Protocol):
     def write(
         self, broker_id: int, ending: Ending, partitions: Sequence[TopicPartition], on_written: OnWritten
     ) -> None:
-        """Have the markers written by the broker; ``on_written`` gets the error code of each partition."""
+        """Let the broker write the markers; ``on_written`` gets the error codes, in one call or several."""
         ...
 
 
@@ -157,18 +151,18 @@ class BrokerMarkers:
         self._peers = peers
         self._requests: set[asyncio.Task[None]] = set()
 
-    def leader_of(self, tp: TopicPartition) -> int:
-        """See ``MarkerChannel``. Leadership of this broker is known earlier than the cluster's metadata.
+    def leader_of(self, topic_partition: TopicPartition) -> int:
+        """See ``MarkerChannel``. This broker knows its own leadership before the metadata has it.
 
-        Only metadata that shows the coordinator's own topic is whole enough to tell what has been deleted.
+        Metadata without the coordinator's own topic is not complete, so a missing partition is not a deleted one.
         """
-        if self._writer.leads(tp):
+        if self._writer.leads(topic_partition):
             return self._broker_id
         image = self._metadata.image
-        partition = image.partition(tp.topic, tp.partition)
+        partition = image.partition(topic_partition.topic, topic_partition.partition)
         if partition is not None:
             return int(partition.leader)
-        return GONE if TRANSACTION_TOPIC in image.topics else NO_LEADER
+        return DELETED if TRANSACTION_STATE_TOPIC in image.topics else NO_LEADER
 
     def most_at_once(self, broker_id: int) -> int:
         """See ``MarkerChannel``."""
@@ -179,17 +173,19 @@ class BrokerMarkers:
     ) -> None:
         """See ``MarkerChannel``."""
         if broker_id != self._broker_id:
-            request = asyncio.get_running_loop().create_task(self._ask(broker_id, ending, partitions, on_written))
+            request = asyncio.get_running_loop().create_task(
+                self._send_request(broker_id, ending, partitions, on_written)
+            )
             self._requests.add(request)
             request.add_done_callback(self._requests.discard)
             return
-        for tp in partitions:
-            self._writer.write(tp, ending, partial(_tell, on_written, tp))
+        for topic_partition in partitions:
+            self._writer.write(topic_partition, ending, partial(_report, on_written, topic_partition))
 
-    async def _ask(
+    async def _send_request(
         self, broker_id: int, ending: Ending, partitions: Sequence[TopicPartition], on_written: OnWritten
     ) -> None:
-        errors = dict.fromkeys(partitions, NETWORK_EXCEPTION)
+        errors = dict.fromkeys(partitions, ErrorCode.NETWORK_EXCEPTION)
         try:
             response: Any = await self._peers.send(broker_id, _request(ending, partitions), VERSION)
         except PeerUnreachableError:
@@ -202,8 +198,8 @@ class BrokerMarkers:
         on_written(errors)
 
 
-def _tell(on_written: OnWritten, tp: TopicPartition, error_code: int) -> None:
-    on_written({tp: error_code})
+def _report(on_written: OnWritten, topic_partition: TopicPartition, error_code: int) -> None:
+    on_written({topic_partition: error_code})
 
 
 def _request(ending: Ending, partitions: Sequence[TopicPartition]) -> WriteTxnMarkersRequest:
@@ -222,179 +218,214 @@ def _request(ending: Ending, partitions: Sequence[TopicPartition]) -> WriteTxnMa
 
 RETRY_MS: Final = 100
 PARTITIONS_IN_A_STEP: Final = 128
-"""Partitions whose leaders are looked up between two places to pause."""
+"""Partitions whose leaders are found between two places to pause."""
 NAMED_PARTITIONS: Final = 10
-"""Partitions that one line of the log names."""
+"""Partitions in one line of the log."""
 
-# 0; and 35 and 43 of partitions in a format without transactions: there is nothing to end
-_WRITTEN: Final = frozenset({0, 35, 43})
-# the leader moves, is not reached, or has not enough replicas: it will, or another one
-_PASSING: Final = frozenset({3, 5, 6, 7, 13, 19, 20, 56})
+_NO_MARKER_NEEDED: Final = frozenset(
+    {ErrorCode.NONE, ErrorCode.UNSUPPORTED_VERSION, ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT}
+)
+"""The marker is written, or the partition's message format has no transactions."""
+_RETRIED: Final = frozenset(
+    {
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.LEADER_NOT_AVAILABLE,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.REQUEST_TIMED_OUT,
+        ErrorCode.NETWORK_EXCEPTION,
+        ErrorCode.NOT_ENOUGH_REPLICAS,
+        ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+    }
+)
+"""The leader changes, is not reachable, or has too few in-sync replicas: the marker is sent again later."""
 
 
-class _Job:
-    """One transaction that is being ended: the partitions without a marker, and those that were asked just now."""
+class _Completion:
+    """The end of one transaction: the partitions without a marker, and those whose markers were sent.
 
-    __slots__ = ("shard", "transaction", "missing", "asked", "is_sending", "is_completing", "is_late")
+    ``is_logged`` is set when the log has a line that the markers are late.
+    """
+
+    __slots__ = ("shard", "transaction", "missing", "sent", "is_sending", "is_completing", "is_logged")
 
     def __init__(self, shard: TransactionShard, transaction: Transaction) -> None:
         self.shard = shard
         self.transaction = transaction
         self.missing = dict.fromkeys(transaction.data.partitions)
-        self.asked: set[TopicPartition] = set()
+        self.sent: set[TopicPartition] = set()
         self.is_sending = False
         self.is_completing = False
-        self.is_late = False
+        self.is_logged = False
 
     @property
     def ending(self) -> Ending:
         data = self.transaction.data
-        marker = Marker(data.producer_id, data.producer_epoch, self.shard.coordinator_epoch)
+        marker = Marker(data.producer_id, data.producer_epoch, self.shard.leader_epoch)
         return Ending(marker, data.state is states.PREPARE_COMMIT)
 
 
-class MarkerSender:
-    """The transactions that are being ended."""
+AppendTransition = Callable[[TransactionShard, Transaction, Transition, Callable[[int], None]], None]
+"""Appends a transition and replays it (``TransactionRuntime.append``); the callback gets 0 or an error code."""
 
-    def __init__(self, shards: Shards, channel: MarkerChannel, clock: Clock, run: Run) -> None:
-        """``run`` runs what sends the markers of a transaction."""
+
+class MarkerSender:
+    """Sends the markers of transactions that are being ended, again every ``RETRY_MS`` until all are written."""
+
+    def __init__(self, append: AppendTransition, channel: MarkerChannel, clock: Clock, run: Run) -> None:
+        """``run`` runs the steps that send the markers of a transaction."""
         self._run = run
-        self._is_trying = False
+        self._is_sending_all = False
         self._is_due = False
-        self._shards = shards
+        self._append = append
         self._channel = channel
         self._clock = clock
-        self._jobs: dict[Transaction, _Job] = {}
+        self._completions: dict[Transaction, _Completion] = {}
         self._timer: TimerHandle | None = None
 
     def __len__(self) -> int:
-        return len(self._jobs)
+        return len(self._completions)
 
     def start(self, shard: TransactionShard, transaction: Transaction, *, soon: Soon = at_once) -> None:
-        """End a transaction whose Prepare record is in the log; ``soon`` calls what sends the first markers."""
-        transaction.is_moving = True
-        job = self._jobs[transaction] = _Job(shard, transaction)
-        soon(partial(self._start, job))
+        """End a transaction whose Prepare record is in the log; ``soon`` calls the function that sends the markers."""
+        transaction.has_pending_transition = True
+        completion = self._completions[transaction] = _Completion(shard, transaction)
+        soon(partial(self._start, completion))
 
-    def _start(self, job: _Job) -> None:
-        self._run(self._send(job))
+    def start_prepared(self, shard: TransactionShard) -> Steps[None]:
+        """End the transactions that were prepared when the shard was loaded."""
+        for piece in pieces(list(shard.transactions.values())):
+            for transaction in piece:
+                if transaction.data.state in states.PREPARED:
+                    self.start(shard, transaction)
+                    yield
+            yield
+
+    def _start(self, completion: _Completion) -> None:
+        self._run(self._send(completion))
 
     def forget(self, shard: TransactionShard) -> None:
-        """Another broker coordinates them now, and ends them."""
-        self._jobs = {transaction: job for transaction, job in self._jobs.items() if job.shard is not shard}
+        """Forget the transactions of a shard: their new coordinator ends them."""
+        self._completions = {
+            transaction: completion
+            for transaction, completion in self._completions.items()
+            if completion.shard is not shard
+        }
 
     def stop(self) -> None:
-        """The broker stops; the next start goes on."""
-        self._jobs.clear()
+        """Stop sending; the next start continues."""
+        self._completions.clear()
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
 
     def try_again(self) -> None:
-        """Something has changed in the cluster, or some time has passed."""
+        """Send all missing markers again: the metadata has changed, or ``RETRY_MS`` has passed."""
         self._is_due = True
-        if not self._is_trying:
-            self._is_trying = True
-            self._run(self._try_all())
+        if not self._is_sending_all:
+            self._is_sending_all = True
+            self._run(self._send_all())
 
-    def _try_all(self) -> Steps[None]:
-        """Go through all transactions, and once more if there was another reason to meanwhile."""
+    def _send_all(self) -> Steps[None]:
+        """Send the missing markers of all transactions, and once more if ``try_again`` was called meanwhile."""
         try:
             while self._is_due:
                 self._is_due = False
-                for job in list(self._jobs.values()):
-                    yield from self._send(job)
+                for completion in list(self._completions.values()):
+                    yield from self._send(completion)
                     yield
         finally:
-            self._is_trying = False
+            self._is_sending_all = False
 
-    def _send(self, job: _Job) -> Steps[None]:
-        """Send the markers that are missing and not on their way.
+    def _send(self, completion: _Completion) -> Steps[None]:
+        """Send the markers that are missing and have not been sent.
 
-        It ends early when the transaction becomes another broker's, or the next start's.
+        It ends early when the transaction is forgotten.
         """
-        if job.is_sending:
+        if completion.is_sending:
             return
-        job.is_sending = True
+        completion.is_sending = True
         by_leader: dict[int, list[TopicPartition]] = {}
-        for piece in pieces([each for each in job.missing if each not in job.asked], PARTITIONS_IN_A_STEP):
-            if not self._is_kept(job):
+        for piece in pieces([each for each in completion.missing if each not in completion.sent], PARTITIONS_IN_A_STEP):
+            if not self._is_current(completion):
                 return
-            for tp in piece:
-                self._find_leader(job, tp, by_leader)
+            for topic_partition in piece:
+                self._find_leader(completion, topic_partition, by_leader)
             yield
         for leader, partitions in by_leader.items():
             for share in pieces(partitions, self._channel.most_at_once(leader)):
-                if not self._is_kept(job):
+                if not self._is_current(completion):
                     return
-                job.asked.update(share)
-                self._channel.write(leader, job.ending, share, partial(self._written, job))
+                completion.sent.update(share)
+                self._channel.write(leader, completion.ending, share, partial(self._on_written, completion))
                 yield
-        job.is_sending = False
-        self._go_on(job)
+        completion.is_sending = False
+        self._continue(completion)
 
-    def _find_leader(self, job: _Job, tp: TopicPartition, by_leader: dict[int, list[TopicPartition]]) -> None:
-        leader = self._channel.leader_of(tp)
-        if leader == GONE:
-            del job.missing[tp]
+    def _find_leader(
+        self, completion: _Completion, topic_partition: TopicPartition, by_leader: dict[int, list[TopicPartition]]
+    ) -> None:
+        leader = self._channel.leader_of(topic_partition)
+        if leader == DELETED:
+            del completion.missing[topic_partition]
         elif leader != NO_LEADER:
-            by_leader.setdefault(leader, []).append(tp)
+            by_leader.setdefault(leader, []).append(topic_partition)
 
-    def _is_kept(self, job: _Job) -> bool:
-        return self._jobs.get(job.transaction) is job
+    def _is_current(self, completion: _Completion) -> bool:
+        return self._completions.get(completion.transaction) is completion
 
-    def _written(self, job: _Job, errors: Mapping[TopicPartition, int]) -> None:
-        if self._jobs.get(job.transaction) is not job:
+    def _on_written(self, completion: _Completion, errors: Mapping[TopicPartition, int]) -> None:
+        if self._completions.get(completion.transaction) is not completion:
             return
-        for tp, error_code in errors.items():
-            job.asked.discard(tp)
-            if error_code in _WRITTEN:
-                job.missing.pop(tp, None)
-            elif error_code not in _PASSING:
-                self._give_up(job, tp, error_code)
+        for topic_partition, error_code in errors.items():
+            completion.sent.discard(topic_partition)
+            if error_code in _NO_MARKER_NEEDED:
+                completion.missing.pop(topic_partition, None)
+            elif error_code not in _RETRIED:
+                self._give_up(completion, topic_partition, error_code)
                 return
-        self._go_on(job)
+        self._continue(completion)
 
-    def _give_up(self, job: _Job, tp: TopicPartition, error_code: int) -> None:
-        """The partition knows a later producer or coordinator than this one: it is not for us to end it.
+    def _give_up(self, completion: _Completion, topic_partition: TopicPartition, error_code: int) -> None:
+        """Stop ending a transaction: the partition knows a later producer or coordinator, which ends it.
 
-        As in Kafka the transactional id answers CONCURRENT_TRANSACTIONS until somebody loads it anew.
+        As in Kafka requests of the transactional id get CONCURRENT_TRANSACTIONS until its shard is loaded again.
         """
-        logger.error("%s refused the marker of %r with error %d", tp, job.transaction, error_code)
-        del self._jobs[job.transaction]
+        logger.error("%s refused the marker of %r with error %d", topic_partition, completion.transaction, error_code)
+        del self._completions[completion.transaction]
 
-    def _go_on(self, job: _Job) -> None:
-        if job.asked or job.is_sending or job.is_completing or not self._is_kept(job):
+    def _continue(self, completion: _Completion) -> None:
+        if completion.sent or completion.is_sending or completion.is_completing or not self._is_current(completion):
             return
-        if job.missing:
-            if not job.is_late:
-                job.is_late = True
-                named = ", ".join(map(str, islice(job.missing, NAMED_PARTITIONS)))
-                further = len(job.missing) - NAMED_PARTITIONS
+        if completion.missing:
+            if not completion.is_logged:
+                completion.is_logged = True
+                named = ", ".join(map(str, islice(completion.missing, NAMED_PARTITIONS)))
+                further = len(completion.missing) - NAMED_PARTITIONS
                 more = f" and {further} more" if further > 0 else ""
-                logger.info("The end of %s waits for %s%s", job.transaction.transactional_id, named, more)
-            self._wait()
+                logger.info("The end of %s waits for %s%s", completion.transaction.transactional_id, named, more)
+            self._schedule_retry()
             return
-        job.is_completing = True
-        move = end.complete(job.transaction, self._clock.now_ms())
-        self._shards.append(job.shard, job.transaction, move, partial(self._completed, job))
+        completion.is_completing = True
+        transition = decisions.complete(completion.transaction, self._clock.now_ms())
+        self._append(completion.shard, completion.transaction, transition, partial(self._completed, completion))
 
-    def _completed(self, job: _Job, error_code: int) -> None:
-        if self._jobs.get(job.transaction) is not job:
+    def _completed(self, completion: _Completion, error_code: int) -> None:
+        if self._completions.get(completion.transaction) is not completion:
             return
-        if error_code != CoordinatorNotAvailableError.error_code:
-            del self._jobs[job.transaction]
+        if error_code != ErrorCode.COORDINATOR_NOT_AVAILABLE:
+            del self._completions[completion.transaction]
             if error_code:
-                logger.error("Could not complete %r: error %d", job.transaction, error_code)
+                logger.error("Could not complete %r: error %d", completion.transaction, error_code)
             return
-        job.is_completing = False
-        job.transaction.is_moving = True
-        self._wait()
+        completion.is_completing = False
+        completion.transaction.has_pending_transition = True
+        self._schedule_retry()
 
-    def _wait(self) -> None:
+    def _schedule_retry(self) -> None:
         if self._timer is None:
-            self._timer = self._clock.call_later(RETRY_MS, self._waited)
+            self._timer = self._clock.call_later(RETRY_MS, self._retry)
 
-    def _waited(self) -> None:
+    def _retry(self) -> None:
         self._timer = None
         self.try_again()

@@ -1,4 +1,4 @@
-"""The records of ``__transaction_state``: what a transactional id looks like in the log.
+"""The records of ``__transaction_state``: transactional ids, to bytes and back.
 
     key 0    transactional id
     value 0  producer, time-out, state, partitions, timestamps; null: the transactional id has expired
@@ -6,16 +6,19 @@
 Empty has null for partitions, every other state a list. Layouts: ``protocol/messages/stored/transaction_log.py``.
 """
 
+from collections.abc import Sequence
 from functools import lru_cache
 from struct import Struct
 
-from kafkapy.coordinator.errors import CoordinatorError
 from kafkapy.coordinator.transaction.states import EMPTY, TransactionState
 from kafkapy.coordinator.transaction.transaction import TransactionData
+from kafkapy.errors import BrokerError
 from kafkapy.protocol.messages.stored.transaction_log import PartitionsSchema, TransactionLogKey, TransactionLogValue
 from kafkapy.protocol.primitives import Message, Reader, Writer
-from kafkapy.records.record import Record
-from kafkapy.types import TopicPartition
+from kafkapy.records.batch import own_batch
+from kafkapy.records.record import Record, write_record
+from kafkapy.records.validate import ValidatedBatch, validated_batch_of
+from kafkapy.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE, TopicPartition
 
 KEY_VERSION = 0
 VALUE_VERSION = 0
@@ -26,18 +29,20 @@ _HEAD = Struct(">qhib")
 _TAIL = Struct(">qq")
 """Its end: last update, start."""
 _KNOWN_KEYS = _KNOWN_VALUES = 256
+_NO_PRODUCER = (NO_PRODUCER_ID, NO_PRODUCER_EPOCH, NO_SEQUENCE)
+_NO_PRODUCER = (NO_PRODUCER_ID, NO_PRODUCER_EPOCH, NO_SEQUENCE)
 _KNOWN_PARTITIONS = 64
 """Values with more of them are not kept."""
 
 
-class UnknownTransactionStateError(CoordinatorError):
-    """The log holds a state that no release of Kafka writes."""
+class UnknownTransactionStateError(BrokerError):
+    """A record has a state that no release of Kafka writes."""
 
 
 def _encode(message: Message, version: int) -> bytes:
     writer = Writer(_VERSION.pack(version))
     message.write(writer, version)
-    return bytes(writer.buffer)  # which is all of it: these messages carry no records
+    return bytes(writer.buffer)  # the whole message: these messages carry no records
 
 
 @lru_cache(maxsize=_KNOWN_KEYS)
@@ -46,14 +51,14 @@ def _key(transactional_id: str) -> bytes:
 
 
 def decode_key(key: bytes) -> str | None:
-    """The transactional id; ``None`` when only a later Kafka would know. ``ProtocolError`` when it is cut off."""
+    """The transactional id; None if only a later release knows the key. Raises ``ProtocolError`` if it is cut off."""
     reader = Reader(memoryview(key))
     version = reader.read_int16()
     return TransactionLogKey.read(reader, version).transactional_id if version == KEY_VERSION else None
 
 
 def decode_value(value: bytes) -> TransactionData:
-    """What the log says of a transactional id. ``ProtocolError`` when it is cut off or of an unknown version."""
+    """The content of a record. Raises ``ProtocolError`` if it is cut off or of an unknown version."""
     reader = Reader(memoryview(value))
     stored = TransactionLogValue.read(reader, reader.read_int16())
     try:
@@ -90,9 +95,18 @@ def transaction_record(transactional_id: str, data: TransactionData | None, time
 
 @lru_cache(maxsize=_KNOWN_VALUES)
 def _value(partitions: tuple[TopicPartition, ...] | None) -> bytes:
-    """A value with these partitions, its numbers 0: a producer writes to the same ones again and again."""
+    """A value with these partitions, all numbers 0: a producer writes to the same ones again and again."""
     topics: dict[str, list[int]] = {}
     for topic, index in partitions or ():
         topics.setdefault(topic, []).append(index)
     schemas = None if partitions is None else [PartitionsSchema(*each) for each in topics.items()]
     return _encode(TransactionLogValue(transaction_partitions=schemas), VALUE_VERSION)
+
+
+def batch_of(records: Sequence[Record], timestamp_ms: int) -> ValidatedBatch:
+    """Records of one time as a batch: the bytes of ``encode_batch``, which the log need not validate again."""
+    body = bytearray()
+    for place, record in enumerate(records):
+        write_record(body, record, 0, place)
+    buffer, header = own_batch(body, len(records), timestamp_ms, _NO_PRODUCER)
+    return validated_batch_of((buffer, header, timestamp_ms, 0))

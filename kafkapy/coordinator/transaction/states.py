@@ -1,11 +1,11 @@
-"""The states of a transactional id, and what each request gets in each: the one place where they are written down.
+"""The states of a transactional id, its transitions, and the error of each request in each state.
 
 Laws
-    1. A transactional id moves only along ``MOVES``; ``check_move`` refuses everything else.
-    2. Every move is a record of ``__transaction_state``; between the decision and its acknowledgement, and while
-       markers are being written, everybody else gets CONCURRENT_TRANSACTIONS.
-    3. Once PrepareCommit or PrepareAbort is in the log, so it ends: the markers are written until each partition has
-       its own, by whoever coordinates then.
+    1. A transactional id changes its state only along ``TRANSITIONS``; ``check_transition`` refuses every other.
+    2. Every transition is a record of ``__transaction_state``; between the decision and its acknowledgement, and while
+       markers are being written, other requests get CONCURRENT_TRANSACTIONS.
+    3. Once PrepareCommit or PrepareAbort is in the log, the outcome is decided: the present coordinator, or the next
+       one, writes the markers until each partition has one.
     4. The producer's epoch never falls while its id stays; a producer of another epoch than the present one is fenced.
     5. Partitions are held in Ongoing and Prepare* only.
 
@@ -18,12 +18,11 @@ states that are passed through in memory and never written.
 from enum import IntEnum
 from typing import Final
 
-from kafkapy.coordinator.errors import ConcurrentTransactionsError
-from kafkapy.storage.errors import InvalidTxnStateError
+from kafkapy.protocol.errors import ErrorCode
 
 
 class TransactionState(IntEnum):
-    """Where a transactional id is; the numbers stand in the log."""
+    """The state of a transactional id; the numbers are those of the log."""
 
     EMPTY = 0
     ONGOING = 1
@@ -37,7 +36,7 @@ STATE_NAMES: Final = (
     "Empty", "Ongoing", "PrepareCommit", "PrepareAbort", "CompleteCommit", "CompleteAbort", "Dead",
     "PrepareEpochFence",
 )  # fmt: skip
-"""What each number is called, also those that are never written."""
+"""The name of each number, also of those that are never written."""
 
 EMPTY = TransactionState.EMPTY
 ONGOING = TransactionState.ONGOING
@@ -46,12 +45,12 @@ PREPARE_ABORT = TransactionState.PREPARE_ABORT
 COMPLETE_COMMIT = TransactionState.COMPLETE_COMMIT
 COMPLETE_ABORT = TransactionState.COMPLETE_ABORT
 
-MOVES: dict[TransactionState, frozenset[TransactionState]] = {
-    # a producer has been given its id and epoch
+TRANSITIONS: dict[TransactionState, frozenset[TransactionState]] = {
+    # a producer has its id and epoch
     EMPTY: frozenset({EMPTY, ONGOING}),
     # partitions are added until the producer, its successor or the time-out ends it
     ONGOING: frozenset({ONGOING, PREPARE_COMMIT, PREPARE_ABORT}),
-    # decided: markers go out
+    # decided: markers are sent
     PREPARE_COMMIT: frozenset({COMPLETE_COMMIT}),
     PREPARE_ABORT: frozenset({COMPLETE_ABORT}),
     # every partition has its marker
@@ -60,20 +59,20 @@ MOVES: dict[TransactionState, frozenset[TransactionState]] = {
 }
 
 
-class IllegalMoveError(AssertionError):
-    """The code tried to move a transactional id against law 1: a bug, never a client's fault."""
+class IllegalTransactionTransitionError(AssertionError):
+    """A transition that law 1 forbids: a bug, which no request can cause."""
 
 
-def check_move(source: TransactionState, target: TransactionState) -> None:
-    """Raise ``IllegalMoveError`` unless a transactional id may go from ``source`` to ``target``."""
-    if target not in MOVES[source]:
-        raise IllegalMoveError(f"a transactional id can't go from {source.name} to {target.name}")
+def check_transition(source: TransactionState, target: TransactionState) -> None:
+    """Raise ``IllegalTransactionTransitionError`` unless a transactional id may go from ``source`` to ``target``."""
+    if target not in TRANSITIONS[source]:
+        raise IllegalTransactionTransitionError(f"a transactional id can't go from {source.name} to {target.name}")
 
 
-_LATER = ConcurrentTransactionsError.error_code
-_WRONG = InvalidTxnStateError.error_code
+_LATER = ErrorCode.CONCURRENT_TRANSACTIONS
+_WRONG = ErrorCode.INVALID_TXN_STATE
 
-# InitProducerId; an open transaction is aborted, and its producer asks again
+# InitProducerId; an open transaction is aborted, and its producer repeats the request
 INITIALIZE: dict[TransactionState, int] = {
     EMPTY: 0, ONGOING: _LATER, PREPARE_COMMIT: _LATER, PREPARE_ABORT: _LATER, COMPLETE_COMMIT: 0, COMPLETE_ABORT: 0,
 }  # fmt: skip
@@ -83,7 +82,7 @@ ADD: dict[TransactionState, int] = {
     EMPTY: 0, ONGOING: 0, PREPARE_COMMIT: _LATER, PREPARE_ABORT: _LATER, COMPLETE_COMMIT: 0, COMPLETE_ABORT: 0,
 }  # fmt: skip
 
-# EndTxn; 0 in Complete* answers a request that was sent again, and moves nothing
+# EndTxn; 0 in Complete* answers a repeated request, and changes nothing
 COMMIT: dict[TransactionState, int] = {
     EMPTY: _WRONG, ONGOING: 0,
     PREPARE_COMMIT: _LATER, PREPARE_ABORT: _WRONG,
@@ -97,5 +96,5 @@ ABORT: dict[TransactionState, int] = {
 
 PREPARED = frozenset({PREPARE_COMMIT, PREPARE_ABORT})
 
-# a transactional id that nobody uses is forgotten in these
+# an unused transactional id is forgotten in these
 IDLE = frozenset({EMPTY, COMPLETE_COMMIT, COMPLETE_ABORT})

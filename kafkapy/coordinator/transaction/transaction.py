@@ -1,15 +1,12 @@
-"""A transactional id: what the log says of it, and the little that only its coordinator remembers."""
+"""A transactional id: what the log has of it and what only its coordinator knows, and the requests of its producers."""
 
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from kafkapy.coordinator.transaction.states import EMPTY, TransactionState
-from kafkapy.types import TopicPartition
+from kafkapy.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_TIMESTAMP, TopicPartition
 
-NO_PRODUCER_ID = -1
-NO_EPOCH = -1
-NO_TIMESTAMP = -1
-MAX_EPOCH = 32_767
-"""Of an int16. The last but one is the last that a producer gets: one is kept for fencing it."""
+MAX_EPOCH: Final = 32_767
+"""Of an int16. A producer gets the last but one at most; the last is for fencing it."""
 
 
 class TransactionData(NamedTuple):
@@ -25,41 +22,99 @@ class TransactionData(NamedTuple):
 
     @property
     def is_epoch_exhausted(self) -> bool:
-        """Whether the producer id has no epoch left to give: the next producer gets another id."""
+        """Whether the producer id has no epoch left: the next producer gets another id."""
         return self.producer_epoch >= MAX_EPOCH - 1
 
 
-class Incarnation(NamedTuple):
-    """A producer id with an epoch: one life of a producer."""
+class ProducerIdAndEpoch(NamedTuple):
+    """A producer: each call of ``initTransactions`` gives a new epoch, sometimes a new id."""
 
     producer_id: int = NO_PRODUCER_ID
-    epoch: int = NO_EPOCH
+    epoch: int = NO_PRODUCER_EPOCH
 
 
-NOBODY = Incarnation()
+NO_ID_AND_EPOCH: Final = ProducerIdAndEpoch()
 
 
 class Transaction:
-    """A transactional id and its present or last transaction, pure state.
+    """A transactional id and its present or last transaction, state without I/O.
 
-    ``previous`` is whom the present producer says it was before (KIP-360): if the answer to its InitProducerId got
-    lost, it asks again in that name. ``fenced_at`` is an epoch to which the producer's was raised so as to fence it,
-    while the log does not have it yet (or has refused it). Both last as long as this coordinator does, as in Kafka.
+    ``has_pending_transition`` is set from a decision until the log has its record, and until all markers are written.
+    ``previous`` is the producer before the present one (KIP-360): a producer that did not get the response to its
+    InitProducerId repeats it with these values. ``fenced_at`` is an epoch to which the producer's was raised in order
+    to fence it, while the log does not have it yet (or has refused it). All three last as long as the shard, as in
+    Kafka.
     """
 
-    __slots__ = ("transactional_id", "data", "previous", "is_moving", "fenced_at")
+    __slots__ = ("transactional_id", "data", "previous", "has_pending_transition", "fenced_at")
 
     def __init__(self, transactional_id: str, data: TransactionData) -> None:
         self.transactional_id = transactional_id
         self.data = data
-        self.previous = NOBODY
-        self.is_moving = False
+        self.previous = NO_ID_AND_EPOCH
+        self.has_pending_transition = False
         self.fenced_at: int | None = None
 
     def __repr__(self) -> str:
         return f"Transaction({self.transactional_id!r}, {self.data})"
 
+    def replay(self, data: TransactionData) -> None:
+        """Replay a record."""
+        self.data = data
+        self.fenced_at = None
+
+    def fence(self) -> int:
+        """Raise the epoch, so that requests of the producer are refused from now on; returns the new epoch.
+
+        An epoch whose record the log has refused is returned again.
+        """
+        if self.fenced_at is None:
+            self.fenced_at = min(self.data.producer_epoch + 1, MAX_EPOCH)
+        return self.fenced_at
+
     @property
     def producer_epoch(self) -> int:
-        """The epoch that a producer must have to be served."""
+        """The epoch that a producer's requests must have."""
         return self.data.producer_epoch if self.fenced_at is None else self.fenced_at
+
+
+# The requests of producers, their results, and what is decided on them
+
+
+class InitializeCall(NamedTuple):
+    """InitProducerId; ``expected`` is the producer that the client has been so far (KIP-360)."""
+
+    transactional_id: str
+    timeout_ms: int
+    expected: ProducerIdAndEpoch = NO_ID_AND_EPOCH
+
+
+class Initialized(NamedTuple):
+    """The result of an InitProducerId."""
+
+    error_code: int
+    producer_id: int = NO_PRODUCER_ID
+    epoch: int = NO_PRODUCER_EPOCH
+
+
+class AddCall(NamedTuple):
+    """AddPartitionsToTxn, or AddOffsetsToTxn with the partition of ``__consumer_offsets`` that keeps the group."""
+
+    transactional_id: str
+    producer: ProducerIdAndEpoch
+    partitions: tuple[TopicPartition, ...]
+
+
+class EndCall(NamedTuple):
+    """EndTxn."""
+
+    transactional_id: str
+    producer: ProducerIdAndEpoch
+    is_commit: bool
+
+
+class Transition(NamedTuple):
+    """A decision: the record to write. ``previous`` is set for a new producer only."""
+
+    data: TransactionData
+    previous: ProducerIdAndEpoch | None = None

@@ -7,10 +7,9 @@ Errors: 14, 15, 16, INVALID_REQUEST 42, INVALID_PRODUCER_ID_MAPPING 49, CONCURRE
 from collections.abc import Awaitable
 from typing import TYPE_CHECKING, Final
 
-from kafkapy.coordinator.group.shard import GROUP_TOPIC
-from kafkapy.coordinator.runtime import respond
-from kafkapy.coordinator.transaction.results import AddCall
-from kafkapy.coordinator.transaction.transaction import Incarnation
+from kafkapy.coordinator.answer import respond
+from kafkapy.coordinator.transaction.transaction import AddCall, ProducerIdAndEpoch
+from kafkapy.metadata.topic_rules import GROUP_METADATA_TOPIC
 from kafkapy.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 from kafkapy.server.fencing_codes import fencing_code
 from kafkapy.types import TopicPartition
@@ -26,8 +25,8 @@ def handle(
 ) -> AddOffsetsToTxnResponse | Awaitable[AddOffsetsToTxnResponse]:
     """See the card."""
     services = context.services
-    partition = TopicPartition(GROUP_TOPIC, services.group_coordinator.partition_for(request.group_id))
-    producer = Incarnation(request.producer_id, request.producer_epoch)
+    partition = TopicPartition(GROUP_METADATA_TOPIC, services.group_coordinator.partition_for(request.group_id))
+    producer = ProducerIdAndEpoch(request.producer_id, request.producer_epoch)
     version = context.header.api_version
 
     def build(error_code: int) -> AddOffsetsToTxnResponse:

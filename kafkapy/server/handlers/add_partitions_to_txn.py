@@ -8,11 +8,8 @@ PRODUCER_FENCED 90 (below v2: INVALID_PRODUCER_EPOCH 47).
 from collections.abc import Awaitable, Iterable, Mapping
 from typing import TYPE_CHECKING, Final
 
-from kafkapy.coordinator.answer import Answer
-from kafkapy.coordinator.runtime import respond, respond_in_turns
-from kafkapy.coordinator.steps import PIECE, pieces
-from kafkapy.coordinator.transaction.results import AddCall
-from kafkapy.coordinator.transaction.transaction import Incarnation
+from kafkapy.coordinator.answer import Answer, respond, respond_in_turns
+from kafkapy.coordinator.transaction.transaction import AddCall, ProducerIdAndEpoch
 from kafkapy.metadata.topic_rules import INTERNAL_TOPICS
 from kafkapy.protocol.errors import ErrorCode
 from kafkapy.protocol.messages.add_partitions_to_txn import (
@@ -23,7 +20,7 @@ from kafkapy.protocol.messages.add_partitions_to_txn import (
 )
 from kafkapy.server.fencing_codes import fencing_code
 from kafkapy.server.partition_rows import few_rows, rows_by_topic
-from kafkapy.turns import Steps
+from kafkapy.turns import PIECE, Steps, pieces
 from kafkapy.types import TopicPartition, topic_partition_of
 
 if TYPE_CHECKING:
@@ -71,7 +68,7 @@ def _add_many(context: "RequestContext", request: AddPartitionsToTxnRequest) -> 
 def _add(
     context: "RequestContext", request: AddPartitionsToTxnRequest, partitions: Iterable[TopicPartition]
 ) -> Answer[int]:
-    producer = Incarnation(request.v3_and_below_producer_id, request.v3_and_below_producer_epoch)
+    producer = ProducerIdAndEpoch(request.v3_and_below_producer_id, request.v3_and_below_producer_epoch)
     call = AddCall(request.v3_and_below_transactional_id, producer, tuple(partitions))
     return context.services.transaction_coordinator.add_partitions(call)
 

@@ -6,15 +6,14 @@ Errors, by group: 14, 15, 16. A group that does not exist is Dead, without an er
 
 from typing import TYPE_CHECKING
 
-from kafkapy.coordinator.group.results import GroupDescription
-from kafkapy.coordinator.steps import pieces
+from kafkapy.coordinator.group.calls import GroupDescription
 from kafkapy.protocol.messages.describe_groups import (
     DescribedGroup,
     DescribedGroupMember,
     DescribeGroupsRequest,
     DescribeGroupsResponse,
 )
-from kafkapy.turns import Steps
+from kafkapy.turns import Steps, pieces
 
 if TYPE_CHECKING:
     from kafkapy.server.context import RequestContext

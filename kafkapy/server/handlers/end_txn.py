@@ -10,9 +10,8 @@ Errors: 14, 15, 16, INVALID_REQUEST 42, INVALID_TXN_STATE 48, INVALID_PRODUCER_I
 from collections.abc import Awaitable
 from typing import TYPE_CHECKING, Final
 
-from kafkapy.coordinator.runtime import respond
-from kafkapy.coordinator.transaction.results import EndCall
-from kafkapy.coordinator.transaction.transaction import Incarnation
+from kafkapy.coordinator.answer import respond
+from kafkapy.coordinator.transaction.transaction import EndCall, ProducerIdAndEpoch
 from kafkapy.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
 from kafkapy.server.fencing_codes import fencing_code
 
@@ -24,7 +23,7 @@ _FIRST_VERSION_OF_FENCED: Final = 2
 
 def handle(context: "RequestContext", request: EndTxnRequest) -> EndTxnResponse | Awaitable[EndTxnResponse]:
     """See the card."""
-    producer = Incarnation(request.producer_id, request.producer_epoch)
+    producer = ProducerIdAndEpoch(request.producer_id, request.producer_epoch)
     call = EndCall(request.transactional_id, producer, request.committed)
     version = context.header.api_version
 

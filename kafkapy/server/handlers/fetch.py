@@ -15,7 +15,6 @@ import asyncio
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
-from kafkapy.coordinator.steps import pieces
 from kafkapy.delayed import Delayed
 from kafkapy.network.budget import Held
 from kafkapy.protocol.messages.fetch import (
@@ -32,7 +31,7 @@ from kafkapy.server import fetch_versions
 from kafkapy.server.context import RequestContext
 from kafkapy.server.fetch_sessions import FINAL_EPOCH, INITIAL_EPOCH, NO_SESSION, FetchSession, FetchSessionCache
 from kafkapy.server.fetch_sessions import next_epoch as epoch_after
-from kafkapy.turns import Steps, in_turns
+from kafkapy.turns import Steps, in_turns, pieces
 from kafkapy.types import NO_EPOCH, TopicPartition, maker, topic_partition_of
 
 

@@ -9,9 +9,8 @@ import logging
 from collections.abc import Awaitable
 from typing import TYPE_CHECKING
 
-from kafkapy.coordinator.group.shard import GROUP_TOPIC
-from kafkapy.coordinator.transaction.shard import TRANSACTION_TOPIC
 from kafkapy.metadata.image import MetadataImage
+from kafkapy.metadata.topic_rules import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
 from kafkapy.protocol.errors import ErrorCode
 from kafkapy.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from kafkapy.types import TopicPartition
@@ -31,14 +30,14 @@ def handle(
     """Answer at once when the topic is there; else create it first."""
     if request.key_type not in (GROUP, TRANSACTION):
         return _error(ErrorCode.UNKNOWN_SERVER_ERROR)
-    topic = GROUP_TOPIC if request.key_type == GROUP else TRANSACTION_TOPIC
+    topic = GROUP_METADATA_TOPIC if request.key_type == GROUP else TRANSACTION_STATE_TOPIC
     if topic in context.services.metadata.image.topics:
         return _locate(context, topic, request.key)
     return _create_and_locate(context, topic, request.key)
 
 
 def _partition(services: "Services", topic: str, key: str) -> TopicPartition:
-    coordinator = services.group_coordinator if topic == GROUP_TOPIC else services.transaction_coordinator
+    coordinator = services.group_coordinator if topic == GROUP_METADATA_TOPIC else services.transaction_coordinator
     return TopicPartition(topic, coordinator.partition_for(key))
 
 

@@ -10,9 +10,8 @@ Errors: 14, 15, 16, INVALID_REQUEST 42, INVALID_TRANSACTION_TIMEOUT 50, CONCURRE
 from collections.abc import Awaitable
 from typing import Final
 
-from kafkapy.coordinator.runtime import respond
-from kafkapy.coordinator.transaction.results import InitializeCall, Initialized
-from kafkapy.coordinator.transaction.transaction import Incarnation
+from kafkapy.coordinator.answer import respond
+from kafkapy.coordinator.transaction.transaction import InitializeCall, Initialized, ProducerIdAndEpoch
 from kafkapy.errors import BrokerError
 from kafkapy.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from kafkapy.server.context import RequestContext
@@ -31,7 +30,7 @@ def handle(context: RequestContext, request: InitProducerIdRequest) -> Response:
         return InitProducerIdResponse(error_code=_INVALID_REQUEST, producer_epoch=-1)
     if request.transactional_id is None:
         return _next_id(context)
-    expected = Incarnation(request.producer_id, request.producer_epoch)
+    expected = ProducerIdAndEpoch(request.producer_id, request.producer_epoch)
     call = InitializeCall(request.transactional_id, request.transaction_timeout_ms, expected)
     return _initialize(context, call, None) or _with_new_id(context, call)
 

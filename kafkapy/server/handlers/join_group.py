@@ -7,10 +7,10 @@ Errors: 14, 15, 16, 23, 24, 25, 26, 35 (``server/fencing_codes.py``), 79, 81, 82
 from collections.abc import Awaitable
 from typing import TYPE_CHECKING
 
-from kafkapy.coordinator.group.join import NO_MEMBER_ID
+from kafkapy.coordinator.answer import respond
+from kafkapy.coordinator.group.calls import JoinCall, JoinResult
+from kafkapy.coordinator.group.membership import NO_MEMBER_ID
 from kafkapy.coordinator.group.metadata_budget import MOST_PROTOCOLS
-from kafkapy.coordinator.group.results import JoinCall, JoinResult
-from kafkapy.coordinator.runtime import respond
 from kafkapy.protocol.errors import ErrorCode
 from kafkapy.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse, JoinGroupResponseMember
 from kafkapy.server.fencing_codes import refuses_static_member

@@ -6,7 +6,7 @@ Errors: 14, 15, 16, 24 of the request, -1 (an id that was given out, with an ins
 
 from typing import TYPE_CHECKING
 
-from kafkapy.coordinator.group.results import LeavingMember
+from kafkapy.coordinator.group.calls import LeavingMember
 from kafkapy.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberResponse
 from kafkapy.turns import Steps
 

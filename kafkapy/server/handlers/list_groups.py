@@ -6,9 +6,8 @@ Errors: 14 (some groups are still loading: those that are there are listed), 15.
 
 from typing import TYPE_CHECKING
 
-from kafkapy.coordinator.steps import pieces
 from kafkapy.protocol.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
-from kafkapy.turns import Steps
+from kafkapy.turns import Steps, pieces
 
 if TYPE_CHECKING:
     from kafkapy.server.context import RequestContext

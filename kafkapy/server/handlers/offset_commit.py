@@ -10,11 +10,10 @@ from collections.abc import Awaitable
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
+from kafkapy.coordinator.answer import respond, respond_in_turns
+from kafkapy.coordinator.group.calls import CommitCall, commit_call_of
 from kafkapy.coordinator.group.offset_requests import utf16_length
 from kafkapy.coordinator.group.offsets import NO_EXPIRY, CommittedOffset
-from kafkapy.coordinator.group.results import CommitCall, commit_call_of
-from kafkapy.coordinator.runtime import respond, respond_in_turns
-from kafkapy.coordinator.steps import pieces
 from kafkapy.metadata.exchange import consumer_offsets
 from kafkapy.protocol.errors import ErrorCode
 from kafkapy.protocol.message import Message
@@ -29,7 +28,7 @@ from kafkapy.server.commits import COMMITS_IN_A_STEP, is_large, parts_of, split_
 from kafkapy.server.encoded import Encoded
 from kafkapy.server.fencing_codes import refuses_static_member
 from kafkapy.server.partition_rows import rows_by_topic
-from kafkapy.turns import Steps, in_turns, pause
+from kafkapy.turns import Steps, in_turns, pause, pieces
 from kafkapy.types import TopicPartition, as_long
 
 if TYPE_CHECKING:

@@ -6,7 +6,6 @@ Errors: 14, 15, 16, 24, 68 (members whose subscriptions are not known), 69; of a
 
 from typing import TYPE_CHECKING
 
-from kafkapy.coordinator.steps import pieces
 from kafkapy.protocol.errors import ErrorCode
 from kafkapy.protocol.messages.offset_delete import (
     OffsetDeleteRequest,
@@ -15,7 +14,7 @@ from kafkapy.protocol.messages.offset_delete import (
     OffsetDeleteResponseTopic,
 )
 from kafkapy.server.partition_rows import rows_by_topic
-from kafkapy.turns import Steps
+from kafkapy.turns import Steps, pieces
 from kafkapy.types import TopicPartition
 
 if TYPE_CHECKING:

@@ -8,13 +8,12 @@ Errors: 15, 16, 22, 23, 24, 25, 27 (also while the group is loading), 35
 from collections.abc import Awaitable, Mapping
 from typing import TYPE_CHECKING, Final
 
-from kafkapy.coordinator.group.results import SyncCall, SyncResult
-from kafkapy.coordinator.runtime import respond
-from kafkapy.coordinator.steps import pieces
+from kafkapy.coordinator.answer import respond
+from kafkapy.coordinator.group.calls import SyncCall, SyncResult
 from kafkapy.protocol.errors import ErrorCode
 from kafkapy.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 from kafkapy.server.fencing_codes import refuses_static_member
-from kafkapy.turns import Steps
+from kafkapy.turns import Steps, pieces
 
 if TYPE_CHECKING:
     from kafkapy.server.context import RequestContext

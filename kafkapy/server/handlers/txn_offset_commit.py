@@ -8,9 +8,9 @@ Errors, by partition: 3 (no such partition), 12, 14 (below v2: 15), 15, 16, 22, 
 from collections.abc import Awaitable, Mapping
 from typing import TYPE_CHECKING, Final
 
+from kafkapy.coordinator.answer import respond, respond_in_turns
+from kafkapy.coordinator.group.calls import CommitCall, Producer, commit_call_of
 from kafkapy.coordinator.group.offsets import CommittedOffset
-from kafkapy.coordinator.group.results import CommitCall, Producer, commit_call_of
-from kafkapy.coordinator.runtime import respond, respond_in_turns
 from kafkapy.protocol.errors import ErrorCode
 from kafkapy.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,

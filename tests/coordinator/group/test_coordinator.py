@@ -1,10 +1,10 @@
-from kafkapy.coordinator.group.results import GroupDescription, GroupListing, LeavingMember
-from kafkapy.coordinator.group.shard import GROUP_TOPIC
+from kafkapy.coordinator.group.calls import GroupDescription, GroupListing, LeavingMember
+from kafkapy.metadata.topic_rules import GROUP_METADATA_TOPIC
 from kafkapy.turns import finish
 from kafkapy.types import TopicPartition
 from tests.coordinator.world import TP, World
 
-PARTITION = TopicPartition(GROUP_TOPIC, 0)
+PARTITION = TopicPartition(GROUP_METADATA_TOPIC, 0)
 
 
 def test_while_loading_members_are_kept_calm() -> None:
@@ -66,27 +66,27 @@ def test_groups_are_listed_by_state() -> None:
 
 def test_only_its_own_topic_concerns_it() -> None:
     world = World(leads=False)
-    world.coordinator.on_leader(TopicPartition("t", 0), 0)
+    world.lead(TopicPartition("t", 0), 0)
     assert world.join().value.error_code == 16
-    world.coordinator.on_leader(PARTITION, 0)
-    world.coordinator.on_follower_or_stopped(TopicPartition("t", 0), 1)
+    world.lead(PARTITION, 0)
+    world.resign(TopicPartition("t", 0), 1)
     assert world.joined().error_code == 0
 
 
 def test_leadership_that_goes_and_comes_back() -> None:
     world = World()
     world.commit(5)
-    world.coordinator.on_leader(PARTITION, 3)
-    world.coordinator.on_follower_or_stopped(PARTITION, 2)
+    world.lead(PARTITION, 3)
+    world.resign(PARTITION, 2)
     assert world.fetch() == 5  # news from before that
     waiting = world.join(), world.join()
-    world.coordinator.on_follower_or_stopped(PARTITION, 4)
+    world.resign(PARTITION, 4)
     assert waiting[1].value.error_code == 16
     assert world.join().value.error_code == 16
-    world.coordinator.on_follower_or_stopped(PARTITION, 4)
-    world.coordinator.on_leader(PARTITION, 5)
+    world.resign(PARTITION, 4)
+    world.lead(PARTITION, 5)
     assert world.fetch() == 5
-    world.coordinator.on_follower_or_stopped(PARTITION, None)
+    world.resign(PARTITION, None)
     assert world.join().value.error_code == 16
 
 
@@ -94,7 +94,7 @@ def test_a_group_that_lost_its_coordinator_between_two_steps_is_not_written() ->
     world = World()
     world.stable()
     group = world.group()
-    world.coordinator.on_follower_or_stopped(PARTITION, None)
+    world.resign(PARTITION, None)
     seen: list[int] = []
     world.coordinator._store_group(group, {}, seen.append)
     assert seen == [16]

@@ -3,9 +3,9 @@ import re
 import pytest
 
 from kafkapy.coordinator.group import states
+from kafkapy.coordinator.group.calls import GroupDescription, GroupListing, LeavingMember
 from kafkapy.coordinator.group.group import Group
-from kafkapy.coordinator.group.results import GroupDescription, GroupListing, LeavingMember
-from kafkapy.coordinator.group.states import IllegalMoveError
+from kafkapy.coordinator.group.states import IllegalGroupTransitionError
 from kafkapy.turns import finish
 from tests.coordinator.world import RANGE, World
 
@@ -18,9 +18,9 @@ def test_a_new_group_is_empty() -> None:
 
 def test_moves_are_checked_and_stamped() -> None:
     group = Group("g", lambda: 5)
-    with pytest.raises(IllegalMoveError):
-        group.move_to(states.STABLE)
-    group.move_to(states.PREPARING)
+    with pytest.raises(IllegalGroupTransitionError):
+        group.transition_to(states.STABLE)
+    group.transition_to(states.PREPARING)
     assert (group.state, group.state_timestamp_ms) == (states.PREPARING, 5)
 
 

@@ -2,7 +2,7 @@ from typing import Any
 
 import pytest
 
-from kafkapy.coordinator.group.join import join
+from kafkapy.coordinator.group.membership import join
 from kafkapy.storage.errors import KafkaStorageError
 from tests.coordinator.world import RANGE, World, subscription
 

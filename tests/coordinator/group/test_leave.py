@@ -1,7 +1,7 @@
 import pytest
 
-from kafkapy.coordinator.group.results import LeavingMember
-from kafkapy.coordinator.group.shard import GROUP_TOPIC
+from kafkapy.coordinator.group.calls import LeavingMember
+from kafkapy.metadata.topic_rules import GROUP_METADATA_TOPIC
 from kafkapy.turns import finish
 from kafkapy.types import TopicPartition
 from tests.coordinator.world import World, states_world
@@ -90,5 +90,5 @@ def test_a_group_that_moves_while_its_members_leave() -> None:
     ids = world.stable(2)
     steps = world.coordinator.leave("g", [LeavingMember(each) for each in ids])
     next(steps)
-    world.coordinator.on_follower_or_stopped(TopicPartition(GROUP_TOPIC, 0), 1)
+    world.resign(TopicPartition(GROUP_METADATA_TOPIC, 0), 1)
     assert finish(steps) == (16, [])

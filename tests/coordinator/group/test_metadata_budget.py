@@ -4,6 +4,7 @@ import random
 
 import pytest
 
+from kafkapy.coordinator.group.calls import LeavingMember
 from kafkapy.coordinator.group.metadata_budget import (
     GROUP_MAX_BYTES,
     MEMBER_BYTES,
@@ -14,13 +15,12 @@ from kafkapy.coordinator.group.metadata_budget import (
     MetadataBudget,
     size_of,
 )
-from kafkapy.coordinator.group.results import LeavingMember
-from kafkapy.coordinator.group.shard import GROUP_TOPIC
+from kafkapy.metadata.topic_rules import GROUP_METADATA_TOPIC
 from kafkapy.turns import finish
 from kafkapy.types import TopicPartition
 from tests.coordinator.world import RANGE, World
 
-PARTITION = TopicPartition(GROUP_TOPIC, 0)
+PARTITION = TopicPartition(GROUP_METADATA_TOPIC, 0)
 LARGE = (("range", bytes(10_000)),)
 
 
@@ -89,7 +89,7 @@ def test_what_was_taken_is_given_back(end: str) -> None:
         finish(world.coordinator.leave("g", [LeavingMember(member_id)]))
         assert used(world) == expected(world) == PENDING_BYTES
     elif end == "move":
-        world.coordinator.on_follower_or_stopped(PARTITION, 1)
+        world.resign(PARTITION, 1)
     elif end == "shutdown":
         world.coordinator.shutdown()
     else:

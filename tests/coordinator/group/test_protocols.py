@@ -1,6 +1,6 @@
 import pytest
 
-from kafkapy.coordinator.group.members import CommonProtocols, Protocols
+from kafkapy.coordinator.group.protocols import CommonProtocols, Protocols
 
 
 def protocols(names: str) -> Protocols:

@@ -3,7 +3,7 @@ from itertools import product
 import pytest
 
 from kafkapy.coordinator.group import states
-from kafkapy.coordinator.group.states import GroupState, IllegalMoveError, check_move
+from kafkapy.coordinator.group.states import GroupState, IllegalGroupTransitionError, check_transition
 
 LEGAL = {
     ("Empty", "PreparingRebalance"),
@@ -22,10 +22,10 @@ LEGAL = {
 @pytest.mark.parametrize(("source", "target"), list(product(GroupState, GroupState)))
 def test_a_group_moves_along_the_table_only(source: GroupState, target: GroupState) -> None:
     if (source.value, target.value) in LEGAL:
-        check_move(source, target)
+        check_transition(source, target)
     else:
-        with pytest.raises(IllegalMoveError, match=f"from {source.value} to {target.value}"):
-            check_move(source, target)
+        with pytest.raises(IllegalGroupTransitionError, match=f"from {source.value} to {target.value}"):
+            check_transition(source, target)
 
 
 @pytest.mark.parametrize(

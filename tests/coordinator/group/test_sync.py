@@ -1,7 +1,7 @@
 import pytest
 
-from kafkapy.coordinator.group.results import SyncCall
-from kafkapy.coordinator.group.sync import sync
+from kafkapy.coordinator.group.calls import SyncCall
+from kafkapy.coordinator.group.membership import sync
 from kafkapy.storage.errors import KafkaStorageError
 from tests.coordinator.world import World, states_world
 

@@ -1,15 +1,14 @@
 import pytest
 
-from kafkapy.coordinator.placement import partition_for
-from kafkapy.coordinator.transaction.results import InitializeCall
-from kafkapy.coordinator.transaction.transaction import Incarnation
+from kafkapy.coordinator.hashing import partition_for
+from kafkapy.coordinator.transaction.transaction import InitializeCall, ProducerIdAndEpoch
 from kafkapy.metadata.errors import NotEnoughReplicasError, NotLeaderOrFollowerError
 from kafkapy.turns import Steps, finish
 from kafkapy.types import TopicPartition
 from tests.coordinator.transaction.world import GROUPS, OTHER, SHARD, TransactionWorld, image, markers
 from tests.coordinator.world import TP
 
-NOBODYS = Incarnation(5, 0)
+NOBODYS = ProducerIdAndEpoch(5, 0)
 
 
 def test_requests_need_a_transactional_id() -> None:
@@ -26,9 +25,9 @@ def test_that_exists() -> None:
 
 def test_on_this_broker() -> None:
     world = TransactionWorld()
-    world.coordinator.on_follower_or_stopped(TopicPartition("t", 0), 1)
-    world.coordinator.on_follower_or_stopped(SHARD, 1)
-    world.coordinator.on_leader(TopicPartition("t", 0), 1)
+    world.resign(TopicPartition("t", 0), 1)
+    world.resign(SHARD, 1)
+    world.lead(TopicPartition("t", 0), 1)
     assert (world.initialize().error_code, world.add(NOBODYS), world.end(NOBODYS)) == (16, 16, 16)
 
 
@@ -206,7 +205,7 @@ def test_stopping_while_loading() -> None:
     next(load)
     world.stop()
     assert list(load) == []
-    assert not world.coordinator._shards.loading.running
+    assert not world.coordinator._runtime.loading
 
 
 def test_transactions_that_time_out_are_aborted_in_pieces_up_to_where_their_partition_moves() -> None:
@@ -223,7 +222,7 @@ def test_transactions_that_time_out_are_aborted_in_pieces_up_to_where_their_part
     next(steps)
     assert [each.data.state.name for each in world.shard.transactions.values()].count("PREPARE_ABORT") == 1
     written = len(world.log.batches)
-    world.coordinator.on_follower_or_stopped(SHARD, 9)
+    world.resign(SHARD, 9)
     for each in later:
         finish(each)
     assert len(world.log.batches) == written

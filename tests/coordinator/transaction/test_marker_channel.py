@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from kafkapy.coordinator.transaction.markers import GONE, NO_LEADER, BrokerMarkers, Ending, MarkerWriter
+from kafkapy.coordinator.transaction.markers import DELETED, BrokerMarkers, Ending, MarkerWriter
 from kafkapy.metadata.errors import NotLeaderOrFollowerError
 from kafkapy.network.peer import PeerUnreachableError
 from kafkapy.protocol.messages.write_txn_markers import (
@@ -14,7 +14,7 @@ from kafkapy.protocol.messages.write_txn_markers import (
     WriteTxnMarkersResponse,
 )
 from kafkapy.records.control import Marker
-from kafkapy.types import TopicPartition
+from kafkapy.types import NO_LEADER, TopicPartition
 from tests.coordinator.transaction.world import ELSEWHERE, HERE, OTHER, SHARD, TransactionWorld, image, markers
 from tests.coordinator.world import TP
 
@@ -53,7 +53,7 @@ def test_where_a_partition_is_led() -> None:
     where = channel(world)
     assert where.leader_of(TP) == HERE  # as the log says, though the cluster's metadata does not yet
     assert where.leader_of(OTHER) == ELSEWHERE
-    assert where.leader_of(THIRD) == GONE
+    assert where.leader_of(THIRD) == DELETED
 
 
 @pytest.mark.parametrize("known", [{}, {OTHER: HERE}])

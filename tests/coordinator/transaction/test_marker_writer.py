@@ -1,7 +1,7 @@
 import pytest
 
 from kafkapy.coordinator.transaction.markers import Ending, MarkerWriter
-from kafkapy.coordinator.transaction.transaction import Incarnation
+from kafkapy.coordinator.transaction.transaction import ProducerIdAndEpoch
 from kafkapy.errors import BrokerError
 from kafkapy.metadata.errors import NotEnoughReplicasError, NotLeaderOrFollowerError, UnknownTopicOrPartitionError
 from kafkapy.records.batch import read_header
@@ -12,7 +12,7 @@ from tests.coordinator.transaction.world import GROUPS, TransactionWorld, marker
 from tests.coordinator.world import TP
 
 MARKER = Marker(7, 2, 5)
-MARKER_PRODUCER = Incarnation(7, 2)
+MARKER_PRODUCER = ProducerIdAndEpoch(7, 2)
 
 
 def write(world: TransactionWorld, tp: TopicPartition = TP, *, commit: bool = True) -> list[int]:
@@ -61,7 +61,7 @@ def test_what_the_partition_refuses() -> None:
 @pytest.mark.parametrize(("commit", "offset"), [(True, 5), (False, -1)])
 def test_a_marker_settles_the_offsets_of_its_partition(commit: bool, offset: int) -> None:
     world = TransactionWorld()
-    assert world.commit_offset(Incarnation(8, 0), 9) == 0  # another producer's
+    assert world.commit_offset(ProducerIdAndEpoch(8, 0), 9) == 0  # another producer's
     assert world.commit_offset(MARKER_PRODUCER, 5) == 0
     assert write(world, GROUPS, commit=commit) == [0]
     assert world.groups.fetch() == offset

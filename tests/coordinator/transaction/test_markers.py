@@ -86,7 +86,7 @@ def test_markers_that_are_sent_too_late(meanwhile: str) -> None:
     if meanwhile == "stop":
         world.stop()
     elif meanwhile == "led elsewhere":
-        world.coordinator.on_follower_or_stopped(SHARD, 1)
+        world.resign(SHARD, 1)
     else:
         world.coordinator._markers.try_again()
     written = markers(world.broker.log(TP))
@@ -236,7 +236,7 @@ def test_who_leads_next_ends_them_instead() -> None:
     world.broker.slow.add(TP)
     world.broker.errors[OTHER] = NotLeaderOrFollowerError()
     world.end(producer)
-    world.coordinator.on_follower_or_stopped(SHARD, 1)
+    world.resign(SHARD, 1)
     assert waiting(world) == 0
     world.broker.errors.clear()
     world.broker.acknowledge()  # too late to matter
@@ -253,7 +253,7 @@ def test_the_partition_went_while_the_completing_record_was_written() -> None:
     world.end(producer)
     world.broker.slow.add(SHARD)
     world.broker.acknowledge()
-    world.coordinator.on_follower_or_stopped(SHARD, 1)
+    world.resign(SHARD, 1)
     world.broker.acknowledge()
     assert waiting(world) == 0
 
@@ -319,7 +319,7 @@ def test_the_partition_of_the_transaction_moves_between_two_steps(end: str, step
     if end == "stop":
         world.stop()
     else:
-        world.coordinator.on_follower_or_stopped(SHARD, 1)
+        world.resign(SHARD, 1)
     finish(sending)
     assert (marked(world), waiting(world), world.states()[-1]) == (before, 0, "PREPARE_COMMIT")
 
@@ -381,7 +381,7 @@ class Remote:
 
 def test_each_leader_is_asked_once(caplog: pytest.LogCaptureFixture) -> None:
     world, remote = TransactionWorld(), Remote()
-    world.coordinator._markers = MarkerSender(world.coordinator._shards, remote, world.clock, finish)
+    world.coordinator._markers = MarkerSender(world.coordinator._append, remote, world.clock, finish)
     producer = world.producer()
     first = TopicPartition("u", 0)
     world.add(producer, TP, first, OTHER)

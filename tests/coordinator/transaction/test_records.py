@@ -5,6 +5,7 @@ from hypothesis import strategies as st
 from kafkapy.coordinator.transaction.records import (
     UnknownTransactionStateError,
     _value,
+    batch_of,
     decode_key,
     decode_value,
     transaction_record,
@@ -13,6 +14,8 @@ from kafkapy.coordinator.transaction.states import TransactionState
 from kafkapy.coordinator.transaction.transaction import TransactionData
 from kafkapy.protocol.messages.stored.transaction_log import PartitionsSchema, TransactionLogValue
 from kafkapy.protocol.primitives import ProtocolError, encode
+from kafkapy.records.batch import read_header
+from kafkapy.records.record import Record, encode_batch
 from kafkapy.types import TopicPartition
 
 KEY = "0000000474782d31"
@@ -127,3 +130,18 @@ def test_states_that_nobody_writes(state: int) -> None:
 def test_what_is_cut_off_or_unknown(value: bytes) -> None:
     with pytest.raises(ProtocolError):
         decode_value(value)
+
+
+@given(
+    st.lists(
+        st.tuples(st.none() | st.binary(max_size=200), st.none() | st.binary(max_size=200)), min_size=1, max_size=9
+    ),
+    st.integers(0, 2**62),
+)
+def test_a_batch_of_records_is_what_the_ordinary_way_writes(
+    records: list[tuple[bytes | None, bytes | None]], timestamp_ms: int
+) -> None:
+    batch = batch_of([Record(key, value, timestamp_ms) for key, value in records], timestamp_ms)
+    assert bytes(batch.buffer) == encode_batch([Record(key, value, timestamp_ms) for key, value in records])
+    assert batch.header == read_header(batch.buffer)
+    assert batch[2:] == (timestamp_ms, 0)

@@ -1,6 +1,6 @@
-from kafkapy.coordinator.partition_log import Reading
+from kafkapy.coordinator.loading import LoadProgress
 from kafkapy.coordinator.transaction.records import transaction_record
-from kafkapy.coordinator.transaction.shard import TransactionShard, replay_batch, replay_record
+from kafkapy.coordinator.transaction.shard import TransactionShard
 from kafkapy.coordinator.transaction.states import TransactionState
 from kafkapy.coordinator.transaction.transaction import TransactionData
 from kafkapy.metrics import Counters
@@ -16,11 +16,11 @@ THEN = TransactionData(1, 1, 10, TransactionState.ONGOING)
 
 def replay(shard: TransactionShard, batch: bytes) -> None:
     for position, header in iterate_headers(batch):
-        finish(replay_batch(shard, batch, header, position, Reading(SHARD, Counters())))
+        finish(shard.replay_batch(batch, header, position, LoadProgress(SHARD, Counters())))
 
 
 def test_the_last_record_counts() -> None:
-    shard = TransactionShard(0, 3)
+    shard = TransactionShard(SHARD, 3)
     replay(shard, encode_batch([transaction_record("x", FIRST, 0), transaction_record("y", FIRST, 0)]))
     kept = shard.transactions["x"]
     replay(shard, encode_batch([transaction_record("x", THEN, 0), transaction_record("y", None, 0)]))
@@ -29,16 +29,16 @@ def test_the_last_record_counts() -> None:
 
 
 def test_a_record_ends_the_waiting_for_a_fencing() -> None:
-    shard = TransactionShard(0, 3)
-    replay_record(shard, transaction_record("x", FIRST, 0))
+    shard = TransactionShard(SHARD, 3)
+    shard.replay_record(transaction_record("x", FIRST, 0))
     shard.transactions["x"].fenced_at = 1
-    replay_record(shard, transaction_record("x", THEN, 0))
+    shard.replay_record(transaction_record("x", THEN, 0))
     assert shard.transactions["x"].fenced_at is None
 
 
 def test_what_is_not_a_transactional_id_is_passed_over() -> None:
-    shard = TransactionShard(0, 3)
+    shard = TransactionShard(SHARD, 3)
     replay(shard, encode_marker(ControlType.COMMIT, Marker(1, 0, 0), 0))
     replay(shard, encode_batch([Record(None, b"v", 0), Record(b"\x00\x09x", b"v", 0), Record(b"", b"v", 0)]))
-    replay_record(shard, transaction_record("gone", None, 0))
+    shard.replay_record(transaction_record("gone", None, 0))
     assert shard.transactions == {}

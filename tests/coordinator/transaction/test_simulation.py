@@ -15,7 +15,7 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, invar
 from kafkapy.coordinator.transaction import states
 from kafkapy.coordinator.transaction.markers import RETRY_MS
 from kafkapy.coordinator.transaction.records import decode_key, decode_value
-from kafkapy.coordinator.transaction.transaction import Incarnation
+from kafkapy.coordinator.transaction.transaction import ProducerIdAndEpoch
 from kafkapy.metadata.errors import NotLeaderOrFollowerError
 from kafkapy.records.batch import iterate_headers
 from kafkapy.types import TopicPartition
@@ -31,7 +31,7 @@ class Model:
     """What one transactional id should be."""
 
     def __init__(self) -> None:
-        self.present: Incarnation | None = None
+        self.present: ProducerIdAndEpoch | None = None
         self.partitions: set[TopicPartition] | None = None
         self.values: list[tuple[TopicPartition, bytes]] = []
         self.offset: int | None = None
@@ -81,13 +81,13 @@ class TransactionLife(RuleBasedStateMachine):
             assert answer.error_code == 0
             expected = 0 if model.present is None else model.present.epoch + 1
             assert answer.epoch == expected
-            model.present = Incarnation(answer.producer_id, answer.epoch)
+            model.present = ProducerIdAndEpoch(answer.producer_id, answer.epoch)
             model.last_end = None
             return (name, model.present)
         return multiple()
 
     @rule(target=producers, producer=producers)
-    def the_same_goes_on(self, producer: tuple[str, Incarnation]) -> Any:
+    def the_same_goes_on(self, producer: tuple[str, ProducerIdAndEpoch]) -> Any:
         """KIP-360: the producer names itself."""
         name, of = producer
         model = self.models[name]
@@ -96,17 +96,17 @@ class TransactionLife(RuleBasedStateMachine):
         answer = self.world.initialize(name, expected=of)
         assert answer == (0, of.producer_id, of.epoch + 1)
         assert self.world.initialize(name, expected=of) == answer  # asked again
-        model.present, model.last_end = Incarnation(answer.producer_id, answer.epoch), None
+        model.present, model.last_end = ProducerIdAndEpoch(answer.producer_id, answer.epoch), None
         return (name, model.present)
 
-    def refusal(self, name: str, of: Incarnation) -> int:
+    def refusal(self, name: str, of: ProducerIdAndEpoch) -> int:
         model = self.models[name]
         if of != model.present:
             return 90
         return 51 if model.is_ending else 0
 
     @rule(producer=producers, tp=st.sampled_from([TP, OTHER, GROUPS]))
-    def add(self, producer: tuple[str, Incarnation], tp: TopicPartition) -> None:
+    def add(self, producer: tuple[str, ProducerIdAndEpoch], tp: TopicPartition) -> None:
         name, of = producer
         expected = self.refusal(name, of)
         assert self.world.add(of, tp, name=name) == expected
@@ -115,7 +115,7 @@ class TransactionLife(RuleBasedStateMachine):
             model.partitions = (model.partitions or set()) | {tp}
 
     @rule(producer=producers)
-    def write(self, producer: tuple[str, Incarnation]) -> None:
+    def write(self, producer: tuple[str, ProducerIdAndEpoch]) -> None:
         name, of = producer
         model = self.models[name]
         for tp in (TP, OTHER):
@@ -126,7 +126,7 @@ class TransactionLife(RuleBasedStateMachine):
                 model.values.append((tp, value))
 
     @rule(producer=producers)
-    def commit_an_offset(self, producer: tuple[str, Incarnation]) -> None:
+    def commit_an_offset(self, producer: tuple[str, ProducerIdAndEpoch]) -> None:
         name, of = producer
         model = self.models[name]
         if of == model.present and GROUPS in (model.partitions or ()):
@@ -135,7 +135,7 @@ class TransactionLife(RuleBasedStateMachine):
             model.offset = self.number
 
     @rule(producer=producers, commit=st.booleans())
-    def end(self, producer: tuple[str, Incarnation], commit: bool) -> None:
+    def end(self, producer: tuple[str, ProducerIdAndEpoch], commit: bool) -> None:
         name, of = producer
         model = self.models[name]
         expected = self.refusal(name, of)
@@ -146,7 +146,7 @@ class TransactionLife(RuleBasedStateMachine):
             self.end_model(model, commit=commit)
 
     @rule(producer=producers, commit=st.booleans())
-    def a_whole_transaction(self, producer: tuple[str, Incarnation], commit: bool) -> None:
+    def a_whole_transaction(self, producer: tuple[str, ProducerIdAndEpoch], commit: bool) -> None:
         for tp in (TP, OTHER, GROUPS):
             self.add(producer, tp)
         self.write(producer)
@@ -210,7 +210,7 @@ class TransactionLife(RuleBasedStateMachine):
     def the_log_tells_legal_moves(self) -> None:
         for name in self.models:
             for before, after in pairwise(self.history(name)):
-                states.check_move(before, after)
+                states.check_transition(before, after)
 
     def history(self, name: str) -> Iterator[states.TransactionState]:
         for record in self.world.log.records():

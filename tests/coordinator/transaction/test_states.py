@@ -1,19 +1,19 @@
 import pytest
 
 from kafkapy.coordinator.transaction import states
-from kafkapy.coordinator.transaction.states import IllegalMoveError, TransactionState, check_move
+from kafkapy.coordinator.transaction.states import IllegalTransactionTransitionError, TransactionState, check_transition
 
-ALLOWED = {(source, target) for source, targets in states.MOVES.items() for target in targets}
+ALLOWED = {(source, target) for source, targets in states.TRANSITIONS.items() for target in targets}
 
 
 @pytest.mark.parametrize("source", TransactionState)
 @pytest.mark.parametrize("target", TransactionState)
 def test_every_move_is_in_the_table_or_refused(source: TransactionState, target: TransactionState) -> None:
     if (source, target) in ALLOWED:
-        check_move(source, target)
+        check_transition(source, target)
     else:
-        with pytest.raises(IllegalMoveError, match=f"from {source.name} to {target.name}"):
-            check_move(source, target)
+        with pytest.raises(IllegalTransactionTransitionError, match=f"from {source.name} to {target.name}"):
+            check_transition(source, target)
 
 
 def test_the_numbers_are_those_of_kafkas_log() -> None:
@@ -29,5 +29,5 @@ def test_every_table_knows_every_state(table: dict[TransactionState, int]) -> No
 
 def test_what_is_prepared_can_only_complete() -> None:
     for state in states.PREPARED:
-        assert len(states.MOVES[state]) == 1
-        assert states.MOVES[state] <= states.IDLE
+        assert len(states.TRANSITIONS[state]) == 1
+        assert states.TRANSITIONS[state] <= states.IDLE

@@ -1,6 +1,12 @@
 import pytest
 
-from kafkapy.coordinator.transaction.transaction import Transaction, TransactionData
+from kafkapy.coordinator.transaction.transaction import (
+    NO_ID_AND_EPOCH,
+    InitializeCall,
+    Initialized,
+    Transaction,
+    TransactionData,
+)
 
 
 @pytest.mark.parametrize(("epoch", "expected"), [(-1, False), (32_765, False), (32_766, True), (32_767, True)])
@@ -19,3 +25,11 @@ def test_it_says_what_it_is() -> None:
     assert repr(Transaction("x", TransactionData(1, 5, 10))).startswith(
         "Transaction('x', TransactionData(producer_id=1"
     )
+
+
+def test_a_refusal_names_no_producer() -> None:
+    assert Initialized(51) == (51, -1, -1)
+
+
+def test_a_producer_need_not_say_who_it_is() -> None:
+    assert InitializeCall("x", 1).expected == NO_ID_AND_EPOCH == (-1, -1)

@@ -6,17 +6,25 @@ from types import SimpleNamespace
 from typing import Any
 
 from kafkapy.coordinator.answer import Answer
+from kafkapy.coordinator.group.calls import CommitCall, Producer
 from kafkapy.coordinator.group.offsets import CommittedOffset
-from kafkapy.coordinator.group.results import CommitCall, Producer
-from kafkapy.coordinator.group.shard import GROUP_TOPIC
-from kafkapy.coordinator.steps import Background, Run, Soon, at_once
+from kafkapy.coordinator.runtime import Background, Run, Soon, at_once
 from kafkapy.coordinator.transaction.coordinator import TransactionCoordinator
 from kafkapy.coordinator.transaction.markers import BrokerMarkers, MarkerWriter
 from kafkapy.coordinator.transaction.records import decode_value
-from kafkapy.coordinator.transaction.results import AddCall, EndCall, InitializeCall, Initialized
-from kafkapy.coordinator.transaction.shard import TRANSACTION_TOPIC, TransactionShard
-from kafkapy.coordinator.transaction.transaction import NOBODY, Incarnation, Transaction, TransactionData
+from kafkapy.coordinator.transaction.shard import TransactionShard
+from kafkapy.coordinator.transaction.transaction import (
+    NO_ID_AND_EPOCH,
+    AddCall,
+    EndCall,
+    InitializeCall,
+    Initialized,
+    ProducerIdAndEpoch,
+    Transaction,
+    TransactionData,
+)
 from kafkapy.metadata.image import MetadataImage, PartitionInfo, TopicImage
+from kafkapy.metadata.topic_rules import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
 from kafkapy.records.batch import BatchHeader, iterate_headers
 from kafkapy.records.control import read_control
 from kafkapy.records.record import Record, encode_batch, read_records
@@ -25,8 +33,8 @@ from kafkapy.types import TopicPartition
 from tests.coordinator.world import TP, Broker, MemoryLog, World
 
 HERE, ELSEWHERE = 0, 1
-SHARD = TopicPartition(TRANSACTION_TOPIC, 0)
-GROUPS = TopicPartition(GROUP_TOPIC, 0)
+SHARD = TopicPartition(TRANSACTION_STATE_TOPIC, 0)
+GROUPS = TopicPartition(GROUP_METADATA_TOPIC, 0)
 OTHER = TopicPartition("t", 1)
 CONFIG: dict[str, Any] = {
     "transaction.max.timeout.ms": 900_000,
@@ -79,8 +87,17 @@ class TransactionWorld:
             self.config, self.clock, self.broker, self.broker, channel, Background(self.run, self.call_soon)
         )
         self.coordinator.startup()
+        self._listener = self.broker.leadership_listeners[-1]
         if leads:
-            self.coordinator.on_leader(SHARD, leader_epoch)
+            self.lead(SHARD, leader_epoch)
+
+    def lead(self, topic_partition: TopicPartition, leader_epoch: int) -> None:
+        """This broker becomes the leader of a partition."""
+        self._listener.on_leader(topic_partition, leader_epoch)
+
+    def resign(self, topic_partition: TopicPartition, leader_epoch: int | None) -> None:
+        """This broker is the leader no more."""
+        self._listener.on_follower_or_stopped(topic_partition, leader_epoch)
 
     def call_soon(self, step: Callable[[], None]) -> None:
         self.soon(step)
@@ -101,7 +118,7 @@ class TransactionWorld:
 
     @property
     def shard(self) -> TransactionShard:
-        shard = self.coordinator._shards._shards[0]
+        shard = self.coordinator._runtime.shards[0]
         assert isinstance(shard, TransactionShard)
         return shard
 
@@ -118,7 +135,7 @@ class TransactionWorld:
     # requests
 
     def ask_initialize(
-        self, transactional_id: str = "x", *, timeout_ms: int = 60_000, expected: Incarnation = NOBODY
+        self, transactional_id: str = "x", *, timeout_ms: int = 60_000, expected: ProducerIdAndEpoch = NO_ID_AND_EPOCH
     ) -> Answer[Initialized]:
         call = InitializeCall(transactional_id, timeout_ms, expected)
         answer = self.coordinator.initialize(call)
@@ -130,25 +147,25 @@ class TransactionWorld:
     def initialize(self, transactional_id: str = "x", **fields: Any) -> Initialized:
         return self.ask_initialize(transactional_id, **fields).value
 
-    def producer(self, transactional_id: str = "x", **fields: Any) -> Incarnation:
+    def producer(self, transactional_id: str = "x", **fields: Any) -> ProducerIdAndEpoch:
         """A producer that was given its id and epoch."""
         result = self.initialize(transactional_id, **fields)
         assert result.error_code == 0
-        return Incarnation(result.producer_id, result.epoch)
+        return ProducerIdAndEpoch(result.producer_id, result.epoch)
 
-    def ask_add(self, producer: Incarnation, *partitions: TopicPartition, name: str = "x") -> Answer[int]:
+    def ask_add(self, producer: ProducerIdAndEpoch, *partitions: TopicPartition, name: str = "x") -> Answer[int]:
         return self.coordinator.add_partitions(AddCall(name, producer, partitions or (TP,)))
 
-    def add(self, producer: Incarnation, *partitions: TopicPartition, name: str = "x") -> int:
+    def add(self, producer: ProducerIdAndEpoch, *partitions: TopicPartition, name: str = "x") -> int:
         return self.ask_add(producer, *partitions, name=name).value
 
-    def ask_end(self, producer: Incarnation, *, commit: bool = True, name: str = "x") -> Answer[int]:
+    def ask_end(self, producer: ProducerIdAndEpoch, *, commit: bool = True, name: str = "x") -> Answer[int]:
         return self.coordinator.end(EndCall(name, producer, commit))
 
-    def end(self, producer: Incarnation, *, commit: bool = True, name: str = "x") -> int:
+    def end(self, producer: ProducerIdAndEpoch, *, commit: bool = True, name: str = "x") -> int:
         return self.ask_end(producer, commit=commit, name=name).value
 
-    def commit_offset(self, producer: Incarnation, offset: int, group_id: str = "g", **fields: Any) -> int:
+    def commit_offset(self, producer: ProducerIdAndEpoch, offset: int, group_id: str = "g", **fields: Any) -> int:
         committed = CommittedOffset(offset, commit_timestamp_ms=self.clock.now_ms())
         member_id, generation_id = fields.get("member_id", ""), fields.get("generation_id", -1)
         call = CommitCall(group_id, member_id, generation_id, {TP: committed})
@@ -157,7 +174,7 @@ class TransactionWorld:
 
     # data
 
-    def write(self, producer: Incarnation, value: bytes, tp: TopicPartition = TP) -> None:
+    def write(self, producer: ProducerIdAndEpoch, value: bytes, tp: TopicPartition = TP) -> None:
         """What a producer sends to a partition; nobody checks sequences here."""
         self.broker.log(tp).append(
             encode_batch(

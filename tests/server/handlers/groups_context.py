@@ -5,8 +5,8 @@ import inspect
 from types import SimpleNamespace
 from typing import Any, TypeVar
 
-from kafkapy.coordinator.group.shard import GROUP_TOPIC
 from kafkapy.metadata.image import BrokerInfo, Endpoint, MetadataImage, PartitionInfo, TopicImage
+from kafkapy.metadata.topic_rules import GROUP_METADATA_TOPIC
 from kafkapy.protocol.messages import response_class
 from kafkapy.protocol.primitives import Message, Reader, Writer
 from kafkapy.server.encoded import Encoded
@@ -42,7 +42,7 @@ class Asker:
 
     def __init__(self, world: World | None = None) -> None:
         self.world = world or World()
-        self.world.broker.image = image("t", GROUP_TOPIC)
+        self.world.broker.image = image("t", GROUP_METADATA_TOPIC)
         self.services = SimpleNamespace(
             group_coordinator=self.world.coordinator,
             clock=self.world.clock,

@@ -1,7 +1,7 @@
 import pytest
 
-from kafkapy.coordinator.group.shard import GROUP_TOPIC
-from kafkapy.coordinator.transaction.transaction import Incarnation
+from kafkapy.coordinator.transaction.transaction import ProducerIdAndEpoch
+from kafkapy.metadata.topic_rules import GROUP_METADATA_TOPIC
 from kafkapy.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
 from kafkapy.server.handlers import add_partitions_to_txn
 from tests.coordinator.transaction.world import OTHER
@@ -11,7 +11,9 @@ from tests.server.handlers.transactions_context import TransactionAsker
 Answers = dict[tuple[str, int], int]
 
 
-def ask(asker: TransactionAsker, producer: Incarnation, topics: dict[str, list[int]], version: int = 2) -> Answers:
+def ask(
+    asker: TransactionAsker, producer: ProducerIdAndEpoch, topics: dict[str, list[int]], version: int = 2
+) -> Answers:
     request = AddPartitionsToTxnRequest(
         [], "x", *producer, [AddPartitionsToTxnTopic(*topic) for topic in topics.items()]
     )
@@ -35,7 +37,7 @@ def test_partitions_are_added(version: int) -> None:
     ("topics", "expected"),
     [
         ({"t": [0, 9], "u": [0]}, {("t", 0): 55, ("t", 9): 3, ("u", 0): 3}),
-        ({"t": [0], GROUP_TOPIC: [0]}, {("t", 0): 55, (GROUP_TOPIC, 0): 29}),
+        ({"t": [0], GROUP_METADATA_TOPIC: [0]}, {("t", 0): 55, (GROUP_METADATA_TOPIC, 0): 29}),
     ],
 )
 def test_all_or_none(topics: dict[str, list[int]], expected: Answers) -> None:

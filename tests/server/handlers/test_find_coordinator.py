@@ -3,10 +3,9 @@ from typing import Any
 
 import pytest
 
-from kafkapy.coordinator.group.shard import GROUP_TOPIC
-from kafkapy.coordinator.transaction.shard import TRANSACTION_TOPIC
 from kafkapy.errors import BrokerError
 from kafkapy.metadata.errors import InvalidReplicationFactorError
+from kafkapy.metadata.topic_rules import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
 from kafkapy.protocol.errors import ErrorCode
 from kafkapy.protocol.messages.find_coordinator import FindCoordinatorRequest
 from kafkapy.server.handlers import find_coordinator
@@ -46,7 +45,7 @@ def test_this_broker(version: int) -> None:
 
 def test_another_broker() -> None:
     asker = Asker()
-    asker.world.broker.image = image(GROUP_TOPIC, leader=ELSEWHERE)
+    asker.world.broker.image = image(GROUP_METADATA_TOPIC, leader=ELSEWHERE)
     response = asker.ask(find_coordinator, FindCoordinatorRequest("g"), 3)
     assert (response.node_id, response.host, response.port) == (ELSEWHERE, "elsewhere", 9093)
 
@@ -54,7 +53,7 @@ def test_another_broker() -> None:
 @pytest.mark.parametrize("leader", [-1, 7])
 def test_a_leader_that_is_not_there(leader: int) -> None:
     asker = Asker()
-    asker.world.broker.image = image(GROUP_TOPIC, leader=leader)
+    asker.world.broker.image = image(GROUP_METADATA_TOPIC, leader=leader)
     response = asker.ask(find_coordinator, FindCoordinatorRequest("g"), 3)
     assert (response.error_code, response.node_id, response.host, response.port) == (15, -1, "", -1)
     assert response.error_message == ErrorCode.COORDINATOR_NOT_AVAILABLE.message
@@ -67,10 +66,10 @@ def test_other_kinds_of_coordinators(key_type: int) -> None:
 
 def test_transactional_ids_have_a_topic_of_their_own() -> None:
     asker = TransactionAsker()
-    asker.transactions.broker.image = image(GROUP_TOPIC, TRANSACTION_TOPIC)
+    asker.transactions.broker.image = image(GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC)
     response = asker.ask(find_coordinator, FindCoordinatorRequest("x", 1), 3)
     assert (response.error_code, response.node_id, response.host, response.port) == (0, 0, "here", 9092)
-    asker.transactions.broker.image = image(GROUP_TOPIC, TRANSACTION_TOPIC, leader=ELSEWHERE)
+    asker.transactions.broker.image = image(GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC, leader=ELSEWHERE)
     assert asker.ask(find_coordinator, FindCoordinatorRequest("x", 1), 3).node_id == ELSEWHERE
 
 

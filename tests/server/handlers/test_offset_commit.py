@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from kafkapy.config.broker_config import BrokerConfig
+from kafkapy.coordinator.group.calls import CommitCall
 from kafkapy.coordinator.group.offsets import CommittedOffset
-from kafkapy.coordinator.group.results import CommitCall
 from kafkapy.protocol.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,

@@ -3,7 +3,7 @@ from collections.abc import Generator
 
 import pytest
 
-from kafkapy.coordinator.group.shard import GROUP_TOPIC
+from kafkapy.metadata.topic_rules import GROUP_METADATA_TOPIC
 from kafkapy.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment, SyncGroupResponse
 from kafkapy.server.handlers import sync_group
 from kafkapy.turns import finish
@@ -57,7 +57,7 @@ def test_a_coordinator_that_moves_between_two_steps() -> None:
     steps = sync_group.handle(asker.context(3), SyncGroupRequest("g", 1, leader, assignments=named))
     assert isinstance(steps, Generator)
     next(steps)
-    asker.world.coordinator.on_follower_or_stopped(TopicPartition(GROUP_TOPIC, 0), 1)
+    asker.world.resign(TopicPartition(GROUP_METADATA_TOPIC, 0), 1)
     assert finish(steps) == SyncGroupResponse(error_code=16)
 
 

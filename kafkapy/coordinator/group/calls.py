@@ -1,25 +1,14 @@
-"""What a group is asked and what it answers, without the wire's versions."""
+"""The requests to groups and their results, independent of the versions on the wire."""
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 from kafkapy.coordinator.group.offsets import CommittedOffset
-from kafkapy.types import TopicPartition, maker
+from kafkapy.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE, TopicPartition, maker
 
 NO_GENERATION = -1
-NO_PRODUCER_ID = -1
 NO_ASSIGNMENTS: Mapping[str, bytes] = MappingProxyType({})
-
-V = TypeVar("V")
-
-
-def by_topic(values: Mapping[TopicPartition, V]) -> dict[str, list[tuple[int, V]]]:
-    """The same values as the wire wants them: for each topic its partitions, in the order in which they came."""
-    topics: dict[str, list[tuple[int, V]]] = {}
-    for (topic, partition), value in values.items():
-        topics.setdefault(topic, []).append((partition, value))
-    return topics
 
 
 class JoinCall(NamedTuple):
@@ -38,7 +27,7 @@ class JoinCall(NamedTuple):
 
 
 class JoinedMember(NamedTuple):
-    """What the leader learns of each member."""
+    """A member in the JoinGroup response of the leader."""
 
     member_id: str
     instance_id: str | None
@@ -46,7 +35,7 @@ class JoinedMember(NamedTuple):
 
 
 class JoinResult(NamedTuple):
-    """The answer to a JoinGroup; ``members`` is filled for the leader only."""
+    """The result of a JoinGroup; ``members`` is filled for the leader only."""
 
     error_code: int
     member_id: str
@@ -70,7 +59,7 @@ class SyncCall(NamedTuple):
 
 
 class SyncResult(NamedTuple):
-    """The answer to a SyncGroup."""
+    """The result of a SyncGroup."""
 
     error_code: int
     protocol_type: str | None = None
@@ -79,7 +68,7 @@ class SyncResult(NamedTuple):
 
 
 class LeavingMember(NamedTuple):
-    """Who leaves: by member id, or by group instance id."""
+    """A member that leaves: named by its member id or its group instance id."""
 
     member_id: str
     instance_id: str | None = None
@@ -100,15 +89,16 @@ commit_call_of = maker(CommitCall)
 
 
 class Producer(NamedTuple):
-    """Whose records a batch holds. Kafka numbers those of a commit from 0, though the log doesn't count them."""
+    """The producer fields of a batch. Kafka numbers the records of a commit from 0, though the log doesn't check it."""
 
     producer_id: int = NO_PRODUCER_ID
-    epoch: int = -1
-    base_sequence: int = -1
+    epoch: int = NO_PRODUCER_EPOCH
+    base_sequence: int = NO_SEQUENCE
 
 
 NO_PRODUCER = Producer()
 COMMITTER = Producer(base_sequence=0)
+"""Of an OffsetCommit, which belongs to no transaction."""
 
 
 class GroupListing(NamedTuple):

@@ -10,24 +10,23 @@ import pytest
 
 from kafkapy.coordinator.group.offsets import CommittedOffset
 from kafkapy.coordinator.group.records import offset_record
-from kafkapy.coordinator.group.replay import replay_all
-from kafkapy.coordinator.group.shard import GROUP_TOPIC, Shard
-from kafkapy.coordinator.partition_log import RECORDS_IN_A_STEP, SKIPPED_LINES, Loading
-from kafkapy.coordinator.steps import Background
+from kafkapy.coordinator.group.shard import GroupShard
+from kafkapy.coordinator.loading import LARGEST_STEP, RECORDS_IN_A_STEP, SKIPPED_LINES, LoadProgress, read_partition
+from kafkapy.coordinator.runtime import Shard
 from kafkapy.coordinator.transaction.records import transaction_record
 from kafkapy.coordinator.transaction.shard import TransactionShard
-from kafkapy.coordinator.transaction.shard import replay_all as replay_transactions
 from kafkapy.coordinator.transaction.transaction import TransactionData
+from kafkapy.metadata.topic_rules import GROUP_METADATA_TOPIC
+from kafkapy.metrics import Counters
 from kafkapy.records.batch import iterate_headers, read_header, write_batch
 from kafkapy.records.record import Record, encode_batch
 from kafkapy.storage.log.log import Log
-from kafkapy.testing.clock import ManualClock
-from kafkapy.turns import Steps
+from kafkapy.turns import Steps, finish
 from kafkapy.types import TopicPartition
-from tests.coordinator.world import TP, World
+from tests.coordinator.world import TP, Broker, World
 from tests.storage.support import open_log
 
-PARTITION = TopicPartition(GROUP_TOPIC, 0)
+PARTITION = TopicPartition(GROUP_METADATA_TOPIC, 0)
 
 
 def commit(group_id: str, offset: int, metadata: str = "") -> Record:
@@ -46,23 +45,20 @@ def append(log: Log, *records: Record, **fields: Any) -> None:
     log.update_high_watermark(log.log_end_offset)
 
 
-def load(log: Log, take: Any, background: Background | None = None) -> list[bool]:
-    """Load from ``log``; whether each loading was whole."""
-    ended: list[bool] = []
-
-    def loaded(is_whole: bool, _: float) -> Steps[None]:
-        ended.append(is_whole)
-        yield
-
+def load(log: Log, shard: Shard, counters: Counters | None = None) -> Steps[bool]:
+    """Load ``shard`` from ``log``; returns whether it was loaded to the end."""
     broker: Any = SimpleNamespace(partition=lambda _: SimpleNamespace(log=log))
-    Loading(GROUP_TOPIC, broker, ManualClock(), 5_242_880, background or Background()).start(0, take, loaded)
-    return ended
+    return read_partition(broker, LoadProgress(PARTITION, counters or Counters()), 5_242_880, shard.replay_batches)
 
 
-def offsets(log: Log, background: Background | None = None) -> dict[str, int]:
+def group_shard() -> GroupShard:
+    return GroupShard(PARTITION, 0, lambda: 0)
+
+
+def offsets(log: Log, counters: Counters | None = None) -> dict[str, int]:
     """What each group has committed, as it is loaded from ``log``."""
-    shard = Shard(0, 0, lambda: 0)
-    assert load(log, lambda content, reading: replay_all(shard, content, reading), background) == [True]
+    shard = group_shard()
+    assert finish(load(log, shard, counters))
     return {group_id: group.offsets.fetch(TP).offset for group_id, group in shard.groups.items()}
 
 
@@ -98,9 +94,9 @@ def test_a_record_that_no_broker_writes(
 ) -> None:
     append(log, commit("g", 5), Record(key, value, 7), commit("h", 6))
     append(log, commit("i", 7))
-    background = Background()
-    assert offsets(log, background) == {"g": 5, "h": 6, "i": 7}
-    assert background.counters.skipped_records == is_skipped
+    counters = Counters()
+    assert offsets(log, counters) == {"g": 5, "h": 6, "i": 7}
+    assert counters.skipped_records == is_skipped
     assert ("Skipped 1 undecodable records at offset 1 of __consumer_offsets-0" in caplog.text) == is_skipped
 
 
@@ -111,19 +107,19 @@ def test_a_group_with_two_members_of_one_id(log: Log) -> None:
     first, second = (member_id.encode() for member_id in world.group().members)
     assert record.value is not None
     append(log, record._replace(value=record.value.replace(second, first)), commit("h", 6))
-    background = Background()
-    assert offsets(log, background) == {"h": 6}
-    assert background.counters.skipped_records == 1
+    counters = Counters()
+    assert offsets(log, counters) == {"h": 6}
+    assert counters.skipped_records == 1
 
 
 def test_lines_are_few_and_escaped(log: Log, caplog: pytest.LogCaptureFixture) -> None:
     for _ in range(SKIPPED_LINES + 3):
         append(log, Record(b"", b"", 7))
     append(log, *[Record(b"\0\x63", b"", 7)] * 4)
-    background = Background()
+    counters = Counters()
     with caplog.at_level(logging.INFO):
-        assert offsets(log, background) == {}
-    assert background.counters.skipped_records == SKIPPED_LINES + 3
+        assert offsets(log, counters) == {}
+    assert counters.skipped_records == SKIPPED_LINES + 3
     assert len([each for each in caplog.messages if "at offset" in each]) == SKIPPED_LINES
     assert "Skipped undecodable records at 3 more places of __consumer_offsets-0" in caplog.messages
     assert any(each.startswith("Skipped 4 records of __consumer_offsets-0 whose key") for each in caplog.messages)
@@ -139,9 +135,9 @@ def test_a_flipped_byte_costs_one_commit(log: Log, at: int, place: int) -> None:
     at = start + at if at >= 0 else end + at
     content = Path(log.segments.first.log.path).read_bytes()
     damage(log, at, bytes([content[at] ^ 0x41]))
-    background = Background()
-    assert offsets(log, background) == {f"g{number}": number for number in range(4) if number != place}
-    assert background.counters.skipped_records == 1
+    counters = Counters()
+    assert offsets(log, counters) == {f"g{number}": number for number in range(4) if number != place}
+    assert counters.skipped_records == 1
 
 
 @pytest.mark.parametrize("at", [0, 8, 17, 80, -5])
@@ -160,9 +156,9 @@ def test_zeros_in_the_middle(log: Log) -> None:
         append(log, commit(f"g{number}", number))
     starts = positions(log)
     damage(log, starts[2] + 30, bytes(starts[5] - starts[2]))
-    background = Background()
-    assert offsets(log, background) == {f"g{number}": number for number in (0, 1, 6, 7, 8)}
-    assert background.counters.skipped_records == 4
+    counters = Counters()
+    assert offsets(log, counters) == {f"g{number}": number for number in (0, 1, 6, 7, 8)}
+    assert counters.skipped_records == 4
 
 
 def test_a_batch_whose_records_are_none(log: Log) -> None:
@@ -172,26 +168,26 @@ def test_a_batch_whose_records_are_none(log: Log) -> None:
     log.append_as_follower(write_batch(header._replace(attributes=1), b"no gzip"))
     log.append_as_follower(write_batch(header._replace(base_offset=3), whole))
     log.append_as_follower(encode_batch([commit("h", 6)], base_offset=6))
-    background = Background()
-    assert offsets(log, background) == {"h": 6}
-    assert background.counters.skipped_records == 6
+    counters = Counters()
+    assert offsets(log, counters) == {"h": 6}
+    assert counters.skipped_records == 6
 
 
 def test_the_records_before_the_broken_one_of_a_batch_count(log: Log) -> None:
     batch = encode_batch([commit("g", 1), commit("h", 2)])
     header = read_header(batch)
     log.append_as_follower(write_batch(header, batch[61:-1]))
-    background = Background()
-    assert offsets(log, background) == {"g": 1}
-    assert background.counters.skipped_records == 1
+    counters = Counters()
+    assert offsets(log, counters) == {"g": 1}
+    assert counters.skipped_records == 1
 
 
 def test_a_marker_that_says_nothing(log: Log) -> None:
     log.append_as_follower(encode_batch([Record(b"\0", b"", 1)], is_control=True))
     log.append_as_follower(encode_batch([commit("h", 6)], base_offset=1))
-    background = Background()
-    assert offsets(log, background) == {"h": 6}
-    assert background.counters.skipped_records == 1
+    counters = Counters()
+    assert offsets(log, counters) == {"h": 6}
+    assert counters.skipped_records == 1
 
 
 @pytest.mark.parametrize("place", [0, 2])
@@ -199,29 +195,22 @@ def test_transactional_ids_around_damage(log: Log, place: int) -> None:
     for number in range(4):
         append(log, transaction_record(f"x{number}", TransactionData(number, 0, 10), 7))
     damage(log, positions(log)[place] + 90, b"\x77")
-    shard = TransactionShard(0, 0)
-    assert load(log, lambda content, reading: replay_transactions(shard, content, reading)) == [True]
+    shard = TransactionShard(PARTITION, 0)
+    assert finish(load(log, shard))
     assert list(shard.transactions) == [f"x{number}" for number in range(4) if number != place]
 
 
 def test_long_batches_and_many_batches_are_taken_in_steps(log: Log) -> None:
     append(log, *[commit("g", number, metadata=str(number)) for number in range(3 * RECORDS_IN_A_STEP)])
-    later: list[Steps[None]] = []
-    assert load(log, lambda content, reading: replay_all(shard, content, reading), Background(run=later.append)) == []
-    shard = Shard(0, 0, lambda: 0)
-    assert sum(1 for _ in later[0]) >= 3
+    assert sum(1 for _ in load(log, group_shard())) >= 3
     for number in range(200):
         append(log, commit(f"g{number}", 1), transaction_record(f"x{number}", TransactionData(number, 0, 10), 7))
-    for take in (
-        lambda content, reading: replay_all(Shard(0, 0, lambda: 0), content, reading),
-        lambda content, reading: replay_transactions(TransactionShard(0, 0), content, reading),
-    ):
-        load(log, take, Background(run=later.append))
-        assert sum(1 for _ in later[-1]) >= 6
+    for shard in (group_shard(), TransactionShard(PARTITION, 0)):
+        assert sum(1 for _ in load(log, shard)) >= 6
 
 
 def test_finishing_takes_steps(log: Log) -> None:
-    shard = Shard(0, 0, lambda: 0)
+    shard = group_shard()
     for number in range(200):
         shard.get_or_create(f"g{number}").generation_id = 1
     steps = shard.finish_loading(lambda _: None)
@@ -229,3 +218,16 @@ def test_finishing_takes_steps(log: Log) -> None:
     assert (shard.is_loading, shard.is_read) == (True, True)
     assert sum(1 for _ in steps) == 2
     assert not shard.is_loading
+
+
+@pytest.mark.parametrize(("buffer_size", "expected"), [(5_242_880, LARGEST_STEP), (100, 100)])
+def test_a_partition_is_read_in_short_steps(buffer_size: int, expected: int) -> None:
+    broker = Broker()
+    broker.log(PARTITION).append(encode_batch([commit("g", 1)]))
+
+    def replay_batches(*_: Any) -> Steps[int | None]:
+        yield
+        return None
+
+    assert finish(read_partition(broker, LoadProgress(PARTITION, Counters()), buffer_size, replay_batches))
+    assert broker.log(PARTITION).largest_read == expected

@@ -3,7 +3,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from kafkapy.coordinator.transaction import shards
+from kafkapy.config.broker_config import BrokerConfig
+from kafkapy.coordinator.transaction import runtime
+from kafkapy.coordinator.transaction.runtime import TransactionSettings
 from kafkapy.errors import BrokerError
 from kafkapy.metadata.errors import (
     NotEnoughReplicasAfterAppendError,
@@ -80,7 +82,7 @@ def test_a_record_that_comes_through_after_the_partition_went() -> None:
     producer = world.producer()
     world.broker.slow.add(SHARD)
     waiting = world.ask_add(producer)
-    world.coordinator.on_follower_or_stopped(SHARD, 1)
+    world.resign(SHARD, 1)
     world.broker.acknowledge()
     assert waiting.value == 16
     assert world.end(producer) == 16
@@ -89,19 +91,19 @@ def test_a_record_that_comes_through_after_the_partition_went() -> None:
 def test_leadership_in_a_later_epoch_goes_on_without_reading() -> None:
     world = TransactionWorld()
     transaction = (world.producer(), world.transaction())[1]
-    world.coordinator.on_leader(SHARD, 5)
-    world.coordinator.on_leader(SHARD, 4)
+    world.lead(SHARD, 5)
+    world.lead(SHARD, 4)
     assert world.transaction() is transaction
-    assert world.shard.coordinator_epoch == 5
+    assert world.shard.leader_epoch == 5
 
 
 def test_a_message_from_an_earlier_epoch_unloads_nothing() -> None:
     world = TransactionWorld()
-    world.coordinator.on_leader(SHARD, 5)
-    world.coordinator.on_follower_or_stopped(SHARD, 4)
+    world.lead(SHARD, 5)
+    world.resign(SHARD, 4)
     assert world.initialize().error_code == 0
-    world.coordinator.on_follower_or_stopped(SHARD, None)
-    world.coordinator.on_follower_or_stopped(SHARD, None)
+    world.resign(SHARD, None)
+    world.resign(SHARD, None)
     assert world.initialize().error_code == 16
 
 
@@ -116,7 +118,7 @@ def test_a_large_partition_answers_14_until_all_is_read() -> None:
     (load,) = later
     next(load)
     assert world.initialize("x3").error_code == 14
-    assert list(world.coordinator._shards.loaded()) == []
+    assert list(world.coordinator._runtime.loaded_shards()) == []
     finish(load)
     assert world.initialize("x3").epoch == 1
 
@@ -157,7 +159,7 @@ def test_unused_transactional_ids_are_forgotten(caplog: pytest.LogCaptureFixture
 
 
 def test_tombstones_are_written_in_several_batches(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shards, "TOMBSTONE_BATCH_BYTES", 20)
+    monkeypatch.setattr(runtime, "TOMBSTONE_BATCH_BYTES", 20)
     world = TransactionWorld()
     for number in range(5):
         world.initialize(f"id-{number}")
@@ -171,7 +173,7 @@ def test_tombstones_that_the_log_refuses_are_written_later() -> None:
     world.initialize()
     world.broker.error = NotEnoughReplicasError()
     world.clock.advance(WEEK_MS + HOUR_MS)
-    assert not world.transaction().is_moving
+    assert not world.transaction().has_pending_transition
     world.broker.error = None
     world.clock.advance(HOUR_MS)
     assert world.shard.transactions == {}
@@ -199,3 +201,8 @@ def test_an_unknown_state_in_the_log_is_not_guessed_at(caplog: pytest.LogCapture
     world.restart()
     assert (world.initialize().epoch, world.initialize("y").epoch) == (1, 1)
     assert "Skipped 1 undecodable records at offset 1 of __transaction_state-0: transaction state 6" in caplog.text
+
+
+def test_the_defaults_are_those_of_the_brokers_configuration() -> None:
+    config = BrokerConfig.from_properties({"zookeeper.connect": "localhost"})
+    assert TransactionSettings.from_config(config) == TransactionSettings()

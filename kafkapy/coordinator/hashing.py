@@ -1,0 +1,60 @@
+"""Hashes of Java and Scala that decide something in Kafka: where a name is kept, and the order of a map's keys."""
+
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+from typing import Final
+
+INT32_MASK: Final = 0xFFFFFFFF
+
+
+def hash_code(text: str) -> int:
+    """Java's ``String.hashCode``, its 32 bits as a number that is not negative."""
+    units = text.encode("utf-16-be", "surrogatepass")
+    value = 0
+    for high, low in zip(units[::2], units[1::2], strict=True):
+        value = (31 * value + (high << 8 | low)) & INT32_MASK
+    return value
+
+
+@lru_cache(maxsize=4096)
+def absolute_hash(text: str) -> int:
+    """The absolute value of Java's ``String.hashCode`` as Kafka's coordinators compute it: 0 for the smallest int.
+
+    Producers clear the sign bit of a key's hash instead.
+    """
+    value = hash_code(text)
+    return min(value, INT32_MASK + 1 - value) & 0x7FFFFFFF
+
+
+def partition_for(name: str, partition_count: int) -> int:
+    """The partition of ``__consumer_offsets`` that keeps a group, of ``__transaction_state`` a transactional id."""
+    return absolute_hash(name) % partition_count
+
+
+_BITS: Final = 5
+"""Bits of the hash that each level of a map uses, the lowest first."""
+
+
+def in_hash_order(keys: Iterable[str]) -> list[str]:
+    """The order of ``keys`` in an immutable ``HashMap`` of Scala 2.13; keys of one hash stay in their order."""
+    return [key for _, key in _level([(_improved(hash_code(key)), key) for key in keys])]
+
+
+def _level(keys: Sequence[tuple[int, str]], shift: int = 0) -> list[tuple[int, str]]:
+    """A level of the map: first the keys that are alone in their places, then the places that hold more."""
+    if shift >= INT32_MASK.bit_length():
+        return list(keys)
+    places: dict[int, list[tuple[int, str]]] = {}
+    for key in keys:
+        places.setdefault(key[0] >> shift & (1 << _BITS) - 1, []).append(key)
+    ordered = [places[place] for place in sorted(places)]
+    alone = [found[0] for found in ordered if len(found) == 1]
+    return alone + [key for found in ordered if len(found) > 1 for key in _level(found, shift + _BITS)]
+
+
+def _improved(value: int) -> int:
+    """``scala.collection.Hashing.improve``."""
+    value = value + ~(value << 9) & INT32_MASK
+    value ^= value >> 14
+    value = value + (value << 4) & INT32_MASK
+    return value ^ value >> 10

@@ -1,0 +1,183 @@
+"""The decisions of the transaction coordinator: a request of a producer, or time, leads to a transition or an error.
+
+Only ``fence`` changes a transaction, which keeps the epoch. ``TransactionRuntime.append`` writes the transition to the
+log, and its replay changes the transaction.
+"""
+
+from collections.abc import Iterable
+from enum import Enum
+
+from kafkapy.coordinator.transaction import states
+from kafkapy.coordinator.transaction.transaction import (
+    MAX_EPOCH,
+    NO_ID_AND_EPOCH,
+    AddCall,
+    EndCall,
+    InitializeCall,
+    ProducerIdAndEpoch,
+    Transaction,
+    TransactionData,
+    Transition,
+)
+from kafkapy.protocol.errors import ErrorCode
+from kafkapy.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
+
+# InitProducerId: the producer id and epoch, and the producer that is fenced by it (KIP-98, KIP-360)
+
+
+class Prerequisite(Enum):
+    """What has to be done before the request can be decided."""
+
+    PRODUCER_ID = 1
+    """A producer id that has not been used yet."""
+    ABORT = 2
+    """The open transaction must be aborted, its producer fenced; the client repeats its request meanwhile."""
+
+
+def new_transaction(call: InitializeCall, producer_id: int, now_ms: int) -> Transaction:
+    """An unknown transactional id; it has no epoch before its first record."""
+    data = TransactionData(producer_id, NO_PRODUCER_EPOCH, call.timeout_ms, last_update_ms=now_ms)
+    return Transaction(call.transactional_id, data)
+
+
+def initialize(
+    transaction: Transaction, call: InitializeCall, now_ms: int, new_id: int | None
+) -> Transition | Prerequisite | int:
+    """The transition, its prerequisite, or an error code."""
+    if transaction.has_pending_transition:
+        return ErrorCode.CONCURRENT_TRANSACTIONS
+    if not _is_expected(transaction, call.expected):
+        return ErrorCode.PRODUCER_FENCED
+    if transaction.data.state is states.ONGOING:
+        return Prerequisite.ABORT
+    error_code = states.INITIALIZE[transaction.data.state]
+    return error_code or _next_producer(transaction, call, now_ms, new_id)
+
+
+def _is_expected(transaction: Transaction, expected: ProducerIdAndEpoch) -> bool:
+    """Whether the producer that the request expects may be the present one, judged by its id.
+
+    A producer whose id was replaced because its epochs were used up may not have received the new id.
+    """
+    data = transaction.data
+    if (
+        expected == NO_ID_AND_EPOCH
+        or data.producer_epoch == NO_PRODUCER_EPOCH
+        or expected.producer_id == data.producer_id
+    ):
+        return True
+    return expected.producer_id == transaction.previous.producer_id and expected.epoch >= MAX_EPOCH - 1
+
+
+def _next_producer(
+    transaction: Transaction, call: InitializeCall, now_ms: int, new_id: int | None
+) -> Transition | Prerequisite | int:
+    data, expected = transaction.data, call.expected
+    is_present = expected == NO_ID_AND_EPOCH or data.producer_epoch in (expected.epoch, NO_PRODUCER_EPOCH)
+    if is_present:
+        producer = ProducerIdAndEpoch(data.producer_id, data.producer_epoch + 1)
+        if data.is_epoch_exhausted:
+            if new_id is None:
+                return Prerequisite.PRODUCER_ID
+            producer = ProducerIdAndEpoch(new_id, 0)
+        previous_epoch = NO_PRODUCER_EPOCH if expected == NO_ID_AND_EPOCH else data.producer_epoch
+        return _transition(call, now_ms, producer, ProducerIdAndEpoch(data.producer_id, previous_epoch))
+    if expected.epoch == transaction.previous.epoch:
+        # a repeated request, whose first response was lost: the same result, and no producer is fenced
+        return _transition(
+            call, now_ms, ProducerIdAndEpoch(data.producer_id, data.producer_epoch), transaction.previous
+        )
+    return ErrorCode.PRODUCER_FENCED
+
+
+def _transition(
+    call: InitializeCall, now_ms: int, producer: ProducerIdAndEpoch, previous: ProducerIdAndEpoch
+) -> Transition:
+    assert producer.producer_id != NO_PRODUCER_ID
+    data = TransactionData(producer.producer_id, producer.epoch, call.timeout_ms, last_update_ms=now_ms)
+    return Transition(data, previous)
+
+
+# AddPartitionsToTxn, AddOffsetsToTxn: a transaction begins with its first partition
+
+
+def producer_error(transaction: Transaction, producer: ProducerIdAndEpoch) -> int:
+    """An error code if the producer is not the present one, or a transition is pending; else 0."""
+    if producer.producer_id != transaction.data.producer_id:
+        return ErrorCode.INVALID_PRODUCER_ID_MAPPING
+    if producer.epoch != transaction.producer_epoch:
+        return ErrorCode.PRODUCER_FENCED
+    return ErrorCode.CONCURRENT_TRANSACTIONS if transaction.has_pending_transition else 0
+
+
+def add_partitions(transaction: Transaction, call: AddCall, now_ms: int) -> Transition | int:
+    """The transition, or an error code; 0 if the transaction has all the partitions."""
+    error_code = producer_error(transaction, call.producer) or states.ADD[transaction.data.state]
+    if error_code:
+        return error_code
+    data = transaction.data
+    is_open = data.state is states.ONGOING
+    partitions = dict.fromkeys((*data.partitions, *call.partitions))
+    if is_open and len(partitions) == len(data.partitions):
+        return 0
+    return Transition(
+        data._replace(
+            state=states.ONGOING,
+            partitions=tuple(partitions),
+            last_update_ms=now_ms,
+            start_ms=data.start_ms if is_open else now_ms,
+        )
+    )
+
+
+# EndTxn, and the ends without a request: fencing, and the completion when every partition has its marker
+
+
+def end(transaction: Transaction, call: EndCall, now_ms: int) -> Transition | int:
+    """The transition, or an error code; 0 if the transaction has ended in this way before."""
+    table = states.COMMIT if call.is_commit else states.ABORT
+    error_code = producer_error(transaction, call.producer) or table[transaction.data.state]
+    if error_code or transaction.data.state is not states.ONGOING:
+        return error_code
+    target = states.PREPARE_COMMIT if call.is_commit else states.PREPARE_ABORT
+    return Transition(transaction.data._replace(state=target, last_update_ms=now_ms))
+
+
+def fence(transaction: Transaction, now_ms: int) -> Transition:
+    """Abort the open transaction in a new epoch, so that requests of its producer are refused from now on."""
+    assert transaction.data.state is states.ONGOING
+    epoch = transaction.fence()
+    data = transaction.data._replace(state=states.PREPARE_ABORT, producer_epoch=epoch, last_update_ms=now_ms)
+    return Transition(data, NO_ID_AND_EPOCH)
+
+
+def complete(transaction: Transaction, now_ms: int) -> Transition:
+    """Complete a transaction of which every partition has its marker."""
+    is_commit = transaction.data.state is states.PREPARE_COMMIT
+    target = states.COMPLETE_COMMIT if is_commit else states.COMPLETE_ABORT
+    return Transition(transaction.data._replace(state=target, partitions=(), last_update_ms=now_ms))
+
+
+# Transactions that are open for too long, and unused transactional ids
+
+
+def timed_out(transactions: Iterable[Transaction], now_ms: int) -> list[Transaction]:
+    """Those to abort: open for longer than their producers' time-outs."""
+    return [
+        each
+        for each in transactions
+        if each.data.state is states.ONGOING
+        and not each.has_pending_transition
+        and each.data.start_ms + each.data.timeout_ms < now_ms
+    ]
+
+
+def expired(transactions: Iterable[Transaction], now_ms: int, expiration_ms: int) -> list[Transaction]:
+    """Those to forget: without an open transaction, and not updated for ``expiration_ms``."""
+    return [
+        each
+        for each in transactions
+        if each.data.state in states.IDLE
+        and not each.has_pending_transition
+        and each.data.last_update_ms <= now_ms - expiration_ms
+    ]

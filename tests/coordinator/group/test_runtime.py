@@ -1,0 +1,48 @@
+from types import SimpleNamespace
+from typing import Any
+
+from kafkapy.coordinator.group.runtime import GroupRuntime
+from kafkapy.coordinator.group.settings import GroupSettings
+from kafkapy.coordinator.runtime import Background
+from kafkapy.metadata.topic_rules import GROUP_METADATA_TOPIC
+from kafkapy.testing.clock import ManualClock
+from kafkapy.types import TopicPartition
+from tests.coordinator.world import Broker
+
+PARTITION = TopicPartition(GROUP_METADATA_TOPIC, 3)  # of 4 the one of g-dyn
+
+
+def group_runtime(broker: Broker, partitions: int, background: Background | None = None) -> GroupRuntime:
+    rebalancer: Any = SimpleNamespace(loaded=lambda _: None)
+    settings = GroupSettings(topic_partitions=partitions)
+    return GroupRuntime(settings, ManualClock(), broker, broker, rebalancer, background or Background())
+
+
+def test_checks_in_kafkas_order() -> None:
+    loads: list[Any] = []
+    runtime = group_runtime(Broker(), 4, Background(run=loads.append))
+    assert runtime.find_group("") == 24
+    assert runtime.find_group("g-dyn") == 15
+    runtime.startup()
+    runtime.on_leader(PARTITION, 0)
+    assert runtime.find_group("g-tx") == 16
+    assert runtime.find_group("g-dyn") == 14
+    list(loads[0])
+    assert runtime.find_group("g-dyn") == 25
+    shard = runtime.shards[3]
+    group = shard.get_or_create("g-dyn")
+    assert runtime.find_group("g-dyn") is group
+    assert runtime.find("g-dyn") is runtime.find_named("g-dyn") is shard
+    assert (runtime.find_named(""), runtime.find("")) == (24, 16)
+
+
+def test_the_topic_decides_on_the_number_of_partitions() -> None:
+    broker = Broker()
+    runtime = group_runtime(broker, 50)
+    before = runtime.partition_for("g-dyn")
+    assert before != 3
+    broker.image.topics[GROUP_METADATA_TOPIC] = SimpleNamespace(partitions=dict.fromkeys(range(4)))
+    assert runtime.partition_for("g-dyn") == 3
+    # as in Kafka, partitions that are added later count after a restart
+    broker.image.topics[GROUP_METADATA_TOPIC] = SimpleNamespace(partitions=dict.fromkeys(range(9)))
+    assert runtime.partition_for("g-dyn") == 3

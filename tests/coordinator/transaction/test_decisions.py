@@ -1,0 +1,254 @@
+import pytest
+
+from kafkapy.coordinator.transaction import states
+from kafkapy.coordinator.transaction.decisions import (
+    Prerequisite,
+    add_partitions,
+    complete,
+    end,
+    expired,
+    fence,
+    initialize,
+    new_transaction,
+    timed_out,
+)
+from kafkapy.coordinator.transaction.states import TransactionState
+from kafkapy.coordinator.transaction.transaction import (
+    MAX_EPOCH,
+    NO_ID_AND_EPOCH,
+    AddCall,
+    EndCall,
+    InitializeCall,
+    ProducerIdAndEpoch,
+    Transaction,
+    TransactionData,
+    Transition,
+)
+from tests.coordinator.transaction.world import OTHER, TransactionWorld
+from tests.coordinator.world import TP
+
+NOW_MS = 77
+LAST = 32_766
+PRODUCER = ProducerIdAndEpoch(10, 3)
+
+
+def transaction(
+    epoch: int = 3, previous: ProducerIdAndEpoch = NO_ID_AND_EPOCH, state: states.TransactionState = states.EMPTY
+) -> Transaction:
+    made = Transaction("x", TransactionData(10, epoch, 60_000, state))
+    made.previous = previous
+    return made
+
+
+def ask(
+    made: Transaction, expected: ProducerIdAndEpoch = NO_ID_AND_EPOCH, new_id: int | None = None
+) -> Transition | Prerequisite | int:
+    return initialize(made, InitializeCall("x", 5_000, expected), NOW_MS, new_id)
+
+
+def given(producer_id: int, epoch: int, previous: ProducerIdAndEpoch) -> Transition:
+    return Transition(TransactionData(producer_id, epoch, 5_000, states.EMPTY, (), NOW_MS, -1), previous)
+
+
+def test_a_new_transactional_id_begins_with_epoch_0() -> None:
+    made = new_transaction(InitializeCall("x", 5_000), 12, NOW_MS)
+    assert ask(made) == given(12, 0, ProducerIdAndEpoch(12, -1))
+    assert ask(made, ProducerIdAndEpoch(99, 5)) == given(12, 0, ProducerIdAndEpoch(12, -1))
+
+
+@pytest.mark.parametrize("state", [states.EMPTY, states.COMPLETE_COMMIT, states.COMPLETE_ABORT])
+def test_each_producer_gets_the_next_epoch(state: states.TransactionState) -> None:
+    assert ask(transaction(state=state)) == given(10, 4, ProducerIdAndEpoch(10, -1))
+
+
+def test_a_producer_that_names_itself_goes_on_and_may_ask_again() -> None:
+    made = transaction()
+    assert ask(made, ProducerIdAndEpoch(10, 3)) == given(10, 4, ProducerIdAndEpoch(10, 3))
+    made = transaction(4, ProducerIdAndEpoch(10, 3))
+    assert ask(made, ProducerIdAndEpoch(10, 3)) == given(10, 4, ProducerIdAndEpoch(10, 3))
+
+
+@pytest.mark.parametrize(
+    "expected",
+    [ProducerIdAndEpoch(10, 2), ProducerIdAndEpoch(10, 4), ProducerIdAndEpoch(11, 3), ProducerIdAndEpoch(9, LAST)],
+)
+def test_a_producer_that_was_replaced_is_fenced(expected: ProducerIdAndEpoch) -> None:
+    assert ask(transaction(previous=ProducerIdAndEpoch(10, 1)), expected) == 90
+
+
+@pytest.mark.parametrize("epoch", [LAST, LAST + 1])
+def test_when_the_epochs_run_out_there_is_a_new_id(epoch: int) -> None:
+    assert ask(transaction(epoch)) is Prerequisite.PRODUCER_ID
+    assert ask(transaction(epoch), new_id=20) == given(20, 0, ProducerIdAndEpoch(10, -1))
+    assert ask(transaction(epoch), ProducerIdAndEpoch(10, epoch), 20) == given(20, 0, ProducerIdAndEpoch(10, epoch))
+
+
+def test_who_has_not_heard_of_its_new_id_may_ask_again() -> None:
+    made = Transaction("x", TransactionData(20, 0, 5_000))
+    made.previous = ProducerIdAndEpoch(10, LAST)
+    assert ask(made, ProducerIdAndEpoch(10, LAST)) == given(20, 0, ProducerIdAndEpoch(10, LAST))
+    assert ask(made, ProducerIdAndEpoch(10, LAST - 1)) == 90
+
+
+def test_who_was_not_told_of_its_last_epoch_may_ask_again() -> None:
+    made = transaction(LAST, ProducerIdAndEpoch(10, LAST - 1))
+    assert ask(made, ProducerIdAndEpoch(10, LAST - 1)) == given(10, LAST, ProducerIdAndEpoch(10, LAST - 1))
+
+
+def test_an_open_transaction_is_aborted_first() -> None:
+    assert ask(transaction(state=states.ONGOING)) is Prerequisite.ABORT
+    assert ask(transaction(state=states.ONGOING), ProducerIdAndEpoch(10, 3)) is Prerequisite.ABORT
+    assert ask(transaction(state=states.ONGOING), ProducerIdAndEpoch(9, 3)) == 90
+
+
+@pytest.mark.parametrize("state", sorted(states.PREPARED))
+def test_a_transaction_that_is_being_ended_is_waited_for(state: states.TransactionState) -> None:
+    assert ask(transaction(state=state)) == 51
+
+
+def test_so_is_a_record_on_its_way() -> None:
+    made = transaction()
+    made.has_pending_transition = True
+    assert ask(made, ProducerIdAndEpoch(9, 9)) == 51
+
+
+def test_the_new_producer_is_in_the_log() -> None:
+    world = TransactionWorld()
+    assert world.initialize() == (0, 1000, 0)
+    assert world.initialize(timeout_ms=7) == (0, 1000, 1)
+    world.restart()
+    assert world.initialize() == (0, 1000, 2)
+    assert [each and each.timeout_ms for each in world.written()] == [60_000, 7, 60_000]
+
+
+# AddPartitionsToTxn
+
+
+def with_partitions(state: states.TransactionState, *partitions: object) -> Transaction:
+    return Transaction("x", TransactionData(10, 3, 60_000, state, partitions, 5, 4))  # type: ignore[arg-type]  # partitions
+
+
+def call(*partitions: object, producer: ProducerIdAndEpoch = PRODUCER) -> AddCall:
+    return AddCall("x", producer, partitions)  # type: ignore[arg-type]  # partitions
+
+
+@pytest.mark.parametrize("state", [states.EMPTY, states.COMPLETE_COMMIT, states.COMPLETE_ABORT])
+def test_the_first_partition_begins_the_transaction(state: states.TransactionState) -> None:
+    expected = TransactionData(10, 3, 60_000, states.ONGOING, (TP,), 9, 9)
+    assert add_partitions(with_partitions(state), call(TP), 9) == Transition(expected)
+
+
+def test_more_partitions_leave_its_beginning() -> None:
+    expected = TransactionData(10, 3, 60_000, states.ONGOING, (TP, OTHER), 9, 4)
+    assert add_partitions(with_partitions(states.ONGOING, TP), call(OTHER, TP), 9) == Transition(expected)
+
+
+def test_what_it_has_needs_no_record() -> None:
+    assert add_partitions(with_partitions(states.ONGOING, TP, OTHER), call(OTHER), 9) == 0
+
+
+@pytest.mark.parametrize("state", sorted(states.PREPARED))
+def test_not_while_the_last_one_is_being_ended(state: states.TransactionState) -> None:
+    assert add_partitions(with_partitions(state, TP), call(OTHER), 9) == 51
+
+
+@pytest.mark.parametrize(
+    ("producer", "code"),
+    [
+        (ProducerIdAndEpoch(11, 3), 49),
+        (ProducerIdAndEpoch(10, 2), 90),
+        (ProducerIdAndEpoch(10, 4), 90),
+        (ProducerIdAndEpoch(-1, -1), 49),
+    ],
+)
+def test_only_for_the_producer_that_has_the_transactional_id(producer: ProducerIdAndEpoch, code: int) -> None:
+    assert add_partitions(with_partitions(states.PREPARE_ABORT, TP), call(OTHER, producer=producer), 9) == code
+
+
+def test_not_while_a_record_is_on_its_way() -> None:
+    made = with_partitions(states.ONGOING, TP)
+    made.has_pending_transition = True
+    assert add_partitions(made, call(TP), 9) == 51
+
+
+def test_not_for_a_producer_that_is_just_being_fenced() -> None:
+    made = with_partitions(states.ONGOING, TP)
+    made.fenced_at = 4
+    assert add_partitions(made, call(TP), 9) == 90
+
+
+# EndTxn, fencing, completion
+
+
+def to_end(state: TransactionState, epoch: int = 3) -> Transaction:
+    return Transaction("x", TransactionData(10, epoch, 60_000, state, (TP,), 5, 4))
+
+
+def data(state: TransactionState, epoch: int = 3) -> TransactionData:
+    return TransactionData(10, epoch, 60_000, state, (TP,), 9, 4)
+
+
+@pytest.mark.parametrize(("is_commit", "target"), [(True, states.PREPARE_COMMIT), (False, states.PREPARE_ABORT)])
+def test_an_open_transaction_is_decided(is_commit: bool, target: TransactionState) -> None:
+    assert end(to_end(states.ONGOING), EndCall("x", PRODUCER, is_commit), 9) == Transition(data(target))
+
+
+@pytest.mark.parametrize("state", [each for each in TransactionState if each is not states.ONGOING])
+@pytest.mark.parametrize("is_commit", [True, False])
+def test_everything_else_moves_nothing(state: TransactionState, is_commit: bool) -> None:
+    expected = (states.COMMIT if is_commit else states.ABORT)[state]
+    assert end(to_end(state), EndCall("x", PRODUCER, is_commit), 9) == expected
+
+
+@pytest.mark.parametrize(("producer", "code"), [(ProducerIdAndEpoch(11, 3), 49), (ProducerIdAndEpoch(10, 2), 90)])
+def test_only_by_its_producer(producer: ProducerIdAndEpoch, code: int) -> None:
+    assert end(to_end(states.ONGOING), EndCall("x", producer, is_commit=True), 9) == code
+
+
+def test_fencing_aborts_in_the_next_epoch() -> None:
+    made = to_end(states.ONGOING)
+    assert fence(made, 9) == Transition(data(states.PREPARE_ABORT, 4), NO_ID_AND_EPOCH)
+    assert made.producer_epoch == 4
+
+
+def test_an_epoch_that_nobody_was_given_is_used_again() -> None:
+    made = to_end(states.ONGOING)
+    fence(made, 9)
+    assert fence(made, 9) == Transition(data(states.PREPARE_ABORT, 4), NO_ID_AND_EPOCH)
+
+
+def test_there_is_no_epoch_after_the_last() -> None:
+    assert fence(to_end(states.ONGOING, MAX_EPOCH), 9).data.producer_epoch == MAX_EPOCH
+
+
+@pytest.mark.parametrize(
+    ("state", "target"),
+    [(states.PREPARE_COMMIT, states.COMPLETE_COMMIT), (states.PREPARE_ABORT, states.COMPLETE_ABORT)],
+)
+def test_completion(state: TransactionState, target: TransactionState) -> None:
+    assert complete(to_end(state), 9) == Transition(data(target)._replace(partitions=()))
+
+
+# Time-outs and expiration
+
+
+def last_updated(state: TransactionState) -> Transaction:
+    return Transaction("x", TransactionData(10, 3, 100, state, (), last_update_ms=1_000, start_ms=500))
+
+
+@pytest.mark.parametrize("state", TransactionState)
+def test_only_open_transactions_time_out(state: TransactionState) -> None:
+    made = last_updated(state)
+    assert timed_out([made], 600) == []
+    assert timed_out([made], 601) == ([made] if state is states.ONGOING else [])
+    made.has_pending_transition = True
+    assert timed_out([made], 601) == []
+
+
+@pytest.mark.parametrize("state", TransactionState)
+def test_only_idle_transactional_ids_expire(state: TransactionState) -> None:
+    made = last_updated(state)
+    assert expired([made], 1_049, 50) == []
+    assert expired([made], 1_050, 50) == ([made] if state in states.IDLE else [])
+    made.has_pending_transition = True
+    assert expired([made], 1_050, 50) == []
