@@ -34,10 +34,11 @@ from kafkapy.network.budget import DEFAULT_LIMIT, FrameBudget
 from kafkapy.network.limits import Limits, Shared
 from kafkapy.network.listener import Listener, ListenError, bind
 from kafkapy.network.peer import LocalChannel
+from kafkapy.network.session import Session
 from kafkapy.replication.replica_manager import ReplicaManager
 from kafkapy.server import logs
 from kafkapy.server.compute_thread import ComputeThread
-from kafkapy.server.context import WILDCARD_HOSTS, LocalConnection, Services
+from kafkapy.server.context import WILDCARD_HOSTS, Services
 from kafkapy.server.directory_failures import DirectoryFailures
 from kafkapy.server.dispatch import Dispatcher, LocalRequests
 from kafkapy.server.fetch_sessions import FetchSessionCache
@@ -208,7 +209,7 @@ class BrokerServer:
             memory=self._frame_budget(),
         )
         self._bind(metrics, services.memory)
-        requests.serve(services, LocalConnection(self.listeners[0].name))
+        requests.serve(services, Session.local(self.listeners[0].name))
         for coordinator in (groups, transactions):
             coordinator.startup()
             self._cleanup.callback(coordinator.shutdown)

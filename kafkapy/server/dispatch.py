@@ -26,8 +26,9 @@ from typing import Any, Final, NamedTuple
 
 from kafkapy.delayed import Delayed, hurry
 from kafkapy.network.budget import FrameBudget, Held
-from kafkapy.network.dispatcher import ConnectionInfo, Waiting
+from kafkapy.network.dispatcher import Waiting
 from kafkapy.network.errors import UnencodableResponseError, UnservedRequestError
+from kafkapy.network.session import Session
 from kafkapy.protocol.api_keys import ApiKey
 from kafkapy.protocol.headers import (
     RequestHeader,
@@ -129,7 +130,7 @@ class Dispatcher:
         self._large = asyncio.Semaphore(LARGE_AT_ONCE)
         self._turns = turns()
 
-    def dispatch(self, frame: memoryview, connection: ConnectionInfo) -> list[Part] | Waiting[Route] | None:
+    def dispatch(self, frame: memoryview, session: Session) -> list[Part] | Waiting[Route] | None:
         """Serve one request: its answer, or what to wait for, or None when there is no answer.
 
         Raises ``ProtocolError`` for bytes that are no request and ``RefusedError`` for one that can't be answered.
@@ -139,12 +140,12 @@ class Dispatcher:
         try:
             header = read_request_header(reader)
         except (UnknownApi, UnsupportedRequestVersion) as error:
-            return self._unserved(error.api_key, error.api_version, error.correlation_id, connection)
+            return self._unserved(error.api_key, error.api_version, error.correlation_id, session)
         key, version = header.api_key, header.api_version
         way = self._routes.get((key, version))
         if way is None:
             if not _is_served(key, version):
-                return self._unserved(key, version, header.correlation_id, connection)
+                return self._unserved(key, version, header.correlation_id, session)
             way = self._routes[key, version] = self._learn(key, version)
         self._counts[way.name] += 1
         start = reader.position
@@ -153,9 +154,9 @@ class Dispatcher:
         except LimitExceeded:
             if reader.budget >= 0:
                 raise
-            task = asyncio.get_running_loop().create_task(self._serve_large(way, header, (frame, start), connection))
+            task = asyncio.get_running_loop().create_task(self._serve_large(way, header, (frame, start), session))
             return Waiting(way, header, task)
-        response: Any = way.handle(RequestContext(self.services, header, connection), request)  # or steps to it
+        response: Any = way.handle(RequestContext(self.services, header, session), request)  # or steps to it
         if type(response) is GeneratorType:
             response = self._turns.run(response, self._other_slices)
         if type(response) is Encoded:
@@ -214,7 +215,7 @@ class Dispatcher:
         return Waiting(way, header, encoding)
 
     async def _serve_large(
-        self, way: Route, header: RequestHeader, located: tuple[memoryview, int], connection: ConnectionInfo
+        self, way: Route, header: RequestHeader, located: tuple[memoryview, int], session: Session
     ) -> "Message | asyncio.Future[Any] | None":
         """Serve a request that decodes into more than ``INLINE_SLOTS`` values.
 
@@ -230,7 +231,7 @@ class Dispatcher:
                 held = until_answered.enter_context(Held(self._budget))
                 held.charge((DEFAULT_BUDGET - reader.budget) * SLOT_SIZE)
                 await turns().next_turn()
-                result = way.handle(RequestContext(self.services, header, connection), request)
+                result = way.handle(RequestContext(self.services, header, session), request)
                 del request
                 if isinstance(result, Generator):
                     result = await in_turns(result)
@@ -249,14 +250,12 @@ class Dispatcher:
         handle = spelled_out(way.handle, self._run)
         return way._replace(handle=lambda context, request: interceptor.handle(context, request, handle))
 
-    def _unserved(
-        self, key: int, version: int, correlation_id: int, connection: ConnectionInfo
-    ) -> list[Part] | Waiting[Route]:
+    def _unserved(self, key: int, version: int, correlation_id: int, session: Session) -> list[Part] | Waiting[Route]:
         if key != ApiKey.API_VERSIONS:
             raise UnservedRequestError(f"API key {key} version {version} is not served")
         way = self._learn(ApiKey.API_VERSIONS, 0)
         header = RequestHeader(key, version, correlation_id, None)
-        response = way.handle(RequestContext(self.services, header, connection), None)
+        response = way.handle(RequestContext(self.services, header, session), None)
         header = header._replace(api_version=0)
         if isinstance(response, Message):
             return encode(header, False, response)
@@ -268,23 +267,23 @@ class Dispatcher:
 class LocalRequests:
     """The controller's way to its own broker: the same handlers, called without a socket."""
 
-    __slots__ = ("_services", "_connection")
+    __slots__ = ("_services", "_session")
 
     def __init__(self) -> None:
         self._services: Services | None = None
-        self._connection: ConnectionInfo | None = None
+        self._session: Session | None = None
 
-    def serve(self, services: Services, connection: ConnectionInfo) -> None:
+    def serve(self, services: Services, session: Session) -> None:
         """From now on requests are handled."""
         self._services = services
-        self._connection = connection
+        self._session = session
 
     def handle(self, request: Message, version: int) -> Message | Awaitable[Message]:
         """Answer a request as if it had come over the network; the handler must have an answer."""
         assert self._services is not None, "the broker is not composed yet"
-        assert self._connection is not None, "set together with the services"
+        assert self._session is not None, "set together with the services"
         key: int = request.API_KEY  # type: ignore[attr-defined]  # requests have it, Message is the base of all
         header = RequestHeader(key, version, 0, "controller")
         handle = spelled_out(route(key, version).handle)
-        response: Any = handle(RequestContext(self._services, header, self._connection), request)
+        response: Any = handle(RequestContext(self._services, header, self._session), request)
         return response  # type: ignore[no-any-return]  # a response or an awaitable of one, by the handlers' contract

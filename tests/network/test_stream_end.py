@@ -2,8 +2,8 @@ import socket
 
 import pytest
 
-from kafkapy.network import connection
-from kafkapy.network.connection import unread_before_end
+from kafkapy.network import transport
+from kafkapy.network.transport import unread_before_end
 
 
 def test_the_unread_bytes_before_the_end_are_counted() -> None:
@@ -19,7 +19,7 @@ def test_the_unread_bytes_before_the_end_are_counted() -> None:
 
 @pytest.mark.parametrize("missing", ["_END", "_fcntl", "_termios"])
 def test_systems_that_cannot_tell(missing: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connection, missing, None)
+    monkeypatch.setattr(transport, missing, None)
     here, there = socket.socketpair()
     with here, there:
         there.close()

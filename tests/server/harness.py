@@ -183,9 +183,9 @@ def values_of(records: Any) -> list[bytes | None]:
 def call(broker: BrokerServer, request: Any, version: int, *, client_id: str = "test") -> Any:
     """A handler's answer, called as the dispatcher calls it."""
     header = RequestHeader(request.API_KEY, version, 1, client_id)
-    connection = next(iter(broker.listeners[0].connections))
+    session = next(iter(broker.listeners[0].connections)).session
     handle = route(request.API_KEY, version).handle
-    response = handle(RequestContext(broker.services, header, connection), request)
+    response = handle(RequestContext(broker.services, header, session), request)
     return result_of(response)
 
 

@@ -6,6 +6,7 @@ import pytest
 
 from kafkapy.coordinator.group.shard import GROUP_TOPIC
 from kafkapy.network.errors import UnencodableResponseError, UnservedRequestError
+from kafkapy.network.session import Session
 from kafkapy.protocol.headers import RequestHeader
 from kafkapy.protocol.message import Message, ProtocolError
 from kafkapy.protocol.messages import request_class, response_class
@@ -25,7 +26,6 @@ from kafkapy.protocol.messages.offset_commit import (
 )
 from kafkapy.protocol.messages.update_metadata import UpdateMetadataRequest
 from kafkapy.server.compute_thread import ComputeThread
-from kafkapy.server.context import LocalConnection
 from kafkapy.server.dispatch import Dispatcher, LocalRequests, encode, route
 from kafkapy.server.handlers import REGISTRY, Api
 from tests.server.harness import Client, frame, run, running_broker
@@ -46,7 +46,7 @@ def test_frames_are_answered(tmp_path: Path) -> None:
         async with running_broker(tmp_path) as broker:
             dispatcher, connection = (
                 Dispatcher(broker.services, ComputeThread(), broker.listeners[0].response_budget),
-                LocalConnection("PLAINTEXT"),
+                Session.local("PLAINTEXT"),
             )
             parts = dispatcher.dispatch(memoryview(frame(ApiVersionsRequest(), 0, correlation_id=77))[4:], connection)
             assert isinstance(parts, list)
@@ -76,7 +76,7 @@ def test_the_controller_reaches_the_same_handlers(tmp_path: Path) -> None:
             requests = LocalRequests()
             with pytest.raises(AssertionError, match="not composed"):
                 requests.handle(UpdateMetadataRequest(controller_epoch=0), 6)
-            requests.serve(broker.services, LocalConnection("PLAINTEXT"))
+            requests.serve(broker.services, Session.local("PLAINTEXT"))
             response = requests.handle(UpdateMetadataRequest(controller_epoch=0), 6)
             assert isinstance(response, Message)
             assert response.error_code == 11  # type: ignore[attr-defined]  # UpdateMetadataResponse has one
@@ -91,7 +91,7 @@ def test_who_asks_without_a_socket_gets_messages(tmp_path: Path) -> None:
             for name in ("t", GROUP_TOPIC):
                 await client.create_topic(name)
             requests = LocalRequests()
-            requests.serve(broker.services, LocalConnection("PLAINTEXT"))
+            requests.serve(broker.services, Session.local("PLAINTEXT"))
             topic = OffsetCommitRequestTopic("t", [OffsetCommitRequestPartition(0, 1)])
             response = requests.handle(OffsetCommitRequest("g", topics=[topic]), 8)
             answered = OffsetCommitResponseTopic("t", [OffsetCommitResponsePartition(0, 0)])
