@@ -163,8 +163,7 @@ class Connection(asyncio.BufferedProtocol):
         """See ``asyncio.BaseProtocol``."""
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
-        # With no tolerance, "paused" means that something is unsent: the next request waits for it.
-        transport.set_write_buffer_limits(high=0)
+        self._owner.transport.limit_writing(transport)
         self._owner.opened(self)
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002  # the loop has logged what matters

@@ -152,7 +152,16 @@ class Listener:
         self.metrics.connections_accepted += 1
         connection = Connection(self, self._dispatcher, (host, port), sock.getsockname()[:2])
         self.connections.add(connection)
-        self.keep_until_done(asyncio.get_running_loop().create_task(self.transport.start(sock, connection)))
+        self.keep_until_done(asyncio.get_running_loop().create_task(self._start(sock, connection)))
+
+    async def _start(self, sock: socket.socket, connection: Connection) -> None:
+        """Start the connection; if its transport can't, as after a failed handshake, it ends here."""
+        try:
+            await self.transport.start(sock, connection)
+        except OSError as error:
+            self.metrics.connections_failed += 1
+            _log.info("Closed the connection of %s: it could not be started: %s", connection.session, error)
+            self.closed(connection)
 
     def keep_until_done(self, task: "asyncio.Task[Any]") -> None:
         """Hold on to a task that nobody else refers to."""

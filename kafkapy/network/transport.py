@@ -2,9 +2,15 @@
 
 A plaintext connection may write to its descriptor beside the event loop, which is what ``sendfile`` does. Under TLS
 that would put plaintext between encrypted records, so ``ConnectionTransport`` is the only place that hands out senders
-and looks at descriptors. A transport for TLS starts the handshake in ``start`` (``ssl=``), returns a ``BodySender``,
-which reads slices with ``pread`` and gives them to the event loop's transport to encrypt, and None for
-``unread_before_end``, since the kernel counts encrypted bytes.
+and looks at descriptors. A transport for TLS
+
+- starts the handshake in ``start`` (``ssl=``) and sets the session's principal after it;
+- has ``limit_writing`` call ``set_write_buffer_limits(high=1, low=0)``: with 0 asyncio's TLS transport pauses at once,
+  since it compares with >= where that of a socket compares with >;
+- returns a ``BodySender``, which reads slices with ``pread`` and gives them to the event loop's transport to encrypt;
+- returns None for ``unread_before_end``, since the kernel counts encrypted bytes.
+
+``tests/network/test_transport.py`` has one.
 """
 
 import asyncio
@@ -28,7 +34,14 @@ class ConnectionTransport(Protocol):
     """The part of a connection that its security protocol decides; one for all connections of a listener."""
 
     async def start(self, sock: socket.socket, connection: asyncio.BufferedProtocol) -> None:
-        """Make the event loop serve ``sock``; authenticate the peer if the protocol does that."""
+        """Make the event loop serve ``sock``; authenticate the peer if the protocol does that, within a time limit.
+
+        Raises ``OSError`` if that fails; the socket is closed then, and nothing of ``connection`` has been called.
+        """
+        ...
+
+    def limit_writing(self, transport: asyncio.Transport) -> None:
+        """Make ``transport`` call ``pause_writing`` as soon as a byte is unsent: the next request waits for it."""
         ...
 
     def new_sender(
@@ -53,6 +66,10 @@ class PlaintextTransport:
     async def start(self, sock: socket.socket, connection: asyncio.BufferedProtocol) -> None:
         """See ``ConnectionTransport.start``."""
         await asyncio.get_running_loop().connect_accepted_socket(lambda: connection, sock)
+
+    def limit_writing(self, transport: asyncio.Transport) -> None:
+        """See ``ConnectionTransport.limit_writing``."""
+        transport.set_write_buffer_limits(high=0)
 
     def new_sender(
         self, transport: asyncio.Transport, *, is_blocked: Callable[[], bool], on_done: Callable[[], None]
