@@ -8,7 +8,6 @@ from typing import Any, Final
 from weakref import WeakKeyDictionary
 
 from kafkapy.clock import Clock
-from kafkapy.network.budget import FrameBudget
 from kafkapy.network.dispatcher import Waiting
 from kafkapy.network.errors import RefusedError
 from kafkapy.network.session import Session
@@ -19,10 +18,10 @@ from kafkapy.observe.trace_summary import summary
 from kafkapy.protocol.headers import RequestHeader
 from kafkapy.protocol.message import Message, ProtocolError
 from kafkapy.protocol.writer import Part
-from kafkapy.server.compute_thread import ComputeThread
 from kafkapy.server.context import RequestContext, Services
 from kafkapy.server.dispatch import Dispatcher, Route
 from kafkapy.server.encoded import spelled_out
+from kafkapy.server.handlers import ApiTable
 from kafkapy.server.interception import Interceptor, Result
 
 CLIENT_GONE: Final = "the client has gone"
@@ -57,11 +56,9 @@ class Trace:
         """Count a line that nobody made since there is no room for it."""
         self._output.left_out += 1
 
-    def dispatcher(
-        self, services: Services, compute: ComputeThread, budget: FrameBudget, interceptor: Interceptor | None
-    ) -> Dispatcher:
-        """Return a dispatcher that shows what passes."""
-        return TracingDispatcher(services, compute, budget, interceptor, self)
+    def dispatcher(self, services: Services, apis: ApiTable, interceptor: Interceptor | None) -> Dispatcher:
+        """Return a dispatcher for a listener with ``apis`` that shows what passes."""
+        return TracingDispatcher(services, apis, interceptor, self)
 
     def close(self) -> None:
         """Write what waits, and how much was left out at last."""
@@ -86,15 +83,8 @@ class TracingDispatcher(Dispatcher):
 
     __slots__ = ("_trace", "_clock", "_size", "_current", "_waiting", "_large_exchanges")
 
-    def __init__(
-        self,
-        services: Services,
-        compute: ComputeThread,
-        budget: FrameBudget,
-        interceptor: Interceptor | None,
-        trace: Trace,
-    ) -> None:
-        super().__init__(services, compute, budget, interceptor)
+    def __init__(self, services: Services, apis: ApiTable, interceptor: Interceptor | None, trace: Trace) -> None:
+        super().__init__(services, apis, interceptor)
         self._trace = trace
         self._clock: Clock = services.clock
         self._size = 0

@@ -1,6 +1,8 @@
 """What a handler is given: the broker's parts, and the request that it answers."""
 
+import asyncio
 import logging
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
     from kafkapy.replication.replica_manager import ReplicaManager
     from kafkapy.server.compute_thread import ComputeThread
     from kafkapy.server.fetch_sessions import FetchSessionCache
+    from kafkapy.server.handlers import ApiTable
     from kafkapy.storage.log_directory import LogManager
 
 _log: Final = logging.getLogger(__name__)
@@ -58,9 +61,13 @@ class Services:
     marker_writer: "MarkerWriter"
     fetch_sessions: "FetchSessionCache"
     metrics: "Metrics"
+    apis: "Mapping[str, ApiTable]"
+    """What each listener serves, by its name."""
     compute: "ComputeThread"
     memory: "FrameBudget"
     """For what responses and decoded requests take: that of ``Shared.response_budget``."""
+    large_requests: asyncio.Semaphore
+    """Admits the large requests of all listeners: that many are decoded and handled at a time."""
 
 
 class RequestContext:

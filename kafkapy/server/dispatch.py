@@ -25,7 +25,7 @@ from types import GeneratorType
 from typing import Any, Final, NamedTuple
 
 from kafkapy.delayed import Delayed, hurry
-from kafkapy.network.budget import FrameBudget, Held
+from kafkapy.network.budget import Held
 from kafkapy.network.dispatcher import Waiting
 from kafkapy.network.errors import UnencodableResponseError, UnservedRequestError
 from kafkapy.network.session import Session
@@ -41,10 +41,9 @@ from kafkapy.protocol.message import LimitExceeded, Message, ProtocolError
 from kafkapy.protocol.messages import request_class
 from kafkapy.protocol.reader import DEFAULT_BUDGET, Reader
 from kafkapy.protocol.writer import Part, TooManyStructs, Writer
-from kafkapy.server.compute_thread import ComputeThread
 from kafkapy.server.context import RequestContext, Services
 from kafkapy.server.encoded import SIZE_AND_CORRELATION_ID, Encoded, spelled_out
-from kafkapy.server.handlers import REGISTRY
+from kafkapy.server.handlers import REGISTRY, ApiTable
 from kafkapy.server.interception import Handler, Interceptor, Result
 from kafkapy.turns import Steps, in_turns, other_slices, turns
 
@@ -72,7 +71,7 @@ class Route(NamedTuple):
 
 @cache
 def route(api_key: int, version: int) -> Route:
-    """Import what serves the request; the caller has checked that we serve it."""
+    """Import what serves the request; the caller has checked that it is served."""
     api = REGISTRY[ApiKey(api_key)]
     handler = import_module(f"kafkapy.server.handlers.{api.module}")
     return Route(
@@ -81,11 +80,6 @@ def route(api_key: int, version: int) -> Route:
         handle=handler.handle,
         flexible_response_header=response_header_version(api_key, version) > 0,
     )
-
-
-def _is_served(key: int, version: int) -> bool:
-    api = REGISTRY.get(key)  # type: ignore[call-overload]  # an IntEnum's member is found by its number
-    return api is not None and api.advertised and api.min_version <= version <= api.max_version
 
 
 def encode(
@@ -114,20 +108,19 @@ async def _without_coroutine(result: Result) -> "Message | asyncio.Future[Any] |
 
 
 class Dispatcher:
-    """Serves the frames of all connections of a broker."""
+    """Serves the frames of all connections of a listener: requests of the APIs in its table."""
 
-    __slots__ = ("services", "_counts", "_routes", "_interceptor", "_compute", "_budget", "_large", "_turns")
+    __slots__ = ("services", "_apis", "_counts", "_routes", "_interceptor", "_compute", "_budget", "_large", "_turns")
 
-    def __init__(
-        self, services: Services, compute: ComputeThread, budget: FrameBudget, interceptor: Interceptor | None = None
-    ) -> None:
+    def __init__(self, services: Services, apis: ApiTable, interceptor: Interceptor | None = None) -> None:
         self.services = services
-        self._budget = budget
+        self._apis = apis
+        self._budget = services.memory
         self._interceptor = interceptor
         self._counts = services.metrics.requests
         self._routes: dict[tuple[int, int], Route] = {}
-        self._compute = compute
-        self._large = asyncio.Semaphore(LARGE_AT_ONCE)
+        self._compute = services.compute
+        self._large = services.large_requests
         self._turns = turns()
 
     def dispatch(self, frame: memoryview, session: Session) -> list[Part] | Waiting[Route] | None:
@@ -144,7 +137,7 @@ class Dispatcher:
         key, version = header.api_key, header.api_version
         way = self._routes.get((key, version))
         if way is None:
-            if not _is_served(key, version):
+            if not self._apis.serves(key, version):
                 return self._unserved(key, version, header.correlation_id, session)
             way = self._routes[key, version] = self._learn(key, version)
         self._counts[way.name] += 1
@@ -252,7 +245,7 @@ class Dispatcher:
 
     def _unserved(self, key: int, version: int, correlation_id: int, session: Session) -> list[Part] | Waiting[Route]:
         if key != ApiKey.API_VERSIONS:
-            raise UnservedRequestError(f"API key {key} version {version} is not served")
+            raise UnservedRequestError(f"API key {key} version {version} is not served on this listener")
         way = self._learn(ApiKey.API_VERSIONS, 0)
         header = RequestHeader(key, version, correlation_id, None)
         response = way.handle(RequestContext(self.services, header, session), None)
