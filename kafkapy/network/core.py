@@ -97,7 +97,7 @@ class ConnectionCore(FrameDecoder):
             return None
         first = parts[0]
         if len(parts) > 1 or type(first) is not bytearray:
-            return self._behind_replies(parts)
+            return parts if self.replies is None else self._behind_replies(parts)
         replies = self.replies
         if replies is not None:
             replies += first
@@ -126,7 +126,7 @@ class ConnectionCore(FrameDecoder):
             return None
         first = parts[0]
         if len(parts) > 1 or not isinstance(first, bytearray):
-            return self._behind_replies(parts)
+            return parts if self.replies is None else self._behind_replies(parts)
         replies = self.take_replies()
         return first if replies is None else replies + first
 
@@ -138,7 +138,8 @@ class ConnectionCore(FrameDecoder):
 
     def _behind_replies(self, parts: list[Part]) -> list[Part]:
         replies = self.take_replies()
-        return parts if replies is None else [replies, *parts]
+        assert replies is not None
+        return [replies, *parts]
 
     # states
 

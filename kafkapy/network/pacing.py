@@ -1,7 +1,7 @@
-"""When replies leave and how much is read ahead: rules that change the cost of a connection, never what it says.
+"""When replies leave and how much is read ahead: rules that change the cost of a connection, never its replies.
 
-``core.py`` and ``connection.py`` would be right without them. Each one has its measured gain beside it; the
-processor time is that of the broker's process.
+``core.py`` and ``connection.py`` would be right without them. Each rule has its measured gain beside it, as processor
+time of the broker's process for one request.
 
 | rule | where it is applied |
 |---|---|
@@ -16,7 +16,8 @@ from typing import Final, Protocol
 
 TOGETHER_SIZE: Final = 65_536
 """Bytes of requests that arrived together whose small replies may leave in one write; also the most bytes of such
-replies."""
+replies. With 20 requests in a pipeline ApiVersions takes 10.3 instead of 16.5 µs, a produce of 100 bytes 33 instead of
+42 µs, and the client has all replies in half the time or less (two shared processors, medians of 5 turns)."""
 
 FEW: Final = 3
 """Sockets that have to be ready together before replies wait for each other: one or two are better served at once."""
@@ -28,7 +29,8 @@ LATE_SIZE: Final = 4096
 """Bytes of requests whose replies may wait for those of other connections, and for which others may wait."""
 
 READ_AHEAD_SIZE: Final = 65_536
-"""Bytes of later requests that are kept while one is being served; then the socket is not read."""
+"""Bytes of later requests that are kept while one is being served; then the socket is not read. This is a bound rather
+than a gain: with 0, 20 produces in a pipeline that wait for the disk take as long as with 65,536, within the noise."""
 
 
 class LateReplier(Protocol):

@@ -178,14 +178,7 @@ class BrokerServer:
         await self._load(logs, configs)
         self._cleanup.callback(lambda: logs.abandon() if self._is_killed else logs.shutdown())
         node.config_admin.add_listener(configs)
-        replicas = ReplicaManager(
-            broker_id=self.config.broker_id,
-            clock=self.clock,
-            logs=logs,
-            is_known=lambda topic, index: node.cache.image.partition(topic, index) is not None,
-            log_config_of=configs.of,
-            lag_max_ms=self.config.integer("replica.lag.time.max.ms"),
-        )
+        replicas = self._replica_manager(node, logs, configs)
         failures = DirectoryFailures(logs, replicas, store, self.broken.set)
         logs.directory_listener = failures.directory_failed
         soon = asyncio.get_running_loop().call_soon
@@ -225,6 +218,16 @@ class BrokerServer:
         logs.directories.write_identity(self.config.broker_id, node.cluster_id, self.clock.now_ms())
         self._cleanup.push_async_callback(failures.stop)
         self._serve(services)
+
+    def _replica_manager(self, node: MetadataNode, logs: LogManager, configs: LogConfigs) -> ReplicaManager:
+        return ReplicaManager(
+            broker_id=self.config.broker_id,
+            clock=self.clock,
+            logs=logs,
+            is_known=lambda topic, index: node.cache.image.partition(topic, index) is not None,
+            log_config_of=configs.of,
+            lag_max_ms=self.config.integer("replica.lag.time.max.ms"),
+        )
 
     def _apis(self) -> dict[str, ApiTable]:
         """Return what each listener serves: one that other brokers may use serves everything."""
