@@ -66,7 +66,7 @@ def _row(key: int, api: Api | None) -> str:
     name = "".join(word.capitalize() for word in ApiKey(key).name.split("_"))
     if api is None:
         return f"| {key} | {name} | – | {kafka} | not built yet |"
-    ours = _range((api.min_version, api.max_version)) + ("" if api.advertised else " (in the process only)")
+    ours = _range((api.min_version, api.max_version)) + (" (between brokers only)" if api.between_brokers else "")
     return f"| {key} | {name} | {ours} | {kafka} | {not_done(card(api.module))} |"
 
 

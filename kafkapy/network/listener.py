@@ -17,7 +17,8 @@ from kafkapy.network.connection import Connection
 from kafkapy.network.dispatcher import Dispatcher
 from kafkapy.network.errors import RefusedError
 from kafkapy.network.limits import Shared
-from kafkapy.network.loop import late_answers
+from kafkapy.network.loop import late_replies
+from kafkapy.network.transport import ConnectionTransport, PlaintextTransport
 from kafkapy.protocol.message import ProtocolError
 
 _log: Final = logging.getLogger(__name__)
@@ -68,7 +69,8 @@ class Listener:
         self.budget = shared.budget
         self.response_budget = shared.response_budget
         self.metrics = shared.metrics
-        self.late_answers = late_answers()
+        self.late_replies = late_replies()
+        self.transport: ConnectionTransport = PlaintextTransport()
         host, port = sock.getsockname()[:2]
         self.endpoint = endpoint._replace(port=port)
         self.address: tuple[str, int] = (host, port)
@@ -150,8 +152,16 @@ class Listener:
         self.metrics.connections_accepted += 1
         connection = Connection(self, self._dispatcher, (host, port), sock.getsockname()[:2])
         self.connections.add(connection)
-        loop = asyncio.get_running_loop()
-        self.keep_until_done(loop.create_task(loop.connect_accepted_socket(lambda: connection, sock)))
+        self.keep_until_done(asyncio.get_running_loop().create_task(self._start(sock, connection)))
+
+    async def _start(self, sock: socket.socket, connection: Connection) -> None:
+        """Start the connection; if its transport can't, as after a failed handshake, it ends here."""
+        try:
+            await self.transport.start(sock, connection)
+        except OSError as error:
+            self.metrics.connections_failed += 1
+            _log.info("Closed the connection of %s: it could not be started: %s", connection.session, error)
+            self.closed(connection)
 
     def keep_until_done(self, task: "asyncio.Task[Any]") -> None:
         """Hold on to a task that nobody else refers to."""
@@ -181,7 +191,7 @@ class Listener:
         """The connection is gone."""
         self.connections.discard(connection)
         self._quiet.pop(connection, None)
-        self._counts.remove(connection.peer_host)
+        self._counts.remove(connection.session.peer_host)
         if not self.connections:
             self._all_closed.set()
         self.resume()

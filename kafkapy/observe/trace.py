@@ -8,9 +8,9 @@ from typing import Any, Final
 from weakref import WeakKeyDictionary
 
 from kafkapy.clock import Clock
-from kafkapy.network.budget import FrameBudget
-from kafkapy.network.dispatcher import ConnectionInfo, Waiting
+from kafkapy.network.dispatcher import Waiting
 from kafkapy.network.errors import RefusedError
+from kafkapy.network.session import Session
 from kafkapy.observe.trace_filter import TraceFilter
 from kafkapy.observe.trace_lines import NO_ANSWER, REQUEST, RESPONSE, Event, Format
 from kafkapy.observe.trace_output import TraceOutput
@@ -18,10 +18,10 @@ from kafkapy.observe.trace_summary import summary
 from kafkapy.protocol.headers import RequestHeader
 from kafkapy.protocol.message import Message, ProtocolError
 from kafkapy.protocol.writer import Part
-from kafkapy.server.compute_thread import ComputeThread
 from kafkapy.server.context import RequestContext, Services
 from kafkapy.server.dispatch import Dispatcher, Route
 from kafkapy.server.encoded import spelled_out
+from kafkapy.server.handlers import ApiTable
 from kafkapy.server.interception import Interceptor, Result
 
 CLIENT_GONE: Final = "the client has gone"
@@ -56,11 +56,9 @@ class Trace:
         """Count a line that nobody made since there is no room for it."""
         self._output.left_out += 1
 
-    def dispatcher(
-        self, services: Services, compute: ComputeThread, budget: FrameBudget, interceptor: Interceptor | None
-    ) -> Dispatcher:
-        """Return a dispatcher that shows what passes."""
-        return TracingDispatcher(services, compute, budget, interceptor, self)
+    def dispatcher(self, services: Services, apis: ApiTable, interceptor: Interceptor | None) -> Dispatcher:
+        """Return a dispatcher for a listener with ``apis`` that shows what passes."""
+        return TracingDispatcher(services, apis, interceptor, self)
 
     def close(self) -> None:
         """Write what waits, and how much was left out at last."""
@@ -85,15 +83,8 @@ class TracingDispatcher(Dispatcher):
 
     __slots__ = ("_trace", "_clock", "_size", "_current", "_waiting", "_large_exchanges")
 
-    def __init__(
-        self,
-        services: Services,
-        compute: ComputeThread,
-        budget: FrameBudget,
-        interceptor: Interceptor | None,
-        trace: Trace,
-    ) -> None:
-        super().__init__(services, compute, budget, interceptor)
+    def __init__(self, services: Services, apis: ApiTable, interceptor: Interceptor | None, trace: Trace) -> None:
+        super().__init__(services, apis, interceptor)
         self._trace = trace
         self._clock: Clock = services.clock
         self._size = 0
@@ -102,11 +93,11 @@ class TracingDispatcher(Dispatcher):
         """Of requests that are decoded off the loop, by the identity of their header: frame size, exchange if shown."""
         self._waiting: WeakKeyDictionary[asyncio.Future[Any], Exchange] = WeakKeyDictionary()
 
-    def dispatch(self, frame: memoryview, connection: ConnectionInfo) -> list[Part] | Waiting[Route] | None:
+    def dispatch(self, frame: memoryview, session: Session) -> list[Part] | Waiting[Route] | None:
         """See ``Dispatcher.dispatch``."""
         self._size, self._current = len(frame), None
         try:
-            reply = super().dispatch(frame, connection)
+            reply = super().dispatch(frame, session)
         except (ProtocolError, RefusedError) as error:
             self._show_none(self._current, str(error))
             raise
@@ -147,14 +138,14 @@ class TracingDispatcher(Dispatcher):
         return reply
 
     async def _serve_large(
-        self, way: Route, header: RequestHeader, located: tuple[memoryview, int], connection: ConnectionInfo
+        self, way: Route, header: RequestHeader, located: tuple[memoryview, int], session: Session
     ) -> "Message | asyncio.Future[Any] | None":
         """See ``Dispatcher._serve_large``."""
         key = id(header)
         self._large_exchanges[key] = (len(located[0]), None)
         served = False
         try:
-            response = await super()._serve_large(way, header, located, connection)
+            response = await super()._serve_large(way, header, located, session)
             served = True
             return response
         finally:
@@ -208,13 +199,13 @@ class TracingDispatcher(Dispatcher):
         if self._trace.is_full:
             self._trace.leave_out()
             return
-        header, connection = exchange.context.header, exchange.context.connection
+        header, session = exchange.context.header, exchange.context.session
         took_ms = None if kind == REQUEST else (self._clock.monotonic_s() - exchange.began_s) * 1000
         self._trace.show(
             Event(
                 kind,
                 self._clock.now_ms(),
-                f"{connection.peer_host}:{connection.peer_port}",
+                f"{session.peer_host}:{session.peer_port}",
                 header.client_id,
                 header.api_key,
                 header.api_version,

@@ -20,8 +20,10 @@ READ_AT_ONCE_SIZE: Final = 262_144
 KEPT_SIZE: Final = 1 << 20
 """Bytes of a buffer that outlives its frame; a larger one is dropped."""
 
+PREFIX_SIZE: Final = 4
+"""Bytes before each frame that hold its size."""
+
 _PREFIX: Final = Struct(">i")
-_PREFIX_SIZE: Final = 4
 
 
 class FrameTooLarge(ProtocolError):  # noqa: N818  # the wire's nouns read better at the raise
@@ -83,7 +85,7 @@ class FrameDecoder:
     @property
     def missing_size(self) -> int:
         """Bytes of the incomplete frame that have not arrived; 0 while its size isn't known."""
-        return max(self.pending_size + _PREFIX_SIZE - self.buffered_size, 0) if self.pending_size else 0
+        return max(self.pending_size + PREFIX_SIZE - self.buffered_size, 0) if self.pending_size else 0
 
     @property
     def wanted_capacity(self) -> int:
@@ -93,7 +95,7 @@ class FrameDecoder:
 
     def _grown_size(self, size: int) -> int:
         """The size of a buffer that the incomplete frame fills: doubled, at most what the frame takes."""
-        wanted = self.pending_size + _PREFIX_SIZE
+        wanted = self.pending_size + PREFIX_SIZE
         return max(INITIAL_SIZE, min(2 * size, wanted) if wanted > size else 2 * size)
 
     def get_buffer(self, sizehint: int) -> memoryview:
@@ -147,7 +149,7 @@ class FrameDecoder:
         """
         if self._frame_end >= 0:
             raise RuntimeError("release the frame that is out first")
-        start = self._start + _PREFIX_SIZE
+        start = self._start + PREFIX_SIZE
         if self._end < start:
             return None
         (size,) = _PREFIX.unpack_from(self._view, self._start)

@@ -21,6 +21,7 @@ from kafkapy.config.listeners import EndPoint
 from kafkapy.config.log_config import LogConfig
 from kafkapy.config.own_keys import FETCH_SESSION_PARTITIONS, PRODUCER_IDS_MAX
 from kafkapy.config.unbuilt import check_built
+from kafkapy.controller.active_controller import inter_broker_listener
 from kafkapy.coordinator.group.coordinator import GroupCoordinator
 from kafkapy.coordinator.runtime import Background
 from kafkapy.coordinator.transaction.coordinator import TransactionCoordinator
@@ -34,13 +35,15 @@ from kafkapy.network.budget import DEFAULT_LIMIT, FrameBudget
 from kafkapy.network.limits import Limits, Shared
 from kafkapy.network.listener import Listener, ListenError, bind
 from kafkapy.network.peer import LocalChannel
+from kafkapy.network.session import Session
 from kafkapy.replication.replica_manager import ReplicaManager
 from kafkapy.server import logs
 from kafkapy.server.compute_thread import ComputeThread
-from kafkapy.server.context import WILDCARD_HOSTS, LocalConnection, Services
+from kafkapy.server.context import WILDCARD_HOSTS, Services
 from kafkapy.server.directory_failures import DirectoryFailures
-from kafkapy.server.dispatch import Dispatcher, LocalRequests
+from kafkapy.server.dispatch import LARGE_AT_ONCE, Dispatcher, LocalRequests
 from kafkapy.server.fetch_sessions import FetchSessionCache
+from kafkapy.server.handlers import ALL_APIS, CLIENT_APIS, ApiTable
 from kafkapy.server.interception import Hooks
 from kafkapy.server.log_configs import LogConfigs
 from kafkapy.server.node import MetadataNode
@@ -75,7 +78,9 @@ class BrokerServer:
     """One broker in this process and on the running event loop.
 
     ``store`` may be shared by several brokers and outlives them; without one the broker opens its own, in its first
-    log directory, or in memory with ``in_memory_metadata``. ``hooks`` stand between its requests and their handlers.
+    log directory, or in memory with ``in_memory_metadata``. With ``serves_brokers`` the inter-broker listener also
+    serves the APIs that only brokers use; a broker that is alone has no use for them. ``hooks`` stand between its
+    requests and their handlers.
     Use it as ``async with``, or ``start`` and ``stop``.
     """
 
@@ -86,6 +91,7 @@ class BrokerServer:
         *,
         store: EmbeddedStore | None = None,
         in_memory_metadata: bool = False,
+        serves_brokers: bool = False,
         hooks: Hooks = NO_HOOKS,
     ) -> None:
         logs.protect()
@@ -95,6 +101,7 @@ class BrokerServer:
         self._shared_store = store
         self._own_store: EmbeddedStore | None = None
         self._in_memory_metadata = in_memory_metadata
+        self._serves_brokers = serves_brokers
         self._hooks = hooks
         self._compute = ComputeThread()
         self.broken = asyncio.Event()
@@ -171,14 +178,7 @@ class BrokerServer:
         await self._load(logs, configs)
         self._cleanup.callback(lambda: logs.abandon() if self._is_killed else logs.shutdown())
         node.config_admin.add_listener(configs)
-        replicas = ReplicaManager(
-            broker_id=self.config.broker_id,
-            clock=self.clock,
-            logs=logs,
-            is_known=lambda topic, index: node.cache.image.partition(topic, index) is not None,
-            log_config_of=configs.of,
-            lag_max_ms=self.config.integer("replica.lag.time.max.ms"),
-        )
+        replicas = self._replica_manager(node, logs, configs)
         failures = DirectoryFailures(logs, replicas, store, self.broken.set)
         logs.directory_listener = failures.directory_failed
         soon = asyncio.get_running_loop().call_soon
@@ -204,11 +204,13 @@ class BrokerServer:
             marker_writer=writer,
             fetch_sessions=self._fetch_sessions(),
             metrics=metrics,
+            apis=self._apis(),
             compute=self._compute,
             memory=self._frame_budget(),
+            large_requests=asyncio.Semaphore(LARGE_AT_ONCE),
         )
         self._bind(metrics, services.memory)
-        requests.serve(services, LocalConnection(self.listeners[0].name))
+        requests.serve(services, Session.local(self.listeners[0].name))
         for coordinator in (groups, transactions):
             coordinator.startup()
             self._cleanup.callback(coordinator.shutdown)
@@ -216,6 +218,23 @@ class BrokerServer:
         logs.directories.write_identity(self.config.broker_id, node.cluster_id, self.clock.now_ms())
         self._cleanup.push_async_callback(failures.stop)
         self._serve(services)
+
+    def _replica_manager(self, node: MetadataNode, logs: LogManager, configs: LogConfigs) -> ReplicaManager:
+        return ReplicaManager(
+            broker_id=self.config.broker_id,
+            clock=self.clock,
+            logs=logs,
+            is_known=lambda topic, index: node.cache.image.partition(topic, index) is not None,
+            log_config_of=configs.of,
+            lag_max_ms=self.config.integer("replica.lag.time.max.ms"),
+        )
+
+    def _apis(self) -> dict[str, ApiTable]:
+        """Return what each listener serves: one that other brokers may use serves everything."""
+        tables = {endpoint.listener_name: CLIENT_APIS for endpoint in self.config.listeners}
+        if self._serves_brokers:
+            tables[inter_broker_listener(self.config)] = ALL_APIS
+        return tables
 
     def _fetch_sessions(self) -> FetchSessionCache:
         return FetchSessionCache(
@@ -313,9 +332,12 @@ class BrokerServer:
         ]
 
     def _serve(self, services: Services) -> None:
-        dispatcher = self._dispatcher(services)
+        for budget in (self.listeners[0].budget, services.memory):
+            budget.relieve = services.topic_admin.end_waits
+        if self._hooks.interceptor is not None:
+            self._hooks.interceptor.start(services)
         for listener in self.listeners:
-            listener.start(dispatcher)
+            listener.start(self._dispatcher(services, services.apis[listener.name]))
             _log.info("Listening on %s", listener.endpoint)
         upkeep = Upkeep(self.clock)
         keep_logs(upkeep, services.log_manager, self.config)
@@ -327,15 +349,11 @@ class BrokerServer:
             self._cleanup.callback(cleaner.stop)
         self._cleanup.push_async_callback(self._let_go, services)
 
-    def _dispatcher(self, services: Services) -> dispatcher.Dispatcher:
-        interceptor, trace, budget = self._hooks.interceptor, self._hooks.trace, services.memory
-        for each in (self.listeners[0].budget, budget):
-            each.relieve = services.topic_admin.end_waits
-        if interceptor is not None:
-            interceptor.start(services)
+    def _dispatcher(self, services: Services, apis: ApiTable) -> dispatcher.Dispatcher:
+        interceptor, trace = self._hooks.interceptor, self._hooks.trace
         if trace is None:
-            return Dispatcher(services, self._compute, budget, interceptor)
-        return trace.dispatcher(services, self._compute, budget, interceptor)
+            return Dispatcher(services, apis, interceptor)
+        return trace.dispatcher(services, apis, interceptor)
 
     async def _let_go(self, services: Services) -> None:
         """Answer whoever waits, while the connections are still there."""

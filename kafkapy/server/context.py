@@ -1,13 +1,15 @@
 """What a handler is given: the broker's parts, and the request that it answers."""
 
+import asyncio
 import logging
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from kafkapy.clock import Clock
 from kafkapy.config.broker_config import BrokerConfig
 from kafkapy.errors import BrokerError
-from kafkapy.network.dispatcher import ConnectionInfo
+from kafkapy.network.session import Session
 
 if TYPE_CHECKING:
     from kafkapy.controller.controller import Controller
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
     from kafkapy.replication.replica_manager import ReplicaManager
     from kafkapy.server.compute_thread import ComputeThread
     from kafkapy.server.fetch_sessions import FetchSessionCache
+    from kafkapy.server.handlers import ApiTable
     from kafkapy.storage.log_directory import LogManager
 
 _log: Final = logging.getLogger(__name__)
@@ -58,33 +61,24 @@ class Services:
     marker_writer: "MarkerWriter"
     fetch_sessions: "FetchSessionCache"
     metrics: "Metrics"
+    apis: "Mapping[str, ApiTable]"
+    """What each listener serves, by its name."""
     compute: "ComputeThread"
     memory: "FrameBudget"
     """For what responses and decoded requests take: that of ``Shared.response_budget``."""
-
-
-class LocalConnection:
-    """The broker's own requests to itself: they take no socket."""
-
-    __slots__ = ("peer_host", "peer_port", "listener", "local_address", "principal")
-
-    def __init__(self, listener: str) -> None:
-        self.peer_host = "local"
-        self.peer_port = 0
-        self.listener = listener
-        self.local_address = ("localhost", 0)
-        self.principal = "User:ANONYMOUS"
+    large_requests: asyncio.Semaphore
+    """Admits the large requests of all listeners: that many are decoded and handled at a time."""
 
 
 class RequestContext:
     """One request's surroundings; made for each request, so it stays small."""
 
-    __slots__ = ("services", "header", "connection", "_refusals")
+    __slots__ = ("services", "header", "session", "_refusals")
 
-    def __init__(self, services: Services, header: "RequestHeader", connection: ConnectionInfo) -> None:
+    def __init__(self, services: Services, header: "RequestHeader", session: Session) -> None:
         self.services = services
         self.header = header
-        self.connection = connection
+        self.session = session
         self._refusals = 0
 
     def log_refusal(self, subject: str, error: BrokerError) -> None:
@@ -94,13 +88,13 @@ class RequestContext:
         """
         self._refusals += 1
         if self._refusals <= LOGGED_REFUSALS:
-            _log.info("Refused %s of %s: %s (error %d)", subject, self.connection.peer_host, error, error.error_code)
+            _log.info("Refused %s of %s: %s (error %d)", subject, self.session.peer_host, error, error.error_code)
         elif self._refusals == LOGGED_REFUSALS + 1:
             self.services.clock.call_later(REFUSALS_INTERVAL_MS, self._log_further_refusals)
 
     def _log_further_refusals(self) -> None:
         count, self._refusals = self._refusals - LOGGED_REFUSALS, LOGGED_REFUSALS
-        _log.info("Refused %d further elements of the same request of %s", count, self.connection.peer_host)
+        _log.info("Refused %d further elements of the same request of %s", count, self.session.peer_host)
 
     def own_endpoint(self) -> tuple[str, int]:
         """Return the (host, port) of this broker that this client can use.
@@ -109,8 +103,8 @@ class RequestContext:
         connection); else the address that it listens on, and for a
         listener on every interface the very address that the client has reached.
         """
-        name = self.connection.listener
-        host, port = self.connection.local_address
+        name = self.session.listener
+        host, port = self.session.local_address
         for endpoint in self.services.config.advertised_listeners:
             if endpoint.listener_name == name:
                 return endpoint.host or host, endpoint.port or port

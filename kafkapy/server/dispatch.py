@@ -25,9 +25,10 @@ from types import GeneratorType
 from typing import Any, Final, NamedTuple
 
 from kafkapy.delayed import Delayed, hurry
-from kafkapy.network.budget import FrameBudget, Held
-from kafkapy.network.dispatcher import ConnectionInfo, Waiting
+from kafkapy.network.budget import Held
+from kafkapy.network.dispatcher import Waiting
 from kafkapy.network.errors import UnencodableResponseError, UnservedRequestError
+from kafkapy.network.session import Session
 from kafkapy.protocol.api_keys import ApiKey
 from kafkapy.protocol.headers import (
     RequestHeader,
@@ -40,10 +41,9 @@ from kafkapy.protocol.message import LimitExceeded, Message, ProtocolError
 from kafkapy.protocol.messages import request_class
 from kafkapy.protocol.reader import DEFAULT_BUDGET, Reader
 from kafkapy.protocol.writer import Part, TooManyStructs, Writer
-from kafkapy.server.compute_thread import ComputeThread
 from kafkapy.server.context import RequestContext, Services
 from kafkapy.server.encoded import SIZE_AND_CORRELATION_ID, Encoded, spelled_out
-from kafkapy.server.handlers import REGISTRY
+from kafkapy.server.handlers import REGISTRY, ApiTable
 from kafkapy.server.interception import Handler, Interceptor, Result
 from kafkapy.turns import Steps, in_turns, other_slices, turns
 
@@ -71,7 +71,7 @@ class Route(NamedTuple):
 
 @cache
 def route(api_key: int, version: int) -> Route:
-    """Import what serves the request; the caller has checked that we serve it."""
+    """Import what serves the request; the caller has checked that it is served."""
     api = REGISTRY[ApiKey(api_key)]
     handler = import_module(f"kafkapy.server.handlers.{api.module}")
     return Route(
@@ -80,11 +80,6 @@ def route(api_key: int, version: int) -> Route:
         handle=handler.handle,
         flexible_response_header=response_header_version(api_key, version) > 0,
     )
-
-
-def _is_served(key: int, version: int) -> bool:
-    api = REGISTRY.get(key)  # type: ignore[call-overload]  # an IntEnum's member is found by its number
-    return api is not None and api.advertised and api.min_version <= version <= api.max_version
 
 
 def encode(
@@ -113,23 +108,22 @@ async def _without_coroutine(result: Result) -> "Message | asyncio.Future[Any] |
 
 
 class Dispatcher:
-    """Serves the frames of all connections of a broker."""
+    """Serves the frames of all connections of a listener: requests of the APIs in its table."""
 
-    __slots__ = ("services", "_counts", "_routes", "_interceptor", "_compute", "_budget", "_large", "_turns")
+    __slots__ = ("services", "_apis", "_counts", "_routes", "_interceptor", "_compute", "_budget", "_large", "_turns")
 
-    def __init__(
-        self, services: Services, compute: ComputeThread, budget: FrameBudget, interceptor: Interceptor | None = None
-    ) -> None:
+    def __init__(self, services: Services, apis: ApiTable, interceptor: Interceptor | None = None) -> None:
         self.services = services
-        self._budget = budget
+        self._apis = apis
+        self._budget = services.memory
         self._interceptor = interceptor
         self._counts = services.metrics.requests
         self._routes: dict[tuple[int, int], Route] = {}
-        self._compute = compute
-        self._large = asyncio.Semaphore(LARGE_AT_ONCE)
+        self._compute = services.compute
+        self._large = services.large_requests
         self._turns = turns()
 
-    def dispatch(self, frame: memoryview, connection: ConnectionInfo) -> list[Part] | Waiting[Route] | None:
+    def dispatch(self, frame: memoryview, session: Session) -> list[Part] | Waiting[Route] | None:
         """Serve one request: its answer, or what to wait for, or None when there is no answer.
 
         Raises ``ProtocolError`` for bytes that are no request and ``RefusedError`` for one that can't be answered.
@@ -139,12 +133,12 @@ class Dispatcher:
         try:
             header = read_request_header(reader)
         except (UnknownApi, UnsupportedRequestVersion) as error:
-            return self._unserved(error.api_key, error.api_version, error.correlation_id, connection)
+            return self._unserved(error.api_key, error.api_version, error.correlation_id, session)
         key, version = header.api_key, header.api_version
         way = self._routes.get((key, version))
         if way is None:
-            if not _is_served(key, version):
-                return self._unserved(key, version, header.correlation_id, connection)
+            if not self._apis.serves(key, version):
+                return self._unserved(key, version, header.correlation_id, session)
             way = self._routes[key, version] = self._learn(key, version)
         self._counts[way.name] += 1
         start = reader.position
@@ -153,9 +147,9 @@ class Dispatcher:
         except LimitExceeded:
             if reader.budget >= 0:
                 raise
-            task = asyncio.get_running_loop().create_task(self._serve_large(way, header, (frame, start), connection))
+            task = asyncio.get_running_loop().create_task(self._serve_large(way, header, (frame, start), session))
             return Waiting(way, header, task)
-        response: Any = way.handle(RequestContext(self.services, header, connection), request)  # or steps to it
+        response: Any = way.handle(RequestContext(self.services, header, session), request)  # or steps to it
         if type(response) is GeneratorType:
             response = self._turns.run(response, self._other_slices)
         if type(response) is Encoded:
@@ -214,7 +208,7 @@ class Dispatcher:
         return Waiting(way, header, encoding)
 
     async def _serve_large(
-        self, way: Route, header: RequestHeader, located: tuple[memoryview, int], connection: ConnectionInfo
+        self, way: Route, header: RequestHeader, located: tuple[memoryview, int], session: Session
     ) -> "Message | asyncio.Future[Any] | None":
         """Serve a request that decodes into more than ``INLINE_SLOTS`` values.
 
@@ -230,7 +224,7 @@ class Dispatcher:
                 held = until_answered.enter_context(Held(self._budget))
                 held.charge((DEFAULT_BUDGET - reader.budget) * SLOT_SIZE)
                 await turns().next_turn()
-                result = way.handle(RequestContext(self.services, header, connection), request)
+                result = way.handle(RequestContext(self.services, header, session), request)
                 del request
                 if isinstance(result, Generator):
                     result = await in_turns(result)
@@ -249,14 +243,12 @@ class Dispatcher:
         handle = spelled_out(way.handle, self._run)
         return way._replace(handle=lambda context, request: interceptor.handle(context, request, handle))
 
-    def _unserved(
-        self, key: int, version: int, correlation_id: int, connection: ConnectionInfo
-    ) -> list[Part] | Waiting[Route]:
+    def _unserved(self, key: int, version: int, correlation_id: int, session: Session) -> list[Part] | Waiting[Route]:
         if key != ApiKey.API_VERSIONS:
-            raise UnservedRequestError(f"API key {key} version {version} is not served")
+            raise UnservedRequestError(f"API key {key} version {version} is not served on this listener")
         way = self._learn(ApiKey.API_VERSIONS, 0)
         header = RequestHeader(key, version, correlation_id, None)
-        response = way.handle(RequestContext(self.services, header, connection), None)
+        response = way.handle(RequestContext(self.services, header, session), None)
         header = header._replace(api_version=0)
         if isinstance(response, Message):
             return encode(header, False, response)
@@ -268,23 +260,23 @@ class Dispatcher:
 class LocalRequests:
     """The controller's way to its own broker: the same handlers, called without a socket."""
 
-    __slots__ = ("_services", "_connection")
+    __slots__ = ("_services", "_session")
 
     def __init__(self) -> None:
         self._services: Services | None = None
-        self._connection: ConnectionInfo | None = None
+        self._session: Session | None = None
 
-    def serve(self, services: Services, connection: ConnectionInfo) -> None:
+    def serve(self, services: Services, session: Session) -> None:
         """From now on requests are handled."""
         self._services = services
-        self._connection = connection
+        self._session = session
 
     def handle(self, request: Message, version: int) -> Message | Awaitable[Message]:
         """Answer a request as if it had come over the network; the handler must have an answer."""
         assert self._services is not None, "the broker is not composed yet"
-        assert self._connection is not None, "set together with the services"
+        assert self._session is not None, "set together with the services"
         key: int = request.API_KEY  # type: ignore[attr-defined]  # requests have it, Message is the base of all
         header = RequestHeader(key, version, 0, "controller")
         handle = spelled_out(route(key, version).handle)
-        response: Any = handle(RequestContext(self._services, header, self._connection), request)
+        response: Any = handle(RequestContext(self._services, header, self._session), request)
         return response  # type: ignore[no-any-return]  # a response or an awaitable of one, by the handlers' contract

@@ -13,10 +13,9 @@ from kafkapy.protocol.message import Message
 from kafkapy.storage.io.files import Files
 
 if TYPE_CHECKING:
-    from kafkapy.network.budget import FrameBudget
     from kafkapy.network.dispatcher import Dispatcher
-    from kafkapy.server.compute_thread import ComputeThread
     from kafkapy.server.context import RequestContext, Services
+    from kafkapy.server.handlers import ApiTable
 
 Result = Message | Awaitable[Message | None] | None
 """What a handler returns: the response, an awaitable of it, or None when there is no answer."""
@@ -50,10 +49,8 @@ class Interceptor(Protocol):
 class Tracer(Protocol):
     """Shows requests and their answers."""
 
-    def dispatcher(
-        self, services: "Services", compute: "ComputeThread", budget: "FrameBudget", interceptor: Interceptor | None
-    ) -> "Dispatcher":
-        """Return a dispatcher that shows what passes."""
+    def dispatcher(self, services: "Services", apis: "ApiTable", interceptor: Interceptor | None) -> "Dispatcher":
+        """Return a dispatcher for a listener with ``apis`` that shows what passes."""
         ...
 
 

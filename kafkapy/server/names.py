@@ -6,7 +6,7 @@ from kafkapy.server.handlers import REGISTRY
 
 def served_apis() -> dict[str, int]:
     """The APIs that clients may ask for, by Kafka's names."""
-    return {APIS[api.key][1]: int(api.key) for api in REGISTRY.values() if api.advertised}
+    return {APIS[api.key][1]: int(api.key) for api in REGISTRY.values() if not api.between_brokers}
 
 
 def served_api(name: str) -> int | None:

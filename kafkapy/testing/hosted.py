@@ -7,9 +7,10 @@ from collections.abc import Iterable, Mapping
 from kafkapy.clock import SystemClock
 from kafkapy.config.broker_config import BrokerConfig
 from kafkapy.metadata.embedded import EmbeddedStore
+from kafkapy.network.session import Session
 from kafkapy.server import ephemeral
 from kafkapy.server.broker import START_FAILURES, BrokerServer
-from kafkapy.server.context import LocalConnection, Services
+from kafkapy.server.context import Services
 from kafkapy.server.dispatch import LocalRequests
 from kafkapy.server.interception import Hooks
 from kafkapy.testing.errors import BrokerNotRunningError, BrokerStartError
@@ -161,7 +162,7 @@ class HostedBroker:
         except START_FAILURES as error:
             raise BrokerStartError(str(error)) from error
         self._server = server
-        self.requests.serve(server.services, LocalConnection(server.listeners[0].name))
+        self.requests.serve(server.services, Session.local(server.listeners[0].name))
 
     def _config(self, port: int) -> BrokerConfig:
         return config_for_test(self._settings, data=self._directory, port=port)

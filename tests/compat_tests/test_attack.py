@@ -40,7 +40,7 @@ from kafkapy.protocol.reader import Reader
 from kafkapy.records.record import read_records
 from kafkapy.server.handlers import REGISTRY
 
-SERVED = {int(key): (api.min_version, api.max_version) for key, api in REGISTRY.items() if api.advertised}
+SERVED = {int(key): (api.min_version, api.max_version) for key, api in REGISTRY.items() if not api.between_brokers}
 COUNTS = Counts(3, 4, 5)
 METADATA = Shape(ApiKey.METADATA, 4, ("MetadataRequest", "topics"))
 LOG = """2026-01-01 ERROR one: A handler failed

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from kafkapy import turns
-from kafkapy.network.connection import READ_AHEAD_SIZE
+from kafkapy.network.pacing import READ_AHEAD_SIZE
 from kafkapy.protocol.messages.api_versions import ApiVersionsRequest
 from kafkapy.protocol.messages.init_producer_id import InitProducerIdRequest
 from kafkapy.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
@@ -84,7 +84,7 @@ def test_small_answers_to_requests_that_came_together_leave_together(
             transport = Recording(connection._transport)
             connection._transport = transport  # type: ignore[assignment]  # what _serve needs of one
             client.send(frame(ApiVersionsRequest(), 0) * 50)
-            await until(lambda: connection.requests == 51)
+            await until(lambda: connection.core.requests == 51)
             assert len(transport.sizes) <= 2
             connection._transport = transport.transport
             assert sum(transport.sizes) == 50 * (4 + len(await client.receive()))
@@ -244,11 +244,11 @@ def test_a_reader_that_takes_nothing_stops_its_own_requests_only(tmp_path: Path)
             slow.sendall(asked * 200)
             await until(lambda: len(broker.listeners[0].connections) == 2)
             port = slow.getsockname()[1]
-            (connection,) = [found for found in broker.listeners[0].connections if found.peer_port == port]
-            await until(lambda: connection.requests == 1)
+            (connection,) = [found for found in broker.listeners[0].connections if found.session.peer_port == port]
+            await until(lambda: connection.core.requests == 1)
             for _ in range(20):
                 assert (await client.ask(ApiVersionsRequest(), 0)).error_code == 0
-            assert connection.requests == 1
+            assert connection.core.requests == 1
             assert sum(connection.progress()[1:2]) < 100_000
             slow.close()
             await until(lambda: connection not in broker.listeners[0].connections)
@@ -269,7 +269,7 @@ def test_what_is_read_ahead_is_bounded(tmp_path: Path) -> None:
             other = await Client.connect(broker)
             for _ in range(100):
                 await other.ask(ApiVersionsRequest(), 0)
-            assert READ_AHEAD_SIZE <= connection._decoder.buffered_size < 4 * READ_AHEAD_SIZE
+            assert READ_AHEAD_SIZE <= connection.core.buffered_size < 4 * READ_AHEAD_SIZE
             await other.produce("t", batch(b"wakes the fetch"))
             await client.receive()
             for _ in range(3000):
@@ -406,7 +406,7 @@ def test_a_request_that_takes_long_to_arrive_is_not_silence(tmp_path: Path) -> N
             for at in range(0, len(data), 5000):
                 client.send(data[at : at + 5000])
                 if at + 5000 < len(data):
-                    await until(lambda at=at: connection._decoder.buffered_size == at + 5000)  # type: ignore[misc]
+                    await until(lambda at=at: connection.core.buffered_size == at + 5000)  # type: ignore[misc]
                     clock.advance(1000)
             assert client.decode(0, 8, await client.receive()).responses[0].partition_responses[0].error_code == 0
 

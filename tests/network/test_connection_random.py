@@ -267,9 +267,9 @@ class Peer:
         await self.loop.sock_connect(self.sock, ("127.0.0.1", self.world.broker.port))
         port = self.sock.getsockname()[1]
         connections = self.world.broker.listeners[0].connections
-        await until(lambda: any(each.peer_port == port and each._transport is not None for each in connections))
+        await until(lambda: any(each.session.peer_port == port and each._transport is not None for each in connections))
         if self.rng.random() < 0.5:
-            (connection,) = [each for each in connections if each.peer_port == port]
+            (connection,) = [each for each in connections if each.session.peer_port == port]
             assert connection._transport is not None
             served = connection._transport.get_extra_info("socket")
             served.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, self.rng.choice((4096, 50_000)))

@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
-from kafkapy.network.connection import LATE_SIZE, Connection
-from kafkapy.network.loop import FEW, MOST, POLL_S, QUICK_WAITS, BrokerLoop, LateAnswers, PollingSelector, late_answers
+from kafkapy.network.connection import Connection
+from kafkapy.network.loop import POLL_S, QUICK_WAITS, BrokerLoop, PollingSelector, late_replies
+from kafkapy.network.pacing import FEW, LATE_SIZE, MOST, LateReplies
 from kafkapy.protocol.messages.api_versions import ApiVersionsRequest
 from kafkapy.server.broker import BrokerServer
 from kafkapy.server.dispatch import Dispatcher
@@ -27,7 +28,7 @@ class Waiting:
 
 def test_they_leave_in_their_order_and_once() -> None:
     left: list[int] = []
-    late = LateAnswers()
+    late = LateReplies()
     for number in range(3):
         late.add(Waiting(lambda number=number: left.append(number) or number == 1))
     assert late.leave()
@@ -37,7 +38,7 @@ def test_they_leave_in_their_order_and_once() -> None:
 
 def test_no_more_than_a_limited_number_waits() -> None:
     left: list[None] = []
-    late = LateAnswers()
+    late = LateReplies()
     for _ in range(MOST - 1):
         late.add(Waiting(lambda: left.append(None) or False))
     assert not left
@@ -48,7 +49,7 @@ def test_no_more_than_a_limited_number_waits() -> None:
 def test_they_leave_before_the_loop_waits_and_it_knows_how_many_are_ready() -> None:
     async def scenario() -> None:
         loop = asyncio.get_running_loop()
-        late = late_answers()
+        late = late_replies()
         pairs = [socket.socketpair() for _ in range(4)]
         events: list[Any] = []
 
@@ -81,7 +82,7 @@ def test_it_does_not_wait_when_a_connection_is_to_end(monkeypatch: pytest.Monkey
 
     loop = BrokerLoop()
     monkeypatch.setattr(selectors.DefaultSelector, "select", recorded)
-    loop.late_answers.add(Waiting(lambda: ended))
+    loop.late_replies.add(Waiting(lambda: ended))
     loop.call_later(0.02, loop.stop)  # as long as nothing is ready the loop would wait for that
     loop.run_forever()
     monkeypatch.undo()
@@ -97,7 +98,7 @@ class Scripted:
         self.timeouts: list[float | None] = []
         self.clock = ManualClock()
         monkeypatch.setattr(selectors.DefaultSelector, "select", lambda _, timeout: self._look(timeout))
-        self.selector = PollingSelector(LateAnswers(), self.clock)
+        self.selector = PollingSelector(LateReplies(), self.clock)
 
     def _look(self, timeout: float | None) -> list[Any]:
         self.timeouts.append(timeout)
@@ -160,10 +161,10 @@ def test_timers_are_kept_while_it_polls(scripted: Scripted) -> None:
 
 def test_on_another_loop_none_is_late() -> None:
     async def scenario() -> None:
-        late = late_answers()
+        late = late_replies()
         await asyncio.sleep(0)
         assert late.ready_count == 0
-        assert late_answers() is not late
+        assert late_replies() is not late
 
     asyncio.run(scenario())
 
@@ -178,13 +179,13 @@ class Recorded:
         dispatch = Dispatcher.dispatch
         write: Any = asyncio.selector_events._SelectorSocketTransport.write  # type: ignore[attr-defined]
 
-        def dispatched(dispatcher: Dispatcher, request: memoryview, connection: Any) -> Any:
-            self._note("served", connection.peer_port)
-            return dispatch(dispatcher, request, connection)
+        def dispatched(dispatcher: Dispatcher, request: memoryview, session: Any) -> Any:
+            self._note("served", session.peer_port)
+            return dispatch(dispatcher, request, session)
 
         def written(transport: Any, data: bytes) -> None:
             if isinstance(transport.get_protocol(), Connection):
-                self._note("sent", transport.get_protocol().peer_port)
+                self._note("sent", transport.get_protocol().session.peer_port)
             write(transport, data)
 
         monkeypatch.setattr(Dispatcher, "dispatch", dispatched)
@@ -270,10 +271,10 @@ def test_who_is_gone_before_the_answer_leaves_harms_nobody(tmp_path: Path, monke
             await asyncio.gather(*(client.ask(ApiVersionsRequest(), 0) for client in clients))
             for client in clients:
                 client.send(REQUEST)
-            leave = LateAnswers.leave
+            leave = LateReplies.leave
             dropped: list[Connection] = []
 
-            def drop_first(late: LateAnswers) -> bool:
+            def drop_first(late: LateReplies) -> bool:
                 if late._connections and not dropped:
                     connection = late._connections[0]
                     assert isinstance(connection, Connection)
@@ -281,7 +282,7 @@ def test_who_is_gone_before_the_answer_leaves_harms_nobody(tmp_path: Path, monke
                     dropped.append(connection)
                 return leave(late)
 
-            monkeypatch.setattr(LateAnswers, "leave", drop_first)
+            monkeypatch.setattr(LateReplies, "leave", drop_first)
             answers = await asyncio.gather(*(client.receive() for client in clients))
             assert len(set(answers)) == 1  # what was answered before the end is sent
             await until(lambda: dropped[0] not in broker.listeners[0].connections)

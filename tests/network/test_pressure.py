@@ -104,8 +104,8 @@ async def _never_reading(broker: Any, request: bytes) -> tuple[Any, Connection]:
     sock = small_receive_buffer(broker.port)
     sock.sendall(request * REQUESTS)
     port = sock.getsockname()[1]
-    await until(lambda: any(found.peer_port == port for found in broker.listeners[0].connections))
-    (connection,) = [found for found in broker.listeners[0].connections if found.peer_port == port]
+    await until(lambda: any(found.session.peer_port == port for found in broker.listeners[0].connections))
+    (connection,) = [found for found in broker.listeners[0].connections if found.session.peer_port == port]
     await until(lambda: connection.progress()[1] > 0)
     return sock, connection
 
@@ -117,12 +117,12 @@ def test_small_slices_are_read_as_the_client_takes_them(tmp_path: Path) -> None:
             request = await _small_slices(client)
             sock, connection = await _never_reading(broker, request)
             assert connection.progress()[1] < PIECE_SIZE + 2 * SLICE_SIZE
-            assert connection.requests < REQUESTS
+            assert connection.core.requests < REQUESTS
             sock.setblocking(False)
             size = 0
             while size < REQUESTS * PARTITIONS * SLICE_SIZE:
                 size += len(await asyncio.get_running_loop().sock_recv(sock, 1 << 20))
-            assert connection.requests == REQUESTS
+            assert connection.core.requests == REQUESTS
             sock.close()
 
     run(scenario())
@@ -164,11 +164,11 @@ def test_a_connection_at_rest_holds_no_buffer(tmp_path: Path) -> None:
             await client.create_topic("t")
             await client.produce("t", batch(b"x" * 500_000))
             (connection,) = broker.listeners[0].connections
-            assert len(connection._decoder._view) > 100_000
+            assert len(connection.core._view) > 100_000
             clock.advance(1000)
-            assert len(connection._decoder._view) > 100_000
+            assert len(connection.core._view) > 100_000
             clock.advance(1000)
-            assert len(connection._decoder._view) == 0
+            assert len(connection.core._view) == 0
             assert (await client.produce("t", batch(b"y" * 500_000))).error_code == 0
 
     run(scenario())

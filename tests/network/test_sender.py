@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from kafkapy.network import sender as sender_module
 from kafkapy.network.sender import SENDFILE_FROM_SIZE, BodySender, FileCutError
+from kafkapy.network.transport import PlaintextTransport
 from kafkapy.records.convert import convert
 from kafkapy.storage.io.files import Files, FileSlice
 from kafkapy.storage.log.converted import PIECE_SIZE, ConvertedSlice
@@ -35,7 +36,7 @@ class Peer(asyncio.Protocol):
         assert isinstance(transport, asyncio.Transport)
         transport.set_write_buffer_limits(high=0)
         self.transport = transport
-        self.sender = BodySender(transport, is_blocked=lambda: self.blocked, on_done=self._on_done)
+        self.sender = PlaintextTransport().new_sender(transport, is_blocked=lambda: self.blocked, on_done=self._on_done)
 
     def _on_done(self) -> None:
         self.done += 1

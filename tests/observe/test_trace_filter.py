@@ -2,16 +2,17 @@ from typing import Any
 
 import pytest
 
+from kafkapy.network.session import Session
 from kafkapy.observe.trace_filter import TraceFilter, TraceFilterError, parse_filter
 from kafkapy.protocol.api_keys import ApiKey
 from kafkapy.protocol.headers import RequestHeader
-from kafkapy.server.context import LocalConnection, RequestContext
+from kafkapy.server.context import RequestContext
 from tests.testing.requests import request_of
 
 
 def _passes(text: str, key: int, client_id: str | None = "app-1", topic: str = "orders") -> bool:
     services: Any = None
-    context = RequestContext(services, RequestHeader(key, 0, 1, client_id), LocalConnection("PLAINTEXT"))
+    context = RequestContext(services, RequestHeader(key, 0, 1, client_id), Session.local("PLAINTEXT"))
     return parse_filter(text).passes(context, request_of(key, topic=topic))
 
 

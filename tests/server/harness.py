@@ -50,6 +50,7 @@ async def running_broker(
     *,
     clock: Clock | None = None,
     in_memory_metadata: bool = True,
+    serves_brokers: bool = False,
     hooks: Hooks = NO_HOOKS,
     **keys: str,
 ) -> AsyncIterator[BrokerServer]:
@@ -58,7 +59,9 @@ async def running_broker(
     properties |= {"offsets.topic.num.partitions": "2", "group.initial.rebalance.delay.ms": "0"}
     properties |= {name.replace("__", "."): value for name, value in keys.items()}
     config = BrokerConfig.from_properties(properties)
-    broker = BrokerServer(config, clock, in_memory_metadata=in_memory_metadata, hooks=hooks)
+    broker = BrokerServer(
+        config, clock, in_memory_metadata=in_memory_metadata, serves_brokers=serves_brokers, hooks=hooks
+    )
     async with broker:
         yield broker
 
@@ -80,8 +83,8 @@ class Client:
         self.writer = writer
 
     @classmethod
-    async def connect(cls, broker: BrokerServer) -> "Client":
-        return cls(*await asyncio.open_connection("127.0.0.1", broker.port))
+    async def connect(cls, broker: BrokerServer, listener: int = 0) -> "Client":
+        return cls(*await asyncio.open_connection("127.0.0.1", broker.listeners[listener].endpoint.port))
 
     def send(self, data: bytes) -> None:
         self.writer.write(data)
@@ -183,9 +186,9 @@ def values_of(records: Any) -> list[bytes | None]:
 def call(broker: BrokerServer, request: Any, version: int, *, client_id: str = "test") -> Any:
     """A handler's answer, called as the dispatcher calls it."""
     header = RequestHeader(request.API_KEY, version, 1, client_id)
-    connection = next(iter(broker.listeners[0].connections))
+    session = next(iter(broker.listeners[0].connections)).session
     handle = route(request.API_KEY, version).handle
-    response = handle(RequestContext(broker.services, header, connection), request)
+    response = handle(RequestContext(broker.services, header, session), request)
     return result_of(response)
 
 

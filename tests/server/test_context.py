@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 
 from kafkapy.metadata.errors import InvalidTopicError
+from kafkapy.network.session import Session
 from kafkapy.protocol.headers import RequestHeader
 from kafkapy.protocol.messages.metadata import MetadataRequest
-from kafkapy.server.context import LocalConnection, RequestContext
+from kafkapy.server.context import RequestContext
 from kafkapy.testing.clock import ManualClock
 from tests.server.harness import Client, run, running_broker
 
@@ -70,13 +71,13 @@ def test_what_advertised_listeners_leave_out_is_the_listeners(
 
 
 def test_the_brokers_own_requests_have_no_peer() -> None:
-    connection = LocalConnection("PLAINTEXT")
-    assert (connection.peer_host, connection.listener, connection.principal) == ("local", "PLAINTEXT", "User:ANONYMOUS")
+    session = Session.local("PLAINTEXT")
+    assert (session.peer_host, session.listener, session.principal) == ("local", "PLAINTEXT", "User:ANONYMOUS")
 
 
 def _context(clock: ManualClock) -> RequestContext:
     services: Any = SimpleNamespace(clock=clock)
-    return RequestContext(services, RequestHeader(0, 8, 1, None), LocalConnection("PLAINTEXT"))
+    return RequestContext(services, RequestHeader(0, 8, 1, None), Session.local("PLAINTEXT"))
 
 
 def test_a_request_writes_few_lines_however_much_of_it_is_refused(caplog: pytest.LogCaptureFixture) -> None:

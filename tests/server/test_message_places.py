@@ -3,13 +3,14 @@ from pathlib import Path
 
 import pytest
 
+from kafkapy.network.session import Session
 from kafkapy.protocol.api_keys import ApiKey
 from kafkapy.protocol.headers import RequestHeader
 from kafkapy.protocol.messages import response_class
 from kafkapy.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic
 from kafkapy.protocol.messages.find_coordinator import FindCoordinatorRequest
 from kafkapy.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
-from kafkapy.server.context import LocalConnection, RequestContext
+from kafkapy.server.context import RequestContext
 from kafkapy.server.handlers import REGISTRY
 from kafkapy.server.message_places import (
     PLACES,
@@ -77,7 +78,7 @@ def test_what_a_request_names(tmp_path: Path) -> None:
 
             def named(request: object, key: int, version: int = 4) -> set[Named]:
                 header = RequestHeader(key, version, 1, "me")
-                context = RequestContext(broker.services, header, LocalConnection("PLAINTEXT"))
+                context = RequestContext(broker.services, header, Session.local("PLAINTEXT"))
                 return set(named_in(context, request))
 
             assert named(None, ApiKey.API_VERSIONS) == set()

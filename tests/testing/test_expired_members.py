@@ -3,13 +3,14 @@ from typing import Any
 
 import pytest
 
+from kafkapy.network.session import Session
 from kafkapy.protocol.api_keys import ApiKey
 from kafkapy.protocol.headers import RequestHeader
 from kafkapy.protocol.messages.heartbeat import HeartbeatRequest
 from kafkapy.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
 from kafkapy.protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
 from kafkapy.protocol.messages.list_groups import ListGroupsRequest
-from kafkapy.server.context import LocalConnection, RequestContext
+from kafkapy.server.context import RequestContext
 from kafkapy.server.handlers import REGISTRY
 from kafkapy.server.message_places import names_groups
 from kafkapy.testing.expired_members import (
@@ -44,7 +45,7 @@ def test_the_one_member_that_is_meant_goes() -> None:
 
 def _context(world: World, key: int, version: int = 5) -> Any:
     services = SimpleNamespace(group_coordinator=world.coordinator)
-    return RequestContext(services, RequestHeader(key, version, 1, "me"), LocalConnection("PLAINTEXT"))  # type: ignore[arg-type]  # no other service is asked
+    return RequestContext(services, RequestHeader(key, version, 1, "me"), Session.local("PLAINTEXT"))  # type: ignore[arg-type]  # no other service is asked
 
 
 def test_whose_session_a_request_is_about() -> None:

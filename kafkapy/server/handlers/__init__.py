@@ -1,9 +1,11 @@
 """The APIs that this broker serves, one line each: the only place that says so.
 
-ApiVersions and ``docs/compatibility.md`` derive from ``REGISTRY``. An API's module is imported when its first request
-comes; it has ``handle(context, request)``, which returns the response, an awaitable of it, or None for no answer.
+Which of them a listener serves is an ``ApiTable``: ApiVersions derives from it, ``docs/compatibility.md`` from
+``REGISTRY``. An API's module is imported when its first request comes; it has ``handle(context, request)``, which
+returns the response, an awaitable of it, or None for no answer.
 """
 
+from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
 from kafkapy.protocol.api_keys import ApiKey
@@ -17,8 +19,25 @@ class Api(NamedTuple):
     max_version: int
     module: str
     """Name of the handler's module in this package."""
-    advertised: bool = True
-    """Whether ApiVersions lists it; what isn't listed is served inside the process only."""
+    between_brokers: bool = False
+    """Whether only brokers send it. Apache Kafka asks for the operation ClusterAction on the cluster then."""
+
+
+class ApiTable:
+    """The APIs that a listener serves, in the order of their keys."""
+
+    __slots__ = ("_apis",)
+
+    def __init__(self, apis: Iterable[Api]) -> None:
+        self._apis = {int(api.key): api for api in sorted(apis)}
+
+    def __iter__(self) -> Iterator[Api]:
+        return iter(self._apis.values())
+
+    def serves(self, key: int, version: int) -> bool:
+        """Tell whether a request of this version is answered."""
+        api = self._apis.get(key)
+        return api is not None and api.min_version <= version <= api.max_version
 
 
 REGISTRY: Final = {
@@ -28,9 +47,9 @@ REGISTRY: Final = {
         Api(ApiKey.FETCH, 0, 12, "fetch"),
         Api(ApiKey.LIST_OFFSETS, 0, 5, "list_offsets"),
         Api(ApiKey.METADATA, 0, 9, "metadata"),
-        Api(ApiKey.LEADER_AND_ISR, 0, 4, "leader_and_isr", advertised=False),
-        Api(ApiKey.STOP_REPLICA, 0, 3, "stop_replica", advertised=False),
-        Api(ApiKey.UPDATE_METADATA, 0, 6, "update_metadata", advertised=False),
+        Api(ApiKey.LEADER_AND_ISR, 0, 4, "leader_and_isr", between_brokers=True),
+        Api(ApiKey.STOP_REPLICA, 0, 3, "stop_replica", between_brokers=True),
+        Api(ApiKey.UPDATE_METADATA, 0, 6, "update_metadata", between_brokers=True),
         Api(ApiKey.OFFSET_COMMIT, 0, 8, "offset_commit"),
         Api(ApiKey.OFFSET_FETCH, 0, 7, "offset_fetch"),
         Api(ApiKey.FIND_COORDINATOR, 0, 3, "find_coordinator"),
@@ -60,3 +79,10 @@ REGISTRY: Final = {
         Api(ApiKey.OFFSET_DELETE, 0, 0, "offset_delete"),
     )
 }
+
+ALL_APIS: Final = ApiTable(REGISTRY.values())
+"""Those of a listener over which other brokers reach this one."""
+
+CLIENT_APIS: Final = ApiTable(api for api in REGISTRY.values() if not api.between_brokers)
+"""Those of every other listener. Apache Kafka 2.7 serves all APIs on all listeners, and leaves the rest to its
+authorizer. Where no other broker can be the sender, StopReplica would only serve to delete logs."""

@@ -1,4 +1,4 @@
-"""ApiVersions v0-3: what this broker serves, derived from ``REGISTRY``.
+"""ApiVersions v0-3: what the listener serves.
 
 Done: the list; a version that we don't know is answered in v0 with UNSUPPORTED_VERSION and our versions of this API
 (the dispatcher calls ``handle`` without a request then); client software names are checked as in KIP-511.
@@ -13,7 +13,7 @@ from typing import Final
 from kafkapy.protocol.api_keys import ApiKey
 from kafkapy.protocol.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
 from kafkapy.server.context import RequestContext
-from kafkapy.server.handlers import REGISTRY
+from kafkapy.server.handlers import ApiTable
 
 _UNSUPPORTED_VERSION: Final = 35
 _INVALID_REQUEST: Final = 42
@@ -21,21 +21,18 @@ _SOFTWARE_NAME: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?"
 
 
 @cache
-def _served() -> list[ApiVersion]:
-    return [
-        ApiVersion(int(api.key), api.min_version, api.max_version)
-        for api in sorted(REGISTRY.values(), key=lambda api: api.key)
-        if api.advertised
-    ]
+def _served(apis: ApiTable) -> list[ApiVersion]:
+    return [ApiVersion(int(api.key), api.min_version, api.max_version) for api in apis]
 
 
 def handle(context: RequestContext, request: ApiVersionsRequest | None) -> ApiVersionsResponse:
     """See the card."""
+    served = _served(context.services.apis[context.session.listener])
     if request is None:
-        own = [version for version in _served() if version.api_key == ApiKey.API_VERSIONS]
+        own = [version for version in served if version.api_key == ApiKey.API_VERSIONS]
         return ApiVersionsResponse(error_code=_UNSUPPORTED_VERSION, api_keys=own)
     if context.header.api_version >= 3:
         names = (request.client_software_name, request.client_software_version)
         if not all(_SOFTWARE_NAME.fullmatch(name) for name in names):
             return ApiVersionsResponse(error_code=_INVALID_REQUEST)
-    return ApiVersionsResponse(api_keys=_served(), finalized_features_epoch=0)
+    return ApiVersionsResponse(api_keys=served, finalized_features_epoch=0)

@@ -65,7 +65,7 @@ def _locate(context: "RequestContext", topic: str, key: str) -> FindCoordinatorR
         host, port = context.own_endpoint()
     else:
         broker = services.metadata.image.brokers.get(leader)
-        endpoint = None if broker is None else broker.endpoints.get(context.connection.listener)
+        endpoint = None if broker is None else broker.endpoints.get(context.session.listener)
         if endpoint is None:
             return _error(ErrorCode.COORDINATOR_NOT_AVAILABLE)
         host, port = endpoint.host, endpoint.port

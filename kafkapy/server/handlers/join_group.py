@@ -31,7 +31,7 @@ def handle(context: "RequestContext", request: JoinGroupRequest) -> JoinGroupRes
         member_id=request.member_id,
         instance_id=request.group_instance_id,
         client_id=context.header.client_id or "",
-        client_host=f"/{context.connection.peer_host}",
+        client_host=f"/{context.session.peer_host}",
         rebalance_timeout_ms=(
             request.rebalance_timeout_ms if version >= REBALANCE_TIMEOUT_FROM else request.session_timeout_ms
         ),

@@ -1,4 +1,4 @@
-"""LeaderAndIsr v0-4, from the controller; in-process only until several brokers exist.
+"""LeaderAndIsr v0-4, from the controller: in the process, or over the listener of a broker that serves others.
 
 Done: fencing by controller and broker epoch; each partition's leader epoch; making logs, with the configuration of
 their topics, which is read from the metadata store first.

@@ -56,7 +56,7 @@ def handle(context: "RequestContext", request: MetadataRequest) -> Answer | Step
     found = [image.topics[name] for name in names if name in image.topics]
     if len(found) < len(names) or _are_many(found):
         return _answer_many(context, request, image)
-    listener = context.connection.listener
+    listener = context.session.listener
     topics = [_topic(image, topic, listener, version) for topic in found]
     if request.include_topic_authorized_operations:
         for topic in topics:
@@ -130,7 +130,7 @@ def _answer(
     refused: dict[str, int],
 ) -> Steps[MetadataResponse]:
     operations = TOPIC_OPERATIONS if request.include_topic_authorized_operations else NOT_ASKED
-    listener, version = context.connection.listener, context.header.api_version
+    listener, version = context.session.listener, context.header.api_version
     topics: list[MetadataResponseTopic] = []
     rows = 0
     for name in names:
@@ -166,7 +166,7 @@ def _response(
 
 
 def _broker(context: "RequestContext", info: BrokerInfo) -> list[MetadataResponseBroker]:
-    endpoint = info.endpoints.get(context.connection.listener)
+    endpoint = info.endpoints.get(context.session.listener)
     if endpoint is None:
         return []
     host, port = endpoint.host, endpoint.port

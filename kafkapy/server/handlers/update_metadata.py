@@ -1,7 +1,7 @@
-"""UpdateMetadata: the controller tells a broker who is alive and who leads what.
+"""UpdateMetadata v0-6, from the controller: in the process, or over the listener of a broker that serves others.
 
-Versions 0-6; served inside the process only, until several brokers are.
-Errors: 11 (an older controller), 77 (meant for an earlier registration of this broker).
+Done: the brokers that are alive, the leader of each partition.
+Errors: STALE_CONTROLLER_EPOCH 11 (an older controller), STALE_BROKER_EPOCH 77 (meant for an earlier registration).
 """
 
 from typing import TYPE_CHECKING

@@ -6,9 +6,10 @@ from types import SimpleNamespace
 from typing import Any
 
 from kafkapy.config.broker_config import BrokerConfig
+from kafkapy.network.session import Session
 from kafkapy.protocol.message import Message
 from kafkapy.protocol.primitives import decode, encode
-from kafkapy.server.context import LocalConnection, RequestContext
+from kafkapy.server.context import RequestContext
 from kafkapy.server.encoded import EncodedParts
 from kafkapy.server.handlers import alter_configs, describe_configs, incremental_alter_configs
 
@@ -59,7 +60,7 @@ class Broker:
         arrived = decode(message, encode(request, version), version)
         header: Any = SimpleNamespace(api_version=version)
         services: Any = self.services
-        context = RequestContext(services, header, LocalConnection("PLAINTEXT"))
+        context = RequestContext(services, header, Session.local("PLAINTEXT"))
         response = asyncio.run(HANDLERS[request.API_KEY].handle(context, arrived))
         if isinstance(response, EncodedParts):
             response = response.decoded()

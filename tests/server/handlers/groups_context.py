@@ -55,7 +55,7 @@ class Asker:
         return SimpleNamespace(
             services=self.services,
             header=SimpleNamespace(api_version=version, client_id=client_id),
-            connection=SimpleNamespace(peer_host="127.0.0.1", listener="PLAINTEXT"),
+            session=SimpleNamespace(peer_host="127.0.0.1", listener="PLAINTEXT"),
             own_endpoint=lambda: ("here", 9092),
         )
 

@@ -9,19 +9,48 @@ from kafkapy.server.handlers import REGISTRY
 from tests.server.harness import Client, run, running_broker
 
 FETCHING_AND_STORING = {0: (0, 8), 1: (0, 12), 8: (0, 8), 9: (0, 7)}
-INSIDE_ONLY = {4, 5, 6}
+BETWEEN_BROKERS = {4, 5, 6}
+TWO_LISTENERS = {
+    "listeners": "PLAINTEXT://127.0.0.1:0,INNER://127.0.0.1:0",
+    "listener__security__protocol__map": "PLAINTEXT:PLAINTEXT,INNER:PLAINTEXT",
+    "inter__broker__listener__name": "INNER",
+}
 
 
 @pytest.mark.parametrize("version", range(4))
-def test_what_is_advertised_is_the_registry_less_what_is_inside_only(version: int, tmp_path: Path) -> None:
+def test_what_is_advertised_is_the_registry_less_what_only_brokers_use(version: int, tmp_path: Path) -> None:
     async def scenario() -> None:
         async with running_broker(tmp_path) as broker:
             client = await Client.connect(broker)
             response = await client.ask(ApiVersionsRequest("test", "1.0"), version)
             ranges = {api.api_key: (api.min_version, api.max_version) for api in response.api_keys}
-            assert ranges.keys() == {int(key) for key in REGISTRY} - INSIDE_ONLY
+            assert ranges.keys() == {int(key) for key in REGISTRY} - BETWEEN_BROKERS
             assert ranges.items() >= FETCHING_AND_STORING.items()
             assert list(ranges) == sorted(ranges)
+
+    run(scenario())
+
+
+async def _advertised(client: Client) -> set[int]:
+    response = await client.ask(ApiVersionsRequest(), 0)
+    return {api.api_key for api in response.api_keys}
+
+
+def test_a_listener_of_brokers_advertises_everything_and_the_others_do_not(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with running_broker(tmp_path, serves_brokers=True, **TWO_LISTENERS) as broker:
+            everything = {int(key) for key in REGISTRY}
+            assert await _advertised(await Client.connect(broker, listener=1)) == everything
+            assert await _advertised(await Client.connect(broker)) == everything - BETWEEN_BROKERS
+
+    run(scenario())
+
+
+def test_a_broker_that_is_alone_advertises_nothing_for_brokers(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with running_broker(tmp_path, **TWO_LISTENERS) as broker:
+            for listener in (0, 1):
+                assert not await _advertised(await Client.connect(broker, listener)) & BETWEEN_BROKERS
 
     run(scenario())
 

@@ -11,10 +11,11 @@ from kafkapy.config import documentation
 from kafkapy.config.broker_keys import BROKER_KEYS
 from kafkapy.config.topic_keys import TOPIC_KEYS
 from kafkapy.network.errors import RefusedError
+from kafkapy.network.session import Session
 from kafkapy.protocol.headers import RequestHeader
 from kafkapy.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from kafkapy.protocol.writer import Writer
-from kafkapy.server.context import LocalConnection, RequestContext
+from kafkapy.server.context import RequestContext
 from kafkapy.server.encoded import EncodedParts
 from kafkapy.server.handlers import describe_configs
 from tests.config.test_describe import ANSWERS, GOLDEN, golden_config
@@ -113,7 +114,7 @@ def test_a_resource_that_is_named_several_times_is_answered_each_time_as_2_7_2_d
 
 
 def _encoded(broker: Broker, resources: list[DescribeConfigsResource]) -> EncodedParts:
-    context = RequestContext(broker.services, RequestHeader(32, 3, 1, None), LocalConnection("PLAINTEXT"))  # type: ignore[arg-type]  # the few that are needed
+    context = RequestContext(broker.services, RequestHeader(32, 3, 1, None), Session.local("PLAINTEXT"))  # type: ignore[arg-type]  # the few that are needed
     return asyncio.run(describe_configs.handle(context, DescribeConfigsRequest(resources, include_synonyms=True)))
 
 

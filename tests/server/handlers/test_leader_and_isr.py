@@ -83,7 +83,7 @@ def test_the_receiver_reads_the_configuration_of_a_topic_before_it_makes_a_log(g
             content = ConfigZNode.encode({"retention.ms": "4711"})
             await services.store.create(ConfigZNode.path(ConfigEntity.topic("new")), content)
             header = RequestHeader(LeaderAndIsrRequest.API_KEY, version, 1, "test")
-            context = RequestContext(services, header, next(iter(broker.listeners[0].connections)))
+            context = RequestContext(services, header, next(iter(broker.listeners[0].connections)).session)
             response = await in_turns(handle(context, request(grouped=grouped)))
             assert [one.error_code for one in response.partition_errors] == [0]
             assert services.replica_manager.partitions[TopicPartition("new", 0)].log.config.retention_ms == 4711

@@ -23,11 +23,11 @@ def context_of(broker: FakeBroker, version: int, listener: str = "PLAINTEXT") ->
         config_admin=node.config_admin,
         metrics=Metrics(),
     )
-    connection = SimpleNamespace(
+    session = SimpleNamespace(
         peer_host="127.0.0.1", listener=listener, local_address=("127.0.0.1", 9092), principal="User:ANONYMOUS"
     )
     header = SimpleNamespace(api_key=0, api_version=version, correlation_id=1, client_id="test")
-    return RequestContext(cast(Any, services), cast(Any, header), connection)
+    return RequestContext(cast(Any, services), cast(Any, header), session)
 
 
 async def ask(module: Any, broker: FakeBroker, request: Message, version: int) -> Any:

@@ -1,0 +1,34 @@
+"""What a broker knows of the peer of one connection."""
+
+from typing import Final
+
+ANONYMOUS: Final = "User:ANONYMOUS"
+"""The principal of a peer that has not been authenticated, as Apache Kafka names it."""
+
+
+class Session:
+    """The peer of one connection, as handlers see it: where it is, over which listener it came, and who it is.
+
+    It lasts as long as the connection. What authentication finds out replaces ``principal``. The client id is part of
+    each request (``RequestHeader.client_id``): a client may change it from one request to the next.
+    """
+
+    __slots__ = ("peer_host", "peer_port", "listener", "local_address", "principal")
+
+    def __init__(self, peer: tuple[str, int], listener: str, local_address: tuple[str, int]) -> None:
+        self.peer_host, self.peer_port = peer
+        """Numeric address of the client, and its port; 0 for the broker itself."""
+        self.listener = listener
+        """Name of the listener that accepted the connection."""
+        self.local_address = local_address
+        """(host, port) at which the client reached this broker."""
+        self.principal = ANONYMOUS
+        """Kafka's form of the client's identity, ``TYPE:NAME``."""
+
+    def __str__(self) -> str:
+        return f"{self.peer_host}:{self.peer_port} on {self.listener}"
+
+    @classmethod
+    def local(cls, listener: str) -> "Session":
+        """Return the session of the broker's own requests to itself, which take no socket."""
+        return cls(("local", 0), listener, ("localhost", 0))

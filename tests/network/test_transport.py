@@ -1,0 +1,142 @@
+"""What depends on a listener's security protocol; that one for TLS needs no more than ``ConnectionTransport`` has."""
+
+import asyncio
+import logging
+import os
+import shutil
+import socket
+import ssl
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kafkapy.network import sender, transport
+from kafkapy.network.sender import SENDFILE_FROM_SIZE, BodySender
+from kafkapy.network.transport import PlaintextTransport, unread_before_end
+from kafkapy.protocol.messages.api_versions import ApiVersionsRequest
+from tests.server.harness import Client, batch, fetch_request, frame, run, running_broker, until, values_of
+
+
+def test_the_unread_bytes_before_the_end_are_counted() -> None:
+    here, there = socket.socketpair()
+    with here, there:
+        there.sendall(b"x" * 1000)
+        assert unread_before_end(here.fileno()) is None
+        there.shutdown(socket.SHUT_WR)
+        assert unread_before_end(here.fileno()) == 1000
+        assert here.recv(300) == b"x" * 300
+        assert unread_before_end(here.fileno()) == 700
+
+
+@pytest.mark.parametrize("missing", ["_END", "_fcntl", "_termios"])
+def test_systems_that_cannot_tell(missing: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(transport, missing, None)
+    here, there = socket.socketpair()
+    with here, there:
+        there.close()
+        assert unread_before_end(here.fileno()) is None
+
+
+class EncryptedTransport:
+    """A transport for TLS, made of what ``ConnectionTransport`` asks for."""
+
+    def __init__(self, context: ssl.SSLContext) -> None:
+        self.context = context
+
+    async def start(self, sock: socket.socket, connection: asyncio.BufferedProtocol) -> None:
+        await asyncio.get_running_loop().connect_accepted_socket(lambda: connection, sock, ssl=self.context)
+
+    def limit_writing(self, transport: asyncio.Transport) -> None:
+        transport.set_write_buffer_limits(high=1, low=0)
+
+    def new_sender(
+        self, transport: asyncio.Transport, *, is_blocked: Callable[[], bool], on_done: Callable[[], None]
+    ) -> BodySender:
+        return BodySender(transport, is_blocked=is_blocked, on_done=on_done)
+
+    def unread_before_end(self, transport: asyncio.Transport) -> int | None:
+        del transport
+        return None
+
+
+@pytest.fixture
+def certificate(tmp_path: Path) -> Path:
+    """A file with a key and a certificate for localhost."""
+    openssl = shutil.which("openssl")
+    if openssl is None:
+        pytest.skip("openssl is not installed: it makes the certificate")
+    path = tmp_path / "localhost.pem"
+    made = ["-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2"]
+    names = ["-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost"]
+    files = ["-keyout", str(path), "-out", str(tmp_path / "certificate.pem")]
+    subprocess.run([openssl, "req", *made, *names, *files], check=True, capture_output=True)
+    path.write_text(path.read_text() + (tmp_path / "certificate.pem").read_text())
+    return path
+
+
+def test_an_encrypted_connection_gets_slices_through_its_transport(
+    tmp_path: Path, certificate: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Records that were sent past the encryption would end the connection at the client."""
+    by_sendfile: list[Any] = []
+    monkeypatch.setattr(sender, "sendfile", lambda *call: by_sendfile.append(call) or os.sendfile(*call))
+    theirs = ssl.create_default_context(cafile=str(certificate))
+    ours = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    ours.load_cert_chain(certificate)
+    sizes = [10, SENDFILE_FROM_SIZE, 900_000, 100]
+
+    async def scenario() -> None:
+        async with running_broker(tmp_path) as broker:
+            plain = await Client.connect(broker)
+            await plain.create_topic("t", len(sizes))
+            for partition, size in enumerate(sizes):
+                assert (await plain.produce("t", batch(os.urandom(size)), partition=partition)).error_code == 0
+            broker.listeners[0].transport = EncryptedTransport(ours)
+            reader, writer = await asyncio.open_connection(
+                "127.0.0.1", broker.port, ssl=theirs, server_hostname="localhost", limit=1 << 16
+            )
+            client = Client(reader, writer)
+            request = fetch_request("t", max_bytes=50_000_000)
+            request.topics[0].partitions = [
+                fetch_request("t", partition=at, partition_max_bytes=50_000_000).topics[0].partitions[0]
+                for at in range(len(sizes))
+            ]
+            client.send(frame(request, 11) * 3 + frame(ApiVersionsRequest(), 0))
+            for _ in range(3):
+                response = client.decode(1, 11, await client.receive())
+                found = [values_of(partition.records) for partition in response.responses[0].partitions]
+                assert [len(value or b"") for (value,) in found] == sizes
+            assert client.decode(18, 0, await client.receive()).error_code == 0
+            assert by_sendfile == []
+            await client.close()
+            await until(lambda: len(broker.listeners[0].connections) == 1)
+            broker.listeners[0].transport = PlaintextTransport()
+            assert len((await plain.ask(request, 11)).responses) == 1
+            assert by_sendfile != []
+
+    run(scenario())
+
+
+def test_a_connection_that_can_not_be_started_ends_alone(
+    tmp_path: Path, certificate: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    ours = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    ours.load_cert_chain(certificate)
+
+    async def scenario() -> None:
+        async with running_broker(tmp_path) as broker:
+            plain = await Client.connect(broker)
+            broker.listeners[0].transport = EncryptedTransport(ours)
+            other = await Client.connect(broker)
+            other.send(frame(ApiVersionsRequest(), 0))
+            assert await other.is_closed()
+            await until(lambda: len(broker.listeners[0].connections) == 1)
+            assert broker.services.metrics.connections_failed == 1
+            assert "it could not be started" in caplog.text
+            assert (await plain.ask(ApiVersionsRequest(), 0)).error_code == 0
+
+    run(scenario())
