@@ -2,6 +2,9 @@
 
 Every broker runs one of these. It watches ``/controller`` and tries to become the controller when there is none; the
 one that succeeds holds an ``ActiveController`` until another broker takes over or the session ends.
+
+A session that expires ends the office at once (``session_expired``); after the broker has registered in the next
+session, ``start`` takes part in the election again.
 """
 
 import asyncio
@@ -19,8 +22,8 @@ from kafkapy.metadata.store import (
     MetadataStore,
     NodeExistsError,
     NoNodeError,
+    SessionEndedError,
     SetData,
-    StoreClosedError,
     StoreError,
     WatchEvent,
     ensure_path,
@@ -69,6 +72,20 @@ class Controller:
         self._put("controller", self._controller_changed)
         await self._events.join()
 
+    def session_expired(self) -> None:
+        """Give up the office, and drop every event, also the one that is being handled.
+
+        What that would still write and send belongs to an office that another broker may hold by now.
+        """
+        worker, self._worker = self._worker, None
+        if worker is not None:
+            worker.cancel()
+        while not self._events.empty():
+            self._events.get_nowait()
+            self._events.task_done()
+        self._queued.clear()
+        self._resign()
+
     async def stop(self) -> None:
         """Work through what has arrived, then stop. The office ends with the session."""
         if self._worker is not None:
@@ -87,16 +104,16 @@ class Controller:
     async def _work(self) -> None:
         while True:
             key, event = await self._events.get()
-            await pause()  # neither a queue that is not empty nor the store need let others run
-            self._queued.discard(key)
             try:
+                await pause()  # neither a queue that is not empty nor the store need let others run
+                self._queued.discard(key)
                 await event()
             except ControllerMovedError as moved:
                 logger.info("Broker %d is no longer the controller: %s", self._broker_id, moved)
                 self._resign()
                 self._put("controller", self._controller_changed)
-            except StoreClosedError:
-                logger.info("The controller stops: its session with the metadata store has ended")
+            except SessionEndedError:
+                logger.info("Broker %d is no longer the controller: its session has ended", self._broker_id)
                 self._resign()
             except (StoreError, ValueError):
                 logger.exception("The controller could not finish what %r asked for", key)
