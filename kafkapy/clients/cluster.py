@@ -5,8 +5,9 @@ from collections.abc import Callable, Iterable
 from types import TracebackType
 from typing import Final, Self, TypeVar
 
-from kafkapy.clients.connection import Connection, R, Request
+from kafkapy.clients.connection import Connection, R
 from kafkapy.clients.errors import ClientError, NoBrokerError, RequestFailedError, check
+from kafkapy.protocol.client_core import Request
 from kafkapy.protocol.errors import ErrorCode
 from kafkapy.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from kafkapy.protocol.messages.metadata import (

@@ -2,6 +2,9 @@
 
 Every broker runs one of these. It watches ``/controller`` and tries to become the controller when there is none; the
 one that succeeds holds an ``ActiveController`` until another broker takes over or the session ends.
+
+A session that expires ends the office at once (``session_expired``); after the broker has registered in the next
+session, ``start`` takes part in the election again.
 """
 
 import asyncio
@@ -10,7 +13,7 @@ from collections.abc import Awaitable, Callable
 
 from kafkapy.clock import Clock
 from kafkapy.config.broker_config import BrokerConfig
-from kafkapy.controller.active_controller import ActiveController, Watchers
+from kafkapy.controller.active_controller import ActiveController, Watchers, inter_broker_listener
 from kafkapy.controller.context import ControllerContext, ControllerMovedError
 from kafkapy.controller.requests import Outgoing, PeerQueues
 from kafkapy.metadata.store import (
@@ -19,8 +22,8 @@ from kafkapy.metadata.store import (
     MetadataStore,
     NodeExistsError,
     NoNodeError,
+    SessionEndedError,
     SetData,
-    StoreClosedError,
     StoreError,
     WatchEvent,
     ensure_path,
@@ -59,6 +62,17 @@ class Controller:
         """This broker is the controller."""
         return self._active is not None
 
+    def address_of(self, broker_id: int) -> tuple[str, int] | None:
+        """Host and port under which a broker has registered for other brokers; None for one that is not registered.
+
+        Only the controller knows it.
+        """
+        broker = None if self._active is None else self._active.context.brokers.get(broker_id)
+        if broker is None:
+            return None
+        endpoint = broker.endpoint(inter_broker_listener(self._config))
+        return endpoint.host, endpoint.port
+
     def is_deleting(self, topic: str) -> bool:
         """The deletion of ``topic`` has been asked for and is not complete."""
         return self._active is not None and topic in self._active.context.topics_to_delete
@@ -68,6 +82,20 @@ class Controller:
         self._worker = asyncio.create_task(self._work(), name="controller-events")
         self._put("controller", self._controller_changed)
         await self._events.join()
+
+    def session_expired(self) -> None:
+        """Give up the office, and drop every event, also the one that is being handled.
+
+        What that would still write and send belongs to an office that another broker may hold by now.
+        """
+        worker, self._worker = self._worker, None
+        if worker is not None:
+            worker.cancel()
+        while not self._events.empty():
+            self._events.get_nowait()
+            self._events.task_done()
+        self._queued.clear()
+        self._resign()
 
     async def stop(self) -> None:
         """Work through what has arrived, then stop. The office ends with the session."""
@@ -87,16 +115,16 @@ class Controller:
     async def _work(self) -> None:
         while True:
             key, event = await self._events.get()
-            await pause()  # neither a queue that is not empty nor the store need let others run
-            self._queued.discard(key)
             try:
+                await pause()  # neither a queue that is not empty nor the store need let others run
+                self._queued.discard(key)
                 await event()
             except ControllerMovedError as moved:
                 logger.info("Broker %d is no longer the controller: %s", self._broker_id, moved)
                 self._resign()
                 self._put("controller", self._controller_changed)
-            except StoreClosedError:
-                logger.info("The controller stops: its session with the metadata store has ended")
+            except SessionEndedError:
+                logger.info("Broker %d is no longer the controller: its session has ended", self._broker_id)
                 self._resign()
             except (StoreError, ValueError):
                 logger.exception("The controller could not finish what %r asked for", key)

@@ -12,7 +12,7 @@ from kafkapy.controller.context import ControllerContext, ControllerWriter, Repl
 from kafkapy.controller.replica_machine import ReplicaMachine
 from kafkapy.controller.requests import RequestBatch
 from kafkapy.controller.states import PartitionState, ReplicaState
-from kafkapy.metadata.store import Delete, NoNodeError, StoreClosedError, StoreError
+from kafkapy.metadata.store import Delete, NoNodeError, SessionEndedError, StoreError
 from kafkapy.metadata.znodes import ConfigEntity, ConfigZNode, DeleteTopicZNode, TopicZNode
 from kafkapy.turns import pause
 
@@ -100,7 +100,7 @@ class TopicDeletion:
             together = topics[start : start + TOPICS_TOGETHER]
             try:
                 await step(together)
-            except StoreClosedError:
+            except SessionEndedError:
                 raise
             except (StoreError, ValueError):
                 if len(together) > 1:

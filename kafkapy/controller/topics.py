@@ -40,8 +40,8 @@ from kafkapy.metadata.store import (
     NodeExistsError,
     NoNodeError,
     Operation,
+    SessionEndedError,
     SetData,
-    StoreClosedError,
     StoreError,
 )
 from kafkapy.metadata.topic_rules import (
@@ -349,11 +349,13 @@ class TopicAdmin:
                 results[name] = TopicResult(name, self._why_not_deleted(name))
                 if results[name].error is None:
                     wanted.append(name)
+        if not wanted:
+            return list(results.values())
         try:
             for outcome in await self._store.transactions([Create(DeleteTopicZNode.path(name))] for name in wanted):
                 if isinstance(outcome, StoreError) and not isinstance(outcome, NodeExistsError):
                     raise outcome
-        except StoreClosedError as error:
+        except SessionEndedError as error:
             return list((results | {name: TopicResult(name, error) for name in wanted}).values())
         started = self._clock.monotonic_s()
         for name in wanted:
@@ -567,7 +569,7 @@ class TopicAdmin:
                     raise outcome
                 else:
                     admissions.written(topic.name)
-        except StoreClosedError as error:
+        except SessionEndedError as error:
             errors = {topic.name: error for topic in planned}
         finally:
             self._being_written.difference_update(topic.name for topic in planned)
@@ -666,7 +668,7 @@ class TopicAdmin:
         changed = []
         try:
             outcomes = await self._store.transactions([write] for _, write in extended)
-        except StoreClosedError as error:
+        except SessionEndedError as error:
             outcomes = [error] * len(extended)
         for (topic, _), outcome in zip(extended, outcomes, strict=True):
             if isinstance(outcome, StoreError):

@@ -16,7 +16,7 @@ from kafkapy.metadata.store import (
     Delete,
     MetadataStore,
     NoNodeError,
-    StoreClosedError,
+    SessionEndedError,
     WatchEvent,
     set_or_create,
 )
@@ -121,7 +121,14 @@ class ConfigAdmin:
         await set_or_create(self._store, ConfigZNode.path(entity), ConfigZNode.encode(overrides))
         await self._store.create(ConfigChangesZNode.child_path(), ConfigChangesZNode.encode(entity), sequential=True)
 
+    def session_renewed(self) -> None:
+        """Apply the changes since the last one that was seen, and watch for more."""
+        self._read_notes()
+
     def _noticed(self, _event: WatchEvent) -> None:
+        self._read_notes()
+
+    def _read_notes(self) -> None:
         if self._task is None or self._task.done():
             self._task = asyncio.create_task(self._work(), name="config-changes")
         else:
@@ -133,8 +140,8 @@ class ConfigAdmin:
             while self._again:
                 self._again = False
                 await self._process_notes()
-        except StoreClosedError:
-            logger.debug("Configuration changes are no longer watched: the session has ended")
+        except SessionEndedError:
+            logger.debug("Configuration changes are not watched: the session has ended")
 
     async def _process_notes(self) -> None:
         names = sorted(await self._store.children(ConfigChangesZNode.PATH, self._noticed))

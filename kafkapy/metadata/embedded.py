@@ -29,6 +29,9 @@ from kafkapy.metadata.store import (
     Operation,
     Outcome,
     Result,
+    SessionEvent,
+    SessionExpiredError,
+    SessionListener,
     SetData,
     StoreClosedError,
     StoreError,
@@ -87,7 +90,6 @@ class EmbeddedStore:
 
     def __init__(self, path: str | None, clock: Clock) -> None:
         self.tree: Final = Tree()
-        self.watches: Final = Watches()
         self._clock = clock
         self._file: StoreFiles | None = None
         if path is not None:  # a store in memory does without SQLite
@@ -127,6 +129,13 @@ class EmbeddedStore:
         self.tree.zxid += 1
         session = self._sessions[self.tree.zxid] = EmbeddedSession(self, self.tree.zxid)
         return session
+
+    def renewed(self, session: "EmbeddedSession") -> int:
+        """Return the id of a further session of ``session``, whose last one has expired."""
+        del self._sessions[session.session_id]
+        self.tree.zxid += 1
+        self._sessions[self.tree.zxid] = session
+        return self.tree.zxid
 
     async def close(self) -> None:
         """End every session and close the file; what the disk refuses now is lost."""
@@ -224,15 +233,20 @@ class EmbeddedStore:
         """Fire the watches for the events before ``number``, counted from the first of this store."""
         events = [self._events.popleft() for _ in range(number - self._told)]
         self._told += len(events)
-        self.watches.fire(events)
+        for session in list(self._sessions.values()):
+            session.watches.fire(events)
 
 
 class EmbeddedSession:
-    """See ``MetadataStore``."""
+    """See ``MetadataStore``. Its session ends when it is closed; tests let it expire before."""
 
     def __init__(self, store: EmbeddedStore, session_id: int) -> None:
+        self.watches: Final = Watches()
         self._store = store
         self._session_id = session_id
+        self._listeners: list[SessionListener] = []
+        self._usable = asyncio.Event()
+        self._usable.set()
         self._closed = False
 
     @property
@@ -240,12 +254,31 @@ class EmbeddedSession:
         """See ``MetadataStore.session_id``."""
         return self._session_id
 
+    def add_session_listener(self, listener: SessionListener) -> None:
+        """See ``MetadataStore.add_session_listener``."""
+        self._listeners.append(listener)
+
+    async def expire(self) -> None:
+        """Let the session expire, as ZooKeeper does when it has not heard of a client for the session's time-out."""
+        self._check_open()
+        self._usable.clear()
+        self.watches.clear()
+        await self._delete_ephemeral_nodes()
+        self._tell(SessionEvent.EXPIRED)
+
+    def renew(self) -> None:
+        """Begin another session after the one that has expired, as ZooKeeper's clients do by themselves."""
+        self._check_open()
+        self._session_id = self._store.renewed(self)
+        self._usable.set()
+        self._tell(SessionEvent.RENEWED)
+
     async def get(self, path: str, watch: Watch | None = None) -> Node:
         """See ``MetadataStore.get``."""
         await self._settled()
         node = self._store.tree.find(path)
         if watch is not None:
-            self._store.watches.add_data(path, watch)
+            self.watches.add_data(path, watch)
         return Node(node.data, node.stat)
 
     async def get_many(self, paths: Sequence[str], watch: Watch | None = None) -> list[Node | None]:
@@ -256,7 +289,7 @@ class EmbeddedSession:
         if watch is not None:
             for path, node in zip(paths, nodes, strict=True):
                 if node is not None:
-                    self._store.watches.add_data(path, watch)
+                    self.watches.add_data(path, watch)
         found: list[Node | None] = []
         for node in nodes:
             await pause()
@@ -268,7 +301,7 @@ class EmbeddedSession:
         await self._settled()
         node = self._store.tree.nodes.get(path)
         if watch is not None:
-            self._store.watches.add_data(path, watch)
+            self.watches.add_data(path, watch)
         return None if node is None else node.stat
 
     async def children(self, path: str, watch: Watch | None = None) -> list[str]:
@@ -276,7 +309,7 @@ class EmbeddedSession:
         await self._settled()
         names = self._store.tree.children(path)
         if watch is not None:
-            self._store.watches.add_children(path, watch)
+            self.watches.add_children(path, watch)
         return names
 
     async def create(
@@ -309,15 +342,18 @@ class EmbeddedSession:
 
     async def transactions(self, multis: Iterable[Sequence[Operation]]) -> list[Outcome]:
         """See ``MetadataStore.transactions``."""
-        self._check_open()
+        await self._session()
+        asked_in = self._session_id
         outcomes: list[Outcome] = []
         for operations in multis:
             if outcomes:
                 await pause()
                 if len(outcomes) % MULTIS_OF_A_COMMIT == 0:
                     await self._store.committed()
+                self._check_session(asked_in)
             outcomes.append(self._apply(operations))
         await self._store.committed()
+        self._check_session(asked_in)
         return outcomes
 
     async def close(self) -> None:
@@ -325,11 +361,19 @@ class EmbeddedSession:
         if self._closed:
             return
         self._closed = True
+        self._usable.set()
         self._store.forget(self._session_id)
+        await self._delete_ephemeral_nodes()
+
+    async def _delete_ephemeral_nodes(self) -> None:
         owned = self._store.tree.owned_by(self._session_id)
         if owned and not self._store.failed:
             self._store.apply([Delete(path) for path in owned], self._session_id)
             await self._store.committed_or_refused()
+
+    def _tell(self, event: SessionEvent) -> None:
+        for listener in self._listeners:
+            listener(event)
 
     def _apply(self, operations: Sequence[Operation]) -> Outcome:
         try:
@@ -337,9 +381,24 @@ class EmbeddedSession:
         except StoreError as error:
             return error.with_traceback(None)  # which refers to the frame that gets the outcome
 
-    async def _settled(self) -> None:
+    async def _session(self) -> None:
+        """Wait until there is a session."""
         self._check_open()
+        while not self._usable.is_set():
+            await self._usable.wait()
+            self._check_open()
+
+    async def _settled(self) -> None:
+        """Wait until everything before a read is done and told; the session has not expired then."""
+        await self._session()
         await self._store.committed()
+        while not self._usable.is_set():
+            await self._session()
+            await self._store.committed()
+
+    def _check_session(self, asked_in: int) -> None:
+        if self._session_id != asked_in or not self._usable.is_set():
+            raise SessionExpiredError("/")
 
     def _check_open(self) -> None:
         if self._closed:

@@ -12,6 +12,17 @@ Laws that both implementations keep (``tests/metadata/store_contract.py`` holds 
 - A watch tells once, by a plain call on the event loop, that what was read has changed; reading again renews it. It
   is told before the answer to a later read that shows the change, and must not raise.
 - A read sees every earlier write of its own session.
+
+The session of a store can expire: the store has not heard of its client for the session's time-out. Its ephemeral
+nodes are deleted then, and its watches are gone. The client opens another session as soon as it reaches the store
+again, with another ``session_id``. Its users hear of both, as those of Apache Kafka's ``ZooKeeperClient`` do:
+
+- ``SessionEvent.EXPIRED``, by a plain call on the event loop: stop acting on what only held in the session (the office
+  of the controller), and cancel the work that depends on it. This comes before any call that waited goes on.
+- ``SessionEvent.RENEWED``: create the ephemeral nodes again and read again everything that was watched.
+- A call that is made between the two waits, as it does while the store can't be reached, and is then done in the
+  renewed session. A write whose answer was outstanding when the session expired raises ``SessionExpiredError``: the
+  change may have been made or not.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -52,8 +63,24 @@ class NoChildrenForEphemeralsError(StoreError):
     """The parent of the node to create is ephemeral."""
 
 
-class StoreClosedError(StoreError, BrokerError):
-    """The session is over, or the store can't be written any more; nothing further will be answered.
+class SessionEndedError(StoreError, BrokerError):
+    """The session in which the operation was asked for is over."""
+
+
+class SessionExpiredError(SessionEndedError):
+    """The session expired before the answer to a write came: the change may have been made or not.
+
+    Another session follows. Requests that need the store are answered REQUEST_TIMED_OUT, which means the same.
+    """
+
+    error_code: ClassVar[int] = 7
+
+    def __str__(self) -> str:
+        return "The session with the metadata store expired before it answered: the change may have been made or not."
+
+
+class StoreClosedError(SessionEndedError):
+    """The store is closed, or can't be written any more; nothing further will be answered.
 
     Requests that need the store are answered KAFKA_STORAGE_ERROR.
     """
@@ -146,12 +173,29 @@ class WatchEvent(NamedTuple):
 Watch = Callable[[WatchEvent], None]
 
 
+class SessionEvent(Enum):
+    """What happened to the session of a store; see the top of this page."""
+
+    EXPIRED = "expired"
+    RENEWED = "renewed"
+
+
+SessionListener = Callable[[SessionEvent], None]
+
+
 class MetadataStore(Protocol):
-    """One session with the tree. Raises StoreError subclasses; every method, StoreClosedError after the end."""
+    """A client of the tree: one session, and another one after it has expired.
+
+    Raises StoreError subclasses; every method, StoreClosedError after ``close``.
+    """
 
     @property
     def session_id(self) -> int:
-        """Positive, and the ``owner`` of the ephemeral nodes made here."""
+        """Positive, and the ``owner`` of the ephemeral nodes made here; another one in each session."""
+        ...
+
+    def add_session_listener(self, listener: SessionListener) -> None:
+        """Tell ``listener`` of the end of each session and of the beginning of the next; it must not raise."""
         ...
 
     async def get(self, path: str, watch: Watch | None = None) -> Node:

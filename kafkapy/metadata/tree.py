@@ -208,11 +208,16 @@ class Tree:
 
 
 class Watches:
-    """Who wants to know what, once. The same callable on the same node is told once, however often it asked."""
+    """The watches of one session. The same callable on the same node is told once, however often it asked."""
 
     def __init__(self) -> None:
         self._data: Final[dict[str, dict[Watch, None]]] = {}
         self._children: Final[dict[str, dict[Watch, None]]] = {}
+
+    def clear(self) -> None:
+        """Forget all of them."""
+        self._data.clear()
+        self._children.clear()
 
     def add_data(self, path: str, watch: Watch) -> None:
         """Tell ``watch`` about the creation, a change or the deletion of ``path``."""

@@ -1,29 +1,42 @@
 """A broker's metadata side, put together: what the server starts before, and after, its logs and sockets."""
 
+import asyncio
+import logging
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from random import Random, SystemRandom
 from typing import Final
 
 from kafkapy.clock import Clock
 from kafkapy.config.broker_config import BrokerConfig
 from kafkapy.config.listeners import EndPoint
+from kafkapy.controller.active_controller import inter_broker_listener
 from kafkapy.controller.controller import Controller
 from kafkapy.controller.topics import TopicAdmin
 from kafkapy.metadata.configs import ConfigAdmin
 from kafkapy.metadata.image import MetadataCache
 from kafkapy.metadata.producer_ids import ProducerIds
-from kafkapy.metadata.registration import cluster_id, ensure_persistent_paths, register
-from kafkapy.metadata.store import MetadataStore
+from kafkapy.metadata.registration import BrokerIdTakenError, cluster_id, ensure_persistent_paths, register
+from kafkapy.metadata.store import MetadataStore, SessionEndedError, SessionEvent, SessionExpiredError
 from kafkapy.metadata.znodes import BrokerEndpoint, TopicsZNode
 from kafkapy.network.peer import BrokerChannel
 from kafkapy.replication.fencing import ControllerFence
 from kafkapy.types import TopicPartition
 
 FIRST_METADATA_MS: Final = 30_000
+REGISTRATION_RETRY_MS: Final = 1_000
+"""How long to wait before another try to register under an id that another broker holds."""
+
+_log: Final = logging.getLogger(__name__)
 
 
 class MetadataNode:
-    """``prepare``, open the logs, bind the sockets, ``start``; at the end ``stop``, which ends the session too."""
+    """``prepare``, open the logs, bind the sockets, ``start``; at the end ``stop``, which ends the session too.
+
+    When the session with the store has expired and another one has begun, the broker registers again, which gives it
+    another epoch, and then takes part in the election of the controller. Clients are served meanwhile with the metadata
+    of before.
+    """
 
     def __init__(
         self,
@@ -38,6 +51,8 @@ class MetadataNode:
         self._clock = clock
         self._store = store
         self._random = random or SystemRandom()
+        self._endpoints: tuple[BrokerEndpoint, ...] = ()
+        self._rejoining: asyncio.Task[None] | None = None
         self.cluster_id = ""
         self.topic_overrides: Mapping[str, Mapping[str, str]] = {}
         self.cache: Final = MetadataCache()
@@ -67,20 +82,67 @@ class MetadataNode:
 
         When this broker becomes the controller, it returns with the first metadata there.
         """
-        advertised = [BrokerEndpoint(*endpoint) for endpoint in endpoints]
-        broker_id, rack = self._config.broker_id, self._config.text("broker.rack") or None
-        self.fence.broker_epoch = await register(self._store, self._clock, broker_id, advertised, rack)
-        await self.controller.start()
+        self._endpoints = tuple(BrokerEndpoint(*endpoint) for endpoint in endpoints)
+        self._store.add_session_listener(self._session_changed)
+        with suppress(SessionExpiredError):  # the next session begins with the same
+            await self._join()
         await self.producer_ids.start()
         await self.config_admin.start()
         if self.controller.is_active:
+            broker_id = self._config.broker_id
             await self.cache.wait_until(lambda image: broker_id in image.brokers, FIRST_METADATA_MS, self._clock)
+
+    def address_of(self, broker_id: int) -> tuple[str, int] | None:
+        """Host and port of a broker's listener for other brokers, as the metadata have it; None if it is not alive."""
+        broker = self.cache.image.brokers.get(broker_id)
+        if broker is None:
+            return None
+        endpoints = broker.endpoints
+        endpoint = endpoints.get(inter_broker_listener(self._config)) or next(iter(endpoints.values()))
+        return endpoint.host, endpoint.port
 
     async def stop(self) -> None:
         """Leave the cluster."""
+        self._stop_rejoining()
         await self.config_admin.stop()
         await self.controller.stop()
         await self._store.close()
+
+    async def _join(self) -> None:
+        """Register, and elect a controller if there is none."""
+        broker_id, rack = self._config.broker_id, self._config.text("broker.rack") or None
+        self.fence.broker_epoch = await register(self._store, self._clock, broker_id, self._endpoints, rack)
+        await self.controller.start()
+
+    def _session_changed(self, event: SessionEvent) -> None:
+        self._stop_rejoining()
+        if event is SessionEvent.EXPIRED:
+            _log.warning("The session with the metadata store has expired; the broker registers again in the next one")
+            self.controller.session_expired()
+        else:
+            self.config_admin.session_renewed()
+            self._rejoining = asyncio.create_task(self._rejoin(), name="rejoin-cluster")
+
+    async def _rejoin(self) -> None:
+        try:
+            while not await self._has_joined():
+                await self._clock.sleep(REGISTRATION_RETRY_MS)
+        except SessionEndedError as error:
+            _log.info("The broker is not registered: %s", error)
+
+    async def _has_joined(self) -> bool:
+        try:
+            await self._join()
+        except BrokerIdTakenError as error:
+            _log.error("The broker is not registered, trying again: %s", error)
+            return False
+        _log.info("The broker is registered again, with epoch %d", self.fence.broker_epoch)
+        return True
+
+    def _stop_rejoining(self) -> None:
+        if self._rejoining is not None:
+            self._rejoining.cancel()
+            self._rejoining = None
 
     def _metadata_changed(self, _image: object, deleted: Sequence[TopicPartition]) -> None:
         for topic in {partition.topic for partition in deleted}:

@@ -10,6 +10,7 @@ import pytest
 
 from kafkapy.clients.connection import Connection
 from kafkapy.clients.errors import ClientError, NoBrokerError
+from kafkapy.clock import SystemClock
 from kafkapy.protocol.messages.api_versions import ApiVersion, ApiVersionsResponse
 from kafkapy.protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 from kafkapy.protocol.primitives import encode
@@ -72,6 +73,26 @@ def test_what_is_no_kafka_broker(answer: bytes, message: str) -> None:
         pytest.raises(ClientError, match=message),
     ):
         connection.call(ListGroupsRequest(), ListGroupsResponse)
+
+
+def test_a_broker_that_refuses_to_tell_its_versions() -> None:
+    refusal = _frame(encode(ApiVersionsResponse(error_code=35), 0))
+    with (
+        _server(refusal) as port,
+        Connection("127.0.0.1", port) as connection,
+        pytest.raises(ClientError, match="does not answer as a Kafka broker: ApiVersions is refused with error 35"),
+    ):
+        connection.call(ListGroupsRequest(), ListGroupsResponse)
+
+
+def test_the_client_waits_as_long_as_the_broker_asks() -> None:
+    throttled = _frame(encode(ListGroupsResponse(throttle_time_ms=50), 2), 2)
+    answer = _frame(encode(ListGroupsResponse(), 2), 3)
+    with _server(_versions((16, 0, 2)), throttled, answer) as port, Connection("127.0.0.1", port) as connection:
+        began = SystemClock().monotonic_s()
+        connection.call(ListGroupsRequest(), ListGroupsResponse)
+        connection.call(ListGroupsRequest(), ListGroupsResponse)
+        assert SystemClock().monotonic_s() - began >= 0.05
 
 
 def test_a_broker_that_goes_away() -> None:

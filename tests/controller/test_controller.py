@@ -119,6 +119,7 @@ def test_events_after_the_session_are_of_no_consequence() -> None:
         async with cluster(1, 2) as started:
             controller = started.brokers[1].node.controller
             await started.brokers[1].session.close()
+            controller._noticed("topics", "/brokers/topics")
             await started.settle()
             assert not controller.is_active
             assert started.controller.id == 2

@@ -18,6 +18,7 @@ from kafkapy.metadata.store import (
     NodeExistsError,
     NoNodeError,
     NotEmptyError,
+    SessionEvent,
     SetData,
     StoreClosedError,
     WatchEvent,
@@ -46,10 +47,34 @@ class Seen:
         return self.events
 
 
+class SessionEvents:
+    """Collects what a store tells of its sessions; ``wait`` returns when another session has begun."""
+
+    def __init__(self, store: MetadataStore) -> None:
+        self.seen: list[tuple[SessionEvent, int]] = []
+        self._store = store
+        self._renewed = asyncio.Event()
+        store.add_session_listener(self._note)
+
+    def _note(self, event: SessionEvent) -> None:
+        self.seen.append((event, self._store.session_id))
+        if event is SessionEvent.RENEWED:
+            self._renewed.set()
+
+    async def wait(self) -> list[tuple[SessionEvent, int]]:
+        await asyncio.wait_for(self._renewed.wait(), 30)
+        self._renewed.clear()
+        return self.seen
+
+
 class StoreContract:
-    """Inherit and implement ``tree``: an empty tree whose value opens a further session on it."""
+    """Inherit and implement ``tree``: an empty tree whose value opens a further session on it; and ``expire``."""
 
     def tree(self) -> AbstractAsyncContextManager[OpenSession]:
+        raise NotImplementedError
+
+    async def expire(self, store: MetadataStore) -> None:
+        """Let the session of ``store`` expire; another one begins, at the latest some seconds after the return."""
         raise NotImplementedError
 
     def run(self, scenario: Scenario) -> None:
@@ -158,6 +183,73 @@ class StoreContract:
                 await first.get("/")
             with pytest.raises(StoreClosedError):
                 await first.create("/late")
+
+        self.run(scenario)
+
+    def test_a_session_that_expires_is_followed_by_another_one(self) -> None:
+        async def scenario(open_session: OpenSession) -> None:
+            store, other = await open_session(), await open_session()
+            events, others = SessionEvents(store), SessionEvents(other)
+            first = store.session_id
+            await self.expire(store)
+            await events.wait()
+            second = store.session_id
+            assert first != second > 0
+            assert events.seen == [(SessionEvent.EXPIRED, first), (SessionEvent.RENEWED, second)]
+            await self.expire(store)
+            await events.wait()
+            assert [event for event, _ in events.seen] == [SessionEvent.EXPIRED, SessionEvent.RENEWED] * 2
+            assert others.seen == []
+            await store.close()
+            with pytest.raises(StoreClosedError):
+                await store.get("/")
+
+        self.run(scenario)
+
+    def test_ephemeral_nodes_end_with_a_session_that_expires(self) -> None:
+        async def scenario(open_session: OpenSession) -> None:
+            store, other = await open_session(), await open_session()
+            await store.create("/kept", b"1")
+            await other.create("/others", b"", ephemeral=True)
+            await store.multi([Create("/e", b"", ephemeral=True), SetData("/e", b"data")])
+            before = await other.exists("/e")
+            assert before is not None
+            seen, events = Seen(), SessionEvents(store)
+            await other.get("/e", seen)
+            await self.expire(store)
+            await events.wait()
+            assert await seen.wait() == [WatchEvent(EventKind.DELETED, "/e")]
+            assert await store.exists("/e") is None
+            assert (await store.get("/kept")).data == b"1"
+            assert await store.exists("/others") is not None
+            await store.create("/e", b"again", ephemeral=True)
+            again = await other.exists("/e")
+            assert again is not None
+            assert (again.owner, again.version) == (store.session_id, 0)
+            assert again.czxid > before.mzxid
+
+        self.run(scenario)
+
+    def test_the_watches_of_a_session_that_expires_are_gone(self) -> None:
+        async def scenario(open_session: OpenSession) -> None:
+            store, other = await open_session(), await open_session()
+            await other.create("/d", b"")
+            lost, kept, renewed, events = Seen(), Seen(), Seen(), SessionEvents(store)
+            for session, seen in ((store, lost), (other, kept)):
+                await session.get("/d", seen)
+                await session.children("/d", seen)
+                await session.exists("/later", seen)
+            await self.expire(store)
+            await events.wait()
+            await store.get("/d", renewed)
+            await other.set("/d", b"1")
+            await other.create("/d/child")
+            await other.create("/later")
+            assert await renewed.wait() == [WatchEvent(EventKind.CHANGED, "/d")]
+            assert await store.exists("/later") is not None
+            assert await other.exists("/later") is not None
+            assert len(kept.events) == 3
+            assert lost.events == []
 
         self.run(scenario)
 

@@ -8,10 +8,17 @@ from time import process_time
 
 import pytest
 
+from kafkapy import turns
 from kafkapy.clock import SystemClock
-from kafkapy.metadata.embedded import FILE_NAME, RETRY_MS, EmbeddedStore
+from kafkapy.metadata.embedded import FILE_NAME, RETRY_MS, EmbeddedSession, EmbeddedStore
 from kafkapy.metadata.sqlite_file import SqliteFile
-from kafkapy.metadata.store import Create, MetadataStore, StoreClosedError, StoreFileError
+from kafkapy.metadata.store import (
+    Create,
+    MetadataStore,
+    SessionExpiredError,
+    StoreClosedError,
+    StoreFileError,
+)
 from kafkapy.testing.clock import ManualClock
 from tests.metadata.store_contract import OpenSession, Seen, StoreContract
 from tests.server.harness import until
@@ -29,18 +36,115 @@ async def _opened(path: str | None) -> AsyncIterator[OpenSession]:
     await store.close()
 
 
-class TestInMemory(StoreContract):
+class EmbeddedContract(StoreContract):
+    async def expire(self, store: MetadataStore) -> None:
+        assert isinstance(store, EmbeddedSession)
+        await store.expire()
+        store.renew()
+
+
+class TestInMemory(EmbeddedContract):
     def tree(self) -> AbstractAsyncContextManager[OpenSession]:
         return _opened(None)
 
 
-class TestOnDisk(StoreContract):
+class TestOnDisk(EmbeddedContract):
     @pytest.fixture(autouse=True)
     def _directory(self, tmp_path: Path) -> None:
         self.path = str(tmp_path / FILE_NAME)
 
     def tree(self) -> AbstractAsyncContextManager[OpenSession]:
         return _opened(self.path)
+
+
+def test_calls_between_two_sessions_wait_for_the_next() -> None:
+    async def main() -> None:
+        async with _opened(None) as open_session:
+            store = await open_session()
+            assert isinstance(store, EmbeddedSession)
+            told: list[str] = []
+            store.add_session_listener(lambda event: told.append(event.value))
+            await store.expire()
+            calls = [
+                asyncio.ensure_future(call)
+                for call in (store.create("/e", b"", ephemeral=True), store.exists("/"), store.children("/"))
+            ]
+            for call in calls:
+                call.add_done_callback(lambda _: told.append("done"))
+            for _ in range(10):
+                await asyncio.sleep(0)
+            assert told == ["expired"]
+            store.renew()
+            await asyncio.gather(*calls)
+            assert told == ["expired", "renewed", "done", "done", "done"]
+            stat = await store.exists("/e")
+            assert stat is not None
+            assert stat.owner == store.session_id
+
+    asyncio.run(main())
+
+
+def test_closing_ends_the_calls_that_wait_for_a_session() -> None:
+    async def main() -> None:
+        async with _opened(None) as open_session:
+            store = await open_session()
+            assert isinstance(store, EmbeddedSession)
+            await store.create("/e", b"", ephemeral=True)
+            await store.expire()
+            calls = [asyncio.ensure_future(store.get("/")), asyncio.ensure_future(store.delete("/e"))]
+            await asyncio.sleep(0)
+            await store.close()
+            for call in calls:
+                with pytest.raises(StoreClosedError):
+                    await call
+            with pytest.raises(StoreClosedError):
+                store.renew()
+
+    asyncio.run(main())
+
+
+def test_a_write_whose_session_expires_before_the_answer_is_refused(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with _opened(str(tmp_path / FILE_NAME)) as open_session:
+            store = await open_session()
+            assert isinstance(store, EmbeddedSession)
+            for renew in (False, True):
+                write = asyncio.ensure_future(store.create(f"/made-{renew}"))
+                await asyncio.sleep(0)  # the tree has it, the file has not
+                expiry = asyncio.ensure_future(store.expire())
+                read = asyncio.ensure_future(store.children("/"))
+                await expiry
+                if renew:
+                    store.renew()
+                with pytest.raises(SessionExpiredError, match="made or not"):
+                    await write
+                if not renew:
+                    assert not read.done()
+                    store.renew()
+                assert f"made-{renew}" in await read
+
+    asyncio.run(main())
+
+
+def test_no_operation_of_an_expired_session_is_done_in_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(turns, "SLICE_S", 0.0)
+
+    async def main() -> None:
+        async with _opened(None) as open_session:
+            store = await open_session()
+            assert isinstance(store, EmbeddedSession)
+            writes = asyncio.ensure_future(store.transactions([Create(f"/{number}")] for number in range(100)))
+            for _ in range(20):
+                await asyncio.sleep(0)
+            await store.expire()
+            store.renew()
+            done = await store.children("/")
+            with pytest.raises(SessionExpiredError):
+                await writes
+            assert 0 < len(done) < 100
+            assert sorted(await store.children("/")) == sorted(done)
+
+    asyncio.run(main())
 
 
 def test_everything_but_ephemeral_nodes_outlives_a_restart(tmp_path: Path) -> None:

@@ -1,0 +1,174 @@
+"""Sessions with the metadata store that expire: registration, election and watches begin anew in the next one."""
+
+import asyncio
+import logging
+
+import pytest
+
+from kafkapy import turns
+from kafkapy.controller.topics import NewTopic
+from kafkapy.metadata.embedded import EmbeddedStore
+from kafkapy.metadata.store import Create
+from kafkapy.server.node import REGISTRATION_RETRY_MS
+from kafkapy.testing.clock import ManualClock
+from tests.controller.harness import Cluster, FakeBroker, cluster
+from tests.server.harness import until
+
+
+async def _create(broker: FakeBroker, topic: str, replicas: int = 1) -> None:
+    (result,) = await broker.node.topic_admin.create_topics([NewTopic(topic, 1, replicas)], 1000)
+    assert result.error is None
+
+
+async def _registration_epoch(started: Cluster, observer: FakeBroker, broker_id: int) -> int:
+    stat = await observer.session.exists(f"/brokers/ids/{broker_id}")
+    assert stat is not None
+    return stat.czxid
+
+
+def test_a_single_broker_registers_again_and_is_the_controller_again() -> None:
+    async def main() -> None:
+        async with cluster(1) as started:
+            broker = started.brokers[1]
+            await _create(broker, "before")
+            epoch = broker.node.fence.broker_epoch
+            await broker.session.expire()
+            assert not broker.node.controller.is_active
+            (refused,) = await broker.node.topic_admin.delete_topics(["before"], 1000)
+            assert refused.error is not None
+            assert refused.error.error_code == 41
+            broker.session.renew()
+            await started.settle()
+            assert started.controller is broker
+            assert (await broker.session.get("/controller_epoch")).data == b"2"
+            assert broker.node.fence.controller_epoch == 2
+            assert broker.node.fence.broker_epoch == await _registration_epoch(started, broker, 1) > epoch
+            await _create(broker, "after")
+            assert sorted(broker.node.cache.image.topics) == ["after", "before"]
+
+    asyncio.run(main())
+
+
+def test_another_broker_becomes_the_controller_and_learns_of_the_new_registration() -> None:
+    async def main() -> None:
+        async with cluster(1, 2) as started:
+            first, second = started.brokers[1], started.brokers[2]
+            await _create(first, "t", replicas=2)
+            epoch = first.node.fence.broker_epoch
+            await first.session.expire()
+            await started.settle()
+            assert started.controller is second
+            assert second.node.cache.image.brokers.keys() == {2}
+            partition = second.node.cache.image.topics["t"].partitions[0]
+            assert (partition.leader, partition.isr) == (2, (2,))
+            first.session.renew()
+            await started.settle()
+            assert started.controller is second
+            assert first.node.fence.broker_epoch == await _registration_epoch(started, second, 1) > epoch
+            assert first.node.fence.controller_epoch == 2
+            for broker in (first, second):
+                assert broker.node.cache.image.brokers.keys() == {1, 2}
+                assert broker.node.cache.image.controller_id == 2
+            await second.session.delete("/controller")
+            await started.settle()
+            assert (await first.session.get("/controller_epoch")).data == b"3"
+            await _create(started.controller, "later", replicas=2)
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("turns_before", [100, 600, 820, 850])
+def test_a_controller_whose_session_expires_writes_nothing_more(
+    turns_before: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The event that is being handled is dropped, as are those in the queue; the next controller does their work."""
+    monkeypatch.setattr(turns, "SLICE_S", 0.0)  # each pause lets the others run
+
+    async def main() -> None:
+        async with cluster(1) as started:
+            broker = started.brokers[1]
+            observer = started.store.session()
+            topics = [f"/brokers/topics/t{number}" for number in range(50)]
+            await observer.multi([Create(path, b'{"version":2,"partitions":{"0":[1]}}') for path in topics])
+            for _ in range(turns_before):
+                await asyncio.sleep(0)
+            await broker.session.expire()
+            made = await observer.get_many([f"{path}/partitions/0/state" for path in topics])
+            assert None in made
+            started.forget()
+            broker.session.renew()
+            await until(lambda: len(broker.node.cache.image.topics) == 50)
+            paths = [write.path for write in started.writes]
+            assert paths.index("/brokers/ids/1") < paths.index("/controller")
+            written = [path for path in paths if path.startswith("/brokers/topics")]
+            assert all(paths.index("/controller") < paths.index(path) for path in written)
+            states = [path for path in written if path.endswith("/state")]
+            assert len(states) == len(set(states)) == made.count(None)
+            await started.settle()
+            assert started.controller is broker
+            await observer.close()
+
+    asyncio.run(main())
+
+
+def test_a_session_may_expire_again_before_the_broker_has_registered() -> None:
+    async def main() -> None:
+        async with cluster(1) as started:
+            broker = started.brokers[1]
+            for turns_between in range(25):
+                await broker.session.expire()
+                broker.session.renew()
+                for _ in range(turns_between):
+                    await asyncio.sleep(0)
+            await started.settle()
+            assert started.controller is broker
+            assert broker.node.fence.broker_epoch == await _registration_epoch(started, broker, 1)
+            await _create(broker, "t")
+            await broker.session.expire()
+
+    asyncio.run(main())
+
+
+def test_configuration_that_changed_between_two_sessions_is_applied() -> None:
+    async def main() -> None:
+        async with cluster(1, 2) as started:
+            first, second = started.brokers[1], started.brokers[2]
+            await _create(second if second.node.controller.is_active else first, "t")
+            await first.session.expire()
+            await second.node.config_admin.set_topic_overrides("t", {"retention.ms": "5"})
+            await started.settle()
+            assert first.node.config_admin.cached_topic_overrides("t") == {}
+            first.session.renew()
+            await started.settle()
+            assert first.node.config_admin.cached_topic_overrides("t") == {"retention.ms": "5"}
+            await second.node.config_admin.set_topic_overrides("t", {"retention.ms": "6"})
+            await started.settle()
+            assert first.node.config_admin.cached_topic_overrides("t") == {"retention.ms": "6"}
+
+    asyncio.run(main())
+
+
+def test_an_id_that_another_broker_has_taken_meanwhile_is_asked_for_again(caplog: pytest.LogCaptureFixture) -> None:
+    async def main() -> None:
+        clock = ManualClock()
+        store = EmbeddedStore(None, clock)
+        await store.open()
+        started = Cluster(store, clock)
+        broker = await started.start(1)
+        other = store.session()
+        await broker.session.expire()
+        await other.create("/brokers/ids/1", b"", ephemeral=True)
+        broker.session.renew()
+        await started.settle()
+        assert "broker.id" in caplog.text
+        assert not broker.node.controller.is_active
+        await other.close()
+        clock.advance(REGISTRATION_RETRY_MS)
+        await started.settle()
+        assert broker.node.controller.is_active
+        assert broker.node.fence.broker_epoch == await _registration_epoch(started, broker, 1)
+        await broker.kill()
+        await store.close()
+
+    with caplog.at_level(logging.INFO):
+        asyncio.run(main())
