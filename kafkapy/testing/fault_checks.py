@@ -7,9 +7,10 @@ from typing import Any, Final
 from kafkapy.protocol.api_keys import ApiKey
 from kafkapy.protocol.errors import ErrorCode
 from kafkapy.protocol.messages import APIS
+from kafkapy.protocol.places import WITH_MEMBER_ID
 from kafkapy.server.message_places import names_groups, names_partitions, names_topics
 from kafkapy.server.names import plain, served_api, served_apis
-from kafkapy.testing.expired_members import WITH_MEMBERS, Target
+from kafkapy.testing.expired_members import Target
 from kafkapy.testing.fault_rules import Action, InvalidFaultError, Match, When
 from kafkapy.text import nearest
 
@@ -141,7 +142,7 @@ def check_target(target: Target, api: str | int | None, when: When) -> None:
     key = api_key(api)
     if target.has_ids and not names_groups(key):
         raise InvalidFaultError(f"requests of {APIS[key][1]} name no groups: member_of says whose member it is")
-    if not target.has_ids and key not in WITH_MEMBERS:
+    if not target.has_ids and key not in WITH_MEMBER_ID:
         raise InvalidFaultError(f"requests of {APIS[key][1]} name no members: member_of says whose session ends")
     if not target.has_ids and key == ApiKey.LEAVE_GROUP and when is When.AFTER:
         raise InvalidFaultError("who has left a group has no session to end: the rule could never fire")
