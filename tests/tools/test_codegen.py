@@ -9,7 +9,7 @@ import pytest
 from kafkapy.protocol.api_keys import ApiKey
 from kafkapy.protocol.places import PLACES, WITH_GROUP_ID, WITH_MEMBER_ID
 from tools.codegen import __main__ as codegen
-from tools.codegen import definitions, names, selection
+from tools.codegen import definitions, field_texts, names, selection
 from tools.codegen.merge import MergeError, merge, merge_all
 from tools.codegen.model import NO_VERSIONS, Field, Message, Struct, Versions
 from tools.codegen.places import places
@@ -145,6 +145,33 @@ def test_an_import_is_enough_to_be_generated(tmp_path: Path, monkeypatch: pytest
     generated = selection.generated_modules(MESSAGES)
     assert {"vote", "stored.share_group", "envelope"} <= generated.keys()
     assert "consumer_protocol" not in generated
+
+
+# what fields mean
+
+
+def test_every_generated_field_has_a_text_and_every_text_a_field() -> None:
+    members = [message for members in selection.generated_modules(MESSAGES).values() for message in members]
+    structs = [struct for message in members for struct, _ in message.reachable()]
+    for struct in structs:
+        for entry in struct.fields:
+            assert field_texts.text_of(struct, names.snake_case(entry.name))
+    assert field_texts.unused_texts(structs) == []
+
+
+def test_texts_fit_into_a_comment() -> None:
+    assert [text for text in field_texts.TEXTS.values() if len(text) > 110 or text.endswith(".") or "\n" in text] == []
+
+
+def test_a_field_without_a_text_is_not_generated() -> None:
+    with pytest.raises(field_texts.UndocumentedFieldError, match=r"Odd\.never_seen"):
+        field_texts.text_of(Struct("Odd", []), "never_seen")
+
+
+def test_a_text_stands_behind_its_parameter_with_the_versions_of_the_field() -> None:
+    source = (codegen.ROOT / codegen.PROTOCOL / "messages" / "heartbeat.py").read_text()
+    assert 'group_id: str = "",  # consumer group\n' in source
+    assert "group_instance_id: str | None = None,  # v3+: id of a static member; null: a dynamic member\n" in source
 
 
 # where messages name things
