@@ -95,3 +95,36 @@ def test_exceptions_are_real_and_reasoned(exceptions: dict[str, str]) -> None:
     for key, reason in exceptions.items():
         assert (ROOT / key.partition(":")[0]).is_file(), f"{key} is gone: take it off the list"
         assert len(reason.split()) >= 5, f"{key} needs a sentence of reason"
+
+
+# one name for one thing
+
+SHARED_CLASS_NAMES = {
+    "Connection": "the client's end in kafkapy/clients/connection.py, the broker's in kafkapy/network/connection.py",
+    "Dispatcher": "kafkapy/network/dispatcher.py says what a connection needs of the one in kafkapy/server/dispatch.py",
+    "IllegalMoveError": "of a group and of a transaction, which know nothing of each other",
+}
+"""Class names that two modules have, with the reason; generated messages have Kafka's names and are left out."""
+LOGGERS_WITH_ANOTHER_NAME = {"kafkapy/network/connection.py", "kafkapy/network/listener.py"}
+
+
+def test_class_names_are_unique() -> None:
+    modules_by_class: dict[str, list[str]] = {}
+    for name in _own_sources():
+        for node in ast.parse((ROOT / name).read_text()).body:
+            if isinstance(node, ast.ClassDef):
+                modules_by_class.setdefault(node.name, []).append(name)
+    shared = {name: modules for name, modules in modules_by_class.items() if len(modules) > 1}
+    assert {name: modules for name, modules in shared.items() if name not in SHARED_CLASS_NAMES} == {}
+
+
+def test_loggers_are_called_logger() -> None:
+    others = set()
+    for name in _own_sources():
+        for node in ast.parse((ROOT / name).read_text()).body:
+            if not isinstance(node, ast.Assign | ast.AnnAssign) or "getLogger(" not in ast.unparse(node.value or node):
+                continue
+            target = node.target if isinstance(node, ast.AnnAssign) else node.targets[0]
+            if ast.unparse(target) != "logger":
+                others.add(name)
+    assert others - LOGGERS_WITH_ANOTHER_NAME == set()

@@ -133,7 +133,7 @@ ALL_IN_SYNC = -1
 
 
 @dataclass(frozen=True, slots=True)
-class PartitionState:
+class LeaderAndIsrPartition:
     """What LeaderAndIsr says about a partition."""
 
     controller_epoch: int
@@ -170,7 +170,7 @@ class Partition:
     ) -> None:
         self.topic_partition = topic_partition
         self.log = log
-        self.state: PartitionState | None = None
+        self.state: LeaderAndIsrPartition | None = None
         self.isr = InSyncReplicas(())
         self.is_leader = False
         self.leader_epoch = NO_EPOCH
@@ -182,7 +182,7 @@ class Partition:
 
     # leadership
 
-    def make_leader(self, state: PartitionState) -> None:
+    def make_leader(self, state: LeaderAndIsrPartition) -> None:
         """Lead from now on; the epoch begins at the log's end.
 
         In-sync followers count as caught up now; where they are is unknown until they fetch. Raises
@@ -213,13 +213,13 @@ class Partition:
                 raise refusal from error
             # A full disk: what is there can be read, and the first record of the epoch will note it.
 
-    def make_follower(self, state: PartitionState) -> None:
+    def make_follower(self, state: LeaderAndIsrPartition) -> None:
         """Follow ``state.leader`` (-1: nobody leads, keep the log and wait)."""
         self._take(state)
         self.is_leader = False
         self.remotes = {}
 
-    def _take(self, state: PartitionState) -> None:
+    def _take(self, state: LeaderAndIsrPartition) -> None:
         self.state = state
         self.leader_epoch = state.leader_epoch
         self.isr = InSyncReplicas(state.isr)

@@ -56,7 +56,7 @@ from kafkapy.storage.log_directory import LogManager
 from kafkapy.storage.recovery.mending import default_processes, load_in_parallel
 from kafkapy.turns import at_once_or_in_turns
 
-_log: Final = logging.getLogger(__name__)
+logger: Final = logging.getLogger(__name__)
 
 NO_BROKER_ID: Final = -1
 START_FAILURES: Final = (
@@ -316,7 +316,7 @@ class BrokerServer:
         dispatcher = self._dispatcher(services)
         for listener in self.listeners:
             listener.start(dispatcher)
-            _log.info("Listening on %s", listener.endpoint)
+            logger.info("Listening on %s", listener.endpoint)
         upkeep = Upkeep(self.clock)
         keep_logs(upkeep, services.log_manager, self.config)
         report_limits(upkeep, services)

@@ -11,7 +11,7 @@ from kafkapy.protocol.places import WITH_MEMBER_ID
 from kafkapy.server.message_places import names_groups, names_partitions, names_topics
 from kafkapy.server.names import plain, served_api, served_apis
 from kafkapy.testing.expired_members import Target
-from kafkapy.testing.fault_rules import Action, InvalidFaultError, Match, When
+from kafkapy.testing.fault_rules import FaultAction, InvalidFaultError, Match, When
 from kafkapy.text import nearest
 
 LONGEST_DELAY_MS: Final = 86_400_000
@@ -25,13 +25,13 @@ FIELDS: Final[Mapping[str, tuple[type, ...]]] = {
 _NOUNS: Final = {str: "a string", int: "an integer", float: "a number", list: "a list of integers"}
 
 
-def checked(action: Action, match: Mapping[str, Any]) -> Match:
+def checked(action: FaultAction, match: Mapping[str, Any]) -> Match:
     """Return ``match`` with the API's key for its name; raises ``InvalidFaultError``."""
     _check_types(match)
     result: Match = dict(match)  # type: ignore[assignment]  # the types of its fields have just been checked
     if "api" in result:
         result["api"] = api_key(result["api"])
-    elif action is Action.ERROR:
+    elif action is FaultAction.ERROR:
         raise InvalidFaultError("an error wants an api: each API has its own answer")
     _check_names(result)
     _check_numbers(result)

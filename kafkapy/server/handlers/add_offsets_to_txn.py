@@ -12,7 +12,7 @@ from kafkapy.coordinator.runtime import respond
 from kafkapy.coordinator.transaction.results import AddCall
 from kafkapy.coordinator.transaction.transaction import Incarnation
 from kafkapy.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
-from kafkapy.server.fencing_codes import fencing_code
+from kafkapy.server.older_versions import fencing_code
 from kafkapy.types import TopicPartition
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from operator import attrgetter
 from typing import Final
 
 from kafkapy.errors import BrokerError
-from kafkapy.metadata.errors import InvalidTopicError
+from kafkapy.metadata.errors import InvalidTopicError, PolicyViolationError
 from kafkapy.metadata.topic_rules import INTERNAL_TOPICS
 from kafkapy.protocol.messages.delete_records import (
     DeleteRecordsPartition,
@@ -30,12 +30,6 @@ from kafkapy.types import TopicPartition
 
 HIGH_WATERMARK: Final = -1
 _NO_OFFSET: Final = -1
-
-
-class PolicyViolationError(BrokerError):
-    """The topic's cleanup policy does not let records be deleted."""
-
-    error_code = 44
 
 
 def handle(context: RequestContext, request: DeleteRecordsRequest) -> Steps[DeleteRecordsResponse]:

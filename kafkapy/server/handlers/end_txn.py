@@ -14,7 +14,7 @@ from kafkapy.coordinator.runtime import respond
 from kafkapy.coordinator.transaction.results import EndCall
 from kafkapy.coordinator.transaction.transaction import Incarnation
 from kafkapy.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
-from kafkapy.server.fencing_codes import fencing_code
+from kafkapy.server.older_versions import fencing_code
 
 if TYPE_CHECKING:
     from kafkapy.server.context import RequestContext

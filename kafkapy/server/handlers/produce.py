@@ -23,6 +23,7 @@ from kafkapy.metadata.errors import (
 )
 from kafkapy.metadata.topic_rules import INTERNAL_TOPICS
 from kafkapy.network.errors import UnansweredFailureError
+from kafkapy.protocol.errors import ErrorCode
 from kafkapy.protocol.messages.produce import (
     BatchIndexAndErrorMessage,
     PartitionProduceData,
@@ -51,14 +52,24 @@ NO_ACKS: Final = 0
 VALID_ACKS: Final = (-1, 0, 1)
 ADMIN_CLIENT: Final = "__admin_client"
 """The client id that may write to internal topics, as in Kafka."""
-WITHOUT_LOG_START: Final = frozenset({2, 3, 6, 10, 17, 18, 21, 53, 56})
+WITHOUT_LOG_START: Final = frozenset(
+    {
+        ErrorCode.CORRUPT_MESSAGE,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.MESSAGE_TOO_LARGE,
+        ErrorCode.INVALID_TOPIC_EXCEPTION,
+        ErrorCode.RECORD_LIST_TOO_LARGE,
+        ErrorCode.INVALID_REQUIRED_ACKS,
+        ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+    }
+)
 """Errors that Kafka answers without the partition's log start offset."""
 VALIDATIONS_BESIDE_THE_LOOP: Final = 3
 """Times that a batch is validated there because the offsets in it are taken when it comes to be appended."""
 FIRST_VERSION_OF_STORAGE_ERROR: Final = 4
 """Older clients would not try again after KAFKA_STORAGE_ERROR: they are told to look for another leader."""
-_NOT_LEADER_OR_FOLLOWER: Final = 6
-_KAFKA_STORAGE_ERROR: Final = 56
 _NO_OFFSET: Final = -1
 
 Answer = ProduceResponse | asyncio.Future[ProduceResponse | None] | None
@@ -148,8 +159,8 @@ class _Append:
         if isinstance(error, RecordsError) or error is self.refusal:
             self.context.log_refusal(f"records for {topic}-{index}", error)
         response = failed(index, error, log_start_offset)
-        if error.error_code == _KAFKA_STORAGE_ERROR and self.version < FIRST_VERSION_OF_STORAGE_ERROR:
-            response.error_code = _NOT_LEADER_OR_FOLLOWER
+        if error.error_code == ErrorCode.KAFKA_STORAGE_ERROR and self.version < FIRST_VERSION_OF_STORAGE_ERROR:
+            response.error_code = ErrorCode.NOT_LEADER_OR_FOLLOWER
         return response
 
     def _refuse(self, topic: str, records: memoryview) -> None:
