@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from kafkapy.protocol.errors import ErrorCode
+
 ROOT = Path(__file__).resolve().parent.parent
 
 # A function over its limit, with the reason why splitting it would hurt the reader.
@@ -128,3 +130,24 @@ def test_loggers_are_called_logger() -> None:
             if ast.unparse(target) != "logger":
                 others.add(name)
     assert others - LOGGERS_WITH_ANOTHER_NAME == set()
+
+
+def _is_number(node: ast.expr) -> bool:
+    """Whether it is an integer other than 0."""
+    number = node.operand if isinstance(node, ast.UnaryOp) else node
+    return isinstance(number, ast.Constant) and type(number.value) is int and number.value != 0
+
+
+def test_error_codes_have_their_names() -> None:
+    """``ErrorCode.X``, or a number that has no such name."""
+    numbers = []
+    for name in _own_sources():
+        if name == "kafkapy/errors.py" or name.startswith("kafkapy/coordinator/"):
+            continue
+        for node in ast.walk(ast.parse((ROOT / name).read_text())):
+            if isinstance(node, ast.Assign | ast.AnnAssign) and isinstance(node.value, ast.Constant | ast.UnaryOp):
+                target = node.target if isinstance(node, ast.AnnAssign) else node.targets[0]
+                called = ast.unparse(target).strip("_")
+                if _is_number(node.value) and (called == "error_code" or called in ErrorCode.__members__):
+                    numbers.append(f"{name}:{node.lineno}")
+    assert numbers == []

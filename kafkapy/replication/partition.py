@@ -18,7 +18,7 @@ from kafkapy.metadata.errors import (
 from kafkapy.records.validate import CheckedBatch, ValidatedBatch
 from kafkapy.storage.io.disk_errors import is_passing, storage_error
 from kafkapy.storage.log.log import AppendResult, Log
-from kafkapy.types import NO_EPOCH, TopicPartition
+from kafkapy.types import NO_EPOCH, NO_OFFSET, TopicPartition
 
 # The in-sync replicas of a partition, as its leader sees them: pure functions and values.
 #
@@ -30,9 +30,6 @@ from kafkapy.types import NO_EPOCH, TopicPartition
 # - a replica is lagging when its end is not the leader's and it was last caught up too long ago;
 # - a replica may join when it reached the high watermark and the start of the leader's epoch, and no change is
 #   in flight.
-
-
-UNKNOWN_OFFSET = -1
 
 
 class RemoteReplica:
@@ -49,11 +46,11 @@ class RemoteReplica:
 
     def __init__(self, broker_id: int, last_caught_up_ms: int = 0) -> None:
         self.broker_id = broker_id
-        self.log_end_offset = UNKNOWN_OFFSET
-        self.log_start_offset = UNKNOWN_OFFSET
+        self.log_end_offset = NO_OFFSET
+        self.log_start_offset = NO_OFFSET
         self.last_caught_up_ms = last_caught_up_ms
         self.last_fetch_ms = 0
-        self.leader_end_offset_at_last_fetch = UNKNOWN_OFFSET
+        self.leader_end_offset_at_last_fetch = NO_OFFSET
 
     def fetched(self, fetch_offset: int, log_start_offset: int, leader_end_offset: int, now_ms: int) -> None:
         """Take in a fetch: the follower holds everything below ``fetch_offset``.

@@ -5,7 +5,6 @@ from collections.abc import Coroutine, Mapping
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-from kafkapy.records.batch import NO_TIMESTAMP
 from kafkapy.records.record import Headers, Record
 from kafkapy.testing.broker import THREAD_NAME, WAIT_S
 from kafkapy.testing.errors import BrokerNotRunningError
@@ -13,7 +12,7 @@ from kafkapy.testing.groups import GroupMember
 from kafkapy.testing.loop_thread import LoopThread
 from kafkapy.testing.records import RecordSelection, TopicRecord
 from kafkapy.testing.surface import HostedSurface
-from kafkapy.types import TopicPartition
+from kafkapy.types import NO_TIMESTAMP, TopicPartition
 
 T = TypeVar("T")
 

@@ -30,8 +30,8 @@ from kafkapy.records.compression import ZSTD
 from kafkapy.records.errors import UnsupportedForMessageFormatError
 from kafkapy.records.record import Record, encode_batch, encode_legacy
 from kafkapy.storage.errors import KafkaStorageError
-from kafkapy.storage.log.producer_state import NO_OFFSET
 from kafkapy.turns import finish
+from kafkapy.types import NO_OFFSET
 from tests.simulation.disk import CHANGES, Fault
 from tests.simulation.durable import Survival
 from tests.simulation.machine import Died, Subject

@@ -26,10 +26,9 @@ from kafkapy.server.context import RequestContext
 from kafkapy.server.partition_rows import answered_by_topic
 from kafkapy.storage.errors import OffsetOutOfRangeError
 from kafkapy.turns import Steps
-from kafkapy.types import TopicPartition
+from kafkapy.types import NO_OFFSET, TopicPartition
 
 HIGH_WATERMARK: Final = -1
-_NO_OFFSET: Final = -1
 
 
 def handle(context: RequestContext, request: DeleteRecordsRequest) -> Steps[DeleteRecordsResponse]:
@@ -48,7 +47,7 @@ def _delete(replicas: ReplicaManager, topic: str, wanted: DeleteRecordsPartition
     try:
         low_watermark = _advance(replicas, TopicPartition(topic, wanted.partition_index), wanted.offset)
     except BrokerError as error:
-        return DeleteRecordsPartitionResult(wanted.partition_index, _NO_OFFSET, error.error_code)
+        return DeleteRecordsPartitionResult(wanted.partition_index, NO_OFFSET, error.error_code)
     return DeleteRecordsPartitionResult(wanted.partition_index, low_watermark)
 
 

@@ -18,8 +18,8 @@ from kafkapy.protocol.errors import ErrorCode
 from kafkapy.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from kafkapy.server.context import RequestContext
 from kafkapy.server.older_versions import fencing_code
+from kafkapy.types import NO_EPOCH, NO_PRODUCER_ID
 
-_NONE: Final = -1
 _FIRST_VERSION_OF_FENCED: Final = 4
 
 Response = InitProducerIdResponse | Awaitable[InitProducerIdResponse]
@@ -27,7 +27,7 @@ Response = InitProducerIdResponse | Awaitable[InitProducerIdResponse]
 
 def handle(context: RequestContext, request: InitProducerIdRequest) -> Response:
     """See the card."""
-    if (request.producer_id == _NONE) != (request.producer_epoch == _NONE):
+    if (request.producer_id == NO_PRODUCER_ID) != (request.producer_epoch == NO_EPOCH):
         return InitProducerIdResponse(error_code=ErrorCode.INVALID_REQUEST, producer_epoch=-1)
     if request.transactional_id is None:
         return _next_id(context)

@@ -16,11 +16,7 @@ from functools import partial
 from typing import Final
 
 from kafkapy.errors import BrokerError
-from kafkapy.metadata.errors import (
-    InvalidRequiredAcksError,
-    InvalidTopicError,
-    TransactionalIdAuthorizationFailedError,
-)
+from kafkapy.metadata.errors import InvalidRequiredAcksError, InvalidTopicError, TransactionalIdAuthorizationFailedError
 from kafkapy.metadata.topic_rules import INTERNAL_TOPICS
 from kafkapy.network.errors import UnansweredFailureError
 from kafkapy.protocol.errors import ErrorCode
@@ -46,7 +42,7 @@ from kafkapy.server.context import RequestContext
 from kafkapy.server.partition_rows import ROWS_IN_A_STEP
 from kafkapy.server.produce_examination import examine
 from kafkapy.turns import Steps, turns
-from kafkapy.types import TopicPartition, topic_partition_of
+from kafkapy.types import NO_OFFSET, TopicPartition, topic_partition_of
 
 NO_ACKS: Final = 0
 VALID_ACKS: Final = (-1, 0, 1)
@@ -70,7 +66,6 @@ VALIDATIONS_BESIDE_THE_LOOP: Final = 3
 """Times that a batch is validated there because the offsets in it are taken when it comes to be appended."""
 FIRST_VERSION_OF_STORAGE_ERROR: Final = 4
 """Older clients would not try again after KAFKA_STORAGE_ERROR: they are told to look for another leader."""
-_NO_OFFSET: Final = -1
 
 Answer = ProduceResponse | asyncio.Future[ProduceResponse | None] | None
 
@@ -134,7 +129,7 @@ class _Append:
         """
         self.count += 1
         topic_partition = topic_partition_of((topic, index))
-        log_start_offset = _NO_OFFSET
+        log_start_offset = NO_OFFSET
         try:
             if self.refusal is not None and isinstance(self.refusal, TransactionalIdAuthorizationFailedError):
                 raise self.refusal
@@ -259,7 +254,7 @@ def _when_acknowledged(
 
 def failed(index: int, error: BrokerError, log_start_offset: int) -> PartitionProduceResponse:
     """Return the answer for a partition whose batch was refused; rejected records are named (KIP-467)."""
-    response = PartitionProduceResponse(index, error.error_code, _NO_OFFSET)
+    response = PartitionProduceResponse(index, error.error_code, NO_OFFSET)
     if error.error_code not in WITHOUT_LOG_START:
         response.log_start_offset = log_start_offset
     if isinstance(error, InvalidRecordError | InvalidTimestampError) and error.record_errors:

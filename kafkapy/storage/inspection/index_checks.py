@@ -7,7 +7,8 @@ from kafkapy.storage.inspection.findings import ERROR, NOTE, WARNING, Findings
 from kafkapy.storage.inspection.index_files import offset_entries, time_entries, zero_tail
 from kafkapy.storage.inspection.log_scan import ScannedBatch
 from kafkapy.storage.io.files import Files
-from kafkapy.storage.log.index import NO_TIMESTAMP, Index, OffsetIndex, TimeIndex
+from kafkapy.storage.log.index import Index, OffsetIndex, TimeIndex
+from kafkapy.types import NO_TIMESTAMP
 
 MENDED: Final = "; the next start makes the index anew"
 """Said of a segment whose indexes may be behind: ``is_settled`` is not true of it."""
