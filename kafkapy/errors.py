@@ -1,8 +1,7 @@
 """The root of every error that a client gets as a Kafka error code.
 
-Layers below ``protocol`` raise their own named errors (``records/errors.py``, ``storage/errors.py``); each class
-carries the number that goes on the wire, so that one place in the server can answer any of them. A test holds the
-numbers against the generated ``protocol.errors.ErrorCode``.
+Each layer raises its own named errors (``records/errors.py``, ``storage/errors.py``); each class carries the
+``protocol.errors.ErrorCode`` that goes on the wire, so that one place in the server can answer any of them.
 """
 
 from typing import ClassVar

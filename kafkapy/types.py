@@ -16,11 +16,13 @@ LEADER_DURING_DELETE: Final = -2
 EPOCH_DURING_DELETE: Final = -2
 """In StopReplica and UpdateMetadata: higher than any leader epoch."""
 NO_EPOCH: Final = -1
+"""No epoch of a leader, producer or broker is known."""
 NO_OFFSET: Final = -1
+NO_TIMESTAMP: Final = -1
 NO_PRODUCER_ID: Final = -1
 NO_PRODUCER_EPOCH: Final = -1
 NO_SEQUENCE: Final = -1
-NO_TIMESTAMP: Final = -1
+"""The batch of a producer without an id."""
 
 N = TypeVar("N", bound=tuple[Any, ...])
 

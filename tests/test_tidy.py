@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from kafkapy.protocol.errors import ErrorCode
+
 ROOT = Path(__file__).resolve().parent.parent
 
 # A function over its limit, with the reason why splitting it would hurt the reader.
@@ -95,3 +97,57 @@ def test_exceptions_are_real_and_reasoned(exceptions: dict[str, str]) -> None:
     for key, reason in exceptions.items():
         assert (ROOT / key.partition(":")[0]).is_file(), f"{key} is gone: take it off the list"
         assert len(reason.split()) >= 5, f"{key} needs a sentence of reason"
+
+
+# one name for one thing
+
+SHARED_CLASS_NAMES = {
+    "Connection": "the client's end in kafkapy/clients/connection.py, the broker's in kafkapy/network/connection.py",
+    "Dispatcher": "kafkapy/network/dispatcher.py says what a connection needs of the one in kafkapy/server/dispatch.py",
+    "IllegalMoveError": "of a group and of a transaction, which know nothing of each other",
+}
+"""Class names that two modules have, with the reason; generated messages have Kafka's names and are left out."""
+LOGGERS_WITH_ANOTHER_NAME = {"kafkapy/network/connection.py", "kafkapy/network/listener.py"}
+
+
+def test_class_names_are_unique() -> None:
+    modules_by_class: dict[str, list[str]] = {}
+    for name in _own_sources():
+        for node in ast.parse((ROOT / name).read_text()).body:
+            if isinstance(node, ast.ClassDef):
+                modules_by_class.setdefault(node.name, []).append(name)
+    shared = {name: modules for name, modules in modules_by_class.items() if len(modules) > 1}
+    assert {name: modules for name, modules in shared.items() if name not in SHARED_CLASS_NAMES} == {}
+
+
+def test_loggers_are_called_logger() -> None:
+    others = set()
+    for name in _own_sources():
+        for node in ast.parse((ROOT / name).read_text()).body:
+            if not isinstance(node, ast.Assign | ast.AnnAssign) or "getLogger(" not in ast.unparse(node.value or node):
+                continue
+            target = node.target if isinstance(node, ast.AnnAssign) else node.targets[0]
+            if ast.unparse(target) != "logger":
+                others.add(name)
+    assert others - LOGGERS_WITH_ANOTHER_NAME == set()
+
+
+def _is_number(node: ast.expr) -> bool:
+    """Whether it is an integer other than 0."""
+    number = node.operand if isinstance(node, ast.UnaryOp) else node
+    return isinstance(number, ast.Constant) and type(number.value) is int and number.value != 0
+
+
+def test_error_codes_have_their_names() -> None:
+    """``ErrorCode.X``, or a number that has no such name."""
+    numbers = []
+    for name in _own_sources():
+        if name == "kafkapy/errors.py":
+            continue
+        for node in ast.walk(ast.parse((ROOT / name).read_text())):
+            if isinstance(node, ast.Assign | ast.AnnAssign) and isinstance(node.value, ast.Constant | ast.UnaryOp):
+                target = node.target if isinstance(node, ast.AnnAssign) else node.targets[0]
+                called = ast.unparse(target).strip("_")
+                if _is_number(node.value) and (called == "error_code" or called in ErrorCode.__members__):
+                    numbers.append(f"{name}:{node.lineno}")
+    assert numbers == []

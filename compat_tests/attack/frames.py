@@ -28,7 +28,7 @@ from compat_tests.differential.steps import RequestBuilder
 from kafkapy.protocol.api_keys import ApiKey
 from kafkapy.protocol.headers import RequestHeader, read_request_header, write_request_header
 from kafkapy.protocol.message import ProtocolError
-from kafkapy.protocol.messages import APIS, request_class
+from kafkapy.protocol.messages import APIS, has_classes, request_class
 from kafkapy.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from kafkapy.protocol.primitives import encode
 from kafkapy.protocol.reader import Reader
@@ -375,16 +375,17 @@ def drawn_seeds(number: int, served: Served, ids: Ids) -> Iterator[bytes]:
 
 
 def default_seeds() -> Iterator[bytes]:
-    """Every API and version that has a definition, served or not, with its default fields."""
+    """Requests of every API and version of the protocol: default fields where there are classes, else zeros."""
     for key, (_, _, low, high, _) in APIS.items():
         for version in range(low, high + 1):
             writer = Writer()
             write_request_header(writer, RequestHeader(key, version, 7, "fuzz"))
             try:
-                request_class(key)().write(writer, version)
+                if has_classes(key):
+                    request_class(key)().write(writer, version)
             except ProtocolError:
                 continue  # no default for a field that must be there
-            yield writer.getvalue() + bytes(16)
+            yield writer.getvalue() + bytes(16 if has_classes(key) else 64)
 
 
 @cache

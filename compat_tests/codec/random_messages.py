@@ -11,6 +11,7 @@ from kafkapy.protocol.primitives import Message as ProtocolMessage
 from tools.codegen import definitions, names
 from tools.codegen.emit_module import class_names
 from tools.codegen.model import Field, Message
+from tools.codegen.selection import generated_modules
 from tools.codegen.types import FieldCode
 
 _INTEGERS = {"int8": (1, True), "int16": (2, True), "uint16": (2, False), "int32": (4, True), "int64": (8, True)}
@@ -34,14 +35,15 @@ _PRIMITIVES: dict[str, st.SearchStrategy[Any]] = {
 
 
 class Definitions:
-    """The merged definitions with their generated classes."""
+    """The definitions of the generated messages, with their classes."""
 
     def __init__(self) -> None:
-        self.messages = definitions.load_all()
+        generated = generated_modules(definitions.load_all())
+        self.messages = {message.name: message for members in generated.values() for message in members}
         self._names: dict[str, dict[str, str]] = {}
         self._modules: dict[str, Any] = {}
         self._left_out: set[tuple[str, str]] = set()
-        for module, members in names.modules(self.messages).items():
+        for module, members in generated.items():
             self._names |= class_names(members)
             for member in members:
                 self._modules[member.name] = importlib.import_module(f"kafkapy.protocol.messages.{module}")

@@ -118,5 +118,5 @@ def test_both_know_most_messages() -> None:
         name: sum(codec(message, message.versions.high) is not None for message in cases())
         for name, codec in (("kio", kio_codec), ("kafka-python", kafka_python_codec))
     }
-    assert known["kio"] > 100
-    assert known["kafka-python"] > 60
+    assert known["kio"] > 55
+    assert known["kafka-python"] > 55

@@ -12,7 +12,7 @@ from kafkapy.protocol.headers import (
     write_request_header,
 )
 from kafkapy.protocol.message import ProtocolError
-from kafkapy.protocol.messages import request_class
+from kafkapy.protocol.messages import has_classes, request_class
 from kafkapy.protocol.primitives import Reader, Writer
 
 UNKNOWN_KEYS: Final = (-1, -32768, 100, 999, 32767)
@@ -82,6 +82,8 @@ def would_harm(frame: bytes) -> bool:
     reader = Reader(frame)
     try:
         header = read_request_header(reader)
+        if not has_classes(header.api_key):
+            return False
         request: Any = request_class(header.api_key).read(reader, header.api_version)
     except ProtocolError:
         return False

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from kafkapy.protocol.headers import read_response_header
 from kafkapy.protocol.message import ProtocolError
-from kafkapy.protocol.messages import APIS, response_class
+from kafkapy.protocol.messages import has_classes, response_class
 from kafkapy.protocol.primitives import encode
 from kafkapy.protocol.reader import Reader
 
@@ -113,7 +113,7 @@ class Side:
 
 def decoded(answer: bytes, key: int, version: int) -> Any:
     """The response, or None where the bytes are not the one that this version has, to the last byte."""
-    if key not in APIS:
+    if not has_classes(key):
         return None
     reader = Reader(memoryview(answer))
     try:

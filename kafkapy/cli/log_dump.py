@@ -22,7 +22,7 @@ from kafkapy.storage.inspection.dump import (
     records,
     require_known,
 )
-from kafkapy.storage.inspection.log_scan import LogScan, Scanned
+from kafkapy.storage.inspection.log_scan import LogScan, ScannedBatch
 from kafkapy.storage.io.files import Files
 from kafkapy.storage.log.segment import LOG_SUFFIX
 from kafkapy.text import printable_json
@@ -186,12 +186,12 @@ class Dumper:
             yield {"batch": row} if self._options.as_json else row
             yield from self._record_rows(scanned, decode)
 
-    def _told(self, scan: LogScan) -> Iterator[Scanned]:
+    def _told(self, scan: LogScan) -> Iterator[ScannedBatch]:
         for scanned in scan:
             self._progress(scanned.header.size)
             yield scanned
 
-    def _record_rows(self, scanned: Scanned, decode: Decoder) -> Iterator[Row]:
+    def _record_rows(self, scanned: ScannedBatch, decode: Decoder) -> Iterator[Row]:
         try:
             listed = [] if scanned.header.is_control else records(scanned)
         except (BrokerError, UnknownFileError) as error:

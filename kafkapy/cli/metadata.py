@@ -38,9 +38,9 @@ def export_(  # noqa: PLR0913, PLR0917  # typer reads a command's options from i
     as_json: Json = False,
 ) -> None:
     """Write a stopped broker's metadata to a ZooKeeper, for Apache Kafka to start on its data, or to a document."""
-    from kafkapy.cli.metadata_run import Options, Places, export
+    from kafkapy.cli.metadata_run import Places, RunOptions, export
 
-    export(Places(data, config, zookeeper, file), Options(overwrite, dry_run, as_json))
+    export(Places(data, config, zookeeper, file), RunOptions(overwrite, dry_run, as_json))
 
 
 @app.command(
@@ -64,9 +64,9 @@ def import_(  # noqa: PLR0913, PLR0917  # typer reads a command's options from i
     as_json: Json = False,
 ) -> None:
     """Read a stopped cluster's metadata from a ZooKeeper or a document, for kafkapy to start on its data directory."""
-    from kafkapy.cli.metadata_run import Options, Places, import_
+    from kafkapy.cli.metadata_run import Places, RunOptions, import_
 
-    options = Options(overwrite, dry_run, as_json)
+    options = RunOptions(overwrite, dry_run, as_json)
     import_(Places(data, config, zookeeper, file), options, only_this_broker=only_this_broker)
 
 
@@ -80,6 +80,6 @@ def import_(  # noqa: PLR0913, PLR0917  # typer reads a command's options from i
 )
 def rebuild_(data: Data = None, config: Config = None, dry_run: DryRun = False, as_json: Json = False) -> None:
     """Make a stopped broker's lost metadata again from its partitions' folders; configurations stay lost."""
-    from kafkapy.cli.metadata_run import Options, rebuild
+    from kafkapy.cli.metadata_run import RunOptions, rebuild
 
-    rebuild(data, config, Options(overwrite=False, dry_run=dry_run, as_json=as_json))
+    rebuild(data, config, RunOptions(overwrite=False, dry_run=dry_run, as_json=as_json))

@@ -14,7 +14,7 @@ from kafkapy.clock import SystemClock
 from kafkapy.config.broker_config import BrokerConfig
 from kafkapy.config.errors import InvalidConfigError
 from kafkapy.metadata.exchange import metadata_checks as checks
-from kafkapy.metadata.exchange.metadata_changes import GONE, NEW, OTHER, Change, changes, refuse_overwriting
+from kafkapy.metadata.exchange.metadata_changes import GONE, NEW, OTHER, NodeChange, changes, refuse_overwriting
 from kafkapy.metadata.exchange.metadata_file import metadata_path, read_file_tree, write_file_tree
 from kafkapy.metadata.exchange.metadata_json import decode_document, encode_document
 from kafkapy.metadata.exchange.metadata_rebuild import rebuilt
@@ -28,14 +28,14 @@ from kafkapy.storage.io.files import Files
 # Where ``kafkapy metadata`` reads and writes: a broker's own store, a ZooKeeper, a document.
 
 
-class Place(Protocol):
+class MetadataPlace(Protocol):
     """Holds a cluster's metadata; ``str()`` names it to the user."""
 
     def read(self) -> MetadataTree:
         """What is there; an empty tree when nothing is."""
         ...
 
-    def write(self, source: MetadataTree, found: Sequence[Change], now_ms: int) -> None:
+    def write(self, source: MetadataTree, found: Sequence[NodeChange], now_ms: int) -> None:
         """Bring it to ``source``; ``found`` is what differs."""
         ...
 
@@ -53,7 +53,7 @@ class OwnPlace:
         """See ``Place.read``; raises ``StoreFileError``."""
         return read_file_tree(self._path)
 
-    def write(self, source: MetadataTree, found: Sequence[Change], now_ms: int) -> None:
+    def write(self, source: MetadataTree, found: Sequence[NodeChange], now_ms: int) -> None:
         """See ``Place.write``; raises ``StoreFileError``."""
         write_file_tree(self._path, source, found, now_ms)
 
@@ -76,7 +76,7 @@ class ZooKeeperPlace:
         with connected(self._address) as tree:
             return tree.read()
 
-    def write(self, source: MetadataTree, found: Sequence[Change], now_ms: int) -> None:  # noqa: ARG002  # its clock
+    def write(self, source: MetadataTree, found: Sequence[NodeChange], now_ms: int) -> None:  # noqa: ARG002  # its clock
         """See ``Place.write``."""
         from kafkapy.metadata.exchange.zookeeper_tree import connected
 
@@ -107,7 +107,7 @@ class DocumentPlace:
         except OSError as error:
             raise MetadataError(f"{self._path} can't be read: {error.strerror}") from error
 
-    def write(self, source: MetadataTree, found: Sequence[Change], now_ms: int) -> None:  # noqa: ARG002  # it is whole
+    def write(self, source: MetadataTree, found: Sequence[NodeChange], now_ms: int) -> None:  # noqa: ARG002  # it is whole
         """See ``Place.write``; raises MetadataError when the file can't be written."""
         try:
             self._files.replace(self._path, encode_document(source))
@@ -124,7 +124,7 @@ class Places(NamedTuple):
     file: str | None
 
 
-class Options(NamedTuple):
+class RunOptions(NamedTuple):
     """What the user wants of a run."""
 
     overwrite: bool
@@ -132,7 +132,7 @@ class Options(NamedTuple):
     as_json: bool
 
 
-def export(places: Places, options: Options) -> None:
+def export(places: Places, options: RunOptions) -> None:
     """Write a stopped broker's metadata to a ZooKeeper, for Apache Kafka to start on its data, or to a document."""
     with _failures_in_one_line(), _stopped(places.data, places.config, has_metadata=True) as directories:
         target = _other_place(places.zookeeper, places.file)
@@ -149,7 +149,7 @@ def export(places: Places, options: Options) -> None:
             typer.echo(_advice(tree, target, directories))
 
 
-def import_(places: Places, options: Options, *, only_this_broker: bool) -> None:
+def import_(places: Places, options: RunOptions, *, only_this_broker: bool) -> None:
     """Read a stopped cluster's metadata from a ZooKeeper or a document, for kafkapy to start on its data directory."""
     with _failures_in_one_line(), _stopped(places.data, places.config) as directories:
         source = _other_place(places.zookeeper, places.file)
@@ -176,7 +176,7 @@ def import_(places: Places, options: Options, *, only_this_broker: bool) -> None
         _carry(tree, target, found, directories[0].path, options)
 
 
-def rebuild(data: Path | None, config: Path | None, options: Options) -> None:
+def rebuild(data: Path | None, config: Path | None, options: RunOptions) -> None:
     """Make a stopped broker's lost metadata again from what its data directories hold."""
     with _failures_in_one_line(), _stopped(data, config) as directories:
         target = OwnPlace(directories[0].path)
@@ -246,7 +246,7 @@ def _no_metadata(directory: str) -> str:
     return f"{directory} has no metadata of kafkapy: no broker has started there yet"
 
 
-def _other_place(zookeeper: str | None, file: str | None) -> Place:
+def _other_place(zookeeper: str | None, file: str | None) -> MetadataPlace:
     if (zookeeper is None) == (file is None):
         raise UsageError("give either --zookeeper HOST:PORT/CHROOT or --file FILE")
     if zookeeper is not None:
@@ -254,7 +254,9 @@ def _other_place(zookeeper: str | None, file: str | None) -> Place:
     return DocumentPlace(file or "-")
 
 
-def _carry(tree: MetadataTree, target: Place, directories: checks.Directories, data: str, options: Options) -> None:
+def _carry(
+    tree: MetadataTree, target: MetadataPlace, directories: checks.Directories, data: str, options: RunOptions
+) -> None:
     """Compare, refuse or write, and say what was done."""
     tree.check()
     checks.check_identity(tree, directories, data)
@@ -278,7 +280,7 @@ def _carry(tree: MetadataTree, target: Place, directories: checks.Directories, d
 
 
 def _report(
-    tree: MetadataTree, target: Place, found: Sequence[Change], warned: Sequence[str], options: Options
+    tree: MetadataTree, target: MetadataPlace, found: Sequence[NodeChange], warned: Sequence[str], options: RunOptions
 ) -> None:
     counted = {kind: sum(1 for change in found if change.kind == kind) for kind in (NEW, OTHER, GONE)}
     summary = _summary(tree)
@@ -317,7 +319,7 @@ def _summary(tree: MetadataTree) -> dict[str, Any]:
     }
 
 
-def _advice(tree: MetadataTree, target: Place, directories: Sequence[DataDirectory]) -> str:
+def _advice(tree: MetadataTree, target: MetadataPlace, directories: Sequence[DataDirectory]) -> str:
     identity = directories[0].read_identity()
     replicas = next(iter(tree.replicas().values()), (0,))
     broker_id = replicas[0] if identity is None else identity.broker_id

@@ -29,7 +29,7 @@ from kafkapy.server.interpreter import Interpreter
 from kafkapy.storage.errors import LogDirectoryError
 from kafkapy.storage.recovery.mending import default_processes
 
-_log: Final = logging.getLogger("kafkapy")
+logger: Final = logging.getLogger("kafkapy")
 
 
 def run(options: argparse.Namespace) -> int:
@@ -63,7 +63,7 @@ def _serve(options: argparse.Namespace, data: str | None, *, in_memory_metadata:
     config = build_config(file=options.config, data=data, port=port, settings=options.settings)
     allow_many_descriptors()
     for name in config.unknown:
-        _log.warning("%s: there is no configuration key %r%s; it is ignored", options.config, name, nearest_key(name))
+        logger.warning("%s: there is no configuration key %r%s; it is ignored", options.config, name, nearest_key(name))
     alone = default_processes() == 1  # then whoever polls keeps the client from asking
     with asyncio.Runner(loop_factory=lambda: BrokerLoop(polls=not alone)) as runner:
         runner.run(_run_with_extras(config, options, in_memory_metadata=in_memory_metadata))
@@ -86,7 +86,7 @@ async def _run_broker(broker: BrokerServer, extras: Extras, *, for_parent: bool)
     unwatch = _watch_parent(stopped) if for_parent else None
     gc.disable()  # what a start makes stays, and looking through it again and again takes a third of the start
     if not await _started(broker, stopped):
-        _log.info("Stopped before the start was over")
+        logger.info("Stopped before the start was over")
         return
     interpreter = Interpreter(SystemClock(), broker.services.metrics.request_count)
     try:
@@ -103,7 +103,7 @@ async def _run_broker(broker: BrokerServer, extras: Extras, *, for_parent: bool)
             unwatch()
     if broker.broken.is_set():
         raise LogDirectoryError("Every data directory has failed; the log above says how. Mend a disk and start again")
-    _log.info("Stopped")
+    logger.info("Stopped")
 
 
 def _watch_parent(stopped: asyncio.Event) -> Callable[[], None]:
@@ -142,13 +142,13 @@ async def _first(*events: asyncio.Event) -> None:
 
 
 def _stop(stopped: asyncio.Event, reason: str) -> None:
-    _log.info("Stopping: %s", reason)
+    logger.info("Stopping: %s", reason)
     stopped.set()
 
 
 def _announce(config: BrokerConfig, bootstrap: str) -> None:
     scan = "compiled" if scan_is_compiled() else "interpreted (slow for large loads: install with a C compiler)"
-    _log.info(
+    logger.info(
         "kafkapy %s is ready at %s. Data directory: %s. Record scan: %s",
         kafkapy.__version__,
         bootstrap,

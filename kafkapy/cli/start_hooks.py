@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from kafkapy.server.broker import BrokerServer
     from kafkapy.testing.control import ControlPort
 
-_log: Final = logging.getLogger("kafkapy")
+logger: Final = logging.getLogger("kafkapy")
 
 STANDARD_OUTPUT, STANDARD_ERROR = 1, 2
 LEFT_OUT: Final = "… %d lines left out: they came faster than they could be written"
@@ -71,7 +71,7 @@ class Extras:
         self._broker = broker
         if self.control is not None:
             await self.control.start()
-            _log.info("Control port: %s/ (faults and clock, for tests on this machine)", self.control.url)
+            logger.info("Control port: %s/ (faults and clock, for tests on this machine)", self.control.url)
 
     async def close(self) -> None:
         """End all of it; what waits of the trace is written."""

@@ -22,11 +22,11 @@ from kafkapy.coordinator.transaction.states import ONGOING, STATE_NAMES
 from kafkapy.coordinator.transaction.transaction import TransactionData
 from kafkapy.metadata.topic_rules import TRANSACTION_STATE_TOPIC
 from kafkapy.protocol.errors import ErrorCode
+from kafkapy.types import NO_TIMESTAMP
 
 app = typer.Typer(no_args_is_help=True)
 
 WAIT_MS: Final = 500
-NO_TIME: Final = -1
 
 Id = Annotated[str, typer.Argument(metavar="ID", help="A transactional id.")]
 
@@ -136,6 +136,6 @@ def _records(consumer: Consumer) -> Iterator[tuple[str, bytes | None]]:
 
 
 def _time(timestamp_ms: int) -> str | None:
-    if timestamp_ms == NO_TIME:
+    if timestamp_ms == NO_TIMESTAMP:
         return None
     return datetime.fromtimestamp(timestamp_ms / 1000, UTC).isoformat(timespec="milliseconds")

@@ -3,12 +3,13 @@
 from typing import ClassVar
 
 from kafkapy.errors import BrokerError
+from kafkapy.protocol.errors import ErrorCode
 
 
 class InvalidConfigError(BrokerError):
     """A key that does not exist or a value that its key does not allow (INVALID_CONFIG)."""
 
-    error_code: ClassVar[int] = 40
+    error_code: ClassVar[int] = ErrorCode.INVALID_CONFIG
 
 
 class InvalidValueError(InvalidConfigError):
@@ -18,7 +19,7 @@ class InvalidValueError(InvalidConfigError):
 class InvalidAlterationError(BrokerError):
     """A change of configuration that can't be made as it was asked for (INVALID_REQUEST)."""
 
-    error_code: ClassVar[int] = 42
+    error_code: ClassVar[int] = ErrorCode.INVALID_REQUEST
 
 
 def invalid_value(name: str, value: object, allowed: str) -> InvalidValueError:

@@ -74,7 +74,7 @@ BURST_S: Final = 10
 """Automatic creation may use the permitted number of this many seconds at once."""
 
 
-class _Admission(NamedTuple):
+class _PendingReplicas(NamedTuple):
     """``replicas`` replicas that are being created for a topic, which then has ``partitions`` partitions."""
 
     topic: str
@@ -94,7 +94,7 @@ class ReplicaLimit:
 
     def __init__(self, config: BrokerConfig) -> None:
         self._config = config
-        self._written: dict[str, list[_Admission]] = {}
+        self._written: dict[str, list[_PendingReplicas]] = {}
         self._replicas_being_created = 0
 
     def check(self, image: MetadataImage, replicas: int) -> None:
@@ -139,11 +139,11 @@ class ReplicaLimit:
         """Count ``replicas`` more as being created; a negative number: less. For ``Admissions``."""
         self._replicas_being_created += replicas
 
-    def add_written(self, admission: _Admission) -> None:
+    def add_written(self, admission: _PendingReplicas) -> None:
         """Take over an admission of a request, whose replicas are counted already. For ``Admissions``."""
         self._written.setdefault(admission.topic, []).append(admission)
 
-    def _keep(self, topic: str, kept: list[_Admission]) -> None:
+    def _keep(self, topic: str, kept: list[_PendingReplicas]) -> None:
         before = self._written.pop(topic)
         if kept:
             self._written[topic] = kept
@@ -155,7 +155,7 @@ class Admissions:
 
     def __init__(self, limit: ReplicaLimit) -> None:
         self._limit = limit
-        self._admitted: dict[str, _Admission] = {}
+        self._admitted: dict[str, _PendingReplicas] = {}
 
     def __enter__(self) -> "Admissions":
         return self
@@ -172,7 +172,7 @@ class Admissions:
         assert topic not in self._admitted, "a request that names a topic twice is refused"
         self._limit.check(image, replicas)
         self._limit.count(replicas)
-        self._admitted[topic] = _Admission(topic, partitions, replicas)
+        self._admitted[topic] = _PendingReplicas(topic, partitions, replicas)
 
     def withdraw(self, topic: str) -> None:
         """Give back what was admitted for a topic, if anything: it is not created by this request."""

@@ -30,6 +30,7 @@ from enum import Enum
 from typing import ClassVar, NamedTuple, Protocol
 
 from kafkapy.errors import BrokerError
+from kafkapy.protocol.errors import ErrorCode
 
 ANY_VERSION = -1
 """A write that names this version does not care which one is there."""
@@ -85,7 +86,7 @@ class StoreClosedError(SessionEndedError):
     Requests that need the store are answered KAFKA_STORAGE_ERROR.
     """
 
-    error_code: ClassVar[int] = 56
+    error_code: ClassVar[int] = ErrorCode.KAFKA_STORAGE_ERROR
 
     def __str__(self) -> str:
         return "The cluster's metadata can't be read or written any more: see the broker's log, then restart it."
@@ -94,7 +95,7 @@ class StoreClosedError(SessionEndedError):
 class StoreFileError(BrokerError):
     """The metadata file can't be opened or written (KAFKA_STORAGE_ERROR)."""
 
-    error_code: ClassVar[int] = 56
+    error_code: ClassVar[int] = ErrorCode.KAFKA_STORAGE_ERROR
 
 
 class StoreDamagedError(StoreFileError):

@@ -43,7 +43,7 @@ from kafkapy.protocol.message import Message, ProtocolError
 from kafkapy.protocol.writer import Part
 from kafkapy.turns import FIRST_SLICE_S, SLICE_S, turns
 
-_log: Final = logging.getLogger(__name__)
+logger: Final = logging.getLogger(__name__)
 
 _REFUSALS: Final = (ProtocolError, RefusedError)
 """The peer sent what can't be answered."""
@@ -247,7 +247,7 @@ class Connection(asyncio.BufferedProtocol):
             return
         if not transport.is_closing():
             self.flush()
-            _log.log(level, "Closed the connection of %s: %s", self.session, reason)
+            logger.log(level, "Closed the connection of %s: %s", self.session, reason)
         self.core.close()
         if drops_unsent:
             transport.abort()

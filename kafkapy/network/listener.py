@@ -21,7 +21,7 @@ from kafkapy.network.loop import late_replies
 from kafkapy.network.transport import ConnectionTransport, PlaintextTransport
 from kafkapy.protocol.message import ProtocolError
 
-_log: Final = logging.getLogger(__name__)
+logger: Final = logging.getLogger(__name__)
 
 OWN_ADDRESS: Final[int] = getattr(socket, "SO_EXCLUSIVEADDRUSE", socket.SO_REUSEADDR)
 """On POSIX a restart need not wait for old connections; on Windows that option would share the port with others."""
@@ -133,7 +133,7 @@ class Listener:
             except OSError as error:
                 if error.errno not in (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM):
                     raise
-                _log.error("No connection can be accepted on %s for a moment: %s", self.endpoint, error.strerror)
+                logger.error("No connection can be accepted on %s for a moment: %s", self.endpoint, error.strerror)
                 self._pause()
                 self._clock.call_later(NO_DESCRIPTORS_PAUSE_MS, self.resume)
                 return
@@ -143,7 +143,7 @@ class Listener:
         host, port = address[:2]
         if not self._counts.admits(host, self.limits):
             self.metrics.connections_refused += 1
-            _log.warning("Refused a connection of %s:%d on %s: max.connections.per.ip reached", host, port, self.name)
+            logger.warning("Refused a connection of %s:%d on %s: max.connections.per.ip reached", host, port, self.name)
             sock.close()
             return
         assert self._dispatcher is not None
@@ -160,7 +160,7 @@ class Listener:
             await self.transport.start(sock, connection)
         except OSError as error:
             self.metrics.connections_failed += 1
-            _log.info("Closed the connection of %s: it could not be started: %s", connection.session, error)
+            logger.info("Closed the connection of %s: it could not be started: %s", connection.session, error)
             self.closed(connection)
 
     def keep_until_done(self, task: "asyncio.Task[Any]") -> None:
@@ -178,7 +178,7 @@ class Listener:
             if isinstance(result, asyncio.Future):  # of a request that waits for an event
                 result.cancel()
         elif not isinstance(error, ProtocolError | RefusedError):  # these close the connection, and it is closed
-            _log.error("A request whose client had gone failed", exc_info=error)
+            logger.error("A request whose client had gone failed", exc_info=error)
 
     # what connections report
 

@@ -28,7 +28,7 @@ from zlib import crc32
 
 from kafkapy.records.crc import crc32c
 from kafkapy.records.errors import CorruptRecordError
-from kafkapy.types import maker
+from kafkapy.types import NO_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE, NO_TIMESTAMP, maker
 
 ReadableBuffer = bytes | bytearray | memoryview
 WritableBuffer = bytearray | memoryview
@@ -53,11 +53,6 @@ CONTROL_BIT = 0x20
 CREATE_TIME = 0
 LOG_APPEND_TIME = 1
 
-NO_PRODUCER_ID = -1
-NO_PRODUCER_EPOCH = -1
-NO_SEQUENCE = -1
-NO_TIMESTAMP = -1
-NO_LEADER_EPOCH = -1
 UNKNOWN_COUNT = -1
 """``record_count`` of a wrapper in a message set: nobody knows before it is decompressed."""
 SEQUENCE_MODULUS = 1 << 31
@@ -187,8 +182,8 @@ def read_legacy_header(buffer: ReadableBuffer, position: int = 0) -> BatchHeader
                 timestamp = NO_TIMESTAMP
             count = UNKNOWN_COUNT if attributes & COMPRESSION_MASK else 1
             return BatchHeader(
-                offset, size, NO_LEADER_EPOCH, magic, crc, attributes, 0, timestamp, timestamp,
-                NO_PRODUCER_ID, NO_PRODUCER_EPOCH, NO_SEQUENCE, count,
+                offset, size, NO_EPOCH, magic, crc, attributes, 0, timestamp, timestamp,
+                NO_PRODUCER_ID, NO_EPOCH, NO_SEQUENCE, count,
             )  # fmt: skip
     raise CorruptRecordError(f"No whole entry of a message set is at {position}")
 
@@ -288,9 +283,9 @@ def own_batch(
     after_crc = _AFTER_CRC.pack(*fields) + records
     length = ATTRIBUTES_OFFSET - LOG_OVERHEAD + len(after_crc)
     crc = crc32c(after_crc)
-    buffer = bytearray(_UP_TO_CRC.pack(0, length, NO_LEADER_EPOCH, MAGIC, crc))
+    buffer = bytearray(_UP_TO_CRC.pack(0, length, NO_EPOCH, MAGIC, crc))
     buffer += after_crc
-    return buffer, _header_of((0, LOG_OVERHEAD + length, NO_LEADER_EPOCH, MAGIC, crc) + fields)  # noqa: RUF005  # faster
+    return buffer, _header_of((0, LOG_OVERHEAD + length, NO_EPOCH, MAGIC, crc) + fields)  # noqa: RUF005  # faster
 
 
 def write_batch(header: BatchHeader, records: ReadableBuffer) -> bytes:

@@ -8,9 +8,10 @@ from enum import IntEnum
 from struct import Struct
 from typing import NamedTuple
 
-from kafkapy.records.batch import NO_LEADER_EPOCH, NO_SEQUENCE, BatchHeader, ReadableBuffer
+from kafkapy.records.batch import BatchHeader, ReadableBuffer
 from kafkapy.records.errors import InvalidRecordError
 from kafkapy.records.record import Record, encode_batch, read_records
+from kafkapy.types import NO_EPOCH, NO_SEQUENCE
 
 _KEY = Struct(">hh")
 _MARKER = Struct(">hi")
@@ -70,7 +71,7 @@ def encode_marker(
 
 
 def encode_leader_change(
-    message: bytes, timestamp_ms: int, *, base_offset: int = 0, leader_epoch: int = NO_LEADER_EPOCH
+    message: bytes, timestamp_ms: int, *, base_offset: int = 0, leader_epoch: int = NO_EPOCH
 ) -> bytes:
     """A leader-change batch around an encoded ``LeaderChangeMessage`` (KIP-595)."""
     record = Record(_KEY.pack(_VERSION, ControlType.LEADER_CHANGE), message, timestamp_ms)

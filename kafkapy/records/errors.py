@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 from kafkapy.errors import BrokerError
+from kafkapy.protocol.errors import ErrorCode
 
 
 class RecordsError(BrokerError):
@@ -13,7 +14,7 @@ class RecordsError(BrokerError):
 class CorruptRecordError(RecordsError):
     """CORRUPT_MESSAGE: the bytes are no record batch, or their CRC differs. Retriable for a client."""
 
-    error_code: ClassVar[int] = 2
+    error_code: ClassVar[int] = ErrorCode.CORRUPT_MESSAGE
 
 
 class RecordTooLargeError(RecordsError):
@@ -22,25 +23,25 @@ class RecordTooLargeError(RecordsError):
     Java's producer splits the batch and tries again.
     """
 
-    error_code: ClassVar[int] = 10
+    error_code: ClassVar[int] = ErrorCode.MESSAGE_TOO_LARGE
 
 
 class RecordBatchTooLargeError(RecordsError):
     """RECORD_LIST_TOO_LARGE: a batch is larger than a whole segment."""
 
-    error_code: ClassVar[int] = 18
+    error_code: ClassVar[int] = ErrorCode.RECORD_LIST_TOO_LARGE
 
 
 class UnsupportedForMessageFormatError(RecordsError):
     """UNSUPPORTED_FOR_MESSAGE_FORMAT: headers, producer ids or transactions for a log of magic 0 or 1."""
 
-    error_code: ClassVar[int] = 43
+    error_code: ClassVar[int] = ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT
 
 
 class UnsupportedCompressionTypeError(RecordsError):
     """UNSUPPORTED_COMPRESSION_TYPE: no such codec; zstd in a request, a log or for a client too old for it."""
 
-    error_code: ClassVar[int] = 76
+    error_code: ClassVar[int] = ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
 
 
 class _RejectedRecordsError(RecordsError):
@@ -57,10 +58,10 @@ class _RejectedRecordsError(RecordsError):
 class InvalidRecordError(_RejectedRecordsError):
     """INVALID_RECORD: the batch or a record in it breaks a rule; not retriable."""
 
-    error_code: ClassVar[int] = 87
+    error_code: ClassVar[int] = ErrorCode.INVALID_RECORD
 
 
 class InvalidTimestampError(_RejectedRecordsError):
     """INVALID_TIMESTAMP: a timestamp is too far from the broker's clock, or its type is not the producer's to set."""
 
-    error_code: ClassVar[int] = 32
+    error_code: ClassVar[int] = ErrorCode.INVALID_TIMESTAMP

@@ -27,11 +27,6 @@ from kafkapy.records.batch import (
     LOG_OVERHEAD,
     MAGIC,
     MAGIC_OFFSET,
-    NO_LEADER_EPOCH,
-    NO_PRODUCER_EPOCH,
-    NO_PRODUCER_ID,
-    NO_SEQUENCE,
-    NO_TIMESTAMP,
     SMALLEST_LENGTH,
     TRANSACTIONAL_BIT,
     BatchHeader,
@@ -47,6 +42,7 @@ from kafkapy.records.compression import CODEC_NAMES, LZ4, ZSTD, CompressStream, 
 from kafkapy.records.errors import CorruptRecordError, InvalidRecordError, UnsupportedCompressionTypeError
 from kafkapy.records.lz4_frame import with_old_checksum, with_right_checksum
 from kafkapy.records.varint import read_varint, read_varlong, write_varint
+from kafkapy.types import NO_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE, NO_TIMESTAMP
 
 MAX_DECOMPRESSED_SIZE = 64 * 1024 * 1024
 """Bytes that one batch may decompress to, unless the caller says otherwise."""
@@ -104,7 +100,7 @@ def encode_batch(records: Iterable[Record], **fields: Unpack[BatchFields]) -> by
     header = BatchHeader(
         base_offset,
         0,  # size and CRC are written as they come out
-        fields.get("partition_leader_epoch", NO_LEADER_EPOCH),
+        fields.get("partition_leader_epoch", NO_EPOCH),
         MAGIC,
         0,
         _attributes(fields),
@@ -112,7 +108,7 @@ def encode_batch(records: Iterable[Record], **fields: Unpack[BatchFields]) -> by
         base_timestamp,
         fields.get("max_timestamp", largest),
         fields.get("producer_id", NO_PRODUCER_ID),
-        fields.get("producer_epoch", NO_PRODUCER_EPOCH),
+        fields.get("producer_epoch", NO_EPOCH),
         fields.get("base_sequence", NO_SEQUENCE),
         place + 1,
     )

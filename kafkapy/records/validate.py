@@ -32,9 +32,6 @@ from kafkapy.records.batch import (
     LOG_APPEND_TIME,
     MAGIC,
     MAGIC_OFFSET,
-    NO_PRODUCER_EPOCH,
-    NO_PRODUCER_ID,
-    NO_TIMESTAMP,
     TIMESTAMP_TYPE_BIT,
     BatchHeader,
     WritableBuffer,
@@ -54,7 +51,7 @@ from kafkapy.records.errors import (
 )
 from kafkapy.records.record import MAX_DECOMPRESSED_SIZE, Record, iterate_records
 from kafkapy.records.scanner import fault_message, scan
-from kafkapy.types import TopicPartition, maker
+from kafkapy.types import NO_EPOCH, NO_PRODUCER_ID, NO_TIMESTAMP, TopicPartition, maker
 
 PRODUCER = -1
 """``compression.type=producer``: keep the codec that the producer chose."""
@@ -361,7 +358,7 @@ def check_encoded_again(header: BatchHeader, smallest_timestamp: int, policy: Pr
     if smallest_timestamp < NO_TIMESTAMP:
         raise InvalidTimestampError("Some records have timestamps below -1")
     if header.producer_id != NO_PRODUCER_ID:
-        is_lacking = header.producer_epoch == NO_PRODUCER_EPOCH or header.base_sequence < 0
+        is_lacking = header.producer_epoch == NO_EPOCH or header.base_sequence < 0
         if is_lacking or policy.magic < MAGIC:
             raise InvalidRecordError(
                 f"Producer {header.producer_id} has epoch {header.producer_epoch}, sequence {header.base_sequence}"

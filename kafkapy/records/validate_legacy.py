@@ -29,11 +29,6 @@ from kafkapy.records.batch import (
     LOG_APPEND_TIME,
     MAGIC,
     MAGIC_OFFSET,
-    NO_LEADER_EPOCH,
-    NO_PRODUCER_EPOCH,
-    NO_PRODUCER_ID,
-    NO_SEQUENCE,
-    NO_TIMESTAMP,
     BatchHeader,
     WritableBuffer,
     crc_is_valid,
@@ -85,6 +80,7 @@ from kafkapy.records.validate import (
     scan_batch,
     too_large,
 )
+from kafkapy.types import NO_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE, NO_TIMESTAMP
 
 # Produced message sets (magic 0 or 1) that are as they should be: checked and made ready without an object per record.
 #
@@ -185,8 +181,8 @@ def _as_batch(
     max_timestamp = now_ms if policy.timestamp_type == LOG_APPEND_TIME else largest
     first = int.from_bytes(content[18:26], "big", signed=True) if magic else NO_TIMESTAMP
     header = BatchHeader(
-        0, 0, NO_LEADER_EPOCH, MAGIC, 0, codec | policy.timestamp_type << 3, count - 1,
-        first, max_timestamp, NO_PRODUCER_ID, NO_PRODUCER_EPOCH, NO_SEQUENCE, count,
+        0, 0, NO_EPOCH, MAGIC, 0, codec | policy.timestamp_type << 3, count - 1,
+        first, max_timestamp, NO_PRODUCER_ID, NO_EPOCH, NO_SEQUENCE, count,
     )  # fmt: skip
     batch = bytearray(write_batch(header, compress(codec, written) if codec else written))
     if len(batch) > policy.max_batch_size:
@@ -203,8 +199,8 @@ def message_set(
     """
     (first_offset, count), (max_timestamp, place) = offsets, latest
     header = BatchHeader(
-        first_offset, len(records), NO_LEADER_EPOCH, policy.magic, 0, codec | policy.timestamp_type << 3, count - 1,
-        max_timestamp, max_timestamp, NO_PRODUCER_ID, NO_PRODUCER_EPOCH, NO_SEQUENCE, count,
+        first_offset, len(records), NO_EPOCH, policy.magic, 0, codec | policy.timestamp_type << 3, count - 1,
+        max_timestamp, max_timestamp, NO_PRODUCER_ID, NO_EPOCH, NO_SEQUENCE, count,
     )  # fmt: skip
     return ValidatedBatch(records, header, max_timestamp, place)
 

@@ -18,7 +18,7 @@ from kafkapy.metadata.errors import (
 from kafkapy.records.validate import CheckedBatch, ValidatedBatch
 from kafkapy.storage.io.disk_errors import is_passing, storage_error
 from kafkapy.storage.log.log import AppendResult, Log
-from kafkapy.types import NO_EPOCH, TopicPartition
+from kafkapy.types import NO_EPOCH, NO_OFFSET, TopicPartition
 
 # The in-sync replicas of a partition, as its leader sees them: pure functions and values.
 #
@@ -30,9 +30,6 @@ from kafkapy.types import NO_EPOCH, TopicPartition
 # - a replica is lagging when its end is not the leader's and it was last caught up too long ago;
 # - a replica may join when it reached the high watermark and the start of the leader's epoch, and no change is
 #   in flight.
-
-
-UNKNOWN_OFFSET = -1
 
 
 class RemoteReplica:
@@ -49,11 +46,11 @@ class RemoteReplica:
 
     def __init__(self, broker_id: int, last_caught_up_ms: int = 0) -> None:
         self.broker_id = broker_id
-        self.log_end_offset = UNKNOWN_OFFSET
-        self.log_start_offset = UNKNOWN_OFFSET
+        self.log_end_offset = NO_OFFSET
+        self.log_start_offset = NO_OFFSET
         self.last_caught_up_ms = last_caught_up_ms
         self.last_fetch_ms = 0
-        self.leader_end_offset_at_last_fetch = UNKNOWN_OFFSET
+        self.leader_end_offset_at_last_fetch = NO_OFFSET
 
     def fetched(self, fetch_offset: int, log_start_offset: int, leader_end_offset: int, now_ms: int) -> None:
         """Take in a fetch: the follower holds everything below ``fetch_offset``.
@@ -133,7 +130,7 @@ ALL_IN_SYNC = -1
 
 
 @dataclass(frozen=True, slots=True)
-class PartitionState:
+class LeaderAndIsrPartition:
     """What LeaderAndIsr says about a partition."""
 
     controller_epoch: int
@@ -170,7 +167,7 @@ class Partition:
     ) -> None:
         self.topic_partition = topic_partition
         self.log = log
-        self.state: PartitionState | None = None
+        self.state: LeaderAndIsrPartition | None = None
         self.isr = InSyncReplicas(())
         self.is_leader = False
         self.leader_epoch = NO_EPOCH
@@ -182,7 +179,7 @@ class Partition:
 
     # leadership
 
-    def make_leader(self, state: PartitionState) -> None:
+    def make_leader(self, state: LeaderAndIsrPartition) -> None:
         """Lead from now on; the epoch begins at the log's end.
 
         In-sync followers count as caught up now; where they are is unknown until they fetch. Raises
@@ -213,13 +210,13 @@ class Partition:
                 raise refusal from error
             # A full disk: what is there can be read, and the first record of the epoch will note it.
 
-    def make_follower(self, state: PartitionState) -> None:
+    def make_follower(self, state: LeaderAndIsrPartition) -> None:
         """Follow ``state.leader`` (-1: nobody leads, keep the log and wait)."""
         self._take(state)
         self.is_leader = False
         self.remotes = {}
 
-    def _take(self, state: PartitionState) -> None:
+    def _take(self, state: LeaderAndIsrPartition) -> None:
         self.state = state
         self.leader_epoch = state.leader_epoch
         self.isr = InSyncReplicas(state.isr)

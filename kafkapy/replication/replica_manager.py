@@ -23,7 +23,7 @@ from kafkapy.metadata.errors import (
     UnknownTopicOrPartitionError,
 )
 from kafkapy.records.validate import CheckedBatch, ValidatedBatch
-from kafkapy.replication.partition import ALL_IN_SYNC, Partition, PartitionState
+from kafkapy.replication.partition import ALL_IN_SYNC, LeaderAndIsrPartition, Partition
 from kafkapy.storage.errors import KafkaStorageError
 from kafkapy.storage.io.disk_errors import is_passing
 from kafkapy.storage.log.log import AppendResult, Log
@@ -99,7 +99,7 @@ class ReplicaManager:
         """Tell ``listener`` of every change of leadership from now on."""
         self._listeners.append(listener)
 
-    def become_leader_or_follower(self, topic_partition: TopicPartition, state: PartitionState) -> None:
+    def become_leader_or_follower(self, topic_partition: TopicPartition, state: LeaderAndIsrPartition) -> None:
         """Apply one partition of a LeaderAndIsr request; a new replica's log is made.
 
         Raises ``StaleControllerEpochError`` for a leader epoch that is not newer (as 2.7 does; the controller ignores

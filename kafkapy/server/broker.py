@@ -63,7 +63,7 @@ from kafkapy.turns import at_once_or_in_turns
 if TYPE_CHECKING:
     from kafkapy.network.peer_connection import AddressOf
 
-_log: Final = logging.getLogger(__name__)
+logger: Final = logging.getLogger(__name__)
 
 NO_BROKER_ID: Final = -1
 START_FAILURES: Final = (
@@ -359,7 +359,7 @@ class BrokerServer:
             self._hooks.interceptor.start(services)
         for listener in self.listeners:
             listener.start(self._dispatcher(services, services.apis[listener.name]))
-            _log.info("Listening on %s", listener.endpoint)
+            logger.info("Listening on %s", listener.endpoint)
         upkeep = Upkeep(self.clock)
         keep_logs(upkeep, services.log_manager, self.config)
         report_limits(upkeep, services)

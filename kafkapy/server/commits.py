@@ -7,10 +7,7 @@ from kafkapy.coordinator.group.offsets import NO_EXPIRY, CommittedOffset, commit
 from kafkapy.metadata.image import MetadataImage
 from kafkapy.protocol.errors import ErrorCode
 from kafkapy.turns import pieces
-from kafkapy.types import TopicPartition, topic_partition_of
-
-NO_TIMESTAMP: Final = -1
-
+from kafkapy.types import NO_TIMESTAMP, TopicPartition, topic_partition_of
 
 COMMITS_IN_A_STEP: Final = 256
 """Partitions that are committed between two places to pause; a request for fewer has none."""

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from kafkapy.server.handlers import ApiTable
     from kafkapy.storage.log_directory import LogManager
 
-_log: Final = logging.getLogger(__name__)
+logger: Final = logging.getLogger(__name__)
 
 LOGGED_REFUSALS: Final = 10
 """Refusals of one request that have a log line each; of the others the number is logged."""
@@ -88,13 +88,13 @@ class RequestContext:
         """
         self._refusals += 1
         if self._refusals <= LOGGED_REFUSALS:
-            _log.info("Refused %s of %s: %s (error %d)", subject, self.session.peer_host, error, error.error_code)
+            logger.info("Refused %s of %s: %s (error %d)", subject, self.session.peer_host, error, error.error_code)
         elif self._refusals == LOGGED_REFUSALS + 1:
             self.services.clock.call_later(REFUSALS_INTERVAL_MS, self._log_further_refusals)
 
     def _log_further_refusals(self) -> None:
         count, self._refusals = self._refusals - LOGGED_REFUSALS, LOGGED_REFUSALS
-        _log.info("Refused %d further elements of the same request of %s", count, self.session.peer_host)
+        logger.info("Refused %d further elements of the same request of %s", count, self.session.peer_host)
 
     def own_endpoint(self) -> tuple[str, int]:
         """Return the (host, port) of this broker that this client can use.

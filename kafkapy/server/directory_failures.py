@@ -16,7 +16,7 @@ from kafkapy.replication.replica_manager import ReplicaManager
 from kafkapy.storage.log_directory import LogManager
 from kafkapy.types import TopicPartition
 
-_log: Final = logging.getLogger(__name__)
+logger: Final = logging.getLogger(__name__)
 
 
 class DirectoryFailures:
@@ -46,7 +46,7 @@ class DirectoryFailures:
         try:
             await self._store.multi([Create(event.SEQUENTIAL_PATH, event.encode(), sequential=True)])
         except StoreError as error:
-            _log.error("The controller could not be told of the data directory that failed: %s", error)
+            logger.error("The controller could not be told of the data directory that failed: %s", error)
 
     async def stop(self) -> None:
         """Wait for what is under way."""

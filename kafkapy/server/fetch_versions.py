@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from kafkapy.errors import BrokerError
+from kafkapy.protocol.errors import ErrorCode
 from kafkapy.replication.fetching import FetchWish, PartitionRead, Reads
 from kafkapy.replication.replica_manager import ReplicaManager
 from kafkapy.storage.io.disk_errors import as_storage_error
@@ -23,10 +24,6 @@ FIRST_VERSION_WITH_ALL: Final = 10
 
 _FIRST_VERSION_OF_FORMAT_1: Final = 2
 _FIRST_VERSION_OF_STORAGE_ERROR: Final = 6
-_NOT_LEADER_OR_FOLLOWER: Final = 6
-_UNSUPPORTED_VERSION: Final = 35
-_KAFKA_STORAGE_ERROR: Final = 56
-_UNSUPPORTED_COMPRESSION_TYPE: Final = 76
 
 
 def fit(replicas: ReplicaManager, version: int, reads: Reads) -> Reads:
@@ -37,9 +34,9 @@ def fit(replicas: ReplicaManager, version: int, reads: Reads) -> Reads:
 def _fit(replicas: ReplicaManager, version: int, read: PartitionRead) -> PartitionRead:
     partition = replicas.partitions.get(read.topic_partition)
     if partition is not None and partition.log.config.compression_type == "zstd":
-        return _refused(read, _UNSUPPORTED_COMPRESSION_TYPE)
-    if read.error_code == _KAFKA_STORAGE_ERROR and version < _FIRST_VERSION_OF_STORAGE_ERROR:
-        return read._replace(error_code=_NOT_LEADER_OR_FOLLOWER)
+        return _refused(read, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
+    if read.error_code == ErrorCode.KAFKA_STORAGE_ERROR and version < _FIRST_VERSION_OF_STORAGE_ERROR:
+        return read._replace(error_code=ErrorCode.NOT_LEADER_OR_FOLLOWER)
     return read
 
 
@@ -75,12 +72,12 @@ async def _convert(
             if not await in_turns(holds_newer_format(records, magic)):
                 return read
             if not (log.config.message_downconversion_enable or is_follower):
-                return _refused(read, _UNSUPPORTED_VERSION)
+                return _refused(read, ErrorCode.UNSUPPORTED_VERSION)
             converted = ConvertedSlice(records, magic, offset, compute)
             await in_turns(converted.prepare())
     except BrokerError as error:
-        is_of_disk = error.error_code == _KAFKA_STORAGE_ERROR
-        return _refused(read, _NOT_LEADER_OR_FOLLOWER if is_of_disk else error.error_code)
+        is_of_disk = error.error_code == ErrorCode.KAFKA_STORAGE_ERROR
+        return _refused(read, ErrorCode.NOT_LEADER_OR_FOLLOWER if is_of_disk else error.error_code)
     return read._replace(records=converted)
 
 

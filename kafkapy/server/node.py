@@ -27,7 +27,7 @@ FIRST_METADATA_MS: Final = 30_000
 REGISTRATION_RETRY_MS: Final = 1_000
 """How long to wait before another try to register under an id that another broker holds."""
 
-_log: Final = logging.getLogger(__name__)
+logger: Final = logging.getLogger(__name__)
 
 
 class MetadataNode:
@@ -117,7 +117,7 @@ class MetadataNode:
     def _session_changed(self, event: SessionEvent) -> None:
         self._stop_rejoining()
         if event is SessionEvent.EXPIRED:
-            _log.warning("The session with the metadata store has expired; the broker registers again in the next one")
+            logger.warning("The session with the metadata store has expired; the broker registers again")
             self.controller.session_expired()
         else:
             self.config_admin.session_renewed()
@@ -128,15 +128,15 @@ class MetadataNode:
             while not await self._has_joined():
                 await self._clock.sleep(REGISTRATION_RETRY_MS)
         except SessionEndedError as error:
-            _log.info("The broker is not registered: %s", error)
+            logger.info("The broker is not registered: %s", error)
 
     async def _has_joined(self) -> bool:
         try:
             await self._join()
         except BrokerIdTakenError as error:
-            _log.error("The broker is not registered, trying again: %s", error)
+            logger.error("The broker is not registered, trying again: %s", error)
             return False
-        _log.info("The broker is registered again, with epoch %d", self.fence.broker_epoch)
+        logger.info("The broker is registered again, with epoch %d", self.fence.broker_epoch)
         return True
 
     def _stop_rejoining(self) -> None:

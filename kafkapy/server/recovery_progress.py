@@ -10,7 +10,7 @@ from kafkapy.storage.recovery.mending import Progress
 if TYPE_CHECKING:
     from rich.progress import Progress as Bar
 
-_log: Final = logging.getLogger(__name__)
+logger: Final = logging.getLogger(__name__)
 
 PATIENCE_S: Final = 2.0
 LINE_EACH_S: Final = 5.0
@@ -35,7 +35,7 @@ class RecoveryProgress:
             self._show(progress)
         elif elapsed_s >= self._next_line_s:
             self._next_line_s = elapsed_s + LINE_EACH_S
-            _log.info(
+            logger.info(
                 "Recovering: %.1f of %.1f GB of %d logs, %d %%",
                 progress.done_bytes / 1e9,
                 progress.total_bytes / 1e9,

@@ -12,7 +12,7 @@ from kafkapy.server.context import Services
 from kafkapy.storage.log_directory import LogManager
 from kafkapy.turns import at_once_or_in_turns
 
-_log: Final = logging.getLogger(__name__)
+logger: Final = logging.getLogger(__name__)
 
 EXPIRED_PRODUCERS_MS: Final = 600_000
 LIMIT_REPORT_MS: Final = 60_000
@@ -79,7 +79,7 @@ class Upkeep:
 
 
 def _failed(name: str, error: OSError) -> None:
-    _log.error("%s: the job failed and will be tried again: %s", name, error)
+    logger.error("%s: the job failed and will be tried again: %s", name, error)
 
 
 def keep_logs(upkeep: Upkeep, logs: LogManager, config: BrokerConfig) -> None:
@@ -110,7 +110,7 @@ class LimitReport:
         for event, count in self._counts.items():
             total = count()
             if total != self._seen[event]:
-                _log.warning("%d %s", total - self._seen[event], event)
+                logger.warning("%d %s", total - self._seen[event], event)
                 self._seen[event] = total
 
 

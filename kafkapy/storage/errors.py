@@ -1,42 +1,43 @@
 """What can go wrong with a log, each with the code that Apache Kafka 2.7 answers."""
 
 from kafkapy.errors import BrokerError
+from kafkapy.protocol.errors import ErrorCode
 
 
 class OffsetOutOfRangeError(BrokerError):
     """The offset is below the log's start or above its end."""
 
-    error_code = 1
+    error_code = ErrorCode.OFFSET_OUT_OF_RANGE
 
 
 class OutOfOrderSequenceError(BrokerError):
     """An idempotent producer's batch doesn't follow its last one (KIP-98)."""
 
-    error_code = 45
+    error_code = ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
 
 
 class InvalidProducerEpochError(BrokerError):
     """A newer instance of the producer has written to this partition."""
 
-    error_code = 47
+    error_code = ErrorCode.INVALID_PRODUCER_EPOCH
 
 
 class InvalidTxnStateError(BrokerError):
     """A producer wrote outside the transaction that it has open here."""
 
-    error_code = 48
+    error_code = ErrorCode.INVALID_TXN_STATE
 
 
 class TransactionCoordinatorFencedError(BrokerError):
     """A marker comes from a coordinator that has been replaced."""
 
-    error_code = 52
+    error_code = ErrorCode.TRANSACTION_COORDINATOR_FENCED
 
 
 class KafkaStorageError(BrokerError):
     """The disk, or what is on it, is not usable."""
 
-    error_code = 56
+    error_code = ErrorCode.KAFKA_STORAGE_ERROR
 
 
 class UnexpectedAppendOffsetError(BrokerError):

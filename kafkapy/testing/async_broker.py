@@ -5,15 +5,14 @@ from collections.abc import Coroutine, Mapping
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-from kafkapy.records.batch import NO_TIMESTAMP
 from kafkapy.records.record import Headers, Record
 from kafkapy.testing.broker import THREAD_NAME, WAIT_S
 from kafkapy.testing.errors import BrokerNotRunningError
 from kafkapy.testing.groups import GroupMember
 from kafkapy.testing.loop_thread import LoopThread
-from kafkapy.testing.records import Reading, TopicRecord
+from kafkapy.testing.records import RecordSelection, TopicRecord
 from kafkapy.testing.surface import HostedSurface
-from kafkapy.types import TopicPartition
+from kafkapy.types import NO_TIMESTAMP, TopicPartition
 
 T = TypeVar("T")
 
@@ -101,7 +100,7 @@ class AsyncBroker(HostedSurface):
         self, topic: str, *, partition: int | None = None, read_committed: bool = False
     ) -> list[TopicRecord]:
         """See ``Broker.records``."""
-        return await self._call(self._helpers.records(Reading(topic, partition, read_committed)))
+        return await self._call(self._helpers.records(RecordSelection(topic, partition, read_committed)))
 
     async def wait_for_records(
         self,
@@ -114,7 +113,7 @@ class AsyncBroker(HostedSurface):
     ) -> list[TopicRecord]:
         """See ``Broker.wait_for_records``."""
         return await self._call(
-            self._helpers.wait_for_records(Reading(topic, partition, read_committed), count, timeout_s)
+            self._helpers.wait_for_records(RecordSelection(topic, partition, read_committed), count, timeout_s)
         )
 
     async def groups(self) -> list[str]:

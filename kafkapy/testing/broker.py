@@ -4,14 +4,13 @@ from collections.abc import Coroutine, Mapping
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 
-from kafkapy.records.batch import NO_TIMESTAMP
 from kafkapy.records.record import Headers, Record
 from kafkapy.testing.errors import BrokerNotRunningError, NotInTimeError
 from kafkapy.testing.groups import GroupMember
 from kafkapy.testing.loop_thread import LoopThread
-from kafkapy.testing.records import Reading, TopicRecord
+from kafkapy.testing.records import RecordSelection, TopicRecord
 from kafkapy.testing.surface import HostedSurface
-from kafkapy.types import TopicPartition
+from kafkapy.types import NO_TIMESTAMP, TopicPartition
 
 T = TypeVar("T")
 
@@ -118,7 +117,7 @@ class Broker(HostedSurface):
 
         With ``read_committed`` those of open and aborted transactions are left out. Raises ``UnknownNameError``.
         """
-        return self._call(self._helpers.records(Reading(topic, partition, read_committed)))
+        return self._call(self._helpers.records(RecordSelection(topic, partition, read_committed)))
 
     def wait_for_records(
         self,
@@ -131,7 +130,7 @@ class Broker(HostedSurface):
     ) -> list[TopicRecord]:
         """As ``records``, once there are at least ``count``; raises ``NotInTimeError`` too."""
         return self._call(
-            self._helpers.wait_for_records(Reading(topic, partition, read_committed), count, timeout_s),
+            self._helpers.wait_for_records(RecordSelection(topic, partition, read_committed), count, timeout_s),
             timeout_s + LIMIT_S,
         )
 

@@ -4,7 +4,7 @@ from html import escape
 from typing import Any, Final
 
 import kafkapy
-from kafkapy.testing.control_routes import ROUTES, Route
+from kafkapy.testing.control_routes import ROUTES, ControlRoute
 
 TITLE: Final = "kafkapy control port"
 _TEXT: Final = "Faults and the clock of one kafkapy broker, for tests in any language."
@@ -24,7 +24,7 @@ def openapi() -> dict[str, Any]:
     }
 
 
-def _operation(route: Route) -> dict[str, Any]:
+def _operation(route: ControlRoute) -> dict[str, Any]:
     done = "201" if (route.method, route.path) == ("POST", "/faults") else "200"
     operation: dict[str, Any] = {
         "summary": route.does,
@@ -76,7 +76,7 @@ def page(address: str) -> str:
     )
 
 
-def _fields(route: Route) -> str:
+def _fields(route: ControlRoute) -> str:
     if not route.fields:
         return ""
     items = (f"<dt><code>{name}</code></dt><dd>{escape(text)}</dd>" for name, _, _, text in route.fields)

@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple
 from kafkapy.testing.control_http import HttpError, HttpRequest
 from kafkapy.testing.expired_members import UnknownMemberError
 from kafkapy.testing.fault_checks import FIELDS
-from kafkapy.testing.fault_rules import Action, Rule
+from kafkapy.testing.fault_rules import FaultAction, Rule
 from kafkapy.testing.faults import Faults
 from kafkapy.testing.moving_clock import MovingClock
 from kafkapy.text import nearest
@@ -18,7 +18,7 @@ MOST_RULES: Final = 1_000
 JsonValue = Any
 
 
-class Kind(NamedTuple):
+class RuleKind(NamedTuple):
     """How a kind of rule is set, and the fields that are its own."""
 
     set: Callable[..., Rule]
@@ -26,13 +26,15 @@ class Kind(NamedTuple):
     others: tuple[str, ...] = ("when",)
 
 
-_KINDS: Final[Mapping[Action, Kind]] = {
-    Action.ERROR: Kind(Faults.error, ("error",)),
-    Action.DELAY: Kind(Faults.delay, ("duration_ms",)),
-    Action.DROP: Kind(Faults.drop),
-    Action.HOLD: Kind(Faults.hold, others=()),
-    Action.PAUSE: Kind(Faults.pause_on, others=("duration_ms", "when")),
-    Action.EXPIRE_MEMBER: Kind(Faults.expire_member_on, others=("member_of", "member_id", "instance_id", "when")),
+_KINDS: Final[Mapping[FaultAction, RuleKind]] = {
+    FaultAction.ERROR: RuleKind(Faults.error, ("error",)),
+    FaultAction.DELAY: RuleKind(Faults.delay, ("duration_ms",)),
+    FaultAction.DROP: RuleKind(Faults.drop),
+    FaultAction.HOLD: RuleKind(Faults.hold, others=()),
+    FaultAction.PAUSE: RuleKind(Faults.pause_on, others=("duration_ms", "when")),
+    FaultAction.EXPIRE_MEMBER: RuleKind(
+        Faults.expire_member_on, others=("member_of", "member_id", "instance_id", "when")
+    ),
 }
 
 
@@ -52,7 +54,7 @@ class Call(NamedTuple):
     body: dict[str, Any]
 
 
-class Route(NamedTuple):
+class ControlRoute(NamedTuple):
     """One kind of request. ``fields`` of the body: name, JSON type, whether it is needed, what it means."""
 
     method: str
@@ -103,10 +105,10 @@ def _faults(call: Call) -> tuple[HTTPStatus, JsonValue]:
 def _add_fault(call: Call) -> tuple[HTTPStatus, JsonValue]:
     fields = dict(call.body)
     name = fields.pop("action")
-    known = [each.value for each in Action]
+    known = [each.value for each in FaultAction]
     if name not in known:
         raise _refused(f"there is no action {name!r}; there are {', '.join(known)}")
-    kind = _KINDS[Action(name)]
+    kind = _KINDS[FaultAction(name)]
     own = (*kind.needed, *kind.others)
     for field, value in fields.items():
         if field not in FIELDS and field not in own:
@@ -188,21 +190,21 @@ _RULE_FIELDS: Final = (
 )
 
 ROUTES: Final = (
-    Route("GET", "/broker", "Where clients find the broker, and whether it is paused", _broker),
-    Route("POST", "/broker/pause", "Answer nobody; requests and answers wait, the broker's time goes on", _pause),
-    Route("POST", "/broker/resume", "Answer again, what has waited first; ends the pauses of rules too", _resume),
-    Route("GET", "/clock", "The broker's time, and how far it is ahead of the machine's", _clock),
-    Route(
+    ControlRoute("GET", "/broker", "Where clients find the broker, and whether it is paused", _broker),
+    ControlRoute("POST", "/broker/pause", "Send no answers; requests and answers wait, the time goes on", _pause),
+    ControlRoute("POST", "/broker/resume", "Answer again, first what has waited; end the pauses of rules", _resume),
+    ControlRoute("GET", "/clock", "The broker's time, and how far it is ahead of the machine's", _clock),
+    ControlRoute(
         "POST", "/clock/advance", "Move the broker's time ahead; what is due has run when this is answered", _advance,
         (("duration_ms", "number", True, "how far"),),
     ),
-    Route("GET", "/faults", "The rules that are set, and how often each has fired", _faults),
-    Route("POST", "/faults", "Set a rule", _add_fault, _RULE_FIELDS),
-    Route("DELETE", "/faults", "Remove all rules; they are told as they were", _clear_faults),
-    Route("GET", "/faults/{id}", "One rule, and how often it has fired", _fault),
-    Route("DELETE", "/faults/{id}", "Remove a rule; it is told as it was", _remove_fault),
-    Route("POST", "/faults/{id}/release", "Send the answers that a rule holds, end its pause", _release_fault),
-    Route(
+    ControlRoute("GET", "/faults", "The rules that are set, and how often each has fired", _faults),
+    ControlRoute("POST", "/faults", "Set a rule", _add_fault, _RULE_FIELDS),
+    ControlRoute("DELETE", "/faults", "Remove all rules; they are told as they were", _clear_faults),
+    ControlRoute("GET", "/faults/{id}", "One rule, and how often it has fired", _fault),
+    ControlRoute("DELETE", "/faults/{id}", "Remove a rule; it is told as it was", _remove_fault),
+    ControlRoute("POST", "/faults/{id}/release", "Send the answers that a rule holds, end its pause", _release_fault),
+    ControlRoute(
         "POST", "/members/expire", "End the session of a group's member now", _expire_member,
         (
             ("group", "string", True, "the group"),
@@ -229,7 +231,7 @@ def answer(of: Controlled, request: HttpRequest) -> tuple[HTTPStatus, JsonValue]
     raise HttpError(HTTPStatus.METHOD_NOT_ALLOWED, f"{request.path} takes {methods}")
 
 
-def _check_fields(route: Route, body: Mapping[str, Any]) -> None:
+def _check_fields(route: ControlRoute, body: Mapping[str, Any]) -> None:
     known = [name for name, *_ in route.fields]
     for name in body:
         if name not in known:

@@ -16,10 +16,11 @@ from kafkapy.protocol.api_keys import ApiKey
 from kafkapy.protocol.errors import ErrorCode
 from kafkapy.protocol.message import Message
 from kafkapy.protocol.messages import response_class
+from kafkapy.protocol.places import PLACES, Place, Role
 from kafkapy.protocol.writer import Writer
 from kafkapy.server.context import RequestContext
 from kafkapy.server.interception import Handle, Result
-from kafkapy.server.message_places import PLACES, Named, Place, Role, Select, extended, named_in
+from kafkapy.server.message_places import Named, Select, extended, named_in
 from kafkapy.testing.fault_rules import Rule
 from kafkapy.types import TopicPartition
 
@@ -28,6 +29,13 @@ SESSION_ERRORS: Final = (ErrorCode.FETCH_SESSION_ID_NOT_FOUND, ErrorCode.INVALID
 FIRST_FETCH_WITH_SESSIONS: Final = 7
 FIRST_OFFSET_FETCH_WITH_GROUP_ERROR: Final = 2
 _NOWHERE: Final = Named(None, None)
+_FIELDS_WITH_ERROR: Final[dict[str, dict[str, Any]]] = {
+    "PartitionProduceResponse": {"base_offset": -1},
+    "PartitionData": {"high_watermark": -1, "aborted_transactions": None, "records": b""},
+    "OffsetFetchResponsePartition": {"committed_offset": -1},
+    "DeleteRecordsPartitionResult": {"low_watermark": -1},
+}
+"""By class of a response's item: the fields that Kafka does not leave at their default beside an error."""
 _TOP_LEVEL_FIELDS: Final[dict[int, dict[str, Any]]] = {
     ApiKey.FIND_COORDINATOR: {"node_id": -1, "port": -1},
     ApiKey.INIT_PRODUCER_ID: {"producer_epoch": -1},
@@ -130,7 +138,7 @@ class ErrorAnswer:
         if place.role is Role.RESOURCE:
             answer.resource_type = item.resource_type
         if code is not None:
-            for name, value in place.blank:
+            for name, value in _FIELDS_WITH_ERROR.get(place.item, {}).items():
                 setattr(answer, name, value)
             setattr(answer, place.error, code)
         return answer

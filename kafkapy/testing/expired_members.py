@@ -4,17 +4,13 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from kafkapy.coordinator.group.coordinator import GroupCoordinator
 from kafkapy.protocol.api_keys import ApiKey
+from kafkapy.protocol.places import WITH_MEMBER_ID
 from kafkapy.server.message_places import groups_in
 from kafkapy.turns import finish
 
 if TYPE_CHECKING:
     from kafkapy.server.context import RequestContext
 
-WITH_MEMBERS: Final = frozenset({
-    ApiKey.OFFSET_COMMIT, ApiKey.JOIN_GROUP, ApiKey.HEARTBEAT, ApiKey.LEAVE_GROUP, ApiKey.SYNC_GROUP,
-    ApiKey.TXN_OFFSET_COMMIT,
-})  # fmt: skip
-"""APIs whose requests say which member of a group asks."""
 ASKED_FOR_ITS_ID_FROM: Final = 4
 """From this version of JoinGroup on who joins without an id is given one and is no member yet (KIP-394)."""
 
@@ -81,7 +77,7 @@ def may_have_joined(context: "RequestContext", request: Any) -> bool:
 
 def _asking(key: int, request: Any, response: Any) -> list[tuple[str, str | None]]:
     """The member id and group instance id of whoever a request says it is from."""
-    if key not in WITH_MEMBERS or request is None:
+    if key not in WITH_MEMBER_ID or request is None:
         return []
     if key == ApiKey.LEAVE_GROUP and request.members:
         return [(member.member_id, member.group_instance_id) for member in request.members]

@@ -7,10 +7,11 @@ from typing import Any, Final
 from kafkapy.protocol.api_keys import ApiKey
 from kafkapy.protocol.errors import ErrorCode
 from kafkapy.protocol.messages import APIS
+from kafkapy.protocol.places import WITH_MEMBER_ID
 from kafkapy.server.message_places import names_groups, names_partitions, names_topics
 from kafkapy.server.names import plain, served_api, served_apis
-from kafkapy.testing.expired_members import WITH_MEMBERS, Target
-from kafkapy.testing.fault_rules import Action, InvalidFaultError, Match, When
+from kafkapy.testing.expired_members import Target
+from kafkapy.testing.fault_rules import FaultAction, InvalidFaultError, Match, When
 from kafkapy.text import nearest
 
 LONGEST_DELAY_MS: Final = 86_400_000
@@ -24,13 +25,13 @@ FIELDS: Final[Mapping[str, tuple[type, ...]]] = {
 _NOUNS: Final = {str: "a string", int: "an integer", float: "a number", list: "a list of integers"}
 
 
-def checked(action: Action, match: Mapping[str, Any]) -> Match:
+def checked(action: FaultAction, match: Mapping[str, Any]) -> Match:
     """Return ``match`` with the API's key for its name; raises ``InvalidFaultError``."""
     _check_types(match)
     result: Match = dict(match)  # type: ignore[assignment]  # the types of its fields have just been checked
     if "api" in result:
         result["api"] = api_key(result["api"])
-    elif action is Action.ERROR:
+    elif action is FaultAction.ERROR:
         raise InvalidFaultError("an error wants an api: each API has its own answer")
     _check_names(result)
     _check_numbers(result)
@@ -141,7 +142,7 @@ def check_target(target: Target, api: str | int | None, when: When) -> None:
     key = api_key(api)
     if target.has_ids and not names_groups(key):
         raise InvalidFaultError(f"requests of {APIS[key][1]} name no groups: member_of says whose member it is")
-    if not target.has_ids and key not in WITH_MEMBERS:
+    if not target.has_ids and key not in WITH_MEMBER_ID:
         raise InvalidFaultError(f"requests of {APIS[key][1]} name no members: member_of says whose session ends")
     if not target.has_ids and key == ApiKey.LEAVE_GROUP and when is When.AFTER:
         raise InvalidFaultError("who has left a group has no session to end: the rule could never fire")

@@ -21,7 +21,7 @@ class InvalidFaultError(ValueError):
     """A rule that can't be, or can never match; the sentence says why."""
 
 
-class Action(Enum):
+class FaultAction(Enum):
     """What a rule does."""
 
     ERROR = "error"
@@ -75,7 +75,7 @@ class Owner(Protocol):
 class Rule:
     """A fault that has been set; ``Faults`` makes it. As a context manager it is removed at the end of the block."""
 
-    def __init__(self, number: int, action: Action, match: Match, owner: "Owner") -> None:
+    def __init__(self, number: int, action: FaultAction, match: Match, owner: "Owner") -> None:
         self.id = number
         self.action = action
         self.when = When.BEFORE
@@ -168,7 +168,7 @@ class Rule:
     def describe(self) -> dict[str, Any]:
         """The rule as JSON has it; what was not given is left out."""
         told: dict[str, Any] = {"id": self.id, "action": self.action.value}
-        if self.action is not Action.HOLD:
+        if self.action is not FaultAction.HOLD:
             told["when"] = self.when.value
         if self.error is not None:
             told["error"] = self.error.name

@@ -22,7 +22,7 @@ from kafkapy.server.message_places import named_in
 from kafkapy.testing import fault_checks
 from kafkapy.testing.error_answers import ErrorAnswer, has_place, refusing, release_bodies, result_of
 from kafkapy.testing.expired_members import Target, UnknownMemberError, expire, may_have_joined, meant
-from kafkapy.testing.fault_rules import Action, InvalidFaultError, Match, Rule, When
+from kafkapy.testing.fault_rules import FaultAction, InvalidFaultError, Match, Rule, When
 from kafkapy.testing.gate import Gate
 from kafkapy.testing.loop_calls import call_on
 
@@ -59,7 +59,7 @@ class Faults:
         otherwise. Raises ``InvalidFaultError`` for a rule that could never match, as all of these do.
         """
         code, moment = fault_checks.error_code(error), fault_checks.moment(when)
-        return self._add(Action.ERROR, match, error=code, when=moment)
+        return self._add(FaultAction.ERROR, match, error=code, when=moment)
 
     def delay(self, duration_ms: float, *, when: str = AFTER, **match: Unpack[Match]) -> Rule:
         """Answer ``duration_ms`` later; ``when="before"`` handles the request that much later too.
@@ -67,15 +67,15 @@ class Faults:
         It is the broker's clock that counts: ``advance`` ends a delay.
         """
         moment, duration = fault_checks.moment(when), fault_checks.duration(duration_ms)
-        return self._add(Action.DELAY, match, duration_ms=duration, when=moment)
+        return self._add(FaultAction.DELAY, match, duration_ms=duration, when=moment)
 
     def drop(self, *, when: str = BEFORE, **match: Unpack[Match]) -> Rule:
         """Close the connection in place of an answer, before the request is handled or after it."""
-        return self._add(Action.DROP, match, when=fault_checks.moment(when))
+        return self._add(FaultAction.DROP, match, when=fault_checks.moment(when))
 
     def hold(self, **match: Unpack[Match]) -> Rule:
         """Handle, but keep the answers until ``rule.release()`` or ``rule.remove()``."""
-        return self._add(Action.HOLD, match, when=When.AFTER)
+        return self._add(FaultAction.HOLD, match, when=When.AFTER)
 
     def pause_on(self, duration_ms: float | None = None, *, when: str = BEFORE, **match: Unpack[Match]) -> Rule:
         """Pause the broker at a request, before it is handled or after, for ``duration_ms`` of the broker's clock.
@@ -84,7 +84,7 @@ class Faults:
         """
         moment = fault_checks.moment(when)
         duration = None if duration_ms is None else fault_checks.duration(duration_ms, "pause")
-        return self._add(Action.PAUSE, match, duration_ms=duration, when=moment)
+        return self._add(FaultAction.PAUSE, match, duration_ms=duration, when=moment)
 
     def expire_member_on(
         self,
@@ -103,7 +103,7 @@ class Faults:
         """
         target, moment = Target(member_of, member_id, instance_id), fault_checks.moment(when)
         fault_checks.check_target(target, match.get("api"), moment)
-        return self._add(Action.EXPIRE_MEMBER, match, target=target, when=moment)
+        return self._add(FaultAction.EXPIRE_MEMBER, match, target=target, when=moment)
 
     def clear(self) -> None:
         """Remove every rule."""
@@ -143,7 +143,7 @@ class Faults:
             raise RuntimeError("the broker does not run: it has no members")
         return call_on(self.loop, lambda: expire(services.group_coordinator, group, member_id, instance_id))
 
-    def _add(self, action: Action, match: Match, **fields: Any) -> Rule:
+    def _add(self, action: FaultAction, match: Match, **fields: Any) -> Rule:
         match = fault_checks.checked(action, match)
         with self._lock:
             self._count += 1
@@ -195,7 +195,7 @@ class Faults:
         for rule in self.rules:
             if not rule.is_about(context, request, names):
                 continue
-            if rule.action is Action.EXPIRE_MEMBER and not _ends_a_session(rule, context, request):
+            if rule.action is FaultAction.EXPIRE_MEMBER and not _ends_a_session(rule, context, request):
                 continue
             if rule.error is not None and (is_refused or not has_place(context, request, rule, left)):
                 continue
@@ -216,7 +216,7 @@ class Faults:
         if self._services is None:
             raise InjectedDropError("the broker stops before a fault rule lets it handle the request")
         for rule in rules:
-            if rule.action is Action.ERROR and rule.when is When.BEFORE:
+            if rule.action is FaultAction.ERROR and rule.when is When.BEFORE:
                 handle = refusing(rule, handle)
         response: Message | None = await result_of(handle(context, request))
         for rule in rules:
@@ -226,9 +226,9 @@ class Faults:
         return response
 
     async def _apply_before(self, rule: Rule, context: RequestContext, request: Any) -> None:
-        if rule.action is Action.DELAY:
+        if rule.action is FaultAction.DELAY:
             await self.gate.wait(self.gate.delayed, rule.duration_ms)
-        elif rule.action is Action.DROP:
+        elif rule.action is FaultAction.DROP:
             raise InjectedDropError(f"fault rule {rule.id} drops the request")
         else:
             self._happen(rule, context, request, None)
@@ -238,11 +238,11 @@ class Faults:
     ) -> Message | None:
         if rule.error is not None:
             return ErrorAnswer(context, request, rule).replacing(response)
-        if rule.action is Action.DELAY:
+        if rule.action is FaultAction.DELAY:
             await self.gate.wait(self.gate.delayed, rule.duration_ms)
-        elif rule.action is Action.HOLD and rule in self.rules:
+        elif rule.action is FaultAction.HOLD and rule in self.rules:
             await self.gate.wait(rule.waits)
-        elif rule.action is Action.DROP:
+        elif rule.action is FaultAction.DROP:
             release_bodies(response)
             raise InjectedDropError(f"fault rule {rule.id} drops the answer")
         else:
@@ -251,9 +251,9 @@ class Faults:
 
     def _happen(self, rule: Rule, context: RequestContext, request: Any, response: Any) -> None:
         """What befalls the broker, whatever becomes of this request."""
-        if rule.action is Action.PAUSE and rule in self.rules and self.gate.is_open:
+        if rule.action is FaultAction.PAUSE and rule in self.rules and self.gate.is_open:
             self.gate.pause(rule, rule.duration_ms)
-        elif rule.action is Action.EXPIRE_MEMBER:
+        elif rule.action is FaultAction.EXPIRE_MEMBER:
             found = meant(rule.target, context, request, response)
             for group, member_id in found:
                 context.services.group_coordinator.expire_member(group, member_id)

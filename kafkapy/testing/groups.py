@@ -1,7 +1,7 @@
 """Consumer groups of a broker in a test: whether they have settled, what they have committed, what is left to read."""
 
 from collections.abc import Iterable
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from kafkapy.coordinator.group.calls import GroupDescription
 from kafkapy.coordinator.group.protocols import CONSUMER_PROTOCOL_TYPE, topics_of
@@ -11,9 +11,7 @@ from kafkapy.server.context import Services
 from kafkapy.testing.errors import unknown
 from kafkapy.testing.waiting import Deadline, until
 from kafkapy.turns import finish
-from kafkapy.types import TopicPartition
-
-NO_OFFSET: Final = -1
+from kafkapy.types import NO_OFFSET, TopicPartition
 
 
 class GroupMember(NamedTuple):

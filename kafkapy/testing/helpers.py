@@ -7,7 +7,7 @@ from kafkapy.records.record import Record
 from kafkapy.testing import groups, records, topics
 from kafkapy.testing.groups import GroupMember
 from kafkapy.testing.hosted import HostedBroker
-from kafkapy.testing.records import Reading, TopicRecord
+from kafkapy.testing.records import RecordSelection, TopicRecord
 from kafkapy.testing.settings import texts
 from kafkapy.types import TopicPartition
 
@@ -48,11 +48,11 @@ class Helpers:
         offset = await records.produce(self._host.requests, TopicPartition(topic, index), stamped)
         return TopicRecord(topic, index, offset, stamped.timestamp, record.key, record.value, record.headers)
 
-    async def records(self, reading: Reading) -> list[TopicRecord]:
+    async def records(self, reading: RecordSelection) -> list[TopicRecord]:
         """See ``Broker.records``."""
         return await records.read(self._host.services, reading)
 
-    async def wait_for_records(self, reading: Reading, count: int, timeout_s: float) -> list[TopicRecord]:
+    async def wait_for_records(self, reading: RecordSelection, count: int, timeout_s: float) -> list[TopicRecord]:
         """See ``Broker.wait_for_records``."""
         return await records.wait_for(self._host.services, reading, count, timeout_s)
 

@@ -30,7 +30,7 @@ class TopicRecord(NamedTuple):
     headers: Headers = ()
 
 
-class Reading(NamedTuple):
+class RecordSelection(NamedTuple):
     """What is read: a topic, one of its partitions or all, and whether open and aborted transactions are left out."""
 
     topic: str
@@ -51,7 +51,7 @@ def logs_of(services: Services, topic: str, partition: int | None = None) -> lis
     return [log for log in logs if log is not None]
 
 
-async def read(services: Services, reading: Reading) -> list[TopicRecord]:
+async def read(services: Services, reading: RecordSelection) -> list[TopicRecord]:
     """Every record, by partition and offset; raises ``UnknownNameError``."""
     records: list[TopicRecord] = []
     for log in logs_of(services, reading.topic, reading.partition):
@@ -71,7 +71,7 @@ async def read(services: Services, reading: Reading) -> list[TopicRecord]:
     return records
 
 
-async def wait_for(services: Services, reading: Reading, count: int, timeout_s: float) -> list[TopicRecord]:
+async def wait_for(services: Services, reading: RecordSelection, count: int, timeout_s: float) -> list[TopicRecord]:
     """As ``read``, once there are at least ``count``; raises ``UnknownNameError`` and ``NotInTimeError``."""
     seen: tuple[int, ...] = ()
     records: list[TopicRecord] = []
@@ -105,7 +105,7 @@ async def produce(requests: Requests, place: TopicPartition, record: Record) -> 
     return int(result.base_offset)
 
 
-def _end(log: Log, reading: Reading) -> int:
+def _end(log: Log, reading: RecordSelection) -> int:
     return log.last_stable_offset if reading.read_committed else log.high_watermark
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from kafkapy.metadata.exchange.metadata_changes import NEW, Change
+from kafkapy.metadata.exchange.metadata_changes import NEW, NodeChange
 from kafkapy.metadata.exchange.metadata_file import metadata_path, write_file_tree
 from kafkapy.metadata.exchange.metadata_tree import MetadataTree
 from kafkapy.metadata.znodes import ConfigZNode
@@ -102,7 +102,7 @@ def test_what_is_no_data_directory_is_left_alone(run: Run, data: Path, tmp_path:
 def test_a_topics_settings_that_can_not_be_are_said(run: Run, data: Path) -> None:
     config = ConfigZNode.encode({"retention.ms": "soon"})
     nodes = {**NODES, "/config/topics/rf3": config}
-    write_file_tree(metadata_path(str(data)), MetadataTree(nodes), [Change(NEW, path) for path in nodes], 1)
+    write_file_tree(metadata_path(str(data)), MetadataTree(nodes), [NodeChange(NEW, path) for path in nodes], 1)
     refused = run("log", "repair", f"{data}", "--yes")
     assert (refused.code, refused.err) == (
         1,

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from kafkapy.cli.metadata_run import DocumentPlace, OwnPlace, Place, ZooKeeperPlace
+from kafkapy.cli.metadata_run import DocumentPlace, MetadataPlace, OwnPlace, ZooKeeperPlace
 from kafkapy.metadata.exchange import zookeeper_tree
 from kafkapy.metadata.exchange.metadata_changes import changes
 from kafkapy.metadata.exchange.metadata_json import encode_document
@@ -20,7 +20,7 @@ def test_a_place_is_empty_then_holds_what_is_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
     monkeypatch.setattr(zookeeper_tree, "KazooClient", FakeZooKeeper().client)
-    place: Place = {
+    place: MetadataPlace = {
         "own": OwnPlace(str(tmp_path)),
         "document": DocumentPlace(str(tmp_path / "m.json")),
         "zookeeper": ZooKeeperPlace(f"{SERVERS}/kafka"),

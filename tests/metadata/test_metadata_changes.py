@@ -1,6 +1,6 @@
 import pytest
 
-from kafkapy.metadata.exchange.metadata_changes import Change, changes, refuse_overwriting, same_data
+from kafkapy.metadata.exchange.metadata_changes import NodeChange, changes, refuse_overwriting, same_data
 from kafkapy.metadata.exchange.metadata_tree import MetadataError, MetadataTree
 from tests.metadata.metadata_samples import NODES, tree, without
 
@@ -23,9 +23,9 @@ def test_data_is_compared_by_meaning(one: bytes | None, other: bytes | None, sam
 def test_changes_are_what_must_happen_to_the_target() -> None:
     target = MetadataTree({**without("/consumers").nodes, "/controller_epoch": b"3", "/admin/extra": b""})
     assert changes(tree(), target) == [
-        Change("gone", "/admin/extra"),
-        Change("new", "/consumers"),
-        Change("other", "/controller_epoch"),
+        NodeChange("gone", "/admin/extra"),
+        NodeChange("new", "/consumers"),
+        NodeChange("other", "/controller_epoch"),
     ]
     assert changes(tree(), tree()) == []
 

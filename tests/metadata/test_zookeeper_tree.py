@@ -2,7 +2,7 @@ import pytest
 from kazoo.exceptions import AuthFailedError
 
 from kafkapy.metadata.exchange import zookeeper_tree
-from kafkapy.metadata.exchange.metadata_changes import Change, changes
+from kafkapy.metadata.exchange.metadata_changes import NodeChange, changes
 from kafkapy.metadata.exchange.metadata_tree import MetadataError, MetadataTree
 from kafkapy.metadata.exchange.zookeeper_tree import ZooKeeperAddress, connected
 from tests.metadata.fake_zookeeper import SERVERS, FakeZooKeeper
@@ -73,7 +73,7 @@ def test_what_belongs_to_running_brokers_is_left(server: FakeZooKeeper) -> None:
 def test_a_node_that_goes_meanwhile_is_left_out(server: FakeZooKeeper) -> None:
     _write(tree(), "")
     server.vanishing = {"/consumers"}
-    assert changes(_read(""), tree()) == [Change("gone", "/consumers")]
+    assert changes(_read(""), tree()) == [NodeChange("gone", "/consumers")]
 
 
 def test_large_trees_are_written_in_several_multis(server: FakeZooKeeper) -> None:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from kafkapy.config.log_config import LogConfig
 from kafkapy.records.record import Record, encode_batch
-from kafkapy.replication.partition import Partition, PartitionState
+from kafkapy.replication.partition import LeaderAndIsrPartition, Partition
 from kafkapy.replication.replica_manager import ReplicaManager
 from kafkapy.storage.log_directory import LogManager
 from kafkapy.testing.clock import ManualClock
@@ -21,8 +21,8 @@ def batch(count: int = 1, **fields: int) -> bytearray:
 
 def state(
     leader: int = ME, epoch: int = 0, isr: tuple[int, ...] = (ME,), replicas: tuple[int, ...] = (ME,)
-) -> PartitionState:
-    return PartitionState(
+) -> LeaderAndIsrPartition:
+    return LeaderAndIsrPartition(
         controller_epoch=1, leader=leader, leader_epoch=epoch, isr=isr, zk_version=0, replicas=replicas
     )  # fmt: skip
 

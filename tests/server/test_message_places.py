@@ -10,10 +10,10 @@ from kafkapy.protocol.messages import response_class
 from kafkapy.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic
 from kafkapy.protocol.messages.find_coordinator import FindCoordinatorRequest
 from kafkapy.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from kafkapy.protocol.places import PLACES
 from kafkapy.server.context import RequestContext
 from kafkapy.server.handlers import REGISTRY
 from kafkapy.server.message_places import (
-    PLACES,
     Named,
     groups_in,
     named_in,

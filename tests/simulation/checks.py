@@ -5,12 +5,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kafkapy.records.batch import MAGIC, crc_is_valid
-from kafkapy.storage.log.leader_epochs import UNDEFINED_EPOCH
 from kafkapy.storage.log.log import Log, Storage
-from kafkapy.storage.log.producer_state import BATCHES_TO_KEEP, NO_OFFSET, ProducerEntry
+from kafkapy.storage.log.producer_state import BATCHES_TO_KEEP, ProducerEntry
 from kafkapy.storage.log.segment import Segment
 from kafkapy.storage.recovery.recovery import Checkpointed, load
 from kafkapy.testing.clock import ManualClock
+from kafkapy.types import NO_EPOCH, NO_OFFSET
 
 if TYPE_CHECKING:
     from tests.simulation.model import Stored
@@ -118,7 +118,7 @@ def check_memory(log: Log, *, has_old_formats: bool) -> None:
             if header.last_offset >= log.log_start_offset:
                 offset = max(header.base_offset, log.log_start_offset)
                 epoch = log.leader_epochs.epoch_for(offset)
-                is_forgotten = has_old_formats and (epoch == UNDEFINED_EPOCH or header.magic < MAGIC)
+                is_forgotten = has_old_formats and (epoch == NO_EPOCH or header.magic < MAGIC)
                 assert is_forgotten or epoch == header.partition_leader_epoch, (header, entries)
     open_first = [
         entry.current_txn_first_offset

@@ -21,10 +21,10 @@ from kafkapy.storage.log.log import Log, Storage
 from kafkapy.storage.log.producer_state import encode_snapshot
 from kafkapy.storage.log_directory import LogManager
 from kafkapy.testing.clock import ManualClock
-from kafkapy.testing.disk import Crashed, SimulatedDisk
-from kafkapy.testing.durable import Survival
 from kafkapy.turns import finish
 from tests.simulation.checks import check_against_rebuild, check_indexes, check_memory, check_resent
+from tests.simulation.disk import Crashed, SimulatedDisk
+from tests.simulation.durable import Survival
 from tests.simulation.flusher import SlowFlusher
 from tests.simulation.model import Aborted, Change, Model, Stored, stored_in
 from tests.storage.compacting import InlinePool

@@ -30,10 +30,10 @@ from kafkapy.records.compression import ZSTD
 from kafkapy.records.errors import UnsupportedForMessageFormatError
 from kafkapy.records.record import Record, encode_batch, encode_legacy
 from kafkapy.storage.errors import KafkaStorageError
-from kafkapy.storage.log.producer_state import NO_OFFSET
-from kafkapy.testing.disk import CHANGES, Fault
-from kafkapy.testing.durable import Survival
 from kafkapy.turns import finish
+from kafkapy.types import NO_OFFSET
+from tests.simulation.disk import CHANGES, Fault
+from tests.simulation.durable import Survival
 from tests.simulation.machine import Died, Subject
 from tests.simulation.model import Aborted, Change, Stored
 from tests.storage.support import START_MS, marker

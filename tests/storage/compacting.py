@@ -13,7 +13,7 @@ from kafkapy.config.log_config import LogConfig
 from kafkapy.errors import BrokerError
 from kafkapy.records.record import Record, encode_batch, read_records
 from kafkapy.storage.compaction.cleaner import LogCleaner
-from kafkapy.storage.compaction.compaction import Compaction, Request, batches_in
+from kafkapy.storage.compaction.compaction import Compaction, CompactionRequest, batches_in
 from kafkapy.storage.io.files import Files
 from kafkapy.storage.io.patience import Steps
 from kafkapy.storage.io.worker import JobCancelledError, JobContext, Output
@@ -59,7 +59,7 @@ class InlineJob:
             if pool.files is None:
                 result = finished(import_module(job).run(dict(arguments), self.context))
             else:
-                request = Request(**json.loads(json.dumps(arguments)))  # as they come to a worker
+                request = CompactionRequest(**json.loads(json.dumps(arguments)))  # as they come to a worker
                 result = finished(Compaction(request, self.context, pool.files).run())
             self.future.set_result(result)
         except BrokerError as error:

@@ -15,7 +15,7 @@ from kafkapy.records.batch import read_header
 from kafkapy.records.control import ControlType, Marker, encode_marker
 from kafkapy.records.errors import CorruptRecordError
 from kafkapy.records.record import Record, encode_legacy
-from kafkapy.storage.compaction.compaction import Compaction, Request, grouped
+from kafkapy.storage.compaction.compaction import Compaction, CompactionRequest, grouped
 from kafkapy.storage.io.files import Descriptor, Files
 from kafkapy.storage.log.log import Log
 from kafkapy.storage.log.segment import AppendedRange
@@ -278,7 +278,7 @@ class FakeSegment:
 )
 def test_segments_are_grouped_by_size_index_and_offsets(segments: list[Any], groups: list[list[int]]) -> None:
     end = segments[-1][0] + 1 if segments else 0
-    request = Request("", [], [], 0, end, 0, [], 100, 32, 0, 0, 0, 0, 0.9, 1, 1.0)
+    request = CompactionRequest("", [], [], 0, end, 0, [], 100, 32, 0, 0, 0, 0, 0.9, 1, 1.0)
     found = grouped([FakeSegment(*fields) for fields in segments], request)  # type: ignore[misc]  # a stand-in for Segment
     assert [[segment.base_offset for segment in group] for group in found] == groups
 
@@ -366,7 +366,7 @@ def test_a_damaged_length_does_not_have_the_segment_read_into_memory(world: Worl
     files = Reads()
     arguments = {**world.pool.requests[0], "chunk_bytes": 100, "max_message_bytes": 5000}
     with pytest.raises(CorruptRecordError, match="holds a batch of 1073741836 bytes, more than are left"):
-        finished(Compaction(Request(**arguments), world.pool.jobs[0].context, files).run())
+        finished(Compaction(CompactionRequest(**arguments), world.pool.jobs[0].context, files).run())
     assert files.largest == 5000
 
 
@@ -379,7 +379,7 @@ def test_a_batch_larger_than_the_topic_allows_now_is_read(world: World) -> None:
     world.compact()
     arguments = {**world.pool.requests[0], "chunk_bytes": 7, "max_message_bytes": 0}
     files = Reads()
-    facts = finished(Compaction(Request(**arguments), world.pool.jobs[0].context, files).run())
+    facts = finished(Compaction(CompactionRequest(**arguments), world.pool.jobs[0].context, files).run())
     assert (facts["end_offset"], facts["records_kept"]) == (2, 1)
     assert files.largest == log.segments.first.batch_size(0)
 
@@ -401,7 +401,7 @@ def test_a_segment_that_was_copied_is_not_kept_open(world: World) -> None:
     log.release()
     context = world.pool.jobs[0].context
     context.progress = look  # type: ignore[method-assign,assignment]  # looks in the middle
-    finished(Compaction(Request(**world.pool.requests[0]), context).run())
+    finished(Compaction(CompactionRequest(**world.pool.requests[0]), context).run())
     look({})
     assert len(open_at) == 3
     assert not open_at[0] & {f"{base:020d}.log" for base in (0, 1, 2)}

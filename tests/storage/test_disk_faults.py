@@ -21,9 +21,9 @@ from kafkapy.storage.log.retention import delete_old_segments
 from kafkapy.storage.log_directory import LogManager
 from kafkapy.storage.recovery.recovery import Checkpointed, load
 from kafkapy.testing.clock import ManualClock
-from kafkapy.testing.disk import Fault, SimulatedDisk
-from kafkapy.testing.durable import Survival
 from kafkapy.types import TopicPartition
+from tests.simulation.disk import Fault, SimulatedDisk
+from tests.simulation.durable import Survival
 from tests.storage.support import PARTITION, START_MS, batch, fill, open_log, produced, reopen
 
 BATCHES = 40

@@ -7,7 +7,7 @@ from kafkapy.config.log_config import LogConfig
 from kafkapy.storage.log.log import Log, Storage, segment_ms, waited_ms
 from kafkapy.storage.log.segment import AppendedRange
 from kafkapy.testing.clock import ManualClock
-from kafkapy.testing.disk import Fault, SimulatedDisk
+from tests.simulation.disk import Fault, SimulatedDisk
 from tests.storage.support import START_MS, batch, contents, fill, open_log, produced, reopen
 
 

@@ -9,8 +9,8 @@ from kafkapy.storage.log.log import Log, Storage
 from kafkapy.storage.log.transaction_index import AbortedTransaction
 from kafkapy.storage.recovery.recovery import Checkpointed
 from kafkapy.testing.clock import ManualClock
-from kafkapy.testing.disk import Crashed, SimulatedDisk
-from kafkapy.testing.durable import Survival
+from tests.simulation.disk import Crashed, SimulatedDisk
+from tests.simulation.durable import Survival
 from tests.storage.support import START_MS, batch, fill, marker, open_log, produced
 
 CONFIG = LogConfig(segment_bytes=600, index_interval_bytes=0)

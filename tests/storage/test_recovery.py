@@ -12,8 +12,8 @@ from kafkapy.storage.log.leader_epochs import EpochEntry
 from kafkapy.storage.log.log import Log, Storage
 from kafkapy.storage.recovery.recovery import Checkpointed, RecoveredEpochs, load, recover_segment
 from kafkapy.testing.clock import ManualClock
-from kafkapy.testing.disk import SimulatedDisk
-from kafkapy.testing.durable import Survival
+from tests.simulation.disk import SimulatedDisk
+from tests.simulation.durable import Survival
 from tests.storage.support import (
     GOLDEN,
     START_MS,

@@ -10,7 +10,7 @@ from kafkapy.storage.io.files import Files
 from kafkapy.storage.log.log import Log, Storage
 from kafkapy.storage.log.retention import delete_old_segments
 from kafkapy.testing.clock import ManualClock
-from kafkapy.testing.disk import Fault, SimulatedDisk
+from tests.simulation.disk import Fault, SimulatedDisk
 from tests.storage.support import START_MS, batch, fill, offsets_of, open_log, produced, reopen
 
 VALUE = b"v" * 100

@@ -8,9 +8,9 @@ from kafkapy.config.log_config import LogConfig
 from kafkapy.storage.log.log import Log, Storage
 from kafkapy.storage.log_directory import LogManager, lower_checkpoints
 from kafkapy.testing.clock import ManualClock
-from kafkapy.testing.disk import SimulatedDisk
-from kafkapy.testing.durable import Survival
 from kafkapy.turns import finish
+from tests.simulation.disk import SimulatedDisk
+from tests.simulation.durable import Survival
 from tests.storage.slow_flusher import SlowFlusher
 from tests.storage.support import PARTITION, START_MS, batch, fill, open_log
 

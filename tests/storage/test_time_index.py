@@ -4,7 +4,8 @@ import pytest
 
 from kafkapy.storage.errors import CorruptIndexError
 from kafkapy.storage.io.files import Files
-from kafkapy.storage.log.index import NO_TIMESTAMP, IndexCache, TimeIndex
+from kafkapy.storage.log.index import IndexCache, TimeIndex
+from kafkapy.types import NO_TIMESTAMP
 from tests.storage.support import GOLDEN
 
 

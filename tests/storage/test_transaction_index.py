@@ -5,7 +5,7 @@ import pytest
 from kafkapy.storage.errors import CorruptIndexError
 from kafkapy.storage.io.files import Files
 from kafkapy.storage.log.transaction_index import ENTRY, AbortedTransaction, TransactionIndex
-from kafkapy.testing.disk import Fault, SimulatedDisk
+from tests.simulation.disk import Fault, SimulatedDisk
 from tests.storage.support import GOLDEN
 
 

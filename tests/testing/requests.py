@@ -8,7 +8,8 @@ from typing import Any
 from kafkapy.protocol.api_keys import ApiKey
 from kafkapy.protocol.messages import request_class
 from kafkapy.protocol.messages.metadata import MetadataRequestTopic
-from kafkapy.server.message_places import PLACES, TOPIC_RESOURCE, Place, Role
+from kafkapy.protocol.places import PLACES, Place, Role
+from kafkapy.server.message_places import TOPIC_RESOURCE
 from tests.server.harness import batch
 
 TOPIC = "orders"

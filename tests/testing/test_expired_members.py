@@ -10,11 +10,11 @@ from kafkapy.protocol.messages.heartbeat import HeartbeatRequest
 from kafkapy.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
 from kafkapy.protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
 from kafkapy.protocol.messages.list_groups import ListGroupsRequest
+from kafkapy.protocol.places import WITH_MEMBER_ID
 from kafkapy.server.context import RequestContext
 from kafkapy.server.handlers import REGISTRY
 from kafkapy.server.message_places import names_groups
 from kafkapy.testing.expired_members import (
-    WITH_MEMBERS,
     Target,
     UnknownMemberError,
     expire,
@@ -87,5 +87,5 @@ def test_every_api_with_members_says_who_asks() -> None:
     """By its messages: each request of the registry that has a member id, and no other."""
     for api in REGISTRY.values():
         slots = request_of(api.key).__slots__
-        assert (api.key in WITH_MEMBERS) == ("member_id" in slots), api.module
-        assert api.key not in WITH_MEMBERS or names_groups(api.key)
+        assert (api.key in WITH_MEMBER_ID) == ("member_id" in slots), api.module
+        assert api.key not in WITH_MEMBER_ID or names_groups(api.key)

@@ -6,7 +6,7 @@ from kafkapy.protocol.errors import ErrorCode
 from kafkapy.testing import fault_checks
 from kafkapy.testing.expired_members import Target
 from kafkapy.testing.fault_checks import api_key, check_target, checked, duration, error_code, moment
-from kafkapy.testing.fault_rules import Action, InvalidFaultError, When
+from kafkapy.testing.fault_rules import FaultAction, InvalidFaultError, When
 
 
 @pytest.mark.parametrize("name", ["FindCoordinator", "FIND_COORDINATOR", "find_coordinator", "findcoordinator", 10])
@@ -17,40 +17,48 @@ def test_an_api_has_many_spellings(name: str | int) -> None:
 @pytest.mark.parametrize(
     ("action", "match", "sentence"),
     [
-        (Action.DROP, {"api": "Prodce"}, "there is no API 'Prodce'; did you mean 'Produce'?"),
-        (Action.DROP, {"api": "SaslHandshake"}, "this broker does not serve SaslHandshake: nobody could ever ask"),
-        (Action.DROP, {"api": 4711}, "this broker serves no API with the key 4711"),
-        (Action.DROP, {"api": True}, "api must be a string or an integer, not True"),
-        (Action.DROP, {"topics": "t"}, "there is no 'topics' that a rule could match by; did you mean 'topic'?"),
-        (Action.DROP, {"topic": 1}, "topic must be a string, not 1"),
-        (Action.ERROR, {"topic": "t"}, "an error wants an api: each API has its own answer"),
-        (Action.DROP, {"api": "Heartbeat", "topic": "t"}, "requests of Heartbeat name no topics"),
-        (Action.DROP, {"api": "CreateTopics", "topic": "t", "partition": 0}, "requests of CreateTopics name no part"),
-        (Action.DROP, {"group": 1}, "group must be a string, not 1"),
-        (Action.DROP, {"api": "Produce", "group": "g"}, "requests of Produce name no groups: the rule could never"),
-        (Action.ERROR, {"api": "Heartbeat", "group": "g", "topic": "t"}, "requests of Heartbeat name no topics"),
-        (Action.DROP, {"partition": 0}, "a partition wants a topic"),
-        (Action.DROP, {"topic": "t", "partition": -1}, "there is no partition -1"),
-        (Action.DROP, {"nth": 0}, "nth counts from 1: there is no 0"),
-        (Action.DROP, {"nth": []}, r"nth must be an integer or a list of integers, not \[\]"),
-        (Action.DROP, {"nth": [1, "2"]}, "nth must be an integer or a list of integers"),
-        (Action.DROP, {"nth": [1, True]}, "nth must be an integer or a list of integers"),
-        (Action.DROP, {"count": 0}, "a rule with count 0 could never fire"),
-        (Action.DROP, {"nth": [2, 3], "count": 2}, "nth 3 is after count 2: the rule would be over by then"),
-        (Action.DROP, {"probability": 0}, "a probability is above 0 and at most 1, not 0"),
-        (Action.DROP, {"probability": 1.5}, "a probability is above 0 and at most 1, not 1.5"),
-        (Action.DROP, {"probability": float("nan")}, "a probability is above 0 and at most 1, not nan"),
+        (FaultAction.DROP, {"api": "Prodce"}, "there is no API 'Prodce'; did you mean 'Produce'?"),
+        (FaultAction.DROP, {"api": "SaslHandshake"}, "this broker does not serve SaslHandshake: nobody could ever ask"),
+        (FaultAction.DROP, {"api": 4711}, "this broker serves no API with the key 4711"),
+        (FaultAction.DROP, {"api": True}, "api must be a string or an integer, not True"),
+        (FaultAction.DROP, {"topics": "t"}, "there is no 'topics' that a rule could match by; did you mean 'topic'?"),
+        (FaultAction.DROP, {"topic": 1}, "topic must be a string, not 1"),
+        (FaultAction.ERROR, {"topic": "t"}, "an error wants an api: each API has its own answer"),
+        (FaultAction.DROP, {"api": "Heartbeat", "topic": "t"}, "requests of Heartbeat name no topics"),
+        (
+            FaultAction.DROP,
+            {"api": "CreateTopics", "topic": "t", "partition": 0},
+            "requests of CreateTopics name no part",
+        ),
+        (FaultAction.DROP, {"group": 1}, "group must be a string, not 1"),
+        (
+            FaultAction.DROP,
+            {"api": "Produce", "group": "g"},
+            "requests of Produce name no groups: the rule could never",
+        ),
+        (FaultAction.ERROR, {"api": "Heartbeat", "group": "g", "topic": "t"}, "requests of Heartbeat name no topics"),
+        (FaultAction.DROP, {"partition": 0}, "a partition wants a topic"),
+        (FaultAction.DROP, {"topic": "t", "partition": -1}, "there is no partition -1"),
+        (FaultAction.DROP, {"nth": 0}, "nth counts from 1: there is no 0"),
+        (FaultAction.DROP, {"nth": []}, r"nth must be an integer or a list of integers, not \[\]"),
+        (FaultAction.DROP, {"nth": [1, "2"]}, "nth must be an integer or a list of integers"),
+        (FaultAction.DROP, {"nth": [1, True]}, "nth must be an integer or a list of integers"),
+        (FaultAction.DROP, {"count": 0}, "a rule with count 0 could never fire"),
+        (FaultAction.DROP, {"nth": [2, 3], "count": 2}, "nth 3 is after count 2: the rule would be over by then"),
+        (FaultAction.DROP, {"probability": 0}, "a probability is above 0 and at most 1, not 0"),
+        (FaultAction.DROP, {"probability": 1.5}, "a probability is above 0 and at most 1, not 1.5"),
+        (FaultAction.DROP, {"probability": float("nan")}, "a probability is above 0 and at most 1, not nan"),
     ],
 )
-def test_what_could_never_match_is_refused(action: Action, match: dict[str, Any], sentence: str) -> None:
+def test_what_could_never_match_is_refused(action: FaultAction, match: dict[str, Any], sentence: str) -> None:
     with pytest.raises(InvalidFaultError, match=sentence):
         checked(action, match)
 
 
 def test_what_can_match_is_taken_with_the_key_of_its_api() -> None:
     match = {"api": "Metadata", "topic": "t", "partition": 1, "nth": [1, 2], "count": 2, "probability": 1, "seed": 3}
-    assert checked(Action.ERROR, match) == {**match, "api": 3}
-    assert checked(Action.HOLD, {}) == {}
+    assert checked(FaultAction.ERROR, match) == {**match, "api": 3}
+    assert checked(FaultAction.HOLD, {}) == {}
 
 
 @pytest.mark.parametrize("error", ["NOT_LEADER_OR_FOLLOWER", "not_leader_or_follower", "NOT_LEADER_FOR_PARTITION", 6])

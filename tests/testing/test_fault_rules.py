@@ -5,7 +5,7 @@ import pytest
 from kafkapy.protocol.errors import ErrorCode
 from kafkapy.server.message_places import Named
 from kafkapy.testing.expired_members import Target
-from kafkapy.testing.fault_rules import Action, Match, Rule
+from kafkapy.testing.fault_rules import FaultAction, Match, Rule
 
 
 class Owner:
@@ -20,7 +20,7 @@ class Owner:
         self.released.append(rule)
 
 
-def _rule(number: int = 1, action: Action = Action.DROP, **match: Any) -> Rule:
+def _rule(number: int = 1, action: FaultAction = FaultAction.DROP, **match: Any) -> Rule:
     fields: Match = match  # type: ignore[assignment]  # the tests' own
     return Rule(number, action, fields, Owner())
 
@@ -70,7 +70,7 @@ def test_a_rule_selects_what_it_names() -> None:
 
 
 def test_a_rule_tells_of_itself() -> None:
-    rule = _rule(4, Action.ERROR, api=0, topic="a", nth=2, probability=0.5)
+    rule = _rule(4, FaultAction.ERROR, api=0, topic="a", nth=2, probability=0.5)
     rule.error = ErrorCode.CORRUPT_MESSAGE
     told = rule.describe()
     assert told == {
@@ -78,11 +78,11 @@ def test_a_rule_tells_of_itself() -> None:
         "nth": [2], "probability": 0.5, "matched": 0, "fired": 0, "held": 0, "is_over": False,
     }  # fmt: skip
     assert "error='CORRUPT_MESSAGE'" in repr(rule)
-    assert "when" not in _rule(action=Action.HOLD).describe()
-    delay = _rule(action=Action.DELAY)
+    assert "when" not in _rule(action=FaultAction.HOLD).describe()
+    delay = _rule(action=FaultAction.DELAY)
     delay.duration_ms = 5.0
     assert delay.describe()["duration_ms"] == 5
-    expiry = _rule(action=Action.EXPIRE_MEMBER, group="g")
+    expiry = _rule(action=FaultAction.EXPIRE_MEMBER, group="g")
     expiry.target = Target("g", instance_id="i")
     told = expiry.describe()
     assert {told[name] for name in ("member_of", "group")} == {"g"}

@@ -1,4 +1,4 @@
-"""The generator: version ranges, the merge of two releases, and that the committed code is fresh."""
+"""The generator: version ranges, the merge of two releases, what is generated, and that the committed code is fresh."""
 
 import subprocess
 import sys
@@ -6,10 +6,15 @@ from pathlib import Path
 
 import pytest
 
+from kafkapy.protocol.api_keys import ApiKey
+from kafkapy.protocol.places import PLACES, WITH_GROUP_ID, WITH_MEMBER_ID
 from tools.codegen import __main__ as codegen
-from tools.codegen import definitions, names
+from tools.codegen import definitions, field_texts, names, selection
 from tools.codegen.merge import MergeError, merge, merge_all
 from tools.codegen.model import NO_VERSIONS, Field, Message, Struct, Versions
+from tools.codegen.places import places
+
+MESSAGES = definitions.load_all()
 
 
 def message(name: str, versions: Versions, *fields: Field, kind: str = "request", api_key: int | None = 1) -> Message:
@@ -119,3 +124,120 @@ def test_a_changed_file_is_stale(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 def test_the_command() -> None:
     run = subprocess.run([sys.executable, "-m", "tools.codegen", "--check"], cwd=codegen.ROOT, check=False)
     assert run.returncode == 0
+
+
+# what is generated
+
+
+def test_the_messages_that_are_served_or_imported_are_generated_and_no_others() -> None:
+    generated = selection.generated_modules(MESSAGES)
+    assert {"produce", "leader_and_isr", "consumer_protocol", "stored.offset_commit"} <= generated.keys()
+    assert {"vote", "stored.share_group"}.isdisjoint(generated)
+
+
+def test_an_import_is_enough_to_be_generated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "sender.py").write_text(
+        "from kafkapy.protocol.messages.vote import VoteRequest\n"
+        "from kafkapy.protocol.messages.stored import share_group\n"
+        "from kafkapy.protocol.messages import envelope, request_class\n"
+    )
+    monkeypatch.setattr(selection, "PACKAGE", tmp_path)
+    generated = selection.generated_modules(MESSAGES)
+    assert {"vote", "stored.share_group", "envelope"} <= generated.keys()
+    assert "consumer_protocol" not in generated
+
+
+# what fields mean
+
+
+def test_every_generated_field_has_a_text_and_every_text_a_field() -> None:
+    members = [message for members in selection.generated_modules(MESSAGES).values() for message in members]
+    structs = [struct for message in members for struct, _ in message.reachable()]
+    for struct in structs:
+        for entry in struct.fields:
+            assert field_texts.text_of(struct, names.snake_case(entry.name))
+    assert field_texts.unused_texts(structs) == []
+
+
+def test_texts_fit_into_a_comment() -> None:
+    assert [text for text in field_texts.TEXTS.values() if len(text) > 110 or text.endswith(".") or "\n" in text] == []
+
+
+def test_a_field_without_a_text_is_not_generated() -> None:
+    with pytest.raises(field_texts.UndocumentedFieldError, match=r"Odd\.never_seen"):
+        field_texts.text_of(Struct("Odd", []), "never_seen")
+
+
+def test_a_text_stands_behind_its_parameter_with_the_versions_of_the_field() -> None:
+    source = (codegen.ROOT / codegen.PROTOCOL / "messages" / "heartbeat.py").read_text()
+    assert 'group_id: str = "",  # consumer group\n' in source
+    assert "group_instance_id: str | None = None,  # v3+: id of a static member; null: a dynamic member\n" in source
+
+
+# where messages name things
+
+IN_FULL = {
+    ApiKey.PRODUCE: "TOPIC topic_data.name = responses.name, "
+    "PARTITION partition_data.index = partition_responses.index error_code",
+    ApiKey.FETCH: "TOPIC topics.topic = responses.topic, "
+    "PARTITION partitions.partition = partitions.partition_index error_code",
+    ApiKey.LIST_OFFSETS: "TOPIC topics.name = topics.name, "
+    "PARTITION partitions.partition_index = partitions.partition_index error_code",
+    ApiKey.METADATA: "TOPIC topics.name = topics.name error_code",
+    ApiKey.OFFSET_COMMIT: "TOPIC topics.name = topics.name, "
+    "PARTITION partitions.partition_index = partitions.partition_index error_code",
+    ApiKey.OFFSET_FETCH: "TOPIC topics.name = topics.name, "
+    "PARTITION partition_indexes. = partitions.partition_index error_code",
+    ApiKey.DESCRIBE_GROUPS: "GROUP groups. = groups.group_id error_code",
+    ApiKey.CREATE_TOPICS: "TOPIC topics.name = topics.name error_code",
+    ApiKey.DELETE_TOPICS: "TOPIC topic_names. = responses.name error_code",
+    ApiKey.DELETE_RECORDS: "TOPIC topics.name = topics.name, "
+    "PARTITION partitions.partition_index = partitions.partition_index error_code",
+    ApiKey.OFFSET_FOR_LEADER_EPOCH: "TOPIC topics.topic = topics.topic, "
+    "PARTITION partitions.partition = partitions.partition error_code",
+    ApiKey.ADD_PARTITIONS_TO_TXN: "TOPIC v3_and_below_topics.name = results_by_topic_v3_and_below.name, "
+    "PARTITION partitions. = results_by_partition.partition_index partition_error_code",
+    ApiKey.WRITE_TXN_MARKERS: "PRODUCER markers.producer_id = markers.producer_id, TOPIC topics.name = topics.name, "
+    "PARTITION partition_indexes. = partitions.partition_index error_code",
+    ApiKey.TXN_OFFSET_COMMIT: "TOPIC topics.name = topics.name, "
+    "PARTITION partitions.partition_index = partitions.partition_index error_code",
+    ApiKey.DESCRIBE_CONFIGS: "RESOURCE resources.resource_name = results.resource_name error_code",
+    ApiKey.ALTER_CONFIGS: "RESOURCE resources.resource_name = responses.resource_name error_code",
+    ApiKey.CREATE_PARTITIONS: "TOPIC topics.name = results.name error_code",
+    ApiKey.DELETE_GROUPS: "GROUP groups_names. = results.group_id error_code",
+    ApiKey.INCREMENTAL_ALTER_CONFIGS: "RESOURCE resources.resource_name = responses.resource_name error_code",
+    ApiKey.OFFSET_DELETE: "TOPIC topics.name = topics.name, "
+    "PARTITION partitions.partition_index = partitions.partition_index error_code",
+}
+"""The places of all APIs as they were written by hand before they came from the definitions, and Metadata's topics."""
+
+
+@pytest.mark.parametrize("key", PLACES.keys() | IN_FULL.keys(), ids=lambda key: ApiKey(key).name)
+def test_places(key: ApiKey) -> None:
+    found = [
+        f"{place.role.name} {place.request}.{place.named} = {place.response}.{place.answered} {place.error}".strip()
+        for place in PLACES[key]
+    ]
+    assert ", ".join(found) == IN_FULL[key]
+
+
+def test_a_newer_version_names_things_elsewhere() -> None:
+    """AddPartitionsToTxn has a list of transactions from version 4 on."""
+    request, response = MESSAGES["AddPartitionsToTxnRequest"], MESSAGES["AddPartitionsToTxnResponse"]
+    assert [place.asked.field for place in places(request, response, Versions(4, 5))] == []
+    assert [place.asked.field for place in places(request, response, Versions(0, 3))] == [
+        "v3_and_below_topics",
+        "partitions",
+    ]
+
+
+def test_requests_of_one_group_and_of_a_member() -> None:
+    assert {ApiKey.ADD_OFFSETS_TO_TXN, ApiKey.OFFSET_DELETE, ApiKey.OFFSET_FETCH} == WITH_GROUP_ID - WITH_MEMBER_ID
+    assert {
+        ApiKey.OFFSET_COMMIT,
+        ApiKey.JOIN_GROUP,
+        ApiKey.HEARTBEAT,
+        ApiKey.LEAVE_GROUP,
+        ApiKey.SYNC_GROUP,
+        ApiKey.TXN_OFFSET_COMMIT,
+    } == WITH_MEMBER_ID

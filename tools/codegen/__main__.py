@@ -11,9 +11,11 @@ import sys
 import tempfile
 from pathlib import Path
 
-from tools.codegen import definitions, jars, merge, names
+from tools.codegen import definitions, jars, merge
 from tools.codegen.emit_module import module_source
+from tools.codegen.emit_places import places_source
 from tools.codegen.emit_tables import api_keys_source, errors_source, messages_init_source
+from tools.codegen.selection import advertised_versions, generated_modules
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 PROTOCOL = Path("kafkapy/protocol")
@@ -24,13 +26,15 @@ def sources() -> dict[Path, str]:
     """Every generated file, relative to the project, not formatted yet."""
     messages = definitions.load_all()
     errors = json.loads((Path(__file__).parent / "errors.json").read_text())
+    generated = generated_modules(messages)
     files = {
         PROTOCOL / "api_keys.py": api_keys_source(messages),
+        PROTOCOL / "places.py": places_source(messages, advertised_versions()),
         PROTOCOL / "errors.py": errors_source(errors),
-        PROTOCOL / "messages/__init__.py": messages_init_source(messages),
+        PROTOCOL / "messages/__init__.py": messages_init_source(messages, generated),
         PROTOCOL / "messages/stored/__init__.py": '"""The records that brokers store in their own topics."""\n',
     }
-    for module, members in names.modules(messages).items():
+    for module, members in generated.items():
         files[PROTOCOL / "messages" / f"{module.replace('.', '/')}.py"] = module_source(members)
     return files
 
@@ -50,7 +54,7 @@ def generate(into: Path) -> dict[Path, str]:
 
 
 def stale() -> list[str]:
-    """The generated files that differ from what the definitions give, are missing, or have no definition."""
+    """The generated files that differ from what the definitions give, are missing, or are no longer generated."""
     with tempfile.TemporaryDirectory() as directory:
         fresh = generate(Path(directory))
     found = [str(path) for path, text in fresh.items() if _text(ROOT / path) != text]
@@ -73,7 +77,7 @@ def import_jars(cache: Path) -> None:
 
 
 def write() -> None:
-    """Write the generated files into the project and remove those without a definition."""
+    """Write the generated files into the project and remove those that are no longer generated."""
     with tempfile.TemporaryDirectory() as directory:
         fresh = generate(Path(directory))
     for path, text in fresh.items():

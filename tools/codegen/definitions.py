@@ -46,6 +46,8 @@ def _field_out(entry: Field, limit: int) -> dict[str, Any]:
         out["ignorable"] = True
     if entry.never_flexible:
         out["neverFlexible"] = True
+    if entry.entity:
+        out["entity"] = entry.entity
     return out
 
 
@@ -71,6 +73,7 @@ def _field_in(raw: dict[str, Any], limit: int) -> Field:
         default=raw.get("default"),
         ignorable=raw.get("ignorable", False),
         never_flexible=raw.get("neverFlexible", False),
+        entity=raw.get("entity"),
     )
 
 

@@ -4,6 +4,7 @@ import re
 from collections.abc import Callable, Iterator
 from itertools import groupby
 
+from tools.codegen.field_texts import text_of
 from tools.codegen.model import FIXED_SIZE_LETTERS, Struct, Versions
 from tools.codegen.names import local
 from tools.codegen.types import FieldCode
@@ -22,6 +23,7 @@ class StructCode:
     def __init__(
         self, struct: Struct, name: str, versions: Versions, flexible: Versions, class_names: dict[str, str]
     ) -> None:
+        self.struct = struct
         self.name = name
         self.versions = versions
         self.flexible = flexible.intersect(versions)
@@ -52,14 +54,23 @@ class StructCode:
         return [f"class {self.name}(Message):", *indent(body)]
 
     def _constructor(self) -> Lines:
-        parameters = [code.parameter for code in self.fields]
+        parameters = [f"{code.parameter},  # {self._text(code)}" for code in self.fields]
         assignments = [code.assignment for code in self.fields]
         if self.flexible:
-            parameters.append("unknown_tagged_fields: TaggedFields = None")
+            parameters.append("unknown_tagged_fields: TaggedFields = None,")
             assignments.append("self.unknown_tagged_fields = unknown_tagged_fields")
         if not parameters:
             return ["def __init__(self) -> None:", '    """No fields."""']
-        return [f"def __init__(self, {', '.join(parameters)}) -> None:", *indent(assignments)]
+        return ["def __init__(", *indent(["self,", *parameters]), ") -> None:", *indent(assignments)]
+
+    def _text(self, code: FieldCode) -> str:
+        """The meaning of a field, after the versions that have it where not all of them do."""
+        text = text_of(self.struct, code.attribute)
+        low, high = code.field.versions.intersect(self.versions)
+        if (low, high) == self.versions:
+            return text
+        since = f"v{low}+" if high == self.versions.high else f"v{low}" if low == high else f"v{low}–v{high}"
+        return f"{since}: {text}"
 
     def _guard(self, subject: str) -> Lines:
         low, high = self.versions

@@ -1,5 +1,7 @@
 """api_keys.py, errors.py and the table of modules in messages/__init__.py."""
 
+from collections.abc import Collection
+
 from tools.codegen.model import Message
 from tools.codegen.names import module_name
 
@@ -20,37 +22,47 @@ def api_keys_source(messages: dict[str, Message]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def messages_init_source(messages: dict[str, Message]) -> str:
+def messages_init_source(messages: dict[str, Message], generated: Collection[str]) -> str:
     """The package's front: classes by API key, imported when first asked for."""
     requests = {message.api_key: message for message in messages.values() if message.kind == "request"}
-    lines = ['"""One generated module per API, imported when first asked for.', "", _HEADER, '"""', ""]
+    lines = ['"""One generated module per API that is served or sent, imported when first asked for.', "", _HEADER]
+    lines += ['"""', ""]
     lines += ["from importlib import import_module", "from typing import Final", ""]
     lines += ["from kafkapy.protocol.message import Message", ""]
-    lines += ["# API key: module, class prefix, versions of the requests, first flexible version (-1: none)"]
-    lines += ["APIS: Final[dict[int, tuple[str, str, int, int, int]]] = {"]
+    lines += ["# API key: module (None: it has no classes here), class prefix, versions of the requests,"]
+    lines += ["# first flexible version (-1: none)"]
+    lines += ["APIS: Final[dict[int, tuple[str | None, str, int, int, int]]] = {"]
     for key, name in api_names(messages).items():
         request = requests[key]
         prefix = request.name.removesuffix("Request")
         flexible = request.flexible.low if request.flexible else -1
-        lines.append(f'    {key}: ("{name}", "{prefix}", {request.versions.low}, {request.versions.high}, {flexible}),')
+        module = f'"{name}"' if name in generated else None
+        lines.append(f'    {key}: ({module}, "{prefix}", {request.versions.low}, {request.versions.high}, {flexible}),')
     lines += ["}", "", *_LOOKUPS]
     return "\n".join(lines) + "\n"
 
 
 _LOOKUPS = '''
+def has_classes(api_key: int) -> bool:
+    """Whether the API has classes here: whether it is served or sent."""
+    return api_key in APIS and APIS[api_key][0] is not None
+
+
 def _class(api_key: int, kind: str) -> type[Message]:
     module, prefix, *_ = APIS[api_key]
+    if module is None:
+        raise KeyError(api_key)
     found: type[Message] = getattr(import_module(f"{__name__}.{module}"), prefix + kind)
     return found
 
 
 def request_class(api_key: int) -> type[Message]:
-    """The request's class; raises KeyError for an API that doesn't exist."""
+    """The request's class; raises KeyError for an API that is neither served nor sent."""
     return _class(api_key, "Request")
 
 
 def response_class(api_key: int) -> type[Message]:
-    """The response's class; raises KeyError for an API that doesn't exist."""
+    """The response's class; raises KeyError for an API that is neither served nor sent."""
     return _class(api_key, "Response")'''.splitlines()
 
 

@@ -64,6 +64,7 @@ def _field(message: Message, raw: dict[str, Any]) -> Field:
         default=_default(raw.get("default")),
         ignorable=raw.get("ignorable") in (True, "true"),
         never_flexible=raw.get("flexibleVersions") == "none",
+        entity=raw.get("entityType"),
     )
 
 

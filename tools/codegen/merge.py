@@ -150,6 +150,7 @@ class _Merge:
             default=old.default,
             ignorable=old.ignorable,
             never_flexible=old.never_flexible,
+            entity=old.entity or new.entity,
         )
 
 
@@ -164,4 +165,5 @@ def _restricted(entry: Field, versions: Versions) -> Field:
         default=entry.default,
         ignorable=entry.ignorable,
         never_flexible=entry.never_flexible,
+        entity=entry.entity,
     )

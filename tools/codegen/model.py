@@ -76,6 +76,7 @@ class Field:
     default: str | None = None  # as the definition spells it
     ignorable: bool = False
     never_flexible: bool = False  # the request header's client id
+    entity: str | None = None  # what the value identifies: topicName, groupId, transactionalId, producerId, brokerId
 
     @property
     def is_array(self) -> bool:

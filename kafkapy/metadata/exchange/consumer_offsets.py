@@ -12,9 +12,9 @@ from typing import Final, NamedTuple
 from kafkapy.errors import BrokerError
 from kafkapy.metadata.errors import UnknownTopicOrPartitionError
 from kafkapy.metadata.store import MetadataStore, Node, NoNodeError, SetData, StoreError, ensure_path
+from kafkapy.protocol.errors import ErrorCode
 from kafkapy.types import TopicPartition
 
-UNKNOWN_SERVER_ERROR: Final = -1
 _FORBIDDEN: Final = re.compile("[\0-\x1f\x7f-\x9f\ud800-\uf8ff\ufff0-\U0010ffff]|//|/\\.{1,2}(/|$)|/$")
 """What ZooKeeper allows in no path; letters above U+FFFF it sees as the surrogates that Java writes them with."""
 
@@ -55,7 +55,7 @@ async def commit(
     try:
         paths = {partition: ConsumerOffsetZNode.path(group_id, partition) for partition in offsets}
     except ValueError:
-        return dict.fromkeys(offsets, UNKNOWN_SERVER_ERROR)
+        return dict.fromkeys(offsets, ErrorCode.UNKNOWN_SERVER_ERROR)
     writes = [[SetData(path, ConsumerOffsetZNode.encode(offsets[each]))] for each, path in paths.items()]
     errors = {}
     try:
@@ -79,7 +79,7 @@ async def fetch(
     try:
         nodes = await store.get_many([ConsumerOffsetZNode.path(group_id, partition) for partition in wanted])
     except ValueError:
-        return dict.fromkeys(wanted, FetchedTreeOffset(UNKNOWN_SERVER_ERROR))
+        return dict.fromkeys(wanted, FetchedTreeOffset(ErrorCode.UNKNOWN_SERVER_ERROR))
     except StoreError as error:
         return dict.fromkeys(wanted, FetchedTreeOffset(_code(error)))
     return {partition: _fetched(node) for partition, node in zip(wanted, nodes, strict=True)}
@@ -89,11 +89,11 @@ def _fetched(node: Node | None) -> FetchedTreeOffset:
     try:
         offset = None if node is None else ConsumerOffsetZNode.decode(node.data)
     except ValueError:
-        return FetchedTreeOffset(UNKNOWN_SERVER_ERROR)
+        return FetchedTreeOffset(ErrorCode.UNKNOWN_SERVER_ERROR)
     if offset is None:
         return FetchedTreeOffset(UnknownTopicOrPartitionError.error_code)
     return FetchedTreeOffset(0, offset)
 
 
 def _code(error: StoreError) -> int:
-    return error.error_code if isinstance(error, BrokerError) else UNKNOWN_SERVER_ERROR
+    return error.error_code if isinstance(error, BrokerError) else ErrorCode.UNKNOWN_SERVER_ERROR

@@ -13,7 +13,7 @@ GONE: Final = "gone"
 _NAMED: Final = 5
 
 
-class Change(NamedTuple):
+class NodeChange(NamedTuple):
     """``kind`` is ``new`` (the target lacks the node), ``other`` (its data differs) or ``gone`` (it has it alone)."""
 
     kind: str
@@ -30,21 +30,21 @@ def same_data(one: bytes | None, other: bytes | None) -> bool:
         return False
 
 
-def changes(source: MetadataTree, target: MetadataTree) -> list[Change]:
+def changes(source: MetadataTree, target: MetadataTree) -> list[NodeChange]:
     """What must happen to ``target`` for it to be ``source``, by path."""
     found = []
     for path in sorted(source.nodes.keys() | target.nodes.keys()):
         if path not in target.nodes:
-            found.append(Change(NEW, path))
+            found.append(NodeChange(NEW, path))
         elif path not in source.nodes:
-            found.append(Change(GONE, path))
+            found.append(NodeChange(GONE, path))
         elif not same_data(source.nodes[path], target.nodes[path]):
-            found.append(Change(OTHER, path))
+            found.append(NodeChange(OTHER, path))
     return found
 
 
 def refuse_overwriting(
-    source: MetadataTree, target: MetadataTree, found: Sequence[Change], where: str, *, overwrite: bool
+    source: MetadataTree, target: MetadataTree, found: Sequence[NodeChange], where: str, *, overwrite: bool
 ) -> None:
     """Raise MetadataError unless the target is empty, the same already, or the user asked for it.
 
@@ -75,7 +75,7 @@ def _age(source: MetadataTree, target: MetadataTree) -> str:
     return f"{'older' if there < here else 'NEWER'}: controller epoch {there}, what would replace it has {here}"
 
 
-def _listed(found: Sequence[Change]) -> str:
+def _listed(found: Sequence[NodeChange]) -> str:
     words = {OTHER: "differs", GONE: "is only there"}
     named = [f"{change.path} {words[change.kind]}" for change in found[:_NAMED]]
     if len(found) > _NAMED:

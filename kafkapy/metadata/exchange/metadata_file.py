@@ -4,7 +4,7 @@ import os
 from collections.abc import Sequence
 
 from kafkapy.metadata.embedded import FILE_NAME
-from kafkapy.metadata.exchange.metadata_changes import GONE, Change
+from kafkapy.metadata.exchange.metadata_changes import GONE, NodeChange
 from kafkapy.metadata.exchange.metadata_tree import SEQUENCE_PATH, MetadataTree, is_carried
 from kafkapy.metadata.journal import node_of, row_of
 from kafkapy.metadata.store import NodeStat
@@ -31,7 +31,7 @@ def read_file_tree(path: str) -> MetadataTree:
     return MetadataTree({path: node.data for path, node in nodes.items() if is_carried(path)}, sequence)
 
 
-def write_file_tree(path: str, source: MetadataTree, found: Sequence[Change], now_ms: int) -> None:
+def write_file_tree(path: str, source: MetadataTree, found: Sequence[NodeChange], now_ms: int) -> None:
     """Bring the files to ``source``, in one commit; ``found`` is what differs. Raises ``StoreFileError``.
 
     Nodes that stay as they are keep their numbers; the others get the next one, with version 0.

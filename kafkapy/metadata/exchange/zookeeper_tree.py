@@ -10,7 +10,7 @@ from kazoo.client import KazooClient
 from kazoo.exceptions import KazooException, NoNodeError
 from kazoo.handlers.threading import KazooTimeoutError
 
-from kafkapy.metadata.exchange.metadata_changes import GONE, NEW, Change
+from kafkapy.metadata.exchange.metadata_changes import GONE, NEW, NodeChange
 from kafkapy.metadata.exchange.metadata_tree import ROOTS, SEQUENCE_PATH, MetadataError, MetadataTree, is_carried
 from kafkapy.metadata.tree import parent_of
 from kafkapy.metadata.znodes import BrokerIdsZNode
@@ -20,7 +20,7 @@ _IN_FLIGHT: Final = 500
 _BYTES_OF_A_MULTI: Final = 256 * 1024
 _NODES_OF_A_MULTI: Final = 200
 
-_log: Final = logging.getLogger("kafkapy.zookeeper")
+logger: Final = logging.getLogger("kafkapy.zookeeper")
 
 
 class ZooKeeperAddress(NamedTuple):
@@ -94,7 +94,7 @@ class ZooKeeperTree:
                     continue
         return found
 
-    def write(self, source: MetadataTree, found: Sequence[Change]) -> None:
+    def write(self, source: MetadataTree, found: Sequence[NodeChange]) -> None:
         """Bring the tree to ``source``; ``found`` is what differs. It may be called again after a failure."""
         self._client.ensure_path(self._chroot or "/")
         for path in dict.fromkeys(parent_of(change.path) for change in found if change.kind == NEW):
@@ -113,7 +113,7 @@ class ZooKeeperTree:
             self._commit(transaction, multi)
         self._count_up(source.broker_id_sequence)
 
-    def _commit(self, transaction: Any, multi: Sequence[Change]) -> None:
+    def _commit(self, transaction: Any, multi: Sequence[NodeChange]) -> None:
         for change, result in zip(multi, transaction.commit(), strict=True):
             if isinstance(result, Exception):
                 raise MetadataError(
@@ -128,11 +128,11 @@ class ZooKeeperTree:
             self._client.set(self._chroot + SEQUENCE_PATH, b"")
 
 
-def _multis(source: MetadataTree, found: Sequence[Change]) -> Iterator[list[Change]]:
+def _multis(source: MetadataTree, found: Sequence[NodeChange]) -> Iterator[list[NodeChange]]:
     """Parents before their children, children before their parents where they go; a bounded number at once."""
     going = sorted((change for change in found if change.kind == GONE), key=lambda change: change.path, reverse=True)
     coming = sorted((change for change in found if change.kind != GONE), key=lambda change: change.path)
-    multi: list[Change] = []
+    multi: list[NodeChange] = []
     size = 0
     for change in (*going, *coming):
         size += len(change.path) + len(source.nodes.get(change.path) or b"")
@@ -147,9 +147,9 @@ def _multis(source: MetadataTree, found: Sequence[Change]) -> Iterator[list[Chan
 @contextmanager
 def connected(address: ZooKeeperAddress, connect_s: float = CONNECT_S) -> Iterator[ZooKeeperTree]:
     """A connection while the block runs; what ZooKeeper refuses is raised as MetadataError with a sentence."""
-    _log.addHandler(logging.NullHandler())
-    _log.propagate = False
-    client = KazooClient(hosts=address.servers, logger=_log)
+    logger.addHandler(logging.NullHandler())
+    logger.propagate = False
+    client = KazooClient(hosts=address.servers, logger=logger)
     try:
         client.start(timeout=connect_s)
         yield ZooKeeperTree(client, address)

@@ -32,10 +32,10 @@ class AddOffsetsToTxnRequest(Message):
 
     def __init__(
         self,
-        transactional_id: str = "",
-        producer_id: int = 0,
-        producer_epoch: int = 0,
-        group_id: str = "",
+        transactional_id: str = "",  # transactional id of the producer; null for one without transactions
+        producer_id: int = 0,  # id of the producer; -1: none
+        producer_epoch: int = 0,  # epoch of the producer, for fencing; -1: none
+        group_id: str = "",  # consumer group
         unknown_tagged_fields: TaggedFields = None,
     ) -> None:
         self.transactional_id = transactional_id
@@ -83,7 +83,10 @@ class AddOffsetsToTxnResponse(Message):
     WEIGHT = 4
 
     def __init__(
-        self, throttle_time_ms: int = 0, error_code: int = 0, unknown_tagged_fields: TaggedFields = None
+        self,
+        throttle_time_ms: int = 0,  # time that the client has to pause because of a quota (ms)
+        error_code: int = 0,  # ErrorCode; 0 is no error
+        unknown_tagged_fields: TaggedFields = None,
     ) -> None:
         self.throttle_time_ms = throttle_time_ms
         self.error_code = error_code

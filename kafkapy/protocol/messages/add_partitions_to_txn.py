@@ -28,7 +28,10 @@ class AddPartitionsToTxnTopic(Message):
     WEIGHT = 4
 
     def __init__(
-        self, name: str = "", partitions: list[int] = EMPTY, unknown_tagged_fields: TaggedFields = None
+        self,
+        name: str = "",  # topic
+        partitions: list[int] = EMPTY,  # numbers of the partitions
+        unknown_tagged_fields: TaggedFields = None,
     ) -> None:
         self.name = name
         self.partitions = [] if partitions is EMPTY else partitions
@@ -75,11 +78,11 @@ class AddPartitionsToTxnTransaction(Message):
 
     def __init__(
         self,
-        transactional_id: str = "",
-        producer_id: int = 0,
-        producer_epoch: int = 0,
-        verify_only: bool = False,
-        topics: list[AddPartitionsToTxnTopic] = EMPTY,
+        transactional_id: str = "",  # transactional id of the producer; null for one without transactions
+        producer_id: int = 0,  # id of the producer; -1: none
+        producer_epoch: int = 0,  # epoch of the producer, for fencing; -1: none
+        verify_only: bool = False,  # only check that the partitions are part of the transaction
+        topics: list[AddPartitionsToTxnTopic] = EMPTY,  # one item for each topic
         unknown_tagged_fields: TaggedFields = None,
     ) -> None:
         self.transactional_id = transactional_id
@@ -124,11 +127,11 @@ class AddPartitionsToTxnRequest(Message):
 
     def __init__(
         self,
-        transactions: list[AddPartitionsToTxnTransaction] = EMPTY,
-        v3_and_below_transactional_id: str = "",
-        v3_and_below_producer_id: int = 0,
-        v3_and_below_producer_epoch: int = 0,
-        v3_and_below_topics: list[AddPartitionsToTxnTopic] = EMPTY,
+        transactions: list[AddPartitionsToTxnTransaction] = EMPTY,  # v4+: partitions to add, by transaction
+        v3_and_below_transactional_id: str = "",  # v0–v3: transactional id of the producer
+        v3_and_below_producer_id: int = 0,  # v0–v3: id of the producer
+        v3_and_below_producer_epoch: int = 0,  # v0–v3: epoch of the producer, for fencing
+        v3_and_below_topics: list[AddPartitionsToTxnTopic] = EMPTY,  # v0–v3: partitions to add, by topic
         unknown_tagged_fields: TaggedFields = None,
     ) -> None:
         self.transactions = [] if transactions is EMPTY else transactions
@@ -219,7 +222,10 @@ class AddPartitionsToTxnPartitionResult(Message):
     WEIGHT = 4
 
     def __init__(
-        self, partition_index: int = 0, partition_error_code: int = 0, unknown_tagged_fields: TaggedFields = None
+        self,
+        partition_index: int = 0,  # number of the partition
+        partition_error_code: int = 0,  # ErrorCode; 0 is no error
+        unknown_tagged_fields: TaggedFields = None,
     ) -> None:
         self.partition_index = partition_index
         self.partition_error_code = partition_error_code
@@ -245,8 +251,8 @@ class AddPartitionsToTxnTopicResult(Message):
 
     def __init__(
         self,
-        name: str = "",
-        results_by_partition: list[AddPartitionsToTxnPartitionResult] = EMPTY,
+        name: str = "",  # topic
+        results_by_partition: list[AddPartitionsToTxnPartitionResult] = EMPTY,  # one item for each partition
         unknown_tagged_fields: TaggedFields = None,
     ) -> None:
         self.name = name
@@ -289,8 +295,8 @@ class AddPartitionsToTxnResult(Message):
 
     def __init__(
         self,
-        transactional_id: str = "",
-        topic_results: list[AddPartitionsToTxnTopicResult] = EMPTY,
+        transactional_id: str = "",  # transactional id of the producer; null for one without transactions
+        topic_results: list[AddPartitionsToTxnTopicResult] = EMPTY,  # one item for each topic
         unknown_tagged_fields: TaggedFields = None,
     ) -> None:
         self.transactional_id = transactional_id
@@ -329,10 +335,10 @@ class AddPartitionsToTxnResponse(Message):
 
     def __init__(
         self,
-        throttle_time_ms: int = 0,
-        error_code: int = 0,
-        results_by_transaction: list[AddPartitionsToTxnResult] = EMPTY,
-        results_by_topic_v3_and_below: list[AddPartitionsToTxnTopicResult] = EMPTY,
+        throttle_time_ms: int = 0,  # time that the client has to pause because of a quota (ms)
+        error_code: int = 0,  # v4+: ErrorCode; 0 is no error
+        results_by_transaction: list[AddPartitionsToTxnResult] = EMPTY,  # v4+: one item for each transaction
+        results_by_topic_v3_and_below: list[AddPartitionsToTxnTopicResult] = EMPTY,  # v0–v3: one item for each topic
         unknown_tagged_fields: TaggedFields = None,
     ) -> None:
         self.throttle_time_ms = throttle_time_ms

@@ -20,7 +20,12 @@ class AlterableConfig(Message):
     __slots__: tuple[str, ...] = ("name", "value", "unknown_tagged_fields")
     WEIGHT = 4
 
-    def __init__(self, name: str = "", value: str | None = "", unknown_tagged_fields: TaggedFields = None) -> None:
+    def __init__(
+        self,
+        name: str = "",  # configuration key
+        value: str | None = "",  # value of the key; null: not set, or not shown
+        unknown_tagged_fields: TaggedFields = None,
+    ) -> None:
         self.name = name
         self.value = value
         self.unknown_tagged_fields = unknown_tagged_fields
@@ -57,9 +62,9 @@ class AlterConfigsResource(Message):
 
     def __init__(
         self,
-        resource_type: int = 0,
-        resource_name: str = "",
-        configs: list[AlterableConfig] = EMPTY,
+        resource_type: int = 0,  # 2: a topic, 4: a broker, 8: a broker's loggers
+        resource_name: str = "",  # topic or broker id; an empty name stands for all brokers
+        configs: list[AlterableConfig] = EMPTY,  # configuration keys with their values
         unknown_tagged_fields: TaggedFields = None,
     ) -> None:
         self.resource_type = resource_type
@@ -109,8 +114,8 @@ class AlterConfigsRequest(Message):
 
     def __init__(
         self,
-        resources: list[AlterConfigsResource] = EMPTY,
-        validate_only: bool = False,
+        resources: list[AlterConfigsResource] = EMPTY,  # topics and brokers to describe or change
+        validate_only: bool = False,  # only check the request and change nothing
         unknown_tagged_fields: TaggedFields = None,
     ) -> None:
         self.resources = [] if resources is EMPTY else resources
@@ -158,10 +163,10 @@ class AlterConfigsResourceResponse(Message):
 
     def __init__(
         self,
-        error_code: int = 0,
-        error_message: str | None = "",
-        resource_type: int = 0,
-        resource_name: str = "",
+        error_code: int = 0,  # ErrorCode; 0 is no error
+        error_message: str | None = "",  # the error in words; null without one
+        resource_type: int = 0,  # 2: a topic, 4: a broker, 8: a broker's loggers
+        resource_name: str = "",  # topic or broker id; an empty name stands for all brokers
         unknown_tagged_fields: TaggedFields = None,
     ) -> None:
         self.error_code = error_code
@@ -212,8 +217,8 @@ class AlterConfigsResponse(Message):
 
     def __init__(
         self,
-        throttle_time_ms: int = 0,
-        responses: list[AlterConfigsResourceResponse] = EMPTY,
+        throttle_time_ms: int = 0,  # time that the client has to pause because of a quota (ms)
+        responses: list[AlterConfigsResourceResponse] = EMPTY,  # one item for each resource
         unknown_tagged_fields: TaggedFields = None,
     ) -> None:
         self.throttle_time_ms = throttle_time_ms

@@ -32,8 +32,8 @@ class ApiVersionsRequest(Message):
 
     def __init__(
         self,
-        client_software_name: str = "",
-        client_software_version: str = "",
+        client_software_name: str = "",  # v3+: name of the client library
+        client_software_version: str = "",  # v3+: version of the client library
         unknown_tagged_fields: TaggedFields = None,
     ) -> None:
         self.client_software_name = client_software_name
@@ -67,7 +67,11 @@ class ApiVersion(Message):
     WEIGHT = 5
 
     def __init__(
-        self, api_key: int = 0, min_version: int = 0, max_version: int = 0, unknown_tagged_fields: TaggedFields = None
+        self,
+        api_key: int = 0,  # number of the API
+        min_version: int = 0,  # lowest supported version
+        max_version: int = 0,  # highest supported version
+        unknown_tagged_fields: TaggedFields = None,
     ) -> None:
         self.api_key = api_key
         self.min_version = min_version
@@ -93,7 +97,11 @@ class SupportedFeatureKey(Message):
     WEIGHT = 5
 
     def __init__(
-        self, name: str = "", min_version: int = 0, max_version: int = 0, unknown_tagged_fields: TaggedFields = None
+        self,
+        name: str = "",  # feature
+        min_version: int = 0,  # lowest supported version
+        max_version: int = 0,  # highest supported version
+        unknown_tagged_fields: TaggedFields = None,
     ) -> None:
         self.name = name
         self.min_version = min_version
@@ -119,9 +127,9 @@ class FinalizedFeatureKey(Message):
 
     def __init__(
         self,
-        name: str = "",
-        max_version_level: int = 0,
-        min_version_level: int = 0,
+        name: str = "",  # feature
+        max_version_level: int = 0,  # highest version that is enabled
+        min_version_level: int = 0,  # lowest version that is enabled
         unknown_tagged_fields: TaggedFields = None,
     ) -> None:
         self.name = name
@@ -163,13 +171,15 @@ class ApiVersionsResponse(Message):
 
     def __init__(
         self,
-        error_code: int = 0,
-        api_keys: list[ApiVersion] = EMPTY,
-        throttle_time_ms: int = 0,
-        supported_features: list[SupportedFeatureKey] = EMPTY,
-        finalized_features_epoch: int = -1,
-        finalized_features: list[FinalizedFeatureKey] = EMPTY,
-        zk_migration_ready: bool = False,
+        error_code: int = 0,  # ErrorCode; 0 is no error
+        api_keys: list[ApiVersion] = EMPTY,  # APIs that the broker serves
+        throttle_time_ms: int = 0,  # v1+: time that the client has to pause because of a quota (ms)
+        supported_features: list[
+            SupportedFeatureKey
+        ] = EMPTY,  # v3+: features that the broker knows, with their versions
+        finalized_features_epoch: int = -1,  # v3+: number of changes to the enabled features; -1: not known
+        finalized_features: list[FinalizedFeatureKey] = EMPTY,  # v3+: features that are enabled in the cluster
+        zk_migration_ready: bool = False,  # v3+: whether the migration from ZooKeeper can start (KRaft)
         unknown_tagged_fields: TaggedFields = None,
     ) -> None:
         self.error_code = error_code

@@ -19,7 +19,11 @@ class ConsumerProtocolAssignmentTopicPartition(Message):
     __slots__: tuple[str, ...] = ("topic", "partitions")
     WEIGHT = 3
 
-    def __init__(self, topic: str = "", partitions: list[int] = EMPTY) -> None:
+    def __init__(
+        self,
+        topic: str = "",  # topic
+        partitions: list[int] = EMPTY,  # numbers of the partitions
+    ) -> None:
         self.topic = topic
         self.partitions = [] if partitions is EMPTY else partitions
 
@@ -45,8 +49,8 @@ class ConsumerProtocolAssignment(Message):
 
     def __init__(
         self,
-        assigned_partitions: list[ConsumerProtocolAssignmentTopicPartition] = EMPTY,
-        user_data: bytes | None = None,
+        assigned_partitions: list[ConsumerProtocolAssignmentTopicPartition] = EMPTY,  # partitions that the member gets
+        user_data: bytes | None = None,  # bytes of the assignment strategy; null: none
     ) -> None:
         self.assigned_partitions = [] if assigned_partitions is EMPTY else assigned_partitions
         self.user_data = user_data
@@ -73,7 +77,11 @@ class ConsumerProtocolSubscriptionTopicPartition(Message):
     __slots__: tuple[str, ...] = ("topic", "partitions")
     WEIGHT = 3
 
-    def __init__(self, topic: str = "", partitions: list[int] = EMPTY) -> None:
+    def __init__(
+        self,
+        topic: str = "",  # topic
+        partitions: list[int] = EMPTY,  # numbers of the partitions
+    ) -> None:
         self.topic = topic
         self.partitions = [] if partitions is EMPTY else partitions
 
@@ -99,11 +107,13 @@ class ConsumerProtocolSubscription(Message):
 
     def __init__(
         self,
-        topics: list[str] = EMPTY,
-        user_data: bytes | None = None,
-        owned_partitions: list[ConsumerProtocolSubscriptionTopicPartition] = EMPTY,
-        generation_id: int = -1,
-        rack_id: str | None = None,
+        topics: list[str] = EMPTY,  # subscribed topics
+        user_data: bytes | None = None,  # bytes of the assignment strategy; null: none
+        owned_partitions: list[
+            ConsumerProtocolSubscriptionTopicPartition
+        ] = EMPTY,  # v1+: partitions that the member has now
+        generation_id: int = -1,  # v2+: generation in which the member got its partitions; -1: not known
+        rack_id: str | None = None,  # v3+: client's rack, to choose a near replica; empty or null for none
     ) -> None:
         self.topics = [] if topics is EMPTY else topics
         self.user_data = user_data

@@ -19,7 +19,11 @@ class CreatePartitionsAssignment(Message):
     __slots__: tuple[str, ...] = ("broker_ids", "unknown_tagged_fields")
     WEIGHT = 3
 
-    def __init__(self, broker_ids: list[int] = EMPTY, unknown_tagged_fields: TaggedFields = None) -> None:
+    def __init__(
+        self,
+        broker_ids: list[int] = EMPTY,  # broker ids of the replicas, the preferred leader first
+        unknown_tagged_fields: TaggedFields = None,
+    ) -> None:
         self.broker_ids = [] if broker_ids is EMPTY else broker_ids
         self.unknown_tagged_fields = unknown_tagged_fields
 
@@ -52,9 +56,10 @@ class CreatePartitionsTopic(Message):
 
     def __init__(
         self,
-        name: str = "",
-        count: int = 0,
-        assignments: list[CreatePartitionsAssignment] | None = EMPTY,
+        name: str = "",  # topic
+        count: int = 0,  # number of partitions that the topic gets
+        assignments: list[CreatePartitionsAssignment]
+        | None = EMPTY,  # replicas of each new partition; null: the controller chooses
         unknown_tagged_fields: TaggedFields = None,
     ) -> None:
         self.name = name
@@ -118,9 +123,9 @@ class CreatePartitionsRequest(Message):
 
     def __init__(
         self,
-        topics: list[CreatePartitionsTopic] = EMPTY,
-        timeout_ms: int = 0,
-        validate_only: bool = False,
+        topics: list[CreatePartitionsTopic] = EMPTY,  # one item for each topic
+        timeout_ms: int = 0,  # longest time that the broker may take to answer (ms)
+        validate_only: bool = False,  # only check the request and change nothing
         unknown_tagged_fields: TaggedFields = None,
     ) -> None:
         self.topics = [] if topics is EMPTY else topics
@@ -163,9 +168,9 @@ class CreatePartitionsTopicResult(Message):
 
     def __init__(
         self,
-        name: str = "",
-        error_code: int = 0,
-        error_message: str | None = None,
+        name: str = "",  # topic
+        error_code: int = 0,  # ErrorCode; 0 is no error
+        error_message: str | None = None,  # the error in words; null without one
         unknown_tagged_fields: TaggedFields = None,
     ) -> None:
         self.name = name
@@ -213,8 +218,8 @@ class CreatePartitionsResponse(Message):
 
     def __init__(
         self,
-        throttle_time_ms: int = 0,
-        results: list[CreatePartitionsTopicResult] = EMPTY,
+        throttle_time_ms: int = 0,  # time that the client has to pause because of a quota (ms)
+        results: list[CreatePartitionsTopicResult] = EMPTY,  # one item for each topic
         unknown_tagged_fields: TaggedFields = None,
     ) -> None:
         self.throttle_time_ms = throttle_time_ms

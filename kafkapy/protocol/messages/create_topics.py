@@ -33,7 +33,10 @@ class CreatableReplicaAssignment(Message):
     WEIGHT = 4
 
     def __init__(
-        self, partition_index: int = 0, broker_ids: list[int] = EMPTY, unknown_tagged_fields: TaggedFields = None
+        self,
+        partition_index: int = 0,  # number of the partition
+        broker_ids: list[int] = EMPTY,  # broker ids of the replicas, the preferred leader first
+        unknown_tagged_fields: TaggedFields = None,
     ) -> None:
         self.partition_index = partition_index
         self.broker_ids = [] if broker_ids is EMPTY else broker_ids
@@ -68,7 +71,12 @@ class CreatableTopicConfig(Message):
     __slots__: tuple[str, ...] = ("name", "value", "unknown_tagged_fields")
     WEIGHT = 4
 
-    def __init__(self, name: str = "", value: str | None = "", unknown_tagged_fields: TaggedFields = None) -> None:
+    def __init__(
+        self,
+        name: str = "",  # configuration key
+        value: str | None = "",  # value of the key; null: not set, or not shown
+        unknown_tagged_fields: TaggedFields = None,
+    ) -> None:
         self.name = name
         self.value = value
         self.unknown_tagged_fields = unknown_tagged_fields
@@ -112,11 +120,13 @@ class CreatableTopic(Message):
 
     def __init__(
         self,
-        name: str = "",
-        num_partitions: int = 0,
-        replication_factor: int = 0,
-        assignments: list[CreatableReplicaAssignment] = EMPTY,
-        configs: list[CreatableTopicConfig] = EMPTY,
+        name: str = "",  # topic
+        num_partitions: int = 0,  # number of partitions; -1: as the broker is configured, or as assignments say
+        replication_factor: int = 0,  # number of replicas; -1: as the broker is configured, or as assignments say
+        assignments: list[
+            CreatableReplicaAssignment
+        ] = EMPTY,  # replicas chosen by the client; empty: the controller chooses
+        configs: list[CreatableTopicConfig] = EMPTY,  # configuration keys with their values
         unknown_tagged_fields: TaggedFields = None,
     ) -> None:
         self.name = name
@@ -179,9 +189,9 @@ class CreateTopicsRequest(Message):
 
     def __init__(
         self,
-        topics: list[CreatableTopic] = EMPTY,
-        timeout_ms: int = 60000,
-        validate_only: bool = False,
+        topics: list[CreatableTopic] = EMPTY,  # topics to create
+        timeout_ms: int = 60000,  # longest time that the broker may take to answer (ms)
+        validate_only: bool = False,  # v1+: only check the request and change nothing
         unknown_tagged_fields: TaggedFields = None,
     ) -> None:
         self.topics = [] if topics is EMPTY else topics
@@ -240,11 +250,11 @@ class CreatableTopicConfigs(Message):
 
     def __init__(
         self,
-        name: str = "",
-        value: str | None = "",
-        read_only: bool = False,
-        config_source: int = -1,
-        is_sensitive: bool = False,
+        name: str = "",  # configuration key
+        value: str | None = "",  # value of the key; null: not set, or not shown
+        read_only: bool = False,  # whether the key can't be changed while the broker runs
+        config_source: int = -1,  # where the value comes from: 1 topic, 2 broker, 3 all brokers, 4 file, 5 default
+        is_sensitive: bool = False,  # whether the value is a secret, which is not shown
         unknown_tagged_fields: TaggedFields = None,
     ) -> None:
         self.name = name
@@ -285,14 +295,15 @@ class CreatableTopicResult(Message):
 
     def __init__(
         self,
-        name: str = "",
-        topic_id: UUID = ZERO_UUID,
-        error_code: int = 0,
-        error_message: str | None = "",
-        topic_config_error_code: int = 0,
-        num_partitions: int = -1,
-        replication_factor: int = -1,
-        configs: list[CreatableTopicConfigs] | None = EMPTY,
+        name: str = "",  # topic
+        topic_id: UUID = ZERO_UUID,  # v7+: id of the topic; all zeros where only the name is given
+        error_code: int = 0,  # ErrorCode; 0 is no error
+        error_message: str | None = "",  # v1+: the error in words; null without one
+        topic_config_error_code: int = 0,  # v5+: why the configuration is not returned; 0: it is
+        num_partitions: int = -1,  # v5+: number of partitions; -1: as the broker is configured, or as assignments say
+        replication_factor: int = -1,  # v5+: number of replicas; -1: as the broker is configured, or as assignments say
+        configs: list[CreatableTopicConfigs]
+        | None = EMPTY,  # v5+: configuration of the new topic; null: the client may not see it
         unknown_tagged_fields: TaggedFields = None,
     ) -> None:
         self.name = name
@@ -396,8 +407,8 @@ class CreateTopicsResponse(Message):
 
     def __init__(
         self,
-        throttle_time_ms: int = 0,
-        topics: list[CreatableTopicResult] = EMPTY,
+        throttle_time_ms: int = 0,  # v2+: time that the client has to pause because of a quota (ms)
+        topics: list[CreatableTopicResult] = EMPTY,  # one item for each topic
         unknown_tagged_fields: TaggedFields = None,
     ) -> None:
         self.throttle_time_ms = throttle_time_ms

@@ -24,7 +24,11 @@ class DeleteGroupsRequest(Message):
     __slots__: tuple[str, ...] = ("groups_names", "unknown_tagged_fields")
     WEIGHT = 3
 
-    def __init__(self, groups_names: list[str] = EMPTY, unknown_tagged_fields: TaggedFields = None) -> None:
+    def __init__(
+        self,
+        groups_names: list[str] = EMPTY,  # groups to delete
+        unknown_tagged_fields: TaggedFields = None,
+    ) -> None:
         self.groups_names = [] if groups_names is EMPTY else groups_names
         self.unknown_tagged_fields = unknown_tagged_fields
 
@@ -59,7 +63,12 @@ class DeletableGroupResult(Message):
     __slots__: tuple[str, ...] = ("group_id", "error_code", "unknown_tagged_fields")
     WEIGHT = 4
 
-    def __init__(self, group_id: str = "", error_code: int = 0, unknown_tagged_fields: TaggedFields = None) -> None:
+    def __init__(
+        self,
+        group_id: str = "",  # consumer group
+        error_code: int = 0,  # ErrorCode; 0 is no error
+        unknown_tagged_fields: TaggedFields = None,
+    ) -> None:
         self.group_id = group_id
         self.error_code = error_code
         self.unknown_tagged_fields = unknown_tagged_fields
@@ -95,8 +104,8 @@ class DeleteGroupsResponse(Message):
 
     def __init__(
         self,
-        throttle_time_ms: int = 0,
-        results: list[DeletableGroupResult] = EMPTY,
+        throttle_time_ms: int = 0,  # time that the client has to pause because of a quota (ms)
+        results: list[DeletableGroupResult] = EMPTY,  # one item for each group
         unknown_tagged_fields: TaggedFields = None,
     ) -> None:
         self.throttle_time_ms = throttle_time_ms

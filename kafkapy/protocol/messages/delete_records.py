@@ -19,7 +19,12 @@ class DeleteRecordsPartition(Message):
     __slots__: tuple[str, ...] = ("partition_index", "offset", "unknown_tagged_fields")
     WEIGHT = 4
 
-    def __init__(self, partition_index: int = 0, offset: int = 0, unknown_tagged_fields: TaggedFields = None) -> None:
+    def __init__(
+        self,
+        partition_index: int = 0,  # number of the partition
+        offset: int = 0,  # delete the records below this offset; -1: up to the high watermark
+        unknown_tagged_fields: TaggedFields = None,
+    ) -> None:
         self.partition_index = partition_index
         self.offset = offset
         self.unknown_tagged_fields = unknown_tagged_fields
@@ -44,8 +49,8 @@ class DeleteRecordsTopic(Message):
 
     def __init__(
         self,
-        name: str = "",
-        partitions: list[DeleteRecordsPartition] = EMPTY,
+        name: str = "",  # topic
+        partitions: list[DeleteRecordsPartition] = EMPTY,  # one item for each partition
         unknown_tagged_fields: TaggedFields = None,
     ) -> None:
         self.name = name
@@ -91,7 +96,10 @@ class DeleteRecordsRequest(Message):
     WEIGHT = 4
 
     def __init__(
-        self, topics: list[DeleteRecordsTopic] = EMPTY, timeout_ms: int = 0, unknown_tagged_fields: TaggedFields = None
+        self,
+        topics: list[DeleteRecordsTopic] = EMPTY,  # one item for each topic
+        timeout_ms: int = 0,  # longest time that the broker may take to answer (ms)
+        unknown_tagged_fields: TaggedFields = None,
     ) -> None:
         self.topics = [] if topics is EMPTY else topics
         self.timeout_ms = timeout_ms
@@ -132,9 +140,9 @@ class DeleteRecordsPartitionResult(Message):
 
     def __init__(
         self,
-        partition_index: int = 0,
-        low_watermark: int = 0,
-        error_code: int = 0,
+        partition_index: int = 0,  # number of the partition
+        low_watermark: int = 0,  # smallest log start offset of all replicas; -1 with an error
+        error_code: int = 0,  # ErrorCode; 0 is no error
         unknown_tagged_fields: TaggedFields = None,
     ) -> None:
         self.partition_index = partition_index
@@ -162,8 +170,8 @@ class DeleteRecordsTopicResult(Message):
 
     def __init__(
         self,
-        name: str = "",
-        partitions: list[DeleteRecordsPartitionResult] = EMPTY,
+        name: str = "",  # topic
+        partitions: list[DeleteRecordsPartitionResult] = EMPTY,  # one item for each partition
         unknown_tagged_fields: TaggedFields = None,
     ) -> None:
         self.name = name
@@ -210,8 +218,8 @@ class DeleteRecordsResponse(Message):
 
     def __init__(
         self,
-        throttle_time_ms: int = 0,
-        topics: list[DeleteRecordsTopicResult] = EMPTY,
+        throttle_time_ms: int = 0,  # time that the client has to pause because of a quota (ms)
+        topics: list[DeleteRecordsTopicResult] = EMPTY,  # one item for each topic
         unknown_tagged_fields: TaggedFields = None,
     ) -> None:
         self.throttle_time_ms = throttle_time_ms

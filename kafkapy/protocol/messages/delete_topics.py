@@ -30,7 +30,10 @@ class DeleteTopicState(Message):
     WEIGHT = 4
 
     def __init__(
-        self, name: str | None = None, topic_id: UUID = ZERO_UUID, unknown_tagged_fields: TaggedFields = None
+        self,
+        name: str | None = None,  # topic
+        topic_id: UUID = ZERO_UUID,  # id of the topic; all zeros where only the name is given
+        unknown_tagged_fields: TaggedFields = None,
     ) -> None:
         self.name = name
         self.topic_id = topic_id
@@ -61,9 +64,9 @@ class DeleteTopicsRequest(Message):
 
     def __init__(
         self,
-        topics: list[DeleteTopicState] = EMPTY,
-        topic_names: list[str] = EMPTY,
-        timeout_ms: int = 0,
+        topics: list[DeleteTopicState] = EMPTY,  # v6+: topics to delete, by name or by id
+        topic_names: list[str] = EMPTY,  # v0–v5: topics to delete
+        timeout_ms: int = 0,  # longest time that the broker may take to answer (ms)
         unknown_tagged_fields: TaggedFields = None,
     ) -> None:
         self.topics = [] if topics is EMPTY else topics
@@ -121,10 +124,10 @@ class DeletableTopicResult(Message):
 
     def __init__(
         self,
-        name: str | None = "",
-        topic_id: UUID = ZERO_UUID,
-        error_code: int = 0,
-        error_message: str | None = None,
+        name: str | None = "",  # topic
+        topic_id: UUID = ZERO_UUID,  # v6+: id of the topic; all zeros where only the name is given
+        error_code: int = 0,  # ErrorCode; 0 is no error
+        error_message: str | None = None,  # v5+: the error in words; null without one
         unknown_tagged_fields: TaggedFields = None,
     ) -> None:
         self.name = name
@@ -182,8 +185,8 @@ class DeleteTopicsResponse(Message):
 
     def __init__(
         self,
-        throttle_time_ms: int = 0,
-        responses: list[DeletableTopicResult] = EMPTY,
+        throttle_time_ms: int = 0,  # v1+: time that the client has to pause because of a quota (ms)
+        responses: list[DeletableTopicResult] = EMPTY,  # one item for each topic
         unknown_tagged_fields: TaggedFields = None,
     ) -> None:
         self.throttle_time_ms = throttle_time_ms

@@ -32,9 +32,9 @@ class DescribeConfigsResource(Message):
 
     def __init__(
         self,
-        resource_type: int = 0,
-        resource_name: str = "",
-        configuration_keys: list[str] | None = EMPTY,
+        resource_type: int = 0,  # 2: a topic, 4: a broker, 8: a broker's loggers
+        resource_name: str = "",  # topic or broker id; an empty name stands for all brokers
+        configuration_keys: list[str] | None = EMPTY,  # keys to describe; null: all
         unknown_tagged_fields: TaggedFields = None,
     ) -> None:
         self.resource_type = resource_type
@@ -92,9 +92,9 @@ class DescribeConfigsRequest(Message):
 
     def __init__(
         self,
-        resources: list[DescribeConfigsResource] = EMPTY,
-        include_synonyms: bool = False,
-        include_documentation: bool = False,
+        resources: list[DescribeConfigsResource] = EMPTY,  # topics and brokers to describe or change
+        include_synonyms: bool = False,  # v1+: return the values that the effective one hides
+        include_documentation: bool = False,  # v3+: return the text about each key
         unknown_tagged_fields: TaggedFields = None,
     ) -> None:
         self.resources = [] if resources is EMPTY else resources
@@ -153,7 +153,11 @@ class DescribeConfigsSynonym(Message):
     WEIGHT = 5
 
     def __init__(
-        self, name: str = "", value: str | None = "", source: int = 0, unknown_tagged_fields: TaggedFields = None
+        self,
+        name: str = "",  # configuration key
+        value: str | None = "",  # value of the key; null: not set, or not shown
+        source: int = 0,  # where the value comes from: 1 topic, 2 broker, 3 all brokers, 4 file, 5 default
+        unknown_tagged_fields: TaggedFields = None,
     ) -> None:
         self.name = name
         self.value = value
@@ -205,15 +209,15 @@ class DescribeConfigsResourceResult(Message):
 
     def __init__(
         self,
-        name: str = "",
-        value: str | None = "",
-        read_only: bool = False,
-        is_default: bool = False,
-        config_source: int = -1,
-        is_sensitive: bool = False,
-        synonyms: list[DescribeConfigsSynonym] = EMPTY,
-        config_type: int = 0,
-        documentation: str | None = "",
+        name: str = "",  # configuration key
+        value: str | None = "",  # value of the key; null: not set, or not shown
+        read_only: bool = False,  # whether the key can't be changed while the broker runs
+        is_default: bool = False,  # v0: whether the value is the default
+        config_source: int = -1,  # v1+: where the value comes from: 1 topic, 2 broker, 3 all brokers, 4 file, 5 default
+        is_sensitive: bool = False,  # whether the value is a secret, which is not shown
+        synonyms: list[DescribeConfigsSynonym] = EMPTY,  # v1+: values for the key in order of precedence
+        config_type: int = 0,  # v3+: type: 1 boolean, 2 string, 3 int, 4 short, 5 long, 6 double, 7 list, 8 class, 9 password
+        documentation: str | None = "",  # v3+: text about the key; null: not asked for
         unknown_tagged_fields: TaggedFields = None,
     ) -> None:
         self.name = name
@@ -319,11 +323,11 @@ class DescribeConfigsResult(Message):
 
     def __init__(
         self,
-        error_code: int = 0,
-        error_message: str | None = "",
-        resource_type: int = 0,
-        resource_name: str = "",
-        configs: list[DescribeConfigsResourceResult] = EMPTY,
+        error_code: int = 0,  # ErrorCode; 0 is no error
+        error_message: str | None = "",  # the error in words; null without one
+        resource_type: int = 0,  # 2: a topic, 4: a broker, 8: a broker's loggers
+        resource_name: str = "",  # topic or broker id; an empty name stands for all brokers
+        configs: list[DescribeConfigsResourceResult] = EMPTY,  # configuration keys with their values
         unknown_tagged_fields: TaggedFields = None,
     ) -> None:
         self.error_code = error_code
@@ -386,8 +390,8 @@ class DescribeConfigsResponse(Message):
 
     def __init__(
         self,
-        throttle_time_ms: int = 0,
-        results: list[DescribeConfigsResult] = EMPTY,
+        throttle_time_ms: int = 0,  # time that the client has to pause because of a quota (ms)
+        results: list[DescribeConfigsResult] = EMPTY,  # one item for each resource
         unknown_tagged_fields: TaggedFields = None,
     ) -> None:
         self.throttle_time_ms = throttle_time_ms

@@ -34,8 +34,8 @@ class DescribeGroupsRequest(Message):
 
     def __init__(
         self,
-        groups: list[str] = EMPTY,
-        include_authorized_operations: bool = False,
+        groups: list[str] = EMPTY,  # consumer groups
+        include_authorized_operations: bool = False,  # v3+: return the operations that the client may do on each group
         unknown_tagged_fields: TaggedFields = None,
     ) -> None:
         self.groups = [] if groups is EMPTY else groups
@@ -92,12 +92,12 @@ class DescribedGroupMember(Message):
 
     def __init__(
         self,
-        member_id: str = "",
-        group_instance_id: str | None = None,
-        client_id: str = "",
-        client_host: str = "",
-        member_metadata: bytes = b"",
-        member_assignment: bytes = b"",
+        member_id: str = "",  # id that the coordinator gave to the member; empty: none yet
+        group_instance_id: str | None = None,  # v4+: id of a static member; null: a dynamic member
+        client_id: str = "",  # client id of the member's requests
+        client_host: str = "",  # host that the member joined from
+        member_metadata: bytes = b"",  # subscription of the member, in the strategy's own format
+        member_assignment: bytes = b"",  # partitions of the member, in the strategy's own format
         unknown_tagged_fields: TaggedFields = None,
     ) -> None:
         self.member_id = member_id
@@ -172,14 +172,14 @@ class DescribedGroup(Message):
 
     def __init__(
         self,
-        error_code: int = 0,
-        error_message: str | None = None,
-        group_id: str = "",
-        group_state: str = "",
-        protocol_type: str = "",
-        protocol_data: str = "",
-        members: list[DescribedGroupMember] = EMPTY,
-        authorized_operations: int = -2147483648,
+        error_code: int = 0,  # ErrorCode; 0 is no error
+        error_message: str | None = None,  # v6+: the error in words; null without one
+        group_id: str = "",  # consumer group
+        group_state: str = "",  # state of the group: Stable, Empty, Dead, PreparingRebalance, CompletingRebalance
+        protocol_type: str = "",  # kind of group; consumers use 'consumer'
+        protocol_data: str = "",  # assignment strategy that the group has chosen; empty: none
+        members: list[DescribedGroupMember] = EMPTY,  # members of the group
+        authorized_operations: int = -2147483648,  # v3+: bits of the operations allowed on the group; lowest number: not asked for
         unknown_tagged_fields: TaggedFields = None,
     ) -> None:
         self.error_code = error_code
@@ -274,8 +274,8 @@ class DescribeGroupsResponse(Message):
 
     def __init__(
         self,
-        throttle_time_ms: int = 0,
-        groups: list[DescribedGroup] = EMPTY,
+        throttle_time_ms: int = 0,  # v1+: time that the client has to pause because of a quota (ms)
+        groups: list[DescribedGroup] = EMPTY,  # consumer groups
         unknown_tagged_fields: TaggedFields = None,
     ) -> None:
         self.throttle_time_ms = throttle_time_ms

@@ -22,7 +22,10 @@ class DescribableLogDirTopic(Message):
     WEIGHT = 4
 
     def __init__(
-        self, topic: str = "", partitions: list[int] = EMPTY, unknown_tagged_fields: TaggedFields = None
+        self,
+        topic: str = "",  # topic
+        partitions: list[int] = EMPTY,  # numbers of the partitions
+        unknown_tagged_fields: TaggedFields = None,
     ) -> None:
         self.topic = topic
         self.partitions = [] if partitions is EMPTY else partitions
@@ -67,7 +70,9 @@ class DescribeLogDirsRequest(Message):
     WEIGHT = 3
 
     def __init__(
-        self, topics: list[DescribableLogDirTopic] | None = EMPTY, unknown_tagged_fields: TaggedFields = None
+        self,
+        topics: list[DescribableLogDirTopic] | None = EMPTY,  # partitions to describe, by topic; null: all
+        unknown_tagged_fields: TaggedFields = None,
     ) -> None:
         self.topics = [] if topics is EMPTY else topics
         self.unknown_tagged_fields = unknown_tagged_fields
@@ -125,10 +130,10 @@ class DescribeLogDirsPartition(Message):
 
     def __init__(
         self,
-        partition_index: int = 0,
-        partition_size: int = 0,
-        offset_lag: int = 0,
-        is_future_key: bool = False,
+        partition_index: int = 0,  # number of the partition
+        partition_size: int = 0,  # size of the log's segments (bytes)
+        offset_lag: int = 0,  # how far the log is behind the high watermark, or a future log behind the present one (offsets)
+        is_future_key: bool = False,  # whether the log is the copy that replaces one in another directory
         unknown_tagged_fields: TaggedFields = None,
     ) -> None:
         self.partition_index = partition_index
@@ -159,8 +164,8 @@ class DescribeLogDirsTopic(Message):
 
     def __init__(
         self,
-        name: str = "",
-        partitions: list[DescribeLogDirsPartition] = EMPTY,
+        name: str = "",  # topic
+        partitions: list[DescribeLogDirsPartition] = EMPTY,  # one item for each partition
         unknown_tagged_fields: TaggedFields = None,
     ) -> None:
         self.name = name
@@ -208,11 +213,11 @@ class DescribeLogDirsResult(Message):
 
     def __init__(
         self,
-        error_code: int = 0,
-        log_dir: str = "",
-        topics: list[DescribeLogDirsTopic] = EMPTY,
-        total_bytes: int = -1,
-        usable_bytes: int = -1,
+        error_code: int = 0,  # ErrorCode; 0 is no error
+        log_dir: str = "",  # absolute path of the log directory
+        topics: list[DescribeLogDirsTopic] = EMPTY,  # one item for each topic
+        total_bytes: int = -1,  # v4+: size of the file system (bytes); -1: not known
+        usable_bytes: int = -1,  # v4+: free space of the file system (bytes); -1: not known
         unknown_tagged_fields: TaggedFields = None,
     ) -> None:
         self.error_code = error_code
@@ -271,9 +276,9 @@ class DescribeLogDirsResponse(Message):
 
     def __init__(
         self,
-        throttle_time_ms: int = 0,
-        error_code: int = 0,
-        results: list[DescribeLogDirsResult] = EMPTY,
+        throttle_time_ms: int = 0,  # time that the client has to pause because of a quota (ms)
+        error_code: int = 0,  # v3+: ErrorCode; 0 is no error
+        results: list[DescribeLogDirsResult] = EMPTY,  # one item for each log directory
         unknown_tagged_fields: TaggedFields = None,
     ) -> None:
         self.throttle_time_ms = throttle_time_ms

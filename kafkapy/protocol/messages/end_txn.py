@@ -33,10 +33,10 @@ class EndTxnRequest(Message):
 
     def __init__(
         self,
-        transactional_id: str = "",
-        producer_id: int = 0,
-        producer_epoch: int = 0,
-        committed: bool = False,
+        transactional_id: str = "",  # transactional id of the producer; null for one without transactions
+        producer_id: int = 0,  # id of the producer; -1: none
+        producer_epoch: int = 0,  # epoch of the producer, for fencing; -1: none
+        committed: bool = False,  # true: commit, false: abort
         unknown_tagged_fields: TaggedFields = None,
     ) -> None:
         self.transactional_id = transactional_id
@@ -86,10 +86,10 @@ class EndTxnResponse(Message):
 
     def __init__(
         self,
-        throttle_time_ms: int = 0,
-        error_code: int = 0,
-        producer_id: int = -1,
-        producer_epoch: int = -1,
+        throttle_time_ms: int = 0,  # time that the client has to pause because of a quota (ms)
+        error_code: int = 0,  # ErrorCode; 0 is no error
+        producer_id: int = -1,  # v5+: id of the producer; -1: none
+        producer_epoch: int = -1,  # v5+: epoch of the producer, for fencing; -1: none
         unknown_tagged_fields: TaggedFields = None,
     ) -> None:
         self.throttle_time_ms = throttle_time_ms

@@ -48,7 +48,10 @@ class ReplicaState(Message):
     WEIGHT = 4
 
     def __init__(
-        self, replica_id: int = -1, replica_epoch: int = -1, unknown_tagged_fields: TaggedFields = None
+        self,
+        replica_id: int = -1,  # broker id of the follower that fetches; -1: a consumer
+        replica_epoch: int = -1,  # broker epoch of the follower; -1 where it is not known
+        unknown_tagged_fields: TaggedFields = None,
     ) -> None:
         self.replica_id = replica_id
         self.replica_epoch = replica_epoch
@@ -81,14 +84,14 @@ class FetchPartition(Message):
 
     def __init__(
         self,
-        partition: int = 0,
-        current_leader_epoch: int = -1,
-        fetch_offset: int = 0,
-        last_fetched_epoch: int = -1,
-        log_start_offset: int = -1,
-        partition_max_bytes: int = 0,
-        replica_directory_id: UUID = ZERO_UUID,
-        high_watermark: int = 9223372036854775807,
+        partition: int = 0,  # number of the partition
+        current_leader_epoch: int = -1,  # v9+: leader epoch that the client knows, for fencing; -1: do not check
+        fetch_offset: int = 0,  # offset to read from
+        last_fetched_epoch: int = -1,  # v12+: leader epoch of the follower's last record; -1: none
+        log_start_offset: int = -1,  # v5+: first offset of the log that can be read; -1 where it is not known
+        partition_max_bytes: int = 0,  # soft limit of the partition's records (bytes)
+        replica_directory_id: UUID = ZERO_UUID,  # v17+: id of the follower's log directory (KRaft)
+        high_watermark: int = 9223372036854775807,  # v18+: high watermark that the follower knows
         unknown_tagged_fields: TaggedFields = None,
     ) -> None:
         self.partition = partition
@@ -197,9 +200,9 @@ class FetchTopic(Message):
 
     def __init__(
         self,
-        topic: str = "",
-        topic_id: UUID = ZERO_UUID,
-        partitions: list[FetchPartition] = EMPTY,
+        topic: str = "",  # v0–v12: topic
+        topic_id: UUID = ZERO_UUID,  # v13+: id of the topic; all zeros where only the name is given
+        partitions: list[FetchPartition] = EMPTY,  # one item for each partition
         unknown_tagged_fields: TaggedFields = None,
     ) -> None:
         self.topic = topic
@@ -252,9 +255,9 @@ class ForgottenTopic(Message):
 
     def __init__(
         self,
-        topic: str = "",
-        topic_id: UUID = ZERO_UUID,
-        partitions: list[int] = EMPTY,
+        topic: str = "",  # v7–v12: topic
+        topic_id: UUID = ZERO_UUID,  # v13+: id of the topic; all zeros where only the name is given
+        partitions: list[int] = EMPTY,  # numbers of the partitions to remove
         unknown_tagged_fields: TaggedFields = None,
     ) -> None:
         self.topic = topic
@@ -327,18 +330,18 @@ class FetchRequest(Message):
 
     def __init__(
         self,
-        cluster_id: str | None = None,
-        replica_id: int = -1,
-        replica_state: ReplicaState | None = None,
-        max_wait_ms: int = 0,
-        min_bytes: int = 0,
-        max_bytes: int = 2147483647,
-        isolation_level: int = 0,
-        session_id: int = 0,
-        session_epoch: int = -1,
-        topics: list[FetchTopic] = EMPTY,
-        forgotten_topics_data: list[ForgottenTopic] = EMPTY,
-        rack_id: str = "",
+        cluster_id: str | None = None,  # v12+: id of the cluster; null where it is not known
+        replica_id: int = -1,  # v0–v14: broker id of the follower that fetches; -1: a consumer
+        replica_state: ReplicaState | None = None,  # v15+: the follower that fetches; default: a consumer
+        max_wait_ms: int = 0,  # longest time to wait for min_bytes (ms)
+        min_bytes: int = 0,  # answer once there are this many bytes of records
+        max_bytes: int = 2147483647,  # v3+: soft limit of the response's records (bytes); the first batch may exceed it
+        isolation_level: int = 0,  # v4+: 0: read up to the high watermark, 1: only committed transactions
+        session_id: int = 0,  # v7+: id of the fetch session; 0: none
+        session_epoch: int = -1,  # v7+: number of the request in its fetch session; 0 opens a session, -1 ends it
+        topics: list[FetchTopic] = EMPTY,  # one item for each topic
+        forgotten_topics_data: list[ForgottenTopic] = EMPTY,  # v7+: partitions to remove from the fetch session
+        rack_id: str = "",  # v11+: client's rack, to choose a near replica; empty or null for none
         unknown_tagged_fields: TaggedFields = None,
     ) -> None:
         self.cluster_id = cluster_id
@@ -505,7 +508,12 @@ class EpochEndOffset(Message):
     __slots__: tuple[str, ...] = ("epoch", "end_offset", "unknown_tagged_fields")
     WEIGHT = 4
 
-    def __init__(self, epoch: int = -1, end_offset: int = -1, unknown_tagged_fields: TaggedFields = None) -> None:
+    def __init__(
+        self,
+        epoch: int = -1,  # leader epoch that ends at end_offset; -1 where it is not known
+        end_offset: int = -1,  # offset after the epoch's last record; -1 where it is not known
+        unknown_tagged_fields: TaggedFields = None,
+    ) -> None:
         self.epoch = epoch
         self.end_offset = end_offset
         self.unknown_tagged_fields = unknown_tagged_fields
@@ -525,7 +533,12 @@ class LeaderIdAndEpoch(Message):
     __slots__: tuple[str, ...] = ("leader_id", "leader_epoch", "unknown_tagged_fields")
     WEIGHT = 4
 
-    def __init__(self, leader_id: int = -1, leader_epoch: int = -1, unknown_tagged_fields: TaggedFields = None) -> None:
+    def __init__(
+        self,
+        leader_id: int = -1,  # broker id of the leader; -1: no leader
+        leader_epoch: int = -1,  # epoch of the partition's leader; -1 where it is not known
+        unknown_tagged_fields: TaggedFields = None,
+    ) -> None:
         self.leader_id = leader_id
         self.leader_epoch = leader_epoch
         self.unknown_tagged_fields = unknown_tagged_fields
@@ -545,7 +558,12 @@ class SnapshotId(Message):
     __slots__: tuple[str, ...] = ("end_offset", "epoch", "unknown_tagged_fields")
     WEIGHT = 4
 
-    def __init__(self, end_offset: int = -1, epoch: int = -1, unknown_tagged_fields: TaggedFields = None) -> None:
+    def __init__(
+        self,
+        end_offset: int = -1,  # offset after the snapshot's last record
+        epoch: int = -1,  # leader epoch of the snapshot
+        unknown_tagged_fields: TaggedFields = None,
+    ) -> None:
         self.end_offset = end_offset
         self.epoch = epoch
         self.unknown_tagged_fields = unknown_tagged_fields
@@ -565,7 +583,12 @@ class AbortedTransaction(Message):
     __slots__: tuple[str, ...] = ("producer_id", "first_offset", "unknown_tagged_fields")
     WEIGHT = 4
 
-    def __init__(self, producer_id: int = 0, first_offset: int = 0, unknown_tagged_fields: TaggedFields = None) -> None:
+    def __init__(
+        self,
+        producer_id: int = 0,  # id of the producer; -1: none
+        first_offset: int = 0,  # offset of the transaction's first record in the partition
+        unknown_tagged_fields: TaggedFields = None,
+    ) -> None:
         self.producer_id = producer_id
         self.first_offset = first_offset
         self.unknown_tagged_fields = unknown_tagged_fields
@@ -603,17 +626,20 @@ class PartitionData(Message):
 
     def __init__(
         self,
-        partition_index: int = 0,
-        error_code: int = 0,
-        high_watermark: int = 0,
-        last_stable_offset: int = -1,
-        log_start_offset: int = -1,
-        diverging_epoch: EpochEndOffset | None = None,
-        current_leader: LeaderIdAndEpoch | None = None,
-        snapshot_id: SnapshotId | None = None,
-        aborted_transactions: list[AbortedTransaction] | None = EMPTY,
-        preferred_read_replica: int = -1,
-        records: Records | None = None,
+        partition_index: int = 0,  # number of the partition
+        error_code: int = 0,  # ErrorCode; 0 is no error
+        high_watermark: int = 0,  # offset below which all in-sync replicas have the records
+        last_stable_offset: int = -1,  # v4+: offset below which every transaction has ended
+        log_start_offset: int = -1,  # v5+: first offset of the log that can be read; -1 where it is not known
+        diverging_epoch: EpochEndOffset
+        | None = None,  # v12+: where the follower's log leaves the leader's, which it truncates to
+        current_leader: LeaderIdAndEpoch
+        | None = None,  # v12+: leader to ask instead, where this broker is not the leader
+        snapshot_id: SnapshotId | None = None,  # v12+: snapshot to fetch instead of records (KRaft)
+        aborted_transactions: list[AbortedTransaction]
+        | None = EMPTY,  # v4+: aborted transactions that have records in the response; null: not asked for
+        preferred_read_replica: int = -1,  # v11+: broker id of the replica to fetch from; -1: this one
+        records: Records | None = None,  # record batches; null for none
         unknown_tagged_fields: TaggedFields = None,
     ) -> None:
         self.partition_index = partition_index
@@ -764,9 +790,9 @@ class FetchableTopicResponse(Message):
 
     def __init__(
         self,
-        topic: str = "",
-        topic_id: UUID = ZERO_UUID,
-        partitions: list[PartitionData] = EMPTY,
+        topic: str = "",  # v0–v12: topic
+        topic_id: UUID = ZERO_UUID,  # v13+: id of the topic; all zeros where only the name is given
+        partitions: list[PartitionData] = EMPTY,  # one item for each partition
         unknown_tagged_fields: TaggedFields = None,
     ) -> None:
         self.topic = topic
@@ -819,10 +845,10 @@ class NodeEndpoint(Message):
 
     def __init__(
         self,
-        node_id: int = 0,
-        host: str = "",
-        port: int = 0,
-        rack: str | None = None,
+        node_id: int = 0,  # broker id
+        host: str = "",  # host name for clients
+        port: int = 0,  # port for clients
+        rack: str | None = None,  # rack of the broker; null: none
         unknown_tagged_fields: TaggedFields = None,
     ) -> None:
         self.node_id = node_id
@@ -867,11 +893,11 @@ class FetchResponse(Message):
 
     def __init__(
         self,
-        throttle_time_ms: int = 0,
-        error_code: int = 0,
-        session_id: int = 0,
-        responses: list[FetchableTopicResponse] = EMPTY,
-        node_endpoints: list[NodeEndpoint] = EMPTY,
+        throttle_time_ms: int = 0,  # v1+: time that the client has to pause because of a quota (ms)
+        error_code: int = 0,  # v7+: ErrorCode; 0 is no error
+        session_id: int = 0,  # v7+: id of the fetch session; 0: none
+        responses: list[FetchableTopicResponse] = EMPTY,  # results, one item for each topic
+        node_endpoints: list[NodeEndpoint] = EMPTY,  # v16+: addresses of the leaders named in this response
         unknown_tagged_fields: TaggedFields = None,
     ) -> None:
         self.throttle_time_ms = throttle_time_ms

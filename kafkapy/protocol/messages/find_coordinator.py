@@ -37,9 +37,9 @@ class FindCoordinatorRequest(Message):
 
     def __init__(
         self,
-        key: str = "",
-        key_type: int = 0,
-        coordinator_keys: list[str] = EMPTY,
+        key: str = "",  # v0–v3: group or transactional id that needs a coordinator
+        key_type: int = 0,  # v1+: 0: a group, 1: a transactional id, 2: a share group's partition
+        coordinator_keys: list[str] = EMPTY,  # v4+: groups or transactional ids that need a coordinator
         unknown_tagged_fields: TaggedFields = None,
     ) -> None:
         self.key = key
@@ -111,12 +111,12 @@ class Coordinator(Message):
 
     def __init__(
         self,
-        key: str = "",
-        node_id: int = 0,
-        host: str = "",
-        port: int = 0,
-        error_code: int = 0,
-        error_message: str | None = "",
+        key: str = "",  # group or transactional id that needs a coordinator
+        node_id: int = 0,  # broker id
+        host: str = "",  # host name for clients
+        port: int = 0,  # port for clients
+        error_code: int = 0,  # ErrorCode; 0 is no error
+        error_message: str | None = "",  # the error in words; null without one
         unknown_tagged_fields: TaggedFields = None,
     ) -> None:
         self.key = key
@@ -167,13 +167,13 @@ class FindCoordinatorResponse(Message):
 
     def __init__(
         self,
-        throttle_time_ms: int = 0,
-        error_code: int = 0,
-        error_message: str | None = "",
-        node_id: int = 0,
-        host: str = "",
-        port: int = 0,
-        coordinators: list[Coordinator] = EMPTY,
+        throttle_time_ms: int = 0,  # v1+: time that the client has to pause because of a quota (ms)
+        error_code: int = 0,  # v0–v3: ErrorCode; 0 is no error
+        error_message: str | None = "",  # v1–v3: the error in words; null without one
+        node_id: int = 0,  # v0–v3: broker id
+        host: str = "",  # v0–v3: host name for clients
+        port: int = 0,  # v0–v3: port for clients
+        coordinators: list[Coordinator] = EMPTY,  # v4+: one item for each key
         unknown_tagged_fields: TaggedFields = None,
     ) -> None:
         self.throttle_time_ms = throttle_time_ms

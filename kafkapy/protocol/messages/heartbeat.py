@@ -39,10 +39,10 @@ class HeartbeatRequest(Message):
 
     def __init__(
         self,
-        group_id: str = "",
-        generation_id: int = 0,
-        member_id: str = "",
-        group_instance_id: str | None = None,
+        group_id: str = "",  # consumer group
+        generation_id: int = 0,  # generation of the group that the member belongs to; -1: none
+        member_id: str = "",  # id that the coordinator gave to the member; empty: none yet
+        group_instance_id: str | None = None,  # v3+: id of a static member; null: a dynamic member
         unknown_tagged_fields: TaggedFields = None,
     ) -> None:
         self.group_id = group_id
@@ -104,7 +104,10 @@ class HeartbeatResponse(Message):
     WEIGHT = 4
 
     def __init__(
-        self, throttle_time_ms: int = 0, error_code: int = 0, unknown_tagged_fields: TaggedFields = None
+        self,
+        throttle_time_ms: int = 0,  # v1+: time that the client has to pause because of a quota (ms)
+        error_code: int = 0,  # ErrorCode; 0 is no error
+        unknown_tagged_fields: TaggedFields = None,
     ) -> None:
         self.throttle_time_ms = throttle_time_ms
         self.error_code = error_code

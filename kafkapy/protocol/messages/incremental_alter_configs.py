@@ -22,9 +22,9 @@ class AlterableConfig(Message):
 
     def __init__(
         self,
-        name: str = "",
-        config_operation: int = 0,
-        value: str | None = "",
+        name: str = "",  # configuration key
+        config_operation: int = 0,  # 0: set, 1: delete, 2: append to a list, 3: remove from a list
+        value: str | None = "",  # value of the key; null: not set, or not shown
         unknown_tagged_fields: TaggedFields = None,
     ) -> None:
         self.name = name
@@ -66,9 +66,9 @@ class AlterConfigsResource(Message):
 
     def __init__(
         self,
-        resource_type: int = 0,
-        resource_name: str = "",
-        configs: list[AlterableConfig] = EMPTY,
+        resource_type: int = 0,  # 2: a topic, 4: a broker, 8: a broker's loggers
+        resource_name: str = "",  # topic or broker id; an empty name stands for all brokers
+        configs: list[AlterableConfig] = EMPTY,  # configuration keys with their values
         unknown_tagged_fields: TaggedFields = None,
     ) -> None:
         self.resource_type = resource_type
@@ -118,8 +118,8 @@ class IncrementalAlterConfigsRequest(Message):
 
     def __init__(
         self,
-        resources: list[AlterConfigsResource] = EMPTY,
-        validate_only: bool = False,
+        resources: list[AlterConfigsResource] = EMPTY,  # topics and brokers to describe or change
+        validate_only: bool = False,  # only check the request and change nothing
         unknown_tagged_fields: TaggedFields = None,
     ) -> None:
         self.resources = [] if resources is EMPTY else resources
@@ -167,10 +167,10 @@ class AlterConfigsResourceResponse(Message):
 
     def __init__(
         self,
-        error_code: int = 0,
-        error_message: str | None = "",
-        resource_type: int = 0,
-        resource_name: str = "",
+        error_code: int = 0,  # ErrorCode; 0 is no error
+        error_message: str | None = "",  # the error in words; null without one
+        resource_type: int = 0,  # 2: a topic, 4: a broker, 8: a broker's loggers
+        resource_name: str = "",  # topic or broker id; an empty name stands for all brokers
         unknown_tagged_fields: TaggedFields = None,
     ) -> None:
         self.error_code = error_code
@@ -221,8 +221,8 @@ class IncrementalAlterConfigsResponse(Message):
 
     def __init__(
         self,
-        throttle_time_ms: int = 0,
-        responses: list[AlterConfigsResourceResponse] = EMPTY,
+        throttle_time_ms: int = 0,  # time that the client has to pause because of a quota (ms)
+        responses: list[AlterConfigsResourceResponse] = EMPTY,  # one item for each resource
         unknown_tagged_fields: TaggedFields = None,
     ) -> None:
         self.throttle_time_ms = throttle_time_ms

@@ -39,10 +39,10 @@ class InitProducerIdRequest(Message):
 
     def __init__(
         self,
-        transactional_id: str | None = "",
-        transaction_timeout_ms: int = 0,
-        producer_id: int = -1,
-        producer_epoch: int = -1,
+        transactional_id: str | None = "",  # transactional id of the producer; null for one without transactions
+        transaction_timeout_ms: int = 0,  # time after which the coordinator aborts an open transaction (ms)
+        producer_id: int = -1,  # v3+: id of the producer; -1: none
+        producer_epoch: int = -1,  # v3+: epoch of the producer, for fencing; -1: none
         unknown_tagged_fields: TaggedFields = None,
     ) -> None:
         self.transactional_id = transactional_id
@@ -108,10 +108,10 @@ class InitProducerIdResponse(Message):
 
     def __init__(
         self,
-        throttle_time_ms: int = 0,
-        error_code: int = 0,
-        producer_id: int = -1,
-        producer_epoch: int = 0,
+        throttle_time_ms: int = 0,  # time that the client has to pause because of a quota (ms)
+        error_code: int = 0,  # ErrorCode; 0 is no error
+        producer_id: int = -1,  # id of the producer; -1: none
+        producer_epoch: int = 0,  # epoch of the producer, for fencing; -1: none
         unknown_tagged_fields: TaggedFields = None,
     ) -> None:
         self.throttle_time_ms = throttle_time_ms

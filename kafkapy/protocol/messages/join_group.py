@@ -28,7 +28,12 @@ class JoinGroupRequestProtocol(Message):
     __slots__: tuple[str, ...] = ("name", "metadata", "unknown_tagged_fields")
     WEIGHT = 4
 
-    def __init__(self, name: str = "", metadata: bytes = b"", unknown_tagged_fields: TaggedFields = None) -> None:
+    def __init__(
+        self,
+        name: str = "",  # assignment strategy
+        metadata: bytes = b"",  # subscription of the member, in the strategy's own format
+        unknown_tagged_fields: TaggedFields = None,
+    ) -> None:
         self.name = name
         self.metadata = metadata
         self.unknown_tagged_fields = unknown_tagged_fields
@@ -77,14 +82,16 @@ class JoinGroupRequest(Message):
 
     def __init__(
         self,
-        group_id: str = "",
-        session_timeout_ms: int = 0,
-        rebalance_timeout_ms: int = -1,
-        member_id: str = "",
-        group_instance_id: str | None = None,
-        protocol_type: str = "",
-        protocols: list[JoinGroupRequestProtocol] = EMPTY,
-        reason: str | None = None,
+        group_id: str = "",  # consumer group
+        session_timeout_ms: int = 0,  # time without heartbeats after which a member is removed (ms)
+        rebalance_timeout_ms: int = -1,  # v1+: time that members have to join again in a rebalance (ms); -1: the session time-out
+        member_id: str = "",  # id that the coordinator gave to the member; empty: none yet
+        group_instance_id: str | None = None,  # v5+: id of a static member; null: a dynamic member
+        protocol_type: str = "",  # kind of group; consumers use 'consumer'
+        protocols: list[
+            JoinGroupRequestProtocol
+        ] = EMPTY,  # assignment strategies of the member, the preferred one first
+        reason: str | None = None,  # v8+: why the member joins or leaves, for the log; null: not said
         unknown_tagged_fields: TaggedFields = None,
     ) -> None:
         self.group_id = group_id
@@ -181,9 +188,9 @@ class JoinGroupResponseMember(Message):
 
     def __init__(
         self,
-        member_id: str = "",
-        group_instance_id: str | None = None,
-        metadata: bytes = b"",
+        member_id: str = "",  # id that the coordinator gave to the member; empty: none yet
+        group_instance_id: str | None = None,  # v5+: id of a static member; null: a dynamic member
+        metadata: bytes = b"",  # subscription of the member, in the strategy's own format
         unknown_tagged_fields: TaggedFields = None,
     ) -> None:
         self.member_id = member_id
@@ -247,15 +254,17 @@ class JoinGroupResponse(Message):
 
     def __init__(
         self,
-        throttle_time_ms: int = 0,
-        error_code: int = 0,
-        generation_id: int = -1,
-        protocol_type: str | None = None,
-        protocol_name: str | None = "",
-        leader: str = "",
-        skip_assignment: bool = False,
-        member_id: str = "",
-        members: list[JoinGroupResponseMember] = EMPTY,
+        throttle_time_ms: int = 0,  # v2+: time that the client has to pause because of a quota (ms)
+        error_code: int = 0,  # ErrorCode; 0 is no error
+        generation_id: int = -1,  # generation of the group that the member belongs to; -1: none
+        protocol_type: str | None = None,  # v7+: kind of group; consumers use 'consumer'
+        protocol_name: str | None = "",  # assignment strategy that the group has chosen
+        leader: str = "",  # member id of the group's leader, who assigns partitions
+        skip_assignment: bool = False,  # v9+: whether the leader keeps the present assignment
+        member_id: str = "",  # id that the coordinator gave to the member; empty: none yet
+        members: list[
+            JoinGroupResponseMember
+        ] = EMPTY,  # members with their subscriptions; empty unless the receiver leads the group
         unknown_tagged_fields: TaggedFields = None,
     ) -> None:
         self.throttle_time_ms = throttle_time_ms

@@ -51,18 +51,18 @@ class LeaderAndIsrPartitionState(Message):
 
     def __init__(
         self,
-        topic_name: str = "",
-        partition_index: int = 0,
-        controller_epoch: int = 0,
-        leader: int = 0,
-        leader_epoch: int = 0,
-        isr: list[int] = EMPTY,
-        partition_epoch: int = 0,
-        replicas: list[int] = EMPTY,
-        adding_replicas: list[int] = EMPTY,
-        removing_replicas: list[int] = EMPTY,
-        is_new: bool = False,
-        leader_recovery_state: int = 0,
+        topic_name: str = "",  # v0–v1: topic
+        partition_index: int = 0,  # number of the partition
+        controller_epoch: int = 0,  # epoch of the controller that sends the request or made the last change, for fencing
+        leader: int = 0,  # broker id of the leader; -1: none, -2: the topic is being deleted
+        leader_epoch: int = 0,  # epoch of the partition's leader; -1 where it is not known
+        isr: list[int] = EMPTY,  # broker ids of the in-sync replicas
+        partition_epoch: int = 0,  # version of the partition's state, which each change increments
+        replicas: list[int] = EMPTY,  # broker ids of all replicas, the preferred leader first
+        adding_replicas: list[int] = EMPTY,  # v3+: broker ids of the replicas that a reassignment adds
+        removing_replicas: list[int] = EMPTY,  # v3+: broker ids of the replicas that a reassignment removes
+        is_new: bool = False,  # v1+: whether the replica is new and its log may be created
+        leader_recovery_state: int = 0,  # v6+: 0: sound, 1: the leader was elected out of the in-sync replicas and recovers
         unknown_tagged_fields: TaggedFields = None,
     ) -> None:
         self.topic_name = topic_name
@@ -185,9 +185,9 @@ class LeaderAndIsrTopicState(Message):
 
     def __init__(
         self,
-        topic_name: str = "",
-        topic_id: UUID = ZERO_UUID,
-        partition_states: list[LeaderAndIsrPartitionState] = EMPTY,
+        topic_name: str = "",  # topic
+        topic_id: UUID = ZERO_UUID,  # v5+: id of the topic; all zeros where only the name is given
+        partition_states: list[LeaderAndIsrPartitionState] = EMPTY,  # one item for each partition
         unknown_tagged_fields: TaggedFields = None,
     ) -> None:
         self.topic_name = topic_name
@@ -231,7 +231,11 @@ class LeaderAndIsrLiveLeader(Message):
     WEIGHT = 5
 
     def __init__(
-        self, broker_id: int = 0, host_name: str = "", port: int = 0, unknown_tagged_fields: TaggedFields = None
+        self,
+        broker_id: int = 0,  # broker id
+        host_name: str = "",  # host name for other brokers
+        port: int = 0,  # port for other brokers
+        unknown_tagged_fields: TaggedFields = None,
     ) -> None:
         self.broker_id = broker_id
         self.host_name = host_name
@@ -281,14 +285,16 @@ class LeaderAndIsrRequest(Message):
 
     def __init__(
         self,
-        controller_id: int = 0,
-        is_kraft_controller: bool = False,
-        controller_epoch: int = 0,
-        broker_epoch: int = -1,
-        type: int = 0,
-        ungrouped_partition_states: list[LeaderAndIsrPartitionState] = EMPTY,
-        topic_states: list[LeaderAndIsrTopicState] = EMPTY,
-        live_leaders: list[LeaderAndIsrLiveLeader] = EMPTY,
+        controller_id: int = 0,  # broker id of the controller; -1: none
+        is_kraft_controller: bool = False,  # v7+: whether the controller runs KRaft
+        controller_epoch: int = 0,  # epoch of the controller that sends the request or made the last change, for fencing
+        broker_epoch: int = -1,  # v2+: epoch of the receiving broker's registration, for fencing; -1: do not check
+        type: int = 0,  # v5+: 0: not said, 1: only what has changed, 2: all partitions of the broker
+        ungrouped_partition_states: list[
+            LeaderAndIsrPartitionState
+        ] = EMPTY,  # v0–v1: partition states, each with its topic
+        topic_states: list[LeaderAndIsrTopicState] = EMPTY,  # v2+: partition states, by topic
+        live_leaders: list[LeaderAndIsrLiveLeader] = EMPTY,  # addresses of the leaders named in this request
         unknown_tagged_fields: TaggedFields = None,
     ) -> None:
         self.controller_id = controller_id
@@ -409,9 +415,9 @@ class LeaderAndIsrPartitionError(Message):
 
     def __init__(
         self,
-        topic_name: str = "",
-        partition_index: int = 0,
-        error_code: int = 0,
+        topic_name: str = "",  # v0–v4: topic
+        partition_index: int = 0,  # number of the partition
+        error_code: int = 0,  # ErrorCode; 0 is no error
         unknown_tagged_fields: TaggedFields = None,
     ) -> None:
         self.topic_name = topic_name
@@ -452,8 +458,8 @@ class LeaderAndIsrTopicError(Message):
 
     def __init__(
         self,
-        topic_id: UUID = ZERO_UUID,
-        partition_errors: list[LeaderAndIsrPartitionError] = EMPTY,
+        topic_id: UUID = ZERO_UUID,  # id of the topic; all zeros where only the name is given
+        partition_errors: list[LeaderAndIsrPartitionError] = EMPTY,  # results, one item for each partition
         unknown_tagged_fields: TaggedFields = None,
     ) -> None:
         self.topic_id = topic_id
@@ -486,9 +492,9 @@ class LeaderAndIsrResponse(Message):
 
     def __init__(
         self,
-        error_code: int = 0,
-        partition_errors: list[LeaderAndIsrPartitionError] = EMPTY,
-        topics: list[LeaderAndIsrTopicError] = EMPTY,
+        error_code: int = 0,  # ErrorCode; 0 is no error
+        partition_errors: list[LeaderAndIsrPartitionError] = EMPTY,  # v0–v4: results, one item for each partition
+        topics: list[LeaderAndIsrTopicError] = EMPTY,  # v5+: one item for each topic
         unknown_tagged_fields: TaggedFields = None,
     ) -> None:
         self.error_code = error_code

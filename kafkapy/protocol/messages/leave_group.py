@@ -27,9 +27,9 @@ class MemberIdentity(Message):
 
     def __init__(
         self,
-        member_id: str = "",
-        group_instance_id: str | None = None,
-        reason: str | None = None,
+        member_id: str = "",  # id that the coordinator gave to the member; empty: none yet
+        group_instance_id: str | None = None,  # id of a static member; null: a dynamic member
+        reason: str | None = None,  # v5+: why the member joins or leaves, for the log; null: not said
         unknown_tagged_fields: TaggedFields = None,
     ) -> None:
         self.member_id = member_id
@@ -78,9 +78,9 @@ class LeaveGroupRequest(Message):
 
     def __init__(
         self,
-        group_id: str = "",
-        member_id: str = "",
-        members: list[MemberIdentity] = EMPTY,
+        group_id: str = "",  # consumer group
+        member_id: str = "",  # v0–v2: id that the coordinator gave to the member; empty: none yet
+        members: list[MemberIdentity] = EMPTY,  # v3+: members that leave
         unknown_tagged_fields: TaggedFields = None,
     ) -> None:
         self.group_id = group_id
@@ -137,9 +137,9 @@ class MemberResponse(Message):
 
     def __init__(
         self,
-        member_id: str = "",
-        group_instance_id: str | None = "",
-        error_code: int = 0,
+        member_id: str = "",  # id that the coordinator gave to the member; empty: none yet
+        group_instance_id: str | None = "",  # id of a static member; null: a dynamic member
+        error_code: int = 0,  # ErrorCode; 0 is no error
         unknown_tagged_fields: TaggedFields = None,
     ) -> None:
         self.member_id = member_id
@@ -187,9 +187,9 @@ class LeaveGroupResponse(Message):
 
     def __init__(
         self,
-        throttle_time_ms: int = 0,
-        error_code: int = 0,
-        members: list[MemberResponse] = EMPTY,
+        throttle_time_ms: int = 0,  # v1+: time that the client has to pause because of a quota (ms)
+        error_code: int = 0,  # ErrorCode; 0 is no error
+        members: list[MemberResponse] = EMPTY,  # v3+: results, one item for each member
         unknown_tagged_fields: TaggedFields = None,
     ) -> None:
         self.throttle_time_ms = throttle_time_ms

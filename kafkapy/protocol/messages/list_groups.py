@@ -33,8 +33,8 @@ class ListGroupsRequest(Message):
 
     def __init__(
         self,
-        states_filter: list[str] = EMPTY,
-        types_filter: list[str] = EMPTY,
+        states_filter: list[str] = EMPTY,  # v4+: states of the groups to list; empty: all
+        types_filter: list[str] = EMPTY,  # v5+: types of the groups to list; empty: all
         unknown_tagged_fields: TaggedFields = None,
     ) -> None:
         self.states_filter = [] if states_filter is EMPTY else states_filter
@@ -85,10 +85,10 @@ class ListedGroup(Message):
 
     def __init__(
         self,
-        group_id: str = "",
-        protocol_type: str = "",
-        group_state: str = "",
-        group_type: str = "",
+        group_id: str = "",  # consumer group
+        protocol_type: str = "",  # kind of group; consumers use 'consumer'
+        group_state: str = "",  # v4+: state of the group: Stable, Empty, Dead, PreparingRebalance, CompletingRebalance
+        group_type: str = "",  # v5+: kind of protocol that the group uses: classic, consumer, share
         unknown_tagged_fields: TaggedFields = None,
     ) -> None:
         self.group_id = group_id
@@ -137,9 +137,9 @@ class ListGroupsResponse(Message):
 
     def __init__(
         self,
-        throttle_time_ms: int = 0,
-        error_code: int = 0,
-        groups: list[ListedGroup] = EMPTY,
+        throttle_time_ms: int = 0,  # v1+: time that the client has to pause because of a quota (ms)
+        error_code: int = 0,  # ErrorCode; 0 is no error
+        groups: list[ListedGroup] = EMPTY,  # consumer groups
         unknown_tagged_fields: TaggedFields = None,
     ) -> None:
         self.throttle_time_ms = throttle_time_ms

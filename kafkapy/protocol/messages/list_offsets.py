@@ -39,10 +39,10 @@ class ListOffsetsPartition(Message):
 
     def __init__(
         self,
-        partition_index: int = 0,
-        current_leader_epoch: int = -1,
-        timestamp: int = 0,
-        max_num_offsets: int = 1,
+        partition_index: int = 0,  # number of the partition
+        current_leader_epoch: int = -1,  # v4+: leader epoch that the client knows, for fencing; -1: do not check
+        timestamp: int = 0,  # timestamp to look up (ms), or -1: log end, -2: log start, -3: highest timestamp
+        max_num_offsets: int = 1,  # v0: how many offsets to return
         unknown_tagged_fields: TaggedFields = None,
     ) -> None:
         self.partition_index = partition_index
@@ -88,7 +88,10 @@ class ListOffsetsTopic(Message):
     WEIGHT = 4
 
     def __init__(
-        self, name: str = "", partitions: list[ListOffsetsPartition] = EMPTY, unknown_tagged_fields: TaggedFields = None
+        self,
+        name: str = "",  # topic
+        partitions: list[ListOffsetsPartition] = EMPTY,  # one item for each partition
+        unknown_tagged_fields: TaggedFields = None,
     ) -> None:
         self.name = name
         self.partitions = [] if partitions is EMPTY else partitions
@@ -134,10 +137,10 @@ class ListOffsetsRequest(Message):
 
     def __init__(
         self,
-        replica_id: int = 0,
-        isolation_level: int = 0,
-        topics: list[ListOffsetsTopic] = EMPTY,
-        timeout_ms: int = 0,
+        replica_id: int = 0,  # broker id of the follower that asks; -1: a client
+        isolation_level: int = 0,  # v2+: 0: read up to the high watermark, 1: only committed transactions
+        topics: list[ListOffsetsTopic] = EMPTY,  # one item for each topic
+        timeout_ms: int = 0,  # v10+: longest time that the broker may take to answer (ms)
         unknown_tagged_fields: TaggedFields = None,
     ) -> None:
         self.replica_id = replica_id
@@ -204,12 +207,12 @@ class ListOffsetsPartitionResponse(Message):
 
     def __init__(
         self,
-        partition_index: int = 0,
-        error_code: int = 0,
-        old_style_offsets: list[int] = EMPTY,
-        timestamp: int = -1,
-        offset: int = -1,
-        leader_epoch: int = -1,
+        partition_index: int = 0,  # number of the partition
+        error_code: int = 0,  # ErrorCode; 0 is no error
+        old_style_offsets: list[int] = EMPTY,  # v0: offsets of segments, newest first
+        timestamp: int = -1,  # v1+: timestamp of the record that was found (ms); -1: none
+        offset: int = -1,  # v1+: offset that was found; -1: none
+        leader_epoch: int = -1,  # v4+: epoch of the partition's leader; -1 where it is not known
         unknown_tagged_fields: TaggedFields = None,
     ) -> None:
         self.partition_index = partition_index
@@ -273,8 +276,8 @@ class ListOffsetsTopicResponse(Message):
 
     def __init__(
         self,
-        name: str = "",
-        partitions: list[ListOffsetsPartitionResponse] = EMPTY,
+        name: str = "",  # topic
+        partitions: list[ListOffsetsPartitionResponse] = EMPTY,  # one item for each partition
         unknown_tagged_fields: TaggedFields = None,
     ) -> None:
         self.name = name
@@ -321,8 +324,8 @@ class ListOffsetsResponse(Message):
 
     def __init__(
         self,
-        throttle_time_ms: int = 0,
-        topics: list[ListOffsetsTopicResponse] = EMPTY,
+        throttle_time_ms: int = 0,  # v2+: time that the client has to pause because of a quota (ms)
+        topics: list[ListOffsetsTopicResponse] = EMPTY,  # one item for each topic
         unknown_tagged_fields: TaggedFields = None,
     ) -> None:
         self.throttle_time_ms = throttle_time_ms

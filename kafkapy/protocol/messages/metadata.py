@@ -33,7 +33,10 @@ class MetadataRequestTopic(Message):
     WEIGHT = 4
 
     def __init__(
-        self, topic_id: UUID = ZERO_UUID, name: str | None = "", unknown_tagged_fields: TaggedFields = None
+        self,
+        topic_id: UUID = ZERO_UUID,  # v10+: id of the topic; all zeros where only the name is given
+        name: str | None = "",  # topic
+        unknown_tagged_fields: TaggedFields = None,
     ) -> None:
         self.topic_id = topic_id
         self.name = name
@@ -89,10 +92,11 @@ class MetadataRequest(Message):
 
     def __init__(
         self,
-        topics: list[MetadataRequestTopic] | None = EMPTY,
-        allow_auto_topic_creation: bool = True,
-        include_cluster_authorized_operations: bool = False,
-        include_topic_authorized_operations: bool = False,
+        topics: list[MetadataRequestTopic]
+        | None = EMPTY,  # topics to describe; null: all, in version 0 an empty list: all
+        allow_auto_topic_creation: bool = True,  # v4+: create topics that do not exist, where the broker's configuration allows it
+        include_cluster_authorized_operations: bool = False,  # v8–v10: return the operations that the client may do on the cluster
+        include_topic_authorized_operations: bool = False,  # v8+: return the operations that the client may do on each topic
         unknown_tagged_fields: TaggedFields = None,
     ) -> None:
         self.topics = [] if topics is EMPTY else topics
@@ -199,10 +203,10 @@ class MetadataResponseBroker(Message):
 
     def __init__(
         self,
-        node_id: int = 0,
-        host: str = "",
-        port: int = 0,
-        rack: str | None = None,
+        node_id: int = 0,  # broker id
+        host: str = "",  # host name for clients
+        port: int = 0,  # port for clients
+        rack: str | None = None,  # v1+: rack of the broker; null: none
         unknown_tagged_fields: TaggedFields = None,
     ) -> None:
         self.node_id = node_id
@@ -258,13 +262,13 @@ class MetadataResponsePartition(Message):
 
     def __init__(
         self,
-        error_code: int = 0,
-        partition_index: int = 0,
-        leader_id: int = 0,
-        leader_epoch: int = -1,
-        replica_nodes: list[int] = EMPTY,
-        isr_nodes: list[int] = EMPTY,
-        offline_replicas: list[int] = EMPTY,
+        error_code: int = 0,  # ErrorCode; 0 is no error
+        partition_index: int = 0,  # number of the partition
+        leader_id: int = 0,  # broker id of the leader; -1: no leader
+        leader_epoch: int = -1,  # v7+: epoch of the partition's leader; -1 where it is not known
+        replica_nodes: list[int] = EMPTY,  # broker ids of all replicas, the preferred leader first
+        isr_nodes: list[int] = EMPTY,  # broker ids of the in-sync replicas
+        offline_replicas: list[int] = EMPTY,  # v5+: broker ids of the replicas that are not available
         unknown_tagged_fields: TaggedFields = None,
     ) -> None:
         self.error_code = error_code
@@ -350,12 +354,12 @@ class MetadataResponseTopic(Message):
 
     def __init__(
         self,
-        error_code: int = 0,
-        name: str | None = "",
-        topic_id: UUID = ZERO_UUID,
-        is_internal: bool = False,
-        partitions: list[MetadataResponsePartition] = EMPTY,
-        topic_authorized_operations: int = -2147483648,
+        error_code: int = 0,  # ErrorCode; 0 is no error
+        name: str | None = "",  # topic
+        topic_id: UUID = ZERO_UUID,  # v10+: id of the topic; all zeros where only the name is given
+        is_internal: bool = False,  # v1+: whether the brokers themselves write to the topic
+        partitions: list[MetadataResponsePartition] = EMPTY,  # one item for each partition
+        topic_authorized_operations: int = -2147483648,  # v8+: bits of the operations allowed on the topic; lowest number: not asked for
         unknown_tagged_fields: TaggedFields = None,
     ) -> None:
         self.error_code = error_code
@@ -447,13 +451,13 @@ class MetadataResponse(Message):
 
     def __init__(
         self,
-        throttle_time_ms: int = 0,
-        brokers: list[MetadataResponseBroker] = EMPTY,
-        cluster_id: str | None = None,
-        controller_id: int = -1,
-        topics: list[MetadataResponseTopic] = EMPTY,
-        cluster_authorized_operations: int = -2147483648,
-        error_code: int = 0,
+        throttle_time_ms: int = 0,  # v3+: time that the client has to pause because of a quota (ms)
+        brokers: list[MetadataResponseBroker] = EMPTY,  # live brokers
+        cluster_id: str | None = None,  # v2+: id of the cluster; null where it is not known
+        controller_id: int = -1,  # v1+: broker id of the controller; -1: none
+        topics: list[MetadataResponseTopic] = EMPTY,  # one item for each topic
+        cluster_authorized_operations: int = -2147483648,  # v8–v10: bits of the operations allowed on the cluster; lowest number: not asked for
+        error_code: int = 0,  # v13+: ErrorCode; 0 is no error
         unknown_tagged_fields: TaggedFields = None,
     ) -> None:
         self.throttle_time_ms = throttle_time_ms

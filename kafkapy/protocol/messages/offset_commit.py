@@ -38,11 +38,11 @@ class OffsetCommitRequestPartition(Message):
 
     def __init__(
         self,
-        partition_index: int = 0,
-        committed_offset: int = 0,
-        committed_leader_epoch: int = -1,
-        commit_timestamp: int = -1,
-        committed_metadata: str | None = "",
+        partition_index: int = 0,  # number of the partition
+        committed_offset: int = 0,  # offset of the next record to consume; -1: none is committed
+        committed_leader_epoch: int = -1,  # v6+: leader epoch of the last consumed record; -1: not known
+        commit_timestamp: int = -1,  # v1: time to keep as that of the commit (ms); -1: now
+        committed_metadata: str | None = "",  # text of the client's own, kept with the offset
         unknown_tagged_fields: TaggedFields = None,
     ) -> None:
         self.partition_index = partition_index
@@ -111,8 +111,8 @@ class OffsetCommitRequestTopic(Message):
 
     def __init__(
         self,
-        name: str = "",
-        partitions: list[OffsetCommitRequestPartition] = EMPTY,
+        name: str = "",  # topic
+        partitions: list[OffsetCommitRequestPartition] = EMPTY,  # one item for each partition
         unknown_tagged_fields: TaggedFields = None,
     ) -> None:
         self.name = name
@@ -167,12 +167,12 @@ class OffsetCommitRequest(Message):
 
     def __init__(
         self,
-        group_id: str = "",
-        generation_id_or_member_epoch: int = -1,
-        member_id: str = "",
-        group_instance_id: str | None = None,
-        retention_time_ms: int = -1,
-        topics: list[OffsetCommitRequestTopic] = EMPTY,
+        group_id: str = "",  # consumer group
+        generation_id_or_member_epoch: int = -1,  # v1+: generation of the group, or the member's epoch; -1: the client is not a member
+        member_id: str = "",  # v1+: id that the coordinator gave to the member; empty: none yet
+        group_instance_id: str | None = None,  # v7+: id of a static member; null: a dynamic member
+        retention_time_ms: int = -1,  # v2–v4: how long to keep the offsets (ms); -1: as the broker is configured
+        topics: list[OffsetCommitRequestTopic] = EMPTY,  # one item for each topic
         unknown_tagged_fields: TaggedFields = None,
     ) -> None:
         self.group_id = group_id
@@ -263,7 +263,10 @@ class OffsetCommitResponsePartition(Message):
     WEIGHT = 4
 
     def __init__(
-        self, partition_index: int = 0, error_code: int = 0, unknown_tagged_fields: TaggedFields = None
+        self,
+        partition_index: int = 0,  # number of the partition
+        error_code: int = 0,  # ErrorCode; 0 is no error
+        unknown_tagged_fields: TaggedFields = None,
     ) -> None:
         self.partition_index = partition_index
         self.error_code = error_code
@@ -289,8 +292,8 @@ class OffsetCommitResponseTopic(Message):
 
     def __init__(
         self,
-        name: str = "",
-        partitions: list[OffsetCommitResponsePartition] = EMPTY,
+        name: str = "",  # topic
+        partitions: list[OffsetCommitResponsePartition] = EMPTY,  # one item for each partition
         unknown_tagged_fields: TaggedFields = None,
     ) -> None:
         self.name = name
@@ -337,8 +340,8 @@ class OffsetCommitResponse(Message):
 
     def __init__(
         self,
-        throttle_time_ms: int = 0,
-        topics: list[OffsetCommitResponseTopic] = EMPTY,
+        throttle_time_ms: int = 0,  # v3+: time that the client has to pause because of a quota (ms)
+        topics: list[OffsetCommitResponseTopic] = EMPTY,  # one item for each topic
         unknown_tagged_fields: TaggedFields = None,
     ) -> None:
         self.throttle_time_ms = throttle_time_ms

@@ -21,7 +21,10 @@ class OffsetDeleteRequestPartition(Message):
     __slots__: tuple[str, ...] = ("partition_index",)
     WEIGHT = 2
 
-    def __init__(self, partition_index: int = 0) -> None:
+    def __init__(
+        self,
+        partition_index: int = 0,  # number of the partition
+    ) -> None:
         self.partition_index = partition_index
 
     @classmethod
@@ -37,7 +40,11 @@ class OffsetDeleteRequestTopic(Message):
     __slots__: tuple[str, ...] = ("name", "partitions")
     WEIGHT = 3
 
-    def __init__(self, name: str = "", partitions: list[OffsetDeleteRequestPartition] = EMPTY) -> None:
+    def __init__(
+        self,
+        name: str = "",  # topic
+        partitions: list[OffsetDeleteRequestPartition] = EMPTY,  # one item for each partition
+    ) -> None:
         self.name = name
         self.partitions = [] if partitions is EMPTY else partitions
 
@@ -62,7 +69,11 @@ class OffsetDeleteRequest(Message):
     __slots__: tuple[str, ...] = ("group_id", "topics")
     WEIGHT = 3
 
-    def __init__(self, group_id: str = "", topics: list[OffsetDeleteRequestTopic] = EMPTY) -> None:
+    def __init__(
+        self,
+        group_id: str = "",  # consumer group
+        topics: list[OffsetDeleteRequestTopic] = EMPTY,  # one item for each topic
+    ) -> None:
         self.group_id = group_id
         self.topics = [] if topics is EMPTY else topics
 
@@ -86,7 +97,11 @@ class OffsetDeleteResponsePartition(Message):
     __slots__: tuple[str, ...] = ("partition_index", "error_code")
     WEIGHT = 3
 
-    def __init__(self, partition_index: int = 0, error_code: int = 0) -> None:
+    def __init__(
+        self,
+        partition_index: int = 0,  # number of the partition
+        error_code: int = 0,  # ErrorCode; 0 is no error
+    ) -> None:
         self.partition_index = partition_index
         self.error_code = error_code
 
@@ -103,7 +118,11 @@ class OffsetDeleteResponseTopic(Message):
     __slots__: tuple[str, ...] = ("name", "partitions")
     WEIGHT = 3
 
-    def __init__(self, name: str = "", partitions: list[OffsetDeleteResponsePartition] = EMPTY) -> None:
+    def __init__(
+        self,
+        name: str = "",  # topic
+        partitions: list[OffsetDeleteResponsePartition] = EMPTY,  # one item for each partition
+    ) -> None:
         self.name = name
         self.partitions = [] if partitions is EMPTY else partitions
 
@@ -129,7 +148,10 @@ class OffsetDeleteResponse(Message):
     WEIGHT = 4
 
     def __init__(
-        self, error_code: int = 0, throttle_time_ms: int = 0, topics: list[OffsetDeleteResponseTopic] = EMPTY
+        self,
+        error_code: int = 0,  # ErrorCode; 0 is no error
+        throttle_time_ms: int = 0,  # time that the client has to pause because of a quota (ms)
+        topics: list[OffsetDeleteResponseTopic] = EMPTY,  # one item for each topic
     ) -> None:
         self.error_code = error_code
         self.throttle_time_ms = throttle_time_ms

@@ -31,7 +31,10 @@ class OffsetFetchRequestTopic(Message):
     WEIGHT = 4
 
     def __init__(
-        self, name: str = "", partition_indexes: list[int] = EMPTY, unknown_tagged_fields: TaggedFields = None
+        self,
+        name: str = "",  # topic
+        partition_indexes: list[int] = EMPTY,  # numbers of the partitions
+        unknown_tagged_fields: TaggedFields = None,
     ) -> None:
         self.name = name
         self.partition_indexes = [] if partition_indexes is EMPTY else partition_indexes
@@ -70,7 +73,10 @@ class OffsetFetchRequestTopics(Message):
     WEIGHT = 4
 
     def __init__(
-        self, name: str = "", partition_indexes: list[int] = EMPTY, unknown_tagged_fields: TaggedFields = None
+        self,
+        name: str = "",  # topic
+        partition_indexes: list[int] = EMPTY,  # numbers of the partitions
+        unknown_tagged_fields: TaggedFields = None,
     ) -> None:
         self.name = name
         self.partition_indexes = [] if partition_indexes is EMPTY else partition_indexes
@@ -96,10 +102,11 @@ class OffsetFetchRequestGroup(Message):
 
     def __init__(
         self,
-        group_id: str = "",
-        member_id: str | None = None,
-        member_epoch: int = -1,
-        topics: list[OffsetFetchRequestTopics] | None = EMPTY,
+        group_id: str = "",  # consumer group
+        member_id: str | None = None,  # v9+: id that the coordinator gave to the member; empty: none yet
+        member_epoch: int = -1,  # v9+: epoch of the member; -1: the client is not a member
+        topics: list[OffsetFetchRequestTopics]
+        | None = EMPTY,  # partitions to look up, by topic; null: all of the group
         unknown_tagged_fields: TaggedFields = None,
     ) -> None:
         self.group_id = group_id
@@ -150,10 +157,11 @@ class OffsetFetchRequest(Message):
 
     def __init__(
         self,
-        group_id: str = "",
-        topics: list[OffsetFetchRequestTopic] | None = EMPTY,
-        groups: list[OffsetFetchRequestGroup] = EMPTY,
-        require_stable: bool = False,
+        group_id: str = "",  # v0–v7: consumer group
+        topics: list[OffsetFetchRequestTopic]
+        | None = EMPTY,  # v0–v7: partitions to look up, by topic; null: all of the group
+        groups: list[OffsetFetchRequestGroup] = EMPTY,  # v8+: groups to look up
+        require_stable: bool = False,  # v7+: answer UNSTABLE_OFFSET_COMMIT while a transaction may still change the offset
         unknown_tagged_fields: TaggedFields = None,
     ) -> None:
         self.group_id = group_id
@@ -262,11 +270,11 @@ class OffsetFetchResponsePartition(Message):
 
     def __init__(
         self,
-        partition_index: int = 0,
-        committed_offset: int = 0,
-        committed_leader_epoch: int = -1,
-        metadata: str | None = "",
-        error_code: int = 0,
+        partition_index: int = 0,  # number of the partition
+        committed_offset: int = 0,  # offset of the next record to consume; -1: none is committed
+        committed_leader_epoch: int = -1,  # v5+: leader epoch of the last consumed record; -1: not known
+        metadata: str | None = "",  # text of the client's own, kept with the offset
+        error_code: int = 0,  # ErrorCode; 0 is no error
         unknown_tagged_fields: TaggedFields = None,
     ) -> None:
         self.partition_index = partition_index
@@ -316,8 +324,8 @@ class OffsetFetchResponseTopic(Message):
 
     def __init__(
         self,
-        name: str = "",
-        partitions: list[OffsetFetchResponsePartition] = EMPTY,
+        name: str = "",  # topic
+        partitions: list[OffsetFetchResponsePartition] = EMPTY,  # one item for each partition
         unknown_tagged_fields: TaggedFields = None,
     ) -> None:
         self.name = name
@@ -365,11 +373,11 @@ class OffsetFetchResponsePartitions(Message):
 
     def __init__(
         self,
-        partition_index: int = 0,
-        committed_offset: int = 0,
-        committed_leader_epoch: int = -1,
-        metadata: str | None = "",
-        error_code: int = 0,
+        partition_index: int = 0,  # number of the partition
+        committed_offset: int = 0,  # offset of the next record to consume; -1: none is committed
+        committed_leader_epoch: int = -1,  # leader epoch of the last consumed record; -1: not known
+        metadata: str | None = "",  # text of the client's own, kept with the offset
+        error_code: int = 0,  # ErrorCode; 0 is no error
         unknown_tagged_fields: TaggedFields = None,
     ) -> None:
         self.partition_index = partition_index
@@ -402,8 +410,8 @@ class OffsetFetchResponseTopics(Message):
 
     def __init__(
         self,
-        name: str = "",
-        partitions: list[OffsetFetchResponsePartitions] = EMPTY,
+        name: str = "",  # topic
+        partitions: list[OffsetFetchResponsePartitions] = EMPTY,  # one item for each partition
         unknown_tagged_fields: TaggedFields = None,
     ) -> None:
         self.name = name
@@ -430,9 +438,9 @@ class OffsetFetchResponseGroup(Message):
 
     def __init__(
         self,
-        group_id: str = "",
-        topics: list[OffsetFetchResponseTopics] = EMPTY,
-        error_code: int = 0,
+        group_id: str = "",  # consumer group
+        topics: list[OffsetFetchResponseTopics] = EMPTY,  # one item for each topic
+        error_code: int = 0,  # ErrorCode; 0 is no error
         unknown_tagged_fields: TaggedFields = None,
     ) -> None:
         self.group_id = group_id
@@ -468,10 +476,10 @@ class OffsetFetchResponse(Message):
 
     def __init__(
         self,
-        throttle_time_ms: int = 0,
-        topics: list[OffsetFetchResponseTopic] = EMPTY,
-        error_code: int = 0,
-        groups: list[OffsetFetchResponseGroup] = EMPTY,
+        throttle_time_ms: int = 0,  # v3+: time that the client has to pause because of a quota (ms)
+        topics: list[OffsetFetchResponseTopic] = EMPTY,  # v0–v7: one item for each topic
+        error_code: int = 0,  # v2–v7: ErrorCode; 0 is no error
+        groups: list[OffsetFetchResponseGroup] = EMPTY,  # v8+: one item for each group
         unknown_tagged_fields: TaggedFields = None,
     ) -> None:
         self.throttle_time_ms = throttle_time_ms

@@ -23,9 +23,9 @@ class OffsetForLeaderPartition(Message):
 
     def __init__(
         self,
-        partition: int = 0,
-        current_leader_epoch: int = -1,
-        leader_epoch: int = 0,
+        partition: int = 0,  # number of the partition
+        current_leader_epoch: int = -1,  # v2+: leader epoch that the client knows, for fencing; -1: do not check
+        leader_epoch: int = 0,  # leader epoch whose end offset is asked for
         unknown_tagged_fields: TaggedFields = None,
     ) -> None:
         self.partition = partition
@@ -60,8 +60,8 @@ class OffsetForLeaderTopic(Message):
 
     def __init__(
         self,
-        topic: str = "",
-        partitions: list[OffsetForLeaderPartition] = EMPTY,
+        topic: str = "",  # topic
+        partitions: list[OffsetForLeaderPartition] = EMPTY,  # one item for each partition
         unknown_tagged_fields: TaggedFields = None,
     ) -> None:
         self.topic = topic
@@ -108,8 +108,8 @@ class OffsetForLeaderEpochRequest(Message):
 
     def __init__(
         self,
-        replica_id: int = -2,
-        topics: list[OffsetForLeaderTopic] = EMPTY,
+        replica_id: int = -2,  # v3+: broker id of the follower that asks; -1: a client, -2: any
+        topics: list[OffsetForLeaderTopic] = EMPTY,  # one item for each topic
         unknown_tagged_fields: TaggedFields = None,
     ) -> None:
         self.replica_id = replica_id
@@ -155,10 +155,10 @@ class EpochEndOffset(Message):
 
     def __init__(
         self,
-        error_code: int = 0,
-        partition: int = 0,
-        leader_epoch: int = -1,
-        end_offset: int = -1,
+        error_code: int = 0,  # ErrorCode; 0 is no error
+        partition: int = 0,  # number of the partition
+        leader_epoch: int = -1,  # v1+: largest leader epoch that is not above the one asked for; -1: none
+        end_offset: int = -1,  # offset after the epoch's last record; -1 where it is not known
         unknown_tagged_fields: TaggedFields = None,
     ) -> None:
         self.error_code = error_code
@@ -195,7 +195,10 @@ class OffsetForLeaderTopicResult(Message):
     WEIGHT = 4
 
     def __init__(
-        self, topic: str = "", partitions: list[EpochEndOffset] = EMPTY, unknown_tagged_fields: TaggedFields = None
+        self,
+        topic: str = "",  # topic
+        partitions: list[EpochEndOffset] = EMPTY,  # one item for each partition
+        unknown_tagged_fields: TaggedFields = None,
     ) -> None:
         self.topic = topic
         self.partitions = [] if partitions is EMPTY else partitions
@@ -241,8 +244,8 @@ class OffsetForLeaderEpochResponse(Message):
 
     def __init__(
         self,
-        throttle_time_ms: int = 0,
-        topics: list[OffsetForLeaderTopicResult] = EMPTY,
+        throttle_time_ms: int = 0,  # v2+: time that the client has to pause because of a quota (ms)
+        topics: list[OffsetForLeaderTopicResult] = EMPTY,  # one item for each topic
         unknown_tagged_fields: TaggedFields = None,
     ) -> None:
         self.throttle_time_ms = throttle_time_ms

@@ -35,7 +35,10 @@ class PartitionProduceData(Message):
     WEIGHT = 4
 
     def __init__(
-        self, index: int = 0, records: Records | None = None, unknown_tagged_fields: TaggedFields = None
+        self,
+        index: int = 0,  # number of the partition
+        records: Records | None = None,  # record batches; null for none
+        unknown_tagged_fields: TaggedFields = None,
     ) -> None:
         self.index = index
         self.records = records
@@ -70,9 +73,9 @@ class TopicProduceData(Message):
 
     def __init__(
         self,
-        name: str = "",
-        topic_id: UUID = ZERO_UUID,
-        partition_data: list[PartitionProduceData] = EMPTY,
+        name: str = "",  # v0–v12: topic
+        topic_id: UUID = ZERO_UUID,  # v13+: id of the topic; all zeros where only the name is given
+        partition_data: list[PartitionProduceData] = EMPTY,  # batches of each partition
         unknown_tagged_fields: TaggedFields = None,
     ) -> None:
         self.name = name
@@ -132,10 +135,10 @@ class ProduceRequest(Message):
 
     def __init__(
         self,
-        transactional_id: str | None = None,
-        acks: int = 0,
-        timeout_ms: int = 0,
-        topic_data: list[TopicProduceData] = EMPTY,
+        transactional_id: str | None = None,  # v3+: transactional id of the producer; null for one without transactions
+        acks: int = 0,  # 0: send no answer, 1: the leader has the batch, -1: all in-sync replicas have it
+        timeout_ms: int = 0,  # longest time that the broker may take to answer (ms)
+        topic_data: list[TopicProduceData] = EMPTY,  # batches of each topic
         unknown_tagged_fields: TaggedFields = None,
     ) -> None:
         self.transactional_id = transactional_id
@@ -193,8 +196,8 @@ class BatchIndexAndErrorMessage(Message):
 
     def __init__(
         self,
-        batch_index: int = 0,
-        batch_index_error_message: str | None = None,
+        batch_index: int = 0,  # position of the record in the batch, from 0
+        batch_index_error_message: str | None = None,  # why the record was refused
         unknown_tagged_fields: TaggedFields = None,
     ) -> None:
         self.batch_index = batch_index
@@ -228,7 +231,12 @@ class LeaderIdAndEpoch(Message):
     __slots__: tuple[str, ...] = ("leader_id", "leader_epoch", "unknown_tagged_fields")
     WEIGHT = 4
 
-    def __init__(self, leader_id: int = -1, leader_epoch: int = -1, unknown_tagged_fields: TaggedFields = None) -> None:
+    def __init__(
+        self,
+        leader_id: int = -1,  # broker id of the leader; -1: no leader
+        leader_epoch: int = -1,  # epoch of the partition's leader; -1 where it is not known
+        unknown_tagged_fields: TaggedFields = None,
+    ) -> None:
         self.leader_id = leader_id
         self.leader_epoch = leader_epoch
         self.unknown_tagged_fields = unknown_tagged_fields
@@ -260,14 +268,15 @@ class PartitionProduceResponse(Message):
 
     def __init__(
         self,
-        index: int = 0,
-        error_code: int = 0,
-        base_offset: int = 0,
-        log_append_time_ms: int = -1,
-        log_start_offset: int = -1,
-        record_errors: list[BatchIndexAndErrorMessage] = EMPTY,
-        error_message: str | None = None,
-        current_leader: LeaderIdAndEpoch | None = None,
+        index: int = 0,  # number of the partition
+        error_code: int = 0,  # ErrorCode; 0 is no error
+        base_offset: int = 0,  # offset of the first appended record; -1 with an error
+        log_append_time_ms: int = -1,  # v2+: broker's timestamp of the batch (ms); -1 where the records keep their own
+        log_start_offset: int = -1,  # v5+: first offset of the log that can be read; -1 where it is not known
+        record_errors: list[BatchIndexAndErrorMessage] = EMPTY,  # v8+: records that made the broker refuse the batch
+        error_message: str | None = None,  # v8+: the error in words; null without one
+        current_leader: LeaderIdAndEpoch
+        | None = None,  # v10+: leader to ask instead, where this broker is not the leader
         unknown_tagged_fields: TaggedFields = None,
     ) -> None:
         self.index = index
@@ -369,9 +378,9 @@ class TopicProduceResponse(Message):
 
     def __init__(
         self,
-        name: str = "",
-        topic_id: UUID = ZERO_UUID,
-        partition_responses: list[PartitionProduceResponse] = EMPTY,
+        name: str = "",  # v0–v12: topic
+        topic_id: UUID = ZERO_UUID,  # v13+: id of the topic; all zeros where only the name is given
+        partition_responses: list[PartitionProduceResponse] = EMPTY,  # results of the topic's partitions
         unknown_tagged_fields: TaggedFields = None,
     ) -> None:
         self.name = name
@@ -425,10 +434,10 @@ class NodeEndpoint(Message):
 
     def __init__(
         self,
-        node_id: int = 0,
-        host: str = "",
-        port: int = 0,
-        rack: str | None = None,
+        node_id: int = 0,  # broker id
+        host: str = "",  # host name for clients
+        port: int = 0,  # port for clients
+        rack: str | None = None,  # rack of the broker; null: none
         unknown_tagged_fields: TaggedFields = None,
     ) -> None:
         self.node_id = node_id
@@ -466,9 +475,9 @@ class ProduceResponse(Message):
 
     def __init__(
         self,
-        responses: list[TopicProduceResponse] = EMPTY,
-        throttle_time_ms: int = 0,
-        node_endpoints: list[NodeEndpoint] = EMPTY,
+        responses: list[TopicProduceResponse] = EMPTY,  # results, one item for each topic
+        throttle_time_ms: int = 0,  # v1+: time that the client has to pause because of a quota (ms)
+        node_endpoints: list[NodeEndpoint] = EMPTY,  # v10+: addresses of the leaders named in this response
         unknown_tagged_fields: TaggedFields = None,
     ) -> None:
         self.responses = [] if responses is EMPTY else responses

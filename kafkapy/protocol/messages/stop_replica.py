@@ -32,7 +32,11 @@ class StopReplicaPartitionV0(Message):
     __slots__: tuple[str, ...] = ("topic_name", "partition_index")
     WEIGHT = 3
 
-    def __init__(self, topic_name: str = "", partition_index: int = 0) -> None:
+    def __init__(
+        self,
+        topic_name: str = "",  # topic
+        partition_index: int = 0,  # number of the partition
+    ) -> None:
         self.topic_name = topic_name
         self.partition_index = partition_index
 
@@ -52,7 +56,10 @@ class StopReplicaTopicV1(Message):
     WEIGHT = 4
 
     def __init__(
-        self, name: str = "", partition_indexes: list[int] = EMPTY, unknown_tagged_fields: TaggedFields = None
+        self,
+        name: str = "",  # topic
+        partition_indexes: list[int] = EMPTY,  # numbers of the partitions
+        unknown_tagged_fields: TaggedFields = None,
     ) -> None:
         self.name = name
         self.partition_indexes = [] if partition_indexes is EMPTY else partition_indexes
@@ -92,9 +99,9 @@ class StopReplicaPartitionState(Message):
 
     def __init__(
         self,
-        partition_index: int = 0,
-        leader_epoch: int = -1,
-        delete_partition: bool = False,
+        partition_index: int = 0,  # number of the partition
+        leader_epoch: int = -1,  # epoch of the partition's leader; -1 where it is not known
+        delete_partition: bool = False,  # delete the log of the partition
         unknown_tagged_fields: TaggedFields = None,
     ) -> None:
         self.partition_index = partition_index
@@ -119,8 +126,8 @@ class StopReplicaTopicState(Message):
 
     def __init__(
         self,
-        topic_name: str = "",
-        partition_states: list[StopReplicaPartitionState] = EMPTY,
+        topic_name: str = "",  # topic
+        partition_states: list[StopReplicaPartitionState] = EMPTY,  # one item for each partition
         unknown_tagged_fields: TaggedFields = None,
     ) -> None:
         self.topic_name = topic_name
@@ -163,14 +170,14 @@ class StopReplicaRequest(Message):
 
     def __init__(
         self,
-        controller_id: int = 0,
-        is_kraft_controller: bool = False,
-        controller_epoch: int = 0,
-        broker_epoch: int = -1,
-        delete_partitions: bool = False,
-        ungrouped_partitions: list[StopReplicaPartitionV0] = EMPTY,
-        topics: list[StopReplicaTopicV1] = EMPTY,
-        topic_states: list[StopReplicaTopicState] = EMPTY,
+        controller_id: int = 0,  # broker id of the controller; -1: none
+        is_kraft_controller: bool = False,  # v4+: whether the controller runs KRaft
+        controller_epoch: int = 0,  # epoch of the controller that sends the request or made the last change, for fencing
+        broker_epoch: int = -1,  # v1+: epoch of the receiving broker's registration, for fencing; -1: do not check
+        delete_partitions: bool = False,  # v0–v2: delete the logs of all these partitions
+        ungrouped_partitions: list[StopReplicaPartitionV0] = EMPTY,  # v0: partitions to stop, each with its topic
+        topics: list[StopReplicaTopicV1] = EMPTY,  # v1–v2: partitions to stop, by topic
+        topic_states: list[StopReplicaTopicState] = EMPTY,  # v3+: partition states, by topic
         unknown_tagged_fields: TaggedFields = None,
     ) -> None:
         self.controller_id = controller_id
@@ -294,9 +301,9 @@ class StopReplicaPartitionError(Message):
 
     def __init__(
         self,
-        topic_name: str = "",
-        partition_index: int = 0,
-        error_code: int = 0,
+        topic_name: str = "",  # topic
+        partition_index: int = 0,  # number of the partition
+        error_code: int = 0,  # ErrorCode; 0 is no error
         unknown_tagged_fields: TaggedFields = None,
     ) -> None:
         self.topic_name = topic_name
@@ -335,8 +342,8 @@ class StopReplicaResponse(Message):
 
     def __init__(
         self,
-        error_code: int = 0,
-        partition_errors: list[StopReplicaPartitionError] = EMPTY,
+        error_code: int = 0,  # ErrorCode; 0 is no error
+        partition_errors: list[StopReplicaPartitionError] = EMPTY,  # results, one item for each partition
         unknown_tagged_fields: TaggedFields = None,
     ) -> None:
         self.error_code = error_code

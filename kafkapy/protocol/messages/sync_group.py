@@ -27,7 +27,10 @@ class SyncGroupRequestAssignment(Message):
     WEIGHT = 4
 
     def __init__(
-        self, member_id: str = "", assignment: bytes = b"", unknown_tagged_fields: TaggedFields = None
+        self,
+        member_id: str = "",  # id that the coordinator gave to the member; empty: none yet
+        assignment: bytes = b"",  # partitions of the member, in the strategy's own format
+        unknown_tagged_fields: TaggedFields = None,
     ) -> None:
         self.member_id = member_id
         self.assignment = assignment
@@ -76,13 +79,15 @@ class SyncGroupRequest(Message):
 
     def __init__(
         self,
-        group_id: str = "",
-        generation_id: int = 0,
-        member_id: str = "",
-        group_instance_id: str | None = None,
-        protocol_type: str | None = None,
-        protocol_name: str | None = None,
-        assignments: list[SyncGroupRequestAssignment] = EMPTY,
+        group_id: str = "",  # consumer group
+        generation_id: int = 0,  # generation of the group that the member belongs to; -1: none
+        member_id: str = "",  # id that the coordinator gave to the member; empty: none yet
+        group_instance_id: str | None = None,  # v3+: id of a static member; null: a dynamic member
+        protocol_type: str | None = None,  # v5+: kind of group; consumers use 'consumer'
+        protocol_name: str | None = None,  # v5+: assignment strategy that the group has chosen
+        assignments: list[
+            SyncGroupRequestAssignment
+        ] = EMPTY,  # partitions of each member, from the group's leader; empty from other members
         unknown_tagged_fields: TaggedFields = None,
     ) -> None:
         self.group_id = group_id
@@ -174,11 +179,11 @@ class SyncGroupResponse(Message):
 
     def __init__(
         self,
-        throttle_time_ms: int = 0,
-        error_code: int = 0,
-        protocol_type: str | None = None,
-        protocol_name: str | None = None,
-        assignment: bytes = b"",
+        throttle_time_ms: int = 0,  # v1+: time that the client has to pause because of a quota (ms)
+        error_code: int = 0,  # ErrorCode; 0 is no error
+        protocol_type: str | None = None,  # v5+: kind of group; consumers use 'consumer'
+        protocol_name: str | None = None,  # v5+: assignment strategy that the group has chosen
+        assignment: bytes = b"",  # partitions of the member, in the strategy's own format
         unknown_tagged_fields: TaggedFields = None,
     ) -> None:
         self.throttle_time_ms = throttle_time_ms

@@ -37,10 +37,10 @@ class TxnOffsetCommitRequestPartition(Message):
 
     def __init__(
         self,
-        partition_index: int = 0,
-        committed_offset: int = 0,
-        committed_leader_epoch: int = -1,
-        committed_metadata: str | None = "",
+        partition_index: int = 0,  # number of the partition
+        committed_offset: int = 0,  # offset of the next record to consume; -1: none is committed
+        committed_leader_epoch: int = -1,  # v2+: leader epoch of the last consumed record; -1: not known
+        committed_metadata: str | None = "",  # text of the client's own, kept with the offset
         unknown_tagged_fields: TaggedFields = None,
     ) -> None:
         self.partition_index = partition_index
@@ -87,8 +87,8 @@ class TxnOffsetCommitRequestTopic(Message):
 
     def __init__(
         self,
-        name: str = "",
-        partitions: list[TxnOffsetCommitRequestPartition] = EMPTY,
+        name: str = "",  # topic
+        partitions: list[TxnOffsetCommitRequestPartition] = EMPTY,  # one item for each partition
         unknown_tagged_fields: TaggedFields = None,
     ) -> None:
         self.name = name
@@ -145,14 +145,14 @@ class TxnOffsetCommitRequest(Message):
 
     def __init__(
         self,
-        transactional_id: str = "",
-        group_id: str = "",
-        producer_id: int = 0,
-        producer_epoch: int = 0,
-        generation_id: int = -1,
-        member_id: str = "",
-        group_instance_id: str | None = None,
-        topics: list[TxnOffsetCommitRequestTopic] = EMPTY,
+        transactional_id: str = "",  # transactional id of the producer; null for one without transactions
+        group_id: str = "",  # consumer group
+        producer_id: int = 0,  # id of the producer; -1: none
+        producer_epoch: int = 0,  # epoch of the producer, for fencing; -1: none
+        generation_id: int = -1,  # v3+: generation of the group that the member belongs to; -1: none
+        member_id: str = "",  # v3+: id that the coordinator gave to the member; empty: none yet
+        group_instance_id: str | None = None,  # v3+: id of a static member; null: a dynamic member
+        topics: list[TxnOffsetCommitRequestTopic] = EMPTY,  # one item for each topic
         unknown_tagged_fields: TaggedFields = None,
     ) -> None:
         self.transactional_id = transactional_id
@@ -240,7 +240,10 @@ class TxnOffsetCommitResponsePartition(Message):
     WEIGHT = 4
 
     def __init__(
-        self, partition_index: int = 0, error_code: int = 0, unknown_tagged_fields: TaggedFields = None
+        self,
+        partition_index: int = 0,  # number of the partition
+        error_code: int = 0,  # ErrorCode; 0 is no error
+        unknown_tagged_fields: TaggedFields = None,
     ) -> None:
         self.partition_index = partition_index
         self.error_code = error_code
@@ -266,8 +269,8 @@ class TxnOffsetCommitResponseTopic(Message):
 
     def __init__(
         self,
-        name: str = "",
-        partitions: list[TxnOffsetCommitResponsePartition] = EMPTY,
+        name: str = "",  # topic
+        partitions: list[TxnOffsetCommitResponsePartition] = EMPTY,  # one item for each partition
         unknown_tagged_fields: TaggedFields = None,
     ) -> None:
         self.name = name
@@ -314,8 +317,8 @@ class TxnOffsetCommitResponse(Message):
 
     def __init__(
         self,
-        throttle_time_ms: int = 0,
-        topics: list[TxnOffsetCommitResponseTopic] = EMPTY,
+        throttle_time_ms: int = 0,  # time that the client has to pause because of a quota (ms)
+        topics: list[TxnOffsetCommitResponseTopic] = EMPTY,  # one item for each topic
         unknown_tagged_fields: TaggedFields = None,
     ) -> None:
         self.throttle_time_ms = throttle_time_ms

@@ -45,15 +45,15 @@ class UpdateMetadataPartitionState(Message):
 
     def __init__(
         self,
-        topic_name: str = "",
-        partition_index: int = 0,
-        controller_epoch: int = 0,
-        leader: int = 0,
-        leader_epoch: int = 0,
-        isr: list[int] = EMPTY,
-        zk_version: int = 0,
-        replicas: list[int] = EMPTY,
-        offline_replicas: list[int] = EMPTY,
+        topic_name: str = "",  # v0–v4: topic
+        partition_index: int = 0,  # number of the partition
+        controller_epoch: int = 0,  # epoch of the controller that sends the request or made the last change, for fencing
+        leader: int = 0,  # broker id of the leader; -1: none, -2: the topic is being deleted
+        leader_epoch: int = 0,  # epoch of the partition's leader; -1 where it is not known
+        isr: list[int] = EMPTY,  # broker ids of the in-sync replicas
+        zk_version: int = 0,  # version of the partition's state node in ZooKeeper
+        replicas: list[int] = EMPTY,  # broker ids of all replicas, the preferred leader first
+        offline_replicas: list[int] = EMPTY,  # v4+: broker ids of the replicas that are not available
         unknown_tagged_fields: TaggedFields = None,
     ) -> None:
         self.topic_name = topic_name
@@ -140,9 +140,9 @@ class UpdateMetadataTopicState(Message):
 
     def __init__(
         self,
-        topic_name: str = "",
-        topic_id: UUID = ZERO_UUID,
-        partition_states: list[UpdateMetadataPartitionState] = EMPTY,
+        topic_name: str = "",  # topic
+        topic_id: UUID = ZERO_UUID,  # v7+: id of the topic; all zeros where only the name is given
+        partition_states: list[UpdateMetadataPartitionState] = EMPTY,  # one item for each partition
         unknown_tagged_fields: TaggedFields = None,
     ) -> None:
         self.topic_name = topic_name
@@ -187,10 +187,10 @@ class UpdateMetadataEndpoint(Message):
 
     def __init__(
         self,
-        port: int = 0,
-        host: str = "",
-        listener: str = "",
-        security_protocol: int = 0,
+        port: int = 0,  # port for clients
+        host: str = "",  # host name for clients
+        listener: str = "",  # v3+: name of the listener
+        security_protocol: int = 0,  # 0: PLAINTEXT, 1: SSL, 2: SASL_PLAINTEXT, 3: SASL_SSL
         unknown_tagged_fields: TaggedFields = None,
     ) -> None:
         self.port = port
@@ -237,11 +237,11 @@ class UpdateMetadataBroker(Message):
 
     def __init__(
         self,
-        id: int = 0,
-        v0_host: str = "",
-        v0_port: int = 0,
-        endpoints: list[UpdateMetadataEndpoint] = EMPTY,
-        rack: str | None = "",
+        id: int = 0,  # broker id
+        v0_host: str = "",  # v0: host name of the only listener
+        v0_port: int = 0,  # v0: port of the only listener
+        endpoints: list[UpdateMetadataEndpoint] = EMPTY,  # v1+: listeners of the broker
+        rack: str | None = "",  # v2+: rack of the broker; null: none
         unknown_tagged_fields: TaggedFields = None,
     ) -> None:
         self.id = id
@@ -320,14 +320,16 @@ class UpdateMetadataRequest(Message):
 
     def __init__(
         self,
-        controller_id: int = 0,
-        is_kraft_controller: bool = False,
-        type: int = 0,
-        controller_epoch: int = 0,
-        broker_epoch: int = -1,
-        ungrouped_partition_states: list[UpdateMetadataPartitionState] = EMPTY,
-        topic_states: list[UpdateMetadataTopicState] = EMPTY,
-        live_brokers: list[UpdateMetadataBroker] = EMPTY,
+        controller_id: int = 0,  # broker id of the controller; -1: none
+        is_kraft_controller: bool = False,  # v8+: whether the controller runs KRaft
+        type: int = 0,  # v8+: 0: not said, 1: only what has changed, 2: all partitions of the broker
+        controller_epoch: int = 0,  # epoch of the controller that sends the request or made the last change, for fencing
+        broker_epoch: int = -1,  # v5+: epoch of the receiving broker's registration, for fencing; -1: do not check
+        ungrouped_partition_states: list[
+            UpdateMetadataPartitionState
+        ] = EMPTY,  # v0–v4: partition states, each with its topic
+        topic_states: list[UpdateMetadataTopicState] = EMPTY,  # v5+: partition states, by topic
+        live_brokers: list[UpdateMetadataBroker] = EMPTY,  # live brokers with their listeners
         unknown_tagged_fields: TaggedFields = None,
     ) -> None:
         self.controller_id = controller_id
@@ -451,7 +453,11 @@ class UpdateMetadataResponse(Message):
     __slots__: tuple[str, ...] = ("error_code", "unknown_tagged_fields")
     WEIGHT = 3
 
-    def __init__(self, error_code: int = 0, unknown_tagged_fields: TaggedFields = None) -> None:
+    def __init__(
+        self,
+        error_code: int = 0,  # ErrorCode; 0 is no error
+        unknown_tagged_fields: TaggedFields = None,
+    ) -> None:
         self.error_code = error_code
         self.unknown_tagged_fields = unknown_tagged_fields
 

@@ -21,7 +21,10 @@ class WritableTxnMarkerTopic(Message):
     WEIGHT = 4
 
     def __init__(
-        self, name: str = "", partition_indexes: list[int] = EMPTY, unknown_tagged_fields: TaggedFields = None
+        self,
+        name: str = "",  # topic
+        partition_indexes: list[int] = EMPTY,  # numbers of the partitions
+        unknown_tagged_fields: TaggedFields = None,
     ) -> None:
         self.name = name
         self.partition_indexes = [] if partition_indexes is EMPTY else partition_indexes
@@ -68,11 +71,11 @@ class WritableTxnMarker(Message):
 
     def __init__(
         self,
-        producer_id: int = 0,
-        producer_epoch: int = 0,
-        transaction_result: bool = False,
-        topics: list[WritableTxnMarkerTopic] = EMPTY,
-        coordinator_epoch: int = 0,
+        producer_id: int = 0,  # id of the producer; -1: none
+        producer_epoch: int = 0,  # epoch of the producer, for fencing; -1: none
+        transaction_result: bool = False,  # true: commit, false: abort
+        topics: list[WritableTxnMarkerTopic] = EMPTY,  # one item for each topic
+        coordinator_epoch: int = 0,  # epoch of the coordinator, for fencing
         unknown_tagged_fields: TaggedFields = None,
     ) -> None:
         self.producer_id = producer_id
@@ -119,7 +122,11 @@ class WriteTxnMarkersRequest(Message):
     __slots__: tuple[str, ...] = ("markers", "unknown_tagged_fields")
     WEIGHT = 3
 
-    def __init__(self, markers: list[WritableTxnMarker] = EMPTY, unknown_tagged_fields: TaggedFields = None) -> None:
+    def __init__(
+        self,
+        markers: list[WritableTxnMarker] = EMPTY,  # one item for each producer
+        unknown_tagged_fields: TaggedFields = None,
+    ) -> None:
         self.markers = [] if markers is EMPTY else markers
         self.unknown_tagged_fields = unknown_tagged_fields
 
@@ -155,7 +162,10 @@ class WritableTxnMarkerPartitionResult(Message):
     WEIGHT = 4
 
     def __init__(
-        self, partition_index: int = 0, error_code: int = 0, unknown_tagged_fields: TaggedFields = None
+        self,
+        partition_index: int = 0,  # number of the partition
+        error_code: int = 0,  # ErrorCode; 0 is no error
+        unknown_tagged_fields: TaggedFields = None,
     ) -> None:
         self.partition_index = partition_index
         self.error_code = error_code
@@ -181,8 +191,8 @@ class WritableTxnMarkerTopicResult(Message):
 
     def __init__(
         self,
-        name: str = "",
-        partitions: list[WritableTxnMarkerPartitionResult] = EMPTY,
+        name: str = "",  # topic
+        partitions: list[WritableTxnMarkerPartitionResult] = EMPTY,  # one item for each partition
         unknown_tagged_fields: TaggedFields = None,
     ) -> None:
         self.name = name
@@ -223,8 +233,8 @@ class WritableTxnMarkerResult(Message):
 
     def __init__(
         self,
-        producer_id: int = 0,
-        topics: list[WritableTxnMarkerTopicResult] = EMPTY,
+        producer_id: int = 0,  # id of the producer; -1: none
+        topics: list[WritableTxnMarkerTopicResult] = EMPTY,  # one item for each topic
         unknown_tagged_fields: TaggedFields = None,
     ) -> None:
         self.producer_id = producer_id
@@ -267,7 +277,9 @@ class WriteTxnMarkersResponse(Message):
     WEIGHT = 3
 
     def __init__(
-        self, markers: list[WritableTxnMarkerResult] = EMPTY, unknown_tagged_fields: TaggedFields = None
+        self,
+        markers: list[WritableTxnMarkerResult] = EMPTY,  # one item for each producer
+        unknown_tagged_fields: TaggedFields = None,
     ) -> None:
         self.markers = [] if markers is EMPTY else markers
         self.unknown_tagged_fields = unknown_tagged_fields

@@ -18,7 +18,7 @@ from kafkapy.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnResponse,
     AddPartitionsToTxnTopicResult,
 )
-from kafkapy.server.fencing_codes import fencing_code
+from kafkapy.server.older_versions import fencing_code
 from kafkapy.server.partition_rows import few_rows, rows_by_topic
 from kafkapy.turns import PIECE, Steps, pieces
 from kafkapy.types import TopicPartition, topic_partition_of

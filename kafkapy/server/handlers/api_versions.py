@@ -11,12 +11,11 @@ from functools import cache
 from typing import Final
 
 from kafkapy.protocol.api_keys import ApiKey
+from kafkapy.protocol.errors import ErrorCode
 from kafkapy.protocol.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
 from kafkapy.server.context import RequestContext
 from kafkapy.server.handlers import ApiTable
 
-_UNSUPPORTED_VERSION: Final = 35
-_INVALID_REQUEST: Final = 42
 _SOFTWARE_NAME: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?", re.ASCII)
 
 
@@ -30,9 +29,9 @@ def handle(context: RequestContext, request: ApiVersionsRequest | None) -> ApiVe
     served = _served(context.services.apis[context.session.listener])
     if request is None:
         own = [version for version in served if version.api_key == ApiKey.API_VERSIONS]
-        return ApiVersionsResponse(error_code=_UNSUPPORTED_VERSION, api_keys=own)
+        return ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=own)
     if context.header.api_version >= 3:
         names = (request.client_software_name, request.client_software_version)
         if not all(_SOFTWARE_NAME.fullmatch(name) for name in names):
-            return ApiVersionsResponse(error_code=_INVALID_REQUEST)
+            return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
     return ApiVersionsResponse(api_keys=served, finalized_features_epoch=0)

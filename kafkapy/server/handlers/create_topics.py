@@ -34,7 +34,7 @@ async def handle(context: "RequestContext", request: CreateTopicsRequest) -> Cre
         await pause()
         topics.append(await _new_topic(topic))
     results = await services.topic_admin.create_topics(topics, request.timeout_ms, validate_only=request.validate_only)
-    describe = _Describer(services.config) if context.header.api_version >= 5 else None
+    describe = _TopicDescriber(services.config) if context.header.api_version >= 5 else None
     answers = {}
     for result in results:
         await pause()
@@ -60,7 +60,7 @@ async def _new_topic(topic: CreatableTopic) -> NewTopic:
     )
 
 
-class _Describer:
+class _TopicDescriber:
     """Describes the configuration of new topics; topics with the same overrides share a description."""
 
     def __init__(self, config: "BrokerConfig") -> None:
@@ -84,7 +84,7 @@ class _Describer:
         return found
 
 
-def _answer(result: TopicResult, describe: _Describer | None) -> CreatableTopicResult:
+def _answer(result: TopicResult, describe: _TopicDescriber | None) -> CreatableTopicResult:
     if result.error is not None:
         code, text = result.error.error_code, str(result.error) or None
         return CreatableTopicResult(name=result.name, error_code=code, error_message=text, configs=[])

@@ -12,7 +12,7 @@ from operator import attrgetter
 from typing import Final
 
 from kafkapy.errors import BrokerError
-from kafkapy.metadata.errors import InvalidTopicError
+from kafkapy.metadata.errors import InvalidTopicError, PolicyViolationError
 from kafkapy.metadata.topic_rules import INTERNAL_TOPICS
 from kafkapy.protocol.messages.delete_records import (
     DeleteRecordsPartition,
@@ -26,16 +26,9 @@ from kafkapy.server.context import RequestContext
 from kafkapy.server.partition_rows import answered_by_topic
 from kafkapy.storage.errors import OffsetOutOfRangeError
 from kafkapy.turns import Steps
-from kafkapy.types import TopicPartition
+from kafkapy.types import NO_OFFSET, TopicPartition
 
 HIGH_WATERMARK: Final = -1
-_NO_OFFSET: Final = -1
-
-
-class PolicyViolationError(BrokerError):
-    """The topic's cleanup policy does not let records be deleted."""
-
-    error_code = 44
 
 
 def handle(context: RequestContext, request: DeleteRecordsRequest) -> Steps[DeleteRecordsResponse]:
@@ -54,7 +47,7 @@ def _delete(replicas: ReplicaManager, topic: str, wanted: DeleteRecordsPartition
     try:
         low_watermark = _advance(replicas, TopicPartition(topic, wanted.partition_index), wanted.offset)
     except BrokerError as error:
-        return DeleteRecordsPartitionResult(wanted.partition_index, _NO_OFFSET, error.error_code)
+        return DeleteRecordsPartitionResult(wanted.partition_index, NO_OFFSET, error.error_code)
     return DeleteRecordsPartitionResult(wanted.partition_index, low_watermark)
 
 

@@ -68,7 +68,7 @@ class Described(NamedTuple):
 async def handle(context: RequestContext, request: DescribeConfigsRequest) -> EncodedParts:
     """See the card."""
     version = context.header.api_version
-    describer = _Describer(context, request)
+    describer = _ResourceDescriber(context, request)
     try:
         await check_types(request.resources)
     except BrokerError as error:
@@ -95,7 +95,7 @@ async def handle(context: RequestContext, request: DescribeConfigsRequest) -> En
     return EncodedParts(DescribeConfigsResponse, version, writer.parts())
 
 
-class _Describer:
+class _ResourceDescriber:
     """Describes the resources of one request."""
 
     def __init__(self, context: RequestContext, request: DescribeConfigsRequest) -> None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 from kafkapy.coordinator.answer import respond
 from kafkapy.coordinator.transaction.transaction import EndCall, ProducerIdAndEpoch
 from kafkapy.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
-from kafkapy.server.fencing_codes import fencing_code
+from kafkapy.server.older_versions import fencing_code
 
 if TYPE_CHECKING:
     from kafkapy.server.context import RequestContext

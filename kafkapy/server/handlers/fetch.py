@@ -17,6 +17,7 @@ from typing import Final, NamedTuple
 
 from kafkapy.delayed import Delayed
 from kafkapy.network.budget import Held
+from kafkapy.protocol.errors import ErrorCode
 from kafkapy.protocol.messages.fetch import (
     AbortedTransaction,
     EpochEndOffset,
@@ -61,9 +62,9 @@ ISOLATION_LEVELS: Final = (0, READ_COMMITTED)
 LAST_VERSION_WITH_HARD_LIMITS: Final = 2
 """Up to here a client's buffer may be as large as it said: not even the first batch may be larger."""
 
-_UNKNOWN: Final = -1
-_SESSION_NOT_FOUND: Final = 70
-_INVALID_SESSION_EPOCH: Final = 71
+_UNKNOWN: Final = ErrorCode.UNKNOWN_SERVER_ERROR
+_SESSION_NOT_FOUND: Final = ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+_INVALID_SESSION_EPOCH: Final = ErrorCode.INVALID_FETCH_SESSION_EPOCH
 
 
 def handle(context: RequestContext, request: FetchRequest) -> FetchResponse | Delayed[FetchResponse]:

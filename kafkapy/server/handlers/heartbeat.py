@@ -1,14 +1,14 @@
 """Heartbeat: a member lives, and learns whether its group rebalances.
 
 Versions 0-4. Answered at once: no future, no task.
-Errors: 15, 16, 22, 24, 25, 27, 35 (``server/fencing_codes.py``), 82; 0 while the group is loading.
+Errors: 15, 16, 22, 24, 25, 27, 35 (``server/older_versions.py``), 82; 0 while the group is loading.
 """
 
 from typing import TYPE_CHECKING
 
 from kafkapy.protocol.errors import ErrorCode
 from kafkapy.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
-from kafkapy.server.fencing_codes import refuses_static_member
+from kafkapy.server.older_versions import refuses_static_member
 
 if TYPE_CHECKING:
     from kafkapy.server.context import RequestContext

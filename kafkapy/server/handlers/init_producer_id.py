@@ -13,12 +13,12 @@ from typing import Final
 from kafkapy.coordinator.answer import respond
 from kafkapy.coordinator.transaction.transaction import InitializeCall, Initialized, ProducerIdAndEpoch
 from kafkapy.errors import BrokerError
+from kafkapy.protocol.errors import ErrorCode
 from kafkapy.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from kafkapy.server.context import RequestContext
-from kafkapy.server.fencing_codes import fencing_code
+from kafkapy.server.older_versions import fencing_code
+from kafkapy.types import NO_EPOCH, NO_PRODUCER_ID
 
-_INVALID_REQUEST: Final = 42
-_NONE: Final = -1
 _FIRST_VERSION_OF_FENCED: Final = 4
 
 Response = InitProducerIdResponse | Awaitable[InitProducerIdResponse]
@@ -26,8 +26,8 @@ Response = InitProducerIdResponse | Awaitable[InitProducerIdResponse]
 
 def handle(context: RequestContext, request: InitProducerIdRequest) -> Response:
     """See the card."""
-    if (request.producer_id == _NONE) != (request.producer_epoch == _NONE):
-        return InitProducerIdResponse(error_code=_INVALID_REQUEST, producer_epoch=-1)
+    if (request.producer_id == NO_PRODUCER_ID) != (request.producer_epoch == NO_EPOCH):
+        return InitProducerIdResponse(error_code=ErrorCode.INVALID_REQUEST, producer_epoch=-1)
     if request.transactional_id is None:
         return _next_id(context)
     expected = ProducerIdAndEpoch(request.producer_id, request.producer_epoch)

@@ -1,7 +1,7 @@
 """JoinGroup: a member takes part in the next generation of its group.
 
 Versions 0-7. Waits until all members have joined; a member that needs an id first gets 79 with one from version 4 on.
-Errors: 14, 15, 16, 23, 24, 25, 26, 35 (``server/fencing_codes.py``), 79, 81, 82 (see ``coordinator/group/join.py``).
+Errors: 14, 15, 16, 23, 24, 25, 26, 35 (``server/older_versions.py``), 79, 81, 82 (see ``coordinator/group/join.py``).
 """
 
 from collections.abc import Awaitable
@@ -13,7 +13,7 @@ from kafkapy.coordinator.group.membership import NO_MEMBER_ID
 from kafkapy.coordinator.group.metadata_budget import MOST_PROTOCOLS
 from kafkapy.protocol.errors import ErrorCode
 from kafkapy.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse, JoinGroupResponseMember
-from kafkapy.server.fencing_codes import refuses_static_member
+from kafkapy.server.older_versions import refuses_static_member
 
 if TYPE_CHECKING:
     from kafkapy.server.context import RequestContext

@@ -16,7 +16,7 @@ from kafkapy.protocol.messages.leader_and_isr import (
     LeaderAndIsrRequest,
     LeaderAndIsrResponse,
 )
-from kafkapy.replication.partition import PartitionState
+from kafkapy.replication.partition import LeaderAndIsrPartition
 from kafkapy.server.context import RequestContext
 from kafkapy.turns import Steps, turns
 from kafkapy.types import TopicPartition
@@ -60,7 +60,7 @@ def _apply(context: RequestContext, topic: str, state: LeaderAndIsrPartitionStat
     try:
         context.services.replica_manager.become_leader_or_follower(
             TopicPartition(topic, state.partition_index),
-            PartitionState(
+            LeaderAndIsrPartition(
                 controller_epoch=state.controller_epoch,
                 leader=state.leader,
                 leader_epoch=state.leader_epoch,

@@ -23,7 +23,7 @@ from kafkapy.replication.partition import Partition
 from kafkapy.server.context import RequestContext
 from kafkapy.storage.log.log import Log
 from kafkapy.turns import Steps
-from kafkapy.types import TopicPartition
+from kafkapy.types import NO_EPOCH, NO_OFFSET, NO_TIMESTAMP, TopicPartition
 
 LATEST: Final = -1
 EARLIEST: Final = -2
@@ -31,7 +31,6 @@ READ_COMMITTED: Final = 1
 CONSUMER: Final = -1
 _FIRST_VERSION_OF_OFFSET_NOT_AVAILABLE: Final = 5
 _FIRST_VERSION_WITH_EPOCH: Final = 4
-_NONE: Final = -1
 
 
 class _Asker(NamedTuple):
@@ -79,7 +78,7 @@ def _answer(
     except BrokerError as error:
         return ListOffsetsPartitionResponse(wanted.partition_index, error.error_code)
     has_epoch = asker.version >= _FIRST_VERSION_WITH_EPOCH
-    epoch = _epoch(partition, wanted.timestamp, offset) if has_epoch else _NONE
+    epoch = _epoch(partition, wanted.timestamp, offset) if has_epoch else NO_EPOCH
     return ListOffsetsPartitionResponse(
         wanted.partition_index, 0, timestamp=timestamp, offset=offset, leader_epoch=epoch
     )
@@ -109,7 +108,7 @@ def _bound(partition: Partition, asker: _Asker) -> int:
 def _find(partition: Partition, asker: _Asker, timestamp: int, bound: int) -> tuple[int, int]:
     log = partition.log
     if timestamp == EARLIEST:
-        return log.log_start_offset, _NONE
+        return log.log_start_offset, NO_TIMESTAMP
     if asker.is_consumer and log.high_watermark < partition.epoch_start_offset:
         # What this leader would say may lie below what the one before has shown (KIP-207).
         text = f"the high watermark of {partition.topic_partition} has not reached this leader's epoch"
@@ -117,17 +116,17 @@ def _find(partition: Partition, asker: _Asker, timestamp: int, bound: int) -> tu
             raise OffsetNotAvailableError(text)
         raise LeaderNotAvailableError(text)
     if timestamp == LATEST:
-        return bound, _NONE
+        return bound, NO_TIMESTAMP
     found = log.lookup_timestamp(timestamp)
     if found is None or found.offset >= bound:
-        return _NONE, _NONE
+        return NO_OFFSET, NO_TIMESTAMP
     return found.offset, found.timestamp
 
 
 def _epoch(partition: Partition, timestamp: int, offset: int) -> int:
     if timestamp == LATEST:
         return partition.leader_epoch
-    return partition.log.leader_epochs.epoch_for(offset) if offset >= 0 else _NONE
+    return partition.log.leader_epochs.epoch_for(offset) if offset >= 0 else NO_EPOCH
 
 
 def _segment_starts(log: Log, bound: int | None, wanted: ListOffsetsPartition) -> list[int]:

@@ -26,7 +26,7 @@ from kafkapy.protocol.messages.offset_commit import (
 )
 from kafkapy.server.commits import COMMITS_IN_A_STEP, is_large, parts_of, split_by_existence
 from kafkapy.server.encoded import Encoded
-from kafkapy.server.fencing_codes import refuses_static_member
+from kafkapy.server.older_versions import refuses_static_member
 from kafkapy.server.partition_rows import rows_by_topic
 from kafkapy.turns import Steps, in_turns, pause, pieces
 from kafkapy.types import TopicPartition, as_long

@@ -16,13 +16,10 @@ from functools import partial
 from typing import Final
 
 from kafkapy.errors import BrokerError
-from kafkapy.metadata.errors import (
-    InvalidRequiredAcksError,
-    InvalidTopicError,
-    TransactionalIdAuthorizationFailedError,
-)
+from kafkapy.metadata.errors import InvalidRequiredAcksError, InvalidTopicError, TransactionalIdAuthorizationFailedError
 from kafkapy.metadata.topic_rules import INTERNAL_TOPICS
 from kafkapy.network.errors import UnansweredFailureError
+from kafkapy.protocol.errors import ErrorCode
 from kafkapy.protocol.messages.produce import (
     BatchIndexAndErrorMessage,
     PartitionProduceData,
@@ -45,21 +42,30 @@ from kafkapy.server.context import RequestContext
 from kafkapy.server.partition_rows import ROWS_IN_A_STEP
 from kafkapy.server.produce_examination import examine
 from kafkapy.turns import Steps, turns
-from kafkapy.types import TopicPartition, topic_partition_of
+from kafkapy.types import NO_OFFSET, TopicPartition, topic_partition_of
 
 NO_ACKS: Final = 0
 VALID_ACKS: Final = (-1, 0, 1)
 ADMIN_CLIENT: Final = "__admin_client"
 """The client id that may write to internal topics, as in Kafka."""
-WITHOUT_LOG_START: Final = frozenset({2, 3, 6, 10, 17, 18, 21, 53, 56})
+WITHOUT_LOG_START: Final = frozenset(
+    {
+        ErrorCode.CORRUPT_MESSAGE,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.MESSAGE_TOO_LARGE,
+        ErrorCode.INVALID_TOPIC_EXCEPTION,
+        ErrorCode.RECORD_LIST_TOO_LARGE,
+        ErrorCode.INVALID_REQUIRED_ACKS,
+        ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+    }
+)
 """Errors that Kafka answers without the partition's log start offset."""
 VALIDATIONS_BESIDE_THE_LOOP: Final = 3
 """Times that a batch is validated there because the offsets in it are taken when it comes to be appended."""
 FIRST_VERSION_OF_STORAGE_ERROR: Final = 4
 """Older clients would not try again after KAFKA_STORAGE_ERROR: they are told to look for another leader."""
-_NOT_LEADER_OR_FOLLOWER: Final = 6
-_KAFKA_STORAGE_ERROR: Final = 56
-_NO_OFFSET: Final = -1
 
 Answer = ProduceResponse | asyncio.Future[ProduceResponse | None] | None
 
@@ -123,7 +129,7 @@ class _Append:
         """
         self.count += 1
         topic_partition = topic_partition_of((topic, index))
-        log_start_offset = _NO_OFFSET
+        log_start_offset = NO_OFFSET
         try:
             if self.refusal is not None and isinstance(self.refusal, TransactionalIdAuthorizationFailedError):
                 raise self.refusal
@@ -148,8 +154,8 @@ class _Append:
         if isinstance(error, RecordsError) or error is self.refusal:
             self.context.log_refusal(f"records for {topic}-{index}", error)
         response = failed(index, error, log_start_offset)
-        if error.error_code == _KAFKA_STORAGE_ERROR and self.version < FIRST_VERSION_OF_STORAGE_ERROR:
-            response.error_code = _NOT_LEADER_OR_FOLLOWER
+        if error.error_code == ErrorCode.KAFKA_STORAGE_ERROR and self.version < FIRST_VERSION_OF_STORAGE_ERROR:
+            response.error_code = ErrorCode.NOT_LEADER_OR_FOLLOWER
         return response
 
     def _refuse(self, topic: str, records: memoryview) -> None:
@@ -248,7 +254,7 @@ def _when_acknowledged(
 
 def failed(index: int, error: BrokerError, log_start_offset: int) -> PartitionProduceResponse:
     """Return the answer for a partition whose batch was refused; rejected records are named (KIP-467)."""
-    response = PartitionProduceResponse(index, error.error_code, _NO_OFFSET)
+    response = PartitionProduceResponse(index, error.error_code, NO_OFFSET)
     if error.error_code not in WITHOUT_LOG_START:
         response.log_start_offset = log_start_offset
     if isinstance(error, InvalidRecordError | InvalidTimestampError) and error.record_errors:

@@ -2,7 +2,7 @@
 
 Versions 0-5. Waits until the leader's assignment is in the log of all in-sync replicas.
 Errors: 15, 16, 22, 23, 24, 25, 27 (also while the group is loading), 35
-(``server/fencing_codes.py``), 82.
+(``server/older_versions.py``), 82.
 """
 
 from collections.abc import Awaitable, Mapping
@@ -12,7 +12,7 @@ from kafkapy.coordinator.answer import respond
 from kafkapy.coordinator.group.calls import SyncCall, SyncResult
 from kafkapy.protocol.errors import ErrorCode
 from kafkapy.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
-from kafkapy.server.fencing_codes import refuses_static_member
+from kafkapy.server.older_versions import refuses_static_member
 from kafkapy.turns import Steps, pieces
 
 if TYPE_CHECKING:

@@ -14,7 +14,6 @@ from kafkapy.records.batch import (
     HEADER_SIZE,
     LOG_APPEND_TIME,
     MAGIC,
-    NO_TIMESTAMP,
     BatchHeader,
     ReadableBuffer,
     crc_is_valid,
@@ -26,6 +25,7 @@ from kafkapy.records.errors import CorruptRecordError
 from kafkapy.records.record import MAX_DECOMPRESSED_SIZE, Record, encode_empty_batch, encode_legacy, read_entries
 from kafkapy.storage.compaction.offset_map import Marked, OffsetMap
 from kafkapy.storage.log.transaction_index import AbortedTransaction
+from kafkapy.types import NO_TIMESTAMP
 
 # What compaction must know of transactions as it passes over a log: whose data are void, which markers must stay.
 #

@@ -18,7 +18,7 @@ from kafkapy.storage.log.segment import Segment
 if TYPE_CHECKING:
     from kafkapy.storage.log.log import Log
 
-_log: Final = logging.getLogger(__name__)
+logger: Final = logging.getLogger(__name__)
 _NEVER_MS: Final = 2**63 - 1
 
 
@@ -79,7 +79,7 @@ def _first_dirty_offset(log: "Log", checkpoint: int | None) -> int:
     if checkpoint is None or checkpoint < start_offset:
         return start_offset
     if checkpoint > log.log_end_offset:
-        _log.warning(
+        logger.warning(
             "%s ends at %d, below what its checkpoint calls clean (%d): it is compacted from its start",
             log.topic_partition,
             log.log_end_offset,

@@ -28,9 +28,9 @@ from kafkapy.storage.log_directory import LogManager
 from kafkapy.types import TopicPartition
 
 if TYPE_CHECKING:
-    from kafkapy.storage.compaction.compaction import Request
+    from kafkapy.storage.compaction.compaction import CompactionRequest
 
-_log: Final = logging.getLogger(__name__)
+logger: Final = logging.getLogger(__name__)
 
 NO_DATA: Final = -1
 MOST_DEATHS: Final = 3
@@ -121,7 +121,7 @@ class LogCleaner:
         """Apache Kafka begins anew with new threads; so does this."""
         settings = CleanerSettings.of(self._config)
         if settings != self.settings and self._pool is not None:
-            _log.info("The cleaner's settings have changed: %s", settings)
+            logger.info("The cleaner's settings have changed: %s", settings)
             self.stop()
             self.settings = settings
             self._open()
@@ -208,11 +208,11 @@ class LogCleaner:
         partition = log.topic_partition
         self._put_off.add(partition)
         if isinstance(error, OSError):
-            _log.error("%s could not be compacted and stays as it is: %s", partition, error)
+            logger.error("%s could not be compacted and stays as it is: %s", partition, error)
             if not is_passing(error):
                 self._logs.disk_failed(log.directory, error)
         elif isinstance(error, WorkerStartError) or (isinstance(error, WorkerDiedError) and not self._is_deadly(log)):
-            _log.warning("%s could not be compacted and will be tried again: %s", partition, error)
+            logger.warning("%s could not be compacted and will be tried again: %s", partition, error)
         else:
             self._give_up(log, error)
 
@@ -222,7 +222,7 @@ class LogCleaner:
 
     def _give_up(self, log: Log, error: Exception) -> None:
         self.uncleanable[log.topic_partition] = log
-        _log.error("%s can't be compacted and is left alone until the next start: %s", log.topic_partition, error)
+        logger.error("%s can't be compacted and is left alone until the next start: %s", log.topic_partition, error)
 
     def _begin(self, cleanable: Cleanable, pool: Pool) -> None:
         log = cleanable.log
@@ -230,14 +230,14 @@ class LogCleaner:
         self._logs.being_cleaned.add(log.topic_partition)
         run.begin(pool, self._request(cleanable))
 
-    def _request(self, cleanable: Cleanable) -> "Request":
+    def _request(self, cleanable: Cleanable) -> "CompactionRequest":
         from kafkapy.storage.compaction.compaction import (
-            Request,  # which is the worker's, and many a broker compacts nothing
+            CompactionRequest,  # which is the worker's, and many a broker compacts nothing
         )
 
         log, config, settings = cleanable.log, cleanable.log.config, self.settings
         bound = cleanable.first_uncleanable_offset
-        return Request(
+        return CompactionRequest(
             directory=log.directory,
             segments=[segment.base_offset for segment in log.segments if segment.base_offset < bound],
             later_segments=[
@@ -273,7 +273,7 @@ class LogCleaner:
             self._clean_to[partition] = run.end_offset
             self._deaths.pop(partition, None)
             self._checkpoint()
-            _log.info("%s is compacted up to offset %d: %s", partition, run.end_offset, _summary(run.facts))
+            logger.info("%s is compacted up to offset %d: %s", partition, run.end_offset, _summary(run.facts))
         elif isinstance(run.error, JobCancelledError):
             return
         else:

@@ -80,7 +80,7 @@ class Throttle:
 SUFFIXES: Final = (LOG_SUFFIX, OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX)
 
 
-class Request(NamedTuple):
+class CompactionRequest(NamedTuple):
     """What a compaction must know; a job's arguments."""
 
     directory: str
@@ -106,13 +106,13 @@ class Request(NamedTuple):
 
 def run(arguments: dict[str, Any], context: JobContext) -> Steps[dict[str, Any]]:
     """See ``worker``; raises ``CorruptRecordError`` and its like for what can't be compacted, ``OSError``."""
-    return Compaction(Request(**arguments), context).run()
+    return Compaction(CompactionRequest(**arguments), context).run()
 
 
 class Compaction:
     """The state of one job."""
 
-    def __init__(self, request: Request, context: JobContext, files: Files | None = None) -> None:
+    def __init__(self, request: CompactionRequest, context: JobContext, files: Files | None = None) -> None:
         self._request = request
         self._context = context
         self._files = files or Files()
@@ -336,7 +336,7 @@ def batches_in(content: memoryview) -> Iterator[tuple[BatchHeader, memoryview]]:
         position += size
 
 
-def grouped(segments: list[Segment], request: Request) -> Iterator[list[Segment]]:
+def grouped(segments: list[Segment], request: CompactionRequest) -> Iterator[list[Segment]]:
     """Give neighbours that fit into one segment by their present sizes and offsets, as Apache Kafka groups them."""
     group: list[Segment] = []
     sizes = (0, 0, 0)

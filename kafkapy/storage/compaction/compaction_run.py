@@ -18,7 +18,7 @@ from kafkapy.storage.log.segment import Segment
 from kafkapy.storage.recovery.replace import CLEANED_SUFFIX, Replacement
 
 if TYPE_CHECKING:
-    from kafkapy.storage.compaction.compaction import Request
+    from kafkapy.storage.compaction.compaction import CompactionRequest
 
 Post = Callable[[Callable[[], object]], object]
 """Has the broker's thread call something soon."""
@@ -48,7 +48,7 @@ class Submitted(Protocol):
 
 JOB: Final = "kafkapy.storage.compaction.compaction"
 
-_log: Final = logging.getLogger(__name__)
+logger: Final = logging.getLogger(__name__)
 
 
 class CompactionRun:
@@ -70,7 +70,7 @@ class CompactionRun:
         self._waiting: deque[Facts] = deque()
         self._replacement: Replacement | None = None
 
-    def begin(self, pool: Pool, request: "Request") -> None:
+    def begin(self, pool: Pool, request: "CompactionRequest") -> None:
         """Hand the job to a worker."""
         self._job = pool.submit(JOB, request._asdict(), lambda facts: self._post(lambda: self._segment_is_ready(facts)))
         self._job.future.add_done_callback(lambda future: self._post(lambda: self._job_ended(future)))
@@ -145,7 +145,7 @@ class CompactionRun:
             try:
                 replacement.abort()
             except OSError as worse:
-                _log.error("The compaction of %s can't be taken back: %s", self.log.topic_partition, worse)
+                logger.error("The compaction of %s can't be taken back: %s", self.log.topic_partition, worse)
         self._go_on()
         self._end_if_over()
 

@@ -11,7 +11,7 @@ from kafkapy.records.control import ControlType, read_control
 from kafkapy.records.record import Record, read_records
 from kafkapy.storage.checkpoints import CLEANER, HIGH_WATERMARK, LOG_START_OFFSET, RECOVERY_POINT, decode
 from kafkapy.storage.inspection.index_files import aborted_entries, offset_entries, time_entries
-from kafkapy.storage.inspection.log_scan import Scanned
+from kafkapy.storage.inspection.log_scan import ScannedBatch
 from kafkapy.storage.inspection.partition_check import BASE_DIGITS, EPOCHS_NAME
 from kafkapy.storage.io.files import Files
 from kafkapy.storage.log.producer_state import decode_snapshot
@@ -119,14 +119,14 @@ _READERS: Final[dict[str, Callable[[Files, str], Iterator[Row]]]] = {
 _KNOWN: Final = (LOG_SUFFIX, *_READERS)
 
 
-def batches(scan: Iterable[Scanned], from_offset: int = 0) -> Iterator[tuple[Row, Scanned]]:
+def batches(scan: Iterable[ScannedBatch], from_offset: int = 0) -> Iterator[tuple[Row, ScannedBatch]]:
     """The batches of a ``.log`` that hold ``from_offset`` or later ones; ``LogScan.problem`` says why it ends early."""
     for scanned in scan:
         if scanned.header.last_offset >= from_offset:
             yield _batch(scanned), scanned
 
 
-def _batch(scanned: Scanned) -> Row:
+def _batch(scanned: ScannedBatch) -> Row:
     header = scanned.header
     row: Row = {
         "base_offset": header.base_offset,
@@ -153,7 +153,7 @@ def _codec(header: BatchHeader) -> str:
     return CODEC_NAMES[header.compression] if header.compression < len(CODEC_NAMES) else f"codec {header.compression}"
 
 
-def _kind(scanned: Scanned) -> str:
+def _kind(scanned: ScannedBatch) -> str:
     header = scanned.header
     if not header.is_control:
         return "transactional" if header.is_transactional else "data"
@@ -164,7 +164,7 @@ def _kind(scanned: Scanned) -> str:
     return names.get(control.type, f"control {control.type}")
 
 
-def records(scanned: Scanned) -> list[Record]:
+def records(scanned: ScannedBatch) -> list[Record]:
     """The records of a batch; raises what ``read_records`` does, and UnknownFileError for one that is too large."""
     if scanned.content is None:
         raise UnknownFileError(

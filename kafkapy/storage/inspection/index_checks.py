@@ -5,9 +5,10 @@ from typing import Final
 
 from kafkapy.storage.inspection.findings import ERROR, NOTE, WARNING, Findings
 from kafkapy.storage.inspection.index_files import offset_entries, time_entries, zero_tail
-from kafkapy.storage.inspection.log_scan import Scanned
+from kafkapy.storage.inspection.log_scan import ScannedBatch
 from kafkapy.storage.io.files import Files
-from kafkapy.storage.log.index import NO_TIMESTAMP, Index, OffsetIndex, TimeIndex
+from kafkapy.storage.log.index import Index, OffsetIndex, TimeIndex
+from kafkapy.types import NO_TIMESTAMP
 
 MENDED: Final = "; the next start makes the index anew"
 """Said of a segment whose indexes may be behind: ``is_settled`` is not true of it."""
@@ -51,7 +52,7 @@ class OffsetIndexCheck(_IndexCheck):
         self._previous = (base_offset - 1, -1)
         self._reached = False
 
-    def batch(self, scanned: Scanned) -> None:
+    def batch(self, scanned: ScannedBatch) -> None:
         """The next batch of the segment."""
         while self._entry is not None:
             offset, position = self._entry
@@ -94,7 +95,7 @@ class TimeIndexCheck(_IndexCheck):
         self._previous = (NO_TIMESTAMP - 1, base_offset - 1)
         self._largest = NO_TIMESTAMP
 
-    def batch(self, scanned: Scanned) -> None:
+    def batch(self, scanned: ScannedBatch) -> None:
         """The next batch of the segment."""
         header = scanned.header
         largest_before, self._largest = self._largest, max(self._largest, header.max_timestamp)

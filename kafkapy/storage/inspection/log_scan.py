@@ -29,7 +29,7 @@ _V2: Final = Struct(">qiibIhiqqqhii")
 _V01: Final = Struct(">qiIbb")
 
 
-class Scanned(NamedTuple):
+class ScannedBatch(NamedTuple):
     """One batch; ``content`` is None when it is larger than ``MAX_IN_MEMORY``."""
 
     position: int
@@ -51,7 +51,7 @@ class LogScan:
         self._files = files
         self._descriptor = files.open(path, 0)
 
-    def __iter__(self) -> Iterator[Scanned]:
+    def __iter__(self) -> Iterator[ScannedBatch]:
         chunk = memoryview(b"")
         start = 0
         while self.position < self.size:
@@ -75,14 +75,14 @@ class LogScan:
         prefix = self._read(LOG_OVERHEAD, self.position)
         return self._size_in(memoryview(prefix), 0) if len(prefix) == LOG_OVERHEAD else 0
 
-    def _batch(self, chunk: memoryview, at: int) -> Scanned | None:
+    def _batch(self, chunk: memoryview, at: int) -> ScannedBatch | None:
         left = self.size - self.position
         try:
             size = measure(chunk, at)
             if size is not None:
                 header = read_header(chunk[at : at + size])
                 content = chunk[at : at + size]
-                return Scanned(self.position, header, crc_is_valid(content, 0, header), content)
+                return ScannedBatch(self.position, header, crc_is_valid(content, 0, header), content)
         except CorruptRecordError as error:
             self.problem = str(error)
             return None
@@ -93,7 +93,7 @@ class LogScan:
         self.problem = f"{left} bytes are left, which are no whole batch"
         return None
 
-    def _large(self, size: int) -> Scanned:
+    def _large(self, size: int) -> ScannedBatch:
         prefix = self._read(HEADER_SIZE, self.position)
         if prefix[MAGIC_OFFSET] >= MAGIC:
             base_offset, _, *rest = _V2.unpack(prefix)
@@ -103,7 +103,7 @@ class LogScan:
             offset, _, stored, magic, attributes = _V01.unpack_from(prefix)
             header = BatchHeader(offset, size, -1, magic, stored, attributes, 0, -1, -1, -1, -1, -1, 1)
             crc = self._crc(crc32, MAGIC_OFFSET, size)
-        return Scanned(self.position, header, crc == header.crc, None)
+        return ScannedBatch(self.position, header, crc == header.crc, None)
 
     def _crc(self, function: Callable[[bytes, int], int], start: int, size: int) -> int:
         value = 0

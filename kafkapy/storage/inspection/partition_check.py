@@ -12,7 +12,7 @@ from kafkapy.storage.checkpoints import decode
 from kafkapy.storage.errors import MalformedCheckpointError
 from kafkapy.storage.inspection.findings import ERROR, NOTE, WARNING, Findings
 from kafkapy.storage.inspection.index_checks import OffsetIndexCheck, TimeIndexCheck
-from kafkapy.storage.inspection.log_scan import LogScan, Scanned
+from kafkapy.storage.inspection.log_scan import LogScan, ScannedBatch
 from kafkapy.storage.inspection.producer_checks import SnapshotChecks, TransactionIndexCheck, Transactions
 from kafkapy.storage.inspection.swap_check import LOG_SWAP_SUFFIX, check_swap
 from kafkapy.storage.io.files import Files
@@ -210,7 +210,7 @@ class PartitionCheck:
         self._findings.add(severity, scan.path, scan.problem + then, position=scan.position)
         self._options.progress(scan.size - scan.position)
 
-    def _check_batch(self, scanned: Scanned, path: str) -> None:
+    def _check_batch(self, scanned: ScannedBatch, path: str) -> None:
         header = scanned.header
         where = {"position": scanned.position, "offset": header.base_offset}
         if not scanned.crc_is_valid:
@@ -224,7 +224,7 @@ class PartitionCheck:
         self._next_offset = max(self._next_offset, header.next_offset)
         self._check_epoch(header, path)
 
-    def _check_records(self, scanned: Scanned, path: str) -> None:
+    def _check_records(self, scanned: ScannedBatch, path: str) -> None:
         header, where = scanned.header, {"position": scanned.position, "offset": scanned.header.base_offset}
         if scanned.content is None:
             self._findings.add(NOTE, path, f"a batch of {header.size} bytes: its records were not looked at", **where)

@@ -7,7 +7,7 @@ from kafkapy.records.errors import CorruptRecordError, InvalidRecordError
 from kafkapy.storage.errors import CorruptSnapshotError
 from kafkapy.storage.inspection.findings import ERROR, WARNING, Findings
 from kafkapy.storage.inspection.index_files import aborted_entries
-from kafkapy.storage.inspection.log_scan import Scanned
+from kafkapy.storage.inspection.log_scan import ScannedBatch
 from kafkapy.storage.io.files import Files
 from kafkapy.storage.log.producer_state import ProducerEntry, decode_snapshot
 from kafkapy.storage.log.transaction_index import ENTRY, VERSION, AbortedTransaction
@@ -19,7 +19,7 @@ class Transactions:
     def __init__(self) -> None:
         self.open: dict[int, int] = {}
 
-    def batch(self, scanned: Scanned, findings: Findings, path: str) -> tuple[int, int | None] | None:
+    def batch(self, scanned: ScannedBatch, findings: Findings, path: str) -> tuple[int, int | None] | None:
         """Take note of a batch; of an abort marker return (producer id, first offset if it is known)."""
         header = scanned.header
         if not header.is_transactional:
@@ -63,7 +63,7 @@ class TransactionIndexCheck:
                 last = entry.last_offset
                 yield entry
 
-    def batch(self, scanned: Scanned, log_path: str) -> None:
+    def batch(self, scanned: ScannedBatch, log_path: str) -> None:
         """The next batch of the segment."""
         aborted = self._transactions.batch(scanned, self._findings, log_path)
         marker = scanned.header.last_offset
@@ -117,7 +117,7 @@ class SnapshotChecks:
                 elif last >= 0:
                     self._wanted.setdefault(last, []).append((path, entry))
 
-    def batch(self, scanned: Scanned) -> None:
+    def batch(self, scanned: ScannedBatch) -> None:
         """The next batch of the log."""
         header = scanned.header
         for path, entry in self._wanted.pop(header.last_offset, ()):

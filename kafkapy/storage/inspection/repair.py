@@ -17,7 +17,7 @@ from kafkapy.storage.io.files import Files
 from kafkapy.storage.log.log import Storage
 from kafkapy.storage.log_directory import LogManager
 
-_logger: Final = logging.getLogger(__name__)
+logger: Final = logging.getLogger(__name__)
 
 _OWN_BUSINESS = (CLEAN_SHUTDOWN_NAME, LOCK_NAME, f"{RECOVERY_POINT}.tmp")
 
@@ -109,9 +109,9 @@ def _run(
 ) -> Repaired:
     logs = LogManager(directories, LogConfig(), clock, storage=Storage(_NoTimers(clock), files))
     reasons = _Reasons()
-    logger = logging.getLogger("kafkapy.storage")
-    propagates, logger.propagate = logger.propagate, False
-    logger.addHandler(reasons)
+    storage_logger = logging.getLogger("kafkapy.storage")
+    propagates, storage_logger.propagate = storage_logger.propagate, False
+    storage_logger.addHandler(reasons)
     try:
         logs.lock()
         if whole:
@@ -126,8 +126,8 @@ def _run(
         logs.shutdown()
     finally:
         logs.directories.unlock()
-        logger.removeHandler(reasons)
-        logger.propagate = propagates
+        storage_logger.removeHandler(reasons)
+        storage_logger.propagate = propagates
     if failures:
         raise LogDirectoryError("; ".join(failures))
     done = [each for each in files.done() if os.path.basename(each.path) not in _OWN_BUSINESS]
@@ -141,7 +141,7 @@ def _mend_cleaner_checkpoint(logs: LogManager, directory: str) -> None:
     try:
         found = checkpoint.read()
     except MalformedCheckpointError as error:
-        _logger.warning("%s; going on without it: %s", error, WITHOUT_CHECKPOINT[CLEANER])
+        logger.warning("%s; going on without it: %s", error, WITHOUT_CHECKPOINT[CLEANER])
         files.remove(checkpoint.path)
         return
     believed = {
@@ -150,7 +150,7 @@ def _mend_cleaner_checkpoint(logs: LogManager, directory: str) -> None:
         if (log := logs.get(partition)) is not None and 0 <= offset <= log.log_end_offset
     }
     if believed != found:
-        _logger.warning("%s says more than there is", checkpoint.path)
+        logger.warning("%s says more than there is", checkpoint.path)
         checkpoint.write(believed)
 
 

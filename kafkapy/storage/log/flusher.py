@@ -12,7 +12,7 @@ from typing import Final, Protocol
 
 from kafkapy.storage.io.files import Files
 
-_log: Final = logging.getLogger(__name__)
+logger: Final = logging.getLogger(__name__)
 
 PAUSE_S: Final = 0.002
 """Between two gentle steps of a fraction of that."""
@@ -88,7 +88,7 @@ def pause(closed: Event) -> bool:
 def _finish_unwatched(done: Callable[[], None], finished: asyncio.Future[None]) -> None:
     error = finished.exception()
     if isinstance(error, OSError):
-        _log.error("The disk refused a write that was not waited for: %s", error)
+        logger.error("The disk refused a write that was not waited for: %s", error)
         return
     finished.result()
     done()

@@ -13,6 +13,7 @@ from typing import ClassVar, Final
 from kafkapy.storage.errors import CorruptIndexError
 from kafkapy.storage.io.disk_errors import is_full
 from kafkapy.storage.io.files import Files
+from kafkapy.types import NO_TIMESTAMP
 
 PAGE_BYTES: Final = 4096
 DEFAULT_CACHE_BYTES: Final = 8 * 1024 * 1024
@@ -268,9 +269,6 @@ class OffsetIndex(Index):
 # ``….timeindex``: from a timestamp to an offset. Entry: timestamp i64 (ms), relative offset i32.
 #
 # An entry (T, O) says that no record before the batch at O has a timestamp above T.
-
-
-NO_TIMESTAMP: Final = -1
 
 
 class TimeIndex(Index):

@@ -13,10 +13,9 @@ from kafkapy.storage.checkpoints import decode, encode, number
 from kafkapy.storage.errors import MalformedCheckpointError
 from kafkapy.storage.io.disk_errors import is_passing
 from kafkapy.storage.io.files import Files
+from kafkapy.types import NO_EPOCH, NO_OFFSET
 
 LEADER_EPOCHS_NAME: Final = "leader-epoch-checkpoint"
-UNDEFINED_EPOCH: Final = -1
-UNDEFINED_OFFSET: Final = -1
 
 
 class EpochEntry(NamedTuple):
@@ -104,17 +103,17 @@ class LeaderEpochs:
     @property
     def latest(self) -> int:
         """The newest epoch, or -1."""
-        return self.entries[-1].epoch if self.entries else UNDEFINED_EPOCH
+        return self.entries[-1].epoch if self.entries else NO_EPOCH
 
     @property
     def latest_start_offset(self) -> int:
         """Where the newest epoch began, or -1."""
-        return self.entries[-1].start_offset if self.entries else UNDEFINED_OFFSET
+        return self.entries[-1].start_offset if self.entries else NO_OFFSET
 
     def is_latest(self, epoch: int, offset: int) -> bool:
         """Whether what comes at ``offset`` in ``epoch`` belongs to the newest term, or to none where there is none."""
         if not self.entries:
-            return epoch == UNDEFINED_EPOCH
+            return epoch == NO_EPOCH
         latest, start_offset = self.entries[-1]
         return latest == epoch and start_offset <= offset
 
@@ -126,12 +125,12 @@ class LeaderEpochs:
     def epoch_for(self, offset: int) -> int:
         """Return the epoch of the batch at ``offset``, or -1."""
         at = bisect_right(self.entries, offset, key=lambda entry: entry.start_offset)
-        return self.entries[at - 1].epoch if at else UNDEFINED_EPOCH
+        return self.entries[at - 1].epoch if at else NO_EPOCH
 
     def end_offset_for(self, epoch: int) -> tuple[int, int]:
         """Answer OffsetForLeaderEpoch: (largest epoch not above ``epoch``, where the next one begins) or (-1, -1)."""
-        if epoch == UNDEFINED_EPOCH or epoch > self.latest or not self.entries:
-            return UNDEFINED_EPOCH, UNDEFINED_OFFSET
+        if epoch == NO_EPOCH or epoch > self.latest or not self.entries:
+            return NO_EPOCH, NO_OFFSET
         if epoch == self.latest:
             return epoch, self._log_end_offset()
         at = bisect_right(self.entries, epoch, key=lambda entry: entry.epoch)
@@ -171,7 +170,7 @@ class LeaderEpochs:
         """
         entries: list[EpochEntry] = []
         for entry in batches:
-            if entry.epoch > (entries[-1].epoch if entries else UNDEFINED_EPOCH):
+            if entry.epoch > (entries[-1].epoch if entries else NO_EPOCH):
                 entries.append(entry)
         self._take(entries, may_wait=may_wait)
 

@@ -86,14 +86,13 @@ from kafkapy.storage.log.segment import (
 )
 from kafkapy.storage.recovery.salvage import Damage, salvage
 from kafkapy.turns import Steps
-from kafkapy.types import TopicPartition, maker
+from kafkapy.types import NO_TIMESTAMP, TopicPartition, maker
 
 logger = logging.getLogger(__name__)
 
 DEFAULT_PRODUCER_EXPIRATION_MS: Final = 604_800_000
 TAIL_BATCHES: Final = 128
 """How many positions of batches at the log's end are remembered at most."""
-NO_APPEND_TIME: Final = -1
 COMPRESSION_TYPES: Final = ("uncompressed", "gzip", "snappy", "lz4", "zstd")
 
 
@@ -285,7 +284,7 @@ class Log:
         elif header.producer_id >= 0:
             self.producer_state.apply(header, first_offset)
         self._flush_if_due()
-        append_time = max_timestamp if header.attributes & TIMESTAMP_TYPE_BIT else NO_APPEND_TIME
+        append_time = max_timestamp if header.attributes & TIMESTAMP_TYPE_BIT else NO_TIMESTAMP
         return _result_of((first_offset, last_offset, max_timestamp, append_time, self.log_start_offset, False, size))
 
     def _check_producer(
@@ -352,7 +351,7 @@ class Log:
         self._flush_if_due()
         first_offset, last_offset, max_timestamp, _, size = added
         return AppendResult(
-            first_offset, last_offset, max_timestamp, NO_APPEND_TIME, self.log_start_offset, False, size
+            first_offset, last_offset, max_timestamp, NO_TIMESTAMP, self.log_start_offset, False, size
         )  # fmt: skip
 
     def _check_replicated(

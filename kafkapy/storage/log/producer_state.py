@@ -12,7 +12,7 @@ from heapq import heappop, heappush
 from struct import Struct, error
 from typing import Final, NamedTuple
 
-from kafkapy.records.batch import NO_PRODUCER_EPOCH, NO_SEQUENCE, SEQUENCE_MODULUS, BatchHeader
+from kafkapy.records.batch import SEQUENCE_MODULUS, BatchHeader
 from kafkapy.records.control import ControlRecord, ControlType, read_control
 from kafkapy.records.crc import crc32c
 from kafkapy.storage.errors import (
@@ -25,6 +25,7 @@ from kafkapy.storage.errors import (
 from kafkapy.storage.io.files import Files
 from kafkapy.storage.log.transaction_index import AbortedTransaction
 from kafkapy.turns import Steps
+from kafkapy.types import NO_EPOCH, NO_OFFSET, NO_SEQUENCE
 
 # What a partition remembers of one producer: its laws are here, the map of them in ``producer_state``.
 #
@@ -36,7 +37,6 @@ from kafkapy.turns import Steps
 
 
 BATCHES_TO_KEEP: Final = 5
-NO_OFFSET: Final = -1
 
 
 class ProducedBatch(NamedTuple):
@@ -72,7 +72,7 @@ class ProducerEntry:
 
     def __init__(self, producer_id: int) -> None:
         self.producer_id = producer_id
-        self.producer_epoch = NO_PRODUCER_EPOCH
+        self.producer_epoch = NO_EPOCH
         self.coordinator_epoch = -1
         self.last_timestamp = -1
         self.current_txn_first_offset = NO_OFFSET
@@ -103,7 +103,7 @@ class ProducerEntry:
     def check_sequence(self, header: BatchHeader) -> None:
         """Raise ``OutOfOrderSequenceError`` unless the batch follows the last one."""
         first = header.base_sequence
-        if self.producer_epoch == NO_PRODUCER_EPOCH:
+        if self.producer_epoch == NO_EPOCH:
             return
         if header.producer_epoch != self.producer_epoch:
             if first != 0:

@@ -20,7 +20,7 @@ from kafkapy.storage.io.disk_errors import as_storage_error, is_passing
 from kafkapy.storage.log.log import Log
 from kafkapy.storage.log.segment import Segment
 
-_log: Final = logging.getLogger(__name__)
+logger: Final = logging.getLogger(__name__)
 
 
 def delete_old_segments(log: Log) -> int:
@@ -73,7 +73,7 @@ def _delete_while(log: Log, is_due: Callable[[Segment, Segment | None], bool], r
     if not due:
         return 0
     log.delete_oldest_segments(due)
-    _log.info(
+    logger.info(
         "%s begins at offset %d now: %d of its segments %s", log.topic_partition, log.log_start_offset, len(due), reason
     )
     return len(due)

@@ -9,20 +9,15 @@ from collections.abc import Iterator, Sequence
 from struct import Struct
 from typing import Final, NamedTuple
 
-from kafkapy.records.batch import (
-    LENGTH_OFFSET,
-    LOG_OVERHEAD,
-    MAGIC,
-    SMALLEST_LENGTH,
-    BatchHeader,
-)
+from kafkapy.records.batch import LENGTH_OFFSET, LOG_OVERHEAD, MAGIC, SMALLEST_LENGTH, BatchHeader
 from kafkapy.records.errors import CorruptRecordError
 from kafkapy.storage.errors import CorruptIndexError, KafkaStorageError
 from kafkapy.storage.io.files import Files
 from kafkapy.storage.log.batches import SMALLEST_BATCH, Batch, read_batches
-from kafkapy.storage.log.index import NO_TIMESTAMP, IndexCache, OffsetIndex, TimeIndex
+from kafkapy.storage.log.index import IndexCache, OffsetIndex, TimeIndex
 from kafkapy.storage.log.log_file import LogFile
 from kafkapy.storage.log.transaction_index import TransactionIndex
+from kafkapy.types import NO_TIMESTAMP
 
 LOG_SUFFIX: Final = ".log"
 OFFSET_INDEX_SUFFIX: Final = ".index"

@@ -18,12 +18,13 @@ from kafkapy.storage.io.disk_errors import put_off, putting_off
 from kafkapy.storage.io.files import TEMPORARY_SUFFIX
 from kafkapy.storage.log.flusher import sync_all
 from kafkapy.storage.log.index import Index
-from kafkapy.storage.log.leader_epochs import UNDEFINED_EPOCH, EpochEntry, LeaderEpochs, following
+from kafkapy.storage.log.leader_epochs import EpochEntry, LeaderEpochs, following
 from kafkapy.storage.log.log import Log
 from kafkapy.storage.log.segment import LOG_SUFFIX, MAX_RELATIVE_OFFSET, Segment
 from kafkapy.storage.log.transaction_index import TransactionIndex
 from kafkapy.storage.recovery.listing import Listing, list_partition
 from kafkapy.storage.recovery.replace import CLEANED_SUFFIX
+from kafkapy.types import NO_EPOCH
 
 if TYPE_CHECKING:
     from kafkapy.storage.log.log import Log
@@ -54,7 +55,7 @@ class RecoveredEpochs:
 
     @property
     def _latest(self) -> int:
-        return self._entries[-1].epoch if self._entries else UNDEFINED_EPOCH
+        return self._entries[-1].epoch if self._entries else NO_EPOCH
 
     def meet(self, header: BatchHeader) -> None:
         """The next batch; those of formats 0 and 1 say nothing."""
@@ -63,7 +64,7 @@ class RecoveredEpochs:
             self._believe(EpochEntry(epoch, header.base_offset))
             if epoch > self._latest:
                 self._entries = following(self._entries, EpochEntry(epoch, header.base_offset))
-        if epoch > UNDEFINED_EPOCH:
+        if epoch > NO_EPOCH:
             self._end_offset = header.next_offset
 
     def _believe(self, met: EpochEntry) -> None:

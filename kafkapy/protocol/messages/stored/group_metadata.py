@@ -23,7 +23,10 @@ class GroupMetadataKey(Message):
     __slots__: tuple[str, ...] = ("group",)
     WEIGHT = 2
 
-    def __init__(self, group: str = "") -> None:
+    def __init__(
+        self,
+        group: str = "",  # consumer group
+    ) -> None:
         self.group = group
 
     @classmethod
@@ -55,14 +58,14 @@ class MemberMetadata(Message):
 
     def __init__(
         self,
-        member_id: str = "",
-        group_instance_id: str | None = None,
-        client_id: str = "",
-        client_host: str = "",
-        rebalance_timeout: int = -1,
-        session_timeout: int = 0,
-        subscription: bytes = b"",
-        assignment: bytes = b"",
+        member_id: str = "",  # id that the coordinator gave to the member; empty: none yet
+        group_instance_id: str | None = None,  # v3+: id of a static member; null: a dynamic member
+        client_id: str = "",  # client id of the member's requests
+        client_host: str = "",  # host that the member joined from
+        rebalance_timeout: int = -1,  # v1+: time that the member has to join again in a rebalance (ms); -1: the session time-out
+        session_timeout: int = 0,  # time without heartbeats after which the member is removed (ms)
+        subscription: bytes = b"",  # subscription of the member, in the strategy's own format
+        assignment: bytes = b"",  # partitions of the member, in the strategy's own format
         unknown_tagged_fields: TaggedFields = None,
     ) -> None:
         self.member_id = member_id
@@ -161,12 +164,12 @@ class GroupMetadataValue(Message):
 
     def __init__(
         self,
-        protocol_type: str = "",
-        generation: int = 0,
-        protocol: str | None = "",
-        leader: str | None = "",
-        current_state_timestamp: int = -1,
-        members: list[MemberMetadata] = EMPTY,
+        protocol_type: str = "",  # kind of group; consumers use 'consumer'
+        generation: int = 0,  # generation of the group
+        protocol: str | None = "",  # assignment strategy that the group has chosen; null: none
+        leader: str | None = "",  # member id of the group's leader; null: none
+        current_state_timestamp: int = -1,  # v2+: time of the last change of state (ms); -1: not known
+        members: list[MemberMetadata] = EMPTY,  # members of the group
         unknown_tagged_fields: TaggedFields = None,
     ) -> None:
         self.protocol_type = protocol_type

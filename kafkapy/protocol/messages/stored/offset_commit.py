@@ -24,7 +24,12 @@ class OffsetCommitKey(Message):
     __slots__: tuple[str, ...] = ("group", "topic", "partition")
     WEIGHT = 4
 
-    def __init__(self, group: str = "", topic: str = "", partition: int = 0) -> None:
+    def __init__(
+        self,
+        group: str = "",  # consumer group
+        topic: str = "",  # topic
+        partition: int = 0,  # number of the partition
+    ) -> None:
         self.group = group
         self.topic = topic
         self.partition = partition
@@ -64,11 +69,11 @@ class OffsetCommitValue(Message):
 
     def __init__(
         self,
-        offset: int = 0,
-        leader_epoch: int = -1,
-        metadata: str = "",
-        commit_timestamp: int = 0,
-        expire_timestamp: int = -1,
+        offset: int = 0,  # offset of the next record to consume
+        leader_epoch: int = -1,  # v3+: epoch of the partition's leader; -1 where it is not known
+        metadata: str = "",  # text of the client's own, kept with the offset
+        commit_timestamp: int = 0,  # time of the commit (ms)
+        expire_timestamp: int = -1,  # v1: time after which the offset is removed (ms); -1: as the broker is configured
         unknown_tagged_fields: TaggedFields = None,
     ) -> None:
         self.offset = offset

@@ -22,7 +22,10 @@ class TransactionLogKey(Message):
     __slots__: tuple[str, ...] = ("transactional_id",)
     WEIGHT = 2
 
-    def __init__(self, transactional_id: str = "") -> None:
+    def __init__(
+        self,
+        transactional_id: str = "",  # transactional id of the producer; null for one without transactions
+    ) -> None:
         self.transactional_id = transactional_id
 
     @classmethod
@@ -43,7 +46,10 @@ class PartitionsSchema(Message):
     WEIGHT = 4
 
     def __init__(
-        self, topic: str = "", partition_ids: list[int] = EMPTY, unknown_tagged_fields: TaggedFields = None
+        self,
+        topic: str = "",  # topic
+        partition_ids: list[int] = EMPTY,  # numbers of the partitions
+        unknown_tagged_fields: TaggedFields = None,
     ) -> None:
         self.topic = topic
         self.partition_ids = [] if partition_ids is EMPTY else partition_ids
@@ -97,13 +103,14 @@ class TransactionLogValue(Message):
 
     def __init__(
         self,
-        producer_id: int = 0,
-        producer_epoch: int = 0,
-        transaction_timeout_ms: int = 0,
-        transaction_status: int = 0,
-        transaction_partitions: list[PartitionsSchema] | None = EMPTY,
-        transaction_last_update_timestamp_ms: int = 0,
-        transaction_start_timestamp_ms: int = 0,
+        producer_id: int = 0,  # id of the producer; -1: none
+        producer_epoch: int = 0,  # epoch of the producer, for fencing; -1: none
+        transaction_timeout_ms: int = 0,  # time after which the coordinator aborts an open transaction (ms)
+        transaction_status: int = 0,  # 0 Empty, 1 Ongoing, 2/3 PrepareCommit/Abort, 4/5 CompleteCommit/Abort, 6 Dead
+        transaction_partitions: list[PartitionsSchema]
+        | None = EMPTY,  # partitions of the transaction, by topic; null: none
+        transaction_last_update_timestamp_ms: int = 0,  # time of the last change of state (ms)
+        transaction_start_timestamp_ms: int = 0,  # time of the transaction's start (ms); -1: none is open
         unknown_tagged_fields: TaggedFields = None,
     ) -> None:
         self.producer_id = producer_id

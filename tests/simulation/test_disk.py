@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from kafkapy.storage.errors import LogDirectoryLockedError
-from kafkapy.testing.disk import READS, SPACE_TAKING, Crashed, Fault, SimulatedDisk
-from kafkapy.testing.durable import Survival
+from tests.simulation.disk import READS, SPACE_TAKING, Crashed, Fault, SimulatedDisk
+from tests.simulation.durable import Survival
 
 
 @pytest.fixture

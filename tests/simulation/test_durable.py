@@ -3,7 +3,7 @@ from random import Random
 
 import pytest
 
-from kafkapy.testing.durable import DurableTree, FileNode, FolderNode, Survival
+from tests.simulation.durable import DurableTree, FileNode, FolderNode, Survival
 
 
 @pytest.fixture

@@ -4,8 +4,17 @@ from typing import Any
 import pytest
 
 from kafkapy.coordinator.group.settings import GroupSettings
-from kafkapy.server.fencing_codes import refuses_static_member
+from kafkapy.protocol.errors import ErrorCode
+from kafkapy.server.older_versions import fencing_code, refuses_static_member
 from tests.coordinator.world import CONFIG
+
+
+@pytest.mark.parametrize(
+    ("version", "expected"), [(1, ErrorCode.INVALID_PRODUCER_EPOCH), (2, ErrorCode.PRODUCER_FENCED)]
+)
+def test_older_versions_know_another_error(version: int, expected: int) -> None:
+    assert fencing_code(ErrorCode.PRODUCER_FENCED, version, 2) == expected
+    assert fencing_code(ErrorCode.CONCURRENT_TRANSACTIONS, version, 2) == ErrorCode.CONCURRENT_TRANSACTIONS
 
 
 @pytest.mark.parametrize(

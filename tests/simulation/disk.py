@@ -1,4 +1,4 @@
-"""A disk that fails on purpose: the twin of ``storage.files.Files`` that refuses, dies and loses power when told to.
+"""A simulated disk: a ``storage.io.files.Files`` that refuses operations, crashes and loses power when told to.
 
 It works on a real folder, so that everything that takes a descriptor (``sendfile`` too) works on it. Every operation
 that changes the disk is counted; a ``Fault`` makes some of them fail, and ``crash_after`` ends the process before,
@@ -20,7 +20,7 @@ from weakref import WeakKeyDictionary
 from kafkapy.storage.io.descriptors import DEFAULT_MAX_OPEN_FILES, Descriptor
 from kafkapy.storage.io.file_lock import HeldLock
 from kafkapy.storage.io.files import Files
-from kafkapy.testing.durable import DurableTree, FileNode, FolderNode, Node, Survival
+from tests.simulation.durable import DurableTree, FileNode, FolderNode, Node, Survival
 
 READS: Final = frozenset({"read", "open"})
 CHANGES: Final = frozenset({"write", "sync", "create", "truncate", "rename", "remove", "make directory", "set time"})
@@ -67,7 +67,7 @@ class SimulatedDisk(Files):
         now_ms: Callable[[], int] | None = None,
     ) -> None:
         super().__init__(max_open_files)
-        self.random = Random(seed)  # noqa: S311  # no secret
+        self.random = Random(seed)  # no secret
         self.changes = 0
         self.history: list[tuple[str, str]] = []
         """Every change since the start, as (operation, path)."""

@@ -1,0 +1,27 @@
+"""What older requests and older brokers do not know: errors and static members."""
+
+from typing import TYPE_CHECKING
+
+from kafkapy.protocol.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from kafkapy.server.context import RequestContext
+
+
+def fencing_code(error_code: int, version: int, first_version: int) -> int:
+    """The error code of a fenced producer as the request's version knows it (KIP-360).
+
+    PRODUCER_FENCED came with ``first_version``; before, INVALID_PRODUCER_EPOCH stands for it.
+    """
+    if error_code == ErrorCode.PRODUCER_FENCED and version < first_version:
+        return ErrorCode.INVALID_PRODUCER_EPOCH
+    return error_code
+
+
+def refuses_static_member(context: "RequestContext", instance_id: str | None) -> bool:
+    """Whether the member names a group instance that this broker's ``inter.broker.protocol.version`` does not allow.
+
+    Below 2.3 a group may move to a broker that does not know static members (KIP-345) and would forget the instance;
+    Kafka answers UNSUPPORTED_VERSION.
+    """
+    return instance_id is not None and not context.services.group_coordinator.settings.allows_static_members
