@@ -74,7 +74,7 @@ class SessionExpiredError(SessionEndedError):
     Another session follows. Requests that need the store are answered REQUEST_TIMED_OUT, which means the same.
     """
 
-    error_code: ClassVar[int] = 7
+    error_code: ClassVar[int] = ErrorCode.REQUEST_TIMED_OUT
 
     def __str__(self) -> str:
         return "The session with the metadata store expired before it answered: the change may have been made or not."
