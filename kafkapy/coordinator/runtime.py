@@ -14,7 +14,7 @@ The life of a shard:
 
     load      this broker becomes the leader: ``loading`` reads the log from its start and replays every record. Replay
               is the same code as above, so a restarted coordinator has the state that clients have seen
-    serve     until then requests get COORDINATOR_LOAD_IN_PROGRESS
+    serve     requests are decided; before that they get COORDINATOR_LOAD_IN_PROGRESS
     unload    another broker becomes the leader, or this one stops: the shard is dropped, waiting requests get
               NOT_COORDINATOR. An append that is acknowledged afterwards is not replayed: the next load reads it
 
