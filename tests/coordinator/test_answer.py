@@ -19,7 +19,7 @@ def test_a_later_answer_calls_back_when_it_is_set() -> None:
     assert seen == [4]
 
 
-def test_an_answer_nobody_waits_for_keeps_its_value() -> None:
+def test_an_answer_without_callback_keeps_its_value() -> None:
     answer: Answer[int] = Answer()
     answer.set(5)
     assert answer.value == 5

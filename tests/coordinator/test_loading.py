@@ -141,7 +141,7 @@ def test_a_flipped_byte_costs_one_commit(log: Log, at: int, place: int) -> None:
 
 
 @pytest.mark.parametrize("at", [0, 8, 17, 80, -5])
-def test_of_commits_that_are_alike_the_last_whole_one_counts(log: Log, at: int) -> None:
+def test_the_last_undamaged_one_of_equal_commits_counts(log: Log, at: int) -> None:
     """Such are read by what is new in them: that must not hide that one was damaged."""
     for number in range(20):
         append(log, commit("g", number), base_sequence=0)
@@ -161,7 +161,7 @@ def test_zeros_in_the_middle(log: Log) -> None:
     assert counters.skipped_records == 4
 
 
-def test_a_batch_whose_records_are_none(log: Log) -> None:
+def test_a_batch_whose_records_are_no_records(log: Log) -> None:
     """Its CRC is right, so it was written like this."""
     header = read_header(encode_batch([commit("g", 1)] * 3))
     whole = write_batch(header, b"\x02\x07")
@@ -182,7 +182,7 @@ def test_the_records_before_the_broken_one_of_a_batch_count(log: Log) -> None:
     assert counters.skipped_records == 1
 
 
-def test_a_marker_that_says_nothing(log: Log) -> None:
+def test_a_marker_without_content(log: Log) -> None:
     log.append_as_follower(encode_batch([Record(b"\0", b"", 1)], is_control=True))
     log.append_as_follower(encode_batch([commit("h", 6)], base_offset=1))
     counters = Counters()

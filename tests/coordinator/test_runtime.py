@@ -73,7 +73,7 @@ def test_a_step_of_loading_is_short_whatever_the_buffer(configured: int, expecte
     assert not world.coordinator._runtime.shards[0].known_keys
 
 
-def test_leadership_that_goes_while_loading() -> None:
+def test_leadership_that_is_lost_while_loading() -> None:
     world = World()
     for offset in range(5):
         world.commit(offset)
@@ -88,7 +88,7 @@ def test_leadership_that_goes_while_loading() -> None:
     assert not world.coordinator._runtime.loading
 
 
-def test_what_compaction_took_from_the_end_is_not_waited_for() -> None:
+def test_a_log_whose_end_was_compacted_is_loaded() -> None:
     world = World()
     world.commit(5)
     world.log.log_end_offset = 9
@@ -185,7 +185,7 @@ def test_only_loaded_partitions_are_asked_for_their_groups() -> None:
     assert world.coordinator._runtime.is_loading()
 
 
-def test_groups_of_a_partition_that_moves_are_killed_in_pieces() -> None:
+def test_groups_of_an_unloaded_partition_are_ended_in_pieces() -> None:
     world = World()
     world.run_later()
     world.restart()
@@ -227,7 +227,7 @@ def test_a_response_that_is_built_in_turns() -> None:
     asyncio.run(scenario())
 
 
-def test_groups_are_listed_up_to_where_their_partition_moves() -> None:
+def test_groups_are_listed_until_their_partition_is_unloaded() -> None:
     world = World()
     for number in range(130):
         world.commit(1, group_id=f"g{number}")
@@ -255,7 +255,7 @@ def test_an_error_of_the_log_is_a_code(comes_late: bool) -> None:
 
 
 @pytest.mark.parametrize(("error", "code"), [(None, 0), (BrokerError(), -1)])
-def test_what_others_must_acknowledge_ends_later(error: BrokerError | None, code: int) -> None:
+def test_an_append_that_waits_for_other_replicas_ends_later(error: BrokerError | None, code: int) -> None:
     future = Later()
     ends = appended(SimpleNamespace(append_internal=lambda *_: future))
     assert ends == []
@@ -267,7 +267,7 @@ def test_what_others_must_acknowledge_ends_later(error: BrokerError | None, code
     assert ends == [(code, None if error else result)]
 
 
-def test_an_append_that_is_cancelled_is_a_partition_that_went() -> None:
+def test_a_cancelled_append_is_not_coordinator() -> None:
     future = Later()
     ends = appended(SimpleNamespace(append_internal=lambda *_: future))
     future.cancel()

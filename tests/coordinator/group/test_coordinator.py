@@ -73,7 +73,7 @@ def test_only_its_own_topic_concerns_it() -> None:
     assert world.joined().error_code == 0
 
 
-def test_leadership_that_goes_and_comes_back() -> None:
+def test_leadership_that_is_lost_and_regained() -> None:
     world = World()
     world.commit(5)
     world.lead(PARTITION, 3)
@@ -105,7 +105,7 @@ def test_the_configured_partitions_create_the_topic() -> None:
     assert world.coordinator.partition_for("g-dyn") == 3
 
 
-def test_a_member_whose_session_is_ended_by_hand() -> None:
+def test_expire_member() -> None:
     world = World()
     (member_id,) = world.stable()
     assert world.coordinator.expire_member("nobody", member_id) == 25

@@ -16,7 +16,7 @@ def test_a_new_group_is_empty() -> None:
     assert (group.state_timestamp_ms, group.is_dead, group.is_consumer_group) == (-1, False, False)
 
 
-def test_moves_are_checked_and_stamped() -> None:
+def test_transitions_are_checked_and_stamped() -> None:
     group = Group("g", lambda: 5)
     with pytest.raises(IllegalGroupTransitionError):
         group.transition_to(states.STABLE)
@@ -39,7 +39,7 @@ def test_member_ids_have_kafkas_form() -> None:
     assert group.generate_member_id("c", None) != group.generate_member_id("c", None)
 
 
-def test_what_others_see_of_a_settled_group() -> None:
+def test_the_description_of_a_stable_group() -> None:
     world = World()
     member_id = world.stable(instance_id="i")[0]
     group = world.group()
@@ -48,7 +48,7 @@ def test_what_others_see_of_a_settled_group() -> None:
     assert finish(group.describe()) == GroupDescription(0, "g", "Stable", "consumer", "range", (member,))
 
 
-def test_what_others_see_of_a_group_on_the_move() -> None:
+def test_the_description_of_a_group_that_rebalances() -> None:
     world = World()
     member_id = world.joined().member_id
     member = (member_id, None, "client", "/127.0.0.1", b"", b"")
@@ -57,14 +57,14 @@ def test_what_others_see_of_a_group_on_the_move() -> None:
     )
 
 
-def test_what_others_see_of_a_group_that_only_keeps_offsets() -> None:
+def test_the_description_of_a_group_that_only_keeps_offsets() -> None:
     world = World()
     world.commit()
     assert finish(world.group().describe()) == GroupDescription(0, "g", "Empty", "", "", ())
     assert world.group().listing() == GroupListing("g", "", "Empty")
 
 
-def test_whose_subscription_is_unknown_may_consume_anything() -> None:
+def test_a_group_with_unknown_subscriptions_may_consume_any_topic() -> None:
     world = World()
     world.stable(protocol_type="connect")
     assert world.group().is_subscribed_to("anything")

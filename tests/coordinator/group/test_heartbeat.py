@@ -82,7 +82,7 @@ def test_checks_in_kafkas_order(member: str, instance_id: str | None, generation
     assert member_error(world.group(), asked, instance_id, generation_id) == expected
 
 
-def test_a_dead_group_is_not_there_for_anybody() -> None:
+def test_a_dead_group_refuses_every_member() -> None:
     world = World()
     member_id = world.stable()[0]
     group = world.group()

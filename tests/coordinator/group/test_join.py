@@ -31,7 +31,7 @@ def test_an_id_is_given_out_before_joining() -> None:
     assert not world.group().pending
 
 
-def test_an_id_that_nobody_comes_back_with_is_forgotten_after_the_session_timeout() -> None:
+def test_an_unused_pending_id_is_forgotten_after_the_session_timeout() -> None:
     world = World()
     leader = world.stable()[0]
     pending = world.join(requires_known_member_id=True).value.member_id
@@ -60,7 +60,7 @@ def test_an_id_given_out_does_not_go_with_an_instance_id() -> None:
         ({"protocol_type": ""}, 23),
     ],
 )
-def test_what_an_empty_group_refuses(fields: dict[str, Any], expected: int) -> None:
+def test_joins_that_an_empty_group_refuses(fields: dict[str, Any], expected: int) -> None:
     assert World().join(**fields).value.error_code == expected
 
 
@@ -76,7 +76,7 @@ def test_what_an_empty_group_refuses(fields: dict[str, Any], expected: int) -> N
         ({"member_id": "known", "instance_id": "unknown"}, 25),
     ],
 )
-def test_what_a_stable_group_refuses(fields: dict[str, Any], expected: int) -> None:
+def test_joins_that_a_stable_group_refuses(fields: dict[str, Any], expected: int) -> None:
     world = World()
     known = world.stable(instance_id="i")[0]
     if fields.get("member_id") == "known":

@@ -76,7 +76,7 @@ def test_a_follower_that_leaves_while_it_waits_for_its_part_is_answered() -> Non
     assert waiting.value.error_code == 25
 
 
-def test_nobody_leaves_a_group() -> None:
+def test_a_leave_without_members() -> None:
     world = World()
     assert finish(world.coordinator.leave("g", [])) == (0, [])
     world.stable()
@@ -85,7 +85,7 @@ def test_nobody_leaves_a_group() -> None:
     assert finish(world.coordinator.leave("g", [])) == (15, [])
 
 
-def test_a_group_that_moves_while_its_members_leave() -> None:
+def test_a_group_that_is_unloaded_while_its_members_leave() -> None:
     world = World()
     ids = world.stable(2)
     steps = world.coordinator.leave("g", [LeavingMember(each) for each in ids])

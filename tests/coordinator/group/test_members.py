@@ -30,7 +30,7 @@ def test_the_first_leads_and_the_next_in_line_follows() -> None:
     assert (len(group), list(group), group.all()) == (0, [], [])
 
 
-def test_what_all_support_follows_changes() -> None:
+def test_the_common_protocols_follow_changes() -> None:
     first, second = member("1", "a b"), member("2", "b")
     group = members(first, second)
     assert group.select_protocol() == "b"
@@ -95,7 +95,7 @@ def test_a_second_request_of_a_member_sends_the_first_off() -> None:
     assert first_sync.value.error_code == 27
 
 
-def test_what_the_leader_learns() -> None:
+def test_the_members_in_the_leaders_response() -> None:
     group = members(member("1", instance_id="i"), member("2"))
     assert group.joined("b") == (JoinedMember("1", "i", b"b"), JoinedMember("2", None, b"b"))
 

@@ -75,7 +75,7 @@ def test_member_ids_that_were_given_out_count() -> None:
 
 
 @pytest.mark.parametrize("end", ["leave", "session", "delete", "move", "restart", "shutdown"])
-def test_what_was_taken_is_given_back(end: str) -> None:
+def test_the_budget_is_released(end: str) -> None:
     world = World()
     member_id = world.stable()[0]
     world.join(group_id="h", requires_known_member_id=True)
@@ -97,7 +97,7 @@ def test_what_was_taken_is_given_back(end: str) -> None:
     assert used(world) == (PENDING_BYTES if end == "leave" else 0)
 
 
-def test_random_lives_are_counted_right() -> None:
+def test_random_histories_are_charged_correctly() -> None:
     chance = random.Random(5)
     world = World()
     known: list[tuple[str, str]] = []
@@ -126,7 +126,7 @@ def test_random_lives_are_counted_right() -> None:
     assert used(world) == expected(world)
 
 
-def test_what_all_members_of_a_group_may_take_is_bounded() -> None:
+def test_the_size_of_all_members_of_a_group_is_bounded() -> None:
     world = World(kafkapy_group_metadata_max_bytes=10 * GROUP_MAX_BYTES)
     half = (("range", bytes(GROUP_MAX_BYTES // 2)),)
     assert world.join(protocols=half).value.error_code == 0

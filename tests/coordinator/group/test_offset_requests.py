@@ -122,7 +122,7 @@ def test_a_producer_without_an_epoch_commits_nothing() -> None:
     assert (world.fetch(), world.fetch(tp=OTHER)) == (-1, -1)
 
 
-def test_what_a_transaction_may_not_commit() -> None:
+def test_refused_commits_in_a_transaction() -> None:
     world = World()
     assert in_transaction(world, metadata="m" * 5_000) == {TP: 12, OTHER: 0}
     world.broker.error = KafkaStorageError()
@@ -140,7 +140,7 @@ def test_a_group_that_is_deleted_takes_the_open_commit_with_it() -> None:
     assert world.fetch() == -1
 
 
-def test_a_marker_that_comes_while_loading_is_read_with_the_log() -> None:
+def test_a_marker_written_while_loading_is_read_with_the_log() -> None:
     world = World()
     in_transaction(world)
     shard = world.coordinator._runtime.shards[0]
@@ -219,7 +219,7 @@ def test_the_members_checks(member_id: str, generation: int, instance_id: str | 
     assert world.commit(1, member_id or known, generation, instance_id=instance_id).value == {TP: expected}
 
 
-def test_who_commits_lives() -> None:
+def test_a_commit_continues_the_session() -> None:
     world = World()
     member_id = world.stable()[0]
     for _ in range(3):

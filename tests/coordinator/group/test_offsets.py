@@ -19,7 +19,7 @@ def test_an_older_record_changes_nothing() -> None:
     assert offsets.fetch(A).offset == 10
 
 
-def test_a_tombstone_removes_and_a_later_commit_brings_back() -> None:
+def test_a_tombstone_removes_and_a_later_commit_restores() -> None:
     offsets = Offsets()
     offsets.replay(A, 5, CommittedOffset(10))
     offsets.replay(A, 6, None)
@@ -28,7 +28,7 @@ def test_a_tombstone_removes_and_a_later_commit_brings_back() -> None:
     assert offsets.fetch(A).offset == 11
 
 
-def test_a_commit_acknowledged_after_a_later_tombstone_stays_gone() -> None:
+def test_a_commit_acknowledged_after_a_later_tombstone_stays_removed() -> None:
     offsets = Offsets()
     offsets.append_started([A])
     offsets.replay(A, 6, None)

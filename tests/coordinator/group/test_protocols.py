@@ -79,7 +79,7 @@ def test_a_protocol_that_a_member_names_twice_counts_twice(lists: list[str], new
     assert counted(lists).accept(protocols(newcomer)) is accepted
 
 
-def test_what_counted_twice_goes_twice() -> None:
+def test_a_protocol_counted_twice_is_subtracted_twice() -> None:
     common = counted(["a a b", "b"])
     common.remove(protocols("a a b"))
     common.add(protocols("b a"))

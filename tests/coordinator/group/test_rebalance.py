@@ -3,7 +3,7 @@ import pytest
 from tests.coordinator.world import World
 
 
-def test_the_first_members_meet_within_the_initial_delay() -> None:
+def test_members_that_join_within_the_initial_delay_are_in_one_generation() -> None:
     world = World(group_initial_rebalance_delay_ms=3_000)
     first = world.join()
     world.clock.advance(2_999)
@@ -34,7 +34,7 @@ def test_in_the_initial_delay_a_group_that_is_complete_still_waits() -> None:
     assert first.value.generation_id == second.value.generation_id == 1
 
 
-def test_who_does_not_join_again_in_time_is_out() -> None:
+def test_a_member_that_does_not_join_again_in_time_is_removed() -> None:
     world = World()
     leader = world.stable(rebalance_timeout_ms=7_000)[0]
     second = world.join(rebalance_timeout_ms=5_000)
@@ -67,7 +67,7 @@ def test_a_known_member_may_wait_for_the_others_longer_than_its_session() -> Non
     assert waiting.value.generation_id == 3
 
 
-def test_a_group_whose_static_members_are_all_away_waits_for_their_sessions_to_end() -> None:
+def test_absent_static_members_stay_until_their_sessions_end() -> None:
     world = World()
     first = world.stable(instance_id="i", session_timeout_ms=100_000, rebalance_timeout_ms=10_000)[0]
     second = world.join(session_timeout_ms=100_000, rebalance_timeout_ms=10_000)
@@ -126,7 +126,7 @@ def test_a_loaded_group_that_is_too_large_joins_again() -> None:
 
 
 @pytest.mark.parametrize("state", ["joining", "syncing", "pending"])
-def test_who_waits_when_the_coordinator_goes_looks_for_the_new_one(state: str) -> None:
+def test_waiting_requests_get_not_coordinator_at_an_unload(state: str) -> None:
     world = World()
     leader = world.joined().member_id
     answer = world.join()
@@ -168,7 +168,7 @@ def test_a_member_that_waits_is_not_timed_out_but_its_session_starts_again() -> 
     assert not world.group().members
 
 
-def test_a_member_whose_session_ended_while_it_waited_is_sent_off_with_the_others() -> None:
+def test_a_waiting_member_whose_session_ended_is_answered_with_the_others() -> None:
     world = World()
     leader, follower = world.stable(2)
     waiting = world.join(leader)

@@ -134,7 +134,7 @@ producers = st.just(COMMITTER) | st.builds(Producer, st.integers(0, 2**63 - 1), 
 
 
 @given(names, st.dictionaries(partitions, plain, min_size=1, max_size=70), st.integers(0, 2**62), producers)
-def test_it_is_what_the_ordinary_way_writes(
+def test_the_fast_path_writes_the_same_bytes(
     group_id: str, offsets: dict[TopicPartition, CommittedOffset], timestamp_ms: int, producer: Producer
 ) -> None:
     batch = plain_commits(group_id, offsets, timestamp_ms, producer)

@@ -94,7 +94,7 @@ def test_offsets_that_members_read_stay(state: str) -> None:
 
 
 @pytest.mark.parametrize(("group_id", "expected"), [("", 24), ("unknown", 69)])
-def test_offsets_of_nobody(group_id: str, expected: int) -> None:
+def test_offsets_of_an_unknown_group(group_id: str, expected: int) -> None:
     assert finish(World().coordinator.delete_offsets(group_id, [TP])) == (expected, {})
 
 
@@ -114,7 +114,7 @@ def test_the_retention_is_checked_now_and_then() -> None:
     assert len(list(world.log.records())) == 2
 
 
-def test_an_empty_group_without_offsets_goes_with_the_next_check() -> None:
+def test_an_empty_group_without_offsets_is_deleted_by_the_next_check() -> None:
     world = World()
     world.stable()
     world.clock.advance(10_000)
@@ -159,7 +159,7 @@ def test_many_groups_and_offsets_expire_in_pieces() -> None:
     assert [world.has_group(group_id) for group_id in ("g", "g97", "g98", "g99")] == [False, False, False, True]
 
 
-def test_expiry_ends_for_a_partition_that_moves() -> None:
+def test_expiry_ends_for_an_unloaded_partition() -> None:
     world = World()
     for number in range(2):
         world.commit(1, group_id=f"g{number}")
@@ -232,7 +232,7 @@ def test_offsets_of_deleted_topics_go() -> None:
     assert (world.fetch(), world.fetch(tp=OTHER), world.fetch("h", OTHER)) == (-1, 2, 3)
 
 
-def test_with_any_deleted_topic_goes_every_empty_group_without_offsets() -> None:
+def test_any_deleted_topic_deletes_every_empty_group_without_offsets() -> None:
     world = World()
     world.commit(1, group_id="h", tp=OTHER)
     (member_id,) = world.stable()
@@ -271,14 +271,14 @@ def settled(**fields: Any) -> tuple[World, Group]:
     return world, world.group()
 
 
-def test_consumers_with_members_lose_only_what_nobody_subscribes_to() -> None:
+def test_consumers_with_members_lose_only_offsets_of_unsubscribed_topics() -> None:
     _, group = settled()
     assert expired(group, 5_999) == []
     assert expired(group, 6_000) == [OTHER]
 
 
 @pytest.mark.parametrize("fields", [{"protocol_type": "connect"}, {"protocols": (("range", b"unreadable"),)}])
-def test_members_whose_subscription_is_unknown_lose_nothing(fields: dict[str, Any]) -> None:
+def test_members_with_unknown_subscriptions_lose_no_offsets(fields: dict[str, Any]) -> None:
     _, group = settled(**fields)
     assert expired(group, 10**15) == []
 

@@ -128,7 +128,7 @@ def test_a_living_group_is_settled_by_its_record_only_in_the_same_generation() -
     assert world.group().state.value == "Stable"
 
 
-def test_a_tombstone_of_a_living_group_leaves_it_to_who_wrote_it() -> None:
+def test_a_tombstone_of_a_served_group_changes_nothing() -> None:
     world = World()
     world.stable()
     world.coordinator._runtime.shards[0].replay_record(group_tombstone("g", 0))
@@ -156,7 +156,7 @@ def commit_batch(offset: int, tail: bytes = b"\0", **fields: Any) -> bytes:
     ],
     ids=["all alike", "one with metadata", "an unusual zero", "a retention of its own"],
 )
-def test_commits_of_the_same_partition_are_read_by_what_is_new_in_them(batches: list[bytes]) -> None:
+def test_repeated_commits_of_a_partition_are_decoded_by_their_values(batches: list[bytes]) -> None:
     world = World(leads=False)
     for batch in batches:
         world.log.append(batch)
@@ -164,7 +164,7 @@ def test_commits_of_the_same_partition_are_read_by_what_is_new_in_them(batches: 
     assert world.fetch() == 3
 
 
-def test_what_compaction_has_left_of_a_batch_is_at_its_own_offset() -> None:
+def test_the_rest_of_a_compacted_batch_keeps_its_offset() -> None:
     """The later of two commits that are alike up to the value lies at the lower offset delta."""
     shard = GroupShard(TopicPartition(GROUP_METADATA_TOPIC, 0), 0, lambda: 0)
     record = offset_record("g", TopicPartition("t", 0), CommittedOffset(1), 7)._replace(offset=5)
@@ -174,7 +174,7 @@ def test_what_compaction_has_left_of_a_batch_is_at_its_own_offset() -> None:
     assert shard.groups["g"].offsets._position == {TopicPartition("t", 0): 15}
 
 
-def test_a_commit_whose_record_is_broken_is_not_taken_for_a_known_one() -> None:
+def test_a_broken_record_is_not_read_as_a_known_commit() -> None:
     shard = GroupShard(TopicPartition(GROUP_METADATA_TOPIC, 0), 0, lambda: 0)
     data = bytearray(commit_batch(1))
     replay(shard, bytes(data))
@@ -182,7 +182,7 @@ def test_a_commit_whose_record_is_broken_is_not_taken_for_a_known_one() -> None:
     assert replay(shard, bytes(data)).skipped_records == 1
 
 
-def test_groups_that_only_left_traces_are_dropped_after_loading() -> None:
+def test_groups_without_content_are_dropped_after_loading() -> None:
     shard = GroupShard(TopicPartition(GROUP_METADATA_TOPIC, 0), 0, lambda: 0)
     shard.get_or_create("gone")
     shard.get_or_create("offsets").offsets.replay(TP, 0, CommittedOffset(1))

@@ -20,7 +20,7 @@ LEGAL = {
 
 
 @pytest.mark.parametrize(("source", "target"), list(product(GroupState, GroupState)))
-def test_a_group_moves_along_the_table_only(source: GroupState, target: GroupState) -> None:
+def test_a_group_changes_state_along_the_table_only(source: GroupState, target: GroupState) -> None:
     if (source.value, target.value) in LEGAL:
         check_transition(source, target)
     else:

@@ -20,7 +20,7 @@ def test_the_topics_of_any_version() -> None:
 
 
 @pytest.mark.parametrize("metadata", [b"", b"\x00", b"\xff\xff\x00\x00\x00\x00", b"\x00\x00\x00\x00\x00\x05"])
-def test_what_is_no_subscription(metadata: bytes) -> None:
+def test_metadata_that_is_not_a_subscription(metadata: bytes) -> None:
     with pytest.raises(ProtocolError):
         topics_of(metadata)
 
@@ -47,7 +47,7 @@ def test_topics_that_there_is_no_room_for_are_not_known() -> None:
     assert finish(subscribed_topics("consumer", "range", [subscription("a", "b", "c", "d")], budget)) is None
 
 
-def test_what_a_group_reads_counts_and_is_given_back() -> None:
+def test_subscribed_topics_are_charged_and_released() -> None:
     world = World()
     budget = world.coordinator._runtime.budget
     leader = world.joined(protocols=(("range", subscription("a", "b")),)).member_id

@@ -46,7 +46,7 @@ def test_the_number_of_partitions_is_the_topics_when_first_seen() -> None:
     assert world.coordinator.partition_for("xyz") == partition_for("xyz", 3)
 
 
-def test_an_id_is_only_asked_for_when_it_is_needed() -> None:
+def test_a_producer_id_is_only_requested_when_it_is_needed() -> None:
     world = TransactionWorld()
     assert world.coordinator.initialize(InitializeCall("x", 1)) is None
     world.producer()
@@ -64,7 +64,7 @@ def test_an_id_that_the_log_refused_is_kept_for_the_next_attempt() -> None:
     assert world.initialize() == (0, 1000, 0)
 
 
-def test_a_new_producer_aborts_what_its_predecessor_left_open() -> None:
+def test_a_new_producer_aborts_the_open_transaction_of_its_predecessor() -> None:
     world = TransactionWorld()
     old = world.producer()
     world.add(old, TP, GROUPS)
@@ -135,7 +135,7 @@ def test_an_open_transaction_is_aborted_when_its_time_is_over() -> None:
     assert world.producer().epoch == 2
 
 
-def test_a_transaction_that_moves_is_not_aborted() -> None:
+def test_a_transaction_with_a_pending_transition_is_not_aborted() -> None:
     world = TransactionWorld()
     producer = world.producer(timeout_ms=1)
     world.add(producer)
@@ -208,7 +208,7 @@ def test_stopping_while_loading() -> None:
     assert not world.coordinator._runtime.loading
 
 
-def test_transactions_that_time_out_are_aborted_in_pieces_up_to_where_their_partition_moves() -> None:
+def test_timed_out_transactions_are_aborted_in_pieces_until_an_unload() -> None:
     world = TransactionWorld()
     later: list[Steps[None]] = []
     world.run = later.append

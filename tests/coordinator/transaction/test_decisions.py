@@ -61,7 +61,7 @@ def test_each_producer_gets_the_next_epoch(state: states.TransactionState) -> No
     assert ask(transaction(state=state)) == given(10, 4, ProducerIdAndEpoch(10, -1))
 
 
-def test_a_producer_that_names_itself_goes_on_and_may_ask_again() -> None:
+def test_a_producer_that_names_itself_gets_the_next_epoch_and_may_repeat() -> None:
     made = transaction()
     assert ask(made, ProducerIdAndEpoch(10, 3)) == given(10, 4, ProducerIdAndEpoch(10, 3))
     made = transaction(4, ProducerIdAndEpoch(10, 3))
@@ -83,14 +83,14 @@ def test_when_the_epochs_run_out_there_is_a_new_id(epoch: int) -> None:
     assert ask(transaction(epoch), ProducerIdAndEpoch(10, epoch), 20) == given(20, 0, ProducerIdAndEpoch(10, epoch))
 
 
-def test_who_has_not_heard_of_its_new_id_may_ask_again() -> None:
+def test_a_producer_without_its_new_id_may_repeat() -> None:
     made = Transaction("x", TransactionData(20, 0, 5_000))
     made.previous = ProducerIdAndEpoch(10, LAST)
     assert ask(made, ProducerIdAndEpoch(10, LAST)) == given(20, 0, ProducerIdAndEpoch(10, LAST))
     assert ask(made, ProducerIdAndEpoch(10, LAST - 1)) == 90
 
 
-def test_who_was_not_told_of_its_last_epoch_may_ask_again() -> None:
+def test_a_producer_without_its_last_epoch_may_repeat() -> None:
     made = transaction(LAST, ProducerIdAndEpoch(10, LAST - 1))
     assert ask(made, ProducerIdAndEpoch(10, LAST - 1)) == given(10, LAST, ProducerIdAndEpoch(10, LAST - 1))
 
@@ -102,11 +102,11 @@ def test_an_open_transaction_is_aborted_first() -> None:
 
 
 @pytest.mark.parametrize("state", sorted(states.PREPARED))
-def test_a_transaction_that_is_being_ended_is_waited_for(state: states.TransactionState) -> None:
+def test_a_prepared_transaction_is_concurrent(state: states.TransactionState) -> None:
     assert ask(transaction(state=state)) == 51
 
 
-def test_so_is_a_record_on_its_way() -> None:
+def test_a_pending_transition_is_concurrent() -> None:
     made = transaction()
     made.has_pending_transition = True
     assert ask(made, ProducerIdAndEpoch(9, 9)) == 51
@@ -143,12 +143,12 @@ def test_more_partitions_leave_its_beginning() -> None:
     assert add_partitions(with_partitions(states.ONGOING, TP), call(OTHER, TP), 9) == Transition(expected)
 
 
-def test_what_it_has_needs_no_record() -> None:
+def test_known_partitions_need_no_record() -> None:
     assert add_partitions(with_partitions(states.ONGOING, TP, OTHER), call(OTHER), 9) == 0
 
 
 @pytest.mark.parametrize("state", sorted(states.PREPARED))
-def test_not_while_the_last_one_is_being_ended(state: states.TransactionState) -> None:
+def test_no_partitions_are_added_to_a_prepared_transaction(state: states.TransactionState) -> None:
     assert add_partitions(with_partitions(state, TP), call(OTHER), 9) == 51
 
 
@@ -195,13 +195,13 @@ def test_an_open_transaction_is_decided(is_commit: bool, target: TransactionStat
 
 @pytest.mark.parametrize("state", [each for each in TransactionState if each is not states.ONGOING])
 @pytest.mark.parametrize("is_commit", [True, False])
-def test_everything_else_moves_nothing(state: TransactionState, is_commit: bool) -> None:
+def test_other_states_have_no_transition(state: TransactionState, is_commit: bool) -> None:
     expected = (states.COMMIT if is_commit else states.ABORT)[state]
     assert end(to_end(state), EndCall("x", PRODUCER, is_commit), 9) == expected
 
 
 @pytest.mark.parametrize(("producer", "code"), [(ProducerIdAndEpoch(11, 3), 49), (ProducerIdAndEpoch(10, 2), 90)])
-def test_only_by_its_producer(producer: ProducerIdAndEpoch, code: int) -> None:
+def test_only_the_present_producer_may_end(producer: ProducerIdAndEpoch, code: int) -> None:
     assert end(to_end(states.ONGOING), EndCall("x", producer, is_commit=True), 9) == code
 
 
@@ -211,7 +211,7 @@ def test_fencing_aborts_in_the_next_epoch() -> None:
     assert made.producer_epoch == 4
 
 
-def test_an_epoch_that_nobody_was_given_is_used_again() -> None:
+def test_a_refused_epoch_is_used_again() -> None:
     made = to_end(states.ONGOING)
     fence(made, 9)
     assert fence(made, 9) == Transition(data(states.PREPARE_ABORT, 4), NO_ID_AND_EPOCH)

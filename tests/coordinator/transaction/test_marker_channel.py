@@ -57,7 +57,7 @@ def test_where_a_partition_is_led() -> None:
 
 
 @pytest.mark.parametrize("known", [{}, {OTHER: HERE}])
-def test_metadata_that_is_not_whole_tells_nothing_of_deleted_topics(known: dict[TopicPartition, int]) -> None:
+def test_incomplete_metadata_shows_no_deleted_topics(known: dict[TopicPartition, int]) -> None:
     world = TransactionWorld()
     world.broker.image = image(known)  # type: ignore[assignment]  # a real one
     world.broker.absent[TP] = NotLeaderOrFollowerError()
@@ -80,7 +80,7 @@ def test_own_partitions_get_theirs_at_once() -> None:
         (Peers(reachable=False), {TP: 13, OTHER: 13, THIRD: 13}),
     ],
 )
-def test_another_broker_is_asked(peers: Peers, expected: dict[TopicPartition, int]) -> None:
+def test_markers_for_another_broker(peers: Peers, expected: dict[TopicPartition, int]) -> None:
     async def scenario() -> None:
         answers: list[Mapping[TopicPartition, int]] = []
         asking = channel(TransactionWorld(), peers)

@@ -52,7 +52,7 @@ def test_a_format_without_transactions() -> None:
     assert write(world) == [43]
 
 
-def test_what_the_partition_refuses() -> None:
+def test_errors_of_the_partition() -> None:
     world = TransactionWorld()
     world.broker.errors[TP] = NotEnoughReplicasError()
     assert write(world) == [19]

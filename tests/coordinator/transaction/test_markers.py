@@ -119,7 +119,7 @@ def test_the_answer_does_not_wait_for_markers() -> None:
         KafkaStorageError(),
     ],
 )
-def test_what_passes_is_tried_again(error: BrokerError, caplog: pytest.LogCaptureFixture) -> None:
+def test_temporary_errors_are_retried(error: BrokerError, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     world = TransactionWorld()
     producer = world.producer()
@@ -169,7 +169,7 @@ def test_partitions_that_were_deleted_are_left_out() -> None:
     assert world.states()[-1] == "COMPLETE_COMMIT"
 
 
-def test_a_leader_that_is_not_there_is_waited_for() -> None:
+def test_a_partition_without_leader_is_retried() -> None:
     world = TransactionWorld()
     producer = world.producer()
     world.add(producer)
@@ -210,7 +210,7 @@ def test_a_completing_record_that_can_not_be_written(caplog: pytest.LogCaptureFi
     assert "Could not complete Transaction('x'" in caplog.text
 
 
-def test_a_restart_ends_what_was_decided() -> None:
+def test_a_restart_ends_prepared_transactions() -> None:
     world = TransactionWorld()
     committing, aborting = world.producer("c"), world.producer("a")
     world.add(committing, TP, OTHER, name="c")
@@ -229,7 +229,7 @@ def test_a_restart_ends_what_was_decided() -> None:
     assert waiting(world) == 0
 
 
-def test_who_leads_next_ends_them_instead() -> None:
+def test_the_next_coordinator_ends_them_instead() -> None:
     world = TransactionWorld()
     producer = world.producer()
     world.add(producer, TP, OTHER)
@@ -258,7 +258,7 @@ def test_the_partition_went_while_the_completing_record_was_written() -> None:
     assert waiting(world) == 0
 
 
-def test_other_transactions_go_on_when_one_partition_of_the_log_goes() -> None:
+def test_forgetting_one_shard_keeps_the_transactions_of_others() -> None:
     world = TransactionWorld()
     producer = world.producer()
     world.add(producer)
@@ -311,7 +311,7 @@ def test_markers_of_many_partitions_are_written_in_steps() -> None:
 
 @pytest.mark.parametrize("steps", [1, 5])
 @pytest.mark.parametrize("end", ["led elsewhere", "stop"])
-def test_the_partition_of_the_transaction_moves_between_two_steps(end: str, steps: int) -> None:
+def test_the_shard_is_unloaded_between_two_steps(end: str, steps: int) -> None:
     world, (sending,) = ending()
     for _ in range(steps):
         next(sending)
@@ -324,7 +324,7 @@ def test_the_partition_of_the_transaction_moves_between_two_steps(end: str, step
     assert (marked(world), waiting(world), world.states()[-1]) == (before, 0, "PREPARE_COMMIT")
 
 
-def test_what_is_being_sent_is_not_sent_again() -> None:
+def test_markers_that_are_being_sent_are_not_sent_again() -> None:
     world, running = ending()
     for _ in range(5):
         next(running[0])
@@ -337,7 +337,7 @@ def test_what_is_being_sent_is_not_sent_again() -> None:
     assert (marked(world), world.states()[-1]) == (len(MANY), "COMPLETE_COMMIT")
 
 
-def test_a_reason_to_try_again_that_comes_while_that_is_done() -> None:
+def test_a_retry_that_is_requested_during_a_retry() -> None:
     world, running = ending()
     world.broker.errors = dict.fromkeys(MANY, NotLeaderOrFollowerError())
     finish(running.pop())
@@ -379,7 +379,7 @@ class Remote:
         self.asked.append((broker_id, ending, list(partitions), on_written))
 
 
-def test_each_leader_is_asked_once(caplog: pytest.LogCaptureFixture) -> None:
+def test_each_leader_gets_one_request(caplog: pytest.LogCaptureFixture) -> None:
     world, remote = TransactionWorld(), Remote()
     world.coordinator._markers = MarkerSender(world.coordinator._append, remote, world.clock, finish)
     producer = world.producer()

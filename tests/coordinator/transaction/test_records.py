@@ -83,7 +83,7 @@ partition_lists = st.lists(
     ),
     partition_lists,
 )
-def test_a_record_says_what_it_was_made_of(data: TransactionData, added: tuple[TopicPartition, ...]) -> None:
+def test_a_record_is_decoded_to_what_was_encoded(data: TransactionData, added: tuple[TopicPartition, ...]) -> None:
     """Why ``replay_data`` may take it from memory: partitions may stand in another order, which no record shows."""
     if data.state is TransactionState.EMPTY:
         data = data._replace(partitions=())  # nobody has added any
@@ -119,7 +119,7 @@ def test_a_later_layout_of_the_value_is_read() -> None:
 
 
 @pytest.mark.parametrize("state", [6, 7, -1])
-def test_states_that_nobody_writes(state: int) -> None:
+def test_states_that_are_never_written(state: int) -> None:
     value = bytearray.fromhex(REAL[0][0])
     value[16] = state & 0xFF
     with pytest.raises(UnknownTransactionStateError):
@@ -127,7 +127,7 @@ def test_states_that_nobody_writes(state: int) -> None:
 
 
 @pytest.mark.parametrize("value", [b"", b"\x00\x05", bytes.fromhex(REAL[1][0])[:-9]])
-def test_what_is_cut_off_or_unknown(value: bytes) -> None:
+def test_values_that_are_cut_off_or_unknown(value: bytes) -> None:
     with pytest.raises(ProtocolError):
         decode_value(value)
 
@@ -138,7 +138,7 @@ def test_what_is_cut_off_or_unknown(value: bytes) -> None:
     ),
     st.integers(0, 2**62),
 )
-def test_a_batch_of_records_is_what_the_ordinary_way_writes(
+def test_a_batch_of_records_has_the_bytes_of_encode_batch(
     records: list[tuple[bytes | None, bytes | None]], timestamp_ms: int
 ) -> None:
     batch = batch_of([Record(key, value, timestamp_ms) for key, value in records], timestamp_ms)

@@ -44,7 +44,7 @@ def test_a_record_is_a_plain_batch() -> None:
         (BrokerError(), -1),
     ],
 )
-def test_what_the_log_refuses_changes_nothing(error: BrokerError, code: int) -> None:
+def test_a_refused_append_changes_nothing(error: BrokerError, code: int) -> None:
     world = TransactionWorld()
     producer = world.producer()
     world.broker.error = error
@@ -65,7 +65,7 @@ def test_a_record_that_is_too_large(code: int) -> None:
     assert world.add(producer) == -1
 
 
-def test_nobody_else_decides_while_a_record_is_on_its_way() -> None:
+def test_other_requests_are_refused_while_a_record_is_appended() -> None:
     world = TransactionWorld()
     producer = world.producer()
     world.broker.slow.add(SHARD)
@@ -77,7 +77,7 @@ def test_nobody_else_decides_while_a_record_is_on_its_way() -> None:
     assert world.transaction().data.state.name == "ONGOING"
 
 
-def test_a_record_that_comes_through_after_the_partition_went() -> None:
+def test_a_record_acknowledged_after_the_unload() -> None:
     world = TransactionWorld()
     producer = world.producer()
     world.broker.slow.add(SHARD)
@@ -88,7 +88,7 @@ def test_a_record_that_comes_through_after_the_partition_went() -> None:
     assert world.end(producer) == 16
 
 
-def test_leadership_in_a_later_epoch_goes_on_without_reading() -> None:
+def test_leadership_in_a_later_epoch_does_not_load_again() -> None:
     world = TransactionWorld()
     transaction = (world.producer(), world.transaction())[1]
     world.lead(SHARD, 5)

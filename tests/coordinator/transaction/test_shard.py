@@ -28,7 +28,7 @@ def test_the_last_record_counts() -> None:
     assert kept.data == THEN
 
 
-def test_a_record_ends_the_waiting_for_a_fencing() -> None:
+def test_a_replayed_record_ends_a_fencing() -> None:
     shard = TransactionShard(SHARD, 3)
     shard.replay_record(transaction_record("x", FIRST, 0))
     shard.transactions["x"].fenced_at = 1
@@ -36,7 +36,7 @@ def test_a_record_ends_the_waiting_for_a_fencing() -> None:
     assert shard.transactions["x"].fenced_at is None
 
 
-def test_what_is_not_a_transactional_id_is_passed_over() -> None:
+def test_records_of_other_kinds_are_skipped() -> None:
     shard = TransactionShard(SHARD, 3)
     replay(shard, encode_marker(ControlType.COMMIT, Marker(1, 0, 0), 0))
     replay(shard, encode_batch([Record(None, b"v", 0), Record(b"\x00\x09x", b"v", 0), Record(b"", b"v", 0)]))

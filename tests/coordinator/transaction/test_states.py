@@ -27,7 +27,7 @@ def test_every_table_knows_every_state(table: dict[TransactionState, int]) -> No
     assert set(table.values()) <= {0, 48, 51}
 
 
-def test_what_is_prepared_can_only_complete() -> None:
+def test_prepared_states_can_only_complete() -> None:
     for state in states.PREPARED:
         assert len(states.TRANSITIONS[state]) == 1
         assert states.TRANSITIONS[state] <= states.IDLE
