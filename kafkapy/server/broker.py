@@ -228,7 +228,7 @@ class BrokerServer:
             broker_id=self.config.broker_id,
             clock=self.clock,
             logs=logs,
-            is_known=lambda topic, index: node.cache.image.partition(topic, index) is not None,
+            cluster=node.cache,
             log_config_of=configs.of,
             lag_max_ms=self.config.integer("replica.lag.time.max.ms"),
         )

@@ -109,18 +109,17 @@ def _find(partition: Partition, asker: _Asker, timestamp: int, bound: int) -> tu
     log = partition.log
     if timestamp == EARLIEST:
         return log.log_start_offset, NO_TIMESTAMP
+    if timestamp != LATEST:
+        found = log.lookup_timestamp(timestamp)
+        if found is not None and found.offset < bound:
+            return found.offset, found.timestamp
     if asker.is_consumer and log.high_watermark < partition.epoch_start_offset:
         # What this leader would say may lie below what the one before has shown (KIP-207).
         text = f"the high watermark of {partition.topic_partition} has not reached this leader's epoch"
         if asker.version >= _FIRST_VERSION_OF_OFFSET_NOT_AVAILABLE:
             raise OffsetNotAvailableError(text)
         raise LeaderNotAvailableError(text)
-    if timestamp == LATEST:
-        return bound, NO_TIMESTAMP
-    found = log.lookup_timestamp(timestamp)
-    if found is None or found.offset >= bound:
-        return NO_OFFSET, NO_TIMESTAMP
-    return found.offset, found.timestamp
+    return (bound if timestamp == LATEST else NO_OFFSET), NO_TIMESTAMP
 
 
 def _epoch(partition: Partition, timestamp: int, offset: int) -> int:
