@@ -6,11 +6,13 @@ The texts are kafkapy's own. They are imported only when somebody asks for them.
 from typing import Final
 
 from kafkapy.config.broker_keys import base_name
+from kafkapy.config.own_keys import OWN_DOCUMENTATION
 
 _NOT_USED: Final = "kafkapy does not use this key."
 _REFUSED: Final = "kafkapy does not start while this key is set."
 
 _BROKER: Final[dict[str, str]] = {
+    **OWN_DOCUMENTATION,
     # ZooKeeper
     "zookeeper.connect": "Addresses of the ZooKeeper servers that keep the cluster's metadata, as host:port separated by commas, with an optional path at the end. Without it kafkapy keeps the metadata in its own data directory.",
     "zookeeper.session.timeout.ms": "How long ZooKeeper keeps the broker registered after it last heard from it, in milliseconds.",
@@ -247,13 +249,6 @@ _BROKER: Final[dict[str, str]] = {
     "leader.replication.throttled.rate": "How many bytes a second a leader may send to followers for throttled replicas.",
     "follower.replication.throttled.rate": "How many bytes a second a follower may fetch for throttled replicas.",
     "replica.alter.log.dirs.io.max.bytes.per.second": "How many bytes a second may be copied between the log directories of a broker.",
-    # kafkapy's own
-    "kafkapy.flush": "When records are flushed to the disk: kafka flushes as Apache Kafka does, ack acknowledges nothing before an fsync. It is a key of kafkapy alone.",
-    "kafkapy.fetch.session.partitions.max": "How many partitions all incremental fetch sessions together remember. A client without a session names all its partitions in each request. It is a key of kafkapy alone.",
-    "kafkapy.max.replicas": "How many replicas the partitions of all topics together may have. Requests for more are refused. It is a key of kafkapy alone.",
-    "kafkapy.auto.create.topics.per.second": "How many topics a second Metadata requests may create, with bursts of ten times as many. It is a key of kafkapy alone.",
-    "kafkapy.group.metadata.max.bytes": "How much memory the members of all groups may take with their metadata, in bytes. A member or an assignment beyond it is refused. It is a key of kafkapy alone.",
-    "kafkapy.producer.ids.max": "How many producer ids a partition remembers. Beyond it those are forgotten that were silent longest and have no open transaction. It is a key of kafkapy alone.",
 }  # fmt: skip
 
 _TOPIC: Final[dict[str, str]] = {

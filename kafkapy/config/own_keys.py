@@ -30,22 +30,36 @@ OWN_BROKER_KEYS: Final[dict[str, ConfigKey]] = {
         ConfigKey(PRODUCER_IDS_MAX, ConfigType.INT, 100_000, AtLeast(1)),
     )
 }
-"""``kafkapy.flush``: appends are fsynced as ``flush.messages`` and ``flush.ms`` say, or before any is acknowledged.
 
-``kafkapy.fetch.session.partitions.max``: how many partitions all incremental fetch sessions together remember, at 400
-bytes each. A client that gets no session names all its partitions in each request.
-
-``kafkapy.max.replicas``: how many replicas all topics together may have; the creation of more is refused. A cluster of
-Apache Kafka is advised to have at most 4,000 on a broker, and 10,000 take kafkapy about 100 MiB of memory.
-
-``kafkapy.auto.create.topics.per.second``: how many topics Metadata requests may create, with a burst of ten seconds'
-worth. Clients are answered LEADER_NOT_AVAILABLE for the others, as for any topic that is being created, and ask again.
-
-``kafkapy.group.metadata.max.bytes``: how much memory the members of all groups may take.
-
-``kafkapy.producer.ids.max``: how many producer ids a partition remembers. Beyond it those without an open transaction
-that were silent longest are forgotten.
-"""
+OWN_DOCUMENTATION: Final[dict[str, str]] = {
+    "kafkapy.flush": (
+        "When records are flushed to the disk: kafka flushes as Apache Kafka does, ack acknowledges nothing before an "
+        "fsync. It is a key of kafkapy alone."
+    ),
+    "kafkapy.fetch.session.partitions.max": (  # a partition takes 400 bytes
+        "How many partitions all incremental fetch sessions together remember. A client without a session names all "
+        "its partitions in each request. It is a key of kafkapy alone."
+    ),
+    # A broker of Apache Kafka is advised to have at most 4,000; 10,000 take kafkapy about 100 MiB.
+    "kafkapy.max.replicas": (
+        "How many replicas the partitions of all topics together may have. Requests for more are refused. It is a key "
+        "of kafkapy alone."
+    ),
+    # Clients are answered LEADER_NOT_AVAILABLE for the others, as for any topic that is being created, and ask again.
+    "kafkapy.auto.create.topics.per.second": (
+        "How many topics a second Metadata requests may create, with bursts of ten times as many. It is a key of "
+        "kafkapy alone."
+    ),
+    "kafkapy.group.metadata.max.bytes": (
+        "How much memory the members of all groups may take with their metadata, in bytes. A member or an assignment "
+        "beyond it is refused. It is a key of kafkapy alone."
+    ),
+    "kafkapy.producer.ids.max": (
+        "How many producer ids a partition remembers. Beyond it those are forgotten that were silent longest and have "
+        "no open transaction. It is a key of kafkapy alone."
+    ),
+}
+"""What each key does, for DescribeConfigs and ``kafkapy configs describe``."""
 
 OWN_TOPIC_KEYS: Final[dict[str, ConfigKey]] = {_FLUSH.name: _FLUSH._replace(dynamic=Dynamic.CLUSTER_WIDE)}
 """The same for a topic; without an override the broker's value holds."""

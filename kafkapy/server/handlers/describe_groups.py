@@ -13,14 +13,11 @@ from kafkapy.protocol.messages.describe_groups import (
     DescribeGroupsRequest,
     DescribeGroupsResponse,
 )
+from kafkapy.server.authorized_operations import group_operations
 from kafkapy.turns import Steps, pieces
 
 if TYPE_CHECKING:
     from kafkapy.server.context import RequestContext
-
-AUTHORIZED_OPERATIONS_NOT_ASKED = -(2**31)
-# bits by AclOperation: READ 3, DELETE 6, DESCRIBE 8
-ALL_GROUP_OPERATIONS = 1 << 3 | 1 << 6 | 1 << 8
 
 
 def handle(context: "RequestContext", request: DescribeGroupsRequest) -> Steps[DescribeGroupsResponse]:
@@ -52,5 +49,5 @@ def _build(group: GroupDescription, *, with_operations: bool) -> Steps[Described
         protocol_type=group.protocol_type,
         protocol_data=group.protocol_name,
         members=members,
-        authorized_operations=ALL_GROUP_OPERATIONS if shows_operations else AUTHORIZED_OPERATIONS_NOT_ASKED,
+        authorized_operations=group_operations(asked=shows_operations),
     )

@@ -24,6 +24,7 @@ from kafkapy.protocol.messages.metadata import (
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
+from kafkapy.server.authorized_operations import cluster_operations, topic_operations
 from kafkapy.turns import Steps, in_turns, pause
 from kafkapy.types import NO_LEADER
 
@@ -34,13 +35,6 @@ PARTITIONS_IN_A_STEP = 64
 """Rows that are built between two places to pause: some hundred microseconds."""
 TOPICS_AT_ONCE = 64
 """Topics that are answered for at once, if they have few partitions."""
-NOT_ASKED = -(2**31)
-"""Authorized operations that the client did not ask for."""
-TOPIC_OPERATIONS = sum(1 << code for code in (3, 4, 5, 6, 7, 8, 10, 11))
-"""All that can be done with a topic: read, write, create, delete, alter, describe, and describe and alter configs."""
-CLUSTER_OPERATIONS = sum(1 << code for code in (5, 7, 8, 9, 10, 11, 12))
-"""All that can be done with a cluster: as above without read, write, delete; cluster action, idempotent write."""
-
 
 Answer = MetadataResponse | Awaitable[MetadataResponse]
 
@@ -60,7 +54,7 @@ def handle(context: "RequestContext", request: MetadataRequest) -> Answer | Step
     topics = [_topic(image, topic, listener, version) for topic in found]
     if request.include_topic_authorized_operations:
         for topic in topics:
-            topic.topic_authorized_operations = TOPIC_OPERATIONS
+            topic.topic_authorized_operations = topic_operations(asked=True)
     return _response(context, request, image, topics)
 
 
@@ -129,7 +123,7 @@ def _answer(
     names: Iterable[str],
     refused: dict[str, int],
 ) -> Steps[MetadataResponse]:
-    operations = TOPIC_OPERATIONS if request.include_topic_authorized_operations else NOT_ASKED
+    operations = topic_operations(asked=request.include_topic_authorized_operations)
     listener, version = context.session.listener, context.header.api_version
     topics: list[MetadataResponseTopic] = []
     rows = 0
@@ -159,9 +153,7 @@ def _response(
         cluster_id=image.cluster_id,
         controller_id=image.controller_id if image.controller_id in image.brokers else NO_LEADER,
         topics=topics,
-        cluster_authorized_operations=CLUSTER_OPERATIONS
-        if request.include_cluster_authorized_operations
-        else NOT_ASKED,
+        cluster_authorized_operations=cluster_operations(asked=request.include_cluster_authorized_operations),
     )
 
 

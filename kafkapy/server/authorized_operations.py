@@ -1,0 +1,38 @@
+"""Which operations a client may do on a resource, for the answers of Metadata and DescribeGroups (KIP-430).
+
+A set of operations is a number with one bit for each, at the operation's code in Kafka's ``AclOperation``. Without an
+authorizer every client may do everything that the kind of resource allows.
+"""
+
+from typing import Final
+
+READ, WRITE, CREATE, DELETE, ALTER, DESCRIBE, CLUSTER_ACTION, DESCRIBE_CONFIGS, ALTER_CONFIGS, IDEMPOTENT_WRITE = range(
+    3, 13
+)
+
+NOT_ASKED: Final = -(2**31)
+"""The client did not ask for the operations."""
+
+
+def _bits(*operations: int) -> int:
+    return sum(1 << operation for operation in operations)
+
+
+_OF_TOPIC: Final = _bits(READ, WRITE, CREATE, DELETE, ALTER, DESCRIBE, DESCRIBE_CONFIGS, ALTER_CONFIGS)
+_OF_CLUSTER: Final = _bits(CREATE, ALTER, DESCRIBE, CLUSTER_ACTION, DESCRIBE_CONFIGS, ALTER_CONFIGS, IDEMPOTENT_WRITE)
+_OF_GROUP: Final = _bits(READ, DELETE, DESCRIBE)
+
+
+def topic_operations(*, asked: bool) -> int:
+    """The operations on a topic, or ``NOT_ASKED``."""
+    return _OF_TOPIC if asked else NOT_ASKED
+
+
+def cluster_operations(*, asked: bool) -> int:
+    """The operations on the cluster, or ``NOT_ASKED``."""
+    return _OF_CLUSTER if asked else NOT_ASKED
+
+
+def group_operations(*, asked: bool) -> int:
+    """The operations on a consumer group, or ``NOT_ASKED``."""
+    return _OF_GROUP if asked else NOT_ASKED
