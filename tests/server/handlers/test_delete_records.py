@@ -10,7 +10,7 @@ import pytest
 from kafkapy.clock import Clock
 from kafkapy.protocol.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from kafkapy.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
-from kafkapy.replication.partition import PartitionState
+from kafkapy.replication.partition import LeaderAndIsrPartition
 from kafkapy.server.broker import BrokerServer
 from kafkapy.testing.clock import ManualClock
 from kafkapy.types import TopicPartition
@@ -78,7 +78,7 @@ def replicated(broker: BrokerServer, *topics: str, epoch: int = 5, leader: int =
     """The controller says that brokers 0, 1 and 9 hold the partition; 1 is alive, 9 is not."""
     replicas = broker.services.replica_manager
     for topic in topics:
-        state = PartitionState(1, leader, epoch, (0, 1), 0, (0, 1, 9))
+        state = LeaderAndIsrPartition(1, leader, epoch, (0, 1), 0, (0, 1, 9))
         replicas.become_leader_or_follower(TopicPartition(topic, 0), state)
     image = broker.services.metadata.image
     brokers = {**image.brokers, 1: image.brokers[0]._replace(id=1)}
