@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 
 from kafkapy.controller.states import PARTITION_ENTERED_FROM, REPLICA_ENTERED_FROM, PartitionState, ReplicaState
 from kafkapy.metadata.store import Check, MetadataStore, Operation, Result, StoreError
-from kafkapy.metadata.znodes import BrokerIdZNode, ControllerEpochZNode, LeaderIsr, ReplicaAssignment
+from kafkapy.metadata.znodes import BrokerEndpoint, BrokerIdZNode, ControllerEpochZNode, LeaderIsr, ReplicaAssignment
 from kafkapy.turns import pause
 from kafkapy.types import TopicPartition
 
@@ -31,6 +31,11 @@ class LiveBroker(NamedTuple):
 
     registration: BrokerIdZNode
     epoch: int
+
+    def endpoint(self, listener: str) -> BrokerEndpoint:
+        """The end point of the listener of this name, else the first one."""
+        endpoints = self.registration.endpoints
+        return next((found for found in endpoints if found.listener_name == listener), endpoints[0])
 
 
 class ControllerContext:

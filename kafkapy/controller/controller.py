@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable
 
 from kafkapy.clock import Clock
 from kafkapy.config.broker_config import BrokerConfig
-from kafkapy.controller.active_controller import ActiveController, Watchers
+from kafkapy.controller.active_controller import ActiveController, Watchers, inter_broker_listener
 from kafkapy.controller.context import ControllerContext, ControllerMovedError
 from kafkapy.controller.requests import Outgoing, PeerQueues
 from kafkapy.metadata.store import (
@@ -61,6 +61,17 @@ class Controller:
     def is_active(self) -> bool:
         """This broker is the controller."""
         return self._active is not None
+
+    def address_of(self, broker_id: int) -> tuple[str, int] | None:
+        """Host and port under which a broker has registered for other brokers; None for one that is not registered.
+
+        Only the controller knows it.
+        """
+        broker = None if self._active is None else self._active.context.brokers.get(broker_id)
+        if broker is None:
+            return None
+        endpoint = broker.endpoint(inter_broker_listener(self._config))
+        return endpoint.host, endpoint.port
 
     def is_deleting(self, topic: str) -> bool:
         """The deletion of ``topic`` has been asked for and is not complete."""

@@ -138,8 +138,7 @@ class RequestBatch:
         )
 
     def _live_leader(self, broker: int) -> LeaderAndIsrLiveLeader:
-        endpoints = self._context.brokers[broker].registration.endpoints
-        endpoint = next((found for found in endpoints if found.listener_name == self._listener), endpoints[0])
+        endpoint = self._context.brokers[broker].endpoint(self._listener)
         return LeaderAndIsrLiveLeader(broker_id=broker, host_name=endpoint.host, port=endpoint.port)
 
     def _topic_states(self) -> Steps[list[UpdateMetadataTopicState]]:

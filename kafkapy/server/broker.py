@@ -11,8 +11,9 @@ import logging
 import os
 import socket
 from contextlib import AsyncExitStack
+from random import SystemRandom
 from types import TracebackType
-from typing import Final, Self
+from typing import TYPE_CHECKING, Final, Self
 
 from kafkapy.clock import Clock, SystemClock
 from kafkapy.config.broker_config import BrokerConfig
@@ -33,7 +34,7 @@ from kafkapy.network import dispatcher
 from kafkapy.network.budget import DEFAULT_LIMIT, FrameBudget
 from kafkapy.network.limits import Limits, Shared
 from kafkapy.network.listener import Listener, ListenError, bind
-from kafkapy.network.peer import LocalChannel
+from kafkapy.network.peer import BrokerChannel, LocalChannel
 from kafkapy.replication.replica_manager import ReplicaManager
 from kafkapy.server import logs
 from kafkapy.server.compute_thread import ComputeThread
@@ -55,6 +56,9 @@ from kafkapy.storage.log.log import Storage
 from kafkapy.storage.log_directory import LogManager
 from kafkapy.storage.recovery.mending import default_processes, load_in_parallel
 from kafkapy.turns import at_once_or_in_turns
+
+if TYPE_CHECKING:
+    from kafkapy.network.peer_connection import AddressOf
 
 _log: Final = logging.getLogger(__name__)
 
@@ -162,8 +166,8 @@ class BrokerServer:
         logs, identity = self._open_directories(metrics)
         store = await self._open_store(logs, identity)
         requests = LocalRequests()
-        channel = LocalChannel({self.config.broker_id: requests.handle})
-        node = MetadataNode(self.config, self.clock, store, channel)
+        orders = self._channel(requests, lambda broker: node.controller.address_of(broker))  # noqa: PLW0108  # set below
+        node = MetadataNode(self.config, self.clock, store, orders)
         self._cleanup.push_async_callback(node.stop)
         await node.prepare()
         logs.directories.check_identity(self.config.broker_id, node.cluster_id)
@@ -185,7 +189,7 @@ class BrokerServer:
         background = Background(at_once_or_in_turns, soon, metrics.coordinators)
         groups = GroupCoordinator(self.config, self.clock, replicas, node.cache, background)
         writer = MarkerWriter(replicas, groups, self.clock, self.config.integer("request.timeout.ms"))
-        markers = BrokerMarkers(self.config.broker_id, node.cache, writer, channel)
+        markers = BrokerMarkers(self.config.broker_id, node.cache, writer, self._channel(requests, node.address_of))
         transactions = TransactionCoordinator(self.config, self.clock, replicas, node.cache, markers, background)
         services = self._services = Services(
             config=self.config,
@@ -216,6 +220,23 @@ class BrokerServer:
         logs.directories.write_identity(self.config.broker_id, node.cluster_id, self.clock.now_ms())
         self._cleanup.push_async_callback(failures.stop)
         self._serve(services)
+
+    def _channel(self, requests: LocalRequests, address_of: "AddressOf") -> LocalChannel:
+        """Return the way of one part of the broker to all brokers: to the others with connections of its own."""
+
+        def connect() -> BrokerChannel:
+            from kafkapy.network.peer_connection import PeerSettings, PeerTimes, RemoteBrokers
+
+            times = PeerTimes(
+                request_ms=self.config.integer("request.timeout.ms"),
+                connect_ms=self.config.integer("socket.connection.setup.timeout.ms"),
+            )
+            settings = PeerSettings(str(self.config.broker_id), times)
+            remote = RemoteBrokers(address_of, self.clock, settings, SystemRandom())
+            self._cleanup.callback(remote.close)
+            return remote
+
+        return LocalChannel({self.config.broker_id: requests.handle}, connect)
 
     def _fetch_sessions(self) -> FetchSessionCache:
         return FetchSessionCache(

@@ -10,6 +10,7 @@ from typing import Final
 from kafkapy.clock import Clock
 from kafkapy.config.broker_config import BrokerConfig
 from kafkapy.config.listeners import EndPoint
+from kafkapy.controller.active_controller import inter_broker_listener
 from kafkapy.controller.controller import Controller
 from kafkapy.controller.topics import TopicAdmin
 from kafkapy.metadata.configs import ConfigAdmin
@@ -90,6 +91,15 @@ class MetadataNode:
         if self.controller.is_active:
             broker_id = self._config.broker_id
             await self.cache.wait_until(lambda image: broker_id in image.brokers, FIRST_METADATA_MS, self._clock)
+
+    def address_of(self, broker_id: int) -> tuple[str, int] | None:
+        """Host and port of a broker's listener for other brokers, as the metadata have it; None if it is not alive."""
+        broker = self.cache.image.brokers.get(broker_id)
+        if broker is None:
+            return None
+        endpoints = broker.endpoints
+        endpoint = endpoints.get(inter_broker_listener(self._config)) or next(iter(endpoints.values()))
+        return endpoint.host, endpoint.port
 
     async def stop(self) -> None:
         """Leave the cluster."""

@@ -1,0 +1,252 @@
+"""Requests to other brokers over TCP: a connection to each, made when it is needed and made again when it broke.
+
+``RemoteBrokers`` is a ``BrokerChannel``. Each part of a broker that sends requests has one of its own (the controller,
+the sender of transaction markers, ...): requests to one broker go out one after the other, as Kafka's channels between
+brokers do, and a broker that is slow for one part must not delay another part. Requests to different brokers do not
+wait for each other.
+
+A request fails with ``PeerUnreachableError`` when its broker can't be reached, closes the connection, answers with what
+is no response, or does not answer in time. The connection is closed then: a late response could be taken for that of
+the next request. Whether the broker has done what was asked is not known; the caller decides what it sends again.
+
+After a failure the next connection is made no sooner than an exponential back-off allows. It begins anew with the next
+response: a broker that accepts connections and closes them is not asked without pause.
+
+``tls`` wraps the socket, ``authenticate`` makes the handshake that comes before the first request (SASL).
+
+The module is imported when the first request to another broker is sent: a broker that is alone does not need it.
+"""
+
+import asyncio
+import ssl
+from collections.abc import Callable
+from contextlib import ExitStack
+from random import Random
+from typing import Final, NamedTuple, cast
+
+from kafkapy.clock import Clock
+from kafkapy.network.peer import PeerUnreachableError
+from kafkapy.protocol.client_core import ClientCore, Handshake, Request
+from kafkapy.protocol.message import Message, ProtocolError
+
+BACKOFF_JITTER: Final = 0.2
+"""The share by which a back-off is longer or shorter, so that brokers do not come back all at once."""
+
+Address = tuple[str, int]
+"""Host and port."""
+
+AddressOf = Callable[[int], Address | None]
+"""Returns where a broker is reached, None for one that is not registered."""
+
+
+class PeerTimes(NamedTuple):
+    """How long to wait for what, in milliseconds; the defaults are Apache Kafka's."""
+
+    request_ms: int = 30_000
+    connect_ms: int = 10_000
+    """From the first packet to the end of the handshake."""
+    backoff_ms: int = 50
+    """The first pause after a failure; each further one doubles it."""
+    backoff_max_ms: int = 1_000
+
+
+class PeerSettings(NamedTuple):
+    """What the connections of one part of a broker have in common."""
+
+    client_id: str
+    times: PeerTimes = PeerTimes()
+    tls: ssl.SSLContext | None = None
+    authenticate: Callable[[ClientCore], Handshake] | None = None
+    max_response_size: int = 100 * 1024 * 1024
+
+
+class PeerConnection(asyncio.Protocol):
+    """One connection, with one request in flight. ``abort`` ends it, and what waits for a response fails."""
+
+    def __init__(self, core: ClientCore) -> None:
+        self.failure: PeerUnreachableError | None = None
+        """Why the connection can't be used any more."""
+        self._core = core
+        self._transport: asyncio.Transport | None = None
+        self._response: asyncio.Future[Message] | None = None
+
+    def ask(self, request: Request, version: int) -> "asyncio.Future[Message]":
+        """Send a request; the future has the response, or fails with ``PeerUnreachableError``.
+
+        Raises the latter when the connection has failed already, ``ProtocolError`` for a request that the version can't
+        express.
+        """
+        if self.failure is not None:
+            raise self.failure
+        assert self._transport is not None, "a connection that has not failed is there"
+        response = self._response = asyncio.get_running_loop().create_future()
+        self._transport.write(self._core.request(request, version))
+        return response
+
+    def abort(self, reason: str) -> None:
+        """Close the connection at once."""
+        if self.failure is None:
+            self.failure = PeerUnreachableError(reason)
+        if self._transport is not None:
+            self._transport.abort()
+        if self._response is not None and not self._response.done():
+            self._response.set_exception(self.failure)
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """See ``asyncio.BaseProtocol``."""
+        assert isinstance(transport, asyncio.Transport), "a stream has a transport for reading and writing"
+        self._transport = transport
+        if self.failure is not None:
+            transport.abort()
+
+    def data_received(self, data: bytes) -> None:
+        """See ``asyncio.Protocol``."""
+        self._core.receive_data(data)
+        try:
+            response = self._core.next_response()
+        except ProtocolError as error:
+            self.abort(f"no response of a Kafka broker: {error}")
+            return
+        if response is not None and self._response is not None and not self._response.done():
+            self._response.set_result(response)
+
+    def connection_lost(self, error: Exception | None) -> None:
+        """See ``asyncio.BaseProtocol``."""
+        self.abort("the connection was closed" if error is None else f"the connection broke: {error}")
+
+
+class _Peer:
+    """One broker: its connection, and the requests that wait for their turn."""
+
+    def __init__(self, clock: Clock, settings: PeerSettings, random: Random) -> None:
+        self._clock = clock
+        self._settings = settings
+        self._random = random
+        self._turn = asyncio.Lock()
+        self._connection: PeerConnection | None = None
+        self._core = ClientCore("")
+        self._address: Address | None = None
+        self._is_closed = False
+        self._failures = 0
+        self._not_before_s = 0.0
+        """When the next request, or the next connection, may be made."""
+
+    def close(self) -> None:
+        """End the connection for good: the request in flight fails, and so do those that wait."""
+        self._is_closed = True
+        self._disconnect()
+
+    def _disconnect(self) -> None:
+        if self._connection is not None:
+            self._connection.abort("this broker has closed the connection")
+
+    async def ask(self, address: Address, request: Request, version: int) -> Message:
+        """Send a request when it is its turn; raises PeerUnreachableError."""
+        async with self._turn:
+            with ExitStack() as failed:
+                failed.callback(self._failed)
+                connection = await self._connected(address)
+                await self._wait()
+                response = await self._answer(connection, request, version)
+                failed.pop_all()
+            self._failures = 0
+            pause_ms = min(self._core.throttle_ms, self._settings.times.request_ms)
+            self._not_before_s = self._clock.monotonic_s() + pause_ms / 1000
+            return response
+
+    async def _connected(self, address: Address) -> PeerConnection:
+        connection = self._connection
+        if connection is not None and connection.failure is None and self._address == address:
+            return connection
+        self._disconnect()
+        await self._wait()
+        settings, self._address = self._settings, address
+        self._core = ClientCore(settings.client_id, max_response_size=settings.max_response_size)
+        connection = self._connection = PeerConnection(self._core)
+        opening = asyncio.ensure_future(self._open(connection, address))
+        late = self._clock.call_later(settings.times.connect_ms, opening.cancel)
+        try:
+            await asyncio.wait([opening])
+        finally:
+            late.cancel()
+            opening.cancel()
+        if opening.cancelled():
+            raise PeerUnreachableError(f"no connection within {settings.times.connect_ms} ms")
+        opening.result()
+        return connection
+
+    async def _open(self, connection: PeerConnection, address: Address) -> None:
+        loop = asyncio.get_running_loop()
+        try:
+            await loop.create_connection(lambda: connection, *address, ssl=self._settings.tls)
+        except (OSError, UnicodeError) as error:  # the latter for a name that can't be one of a host
+            raise PeerUnreachableError(f"no connection: {getattr(error, 'strerror', None) or error}") from error
+        if self._settings.authenticate is None:
+            return
+        handshake = self._settings.authenticate(self._core)
+        try:
+            question = next(handshake)
+            while True:
+                question = handshake.send(await connection.ask(*question))
+        except StopIteration:
+            return
+        except ProtocolError as error:
+            raise PeerUnreachableError(f"the handshake failed: {error}") from error
+
+    async def _answer(self, connection: PeerConnection, request: Request, version: int) -> Message:
+        duration_ms = self._settings.times.request_ms
+        response = connection.ask(request, version)
+        late = self._clock.call_later(duration_ms, connection.abort, f"no response within {duration_ms} ms")
+        try:
+            return await response
+        finally:
+            late.cancel()
+
+    async def _wait(self) -> None:
+        remaining_s = self._not_before_s - self._clock.monotonic_s()
+        if remaining_s > 0:
+            await self._clock.sleep(remaining_s * 1000)
+        if self._is_closed:
+            raise PeerUnreachableError("this broker stops")
+
+    def _failed(self) -> None:
+        """Give the connection up: it failed, or nobody waits for the response that it may still bring."""
+        self._disconnect()
+        times = self._settings.times
+        backoff_ms = min(times.backoff_max_ms, times.backoff_ms * 2 ** min(self._failures, 30))
+        self._failures += 1
+        jitter = 1 + BACKOFF_JITTER * (2 * self._random.random() - 1)
+        self._not_before_s = self._clock.monotonic_s() + backoff_ms * jitter / 1000
+
+
+class RemoteBrokers:
+    """See above."""
+
+    def __init__(self, address_of: AddressOf, clock: Clock, settings: PeerSettings, random: Random) -> None:
+        self._address_of = address_of
+        self._clock = clock
+        self._settings = settings
+        self._random = random
+        self._peers: dict[int, _Peer] = {}
+        self._is_closed = False
+
+    async def send(self, broker_id: int, request: Message, version: int) -> Message:
+        """See ``BrokerChannel.send``; also raises ProtocolError for a request that the version can't express."""
+        address = self._address_of(broker_id)
+        if address is None:
+            raise PeerUnreachableError(f"broker {broker_id} is not registered")
+        if self._is_closed:
+            raise PeerUnreachableError("this broker stops")
+        peer = self._peers.get(broker_id)
+        if peer is None:
+            peer = self._peers[broker_id] = _Peer(self._clock, self._settings, self._random)
+        try:
+            return await peer.ask(address, cast("Request", request), version)
+        except PeerUnreachableError as error:
+            raise PeerUnreachableError(f"broker {broker_id} at {address[0]}:{address[1]}: {error}") from error
+
+    def close(self) -> None:
+        """End every connection for good; requests in flight fail."""
+        self._is_closed = True
+        for peer in self._peers.values():
+            peer.close()
