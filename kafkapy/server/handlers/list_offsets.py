@@ -110,18 +110,17 @@ def _find(partition: Partition, asker: _Asker, timestamp: int, bound: int) -> tu
     log = partition.log
     if timestamp == EARLIEST:
         return log.log_start_offset, _NONE
+    if timestamp != LATEST:
+        found = log.lookup_timestamp(timestamp)
+        if found is not None and found.offset < bound:
+            return found.offset, found.timestamp
     if asker.is_consumer and log.high_watermark < partition.epoch_start_offset:
         # What this leader would say may lie below what the one before has shown (KIP-207).
         text = f"the high watermark of {partition.topic_partition} has not reached this leader's epoch"
         if asker.version >= _FIRST_VERSION_OF_OFFSET_NOT_AVAILABLE:
             raise OffsetNotAvailableError(text)
         raise LeaderNotAvailableError(text)
-    if timestamp == LATEST:
-        return bound, _NONE
-    found = log.lookup_timestamp(timestamp)
-    if found is None or found.offset >= bound:
-        return _NONE, _NONE
-    return found.offset, found.timestamp
+    return (bound if timestamp == LATEST else _NONE), _NONE
 
 
 def _epoch(partition: Partition, timestamp: int, offset: int) -> int:

@@ -115,6 +115,9 @@ def test_a_new_leader_does_not_answer_before_its_epoch_is_replicated(tmp_path: P
             assert (await ask(client, LATEST, 5)).error_code == 78
             assert (await ask(client, LATEST, 4)).error_code == 5
             assert (await ask(client, EARLIEST, 4)).error_code == 0
+            found = await ask(client, EPOCH_MS, 5)
+            assert (found.error_code, found.offset) == (0, 0)
+            assert (await ask(client, EPOCH_MS + 1000, 5)).error_code == 78
 
     run(scenario())
 
