@@ -92,6 +92,14 @@ class MetadataCache:
         """Known from the store before the controller speaks."""
         self.image = self.image._replace(cluster_id=cluster_id)
 
+    def is_known(self, topic: str, partition: int) -> bool:
+        """Tell whether the cluster has the partition."""
+        return self.image.partition(topic, partition) is not None
+
+    def is_alive(self, broker_id: int) -> bool:
+        """Tell whether the broker is registered, as the controller last said."""
+        return broker_id in self.image.brokers
+
     def add_listener(self, listener: Listener) -> None:
         """Call ``listener(image, deleted partitions)`` after each change; it must not raise."""
         self._listeners.append(listener)

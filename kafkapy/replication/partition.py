@@ -4,7 +4,7 @@ Leadership comes from LeaderAndIsr alone. Only the leader appends for clients an
 watermark by the rules below. Everything is synchronous; who waits for a high watermark waits in ``delayed``.
 """
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 from kafkapy.clock import Clock
@@ -69,6 +69,12 @@ class RemoteReplica:
         self.log_start_offset = log_start_offset
         self.leader_end_offset_at_last_fetch = leader_end_offset
         self.last_fetch_ms = now_ms
+
+    def begin_epoch(self, leader_end_offset: int, now_ms: int, *, is_in_sync: bool) -> None:
+        """Count the replica as caught up now if it is in sync, else not before it fetches; its offsets stay known."""
+        self.last_caught_up_ms = now_ms if is_in_sync else 0
+        self.last_fetch_ms = now_ms
+        self.leader_end_offset_at_last_fetch = leader_end_offset
 
     def is_caught_up(self, leader_end_offset: int, now_ms: int, lag_max_ms: int) -> bool:
         """Tell whether the replica has everything, or had so within ``lag_max_ms``."""
@@ -185,8 +191,9 @@ class Partition:
     def make_leader(self, state: PartitionState) -> None:
         """Lead from now on; the epoch begins at the log's end.
 
-        In-sync followers count as caught up now; where they are is unknown until they fetch. Raises
-        ``KafkaStorageError`` when the disk is broken; nothing has changed then.
+        In-sync followers count as caught up now. Where a follower is, is unknown until it fetches; a leader that stays
+        the leader in the next epoch keeps what it knows. Raises ``KafkaStorageError`` when the disk is broken; nothing
+        has changed then.
         """
         new_epoch = state.leader_epoch > self.leader_epoch
         if new_epoch:
@@ -196,12 +203,14 @@ class Partition:
         if new_epoch:
             self.epoch_start_offset = self.log.log_end_offset
             self.log.durability.settle()
-            now_ms = self._clock.now_ms()
             self.remotes = {
-                broker_id: RemoteReplica(broker_id, now_ms if broker_id in state.isr else 0)
+                broker_id: self.remotes.get(broker_id) or RemoteReplica(broker_id)
                 for broker_id in state.replicas
                 if broker_id != self._broker_id
             }
+            now_ms = self._clock.now_ms()
+            for broker_id, replica in self.remotes.items():
+                replica.begin_epoch(self.epoch_start_offset, now_ms, is_in_sync=broker_id in state.isr)
         self.advance_high_watermark()
 
     def _note_epoch(self, leader_epoch: int) -> None:
@@ -286,15 +295,30 @@ class Partition:
         return reached > before and log.update_high_watermark(reached) > before
 
     def follower_fetched(self, broker_id: int, fetch_offset: int, log_start_offset: int) -> bool:
-        """A replica asks for ``fetch_offset``: it has all before it. Tell whether the high watermark moved.
+        """A replica asks for ``fetch_offset``: it has all before it.
+
+        Tell whether the high watermark or the replica's log start moved, for which requests may wait.
 
         Raises ``NotLeaderOrFollowerError`` when ``broker_id`` is no replica of this partition.
         """
         replica = self.remotes.get(broker_id)
         if replica is None:
             raise NotLeaderOrFollowerError(f"broker {broker_id} is not a replica of {self.topic_partition}")
+        has_trimmed = log_start_offset > replica.log_start_offset
         replica.fetched(fetch_offset, log_start_offset, self.log.log_end_offset, self._clock.now_ms())
-        return self.advance_high_watermark()
+        return self.advance_high_watermark() or has_trimmed
+
+    def low_watermark(self, is_alive: Callable[[int], bool]) -> int:
+        """Return the lowest log start of this replica and of those whose brokers are alive.
+
+        Raises ``NotLeaderOrFollowerError`` when this broker does not lead: only a leader knows it.
+        """
+        self.check_leader()
+        lowest = self.log.log_start_offset
+        for replica in self.remotes.values():
+            if replica.log_start_offset < lowest and is_alive(replica.broker_id):
+                lowest = replica.log_start_offset
+        return lowest
 
     def replicas_that_may_join(self) -> Sequence[int]:
         """Return the followers that have caught up and are not in the in-sync set."""

@@ -48,6 +48,18 @@ class LogStore(Protocol):
         ...
 
 
+class ClusterView(Protocol):
+    """What is needed of ``metadata.image.MetadataCache``."""
+
+    def is_known(self, topic: str, partition: int, /) -> bool:
+        """Tell whether the cluster has the partition."""
+        ...
+
+    def is_alive(self, broker_id: int, /) -> bool:
+        """Tell whether the broker is registered."""
+        ...
+
+
 class LeadershipListener(Protocol):
     """Learns which partitions this broker leads: the coordinators, for their internal topics."""
 
@@ -77,7 +89,7 @@ class ReplicaManager:
         broker_id: int,
         clock: Clock,
         logs: LogStore,
-        is_known: Callable[[str, int], bool],
+        cluster: ClusterView,
         log_config_of: Callable[[str], LogConfig],
         lag_max_ms: int = 30_000,
     ) -> None:
@@ -88,7 +100,7 @@ class ReplicaManager:
         """Partitions whose data directory has failed: until the next start they answer KAFKA_STORAGE_ERROR."""
         self._clock = clock
         self._logs = logs
-        self._is_known = is_known
+        self._cluster = cluster
         self._log_config_of = log_config_of
         self._lag_max_ms = lag_max_ms
         self._listeners: list[LeadershipListener] = []
@@ -193,9 +205,13 @@ class ReplicaManager:
         if partition is not None:
             return partition
         self._check_online(topic_partition)
-        if self._is_known(topic_partition.topic, topic_partition.partition):
+        if self._cluster.is_known(topic_partition.topic, topic_partition.partition):
             raise NotLeaderOrFollowerError(f"this broker has no replica of {topic_partition}")
         raise UnknownTopicOrPartitionError(f"there is no {topic_partition}")
+
+    def low_watermark(self, topic_partition: TopicPartition) -> int:
+        """Return ``Partition.low_watermark``; raises what that and ``partition`` raise."""
+        return self.partition(topic_partition).low_watermark(self._cluster.is_alive)
 
     # appending
 

@@ -175,14 +175,7 @@ class BrokerServer:
         await self._load(logs, configs)
         self._cleanup.callback(lambda: logs.abandon() if self._is_killed else logs.shutdown())
         node.config_admin.add_listener(configs)
-        replicas = ReplicaManager(
-            broker_id=self.config.broker_id,
-            clock=self.clock,
-            logs=logs,
-            is_known=lambda topic, index: node.cache.image.partition(topic, index) is not None,
-            log_config_of=configs.of,
-            lag_max_ms=self.config.integer("replica.lag.time.max.ms"),
-        )
+        replicas = self._replicas(node, logs, configs)
         failures = DirectoryFailures(logs, replicas, store, self.broken.set)
         logs.directory_listener = failures.directory_failed
         soon = asyncio.get_running_loop().call_soon
@@ -220,6 +213,16 @@ class BrokerServer:
         logs.directories.write_identity(self.config.broker_id, node.cluster_id, self.clock.now_ms())
         self._cleanup.push_async_callback(failures.stop)
         self._serve(services)
+
+    def _replicas(self, node: MetadataNode, logs: LogManager, configs: LogConfigs) -> ReplicaManager:
+        return ReplicaManager(
+            broker_id=self.config.broker_id,
+            clock=self.clock,
+            logs=logs,
+            cluster=node.cache,
+            log_config_of=configs.of,
+            lag_max_ms=self.config.integer("replica.lag.time.max.ms"),
+        )
 
     def _channel(self, requests: LocalRequests, address_of: "AddressOf") -> LocalChannel:
         """Return the way of one part of the broker to all brokers: to the others with connections of its own."""

@@ -36,14 +36,21 @@ class Node:
         self.logs = LogManager([str(path)], self.config, self.clock)
         self.logs.load()
         self.known: set[tuple[str, int]] = set()
+        self.dead: set[int] = set()
         self.replicas = ReplicaManager(
             broker_id=ME,
             clock=self.clock,
             logs=self.logs,
-            is_known=lambda topic, index: (topic, index) in self.known,
+            cluster=self,
             log_config_of=lambda _: self.config,
             lag_max_ms=1000,
         )
+
+    def is_known(self, topic: str, partition: int) -> bool:
+        return (topic, partition) in self.known
+
+    def is_alive(self, broker_id: int) -> bool:
+        return broker_id not in self.dead
 
     def partition(self, **fields: object) -> Partition:
         """``t-0`` after a LeaderAndIsr with these fields."""

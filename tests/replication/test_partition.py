@@ -15,7 +15,7 @@ from kafkapy.metadata.errors import (
 )
 from kafkapy.replication.partition import ALL_IN_SYNC, InSyncReplicas
 from kafkapy.storage.errors import KafkaStorageError
-from tests.replication.logs import ME, Node, batch, state
+from tests.replication.logs import ME, TP, Node, batch, state
 
 
 def test_alone_everything_is_replicated_at_once(tmp_path: Path) -> None:
@@ -30,11 +30,61 @@ def test_the_high_watermark_follows_the_followers(tmp_path: Path) -> None:
     partition = Node(tmp_path).partition(isr=(ME, 2), replicas=(ME, 2))
     partition.append(batch(3), required_acks=ALL_IN_SYNC)
     assert partition.log.high_watermark == 0
+    assert partition.follower_fetched(2, 0, 0)  # its log start is known now
     assert not partition.follower_fetched(2, 0, 0)
+    assert partition.log.high_watermark == 0
     assert partition.follower_fetched(2, 2, 0)
     assert partition.log.high_watermark == 2
     assert not partition.follower_fetched(2, 1, 0)
     assert partition.log.high_watermark == 2
+
+
+def test_a_leader_that_stays_the_leader_knows_its_followers_in_the_next_epoch(tmp_path: Path) -> None:
+    node = Node(tmp_path)
+    partition = node.partition(isr=(ME, 2, 3), replicas=(ME, 2, 3))
+    partition.append(batch(3))
+    partition.follower_fetched(2, 3, 0)
+    partition.follower_fetched(3, 1, 0)
+    assert partition.log.high_watermark == 1
+    node.clock.advance(5000)
+    partition = node.partition(epoch=1, isr=(ME, 2), replicas=(ME, 2, 3))
+    assert partition.log.high_watermark == 3
+    assert partition.is_acknowledged(3)
+    node.partition(epoch=2, leader=2, isr=(2, ME), replicas=(ME, 2, 3))
+    partition = node.partition(epoch=3, isr=(ME, 2), replicas=(ME, 2, 3))
+    partition.append(batch())
+    assert partition.log.high_watermark == 3
+
+
+def test_a_follower_that_fetches_from_where_the_epoch_began_was_caught_up_then(tmp_path: Path) -> None:
+    node = Node(tmp_path)
+    node.partition(leader=2, isr=(2, ME), replicas=(ME, 2))
+    partition = node.partition(epoch=1, isr=(ME,), replicas=(ME, 2))
+    node.clock.advance(700)
+    partition.append(batch(2))
+    partition.follower_fetched(2, 0, 0)
+    assert partition.log.high_watermark == 2
+    assert partition.remotes[2].last_caught_up_ms == node.clock.now_ms() - 700
+
+
+def test_the_low_watermark_is_the_lowest_log_start_of_the_live_replicas(tmp_path: Path) -> None:
+    node = Node(tmp_path)
+    partition = node.partition(isr=(ME, 2, 3), replicas=(ME, 2, 3))
+    partition.append(batch(5))
+    for broker_id in (2, 3):
+        partition.follower_fetched(broker_id, 5, 0)
+    partition.log.advance_log_start_offset(4)
+    assert node.replicas.low_watermark(TP) == 0
+    assert partition.follower_fetched(2, 5, 3)
+    assert not partition.follower_fetched(2, 5, 3)
+    assert node.replicas.low_watermark(TP) == 0
+    node.dead.add(3)
+    assert node.replicas.low_watermark(TP) == 3
+    partition.follower_fetched(2, 5, 5)
+    assert node.replicas.low_watermark(TP) == 4
+    node.partition(epoch=1, leader=2, isr=(2, ME), replicas=(ME, 2, 3))
+    with pytest.raises(NotLeaderOrFollowerError):
+        node.replicas.low_watermark(TP)
 
 
 def test_a_follower_that_caught_up_may_join(tmp_path: Path) -> None:

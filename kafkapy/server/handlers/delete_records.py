@@ -1,19 +1,22 @@
 """DeleteRecords v0-2: move the log start offset.
 
-Done: an offset, or -1 for the high watermark. The answer is the partition's new low watermark.
+Done: an offset, or -1 for the high watermark. The answer is the partition's low watermark: the lowest log start of its
+replicas on live brokers. It waits for the followers, which tell their log start with each fetch.
 What is asked twice is done once, as it was asked last.
-Not done: waiting for followers (there are none yet).
-Errors: OFFSET_OUT_OF_RANGE 1, UNKNOWN_TOPIC_OR_PARTITION 3, NOT_LEADER_OR_FOLLOWER 6, INVALID_TOPIC_EXCEPTION 17 for
-internal topics, KAFKA_STORAGE_ERROR 56, POLICY_VIOLATION 44 for compacted topics that don't delete.
+Errors: OFFSET_OUT_OF_RANGE 1, UNKNOWN_TOPIC_OR_PARTITION 3, NOT_LEADER_OR_FOLLOWER 6, REQUEST_TIMED_OUT 7 when a
+follower has not followed in time, INVALID_TOPIC_EXCEPTION 17 for internal topics, KAFKA_STORAGE_ERROR 56,
+POLICY_VIOLATION 44 for compacted topics that don't delete.
 """
 
 from functools import partial
 from operator import attrgetter
-from typing import Final
+from typing import Final, NamedTuple
 
+from kafkapy.delayed import Delayed
 from kafkapy.errors import BrokerError
 from kafkapy.metadata.errors import InvalidTopicError
 from kafkapy.metadata.topic_rules import INTERNAL_TOPICS
+from kafkapy.protocol.errors import ErrorCode
 from kafkapy.protocol.messages.delete_records import (
     DeleteRecordsPartition,
     DeleteRecordsPartitionResult,
@@ -38,27 +41,48 @@ class PolicyViolationError(BrokerError):
     error_code = 44
 
 
-def handle(context: RequestContext, request: DeleteRecordsRequest) -> Steps[DeleteRecordsResponse]:
+class _Trimmed(NamedTuple):
+    """A partition whose records this broker has deleted; the low watermark that is asked for, and its answer."""
+
+    topic_partition: TopicPartition
+    wanted: int
+    answer: DeleteRecordsPartitionResult
+
+
+Answer = DeleteRecordsResponse | Delayed[DeleteRecordsResponse]
+
+
+def handle(context: RequestContext, request: DeleteRecordsRequest) -> Steps[Answer]:
     """See the card; a step is a partition."""
     replicas = context.services.replica_manager
+    trimmed: list[_Trimmed] = []
     topics = yield from answered_by_topic(
         ((topic.name, topic.partitions) for topic in request.topics),
         attrgetter("partition_index"),
-        partial(_delete, replicas),
+        partial(_delete, replicas, trimmed),
         DeleteRecordsTopicResult,
     )
-    return DeleteRecordsResponse(topics=topics)
+    response = DeleteRecordsResponse(topics=topics)
+    waiting = [each for each in trimmed if not _has_followed(replicas, each)]
+    return _when_followers_have(replicas, waiting, response, request.timeout_ms) if waiting else response
 
 
-def _delete(replicas: ReplicaManager, topic: str, wanted: DeleteRecordsPartition) -> DeleteRecordsPartitionResult:
+def _delete(
+    replicas: ReplicaManager, trimmed: list[_Trimmed], topic: str, wanted: DeleteRecordsPartition
+) -> DeleteRecordsPartitionResult:
+    topic_partition = TopicPartition(topic, wanted.partition_index)
     try:
-        low_watermark = _advance(replicas, TopicPartition(topic, wanted.partition_index), wanted.offset)
+        offset = _advance(replicas, topic_partition, wanted.offset)
+        answer = DeleteRecordsPartitionResult(wanted.partition_index, replicas.low_watermark(topic_partition))
     except BrokerError as error:
         return DeleteRecordsPartitionResult(wanted.partition_index, _NO_OFFSET, error.error_code)
-    return DeleteRecordsPartitionResult(wanted.partition_index, low_watermark)
+    if answer.low_watermark < offset:
+        trimmed.append(_Trimmed(topic_partition, offset, answer))
+    return answer
 
 
 def _advance(replicas: ReplicaManager, topic_partition: TopicPartition, offset: int) -> int:
+    """Move the log start of this broker's replica; return the offset that was asked for."""
     partition = replicas.partition(topic_partition)
     if topic_partition.topic in INTERNAL_TOPICS:
         raise InvalidTopicError(f"records of {topic_partition.topic} can't be deleted")
@@ -71,4 +95,29 @@ def _advance(replicas: ReplicaManager, topic_partition: TopicPartition, offset: 
     if offset < 0:
         raise OffsetOutOfRangeError(f"{topic_partition} has no offset {offset}")
     log.advance_log_start_offset(offset)
-    return log.log_start_offset
+    return offset
+
+
+def _has_followed(replicas: ReplicaManager, trimmed: _Trimmed) -> bool:
+    """Tell whether nothing is left to wait for in a partition; its answer says then what has come of it."""
+    answer = trimmed.answer
+    try:
+        answer.low_watermark = replicas.low_watermark(trimmed.topic_partition)
+    except BrokerError as error:
+        answer.low_watermark, answer.error_code = _NO_OFFSET, error.error_code
+        return True
+    return answer.low_watermark >= trimmed.wanted
+
+
+def _when_followers_have(
+    replicas: ReplicaManager, waiting: list[_Trimmed], response: DeleteRecordsResponse, timeout_ms: int
+) -> Delayed[DeleteRecordsResponse]:
+    def attempt(changed: TopicPartition | None) -> DeleteRecordsResponse | None:
+        waiting[:] = [each for each in waiting if not _has_followed(replicas, each)]
+        if waiting and changed is not None:
+            return None
+        for each in waiting:
+            each.answer.error_code = ErrorCode.REQUEST_TIMED_OUT
+        return response
+
+    return replicas.purgatory.wait([each.topic_partition for each in waiting], attempt, timeout_ms)
