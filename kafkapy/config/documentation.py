@@ -47,7 +47,7 @@ _BROKER: Final[dict[str, str]] = {
     "queued.max.requests": "How many requests may wait for a processing thread before the broker stops to read from sockets.",
     "queued.max.request.bytes": "How many bytes of requests may be in memory at once before the broker stops to read further ones. With -1 kafkapy uses a limit of its own.",
     "request.timeout.ms": "How long this broker waits for the response to a request that it sent to another broker, in milliseconds.",
-    "socket.connection.setup.timeout.ms": "How long the broker waits for a connection to another broker before it gives up the first attempt, in milliseconds. Each further attempt may take longer.",
+    "socket.connection.setup.timeout.ms": "How long the broker waits for a connection to another broker before it gives the attempt up, in milliseconds.",
     "socket.connection.setup.timeout.max.ms": "Upper bound of the time that a repeated attempt to connect to another broker may take, in milliseconds.",
     # listeners and sockets
     "authorizer.class.name": "Java class that decides which principal may do what; empty means that every client may do everything.",
@@ -285,10 +285,11 @@ UNUSED: Final = frozenset({
     *(name for name in _BROKER if name.startswith((
         "zookeeper.", "ssl.", "sasl.", "delegation.token.", "password.encoder.", "quota.", "replication.quota.",
         "alter.log.dirs.", "controller.quota.", "metrics.", "controlled.shutdown.", "kafka.metrics.", "leader.imbalance.",
-        "socket.connection.", "replica.fetch.", "replica.socket.", "fetch.purgatory.", "producer.purgatory.",
+        "replica.fetch.", "replica.socket.", "fetch.purgatory.", "producer.purgatory.",
         "delete.records.purgatory.", "leader.replication.", "follower.replication.", "replica.alter.",
     ))),
-    "num.network.threads", "num.io.threads", "num.replica.alter.log.dirs.threads", "background.threads",
+    "socket.connection.setup.timeout.max.ms", "num.network.threads", "num.io.threads",
+    "num.replica.alter.log.dirs.threads", "background.threads",
     "queued.max.requests", "authorizer.class.name", "control.plane.listener.name", "socket.send.buffer.bytes",
     "socket.receive.buffer.bytes", "max.connection.creation.rate", "connection.failed.authentication.delay.ms",
     "create.topic.policy.class.name", "alter.config.policy.class.name", "controller.socket.timeout.ms",
