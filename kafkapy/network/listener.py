@@ -37,7 +37,8 @@ class ListenError(Exception):
 
 def bind(endpoint: EndPoint) -> socket.socket:
     """Return a socket bound to the end point, not listening yet. Raises ``ListenError``."""
-    host = endpoint.host or None
+    # As bytes where that is the same: for a text Python loads the codec of international names, half a megabyte.
+    host = (endpoint.host.encode() if endpoint.host.isascii() else endpoint.host) or None
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(
             host, endpoint.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
