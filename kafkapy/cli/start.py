@@ -88,7 +88,8 @@ async def _run_broker(broker: BrokerServer, extras: Extras, *, for_parent: bool)
     if not await _started(broker, stopped):
         logger.info("Stopped before the start was over")
         return
-    interpreter = Interpreter(SystemClock(), broker.services.metrics.request_count)
+    services = broker.services
+    interpreter = Interpreter(SystemClock(), services.metrics.request_count, lambda: services.compute.run_count)
     try:
         interpreter.start()
         await extras.serve(broker)

@@ -15,15 +15,18 @@ class ComputeThread:
     threads would only add to the time that the loop waits for the interpreter.
     """
 
-    __slots__ = ("_executor",)
+    __slots__ = ("run_count", "_executor")
 
     def __init__(self) -> None:
+        self.run_count = 0
+        """Computations that were begun."""
         self._executor: ThreadPoolExecutor | None = None
 
     def run(self, function: Callable[[], T]) -> "asyncio.Future[T]":
         """Return a future of the function's result."""
         if self._executor is None:
             self._executor = ThreadPoolExecutor(1, "kafkapy-compute")
+        self.run_count += 1
         return asyncio.get_running_loop().run_in_executor(self._executor, function)
 
     def close(self) -> None:

@@ -1,9 +1,11 @@
 import asyncio
 import gc
+import platform
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 
 from kafkapy.metadata.store import NodeExistsError
@@ -12,7 +14,7 @@ from kafkapy.protocol.messages.api_versions import ApiVersionsRequest
 from kafkapy.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from kafkapy.records.compression import GZIP, ZSTD
 from kafkapy.server.broker import BrokerServer
-from kafkapy.server.interpreter import CHECK_MS, LONGEST_PAUSE_MS, SWITCH_INTERVAL_S, Interpreter
+from kafkapy.server.interpreter import CHECK_MS, LONGEST_PAUSE_MS, SWITCH_INTERVAL_S, Interpreter, return_freed_memory
 from kafkapy.testing.clock import ManualClock
 from tests.server.harness import Client, batch, frame, produce_request, run, running_broker
 
@@ -37,7 +39,7 @@ def collections() -> Iterator[Collections]:
 
 def test_full_collections_wait_until_the_broker_is_idle(collections: Collections) -> None:
     clock, requests = ManualClock(), [0]
-    interpreter = Interpreter(clock, lambda: requests[0])
+    interpreter = Interpreter(clock, lambda: requests[0], lambda: 0)
     before = gc.get_threshold(), sys.getswitchinterval()
     interpreter.start()
     try:
@@ -61,6 +63,39 @@ def test_full_collections_wait_until_the_broker_is_idle(collections: Collections
     assert (gc.get_threshold(), sys.getswitchinterval()) == before
     clock.advance(LONGEST_PAUSE_MS)
     assert collections.count == 2
+
+
+def test_memory_is_returned_after_large_requests() -> None:
+    clock, large, returned = ManualClock(), [0], [0]
+
+    def count() -> None:
+        returned[0] += 1
+
+    interpreter = Interpreter(clock, lambda: 0, lambda: large[0], count)
+    interpreter.start()
+    try:
+        clock.advance(3 * CHECK_MS)
+        assert returned == [0]  # there was no large one
+        large[0] += 2
+        clock.advance(3 * CHECK_MS)
+        assert returned == [1]
+        large[0] += 1
+        clock.advance(CHECK_MS)
+        assert returned == [2]
+    finally:
+        interpreter.stop()
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="other C libraries have no malloc_trim")
+def test_freed_memory_goes_back_to_the_system() -> None:
+    resident = psutil.Process().memory_info
+    held = [bytes(100_000) for _ in range(1000)]  # below the size from which malloc maps each alone
+    kept = held[-1]
+    del held
+    before = resident().rss
+    return_freed_memory()
+    assert before - resident().rss > 20_000_000
+    assert not any(kept)
 
 
 def test_connections_and_requests_leave_no_old_garbage(tmp_path: Path) -> None:
