@@ -9,6 +9,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Final, NamedTuple, TypeVar
 
+NO_BROKER_ID: Final = -1
+"""No broker: a consumer in the place of a replica, or a broker whose id is generated."""
 NO_LEADER: Final = -1
 """No replica can lead; readers and writers have to wait."""
 LEADER_DURING_DELETE: Final = -2

@@ -20,7 +20,7 @@ from kafkapy.storage.io.files import FileSlice
 from kafkapy.storage.log.converted import ConvertedSlice
 from kafkapy.storage.log.log import LogPosition
 from kafkapy.turns import Steps, in_turns, pause
-from kafkapy.types import TopicPartition, maker
+from kafkapy.types import NO_BROKER_ID, NO_EPOCH, NO_OFFSET, TopicPartition, maker
 
 if TYPE_CHECKING:
     from kafkapy.storage.log.log import Log
@@ -32,7 +32,6 @@ CHUNK_SIZE: Final = 50
 
 _position_of: Final = maker(LogPosition)
 
-UNKNOWN: Final = -1
 EMPTY: Final = b""
 
 
@@ -41,9 +40,9 @@ class FetchWish(NamedTuple):
 
     offset: int
     max_bytes: int
-    current_leader_epoch: int = UNKNOWN
-    log_start_offset: int = UNKNOWN
-    last_fetched_epoch: int = UNKNOWN
+    current_leader_epoch: int = NO_EPOCH
+    log_start_offset: int = NO_OFFSET
+    last_fetched_epoch: int = NO_EPOCH
 
 
 class FetchLimits(NamedTuple):
@@ -53,7 +52,7 @@ class FetchLimits(NamedTuple):
     min_bytes: int
     max_bytes: int
     read_committed: bool = False
-    replica_id: int = UNKNOWN
+    replica_id: int = NO_BROKER_ID
     cuts_first_batch: bool = False
 
     @property
@@ -68,9 +67,9 @@ class PartitionRead(NamedTuple):
     topic_partition: TopicPartition
     records: FileSlice | ConvertedSlice | bytes = EMPTY
     error_code: int = 0
-    high_watermark: int = UNKNOWN
-    last_stable_offset: int = UNKNOWN
-    log_start_offset: int = UNKNOWN
+    high_watermark: int = NO_OFFSET
+    last_stable_offset: int = NO_OFFSET
+    log_start_offset: int = NO_OFFSET
     aborted: list[tuple[int, int]] | None = None
     diverging: tuple[int, int] | None = None
 

@@ -27,9 +27,7 @@ from kafkapy.replication.partition import ALL_IN_SYNC, LeaderAndIsrPartition, Pa
 from kafkapy.storage.errors import KafkaStorageError
 from kafkapy.storage.io.disk_errors import is_passing
 from kafkapy.storage.log.log import AppendResult, Log
-from kafkapy.types import NO_EPOCH, TopicPartition
-
-EPOCH_DURING_DELETE = -2
+from kafkapy.types import EPOCH_DURING_DELETE, NO_EPOCH, TopicPartition
 
 logger = logging.getLogger(__name__)
 

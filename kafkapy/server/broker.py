@@ -59,13 +59,13 @@ from kafkapy.storage.log.log import Storage
 from kafkapy.storage.log_directory import LogManager
 from kafkapy.storage.recovery.mending import default_processes, load_in_parallel
 from kafkapy.turns import at_once_or_in_turns
+from kafkapy.types import NO_BROKER_ID
 
 if TYPE_CHECKING:
     from kafkapy.network.peer_connection import AddressOf
 
 logger: Final = logging.getLogger(__name__)
 
-NO_BROKER_ID: Final = -1
 START_FAILURES: Final = (
     InvalidConfigError,
     LogDirectoryError,

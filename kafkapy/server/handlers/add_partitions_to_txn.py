@@ -74,7 +74,7 @@ def _add(
 
 
 def _refused(errors: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-    return {tp: code or ErrorCode.OPERATION_NOT_ATTEMPTED for tp, code in errors.items()}
+    return {topic_partition: code or ErrorCode.OPERATION_NOT_ATTEMPTED for topic_partition, code in errors.items()}
 
 
 def _codes(

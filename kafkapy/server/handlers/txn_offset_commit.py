@@ -78,7 +78,7 @@ def _call(
 def _codes(
     version: int, committed: Mapping[TopicPartition, int], errors: Mapping[TopicPartition, int]
 ) -> dict[TopicPartition, int]:
-    return {tp: _code(code, version) for tp, code in {**committed, **errors}.items()}
+    return {topic_partition: _code(code, version) for topic_partition, code in {**committed, **errors}.items()}
 
 
 def _code(error_code: int, version: int) -> int:

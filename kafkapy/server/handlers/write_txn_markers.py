@@ -43,9 +43,9 @@ class _Answers:
         """One for the loop that hands the markers out."""
         self.future: asyncio.Future[None] | None = None
 
-    def written(self, errors: Errors, tp: TopicPartition, error_code: int) -> None:
+    def written(self, errors: Errors, topic_partition: TopicPartition, error_code: int) -> None:
         """A partition has its marker, or an error code."""
-        errors[tp] = error_code
+        errors[topic_partition] = error_code
         self.one_less()
 
     def one_less(self) -> None:
@@ -96,8 +96,8 @@ def _has_producer(marker: WritableTxnMarker) -> bool:
 
 def _is_wanted(context: "RequestContext", marker: WritableTxnMarker) -> Steps[bool]:
     """Whether any partition would take the marker."""
-    for tp in (yield from named_partitions(marker.topics)):
-        if not context.services.marker_writer.refusal(tp):
+    for topic_partition in (yield from named_partitions(marker.topics)):
+        if not context.services.marker_writer.refusal(topic_partition):
             return True
         yield
     return False
@@ -120,7 +120,7 @@ def _write(context: "RequestContext", marker: WritableTxnMarker, answers: _Answe
     ending = Ending(
         Marker(marker.producer_id, marker.producer_epoch, marker.coordinator_epoch), marker.transaction_result
     )
-    for tp in (yield from named_partitions(marker.topics)):  # one that is named twice gets one marker
+    for topic_partition in (yield from named_partitions(marker.topics)):  # one that is named twice gets one marker
         answers.waiting += 1
-        context.services.marker_writer.write(tp, ending, partial(answers.written, errors, tp))
+        context.services.marker_writer.write(topic_partition, ending, partial(answers.written, errors, topic_partition))
         yield
