@@ -13,12 +13,13 @@ Errors: 2, 3, 6, 7, 10, 17, 18, 19, 20, 21, 32, 43, 45, 47, 48, 53, 56, 76, 87.
 import asyncio
 from contextlib import suppress
 from functools import partial
+from struct import Struct
 from typing import Final
 
 from kafkapy.errors import BrokerError
 from kafkapy.metadata.errors import InvalidRequiredAcksError, InvalidTopicError, TransactionalIdAuthorizationFailedError
 from kafkapy.metadata.topic_rules import INTERNAL_TOPICS
-from kafkapy.network.errors import UnansweredFailureError
+from kafkapy.network.errors import RefusedError, UnansweredFailureError
 from kafkapy.protocol.errors import ErrorCode
 from kafkapy.protocol.messages.produce import (
     BatchIndexAndErrorMessage,
@@ -28,8 +29,19 @@ from kafkapy.protocol.messages.produce import (
     ProduceResponse,
     TopicProduceResponse,
 )
-from kafkapy.records.errors import InvalidRecordError, InvalidTimestampError, RecordsError
+from kafkapy.records.batch import (
+    ATTRIBUTES_OFFSET,
+    HEADER_SIZE,
+    LENGTH_OFFSET,
+    LOG_OVERHEAD,
+    MAGIC,
+    MAGIC_OFFSET,
+    TRANSACTIONAL_BIT,
+    measure,
+)
+from kafkapy.records.errors import CorruptRecordError, InvalidRecordError, InvalidTimestampError, RecordsError
 from kafkapy.records.validate import (
+    FIRST_VERSION_OF_ZSTD,
     CheckedBatch,
     LargeBatchError,
     ProducePolicy,
@@ -40,7 +52,6 @@ from kafkapy.replication.partition import ALL_IN_SYNC
 from kafkapy.replication.replica_manager import Awaited, ReplicaManager
 from kafkapy.server.context import RequestContext
 from kafkapy.server.partition_rows import ROWS_IN_A_STEP
-from kafkapy.server.produce_examination import examine
 from kafkapy.turns import Steps, turns
 from kafkapy.types import NO_OFFSET, TopicPartition, topic_partition_of
 
@@ -66,8 +77,44 @@ VALIDATIONS_BESIDE_THE_LOOP: Final = 3
 """Times that a batch is validated there because the offsets in it are taken when it comes to be appended."""
 FIRST_VERSION_OF_STORAGE_ERROR: Final = 4
 """Older clients would not try again after KAFKA_STORAGE_ERROR: they are told to look for another leader."""
+_SMALLEST_PARSED_SIZE: Final = 51
+"""So far Kafka looks into a batch of format 2 while it parses the request: up to the producer's id."""
+_LENGTH: Final = Struct(">i")
 
 Answer = ProduceResponse | asyncio.Future[ProduceResponse | None] | None
+
+
+def examine(request: ProduceRequest, version: int) -> tuple[bool, bool]:
+    """Tell whether each partition's records are just one batch of format 2, and whether any batch is transactional.
+
+    Raises:
+        RefusedError: records don't begin with a whole batch; it ends the connection, as Kafka fails to parse such a
+            request.
+    """
+    all_plain = version >= FIRST_VERSION_OF_ZSTD
+    any_transactional = False
+    for topic in request.topic_data:
+        for partition in topic.partition_data:
+            records: memoryview | None = partition.records  # type: ignore[assignment]  # as it was read
+            if records is None:
+                raise RefusedError(f"records of {topic.name}-{partition.index} are null")
+            size = len(records)
+            plain = size >= HEADER_SIZE and _LENGTH.unpack_from(records, LENGTH_OFFSET)[0] + LOG_OVERHEAD == size
+            if not plain or records[MAGIC_OFFSET] != MAGIC:
+                all_plain = False
+                _refuse_unparsable(topic.name, partition.index, records)
+            if records[MAGIC_OFFSET] == MAGIC and records[ATTRIBUTES_OFFSET + 1] & TRANSACTIONAL_BIT:
+                any_transactional = True
+    return all_plain, any_transactional
+
+
+def _refuse_unparsable(topic: str, index: int, records: memoryview) -> None:
+    try:
+        size = measure(records)
+    except CorruptRecordError as error:
+        raise RefusedError(f"records of {topic}-{index} are no batch: {error}") from error
+    if size is None or (records[MAGIC_OFFSET] == MAGIC and size < _SMALLEST_PARSED_SIZE):
+        raise RefusedError(f"records of {topic}-{index} hold no whole batch")
 
 
 class _Append:

@@ -14,7 +14,6 @@ from kafkapy.storage.inspection.findings import ERROR, NOTE, WARNING, Findings
 from kafkapy.storage.inspection.index_checks import OffsetIndexCheck, TimeIndexCheck
 from kafkapy.storage.inspection.log_scan import LogScan, ScannedBatch
 from kafkapy.storage.inspection.producer_checks import SnapshotChecks, TransactionIndexCheck, Transactions
-from kafkapy.storage.inspection.swap_check import LOG_SWAP_SUFFIX, check_swap
 from kafkapy.storage.io.files import Files
 from kafkapy.storage.log.producer_state import SUFFIX as SNAPSHOT_SUFFIX
 from kafkapy.storage.log.segment import (
@@ -24,6 +23,7 @@ from kafkapy.storage.log.segment import (
     TIME_INDEX_SUFFIX,
     TRANSACTION_INDEX_SUFFIX,
 )
+from kafkapy.storage.recovery.replace import SWAP_SUFFIX
 
 BASE_DIGITS: Final = 20
 EPOCHS_NAME: Final = "leader-epoch-checkpoint"
@@ -35,6 +35,8 @@ LEFTOVERS: Final = {
 }
 _OF_A_SEGMENT: Final = (LOG_SUFFIX, OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX)
 
+LOG_SWAP_SUFFIX: Final = LOG_SUFFIX + SWAP_SUFFIX
+_SWAP_THEN: Final = "; the next start puts this file in the place of whole ones, unless they are all there"
 _REMADE: Final = (OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX, SNAPSHOT_SUFFIX, EPOCHS_NAME)
 
 
@@ -270,3 +272,21 @@ class PartitionCheck:
             if start > end_offset:
                 path = f"{self._directory}/{EPOCHS_NAME}"
                 self._findings.add(WARNING, path, f"epoch {epoch} begins at {start}, the log ends at {end_offset}")
+
+
+def check_swap(files: Files, path: str, findings: Findings) -> None:
+    """Check each batch of a compaction's ``.log.swap``, which replaces the segments that it was made from."""
+    scan = LogScan(files, path)
+    next_offset = 0
+    for scanned in scan:
+        header = scanned.header
+        where = {"position": scanned.position, "offset": header.base_offset}
+        if not scanned.crc_is_valid:
+            findings.add(ERROR, path, f"the batch's CRC is wrong{_SWAP_THEN}", **where)
+        elif header.base_offset < next_offset:
+            findings.add(
+                ERROR, path, f"offset {header.base_offset} where at least {next_offset} was due{_SWAP_THEN}", **where
+            )
+        next_offset = max(next_offset, header.next_offset)
+    if scan.problem is not None:
+        findings.add(ERROR, path, scan.problem + _SWAP_THEN, position=scan.position)

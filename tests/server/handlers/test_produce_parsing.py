@@ -3,7 +3,7 @@ import pytest
 from kafkapy.network.errors import RefusedError
 from kafkapy.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from kafkapy.records.record import Record, encode_legacy
-from kafkapy.server.produce_examination import examine
+from kafkapy.server.handlers.produce import examine
 from tests.server.harness import batch
 
 MESSAGE = encode_legacy([Record(b"k", b"v", 5, (), 0)], 1)
