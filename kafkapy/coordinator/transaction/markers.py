@@ -23,6 +23,7 @@ from kafkapy.errors import BrokerError
 from kafkapy.metadata.topic_rules import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
 from kafkapy.network.peer import BrokerChannel, PeerUnreachableError
 from kafkapy.protocol.errors import ErrorCode
+from kafkapy.protocol.message import ProtocolError
 from kafkapy.protocol.messages.write_txn_markers import (
     WritableTxnMarker,
     WritableTxnMarkerTopic,
@@ -188,7 +189,8 @@ class BrokerMarkers:
         errors = dict.fromkeys(partitions, ErrorCode.NETWORK_EXCEPTION)
         try:
             response: Any = await self._peers.send(broker_id, _request(ending, partitions), VERSION)
-        except PeerUnreachableError:
+        except (PeerUnreachableError, ProtocolError) as error:
+            logger.warning("Broker %d did not answer about the markers of transactions: %s", broker_id, error)
             on_written(errors)
             return
         for marker in response.markers:

@@ -7,6 +7,7 @@ import pytest
 from kafkapy.coordinator.transaction.markers import DELETED, BrokerMarkers, Ending, MarkerWriter
 from kafkapy.metadata.errors import NotLeaderOrFollowerError
 from kafkapy.network.peer import PeerUnreachableError
+from kafkapy.protocol.message import ProtocolError
 from kafkapy.protocol.messages.write_txn_markers import (
     WritableTxnMarkerPartitionResult,
     WritableTxnMarkerResult,
@@ -25,14 +26,14 @@ THIRD = TopicPartition("u", 0)
 class Peers:
     """Another broker."""
 
-    def __init__(self, *answers: tuple[str, int, int], reachable: bool = True) -> None:
-        self.answers, self.reachable = answers, reachable
+    def __init__(self, *answers: tuple[str, int, int], failure: Exception | None = None) -> None:
+        self.answers, self.failure = answers, failure
         self.requests: list[tuple[int, Any, int]] = []
 
     async def send(self, broker_id: int, request: Any, version: int) -> Any:
         self.requests.append((broker_id, request, version))
-        if not self.reachable:
-            raise PeerUnreachableError
+        if self.failure is not None:
+            raise self.failure
         topics = [
             WritableTxnMarkerTopicResult(topic, [WritableTxnMarkerPartitionResult(index, code)])
             for topic, index, code in self.answers
@@ -77,7 +78,8 @@ def test_own_partitions_get_theirs_at_once() -> None:
     ("peers", "expected"),
     [
         (Peers(("t", 0, 0), ("t", 1, 6)), {TP: 0, OTHER: 6, THIRD: 13}),
-        (Peers(reachable=False), {TP: 13, OTHER: 13, THIRD: 13}),
+        (Peers(failure=PeerUnreachableError("gone")), {TP: 13, OTHER: 13, THIRD: 13}),
+        (Peers(failure=ProtocolError("no response")), {TP: 13, OTHER: 13, THIRD: 13}),
     ],
 )
 def test_markers_for_another_broker(peers: Peers, expected: dict[TopicPartition, int]) -> None:
