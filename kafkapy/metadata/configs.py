@@ -6,6 +6,7 @@ start all of it is read once; applying a configuration twice must do no harm.
 
 import asyncio
 import logging
+from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, Protocol
 
@@ -15,14 +16,18 @@ from kafkapy.config.errors import InvalidConfigError
 from kafkapy.metadata.store import (
     Delete,
     MetadataStore,
+    Node,
     NoNodeError,
     SessionEndedError,
     WatchEvent,
     set_or_create,
 )
 from kafkapy.metadata.znodes import ConfigChangesZNode, ConfigEntity, ConfigZNode
+from kafkapy.turns import pieces
 
 NOTE_LIFETIME_MS: Final = 15 * 60 * 1000
+NOTES_AT_ONCE: Final = 100
+"""Notes that are read together when old ones are deleted."""
 _NO_OVERRIDES: Final[Mapping[str, str]] = {}
 
 logger = logging.getLogger(__name__)
@@ -145,19 +150,29 @@ class ConfigAdmin:
 
     async def _process_notes(self) -> None:
         names = sorted(await self._store.children(ConfigChangesZNode.PATH, self._noticed))
-        fresh = [name for name in names if _number(name) > self._last_note]
-        nodes = await self._store.get_many([f"{ConfigChangesZNode.PATH}/{name}" for name in names])
-        for name, node in zip(names, nodes, strict=True):
-            if node is None or name not in fresh:
+        fresh = names[bisect_right(names, self._last_note, key=_number) :]
+        for name, node in zip(fresh, await self._notes(fresh), strict=True):
+            if node is None:
                 continue
             self._last_note = _number(name)
             try:
                 await self._apply(ConfigChangesZNode.decode(node.data))
             except (ValueError, InvalidConfigError):
                 logger.exception("The configuration change %s can't be applied", name)
-        too_old = self._clock.now_ms() - NOTE_LIFETIME_MS
-        old = [name for name, node in zip(names, nodes, strict=True) if node and node.stat.created_ms < too_old]
-        await self._store.transactions([[Delete(f"{ConfigChangesZNode.PATH}/{name}")] for name in old])
+        await self._delete_old_notes(names)
+
+    async def _delete_old_notes(self, names: Sequence[str]) -> None:
+        """Delete the notes of ``names``, oldest first, that have outlived their use: few are read to find them."""
+        too_old_ms = self._clock.now_ms() - NOTE_LIFETIME_MS
+        for some in pieces(names, NOTES_AT_ONCE):
+            nodes = await self._notes(some)
+            old = [name for name, node in zip(some, nodes, strict=True) if node and node.stat.created_ms < too_old_ms]
+            await self._store.transactions([[Delete(f"{ConfigChangesZNode.PATH}/{name}")] for name in old])
+            if len(old) < len(some):
+                return
+
+    async def _notes(self, names: Sequence[str]) -> list[Node | None]:
+        return await self._store.get_many([f"{ConfigChangesZNode.PATH}/{name}" for name in names])
 
     async def _apply(self, entity: ConfigEntity) -> None:
         overrides = await self._read(entity)

@@ -1,13 +1,14 @@
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import pytest
 
 from kafkapy.config.broker_config import BrokerConfig
-from kafkapy.metadata.configs import NOTE_LIFETIME_MS, ConfigAdmin
+from kafkapy.metadata.configs import NOTE_LIFETIME_MS, NOTES_AT_ONCE, ConfigAdmin
 from kafkapy.metadata.embedded import EmbeddedSession, EmbeddedStore
 from kafkapy.metadata.registration import ensure_persistent_paths
+from kafkapy.metadata.store import Node
 from kafkapy.metadata.znodes import ConfigChangesZNode
 from kafkapy.testing.clock import ManualClock
 
@@ -109,6 +110,35 @@ def test_old_notes_are_taken_away() -> None:
         await _rounds()
         assert await two.session.children(ConfigChangesZNode.PATH) == ["config_change_0000000001"]
         assert two.heard.topics == [("t", {}), ("t", {"retention.ms": "9"})]
+
+    asyncio.run(main())
+
+
+def test_a_change_reads_few_of_many_notes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Notes are kept for a quarter of an hour: with thousands of them each change took milliseconds."""
+
+    async def main() -> None:
+        clock, one, two = await _two()
+        for _ in range(5 * NOTES_AT_ONCE):
+            await one.admin.set_topic_overrides("t", {})
+        await _rounds()
+        read: list[str] = []
+        get_many = two.session.get_many
+
+        async def counted(paths: Sequence[str]) -> list[Node | None]:
+            read.extend(paths)
+            return await get_many(paths)
+
+        monkeypatch.setattr(two.session, "get_many", counted)
+        await one.admin.set_topic_overrides("u", {"retention.ms": "1"})
+        await _rounds()
+        assert two.heard.topics[-1] == ("u", {"retention.ms": "1"})
+        assert len(read) <= 1 + NOTES_AT_ONCE
+        clock.advance(NOTE_LIFETIME_MS + 1)
+        await one.admin.set_topic_overrides("u", {})
+        for _ in range(20):
+            await _rounds()
+        assert len(await two.session.children(ConfigChangesZNode.PATH)) == 1
 
     asyncio.run(main())
 
