@@ -1,4 +1,37 @@
-"""Moves partitions between the states of ``states.py``: first leaders, elections, what they write and order."""
+"""The state machine of partitions: first leaders, elections, and what they write and request.
+
+**States** (``states.py`` has the table of transitions):
+
+    NonExistent   the partition is not assigned, or its topic has been deleted
+    New           it is assigned and has never had a leader: the store holds no state of it
+    Online        the store names a leader that is alive
+    Offline       its leader is not alive, and no replica may lead instead
+
+**Order of events** when a partition gets its first leader:
+
+1. ``TopicAdmin`` writes ``/config/topics/<topic>`` and ``/brokers/topics/<topic>``, which has the assignment, and waits.
+2. The watch on ``/brokers/topics`` puts an event into the controller's queue. The event loads the assignment and
+   enters the partitions as New, and their replicas too (``ReplicaMachine.start_new``).
+3. ``_start_new`` creates ``…/partitions/<n>/state``: the first live replica leads, the live ones are in sync, the leader
+   epoch is 0. The write checks the version of ``/controller_epoch``, as every write of the controller does.
+4. Only when the store has confirmed the write is the partition Online, and LeaderAndIsr for its replicas and
+   UpdateMetadata for all brokers are added to the batch. The event ends with sending the batch.
+
+**An election** (``elect``) reads the state in the store, chooses a leader (``elections.py``: pure functions), writes it
+with the next leader epoch and the version that was read, and sends the same two requests. If the version has changed,
+because a leader has changed its in-sync replicas meanwhile, the state is read again and the election repeated.
+A partition for which no replica can lead stays as it is; the next broker that joins triggers another election.
+
+**What a crash leaves.** The store is always ahead of the brokers, so the next controller loads it and continues:
+
+- after 1: an assignment without states; the partitions start as New and get their leaders (``start_up``,
+  ``trigger_online``);
+- after 3, or between the write of an election and its requests: states that no broker has been told of. The new
+  controller sends the state of every partition to every broker when it starts; brokers ignore leader epochs that they
+  know already.
+- A controller that has lost its office without noticing cannot write: the check of ``/controller_epoch`` fails
+  (ControllerMovedError), and brokers refuse its requests by their controller epoch.
+"""
 
 import logging
 from collections.abc import Callable, Iterable, Sequence
