@@ -9,10 +9,10 @@
 
 **Order of events** when a partition gets its first leader:
 
-1. ``TopicAdmin`` writes ``/config/topics/<topic>`` and ``/brokers/topics/<topic>``, which has the assignment, and waits.
+1. ``TopicAdmin`` writes ``/config/topics/<topic>`` and ``/brokers/topics/<topic>``, the assignment, and waits.
 2. The watch on ``/brokers/topics`` puts an event into the controller's queue. The event loads the assignment and
    enters the partitions as New, and their replicas too (``ReplicaMachine.start_new``).
-3. ``_start_new`` creates ``…/partitions/<n>/state``: the first live replica leads, the live ones are in sync, the leader
+3. ``_start_new`` creates ``…/partitions/<n>/state``: the first live replica leads, the live ones are in sync, its
    epoch is 0. The write checks the version of ``/controller_epoch``, as every write of the controller does.
 4. Only when the store has confirmed the write is the partition Online, and LeaderAndIsr for its replicas and
    UpdateMetadata for all brokers are added to the batch. The event ends with sending the batch.
