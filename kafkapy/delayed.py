@@ -17,7 +17,7 @@ Key = TypeVar("Key", bound=Hashable)
 
 
 def _nothing() -> None:
-    """There is no haste, or nothing to wait for any more."""
+    """Do nothing: the default of ``hurry``, and its value when nothing is waited for."""
 
 
 class Delayed(asyncio.Future[T]):
@@ -27,7 +27,7 @@ class Delayed(asyncio.Future[T]):
 
     @classmethod
     def of(cls, task: "asyncio.Task[T]", waited_for: object) -> "Delayed[T]":
-        """A future of the result of ``task``, hurried by what that waits for; who cancels it cancels the task."""
+        """A future of the result of ``task``, ``hurry`` is that of ``waited_for``; cancelling it cancels the task."""
         future = cls()
         if isinstance(waited_for, Delayed):
             future.hurry = waited_for.hurry

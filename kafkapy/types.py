@@ -25,6 +25,8 @@ NO_PRODUCER_ID: Final = -1
 NO_PRODUCER_EPOCH: Final = -1
 NO_SEQUENCE: Final = -1
 """The batch of a producer without an id."""
+READ_COMMITTED: Final = 1
+"""The isolation level at which records above the last stable offset, and of aborted transactions, are left out."""
 
 N = TypeVar("N", bound=tuple[Any, ...])
 

@@ -102,5 +102,5 @@ def run(words: Sequence[str]) -> int:
     except SystemExit as stopped:
         return stopped.code if isinstance(stopped.code, int) else int(stopped.code is not None)
     except BrokenPipeError:
-        sys.stderr.close()  # whoever read our output has had enough
+        sys.stderr.close()  # the reader has closed the pipe
     return 0

@@ -10,14 +10,13 @@ from kafkapy.storage.data_directory import parse_partition
 from kafkapy.storage.inspection.directory_check import check_directory, is_data_directory, list_logs
 from kafkapy.storage.inspection.findings import ERROR, WARNING, Findings
 from kafkapy.storage.inspection.partition_check import (
-    BASE_DIGITS,
     EPOCHS_NAME,
     Options,
     check_file,
     check_partition,
 )
 from kafkapy.storage.io.files import Files
-from kafkapy.storage.log.segment import LOG_SUFFIX
+from kafkapy.storage.log.segment import BASE_DIGITS, LOG_SUFFIX
 
 ERRORS_FOUND = 1
 WARNINGS_FOUND = 3

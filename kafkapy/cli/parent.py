@@ -27,7 +27,7 @@ def watch(gone: Gone) -> Callable[[], None]:
     parent = os.getppid()
     try:
         stop = watch_descriptor(parent, gone)
-    except (AttributeError, OSError):  # another system, an old kernel, or a parent beyond our own world of processes
+    except (AttributeError, OSError):  # another system, an old kernel, or a parent in another PID namespace
         return watch_adoption(parent, gone)
     if os.getppid() != parent:
         gone()

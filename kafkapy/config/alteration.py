@@ -69,7 +69,7 @@ def check_changes(changes: list[Change]) -> None:
     """Raise InvalidAlterationError if a key is changed more than once."""
     twice = [name for name, count in Counter(change.name for change in changes).items() if count > 1]
     if twice:
-        raise InvalidAlterationError(f"Keys that stand more than once: {','.join(twice)}")
+        raise InvalidAlterationError(f"Keys given more than once: {','.join(twice)}")
 
 
 def _changed(
@@ -181,7 +181,7 @@ def _belongs_to_one_broker(name: str) -> bool:
 def _no_passwords(config: BrokerConfig, _name: str, overrides: Mapping[str, str]) -> None:
     secret = [name for name in overrides if (key := broker_key(name)) and key.sensitive]
     if secret and not config["password.encoder.secret"]:
-        raise InvalidConfigError("Passwords want password.encoder.secret, which is not set")
+        raise InvalidConfigError("Passwords need password.encoder.secret, which is not set")
     if secret:
         raise InvalidConfigError(f"kafkapy does not store passwords yet: {_names(secret)}")
 

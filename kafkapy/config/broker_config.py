@@ -142,7 +142,7 @@ def _somebody_may_connect(config: "BrokerConfig") -> None:
         raise invalid_value("max.connections.per.ip", 0, "is possible with max.connections.per.ip.overrides alone")
 
 
-def _who_may_not_in_is_told_in_time(config: "BrokerConfig") -> None:
+def _refusal_delay_is_below_idle_time(config: "BrokerConfig") -> None:
     idle, delay = (config.integer(name) for name in ("connections.max.idle.ms", _REFUSAL_DELAY))
     if idle >= 0 and delay >= idle:
         raise invalid_value(_REFUSAL_DELAY, delay, f"must be below connections.max.idle.ms, {idle}")
@@ -174,7 +174,7 @@ _RULES: Final = (
     _offsets_are_compressed_with_what_all_know,
     _a_request_fits_the_queue,
     _somebody_may_connect,
-    _who_may_not_in_is_told_in_time,
+    _refusal_delay_is_below_idle_time,
     _listeners_can_be_reached,
 )
 

@@ -75,6 +75,7 @@ RELEASES: Final = (
 
 
 FIRST_RELEASES_OF_FORMATS: Final = ("0.10.0-IV0", "0.11.0-IV0")
+"""The first releases with message formats 1 and 2."""
 
 
 class Release(NamedTuple):

@@ -10,8 +10,6 @@ from kafkapy.config.keys import Value, format_of
 from kafkapy.config.own_keys import FLUSH_AS_KAFKA, FLUSH_BEFORE_ACK, OWN_TOPIC_KEYS
 from kafkapy.config.topic_keys import BROKER_KEY_OF, TOPIC_KEYS, topic_key
 
-"""The releases that brought message formats 1 and 2."""
-
 
 @dataclass(frozen=True, slots=True)
 class LogConfig:

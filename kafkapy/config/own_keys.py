@@ -62,7 +62,7 @@ OWN_DOCUMENTATION: Final[dict[str, str]] = {
 """What each key does, for DescribeConfigs and ``kafkapy configs describe``."""
 
 OWN_TOPIC_KEYS: Final[dict[str, ConfigKey]] = {_FLUSH.name: _FLUSH._replace(dynamic=Dynamic.CLUSTER_WIDE)}
-"""The same for a topic; without an override the broker's value holds."""
+"""The keys that a topic may override, by name; without an override the broker's value holds."""
 
 
 def is_own(name: str) -> bool:

@@ -18,12 +18,12 @@ _REFUSED_KEYS: Final = {
 
 
 def check_built(config: BrokerConfig) -> None:
-    """Raise InvalidConfigError if ``config`` needs what is not there yet."""
+    """Raise InvalidConfigError if ``config`` needs a feature that kafkapy does not have."""
     for name, reason in _REFUSED_KEYS.items():
         if config[name]:
             raise InvalidConfigError(f"{name} is set: {reason}")
     for endpoint in config.listeners:
         if endpoint.security_protocol != "PLAINTEXT":
             raise InvalidConfigError(
-                f"the listener {endpoint} wants {endpoint.security_protocol}: kafkapy has only PLAINTEXT yet"
+                f"the listener {endpoint} uses {endpoint.security_protocol}: kafkapy supports only PLAINTEXT"
             )

@@ -1,4 +1,4 @@
-"""The controller's work while a broker holds that office: what it loads when elected and does at each event."""
+"""The work of the active controller: loading the cluster's state after its election, and handling each event."""
 
 import logging
 from collections.abc import Callable, Iterable, Sequence
@@ -80,8 +80,8 @@ class ActiveController:
         self._replicas = ReplicaMachine(context, self._partitions, batch)
         self._deletion = TopicDeletion(context, writer, self._replicas, batch, self._flush)
 
-    async def take_office(self) -> None:
-        """Load everything, tell everybody, bring online what can be, go on with what the last controller left."""
+    async def start_as_controller(self) -> None:
+        """Load the cluster's state, send it to all brokers, bring replicas online, continue unfinished deletions."""
         await self._delete_notifications()
         await self._store.children(LogDirEventNotificationZNode.PATH, self._watchers.log_dir_events)
         self.context.brokers = await self._read_brokers()
@@ -159,7 +159,7 @@ class ActiveController:
         await self._deletion.enqueue(topic for topic in topics if topic not in unknown)
 
     async def log_directories_failed(self) -> None:
-        """Brokers have lost data directories: which replicas were there shows when they are told of all they hold."""
+        """Brokers have lost data directories: their LeaderAndIsr answers show which replicas were there."""
         parent = LogDirEventNotificationZNode.PATH
         names = await self._store.children(parent, self._watchers.log_dir_events)
         nodes = await self._store.get_many([f"{parent}/{name}" for name in names])

@@ -3,9 +3,8 @@
 Every broker runs one of these. It watches ``/controller`` and tries to become the controller when there is none; the
 one that succeeds holds an ``ActiveController`` until another broker takes over or the session ends.
 
-A session that expires ends the office at once (``session_expired``); after the broker has registered in the next
-session, ``start`` takes part in the election again.
-"""
+A session that expires ends the controllership at once (``session_expired``); after the broker has registered in the
+next session, ``start`` takes part in the election again."""
 
 import asyncio
 import logging
@@ -41,7 +40,7 @@ logger = logging.getLogger(__name__)
 
 
 class Controller:
-    """See above. ``channel`` leads to the brokers, this one included."""
+    """Takes part in the election and handles events in order; ``channel`` leads to the brokers, this one included."""
 
     def __init__(
         self, broker_id: int, config: BrokerConfig, clock: Clock, store: MetadataStore, channel: BrokerChannel
@@ -84,9 +83,9 @@ class Controller:
         await self._events.join()
 
     def session_expired(self) -> None:
-        """Give up the office, and drop every event, also the one that is being handled.
+        """Stop being the controller, and drop every event, also the one that is being handled.
 
-        What that would still write and send belongs to an office that another broker may hold by now.
+        Its writes and requests must not go out: another broker may be the controller by now.
         """
         worker, self._worker = self._worker, None
         if worker is not None:
@@ -98,7 +97,7 @@ class Controller:
         self._resign()
 
     async def stop(self) -> None:
-        """Work through what has arrived, then stop. The office ends with the session."""
+        """Work through what has arrived, then stop. The controllership ends with the session."""
         if self._worker is not None:
             await self._events.join()
             self._worker.cancel()
@@ -149,11 +148,11 @@ class Controller:
         await ensure_path(self._store, ControllerEpochZNode.PATH, ControllerEpochZNode.encode(0))
         current = await self._store.get(ControllerEpochZNode.PATH)
         epoch = ControllerEpochZNode.decode(current.data) + 1
-        office = ControllerZNode(self._broker_id, self._clock.now_ms())
+        controller_node = ControllerZNode(self._broker_id, self._clock.now_ms())
         try:
             await self._store.multi(
                 [
-                    Create(ControllerZNode.PATH, office.encode(), ephemeral=True),
+                    Create(ControllerZNode.PATH, controller_node.encode(), ephemeral=True),
                     SetData(ControllerEpochZNode.PATH, ControllerEpochZNode.encode(epoch), current.stat.version),
                 ]
             )
@@ -161,14 +160,14 @@ class Controller:
             logger.debug("Another broker was faster to become the controller")
             return
         logger.info("Broker %d is the controller, epoch %d", self._broker_id, epoch)
-        await self._take_office(ControllerContext(self._broker_id, epoch, current.stat.version + 1))
+        await self._start_as_controller(ControllerContext(self._broker_id, epoch, current.stat.version + 1))
 
-    async def _take_office(self, context: ControllerContext) -> None:
+    async def _start_as_controller(self, context: ControllerContext) -> None:
         await ensure_path(self._store, FeatureZNode.PATH, FeatureZNode.encode())
         self._peers = PeerQueues(self._channel, self._clock, self._answered)
         watchers = Watchers(self._noticed)
         self._active = ActiveController(context, self._store, self._peers, watchers, self._config)
-        await self._active.take_office()
+        await self._active.start_as_controller()
 
     def _resign(self) -> None:
         if self._peers is not None:

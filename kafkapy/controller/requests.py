@@ -1,4 +1,4 @@
-"""What the controller tells brokers: gathered during a step, then one request of a kind per broker, in Kafka's order.
+"""The controller's requests to brokers: gathered in a step, then one of a kind per broker, in Kafka's order.
 
 LeaderAndIsr goes to the replicas of a partition, UpdateMetadata of the same partitions to every broker, StopReplica
 last. Versions follow inter-broker protocol 2.7: LeaderAndIsr 4, UpdateMetadata 6, StopReplica 3.
@@ -66,7 +66,7 @@ class RequestBatch:
         self._stop: dict[int, dict[TopicPartition, bool]] = {}
 
     def add_leader_and_isr(self, brokers: Iterable[int], partition: TopicPartition, *, is_new: bool = False) -> None:
-        """Tell these replicas who leads, and everybody's metadata."""
+        """Send the partition's leader to these replicas, and its metadata to all brokers."""
         for broker in brokers:
             if broker in self._context.brokers:
                 known = self._leader_and_isr.setdefault(broker, {})
@@ -74,7 +74,7 @@ class RequestBatch:
         self.add_update_metadata(self._context.brokers, [partition])
 
     def add_update_metadata(self, brokers: Iterable[int], partitions: Iterable[TopicPartition]) -> None:
-        """Tell these brokers the live brokers and these partitions."""
+        """Send the live brokers and these partitions to these brokers."""
         self._metadata_brokers.update(broker for broker in brokers if broker in self._context.brokers)
         leadership = self._context.leadership
         self._metadata_partitions.update((found, None) for found in partitions if found in leadership)
@@ -223,7 +223,13 @@ OnResponse = Callable[[Outgoing, Message], None]
 
 
 class PeerQueues:
-    """Requests to all live brokers. ``on_response(outgoing, response)`` is told of every answer."""
+    """Requests to all live brokers, in a queue for each; every answer is passed to ``on_response(outgoing, response)``.
+
+    If a broker does not answer, the same request is sent again without a limit: an attempt takes up to
+    ``request.timeout.ms``, and the next one begins after ``RETRY_MS`` and the connection's back-off. Later requests to
+    that broker wait; the queues of other brokers are not affected. It ends when the broker's registration is gone
+    (``remove``) or the controller resigns (``remove_all``).
+    """
 
     def __init__(self, channel: BrokerChannel, clock: Clock, on_response: OnResponse) -> None:
         self._channel = channel
@@ -252,14 +258,14 @@ class PeerQueues:
             self._start(broker, RETRY_MS)
 
     def remove(self, broker: int) -> None:
-        """The broker is gone: drop what it has not answered."""
+        """Drop the requests that a broker has not answered: it is no longer registered."""
         self._waiting.pop(broker, None)
         sender = self._senders.pop(broker, None)
         if sender is not None:
             sender.cancel()
 
     def remove_all(self) -> None:
-        """Nothing more is sent to anybody."""
+        """Drop all requests, and send none any more."""
         for broker in list(self._senders):
             self.remove(broker)
 

@@ -1,4 +1,4 @@
-"""LoadProgress a partition of an internal topic from its start, so that its coordinator can replay every record.
+"""Load a partition of an internal topic from its start, so that its coordinator can replay every record.
 
 A load is cut into steps, so that a large partition does not hold up other requests. Records that can't be decoded are
 skipped, counted and logged: one bad record must not make a whole partition unavailable. Where a segment is damaged, its

@@ -7,7 +7,7 @@ A coordinator serves the groups, or the transactional ids, that hash to the part
     decide    the request's function (``group/membership``, ``transaction/decisions``) returns an error or records. It
               changes no state that must survive a restart
     append    ``Runtime.write``: the records go to the partition's log
-    replay    once all in-sync replicas have the records, the shard applies them (``Shard``)
+    replay    once the replicas of ``required_acks`` have the records, the shard applies them (``Shard``)
     answer    the request's ``Answer`` is set; a handler turns it into a response (``answer.respond``)
 
 The life of a shard:

@@ -121,7 +121,7 @@ class EmbeddedStore:
             self.tree.load((row[0], node_of(row)) for row in content.rows.values())
 
     def run_ahead(self, *, allowed: bool) -> None:
-        """Until this is called again, wait for the file no longer than until the disk refuses it, or do wait."""
+        """``allowed``: stop waiting for a commit when the disk refuses it; otherwise wait until it is written."""
         self._runs_ahead = allowed
 
     def session(self) -> "EmbeddedSession":
@@ -219,7 +219,7 @@ class EmbeddedStore:
                     self.failed = True
                     return
                 if not self._refused.is_set():
-                    logger.error("%s. Changes of the cluster wait until its disk is well again", error)
+                    logger.error("%s. Changes of the cluster wait until its disk accepts writes", error)
                     self._refused.set()
                 await self._retry.pause(RETRY_MS)
             else:

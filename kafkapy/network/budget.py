@@ -6,9 +6,9 @@
   always progress. The one with the fewest bytes to come is exempt.
 - Responses above ``SMALL_FRAME_SIZE`` that a client has not read yet: they count, and while the budget is used up no
   request whose response may be large is served (``server/dispatch.py``). Records that are sent from files don't count.
-
-- Decoded requests: the values of one with more than ``INLINE_SLOTS`` (``server/dispatch.py``), and the partitions of a
-  fetch whose session has many, count with the responses until they are answered (``Held``), whatever they wait for.
+- Decoded requests share the second budget: the values of one with more than ``INLINE_SLOTS`` (``server/dispatch.py``),
+  and the partitions of a fetch whose session has many, count with the responses until they are answered (``Held``),
+  whatever they wait for.
 
 Smaller frames and responses live in buffers that every connection has, and are not counted.
 

@@ -221,7 +221,7 @@ class Connection(asyncio.BufferedProtocol):
         """See ``asyncio.BaseProtocol``: everything was taken."""
         self.core.clear_busy(UNSENT)
         self._release_unread()
-        # Not at once: the transport calls this in the midst of a write, where it doesn't bear to be aborted.
+        # Not at once: the transport calls this during a write, where it must not be aborted.
         asyncio.get_running_loop().call_soon(self._guarded, self._go_on_sending)
 
     # what the listener calls

@@ -20,15 +20,15 @@ Several may hold at once. Requests may arrive in any state; they are kept, and l
 2. ``next_frame`` hands it out, a view into the receive buffer. It must not be called while ``busy`` is set.
 3. The caller ends the request with exactly one of ``reply`` (the response is there, or there is none) and
    ``begin_wait``; the latter is followed by ``end_wait`` when the response is there.
-4. What these return is sent at once. A small reply may stay here while more requests are at hand; ``take_replies``
+4. What these return is sent at once. A small reply may stay here while more requests have arrived; ``take_replies``
    returns all that stayed. Whatever is sent later leaves behind them.
 
 **Laws.**
 
 - A request is not decoded before the one before it is answered: replies have the order of the requests.
-- Nor before that reply is in the kernel's hands, but for small replies to requests that arrived together, up to
-  ``TOGETHER_SIZE`` of them. A peer that never reads therefore holds one large response, or ``TOGETHER_SIZE`` of small
-  ones, and no further request of its is served.
+- It is also not decoded before the kernel has that reply. Exception: small replies to requests that arrived together,
+  up to ``TOGETHER_SIZE`` of them. A peer that never reads therefore holds one large response, or ``TOGETHER_SIZE`` of
+  small ones, and no further request of its is served.
 - What arrives while a request is served is kept up to ``READ_AHEAD_SIZE``; then ``has_read_enough`` holds.
 - The frame stays valid until it is released: ``reply`` does that, ``begin_wait`` if the handler needs it no more.
 - A produced batch is a view into the frame, so the receive buffer is replaced and not resized while a frame is out.

@@ -220,7 +220,7 @@ class _Peer:
 
 
 class RemoteBrokers:
-    """See above."""
+    """Sends requests to other brokers, on one connection to each, opened when it is first needed."""
 
     def __init__(self, address_of: AddressOf, clock: Clock, settings: PeerSettings, random: Random) -> None:
         self._address_of = address_of

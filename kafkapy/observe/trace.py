@@ -20,7 +20,7 @@ from kafkapy.protocol.message import Message, ProtocolError
 from kafkapy.protocol.writer import Part
 from kafkapy.server.context import RequestContext, Services
 from kafkapy.server.dispatch import Dispatcher, Route
-from kafkapy.server.encoded import spelled_out
+from kafkapy.server.encoded import decoded_handler
 from kafkapy.server.handlers import ApiTable
 from kafkapy.server.interception import Interceptor, Result
 
@@ -158,7 +158,7 @@ class TracingDispatcher(Dispatcher):
 
     def _learn(self, key: int, version: int) -> Route:
         way = super()._learn(key, version)
-        handle = spelled_out(way.handle, self._run)
+        handle = decoded_handler(way.handle, self._run)
 
         def traced(context: RequestContext, request: Any) -> Result:
             if not self._trace.wanted.passes(context, request):

@@ -380,7 +380,7 @@ def scan_batch(records: WritableBuffer, header: BatchHeader, policy: ProducePoli
 
     Raises:
         InvalidRecordError, CorruptRecordError, RecordTooLargeError: they can't be read, or not in the bound.
-        LargeBatchError: ``inline`` is set, and they decompress to much.
+        LargeBatchError: ``inline`` is set, and they decompress to too much.
     """
     body = memoryview(records)[HEADER_SIZE:]
     codec = header.compression

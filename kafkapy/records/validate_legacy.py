@@ -7,8 +7,8 @@ The rules are those of Kafka 2.7.2's ``Log.analyzeAndValidateRecords`` and ``Log
 - anything else is encoded again as the log's format and codec: one wrapper or one batch for all, or single messages;
 - what the log's format can't say is refused: producers' ids, transactions, headers.
 
-Sets that are as they should be take the first two roads, and the third towards magic 2, through
-``validate_entries.py``, which is much faster. Here they would come to the same.
+Sets without a fault take the first two roads, and the third towards magic 2, through
+``validate_entries``, which is much faster. ``validate_legacy`` would have the same result.
 
 A single message is a batch of its own: the first one at fault is the answer. In a wrapper all are listed. What differs
 from Kafka, on purpose, beside what ``validate.py`` names:
@@ -85,7 +85,7 @@ from kafkapy.types import NO_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE, NO_TIMESTAMP
 # Produced message sets (magic 0 or 1) that are as they should be: checked and made ready without an object per record.
 #
 # What clients send passes here: single messages, or one wrapper, for a log of the same format and codec or for one of
-# magic 2. Whatever is odd is left to ``validate_legacy.py``, which looks at one message after the other, is a hundred
+# magic 2. Everything else is left to ``validate_legacy``, which looks at one message after the other, is a hundred
 # times as slow, and finds the error code.
 
 
@@ -453,7 +453,7 @@ def _encode(
     if compression == ZSTD and not is_batch:
         records = list(records)  # refused when they are written; what is wrong with one of them is said before
     written = bytearray(_write(noted.placed(records), compression, policy, now_ms))
-    _refuse_what_cannot_be_told(noted, policy)
+    _refuse_unrepresentable(noted, policy)
     for _, header in iterate_headers(written):
         if header.size > policy.max_batch_size:
             raise too_large(header.size, policy)
@@ -480,7 +480,7 @@ def _write(records: Iterable[Record], compression: int, policy: ProducePolicy, n
     return encode_batch(records, compression=compression)
 
 
-def _refuse_what_cannot_be_told(noted: _Noted, policy: ProducePolicy) -> None:
+def _refuse_unrepresentable(noted: _Noted, policy: ProducePolicy) -> None:
     if noted.smallest_timestamp < NO_TIMESTAMP:
         raise InvalidTimestampError("Some records have timestamps below -1")
     if policy.magic == MAGIC and noted.max_timestamp == MAX_INT64:

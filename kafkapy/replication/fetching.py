@@ -171,7 +171,7 @@ class _PendingFetch:
         return max(min(end.position - start.position, wish.max_bytes), 0)
 
 
-class Haste:
+class EndWaiting:
     """Ends the waiting of ``fetch_many`` when it is called."""
 
     __slots__ = ("is_called", "waiting")
@@ -187,14 +187,14 @@ class Haste:
             each.hurry()
 
 
-async def fetch_many(replicas: ReplicaManager, wishes: Wishes, limits: FetchLimits, haste: Haste) -> Reads:
+async def fetch_many(replicas: ReplicaManager, wishes: Wishes, limits: FetchLimits, end_waiting: EndWaiting) -> Reads:
     """Do what ``fetch`` does, for so many partitions that other requests must be served between them."""
     reading = await in_turns(_read_many(replicas, wishes, limits))
-    if limits.max_wait_ms <= 0 or not wishes or haste.is_called or reading.is_enough:
+    if limits.max_wait_ms <= 0 or not wishes or end_waiting.is_called or reading.is_enough:
         return reading.reads()
     del reading
     pending = _PendingFetch(replicas, wishes, limits)
-    waiting = haste.waiting
+    waiting = end_waiting.waiting
 
     def attempt(changed: TopicPartition | None) -> bool | None:
         return True if changed is None or pending.update(changed) else None
@@ -204,7 +204,7 @@ async def fetch_many(replicas: ReplicaManager, wishes: Wishes, limits: FetchLimi
         while chunk := tuple(islice(keys, CHUNK_SIZE)):
             # First the wait, then the count: nothing that is appended in between goes unnoticed.
             waiting.append(replicas.purgatory.wait(chunk, attempt, limits.max_wait_ms))
-            if pending.begin(chunk) or haste.is_called:
+            if pending.begin(chunk) or end_waiting.is_called:
                 break
             await pause()
         else:

@@ -146,10 +146,10 @@ class BrokerServer:
         Raises one of ``START_FAILURES``: ``InvalidConfigError`` (what is not built), ``LogDirectoryError`` (locked,
         another cluster's, unreadable) and so on. Nothing is left open then.
         """
-        async with AsyncExitStack() as in_vain:
-            in_vain.push_async_callback(self._cleanup.aclose)
+        async with AsyncExitStack() as on_failure:
+            on_failure.push_async_callback(self._cleanup.aclose)
             await self._start()
-            in_vain.pop_all()
+            on_failure.pop_all()
 
     async def stop(self) -> None:
         """Stop cleanly: the data directory is marked so, and the next start trusts it."""

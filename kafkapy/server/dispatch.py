@@ -42,7 +42,7 @@ from kafkapy.protocol.messages import request_class
 from kafkapy.protocol.reader import DEFAULT_BUDGET, Reader
 from kafkapy.protocol.writer import Part, TooManyStructs, Writer
 from kafkapy.server.context import RequestContext, Services
-from kafkapy.server.encoded import SIZE_AND_CORRELATION_ID, Encoded, spelled_out
+from kafkapy.server.encoded import SIZE_AND_CORRELATION_ID, Encoded, decoded_handler
 from kafkapy.server.handlers import REGISTRY, ApiTable
 from kafkapy.server.interception import Handler, Interceptor, Result
 from kafkapy.turns import Steps, in_turns, other_slices, turns
@@ -240,7 +240,7 @@ class Dispatcher:
         way, interceptor = route(key, version), self._interceptor
         if interceptor is None:
             return way
-        handle = spelled_out(way.handle, self._run)
+        handle = decoded_handler(way.handle, self._run)
         return way._replace(handle=lambda context, request: interceptor.handle(context, request, handle))
 
     def _unserved(self, key: int, version: int, correlation_id: int, session: Session) -> list[Part] | Waiting[Route]:
@@ -277,6 +277,6 @@ class LocalRequests:
         assert self._session is not None, "set together with the services"
         key: int = request.API_KEY  # type: ignore[attr-defined]  # requests have it, Message is the base of all
         header = RequestHeader(key, version, 0, "controller")
-        handle = spelled_out(route(key, version).handle)
+        handle = decoded_handler(route(key, version).handle)
         response: Any = handle(RequestContext(self._services, header, self._session), request)
         return response  # type: ignore[no-any-return]  # a response or an awaitable of one, by the handlers' contract

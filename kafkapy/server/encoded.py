@@ -77,7 +77,7 @@ async def _decoded(coming: Awaitable[Message | None]) -> Message | None:
     return result.decoded() if isinstance(result, Encoded | EncodedParts) else result
 
 
-def spelled_out(handler: Handler, run: Callable[[Steps[Result]], Result] = at_once_or_in_turns) -> Handle:
+def decoded_handler(handler: Handler, run: Callable[[Steps[Result]], Result] = at_once_or_in_turns) -> Handle:
     """Return the handler for callers that read or change its responses: these are messages, and ``run`` runs steps.
 
     A Future that a handler makes itself must not have an encoded response as its result.

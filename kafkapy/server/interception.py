@@ -56,11 +56,11 @@ class Tracer(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Hooks:
-    """What is hooked into a broker; nothing, unless somebody asks."""
+    """The hooks of a broker; none are set by default."""
 
     interceptor: Interceptor | None = None
     trace: Tracer | None = None
     connection_clock: Clock | None = None
-    """Measures how long connections are idle, in place of the broker's clock: who moves that one doesn't close them."""
+    """Measures how long connections are idle, in place of the broker's clock, so moving that one closes none."""
     files: Files | None = None
     """The data directory's door in place of the usual one."""

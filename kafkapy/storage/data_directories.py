@@ -43,7 +43,7 @@ class DataDirectories:
                 return directory
         return None
 
-    def doom_travellers(self, partition: TopicPartition, refused: Callable[[str, OSError], None]) -> list[str]:
+    def rename_future_folders(self, partition: TopicPartition, refused: Callable[[str, OSError], None]) -> list[str]:
         """Rename the unfinished copies of a partition that was deleted; return what they are called now.
 
         Apache Kafka, when it is here again, would put one in the place of a new partition of that name. ``refused`` is
@@ -51,10 +51,10 @@ class DataDirectories:
         """
         doomed = []
         for directory in self.online:
-            path = directory.travellers.pop(str(partition), None)
+            path = directory.future_folders.pop(str(partition), None)
             if path is None or not self._files.exists(path):
                 continue
-            target = directory.doomed_path(partition)
+            target = directory.deleted_path(partition)
             try:
                 self._files.rename(path, target)
             except OSError as error:

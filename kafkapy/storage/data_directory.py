@@ -79,7 +79,7 @@ class DataDirectory:
         self.path = path
         self.partition_count = 0
         self.failure: str | None = None
-        self.travellers: dict[str, str] = {}
+        self.future_folders: dict[str, str] = {}
         """Partition → folder of those that Apache Kafka was moving to here, as ``list_partitions`` found them."""
         self._files = files
         self._lock: HeldLock | None = None
@@ -237,7 +237,7 @@ class DataDirectory:
                 if name.endswith(DELETE_SUFFIX):
                     leftovers.append(path)
                 else:
-                    self.travellers[renamed[1]] = path
+                    self.future_folders[renamed[1]] = path
                     logger.warning("%s, a partition on its way to here, is left alone", path)
             elif partition is not None:
                 partitions.append(partition)
@@ -251,7 +251,7 @@ class DataDirectory:
         """Return the folder of a partition."""
         return f"{self.path}/{partition}"
 
-    def doomed_path(self, partition: TopicPartition) -> str:
+    def deleted_path(self, partition: TopicPartition) -> str:
         """Return the name that a partition's folder has until it is removed."""
         suffix = f"-{partition.partition}.{uuid4().hex}{DELETE_SUFFIX}"
         return f"{self.path}/{partition.topic[: MAX_NAME_LENGTH - len(suffix)]}{suffix}"

@@ -4,7 +4,7 @@ import logging
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from kafkapy.clock import Clock
 from kafkapy.config.log_config import LogConfig
@@ -22,11 +22,6 @@ from kafkapy.storage.recovery.recovery import load as load_log
 from kafkapy.turns import Steps
 from kafkapy.types import TopicPartition
 
-if TYPE_CHECKING:
-    from kafkapy.storage.data_directory import DataDirectory
-    from kafkapy.storage.log.log import Log
-    from kafkapy.types import TopicPartition
-
 logger = logging.getLogger(__name__)
 
 _NEW: Final = Checkpointed(is_new=True)
@@ -42,11 +37,11 @@ _CHECKPOINTED: Final[dict[str, Callable[[Log], int | None]]] = {
 INLINE: Final = InlineFlusher()
 
 DirectoryListener = Callable[[str, Sequence[TopicPartition]], None]
-"""Told the path of a data directory that has failed, and the partitions that were in it."""
+"""Called with the path of a data directory that has failed, and the partitions that were in it."""
 
 
 class LogManager:
-    """Opens, finds, creates and deletes logs; writes the checkpoints when it is told to.
+    """Opens, finds, creates and deletes logs; writes the checkpoints on request.
 
     A data directory whose disk fails goes offline, at the start or later: its logs are gone from here, its
     ``directory_listener`` is told, and the others go on.
@@ -114,7 +109,7 @@ class LogManager:
 
     def _take_offline(self, directory: DataDirectory) -> None:
         if directory.path in self._let_go:
-            return  # an error while it was loaded: it was told of where it came up, and by who loads
+            return  # it failed while loading: the loading code has already reported it
         self._let_go.add(directory.path)
         partitions = [each for each, home in self._directory_of.items() if home is directory]
         for partition in partitions:
@@ -165,14 +160,14 @@ class LogManager:
             return False
         directory = self._directory_of.pop(partition)
         directory.partition_count -= 1
-        doomed = directory.doomed_path(partition)
+        doomed = directory.deleted_path(partition)
         self.storage.about_to_cut(log, 0)
         with as_storage_error(log, "deleted"):
             log.release()
             self.storage.files.rename(log.directory, doomed)
         self.remove_later(doomed, log.config.file_delete_delay_ms)
         self.storage.clock.call_later(log.config.file_delete_delay_ms, log.detach)
-        for path in self.directories.doom_travellers(partition, partial(file_refused, self.storage)):
+        for path in self.directories.rename_future_folders(partition, partial(file_refused, self.storage)):
             self.remove_later(path)
         return True
 
@@ -317,12 +312,12 @@ class LogManager:
 
 # The start of a broker's logs: look at every data directory first, touch them only when all of it may be touched.
 #
-# What one directory's disk refuses takes that directory offline and the others go on. What says that somebody has to
-# decide (a foreign folder, one partition twice) stops the start, with the marks of a clean stop still in place.
+# An error of one directory's disk takes that directory offline, and the start continues with the others. A problem that
+# the operator must decide (a foreign folder, one partition twice) stops the start; the marks of a clean stop are kept.
 
 
 class Found(NamedTuple):
-    """What lies in one data directory."""
+    """The content of one data directory."""
 
     directory: DataDirectory
     clean: bool
@@ -331,12 +326,12 @@ class Found(NamedTuple):
     leftovers: list[str]
 
     def checkpointed(self, partition: TopicPartition) -> Checkpointed:
-        """What is known of a partition before its files are read."""
+        """Return the checkpointed offsets of a partition, known before its files are read."""
         return self.checkpoints.get(partition, Checkpointed(self.clean))
 
 
 def survey(logs: "LogManager") -> list[Found]:
-    """Look at every directory; raises ``LogDirectoryError`` when somebody has to decide."""
+    """Look at every directory; raises ``LogDirectoryError`` for a problem that the operator must decide."""
     found = [each for directory in logs.directories.online if (each := _survey(logs, directory)) is not None]
     _refuse_twins(found)
     _name_missing(found)
@@ -352,7 +347,7 @@ def load_found(
     config_of: Callable[[str], LogConfig],
     mended: Collection[TopicPartition] = (),
 ) -> None:
-    """Open what was found, without reading again what is ``mended``. See ``LogManager.load``."""
+    """Open the partitions found, without reading those in ``mended`` again. See ``LogManager.load``."""
     for each in found:
         _load_directory(logs, each, config_of, mended)
     logs.directories.check_one_works()
@@ -419,14 +414,11 @@ def _load_directory(
             logs.remove_later(path)
 
 
-# Checkpoints that say more than is true any more: after a crash they would make a start trust or drop records.
+# Checkpoints above a log's real offsets: after a crash they would make a start trust or drop records.
 #
 # A recovery point above the end of a log that was truncated (or lost its tail, or is a new one under the name of a
 # deleted topic) makes the next start trust records that came later and were never flushed; a log start above it drops
 # them. So the file is written anew *before* offsets fall; Apache Kafka does it after a truncation and a deletion.
-
-
-_INLINE: Final = InlineFlusher()
 
 
 def lower_checkpoints(logs: "LogManager", log: "Log") -> None:
@@ -440,7 +432,7 @@ def lower_checkpoints(logs: "LogManager", log: "Log") -> None:
         for name, offset in ((RECOVERY_POINT, log.recovery_point), (LOG_START_OFFSET, log.log_start_offset)):
             if directory.written_offset(name, partition) > offset:
                 try:
-                    directory.write_checkpoint(name, logs.offsets(name)[directory.path], _INLINE)
+                    directory.write_checkpoint(name, logs.offsets(name)[directory.path], INLINE)
                 except OSError as error:
                     if name != RECOVERY_POINT or not is_full(error):
                         raise
@@ -463,4 +455,4 @@ def forget_checkpoints(logs: "LogManager", directory: "DataDirectory", partition
     """
     for name in (RECOVERY_POINT, LOG_START_OFFSET, HIGH_WATERMARK):
         if directory.written_offset(name, partition) > 0:
-            directory.write_checkpoint(name, logs.offsets(name)[directory.path], _INLINE)
+            directory.write_checkpoint(name, logs.offsets(name)[directory.path], INLINE)

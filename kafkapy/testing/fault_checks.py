@@ -15,7 +15,7 @@ from kafkapy.testing.fault_rules import FaultAction, InvalidFaultError, Match, W
 from kafkapy.text import nearest
 
 LONGEST_DELAY_MS: Final = 86_400_000
-"""A day: who waits longer wants ``hold``."""
+"""A day; for longer delays use ``hold``."""
 RENAMED: Final = {"NOT_LEADER_FOR_PARTITION": "NOT_LEADER_OR_FOLLOWER"}
 """Kafka's earlier names of errors."""
 FIELDS: Final[Mapping[str, tuple[type, ...]]] = {
@@ -55,7 +55,7 @@ def api_key(api: str | int) -> int:
         if key is None:
             known = [each[1] for each in APIS.values() if each[1].lower() == plain(api)]
             if known:
-                raise InvalidFaultError(f"this broker does not serve {known[0]}: nobody could ever ask")
+                raise InvalidFaultError(f"this broker does not serve {known[0]}: the rule could never match")
             raise InvalidFaultError(f"there is no API {api!r}{nearest(api, served_apis())}")
         return key
     if api not in served_apis().values():

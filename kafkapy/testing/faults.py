@@ -250,7 +250,7 @@ class Faults:
         return response
 
     def _happen(self, rule: Rule, context: RequestContext, request: Any, response: Any) -> None:
-        """What befalls the broker, whatever becomes of this request."""
+        """Effects on the whole broker, independent of this request."""
         if rule.action is FaultAction.PAUSE and rule in self.rules and self.gate.is_open:
             self.gate.pause(rule, rule.duration_ms)
         elif rule.action is FaultAction.EXPIRE_MEMBER:

@@ -210,7 +210,7 @@ def test_a_data_directory_of_another_cluster_is_one_line(tmp_path: Path) -> None
         (
             ["listeners=SSL://127.0.0.1:0"],
             1,
-            "kafkapy: the listener SSL://127.0.0.1:0 wants SSL: kafkapy has only PLAINTEXT",
+            "kafkapy: the listener SSL://127.0.0.1:0 uses SSL: kafkapy supports only PLAINTEXT",
         ),
         (["zookeeper.connect=localhost:2181"], 1, "kafkapy: zookeeper.connect is set: kafkapy can't join"),
         (["--ephemeral", "--data", "x"], 1, "kafkapy: --ephemeral keeps nothing: it does not go with --data"),

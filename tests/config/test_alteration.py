@@ -82,7 +82,7 @@ def test_refused_changes(change: tuple[str, int, str | None], code: int, message
 
 def test_a_key_may_be_changed_once_in_a_request() -> None:
     changes = [Change("retention.ms", SET, "5"), Change("retention.ms", DELETE, "")]
-    with pytest.raises(InvalidAlterationError, match="Keys that stand more than once: retention"):
+    with pytest.raises(InvalidAlterationError, match="Keys given more than once: retention"):
         changed_topic({}, changes)
 
 

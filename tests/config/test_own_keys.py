@@ -3,7 +3,7 @@ from kafkapy.config.own_keys import OWN_BROKER_KEYS, OWN_TOPIC_KEYS, is_own
 from kafkapy.config.topic_keys import TOPIC_KEYS, topic_key
 
 
-def test_nobody_takes_them_for_kafkas() -> None:
+def test_own_keys_differ_from_kafkas() -> None:
     own = OWN_BROKER_KEYS.keys() | OWN_TOPIC_KEYS.keys()
     assert all(is_own(name) for name in own)
     assert not any(is_own(name) for name in (*BROKER_KEYS, *TOPIC_KEYS))

@@ -13,10 +13,10 @@ from kafkapy.config.unbuilt import check_built
         ({"zookeeper.connect": "localhost:2181"}, "zookeeper.connect is set: kafkapy can't join"),
         ({"authorizer.class.name": "kafka.security.authorizer.AclAuthorizer"}, "no access control yet"),
         ({"create.topic.policy.class.name": "a.B"}, "can't load Java classes"),
-        ({"listeners": "SSL://127.0.0.1:9093"}, r"the listener SSL://127\.0\.0\.1:9093 wants SSL"),
+        ({"listeners": "SSL://127.0.0.1:9093"}, r"the listener SSL://127\.0\.0\.1:9093 uses SSL"),
         (
             {"listeners": "IN://:1", "listener.security.protocol.map": "IN:SASL_PLAINTEXT"},
-            "wants SASL_PLAINTEXT: kafkapy has only PLAINTEXT yet",
+            "uses SASL_PLAINTEXT: kafkapy supports only PLAINTEXT",
         ),
     ],
 )

@@ -143,7 +143,7 @@ def test_a_change_reads_few_of_many_notes(monkeypatch: pytest.MonkeyPatch) -> No
     asyncio.run(main())
 
 
-def test_a_note_that_makes_no_sense_harms_nobody(caplog: pytest.LogCaptureFixture) -> None:
+def test_an_invalid_change_notification_is_ignored(caplog: pytest.LogCaptureFixture) -> None:
     async def main() -> None:
         _, one, two = await _two()
         await one.session.create(ConfigChangesZNode.child_path(), b"nonsense", sequential=True)

@@ -182,7 +182,7 @@ def test_who_closes_its_side_gets_the_answers_to_all_that_it_has_sent(tmp_path: 
     run(scenario())
 
 
-def test_who_closes_its_side_hears_that_its_records_are_on_the_disk(tmp_path: Path) -> None:
+def test_a_half_closed_connection_gets_its_durable_acknowledgement(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with running_broker(tmp_path) as broker:
             control = await Client.connect(broker)

@@ -264,7 +264,7 @@ def test_who_ends_with_what_was_asked_is_answered_first(tmp_path: Path) -> None:
     run(scenario())
 
 
-def test_who_is_gone_before_the_answer_leaves_harms_nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_client_gone_before_its_late_reply_harms_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def scenario() -> None:
         async with running_broker(tmp_path) as broker:
             clients = [await Client.connect(broker) for _ in range(5)]

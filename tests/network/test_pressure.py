@@ -46,7 +46,7 @@ def _announcement(size: int, sent: int) -> bytes:
     return struct.pack(">i", size) + bytes(sent)
 
 
-def test_who_only_announces_keeps_nobody_out(tmp_path: Path) -> None:
+def test_announced_frames_take_no_memory(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with running_broker(tmp_path, **_memory(1_000_000)) as broker:
             slow = [await Client.connect(broker) for _ in range(50)]

@@ -100,7 +100,7 @@ def test_a_locked_directory_is_refused_and_left_alone(tmp_path: Path) -> None:
     run(scenario())
 
 
-def test_a_start_in_vain_leaves_no_threads(tmp_path: Path) -> None:
+def test_a_failed_start_leaves_no_threads(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with server(tmp_path):
             before = threading.enumerate()

@@ -17,7 +17,7 @@ from kafkapy.protocol.primitives import UnsupportedVersion, encode
 from kafkapy.protocol.writer import Writer
 from kafkapy.server import dispatch
 from kafkapy.server.context import RequestContext, Services
-from kafkapy.server.encoded import Encoded, EncodedParts, spelled_out
+from kafkapy.server.encoded import Encoded, EncodedParts, decoded_handler
 from kafkapy.server.interception import Handle, Hooks, Result
 from tests.server.harness import Client, run, running_broker
 
@@ -48,7 +48,7 @@ def test_what_the_version_does_not_have_is_refused() -> None:
 
 def test_whoever_reads_responses_gets_messages() -> None:
     answers: list[Any] = [Encoded(HeartbeatResponse(), 0), HeartbeatResponse(error_code=1), None]
-    handle = spelled_out(lambda _context, request: answers[request])
+    handle = decoded_handler(lambda _context, request: answers[request])
     context: Any = None
     assert [handle(context, number) for number in range(3)] == [HeartbeatResponse(), answers[1], None]
 
@@ -107,7 +107,7 @@ def test_a_coroutines_response_is_a_message_too() -> None:
     async def answer(_context: Any, request: int) -> Any:
         return answers[request]
 
-    handle: Any = spelled_out(answer)
+    handle: Any = decoded_handler(answer)
     assert [asyncio.run(handle(None, number)) for number in range(3)] == [
         HeartbeatResponse(),
         HeartbeatResponse(),

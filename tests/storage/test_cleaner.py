@@ -327,7 +327,7 @@ def test_an_input_output_error_in_a_worker_takes_the_directory_offline(world: Wo
     assert [each.failure for each in world.logs.directories] == ["[Errno 5] Input/output error"]
 
 
-def test_a_log_that_workers_die_of_is_tried_three_times(world: World, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_log_that_crashes_workers_is_tried_three_times(world: World, caplog: pytest.LogCaptureFixture) -> None:
     log = dirty_log(world)
     world.pool.is_held = True
     for error in (WorkerStartError("no memory"), *[WorkerDiedError("killed")] * 3):

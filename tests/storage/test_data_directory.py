@@ -139,7 +139,7 @@ def test_partitions_and_leftovers(tmp_path: Path, caplog: pytest.LogCaptureFixtu
 
 def test_a_doomed_folders_name_is_short_enough(tmp_path: Path) -> None:
     directory = _directory(tmp_path)
-    name = Path(directory.doomed_path(TopicPartition("t" * 249, 12))).name
+    name = Path(directory.deleted_path(TopicPartition("t" * 249, 12))).name
     assert len(name) == 255
     assert name.endswith("-delete")
-    assert Path(directory.doomed_path(TopicPartition("t", 1))).name.startswith("t-1.")
+    assert Path(directory.deleted_path(TopicPartition("t", 1))).name.startswith("t-1.")

@@ -130,7 +130,7 @@ def test_after_a_crash_recovery_cuts_the_zeros(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("removals", "expected"), [(frozenset[str](), []), (frozenset({"remove"}), [errno.EIO])], ids=["goes", "stays"]
 )
-def test_a_segment_begun_in_vain_that_can_not_be_removed_takes_the_directory_offline(
+def test_an_unused_segment_that_can_not_be_removed_takes_the_directory_offline(
     tmp_path: Path, removals: frozenset[str], expected: list[int]
 ) -> None:
     """Else a start would take it for the log's end, and hide what was written after the failure."""

@@ -19,8 +19,8 @@ Order of events, from the first member to a stable group
        the leader's response has the metadata of all members. Nothing has been written to the log so far.
     3. SyncGroup: ``membership.sync`` keeps the requests waiting. The leader's one has the assignment, which is appended
        to the log as the group's record (``store_group``).
-    4. When all in-sync replicas have the record, its replay (``GroupShard``) settles the assignment and moves the group
-       to Stable; then ``membership.propagate`` answers the waiting SyncGroup requests.
+    4. When the record is acknowledged (``offsets.commit.required.acks``), its replay (``GroupShard``) settles the
+       assignment and moves the group to Stable; then ``membership.propagate`` answers the waiting SyncGroup requests.
     5. A Heartbeat moves the deadline of its member's session. A member that joins, leaves, or whose session ends
        (``remove_member``) starts again at 1; the others learn it from REBALANCE_IN_PROGRESS.
 

@@ -27,13 +27,13 @@ from kafkapy.protocol.messages.fetch import (
     FetchResponse,
     PartitionData,
 )
-from kafkapy.replication.fetching import FetchLimits, FetchWish, Haste, PartitionRead, Reads, fetch, fetch_many
+from kafkapy.replication.fetching import EndWaiting, FetchLimits, FetchWish, PartitionRead, Reads, fetch, fetch_many
 from kafkapy.server import fetch_versions
 from kafkapy.server.context import RequestContext
 from kafkapy.server.fetch_sessions import FINAL_EPOCH, INITIAL_EPOCH, NO_SESSION, FetchSession, FetchSessionCache
 from kafkapy.server.fetch_sessions import next_epoch as epoch_after
 from kafkapy.turns import Steps, in_turns, pieces
-from kafkapy.types import NO_EPOCH, TopicPartition, maker, topic_partition_of
+from kafkapy.types import NO_EPOCH, READ_COMMITTED, TopicPartition, maker, topic_partition_of
 
 
 class _Begun(NamedTuple):
@@ -51,7 +51,6 @@ _begun_of: Final = maker(_Begun)
 _limits_of: Final = maker(FetchLimits)
 _wish_of: Final = maker(FetchWish)
 
-READ_COMMITTED: Final = 1
 MANY: Final = 100
 """Partitions that one request is answered for at once; for more it is in slices."""
 
@@ -72,9 +71,9 @@ def handle(context: RequestContext, request: FetchRequest) -> FetchResponse | De
     limits = _limits(context, request)
     session = context.services.fetch_sessions.get(request.session_id)
     if _count(session, request) > MANY:
-        haste = Haste()
-        response = Delayed.of(asyncio.create_task(_fetch_many(context, request, limits, haste)), None)
-        response.hurry = haste
+        end_waiting = EndWaiting()
+        response = Delayed.of(asyncio.create_task(_fetch_many(context, request, limits, end_waiting)), None)
+        response.hurry = end_waiting
         return response
     begun = _begin(context, request, session)
     if isinstance(begun, FetchResponse):
@@ -92,17 +91,17 @@ def handle(context: RequestContext, request: FetchRequest) -> FetchResponse | De
 
 
 async def _fetch_many(
-    context: RequestContext, request: FetchRequest, limits: FetchLimits, haste: Haste
+    context: RequestContext, request: FetchRequest, limits: FetchLimits, end_waiting: EndWaiting
 ) -> FetchResponse:
     """Answer a request for so many partitions that other requests must be served between them."""
-    with Held(context.services.memory, haste) as held:
+    with Held(context.services.memory, end_waiting) as held:
         await _count_session(context, request, held)
         begun = await in_turns(_begin_many(context, request))
         if isinstance(begun, FetchResponse):
             return begun
         del request  # which may be large, while this waits
         version = context.header.api_version
-        reads = await fetch_many(context.services.replica_manager, begun.wishes, limits, haste)
+        reads = await fetch_many(context.services.replica_manager, begun.wishes, limits, end_waiting)
     if version >= fetch_versions.FIRST_VERSION_OF_FORMAT_2:
         return await in_turns(_answer_many(context, limits, begun, reads, version))
     return await _converted(context, limits, begun, reads)

@@ -1,4 +1,4 @@
-"""Heartbeat: a member lives, and learns whether its group rebalances.
+"""Heartbeat: keep a member's session alive, and report a rebalance of its group.
 
 Versions 0-4. Answered at once: no future, no task.
 Errors: 15, 16, 22, 24, 25, 27, 35 (``server/older_versions.py``), 82; 0 while the group is loading.

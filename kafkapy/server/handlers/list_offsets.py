@@ -23,11 +23,10 @@ from kafkapy.replication.partition import Partition
 from kafkapy.server.context import RequestContext
 from kafkapy.storage.log.log import Log
 from kafkapy.turns import Steps
-from kafkapy.types import NO_EPOCH, NO_OFFSET, NO_TIMESTAMP, TopicPartition
+from kafkapy.types import NO_EPOCH, NO_OFFSET, NO_TIMESTAMP, READ_COMMITTED, TopicPartition
 
 LATEST: Final = -1
 EARLIEST: Final = -2
-READ_COMMITTED: Final = 1
 CONSUMER: Final = -1
 _FIRST_VERSION_OF_OFFSET_NOT_AVAILABLE: Final = 5
 _FIRST_VERSION_WITH_EPOCH: Final = 4
@@ -134,7 +133,7 @@ def _segment_starts(log: Log, bound: int | None, wanted: ListOffsetsPartition) -
     The log's end counts as one more, changed now. What lies above ``bound`` is named by ``bound`` itself.
     """
     if wanted.max_num_offsets < 0:
-        raise BrokerError("fewer than no offsets are asked for")  # an unknown error (-1), as in Kafka
+        raise BrokerError("the number of offsets is negative")  # an unknown error (-1), as in Kafka
     times = log.segment_times()[: 1 if wanted.timestamp == EARLIEST else None]
     while times and wanted.timestamp not in (LATEST, EARLIEST) and times[-1][1] > wanted.timestamp:
         times.pop()

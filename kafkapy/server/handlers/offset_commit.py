@@ -1,7 +1,7 @@
 """OffsetCommit: keep how far a group has read.
 
-Versions 0-8. Answered once the log of all in-sync replicas has it; version 0 keeps offsets in the metadata tree
-(``metadata/exchange/consumer_offsets.py``), apart from those of all others and without asking who commits.
+Versions 0-8. Answered after ``offsets.commit.required.acks`` acknowledgements; version 0 keeps offsets in the metadata
+tree (``metadata/exchange/consumer_offsets.py``), apart from those of all others and without asking who commits.
 Errors, by partition: 3 (no such partition), 12, 14, 15, 16, 22, 25, 27, 28, 35 (a static member where the inter-broker
 protocol is below 2.3), 82; in version 0: 3, 12, 56, -1 (the group's name can't be a part of a path).
 """

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 logger: Final = logging.getLogger(__name__)
 
 NO_DATA: Final = -1
-MOST_DEATHS: Final = 3
+MAX_WORKER_DEATHS: Final = 3
 SHORTEST_BACKOFF_MS: Final = 10
 """A backoff of 0 lets a thread of Apache Kafka's turn without end; here it would be the broker's only one."""
 
@@ -211,14 +211,16 @@ class LogCleaner:
             logger.error("%s could not be compacted and stays as it is: %s", partition, error)
             if not is_passing(error):
                 self._logs.disk_failed(log.directory, error)
-        elif isinstance(error, WorkerStartError) or (isinstance(error, WorkerDiedError) and not self._is_deadly(log)):
+        elif isinstance(error, WorkerStartError) or (
+            isinstance(error, WorkerDiedError) and not self._kills_workers(log)
+        ):
             logger.warning("%s could not be compacted and will be tried again: %s", partition, error)
         else:
             self._give_up(log, error)
 
-    def _is_deadly(self, log: Log) -> bool:
+    def _kills_workers(self, log: Log) -> bool:
         deaths = self._deaths[log.topic_partition] = self._deaths.get(log.topic_partition, 0) + 1
-        return deaths >= MOST_DEATHS
+        return deaths >= MAX_WORKER_DEATHS
 
     def _give_up(self, log: Log, error: Exception) -> None:
         self.uncleanable[log.topic_partition] = log

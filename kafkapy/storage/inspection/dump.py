@@ -12,10 +12,10 @@ from kafkapy.records.record import Record, read_records
 from kafkapy.storage.checkpoints import CLEANER, HIGH_WATERMARK, LOG_START_OFFSET, RECOVERY_POINT, decode
 from kafkapy.storage.inspection.index_files import aborted_entries, offset_entries, time_entries
 from kafkapy.storage.inspection.log_scan import ScannedBatch
-from kafkapy.storage.inspection.partition_check import BASE_DIGITS, EPOCHS_NAME
+from kafkapy.storage.inspection.partition_check import EPOCHS_NAME
 from kafkapy.storage.io.files import Files
 from kafkapy.storage.log.producer_state import decode_snapshot
-from kafkapy.storage.log.segment import LOG_SUFFIX
+from kafkapy.storage.log.segment import BASE_DIGITS, LOG_SUFFIX
 
 Row = dict[str, Any]
 

@@ -17,6 +17,7 @@ from kafkapy.storage.inspection.producer_checks import SnapshotChecks, Transacti
 from kafkapy.storage.io.files import Files
 from kafkapy.storage.log.producer_state import SUFFIX as SNAPSHOT_SUFFIX
 from kafkapy.storage.log.segment import (
+    BASE_DIGITS,
     DELETED_SUFFIX,
     LOG_SUFFIX,
     OFFSET_INDEX_SUFFIX,
@@ -25,7 +26,6 @@ from kafkapy.storage.log.segment import (
 )
 from kafkapy.storage.recovery.replace import SWAP_SUFFIX
 
-BASE_DIGITS: Final = 20
 EPOCHS_NAME: Final = "leader-epoch-checkpoint"
 LEFTOVERS: Final = {
     ".deleted": "a deleted segment's file; the next start removes it",

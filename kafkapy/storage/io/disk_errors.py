@@ -1,4 +1,4 @@
-"""What the system refuses becomes Kafka's error and a logged line; who must know that a disk is gone is told.
+"""Errors of the operating system become Kafka's error and a log line, and the owner of a failed disk is notified.
 
 Two kinds of refusal. One passes: a full disk, a quota, no descriptors or memory left. The producer gets its error,
 nothing is acknowledged, and writing goes on as soon as there is room. Apache Kafka takes the whole data directory
@@ -110,13 +110,13 @@ def putting_off(log: LogOnDisk) -> Iterator[None]:
         put_off(log, error)
 
 
-def storage_error(log: LogOnDisk, deed: str, error: OSError) -> KafkaStorageError:
-    """Return what to raise for ``error``, which came when ``log`` was to be ``deed``: read, written, flushed."""
-    text = f"{log.directory} can't be {deed}: {error}"
+def storage_error(log: LogOnDisk, operation: str, error: OSError) -> KafkaStorageError:
+    """Return what to raise for ``error`` of an ``operation`` on ``log``, a participle: read, written, flushed."""
+    text = f"{log.directory} can't be {operation}: {error}"
     if not is_passing(error):
         log.storage.disk_failed(log.directory, error)
     elif not log.is_failing:
-        logger.error("%s. Clients get KAFKA_STORAGE_ERROR until the disk is well again", text)
+        logger.error("%s. Clients get KAFKA_STORAGE_ERROR until it succeeds again", text)
     log.mark_failing()
     return KafkaStorageError(text)
 
@@ -141,9 +141,9 @@ def file_refused(storage: DiskListener, path: str, error: OSError) -> None:
 
 
 @contextmanager
-def as_storage_error(log: LogOnDisk, deed: str) -> Iterator[None]:
+def as_storage_error(log: LogOnDisk, operation: str) -> Iterator[None]:
     """Raise ``KafkaStorageError`` in the place of ``OSError``. Entering costs a microsecond: not for the hot path."""
     try:
         yield
     except OSError as error:
-        raise storage_error(log, deed, error) from error
+        raise storage_error(log, operation, error) from error

@@ -128,7 +128,7 @@ def serve(lines: BinaryIO, answers: BinaryIO, end: Callable[[int], object] = os.
 
     def read_to_the_end() -> None:
         inbox.read(lines)
-        end(0)  # in the midst of a job too: whose broker is gone must not touch its files any more
+        end(0)  # also during a job: without its broker a worker must not touch files
 
     Thread(target=read_to_the_end, daemon=True).start()
     inbox.work()

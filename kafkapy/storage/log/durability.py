@@ -1,18 +1,34 @@
-"""What of a log is on the disk, who makes it so, and which acknowledgements wait for it.
+"""Which parts of a log are on the disk, which code flushes them, and which acknowledgements wait for it.
 
 Two marks move when an fsync that began after the writes has ended well: ``data_offset``, below which all batches are in
 the ``.log`` files for good, and the log's recovery point, below which the indexes are too. One fsync is under way at a
 time for a log; what is asked for meanwhile is done together by the next one, so that many requests share it.
 
-Who asks: a roll, ``flush.messages`` and ``flush.ms`` as in Apache Kafka, which move both marks; and, beyond Apache
-Kafka, ``kafkapy.flush=ack``, which fsyncs the ``.log`` after each append. Nothing here waits for the disk on the loop.
-An append that Apache Kafka would have held up for its fsync (that which fills ``flush.messages``; with
+Flushes are requested by a roll, ``flush.messages`` and ``flush.ms`` as in Apache Kafka, which move both marks; and,
+beyond Apache Kafka, ``kafkapy.flush=ack``, which fsyncs the ``.log`` after each append. Nothing here waits for the disk
+on the loop. An append that Apache Kafka would have held up for its fsync (that which fills ``flush.messages``; with
 ``kafkapy.flush=ack`` every one) is *owed*: it is not acknowledged, and the high watermark does not pass it, before it
 is on the disk.
 
-After a failed fsync Linux counts the pages that it could not write as clean, and a later fsync succeeds without them.
-So nothing moves any more until everything above the marks has been checked, written again and fsynced (``Rewriting``)
-by a flush that was planned after the last failure.
+What an error does depends on its kind (``disk_errors.is_passing``):
+
+- one that passes (no space, quota, memory or descriptors) leads to rewriting, as below;
+- every other one (``EIO``, a read-only file system) takes the data directory offline until the next start.
+
+The order of events when an fsync fails:
+
+1. An append is in the page cache. If it is owed it is not acknowledged yet; otherwise it is (``acks=1``) or may be.
+2. The fsync fails. Neither mark moves. Requests whose appends are owed get KAFKA_STORAGE_ERROR, those that came during
+   the fsync too. Acknowledged records stay in the log and can be read: only a crash of the machine can lose them.
+3. After an error that passes the next flush begins with ``resume`` or the next request for one. Linux counts the pages
+   that it could not write as clean, and a later fsync succeeds without them. So this flush checks everything above the
+   recovery point, writes it again (``Rewriting``) and fsyncs it. Content that fails the check is an ``EIO``.
+4. When a flush that was planned after the last failure has succeeded, the marks move.
+
+A crash of the process loses nothing that is in the page cache; a crash of the machine may lose everything above the
+marks: owed appends were not acknowledged, others may have been. A process that crashes between 2 and 4 no longer knows
+of the failure. With ``kafkapy.flush=ack`` the next start writes every segment that it reads again (``recovery``).
+Without it a later fsync may succeed although bytes are missing, and a crash of the machine then loses them.
 """
 
 import errno
@@ -41,9 +57,9 @@ from kafkapy.storage.log.transaction_index import TransactionIndex
 # After a failed fsync: check what is not known to be on the disk, and write it again.
 #
 # The pages that the system could not write are clean now: a later fsync would not try again, and they may be dropped
-# from memory at any time. What can still be read is therefore checked (batches by their CRC and order of offsets,
-# index entries by their order) and put in its place once more; then an fsync tells the truth again. What can't be
-# read any more is an input/output error, and the data directory goes offline, as after any of these.
+# from memory at any time. What can still be read is therefore checked (batches by their CRC and order of offsets, index
+# entries by their order) and written to its place once more; then the result of an fsync is reliable again. Bytes that
+# can't be read any more, or fail their check, are an input/output error (EIO), which takes the data directory offline.
 
 
 _ORDER: Final[dict[type, tuple[Struct, tuple[int, ...]]]] = {
@@ -144,7 +160,10 @@ class Rewriting:
             self.is_cancelled = True
 
     def run(self) -> None:
-        """Check and write everything again; raises ``OSError``, with ``EIO`` for what is not what was written."""
+        """Check everything and write it again.
+
+        Raises ``OSError``, with ``EIO`` if the bytes read are not those written.
+        """
         try:
             for part in self._batches:
                 self._rewrite_batches(part)
@@ -178,7 +197,7 @@ class Rewriting:
 
     def _rewrite_snapshot(self, path: str) -> None:
         if not self._files.exists(path):
-            return  # nobody needed it any more
+            return  # it was removed meanwhile
         descriptor = self._files.open(path)
         content = self._files.read_at(descriptor, self._files.size(path), 0)
         try:
@@ -264,7 +283,7 @@ class Flush:
         self._files = files
 
     def run(self) -> None:
-        """Wait for the disk; ``error`` says what it refused, or that a fault of ours has ended this."""
+        """Fsync the files; ``error`` has the refusal, or says that an unexpected exception ended this."""
         try:
             if self.rewriting is not None:
                 self.rewriting.run()
@@ -276,7 +295,7 @@ class Flush:
 
 
 class Durability:
-    """See above."""
+    """Which offsets of one log are on the disk; plans its fsyncs and takes their results, on the log's thread."""
 
     __slots__ = (
         "follows_appends", "is_owing", "owed_offset", "failure", "listener",
@@ -288,7 +307,7 @@ class Durability:
         self.follows_appends = False
         """``kafkapy.flush=ack``."""
         self.is_owing = False
-        """Whether some append may have to wait: looked at for every request, so that the usual one asks no more."""
+        """Whether some append may have to wait: every request looks at it first, and mostly needs no further check."""
         self.owed_offset = 0
         """Appends below it wait until they are on the disk."""
         self.failure: KafkaStorageError | None = None
@@ -312,12 +331,12 @@ class Durability:
 
     @property
     def unflushed(self) -> int:
-        """How many offsets no flush was asked for yet (Apache Kafka's ``unflushedMessages``)."""
+        """The number of offsets for which no flush has been requested (Apache Kafka's ``unflushedMessages``)."""
         return self._log.log_end_offset - max(self._log.recovery_point, self._flush_wanted)
 
     @property
     def settled_end_offset(self) -> int:
-        """How far the high watermark may go for what this replica has: nothing owed lies below."""
+        """The highest offset that this replica allows as the high watermark: no append below it is owed."""
         end_offset, data_offset = self._log.log_end_offset, self.data_offset
         owed = end_offset if self.follows_appends else self.owed_offset
         return end_offset if data_offset >= owed else min(data_offset, end_offset)
@@ -333,7 +352,7 @@ class Durability:
             raise self.failure
         return False
 
-    # who asks
+    # requests for a flush
 
     def configure(self, *, follows_appends: bool) -> None:
         """Take over ``kafkapy.flush``; what is in the log is owed from now on, or no more."""
@@ -365,13 +384,13 @@ class Durability:
         self._begin()
 
     def resume(self) -> None:
-        """Try again what the disk refused, if it did; say so if it has not answered for long."""
+        """Repeat a flush that the disk refused, if one was; log a warning if a running one takes long."""
         if self._running is not None:
             warn_if_slow(self._log, self._began_s, "is not done after")
         self._begin()
 
     def flush(self) -> None:
-        """Do it all now, on this thread; raises ``OSError``."""
+        """Flush the whole log now, on this thread; raises ``OSError``."""
         self._flush_wanted = self._log.log_end_offset
         if self._flush_wanted <= self._log.recovery_point:
             return
@@ -395,7 +414,7 @@ class Durability:
         return flush.paths
 
     def closed(self) -> None:
-        """What ``paths_to_close`` has named is on the disk."""
+        """Note that the files of ``paths_to_close`` are on the disk."""
         self._log.advance_recovery_point(self._log.log_end_offset)
         self._is_doubtful = False
 
@@ -404,9 +423,9 @@ class Durability:
         self._is_doubtful = True
 
     def abandon(self) -> None:
-        """The log's files are none of its business any more: what is under way ends unheard, and nothing begins.
+        """Stop using the log's files: the result of a running fsync is ignored, and no fsync begins.
 
-        They may have another name by now, and a new log theirs.
+        The files may have been renamed, and a new log may have files of the old names.
         """
         self.fall_to(self._data_offset)
         self._running = None

@@ -1,4 +1,4 @@
-"""Who waits for the disk: fsync releases the GIL, so a thread can do it while the loop goes on."""
+"""Threads that wait for the disk: fsync releases the GIL, so a thread can do it while the loop goes on."""
 
 import asyncio
 import logging
@@ -112,7 +112,7 @@ class ThreadFlusher:
         """See ``Flusher.flush``."""
 
         def finish(finished: asyncio.Future[None]) -> None:
-            done()  # first: who waits for it must not wait for ever
+            done()  # first: otherwise its waiters would never be called
             finished.result()
 
         self._submit(self._flushes, work, finish)

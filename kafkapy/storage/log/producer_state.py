@@ -27,7 +27,7 @@ from kafkapy.storage.log.transaction_index import AbortedTransaction
 from kafkapy.turns import Steps
 from kafkapy.types import NO_EPOCH, NO_OFFSET, NO_SEQUENCE
 
-# What a partition remembers of one producer: its laws are here, the map of them in ``producer_state``.
+# The state of one producer in a partition (``ProducerState`` has all of them), and its rules:
 #
 # - A batch of a lower epoch than the last one is refused (47); replication only takes note of it.
 # - A new epoch begins with sequence 0, unless the producer is unknown here: then any sequence will do.

@@ -1,11 +1,11 @@
-"""What a snapshot leaves out: of the last five batches of a producer it holds one.
+"""The batches that a snapshot leaves out: of the last five batches of a producer it holds one.
 
 A producer whose broker stopped sends again what it had no answer to, up to five requests. Those that the log holds have
-to be known as duplicates, be there a roll between them or not: where only the last one is, the first seems to be out of
-order, and the producer gives up for good, or begins a new epoch and writes them twice (Apache Kafka 2.7 does that to
-it). So the batches that lie before the snapshot are looked up in the log, as far back as five of the largest requests
-reach: after an unclean stop at once, after a clean one, whose answers mostly came to the producers, when a sequence
-seems to be out of order.
+to be known as duplicates, whether or not a roll lies between them. Where only the last one is, the first seems to be
+out of order, and the producer gives up for good, or begins a new epoch and writes them twice (Apache Kafka 2.7 does
+that to it). So the batches that lie before the snapshot are looked up in the log, as far back as five of the largest
+requests reach: after an unclean stop at once, after a clean one, whose answers mostly came to the producers, when a
+sequence seems to be out of order.
 """
 
 from collections import deque

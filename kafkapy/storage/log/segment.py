@@ -19,6 +19,8 @@ from kafkapy.storage.log.log_file import LogFile
 from kafkapy.storage.log.transaction_index import TransactionIndex
 from kafkapy.types import NO_TIMESTAMP
 
+BASE_DIGITS: Final = 20
+"""The length of a base offset in the names of files."""
 LOG_SUFFIX: Final = ".log"
 OFFSET_INDEX_SUFFIX: Final = ".index"
 TIME_INDEX_SUFFIX: Final = ".timeindex"

@@ -8,6 +8,7 @@ from kafkapy.storage.log.leader_epochs import LEADER_EPOCHS_NAME
 from kafkapy.storage.log.producer_state import EMPTY_SIZE
 from kafkapy.storage.log.producer_state import SUFFIX as SNAPSHOT_SUFFIX
 from kafkapy.storage.log.segment import (
+    BASE_DIGITS,
     DELETED_SUFFIX,
     LOG_SUFFIX,
     OFFSET_INDEX_SUFFIX,
@@ -24,7 +25,6 @@ FOLDER_SUFFIX: Final = ".folder"
 """Behind the name of a folder that was in the place of a file."""
 FILE_SUFFIX: Final = ".file"
 """Behind the name of a file that was in the place of a partition's folder."""
-BASE_DIGITS: Final = 20
 
 
 class Listing(NamedTuple):

@@ -15,9 +15,8 @@ from kafkapy.config.log_config import LogConfig
 from kafkapy.errors import BrokerError
 from kafkapy.storage.io.files import Files
 from kafkapy.storage.io.worker_pool import Facts, Job, WorkerPool
-from kafkapy.storage.log.segment import LOG_SUFFIX
+from kafkapy.storage.log.segment import BASE_DIGITS, LOG_SUFFIX
 from kafkapy.storage.log_directory import Found, load_found, survey
-from kafkapy.storage.recovery.listing import BASE_DIGITS
 from kafkapy.types import TopicPartition
 
 if TYPE_CHECKING:

@@ -3,13 +3,36 @@
 After an unclean stop every segment that reaches beyond the recovery point is read: the first batch that is incomplete,
 fails its CRC or goes back in offsets ends the log; indexes, aborted transactions, leader epochs and producers are
 rebuilt from what is left. A segment whose index can't be right is rebuilt after a clean stop too.
+
+A start after an unclean stop reads in this order:
+
+1. ``.lock`` and ``meta.properties`` of each data directory (``DataDirectories.lock``).
+2. ``kafkapy-metadata.sqlite`` and its journal, without ZooKeeper (``EmbeddedStore.open``).
+3. For each directory ``.kafka_cleanshutdown``, which is missing, then the checkpoints (recovery points, high
+   watermarks, log starts), then the names of the folders (``log_directory.survey``). No log is changed before all
+   directories have been read. Worker processes may then do step 4 for some logs (``mending``).
+4. For each log (``load``): complete or remove the ``.swap`` and ``.cleaned`` files of a compaction, remove ``.deleted``
+   and temporary files and indexes without a segment (``list_partition``); open the segments with their indexes; load
+   the leader epochs; read the segments from the recovery point on; load or rebuild the producers.
+5. Lower the checkpoints that are above what was found (``log_directory.lower_all_checkpoints``).
+
+It may cut or remove, with a warning where records are concerned:
+
+- a ``.log`` from its first bad batch on; later segments are renamed to ``.deleted``;
+- batches whose offsets the next segment has too: the next segment is kept;
+- empty last segments, if the one before has offsets from their base offset on;
+- every segment, if the log ends below the checkpointed log start;
+- snapshots above the log's end, and those above the first segment that is read;
+- leader epochs below the log's start and above its end.
+
+A segment with offsets of more than 31 bits above its base offset is split.
 """
 
 import logging
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from itertools import pairwise, takewhile
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from kafkapy.records.batch import MAGIC, BatchHeader, crc_is_valid
 from kafkapy.records.errors import CorruptRecordError
@@ -26,28 +49,25 @@ from kafkapy.storage.recovery.listing import Listing, list_partition
 from kafkapy.storage.recovery.replace import CLEANED_SUFFIX
 from kafkapy.types import NO_EPOCH
 
-if TYPE_CHECKING:
-    from kafkapy.storage.log.log import Log
-
 logger = logging.getLogger(__name__)
 
 # The leader epochs of batches that a start reads again, and of those that compaction has taken from between them.
 #
-# Batches count: the file may tell of records that are gone, or lack some that a crash has brought back. But where
-# offsets are missing before the first batch of a term, it may have begun among them. There the file is believed as far
-# as it agrees with the batches around; Apache Kafka 2.7 believes it altogether.
+# The batches decide: the file may have epochs of records that are gone, or lack some that a crash has brought back.
+# But where offsets are missing before the first batch of an epoch, the epoch may have begun at one of them. There the
+# file is used as far as it agrees with the batches around; Apache Kafka 2.7 uses the whole file.
 
 
 _ABOVE_ALL: Final = EpochEntry(2**31, 2**63)
 
 
 class RecoveredEpochs:
-    """Hears of each batch in order; until ``take`` the file stays as it was, so that a crash loses nothing."""
+    """Receives each batch in order; until ``take`` the file stays as it was, so that a crash loses nothing."""
 
     __slots__ = ("_epochs", "_entries", "_in_file", "_end_offset")
 
     def __init__(self, epochs: LeaderEpochs, offset: int, below: Iterable[EpochEntry]) -> None:
-        """``below`` is what began before ``offset``, where the first segment begins that is read."""
+        """``below`` has the epochs that began before ``offset``, the base offset of the first segment that is read."""
         self._epochs = epochs
         self._entries = list(below)
         self._in_file = [entry for entry in epochs.entries if entry.start_offset >= offset]
@@ -58,24 +78,24 @@ class RecoveredEpochs:
         return self._entries[-1].epoch if self._entries else NO_EPOCH
 
     def meet(self, header: BatchHeader) -> None:
-        """The next batch; those of formats 0 and 1 say nothing."""
+        """Take the epoch of the next batch; batches of formats 0 and 1 have none."""
         epoch = header.partition_leader_epoch
         if epoch > self._latest:
-            self._believe(EpochEntry(epoch, header.base_offset))
+            self._take_from_file(EpochEntry(epoch, header.base_offset))
             if epoch > self._latest:
                 self._entries = following(self._entries, EpochEntry(epoch, header.base_offset))
         if epoch > NO_EPOCH:
             self._end_offset = header.next_offset
 
-    def _believe(self, met: EpochEntry) -> None:
+    def _take_from_file(self, met: EpochEntry) -> None:
         """Take what the file has between the last batch and ``met``."""
         for entry in self._in_file:
             if self._end_offset <= entry.start_offset < met.start_offset and self._latest < entry.epoch <= met.epoch:
                 self._entries.append(entry)
 
     def take(self, *, may_wait: bool = False) -> None:
-        """There are no more. Raises ``OSError``; with ``may_wait`` not of a disk without room."""
-        self._believe(_ABOVE_ALL)
+        """Write the epochs after the last batch. Raises ``OSError``, but with ``may_wait`` not for a full disk."""
+        self._take_from_file(_ABOVE_ALL)
         if self._entries or self._epochs.entries:
             self._epochs.rebuild(self._entries, may_wait=may_wait)
 
@@ -267,10 +287,10 @@ def _batch_epochs(log: Log, end_offset: int) -> Iterator[EpochEntry]:
 
 
 def _epochs_again(log: Log, offset: int) -> RecoveredEpochs:
-    """Of batches from ``offset`` on, after all epochs that began below it.
+    """The epochs of batches from ``offset`` on, after all epochs that began below it.
 
-    A rise of the log's start comes to the epochs' file at once and to its checkpoint by and by: a crash in between
-    brings records back whose epochs were dropped, be they below ``offset``.
+    A rise of the log's start is written to the epochs' file at once and to its checkpoint later: a crash in between
+    brings back records whose epochs were dropped, also below ``offset``.
     """
     kept = [entry for entry in log.leader_epochs.entries if entry.start_offset < offset]
     first = kept[0].start_offset if kept else offset
@@ -303,16 +323,16 @@ def _name_cut_segments(log: Log, doubtful: list[tuple[Segment, Exception]], chec
 
 
 def _recover(log: Log, doubtful: list[tuple[Segment, Exception]], checkpointed: Checkpointed) -> int:
-    """Rebuild what must be; return the log's end offset."""
+    """Rebuild doubtful and unflushed segments; return the log's end offset."""
     segments = log.segments
     beyond = (
         [] if checkpointed.is_trusted else segments.starting_at(segments.floor(max(checkpointed.recovery_point, 0)))
     )  # fmt: skip
     for segment, error in doubtful:
-        if segment not in beyond:  # of the others it is no news: a crashed Apache Kafka leaves zeros in their indexes
+        if segment not in beyond:  # not logged for the others: a crashed Apache Kafka leaves zeros in their indexes
             logger.warning("Rebuilding the indexes of %s: %s", segment.log.path, error)
             _recover_for_good(log, segment)
-            log.producer_state.map_end_offset = -1  # a snapshot knows more: of batches that compaction has taken, too
+            log.producer_state.map_end_offset = -1  # a snapshot also has batches that compaction has removed
     if beyond:
         _read_again(log, beyond)
     if not segments:
@@ -327,7 +347,7 @@ def _recover(log: Log, doubtful: list[tuple[Segment, Exception]], checkpointed: 
 
 def _read_again(log: Log, beyond: list[Segment]) -> None:
     """Recover the segments from the recovery point on, up to damage."""
-    # Snapshots of what follows may tell of batches that the power took: sent again, they would be duplicates.
+    # Later snapshots may name batches lost in a power failure: sent again, these would count as duplicates.
     log.producer_state.delete_snapshots(above=beyond[0].base_offset)
     epochs = _epochs_again(log, beyond[0].base_offset)
     for segment in beyond:
@@ -339,10 +359,10 @@ def _read_again(log: Log, beyond: list[Segment]) -> None:
 
 
 def _recover_for_good(log: Log, segment: Segment) -> None:
-    """As ``recover_segment``, below the recovery point, where a start doesn't look for what a power cut has taken.
+    """As ``recover_segment``, below the recovery point, where no later start checks for lost writes.
 
-    So the new indexes take their names when they are on the disk; until then those are there that are known as wrong.
-    A full disk has them stay in memory.
+    The new indexes get their names when they are on the disk; until then the wrong ones stay, which a start detects.
+    On a full disk the new ones stay in memory.
     """
     files = log.storage.files
     indexes: list[Index | TransactionIndex] = [segment.offset_index, segment.time_index, segment.transaction_index]
@@ -370,17 +390,18 @@ def _recover_for_good(log: Log, segment: Segment) -> None:
 
 
 def _drop(log: Log, segments: list[Segment], reason: str) -> None:
-    """Segments that left the log keep their files for a while, under another name: records can be rescued."""
+    """Rename the files of segments that left the log; they are removed later, so that records can be rescued."""
     for segment in segments:
         logger.warning("Dropping %s: %s", segment.log.path, reason)
     log.delete_segment_files(segments[::-1])
 
 
 def recover_segment(log: Log, segment: Segment, epochs: RecoveredEpochs) -> Segment | None:
-    """Check ``segment`` batch by batch, rebuild what derives from it, cut off what is no batch; return what was cut.
+    """Check ``segment`` batch by batch, rebuild what derives from it, and cut it at the first bad batch.
 
-    None too if that is in the next segment in another form: a truncation that didn't reach the disk before the power
-    failed, and what was written after it, which is what holds. One with offsets that don't fit becomes several.
+    Return the segment if it was cut, else None. Also None if the next segment has the same offsets, after a truncation
+    that didn't reach the disk before the power failed; the next segment is kept. A segment whose offsets need more than
+    31 bits above its base offset is split; the segment returned may then be one of the new ones.
     """
     state = log.producer_state
     log.rebuild_producer_state(segment.base_offset)

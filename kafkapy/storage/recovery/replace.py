@@ -28,6 +28,7 @@ from kafkapy.records.errors import CorruptRecordError
 from kafkapy.records.record import read_legacy_header
 from kafkapy.storage.io.files import Files
 from kafkapy.storage.log.segment import (
+    BASE_DIGITS,
     DELETED_SUFFIX,
     LOG_SUFFIX,
     OFFSET_INDEX_SUFFIX,
@@ -45,7 +46,6 @@ INDEX_SUFFIXES: Final = (OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_IND
 
 logger: Final = logging.getLogger(__name__)
 
-_BASE_DIGITS: Final = 20
 _numbers: Final = count(1)
 
 
@@ -139,7 +139,7 @@ class Replacement:
             raise
 
     def _take_back(self) -> None:
-        # A flush that is under way may have looked for the old ones in vain.
+        # A running flush may not have found the old files.
         self._log.invalidate_flush()
         for segment in self._new:
             if segment.suffix != CLEANED_SUFFIX:
@@ -186,7 +186,7 @@ class _Folder:
         self.is_put_aside = False
         """Whether a segment has been renamed to be deleted."""
         for name, _ in files.list_directory(directory):
-            base, kind = name[:_BASE_DIGITS], name[_BASE_DIGITS:]
+            base, kind = name[:BASE_DIGITS], name[BASE_DIGITS:]
             if not base.isdecimal():
                 continue
             if kind == LOG_SUFFIX:

@@ -136,7 +136,7 @@ def test_temporary_errors_are_retried(error: BrokerError, caplog: pytest.LogCapt
 
 
 @pytest.mark.parametrize("error", [InvalidProducerEpochError(), TransactionCoordinatorFencedError()])
-def test_a_partition_that_knows_better_ends_the_attempts(error: BrokerError, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_fenced_marker_ends_the_attempts(error: BrokerError, caplog: pytest.LogCaptureFixture) -> None:
     world = TransactionWorld()
     producer = world.producer()
     world.add(producer, TP, OTHER)
