@@ -26,3 +26,17 @@ def test_files_that_a_page_names_exist(page: Path) -> None:
     text = page.read_text()
     names = {name.removeprefix("../") for name in NAME.findall(text)} - EXAMPLES
     assert [name for name in sorted(names) if not any((ROOT / folder / name).is_file() for folder in FOLDERS)] == []
+
+
+def test_files_that_the_code_names_exist() -> None:
+    """In docstrings and comments of the package, by a path from the package, the folder of the file, or the root."""
+    missing = []
+    for path in sorted((ROOT / "kafkapy").rglob("*.py")):
+        folders = (ROOT, ROOT / "kafkapy", *path.parents[: len(path.parents) - len(ROOT.parents) - 1])
+        names = {name.removeprefix("../") for name in NAME.findall(path.read_text())}
+        missing += [
+            f"{path.relative_to(ROOT)}: {name}"
+            for name in sorted(names)
+            if not any((folder / name).is_file() for folder in folders)
+        ]
+    assert missing == []
