@@ -1,7 +1,8 @@
 """JoinGroup: a member takes part in the next generation of its group.
 
 Versions 0-7. Waits until all members have joined; a member that needs an id first gets 79 with one from version 4 on.
-Errors: 14, 15, 16, 23, 24, 25, 26, 35 (``server/older_versions.py``), 79, 81, 82 (see ``coordinator/group/membership.py``).
+Errors: 14, 15, 16, 23, 24, 25, 26, 35 (``server/older_versions.py``), 79, 81, 82 (see
+``coordinator/group/membership.py``).
 """
 
 from collections.abc import Awaitable
