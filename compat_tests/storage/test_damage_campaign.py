@@ -464,8 +464,8 @@ recovery-point-offset-checkpoint clean   S        S      RS         R      RS   
 recovery-point-offset-checkpoint killed  S        S      RS         R      RS       R       X
 replication-offset-checkpoint    clean   S        S      RS         R      RS       R       X
 replication-offset-checkpoint    killed  S        S      RS         R      RS       R       X
-log-start-offset-checkpoint      clean   U        U      RU         R      LRU      R       X
-log-start-offset-checkpoint      killed  U        U      RU         R      LRU      R       X
+log-start-offset-checkpoint      clean   U        U      RSU        R      LRU      R       X
+log-start-offset-checkpoint      killed  U        U      RSU        R      LRU      R       X
 cleaner-offset-checkpoint        clean   S        S      RS         S      RS       R       X
 cleaner-offset-checkpoint        killed  S        S      RS         S      RS       R       X
 meta.properties                  clean   S        R      RSX        R      RSX      R       X
