@@ -1,4 +1,4 @@
-"""What is installed: the dependencies are what the package imports, and each module has a user in the package."""
+"""The dependencies are the packages that kafkapy imports, and each module of kafkapy has a user in it."""
 
 import ast
 import sys

@@ -7,7 +7,7 @@ caller (``connection.py``, or a test) hands in the bytes that arrived, takes req
 **States.** ``busy`` holds the reasons why the next request is not taken yet, 0 if it may be:
 
     WAITING   the response to the request that was taken comes later (a fetch without data, a produce with acks=all)
-    SENDING   a response with file slices is on its way
+    SENDING   a response with file slices is being sent
     UNSENT    the transport holds bytes that the socket has not taken: the peer does not read fast enough
     QUEUED    the connection's slice of time is over; it waits for its turn (``kafkapy/turns.py``)
     CLOSED    nothing is taken any more

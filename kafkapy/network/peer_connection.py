@@ -9,8 +9,8 @@ A request fails with ``PeerUnreachableError`` when its broker can't be reached, 
 is no response, or does not answer in time. The connection is closed then: a late response could be taken for that of
 the next request. Whether the broker has done what was asked is not known; the caller decides what it sends again.
 
-After a failure the next connection is made no sooner than an exponential back-off allows. It begins anew with the next
-response: a broker that accepts connections and closes them is not asked without pause.
+After a failure the next connection waits for an exponential back-off. Only a response resets the back-off, so a broker
+that accepts connections and closes them is not asked without pause.
 
 ``tls`` wraps the socket, ``authenticate`` makes the handshake that comes before the first request (SASL).
 
@@ -210,7 +210,7 @@ class _Peer:
             raise PeerUnreachableError("this broker stops")
 
     def _failed(self) -> None:
-        """Give the connection up: it failed, or nobody waits for the response that it may still bring."""
+        """Close the connection after a failure or a cancelled request, and delay the next one by the back-off."""
         self._disconnect()
         times = self._settings.times
         backoff_ms = min(times.backoff_max_ms, times.backoff_ms * 2 ** min(self._failures, 30))

@@ -33,7 +33,7 @@ logger = logging.getLogger(__name__)
 
 
 class LogStore(Protocol):
-    """What is needed of ``storage.log_directory.LogManager``."""
+    """The part of ``storage.log_directory.LogManager`` that the replica manager uses."""
 
     def get_or_create(
         self, partition: TopicPartition, config: LogConfig | None = None, /, *, is_new: bool = True
@@ -47,7 +47,7 @@ class LogStore(Protocol):
 
 
 class ClusterView(Protocol):
-    """What is needed of ``metadata.image.MetadataCache``."""
+    """The part of ``metadata.image.MetadataCache`` that the replica manager uses."""
 
     def is_known(self, topic: str, partition: int, /) -> bool:
         """Tell whether the cluster has the partition."""

@@ -1,4 +1,4 @@
-"""Sessions with the metadata store that expire: registration, election and watches begin anew in the next one."""
+"""Sessions with the metadata store that expire: registration, election and watches are made again in the next one."""
 
 import asyncio
 import logging

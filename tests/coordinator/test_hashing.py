@@ -37,7 +37,7 @@ def test_the_hash_is_javas(text: str, expected: int) -> None:
     assert hash_code(text) == expected & 0xFFFFFFFF
 
 
-# What is expected was printed by Scala 2.13.3, which Apache Kafka 2.7.2 comes with: a ``HashMap``, key by key.
+# The expected orders were printed by Scala 2.13.3, the version in Apache Kafka 2.7.2: the keys of a ``HashMap``.
 
 
 FORTY = (

@@ -38,7 +38,7 @@ A crash of the broker, or a change of the partition's leader
                                            an assignment of the lost generation, since 4 comes before the responses
     after it, before the responses         the group is loaded as Stable in the new generation. A repeated SyncGroup is
                                            answered from the loaded assignment
-    in Stable                              members and assignments are loaded, every session starts anew (``loaded``);
+    in Stable                              members and assignments are loaded, session timers restart (``loaded``);
                                            heartbeats continue, there is no rebalance
     after the last member left             if the record without members was not written, the members before are loaded
                                            and removed again when their sessions end

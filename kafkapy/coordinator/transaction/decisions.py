@@ -26,7 +26,7 @@ from kafkapy.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 
 
 class Prerequisite(Enum):
-    """What has to be done before the request can be decided."""
+    """The work that must be completed before the request can be decided."""
 
     PRODUCER_ID = 1
     """A producer id that has not been used yet."""
