@@ -11,7 +11,7 @@ from kafkapy.config.own_keys import FLUSH_AS_KAFKA, FLUSH_BEFORE_ACK, OWN_TOPIC_
 from kafkapy.config.topic_keys import BROKER_KEY_OF, TOPIC_KEYS, topic_key
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class LogConfig:
     """All 26 topic keys, dots written as underscores, in Kafka's units and with Kafka 2.7's defaults; then our own."""
 

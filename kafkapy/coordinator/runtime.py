@@ -106,7 +106,7 @@ def at_once(step: Callable[[], None]) -> None:
     step()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Background:
     """What a coordinator takes from its broker for work beside requests; the defaults need no event loop.
 
@@ -118,7 +118,7 @@ class Background:
     counters: Counters = field(default_factory=Counters)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class TopicSettings:
     """An internal topic and how its partitions are read and written.
 

@@ -16,7 +16,7 @@ resource: Any = portable.module_or_none("resource")
 """None on Windows, which has no such limit."""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Limits:
     """The limits of one listener's connections, in Kafka's units."""
 
@@ -72,7 +72,7 @@ class ConnectionCounts:
         self._waiting.append(retry)
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Shared:
     """What all listeners of a broker have in common."""
 

@@ -175,8 +175,11 @@ class Reader:
         if start > self.end:
             raise self._truncated(2, start - 2)
         size = _INT16.unpack_from(self.buffer, start - 2)[0]
-        if size < 0:
-            raise InvalidValue(f"a string of length {size}")
+        if size <= 0:
+            if size:
+                raise InvalidValue(f"a string of length {size}")
+            self.position = start
+            return ""
         self.position = end = start + size
         if end > self.end:
             raise self._truncated(size, start)

@@ -41,7 +41,7 @@ REFUSALS_INTERVAL_MS: Final = 1_000
 WILDCARD_HOSTS = frozenset({"", "0.0.0.0", "::", "0:0:0:0:0:0:0:0"})  # noqa: S104  # compared with, not bound
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Services:
     """The parts of one running broker."""
 

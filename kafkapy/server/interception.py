@@ -54,7 +54,7 @@ class Tracer(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Hooks:
     """The hooks of a broker; none are set by default."""
 

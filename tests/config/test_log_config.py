@@ -1,5 +1,7 @@
 """A topic's configuration is its overrides above the broker's values above Kafka's defaults."""
 
+from dataclasses import asdict
+
 import pytest
 
 from kafkapy.config.broker_config import BrokerConfig
@@ -17,7 +19,7 @@ def test_the_fields_are_the_keys_with_their_defaults() -> None:
 
 
 def test_a_broker_without_settings_gives_the_defaults() -> None:
-    assert LogConfig.resolve(BrokerConfig.from_properties()) == LogConfig()
+    assert asdict(LogConfig.resolve(BrokerConfig.from_properties())) == asdict(LogConfig())
 
 
 def test_the_brokers_values_reach_the_topic_and_overrides_win() -> None:

@@ -24,7 +24,7 @@ STATIC_MEMBERS_RELEASE: Final = "2.3-IV0"
 """Below this inter-broker protocol, brokers may not know group instance ids, which are refused then (KIP-345)."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class GroupSettings:
     """Kafka 2.7's keys for groups and offsets, with its defaults; units as in the names."""
 

@@ -37,7 +37,7 @@ _LOG_ERRORS: Final[Mapping[int, int]] = {
 are."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class TransactionSettings:
     """Kafka 2.7's configuration keys for transactions, with its defaults; units as in the names."""
 

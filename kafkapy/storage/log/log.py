@@ -131,7 +131,7 @@ def _ignore(*_: object) -> None:
     """A log by itself has no data directory that could go offline, no checkpoints and no cleaner."""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Storage:
     """What all logs of a broker share."""
 

@@ -1,3 +1,5 @@
+from dataclasses import asdict
+
 import pytest
 
 from kafkapy.config.broker_config import BrokerConfig
@@ -6,9 +8,8 @@ from tests.coordinator.world import CONFIG
 
 
 def test_the_defaults_are_those_of_the_brokers_configuration() -> None:
-    assert (
-        GroupSettings.from_config(BrokerConfig.from_properties({"zookeeper.connect": "localhost"})) == GroupSettings()
-    )
+    config = BrokerConfig.from_properties({"zookeeper.connect": "localhost"})
+    assert asdict(GroupSettings.from_config(config)) == asdict(GroupSettings())
 
 
 @pytest.mark.parametrize(("configured", "expected"), [(2**31 - 1, LARGEST_GROUP), (7, 7), (9_000, 9_000)])

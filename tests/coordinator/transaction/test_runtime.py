@@ -1,4 +1,5 @@
 import logging
+from dataclasses import asdict
 from types import SimpleNamespace
 
 import pytest
@@ -205,4 +206,4 @@ def test_an_unknown_state_in_the_log_is_not_guessed_at(caplog: pytest.LogCapture
 
 def test_the_defaults_are_those_of_the_brokers_configuration() -> None:
     config = BrokerConfig.from_properties({"zookeeper.connect": "localhost"})
-    assert TransactionSettings.from_config(config) == TransactionSettings()
+    assert asdict(TransactionSettings.from_config(config)) == asdict(TransactionSettings())
