@@ -65,7 +65,7 @@ def _set_twice(quiet: Quiet) -> bool:
         return False
     named = [
         (each.resource_type if each.resource_type in KINDS else UNKNOWN_KIND, each.resource_name)
-        for each in quiet.message.responses
+        for each in quiet.request.resources
     ]
     return len(named) > len(set(named))
 
@@ -93,8 +93,8 @@ SILENCES: Final = (
         parts_ways=True,
     ),
     Silence(
-        "AlterConfigs: Kafka never answers when the settings of a resource are replaced twice, and leaves them; we do"
-        " the one after the other",
+        "AlterConfigs: Kafka never answers when a resource is named twice, and leaves it as it is; we alter it once, as it"
+        " was named last",
         _set_twice,
         parts_ways=True,
     ),
