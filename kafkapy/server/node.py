@@ -1,4 +1,4 @@
-"""A broker's metadata side, put together: what the server starts before, and after, its logs and sockets."""
+"""The metadata parts of a broker: the server starts some of them before, and some after, its logs and sockets."""
 
 import asyncio
 import logging
@@ -31,11 +31,11 @@ logger: Final = logging.getLogger(__name__)
 
 
 class MetadataNode:
-    """``prepare``, open the logs, bind the sockets, ``start``; at the end ``stop``, which ends the session too.
+    """The server calls ``prepare``, opens logs and sockets, calls ``start``, and at the end ``stop``.
 
     When the session with the store has expired and another one has begun, the broker registers again, which gives it
-    another epoch, and then takes part in the election of the controller. Clients are served meanwhile with the metadata
-    of before.
+    another epoch, and then takes part in the election of the controller. Meanwhile clients are served with the last
+    metadata.
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class MetadataNode:
         )
 
     async def prepare(self) -> None:
-        """Make sure of the tree, get the cluster's id, apply dynamic configuration, read that of the topics."""
+        """Create missing nodes, read the cluster's id, apply dynamic configuration, read that of the topics."""
         await ensure_persistent_paths(self._store)
         self.cluster_id = await cluster_id(self._store, self._random.randbytes)
         self.cache.set_cluster_id(self.cluster_id)
@@ -78,13 +78,13 @@ class MetadataNode:
         self.cache.add_listener(self._metadata_changed)
 
     async def start(self, endpoints: Sequence[EndPoint]) -> None:
-        """Register with these advertised end points and take part; raises BrokerIdTakenError.
+        """Register with these advertised end points and join the cluster; raises BrokerIdTakenError.
 
-        When this broker becomes the controller, it returns with the first metadata there.
+        If this broker becomes the controller, the first metadata is there when this returns.
         """
         self._endpoints = tuple(BrokerEndpoint(*endpoint) for endpoint in endpoints)
         self._store.add_session_listener(self._session_changed)
-        with suppress(SessionExpiredError):  # the next session begins with the same
+        with suppress(SessionExpiredError):  # the next session begins with ``_rejoin``
             await self._join()
         await self.producer_ids.start()
         await self.config_admin.start()

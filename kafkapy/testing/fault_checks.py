@@ -8,8 +8,8 @@ from kafkapy.protocol.api_keys import ApiKey
 from kafkapy.protocol.errors import ErrorCode
 from kafkapy.protocol.messages import APIS
 from kafkapy.protocol.places import WITH_MEMBER_ID
+from kafkapy.server.handlers import plain_name, served_api, served_apis
 from kafkapy.server.message_places import names_groups, names_partitions, names_topics
-from kafkapy.server.names import plain, served_api, served_apis
 from kafkapy.testing.expired_members import Target
 from kafkapy.testing.fault_rules import FaultAction, InvalidFaultError, Match, When
 from kafkapy.text import nearest
@@ -53,7 +53,7 @@ def api_key(api: str | int) -> int:
     if isinstance(api, str):
         key = served_api(api)
         if key is None:
-            known = [each[1] for each in APIS.values() if each[1].lower() == plain(api)]
+            known = [each[1] for each in APIS.values() if each[1].lower() == plain_name(api)]
             if known:
                 raise InvalidFaultError(f"this broker does not serve {known[0]}: the rule could never match")
             raise InvalidFaultError(f"there is no API {api!r}{nearest(api, served_apis())}")

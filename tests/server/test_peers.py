@@ -1,4 +1,4 @@
-"""Brokers of one cluster that reach each other through their listeners."""
+"""Brokers of one cluster that connect to each other's listeners."""
 
 import logging
 from pathlib import Path

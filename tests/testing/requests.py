@@ -6,10 +6,10 @@ from importlib import import_module
 from typing import Any
 
 from kafkapy.protocol.api_keys import ApiKey
+from kafkapy.protocol.constants import ResourceType
 from kafkapy.protocol.messages import request_class
 from kafkapy.protocol.messages.metadata import MetadataRequestTopic
 from kafkapy.protocol.places import PLACES, Place, Role
-from kafkapy.server.message_places import TOPIC_RESOURCE
 from tests.server.harness import batch
 
 TOPIC = "orders"
@@ -45,7 +45,7 @@ def _fill(container: Any, places: tuple[Place, ...], topic: str, partition: int)
     item = getattr(import_module(type(container).__module__), match[1])()
     setattr(item, place.named, names.get(place.role, 7))
     if place.role is Role.RESOURCE:
-        item.resource_type = TOPIC_RESOURCE
+        item.resource_type = ResourceType.TOPIC
     _fill(item, places[1:], topic, partition)
     setattr(container, place.request, [item])
 
