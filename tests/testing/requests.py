@@ -16,7 +16,7 @@ TOPIC = "orders"
 
 
 def request_of(key: int, *, topic: str = TOPIC, partition: int = 0) -> Any:
-    """The request; what it does not name has its default."""
+    """The request; all other fields have their defaults."""
     request: Any = request_class(key)()
     _fill(request, PLACES.get(key, ()), topic, partition)
     if key == ApiKey.METADATA:
@@ -51,7 +51,7 @@ def _fill(container: Any, places: tuple[Place, ...], topic: str, partition: int)
 
 
 def errors_in(key: int, response: Any) -> list[int]:
-    """The error codes of a response, where its API has them."""
+    """The error codes of a response, from the fields that its API has for them."""
     if key == ApiKey.METADATA:
         return [topic.error_code for topic in response.topics]
     if key == ApiKey.DESCRIBE_LOG_DIRS:
