@@ -36,7 +36,7 @@ T = TypeVar("T")
 
 
 def parse_bootstrap(text: str) -> list[tuple[str, int]]:
-    """``host:port,host:port``; raises ClientError for another form. An IPv6 address stands in brackets."""
+    """``host:port,host:port``; raises ClientError for another form. IPv6 addresses are in brackets."""
     addresses = []
     for item in filter(None, (part.strip() for part in text.split(","))):
         host, _, port = item.rpartition(":")

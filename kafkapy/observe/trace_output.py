@@ -18,7 +18,7 @@ class TraceOutput:
 
     def __init__(self, descriptor: int, waiting_bytes: int = WAITING_BYTES) -> None:
         self.left_out = 0
-        """Lines that were left out since the last line that told their number."""
+        """Lines that were left out since the last line with their number."""
         self._descriptor = descriptor
         self._limit = waiting_bytes
         self._lines: deque[bytes] = deque()

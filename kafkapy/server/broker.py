@@ -109,7 +109,7 @@ class BrokerServer:
         self._hooks = hooks
         self._compute = ComputeThread()
         self.broken = asyncio.Event()
-        """Set when every data directory has failed: there is nothing left to serve."""
+        """Set when every data directory has failed, so that the broker can't serve any more."""
         self._services: Services | None = None
         self._cleanup = AsyncExitStack()
         self._is_killed = False
@@ -143,8 +143,8 @@ class BrokerServer:
     async def start(self) -> None:
         """Start; when this returns, clients are served.
 
-        Raises one of ``START_FAILURES``: ``InvalidConfigError`` (what is not built), ``LogDirectoryError`` (locked,
-        another cluster's, unreadable) and so on. Nothing is left open then.
+        Raises one of ``START_FAILURES``: ``InvalidConfigError`` (unsupported settings), ``LogDirectoryError`` (locked,
+        another cluster's, unreadable) and so on. Then all files and sockets are closed.
         """
         async with AsyncExitStack() as on_failure:
             on_failure.push_async_callback(self._cleanup.aclose)

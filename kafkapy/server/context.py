@@ -62,7 +62,7 @@ class Services:
     fetch_sessions: "FetchSessionCache"
     metrics: "Metrics"
     apis: "Mapping[str, ApiTable]"
-    """What each listener serves, by its name."""
+    """The APIs of each listener, by its name."""
     compute: "ComputeThread"
     memory: "FrameBudget"
     """Limits the bytes of responses and decoded requests; the same object as ``Shared.response_budget``."""

@@ -123,7 +123,7 @@ class Dispatcher:
         self._turns = turns()
 
     def dispatch(self, frame: memoryview, session: Session) -> list[Part] | Waiting[Route] | None:
-        """Serve one request: its answer, or what to wait for, or None when there is no answer.
+        """Serve one request: returns its answer, a ``Waiting`` for it, or None when there is no answer.
 
         Raises ``ProtocolError`` for bytes that are no request and ``RefusedError`` for one that can't be answered.
         Any other exception is a bug of a handler.

@@ -28,7 +28,7 @@ _FIRST_VERSION_OF_STORAGE_ERROR: Final = 6
 
 
 def fit(replicas: ReplicaManager, version: int, reads: Reads) -> Reads:
-    """Return ``reads``, with errors for what a request of ``version`` (below ``FIRST_VERSION_WITH_ALL``) can't get."""
+    """Return ``reads``, with errors for those that ``version`` (below ``FIRST_VERSION_WITH_ALL``) does not support."""
     return [_fit(replicas, version, read) for read in reads]
 
 

@@ -1,4 +1,4 @@
-"""The broker's log: lines for people, or one JSON object a line for machines, to standard error.
+"""The broker's log: lines for people, or one JSON object per line for machines, to standard error.
 
 Names and error messages in a log line come from clients. ``make_safe`` escapes them in the finished record, so that
 no call has to: a message is one line, without escape sequences, and no value in it is longer than

@@ -59,7 +59,7 @@ def groups_in(key: int, request: Any) -> list[str]:
 def named_in(context: "RequestContext", request: Any) -> list[Named]:
     """The names in a request, one item for each error code of its answer; empty if the answer has a single code.
 
-    A fetch also names the partitions of its session, Metadata those of all topics that it asks for.
+    A fetch also names the partitions of its session, Metadata those of all requested topics.
     """
     key = context.header.api_key
     if request is None:

@@ -14,7 +14,7 @@ TREE_VERSION: Final = 0
 def fencing_code(error_code: int, version: int, first_version: int) -> int:
     """The error code of a fenced producer as the request's version knows it (KIP-360).
 
-    PRODUCER_FENCED came with ``first_version``; before, INVALID_PRODUCER_EPOCH stands for it.
+    PRODUCER_FENCED exists since ``first_version``; INVALID_PRODUCER_EPOCH replaces it in older ones.
     """
     if error_code == ErrorCode.PRODUCER_FENCED and version < first_version:
         return ErrorCode.INVALID_PRODUCER_EPOCH

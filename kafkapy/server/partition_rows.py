@@ -105,7 +105,7 @@ def few_rows(
 def rows_by_topic(
     values: Mapping[TopicPartition, V], make: Callable[[str], Topic], add: Callable[[Topic, int, V], object]
 ) -> Steps[list[Topic]]:
-    """Make a row for each topic, and ``add`` to it each of its partitions, in the order in which they come."""
+    """Make a row for each topic, and ``add`` to it each of its partitions, in the order of ``values``."""
     topics: dict[str, Topic] = {}
     remaining = iter(values.items())
     while piece := list(islice(remaining, ROWS_IN_A_STEP)):

@@ -32,7 +32,7 @@ class AsyncBroker(HostedSurface):
     ) -> None:
         await self.close()
 
-    # life
+    # lifecycle
 
     async def start(self) -> Self:
         """See ``Broker.start``."""

@@ -41,7 +41,7 @@ class Broker(HostedSurface):
     ) -> None:
         self.close()
 
-    # life
+    # lifecycle
 
     def start(self) -> Self:
         """Start the broker; does nothing while it runs."""
@@ -184,5 +184,5 @@ def _result(thread: LoopThread, coroutine: Coroutine[Any, Any, T], limit_s: floa
         future.cancel()
         raise NotInTimeError(f"the broker did not finish the call within {limit_s:g} s") from None
     except BaseException:
-        future.cancel()  # Ctrl-C: nobody waits any more
+        future.cancel()  # Ctrl-C: the caller no longer waits
         raise

@@ -1,4 +1,4 @@
-"""A clock that stands still until a test moves it."""
+"""A clock whose time changes only when a test advances it."""
 
 import asyncio
 import heapq
@@ -66,7 +66,7 @@ class ManualClock:
         await sleep_by(self.call_later, delay_ms)
 
     def advance(self, duration_ms: float) -> None:
-        """Move the time by ``duration_ms`` and run what falls due on the way, each timer at its own instant."""
+        """Advance the time by ``duration_ms`` and run the timers that are due by then, each at its own instant."""
         end_ms = self._elapsed_ms + duration_ms
         while self._timers and self._timers[0].due_ms <= end_ms:
             timer = heapq.heappop(self._timers)

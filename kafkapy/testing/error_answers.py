@@ -238,7 +238,7 @@ def has_place(context: RequestContext, request: Any, rule: Rule, names: list[Nam
 
 
 def _is_for_all(context: RequestContext, code: ErrorCode, select: Select) -> bool:
-    """Whether the code stands at the head of the response, for everything in it."""
+    """Whether the response has one code for the whole request."""
     key, version = context.header.api_key, context.header.api_version
     if key == ApiKey.FETCH:
         return code in SESSION_ERRORS and version >= FIRST_FETCH_WITH_SESSIONS

@@ -50,7 +50,7 @@ class HostedBroker:
         self.clock = MovingClock()
         self.faults = Faults()
 
-    # where it is
+    # addresses and state
 
     @property
     def port(self) -> int:
@@ -86,7 +86,7 @@ class HostedBroker:
             raise BrokerNotRunningError("the broker is stopped: start() or restart() it first")
         return self._server.services
 
-    # life; one of these at a time
+    # lifecycle; one of these runs at a time
 
     async def start(self) -> None:
         """Start, and create the topics the first time. Raises ``BrokerStartError`` after releasing everything."""

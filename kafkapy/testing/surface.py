@@ -29,7 +29,7 @@ class HostedSurface:
         self._helpers = Helpers(self._host)
         self._thread: LoopThread | None = None
 
-    # where it is
+    # addresses and state
 
     @property
     def bootstrap(self) -> str:
@@ -53,7 +53,7 @@ class HostedSurface:
         """Whether clients are served."""
         return self._host.is_running
 
-    # what a test does to it
+    # faults and clock
 
     @property
     def faults(self) -> Faults:

@@ -61,7 +61,7 @@ class StopWhenReady(logging.Filter):
 
 
 @pytest.mark.usefixtures("restored_root_logger")
-def test_the_same_in_this_process(capsys: pytest.CaptureFixture[str]) -> None:
+def test_start_serves_and_stops_in_this_process(capsys: pytest.CaptureFixture[str]) -> None:
     stop = StopWhenReady()
     logging.getLogger("kafkapy").addFilter(stop)
     try:

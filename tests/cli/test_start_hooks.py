@@ -171,7 +171,9 @@ class StopWhenReady(logging.Filter):
 
 
 @pytest.mark.parametrize(("options", "addresses"), [([], 0), (["--print-bootstrap"], 2)])
-def test_the_same_in_this_process(capfd: pytest.CaptureFixture[str], options: list[str], addresses: int) -> None:
+def test_start_with_a_trace_and_a_control_port_in_this_process(
+    capfd: pytest.CaptureFixture[str], options: list[str], addresses: int
+) -> None:
     root, stop = logging.getLogger(), StopWhenReady()
     handlers, level = list(root.handlers), root.level
     logging.getLogger("kafkapy").addFilter(stop)

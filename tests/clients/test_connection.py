@@ -95,7 +95,7 @@ def test_the_client_waits_as_long_as_the_broker_asks() -> None:
         assert SystemClock().monotonic_s() - began >= 0.05
 
 
-def test_a_broker_that_goes_away() -> None:
+def test_a_lost_connection_is_reported() -> None:
     with (
         _server(b"\0\0") as port,
         Connection("127.0.0.1", port) as connection,

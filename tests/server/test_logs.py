@@ -68,7 +68,7 @@ def _logged_by(log: Callable[[logging.Logger], None], *, as_json: bool = False, 
 
 
 @pytest.mark.parametrize("name", LOGGERS)
-def test_a_message_is_one_line_whatever_its_values_hold(name: str) -> None:
+def test_a_message_is_one_line_with_any_values(name: str) -> None:
     line = _logged_by(lambda log: log.info("no topic %s of %d at %.1f", HOSTILE, 5, 0.25), name=name)
     assert line.endswith(f": no topic {ESCAPED} of 5 at 0.2\n")
     assert _logged_by(lambda log: log.info(HOSTILE), name=name).endswith(f": {ESCAPED}\n")

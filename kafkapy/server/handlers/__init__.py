@@ -1,8 +1,8 @@
-"""The APIs that this broker serves, one line each: the only place that says so.
+"""The APIs that this broker serves: ``REGISTRY`` has one line for each.
 
-Which of them a listener serves is an ``ApiTable``: ApiVersions derives from it, ``docs/compatibility.md`` from
-``REGISTRY``. An API's module is imported when its first request comes; it has ``handle(context, request)``, which
-returns the response, an awaitable of it, or None for no answer.
+An ``ApiTable`` has the APIs of a listener: ApiVersions derives from it, ``docs/compatibility.md`` from ``REGISTRY``. An
+API's module is imported at its first request; it has ``handle(context, request)``, which returns the response, an
+awaitable of it, steps that lead to it (``kafkapy/turns.py``), or None for no answer.
 """
 
 from collections.abc import Iterable, Iterator
@@ -21,7 +21,7 @@ class Api(NamedTuple):
     module: str
     """Name of the handler's module in this package."""
     between_brokers: bool = False
-    """Whether only brokers send it. Apache Kafka asks for the operation ClusterAction on the cluster then."""
+    """Whether only brokers send it. Apache Kafka requires the operation ClusterAction on the cluster then."""
 
 
 class ApiTable:

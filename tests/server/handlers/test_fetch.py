@@ -128,7 +128,7 @@ def indexes(response: Any) -> list[int]:
     return [partition.partition_index for topic in response.responses for partition in topic.partitions]
 
 
-def test_a_session_names_only_what_is_new(tmp_path: Path) -> None:
+def test_an_incremental_response_has_only_changed_partitions(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with running_broker(tmp_path) as broker:
             client = await Client.connect(broker)
