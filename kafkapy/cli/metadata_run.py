@@ -167,7 +167,9 @@ def import_(places: Places, options: RunOptions, *, only_this_broker: bool) -> N
         broker_id = None if found.identity is None else found.identity.broker_id
         if only_this_broker:
             if broker_id is None:
-                raise MetadataError(f"{directories[0].path} does not say which broker's it is: it has no broker.id")
+                raise MetadataError(
+                    f"{directories[0].path} does not say which broker it belongs to: it has no broker.id"
+                )
             tree = checks.only_of_broker(tree, broker_id)
         checks.require_one_broker(tree, broker_id)
         target = OwnPlace(directories[0].path)
@@ -274,7 +276,7 @@ def _carry(
         left = changes(tree, target.read())
         if left:
             raise MetadataError(
-                f"{target} differs from what was written, at {left[0].path}: does something else write?"
+                f"{target} differs from what was written, at {left[0].path}: is another program writing to it?"
             )
     _report(tree, target, found, warned, options)
 

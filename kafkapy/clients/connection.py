@@ -77,7 +77,7 @@ class Connection:
         except UnsupportedVersion:
             name = ApiKey(request.API_KEY).name
             raise ClientError(
-                f"the broker at {self.address} does not serve {name} in a version that kafkapy speaks"
+                f"the broker at {self.address} does not serve {name} in a version that kafkapy supports"
             ) from None
 
     def _open(self, handshake: Handshake) -> None:

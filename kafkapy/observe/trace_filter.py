@@ -61,7 +61,7 @@ def parse_filter(text: str) -> TraceFilter:
             raise TraceFilterError(f"the trace filter has {name}= without a value")
     apis = frozenset(_api_key(name) for name in terms["api"]) if "api" in terms else None
     if apis is not None and "topic" in terms and not any(names_topics(key) for key in apis):
-        raise TraceFilterError(f"requests of {', '.join(terms['api'])} name no topics: nothing would be shown")
+        raise TraceFilterError(f"requests of {', '.join(terms['api'])} name no topics: no request would be shown")
     return TraceFilter(apis, terms.get("client"), terms.get("topic"))
 
 

@@ -133,7 +133,7 @@ def _rule(call: Call) -> Rule:
     for rule in call.of.faults.rules:
         if rule.id == int(call.number):
             return rule
-    raise HttpError(HTTPStatus.NOT_FOUND, f"there is no fault {call.number}: it was removed, or never was")
+    raise HttpError(HTTPStatus.NOT_FOUND, f"there is no fault {call.number}: it was removed, or never set")
 
 
 def _fault(call: Call) -> tuple[HTTPStatus, JsonValue]:
@@ -233,14 +233,14 @@ def answer(of: Controlled, request: HttpRequest) -> tuple[HTTPStatus, JsonValue]
             except ValueError as error:
                 raise _refused(str(error)) from error
     methods = " or ".join(route.method for route, _ in found)
-    raise HttpError(HTTPStatus.METHOD_NOT_ALLOWED, f"{request.path} takes {methods}")
+    raise HttpError(HTTPStatus.METHOD_NOT_ALLOWED, f"{request.path} supports {methods}")
 
 
 def _check_fields(route: ControlRoute, body: Mapping[str, Any]) -> None:
     known = [name for name, *_ in route.fields]
     for name in body:
         if name not in known:
-            raise _refused(f"{route.path} knows no {name!r}{nearest(name, known)}")
+            raise _refused(f"{route.path} has no field {name!r}{nearest(name, known)}")
     for name, _, is_needed, meaning in route.fields:
         if is_needed and name not in body:
             raise _refused(f"{route.path} needs {name}: {meaning}")

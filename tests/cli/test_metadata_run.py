@@ -134,7 +134,7 @@ def test_without_a_broker_id_the_advice_has_the_id_of_the_replicas(
     path = _directory(tmp_path)
     (path / "meta.properties").unlink()
     refused = run("metadata", "import", "--data", f"{path}", "--zookeeper", CHROOT, "--only-this-broker")
-    assert "does not say which broker's it is" in refused.err
+    assert "does not say which broker it belongs to" in refused.err
     assert run("metadata", "import", "--data", f"{path}", "--zookeeper", CHROOT).code == 0
     assert "broker.id=1" in run("metadata", "export", "--data", f"{path}", "--zookeeper", f"{SERVERS}/other").out
 

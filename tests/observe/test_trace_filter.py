@@ -42,7 +42,7 @@ def test_terms_must_all_hold_and_their_values_are_alternatives() -> None:
         ("api=", "the trace filter has api= without a value"),
         ("topic=a topic=b", "the trace filter has topic= twice"),
         ("api=Prodce", "this broker serves no API 'Prodce'; did you mean 'Produce'?"),
-        ("api=Heartbeat topic=a", "requests of Heartbeat name no topics: nothing would be shown"),
+        ("api=Heartbeat topic=a", "requests of Heartbeat name no topics: no request would be shown"),
     ],
 )
 def test_an_invalid_filter_is_refused(text: str, sentence: str) -> None:

@@ -55,10 +55,10 @@ def test_the_broker_is_paused_and_its_clock_advanced(controlled: Controlled) -> 
     ("method", "path", "body", "status", "sentence"),
     [
         ("GET", "/fault", {}, 404, "there is nothing at /fault; / lists the paths"),
-        ("GET", "/faults/7", {}, 404, "there is no fault 7: it was removed, or never was"),
+        ("GET", "/faults/7", {}, 404, "there is no fault 7: it was removed, or never set"),
         ("GET", "/faults/x", {}, 404, "there is nothing at /faults/x"),
-        ("POST", "/clock", {}, 405, "/clock takes GET"),
-        ("GET", "/broker/pause", {}, 405, "/broker/pause takes POST"),
+        ("POST", "/clock", {}, 405, "/clock supports GET"),
+        ("GET", "/broker/pause", {}, 405, "/broker/pause supports POST"),
         ("POST", "/faults", {}, 400, "/faults needs action: error, delay, drop, hold, pause or expire_member"),
         (
             "POST",
@@ -71,7 +71,7 @@ def test_the_broker_is_paused_and_its_clock_advanced(controlled: Controlled) -> 
         ("POST", "/faults", {"action": "delay"}, 400, "delay needs duration_ms"),
         ("POST", "/faults", {"action": "hold", "when": "before"}, 400, "hold has no when"),
         ("POST", "/faults", {**ERROR, "duration_ms": 5}, 400, "error has no duration_ms"),
-        ("POST", "/faults", {**ERROR, "topics": "t"}, 400, "/faults knows no 'topics'; did you mean 'topic'?"),
+        ("POST", "/faults", {**ERROR, "topics": "t"}, 400, "/faults has no field 'topics'; did you mean 'topic'?"),
         ("POST", "/faults", {**ERROR, "error": "X"}, 400, "there is no error 'X'"),
         ("POST", "/faults", {**ERROR, "error": ["X"]}, 400, "there is no error ['X']"),
         ("POST", "/faults", {**ERROR, "when": 5}, 400, "when is 'before' or 'after' the handling, not 5"),
