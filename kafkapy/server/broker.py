@@ -280,7 +280,7 @@ class BrokerServer:
         self._cleanup.callback(logs.directories.unlock)
         identity = logs.lock()
         if config.broker_id == NO_BROKER_ID:
-            # As in Apache Kafka: the directory's id, else the first one above the reserved ids.
+            # As Apache Kafka: what the directory says, else the first id above the reserved ones.
             found = identity.broker_id if identity else None
             broker_id = config.integer("reserved.broker.max.id") + 1 if found is None else found
             config.assign_broker_id(broker_id)

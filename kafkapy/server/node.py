@@ -70,7 +70,7 @@ class MetadataNode:
         )
 
     async def prepare(self) -> None:
-        """Create missing nodes, read the cluster's id, apply dynamic configuration, read that of the topics."""
+        """Make sure of the tree, get the cluster's id, apply dynamic configuration, read that of the topics."""
         await ensure_persistent_paths(self._store)
         self.cluster_id = await cluster_id(self._store, self._random.randbytes)
         self.cache.set_cluster_id(self.cluster_id)
@@ -84,7 +84,7 @@ class MetadataNode:
         """
         self._endpoints = tuple(BrokerEndpoint(*endpoint) for endpoint in endpoints)
         self._store.add_session_listener(self._session_changed)
-        with suppress(SessionExpiredError):  # the next session begins with ``_rejoin``
+        with suppress(SessionExpiredError):  # the next session begins with the same
             await self._join()
         await self.producer_ids.start()
         await self.config_admin.start()
