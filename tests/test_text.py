@@ -5,7 +5,7 @@ import unicodedata
 
 import pytest
 
-from kafkapy.text import printable, printable_json, shortened
+from kafkapy.text import nearest, printable, printable_json, shortened
 
 HOSTILE = {
     "line feed": ("a\nb", r"a\nb"),
@@ -56,3 +56,8 @@ def test_long_text_loses_its_middle() -> None:
     text = "b" * 30_000 + "e" * 2_768
     assert shortened(text, 400) == f"{'b' * 300}…(32768 characters)…{'e' * 100}"
     assert shortened("x" * 400, 400) == "x" * 400
+
+
+def test_the_nearest_name_is_suggested() -> None:
+    assert nearest("prodce", ["Produce", "Fetch"]) == "; did you mean 'Produce'?"
+    assert nearest("x", ["Produce"]) == ""

@@ -1,4 +1,4 @@
-"""The command line for people. Each group of commands is loaded when one of them runs, or for its help."""
+"""The command line with all commands. A group of commands is imported when one of them runs, or for its help."""
 
 import os
 import sys
@@ -9,27 +9,28 @@ from typing import Annotated, Final
 
 import typer
 
+from kafkapy.cli import show_version
 from kafkapy.cli.output import examples
 
 _GROUPS: Final = {
     "topics": "Create, list, describe, change and delete topics.",
-    "groups": "Look at consumer groups, delete them, and move their offsets.",
-    "transactions": "Look at transactional ids, and abort what a producer has left open.",
-    "configs": "Look at and change the configuration of topics and brokers.",
-    "metadata": "Carry a stopped broker's metadata to and from a ZooKeeper or a document.",
-    "log": "Look into a data directory's files, check and mend them.",
+    "groups": "Show consumer groups, delete them, and change their offsets.",
+    "transactions": "Show transactional ids, and abort open transactions.",
+    "configs": "Show and change the configuration of topics and brokers.",
+    "metadata": "Copy a stopped broker's metadata to and from a ZooKeeper or a document.",
+    "log": "Show, check and repair the files of a data directory.",
 }
 _COMMANDS: Final = {
     "produce": "Write records from lines of text to a topic.",
     "consume": "Read the records of a topic and print them.",
 }
 COMPLETION: Final = "_KAFKAPY_COMPLETE"
-"""What a shell that completes a command line sets in the environment."""
+"""An environment variable that is set while a shell completes a command line."""
 _WIDTH: Final = {"help_option_names": ["--help", "-h"]}
 
 
 def build(words: Sequence[str]) -> typer.Typer:
-    """The application with the commands that ``words`` may run: one group alone, or all for help and completion."""
+    """The application with the command or group that ``words`` begin with, or with all for help and completion."""
     app = typer.Typer(
         help="A Kafka broker in Python, and commands for any Kafka broker.",
         epilog=examples(
@@ -65,8 +66,6 @@ def _root(
     version: Annotated[bool, typer.Option("--version", help="Show the version and which record scan runs.")] = False,
 ) -> None:
     if version:
-        from kafkapy.cli.version import show_version
-
         raise typer.Exit(show_version())
 
 
@@ -91,11 +90,11 @@ def _start_options(  # noqa: PLR0913, PLR0917  # typer reads a command's options
     trace_json: Annotated[str | None, typer.Option("--trace-json")] = None,
     control_port: Annotated[int | None, typer.Option("--control-port")] = None,
 ) -> None:
-    """The options of ``start`` for a shell to complete: ``start`` reads its words itself, without typer."""
+    """The options of ``start`` for completion in a shell; ``start`` parses its arguments itself, without typer."""
 
 
 def run(words: Sequence[str]) -> int:
-    """Run one command line; the exit code."""
+    """Run one command line; return the exit code."""
     app = build(words)
     try:
         app(args=list(words), prog_name="kafkapy", standalone_mode=True)

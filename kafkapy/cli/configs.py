@@ -14,7 +14,7 @@ app = typer.Typer(no_args_is_help=True)
 
 
 class Kind(StrEnum):
-    """What has a configuration."""
+    """The kinds of resources that have a configuration."""
 
     TOPIC = "topic"
     BROKER = "broker"
@@ -36,12 +36,12 @@ _DEFAULT_SOURCE = 5
 def describe(
     kind: KindArgument,
     name: Annotated[str, typer.Argument(metavar="[NAME]", help="The topic's name or the broker's id.")] = "",
-    all_: Annotated[bool, typer.Option("--all", "-a", help="Also the keys that nobody has set.")] = False,
-    docs: Annotated[bool, typer.Option("--docs", help="What each key does, in the broker's words.")] = False,
+    all_: Annotated[bool, typer.Option("--all", "-a", help="Also keys with their default values.")] = False,
+    docs: Annotated[bool, typer.Option("--docs", help="Also the broker's documentation of each key.")] = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     as_json: Json = False,
 ) -> None:
-    """Show a configuration: what is set, or with --all every key."""
+    """Show the settings of a topic, a broker or all brokers; with --all every key."""
     with failures_in_one_line(), ClusterClient(bootstrap) as client:
         found = client_configs.describe(client, *_resource(kind, name), documentation=docs)
     rows = [
@@ -70,7 +70,7 @@ def alter(
     words: Annotated[list[str] | None, typer.Argument(metavar="[NAME] [KEY=VALUE]...", show_default=False)] = None,
     delete: Annotated[
         list[str] | None,
-        typer.Option("--delete", "-d", metavar="KEY", help="Back to what holds without it; repeatable."),
+        typer.Option("--delete", "-d", metavar="KEY", help="Remove the setting of this key; repeatable."),
     ] = None,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     as_json: Json = False,
@@ -89,7 +89,7 @@ def alter(
 def _resource(kind: Kind, name: str) -> tuple[str, str]:
     if kind is Kind.BROKERS:
         if name:
-            fail("brokers means all of them: it takes no name")
+            fail("'brokers' means all brokers: it takes no name")
         return "broker", ""
     if not name:
         fail(f"which {kind.value}? give its {'name' if kind is Kind.TOPIC else 'id'}")

@@ -1,4 +1,4 @@
-"""``kafkapy consume``: the records of a topic, printed as they come."""
+"""``kafkapy consume``: prints the records of a topic as they arrive."""
 
 import base64
 import sys
@@ -13,6 +13,7 @@ from kafkapy.cli.output import examples, fail, failures_in_one_line, progress, s
 from kafkapy.clients import topics as client_topics
 from kafkapy.clients.cluster import ClusterClient
 from kafkapy.clients.records import fetch
+from kafkapy.protocol.constants import EARLIEST, LATEST
 from kafkapy.records.batch import iterate_headers
 from kafkapy.records.record import Record, read_records
 from kafkapy.text import printable, printable_json
@@ -27,7 +28,7 @@ WAIT_MS: Final = 500
 
 
 class Consumed(NamedTuple):
-    """A record and where it was."""
+    """A record with its topic and partition."""
 
     topic: str
     partition: int
@@ -35,7 +36,7 @@ class Consumed(NamedTuple):
 
 
 class Consumer:
-    """Reads partitions of one topic from given offsets on."""
+    """Reads the partitions of one topic, each from a given offset on."""
 
     def __init__(self, client: ClusterClient, topic: str, partition: int | None) -> None:
         self._client = client
@@ -50,29 +51,29 @@ class Consumer:
         if not self._leaders:
             fail(f"topic {topic} has no partition {partition}")
         self.positions: dict[int, int] = {}
-        self.ends = self._offsets(client_topics.LATEST)
+        self.ends = self._offsets(LATEST)
 
     def _offsets(self, at: int) -> dict[int, int]:
         return client_topics.offsets(self._client, self._found, self._leaders, at)
 
     def seek(self, offset: int | None, *, from_beginning: bool) -> None:
-        """Stand at the end, the beginning, an offset or the nearest there is, or (negative) so many before the end."""
+        """Set the positions: the end, the beginning, the nearest to an offset, or (negative) so many before the end."""
         if from_beginning:
-            self.positions = self._offsets(client_topics.EARLIEST)
+            self.positions = self._offsets(EARLIEST)
         elif offset is None:
             self.positions = dict(self.ends)
         else:
-            first = self._offsets(client_topics.EARLIEST)
+            first = self._offsets(EARLIEST)
             wanted = {index: end + offset if offset < 0 else offset for index, end in self.ends.items()}
             self.positions = {index: min(max(at, first[index]), self.ends[index]) for index, at in wanted.items()}
 
     @property
     def remaining(self) -> int:
-        """How many offsets lie before where the topic ended when reading began."""
+        """How many offsets are left up to the end that the topic had when reading began."""
         return sum(max(self.ends[index] - at, 0) for index, at in self.positions.items())
 
     def poll(self, *, wait_ms: int) -> Iterator[Consumed]:
-        """One fetch from each leader."""
+        """Send one fetch request to each leader, and yield the records."""
         for leader in sorted(set(self._leaders.values())):
             asked = {index: at for index, at in self.positions.items() if self._leaders[index] == leader}
             answer = fetch(self._client, self.topic, asked, leader=leader, max_wait_ms=wait_ms)
@@ -80,7 +81,7 @@ class Consumer:
                 yield from self.records(index, fetched.records)
 
     def records(self, partition: int, batches: bytes) -> Iterator[Consumed]:
-        """The records in what was fetched, from where the partition stands; it moves on with each."""
+        """The records in fetched batches, from the partition's position on; each record advances the position."""
         for position, header in iterate_headers(batches):
             for record in () if header.is_control else read_records(batches, header, position):
                 if record.offset >= self.positions[partition]:
@@ -91,18 +92,22 @@ class Consumer:
 
 def run(  # noqa: PLR0913, PLR0917  # typer reads a command's options from its parameters
     topic: Annotated[str, typer.Argument(metavar="TOPIC", help="Name of the topic.")],
-    from_beginning: Annotated[bool, typer.Option("--from-beginning", "-B", help="Not only what is new.")] = False,
+    from_beginning: Annotated[
+        bool, typer.Option("--from-beginning", "-B", help="Begin with the first record, not with new ones.")
+    ] = False,
     offset: Annotated[int | None, typer.Option("--offset", "-o", help="Start here; -5: five before the end.")] = None,
-    partition: Annotated[int | None, typer.Option("--partition", "-p", help="This one alone.")] = None,
-    max_records: Annotated[int | None, typer.Option("--max-records", "-n", min=1, help="Stop after so many.")] = None,
+    partition: Annotated[int | None, typer.Option("--partition", "-p", help="Read only this partition.")] = None,
+    max_records: Annotated[
+        int | None, typer.Option("--max-records", "-n", min=1, help="Stop after this many records.")
+    ] = None,
     exit_: Annotated[bool, typer.Option("--exit", "-e", help="Stop at the end instead of waiting for more.")] = False,
     keys: Annotated[bool, typer.Option("--keys", "-k", help="Print key, tab, value.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object a record.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per record.")] = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
 ) -> None:
     """Read the records of a topic and print them: new ones until Ctrl-C, unless options say otherwise.
 
-    On a terminal control characters in keys and values are shown escaped; a pipe or a file gets them as they are.
+    On a terminal control characters in keys and values are escaped; in a pipe or a file they are not.
     """
     show = _as_json if as_json else (_with_key if keys else _value)
     is_terminal = sys.stdout.isatty()
@@ -163,7 +168,7 @@ def _as_json(consumed: Consumed) -> str:
 
 
 def _json_bytes(name: str, data: bytes | None) -> dict[str, str | None]:
-    """The text of ``data``; what is no UTF-8 goes under another name in base64, so that nothing is lost."""
+    """The text of ``data``, or, if it is not UTF-8, its base64 under another name, so that no bytes are lost."""
     if data is None:
         return {name: None}
     try:

@@ -10,6 +10,7 @@ from kafkapy.clients import groups as client_groups
 from kafkapy.clients import topics as client_topics
 from kafkapy.clients.cluster import ClusterClient
 from kafkapy.clients.groups import Place
+from kafkapy.protocol.constants import EARLIEST, LATEST
 
 app = typer.Typer(no_args_is_help=True)
 
@@ -69,7 +70,7 @@ def _ends(client: ClusterClient, places: dict[Place, int]) -> dict[Place, int]:
     ends = {}
     for name in sorted({topic for topic, _ in places}):
         partitions = [index for topic, index in places if topic == name]
-        found = client_topics.offsets(client, client.topic(name, led=False), partitions, client_topics.LATEST)
+        found = client_topics.offsets(client, client.topic(name, led=False), partitions, LATEST)
         ends.update({(name, index): offset for index, offset in found.items()})
     return ends
 
@@ -100,7 +101,9 @@ def delete(
 )
 def reset_offsets(
     group: Group,
-    topic: Annotated[str, typer.Option("--topic", "-t", metavar="TOPIC[:PARTITION]", help="What to move.")],
+    topic: Annotated[
+        str, typer.Option("--topic", "-t", metavar="TOPIC[:PARTITION]", help="The topic, or one of its partitions.")
+    ],
     to: Annotated[
         str, typer.Option("--to", help="earliest, latest, an offset, or a time such as 2024-05-01T00:00:00Z.")
     ],
@@ -130,8 +133,8 @@ def _targets(client: ClusterClient, name: str, only: int | None, to: str) -> dic
     partitions = [each.partition_index for each in topic.partitions if only in (None, each.partition_index)]
     if not partitions:
         fail(f"topic {name} has no partition {only}")
-    first = client_topics.offsets(client, topic, partitions, client_topics.EARLIEST)
-    end = client_topics.offsets(client, topic, partitions, client_topics.LATEST)
+    first = client_topics.offsets(client, topic, partitions, EARLIEST)
+    end = client_topics.offsets(client, topic, partitions, LATEST)
     if to == "earliest":
         wanted = first
     elif to == _END:

@@ -1,4 +1,4 @@
-"""``kafkapy log``: the files of a data directory, without a broker and without a JVM."""
+"""``kafkapy log``: shows, checks and repairs the files of a data directory, without a broker or a JVM."""
 
 from pathlib import Path
 from typing import Annotated
@@ -23,15 +23,15 @@ Paths = Annotated[list[Path], typer.Argument(metavar="PATH...", help="Files, par
 )
 def dump(  # typer reads a command's options from its parameters
     paths: Annotated[list[Path], typer.Argument(metavar="PATH...", help="Files, or partitions' folders.")],
-    records: Annotated[bool, typer.Option("--records", "-r", help="The records in the batches too.")] = False,
+    records: Annotated[bool, typer.Option("--records", "-r", help="Also the records in the batches.")] = False,
     decoder: Annotated[
-        str, typer.Option("--decoder", help="auto, none, offsets or transactions: what keys and values are.")
+        str, typer.Option("--decoder", help="auto, none, offsets or transactions: how to decode keys and values.")
     ] = "auto",
     from_offset: Annotated[int, typer.Option("--from-offset", min=0, help="Begin at this offset.")] = 0,
-    limit: Annotated[int | None, typer.Option("--limit", min=1, help="Stop after so many lines.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print a JSON object a line.")] = False,
+    limit: Annotated[int | None, typer.Option("--limit", min=1, help="Stop after this many lines.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per line.")] = False,
 ) -> None:
-    """Show what is in the files: batches, records, index entries, snapshots, checkpoints."""
+    """Show the contents of files: batches, records, index entries, snapshots, checkpoints."""
     from kafkapy.cli.log_dump import DumpOptions, run
 
     run([str(path) for path in paths], DumpOptions(records, decoder, from_offset, limit, as_json))
@@ -47,11 +47,11 @@ def dump(  # typer reads a command's options from its parameters
 def verify(
     paths: Paths,
     headers_only: Annotated[
-        bool, typer.Option("--headers-only", help="Don't unpack the records: CRCs and headers say enough.")
+        bool, typer.Option("--headers-only", help="Check only CRCs and headers of batches, not the records.")
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Check files against each other. Exit code 0: nothing to mend, 3: a start mends it, 1: records are in danger."""
+    """Check files against each other. Exit code 0: no problems, 3: a start repairs them, 1: records may be lost."""
     from kafkapy.cli.log_verify import run
 
     run([str(path) for path in paths], headers_only=headers_only, as_json=as_json)
@@ -65,13 +65,13 @@ def verify(
 def repair(
     paths: Annotated[list[Path], typer.Argument(metavar="DIR...", help="All data directories of one broker.")],
     whole: Annotated[
-        bool, typer.Option("--whole", help="Read every segment, not only what the last stop left in doubt.")
+        bool, typer.Option("--whole", help="Read every segment, not only those that a start would recover.")
     ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would be done.")] = False,
     yes: Yes = False,
     as_json: Json = False,
 ) -> None:
-    """Mend data directories as the start of a broker would, and say what was cut off. No broker may be running."""
+    """Repair data directories as the start of a broker would, and list the changes. No broker may be running."""
     from kafkapy.cli.log_repair import RepairOptions, run
 
     run([str(path) for path in paths], RepairOptions(whole, dry_run, yes, as_json))

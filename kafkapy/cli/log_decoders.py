@@ -1,4 +1,4 @@
-"""What Kafka's own topics hold, in words: committed offsets and groups, transactional ids."""
+"""Decoders of the records in Kafka's internal topics: committed offsets and groups, transactional ids."""
 
 import re
 from collections.abc import Callable
@@ -30,7 +30,7 @@ def decoder(name: str, path: str) -> Decoder:
 
 
 def plain(record: Record) -> Decoded:
-    """Key and value as they are."""
+    """Key and value without decoding."""
     return record.key, record.value
 
 

@@ -1,4 +1,4 @@
-"""``kafkapy log dump``: rows as they are read, in columns or as JSON lines; a log of any size takes no memory."""
+"""``kafkapy log dump``: prints rows while it reads them, in columns or as JSON lines, in bounded memory."""
 
 import base64
 import os
@@ -27,8 +27,7 @@ from kafkapy.storage.io.files import Files
 from kafkapy.storage.log.segment import LOG_SUFFIX
 from kafkapy.text import printable_json
 
-# The columns of ``kafkapy log dump``: of one width in every row, and no more than the terminal has room for.
-
+# Columns have the same width in every row, and a terminal shows only those that fit.
 
 GAP: Final = "  "
 _WIDTHS: Final = {
@@ -40,7 +39,7 @@ _LAST_TO_GO: Final = (
     "base_offset", "last_offset", "count", "position", "size", "kind", "max_timestamp", "compression", "crc",
     "producer_id", "base_sequence", "leader_epoch",
 )  # fmt: skip
-"""Of a batch, where there is not room for all: these are left out from the end on, after all others."""
+"""Columns of a batch that are left out last when the terminal is too narrow, the last of them first."""
 
 
 def width_of(name: str) -> int:
@@ -54,7 +53,7 @@ def terminal_width() -> int | None:
 
 
 def fitting(names: Sequence[str], width: int | None) -> tuple[str, ...]:
-    """Those of a batch's columns that ``width`` has room for, in their order; rows of other kinds are whole."""
+    """The columns of a batch that fit into ``width``, in their order; rows of other kinds keep all columns."""
     if width is None or _LAST_TO_GO[0] not in names:
         return tuple(names)
     left, kept = width + len(GAP), set()
@@ -86,11 +85,11 @@ def _line(cells: Iterable[tuple[str, Any]]) -> str:
 
 DECODERS: Final = (AUTO, NONE, OFFSETS, TRANSACTIONS)
 SHOWN_BYTES: Final = 100
-"""Of a key or value in a table; JSON has all of it."""
+"""Bytes of a key or value in a table; JSON has all of them."""
 
 
 class DumpOptions(NamedTuple):
-    """What the user wants to see."""
+    """The options of ``kafkapy log dump``."""
 
     records: bool
     decoder: str
@@ -100,7 +99,7 @@ class DumpOptions(NamedTuple):
 
 
 def run(paths: Sequence[str], options: DumpOptions) -> None:
-    """Show the files; ends with exit code 1 when one can't be read to its end."""
+    """Print the files' contents; ends with exit code 1 if a file can't be read to its end."""
     if options.decoder not in DECODERS:
         fail(f"there is no decoder {options.decoder!r}: these are {', '.join(DECODERS)}")
     problems = []
@@ -139,7 +138,7 @@ def _files(path: str, from_offset: int) -> list[str]:
 
 
 class Dumper:
-    """Shows one file."""
+    """Prints the contents of one file."""
 
     def __init__(self, path: str, options: DumpOptions, progress: Callable[[int], object]) -> None:
         self.problems: list[str] = []
@@ -152,7 +151,7 @@ class Dumper:
         self._columns: tuple[str, ...] = ()
 
     def run(self) -> None:
-        """Show it."""
+        """Print the rows."""
         files = Files()
         if not self._options.as_json:
             say(self._path)
@@ -177,7 +176,7 @@ class Dumper:
                 self._show(row)
 
     def _log_rows(self, scan: LogScan, decode: Decoder) -> Iterator[Row]:
-        for row, scanned in batches(self._told(scan), self._options.from_offset):
+        for row, scanned in batches(self._with_progress(scan), self._options.from_offset):
             if not scanned.crc_is_valid:
                 self.problems.append(f"{self._path}: at position {scanned.position}: the batch's CRC is wrong")
             if not self._options.records:
@@ -186,7 +185,7 @@ class Dumper:
             yield {"batch": row} if self._options.as_json else row
             yield from self._record_rows(scanned, decode)
 
-    def _told(self, scan: LogScan) -> Iterator[ScannedBatch]:
+    def _with_progress(self, scan: LogScan) -> Iterator[ScannedBatch]:
         for scanned in scan:
             self._progress(scanned.header.size)
             yield scanned
@@ -221,12 +220,12 @@ class Dumper:
             self._columns = fitting(self._names, terminal_width())
             typer.echo(heading(self._columns))
             if missing := [name.replace("_", " ") for name in row if name not in self._columns]:
-                typer.echo(f"(no room for {', '.join(missing)}: a wider terminal, a pipe or --json has them)")
+                typer.echo(f"(no room for {', '.join(missing)}: use a wider terminal, a pipe or --json)")
         say(line(self._columns, row))
 
 
 def _text(value: Any) -> str:
-    """A value for people: text where it is text, else hexadecimal; a decoded one as JSON."""
+    """A value for a table: bytes as text if they are text, else in hexadecimal; a decoded value as JSON."""
     if value is None:
         return "null"
     if not isinstance(value, bytes):
@@ -242,7 +241,7 @@ def _text(value: Any) -> str:
 
 
 def _json(value: Any) -> Any:
-    """Bytes as text, or in base64 where they are none."""
+    """Bytes as text, or in base64 if they are not UTF-8."""
     assert isinstance(value, bytes)
     try:
         return value.decode()

@@ -24,7 +24,7 @@ from kafkapy.storage.log.segment import LOG_SUFFIX
 
 
 class RepairOptions(NamedTuple):
-    """What the user wants of it."""
+    """The options of ``kafkapy log repair``."""
 
     whole: bool
     dry_run: bool
@@ -33,7 +33,7 @@ class RepairOptions(NamedTuple):
 
 
 def run(directories: Sequence[str], options: RepairOptions) -> None:
-    """Try it, ask when something would be cut off, do it, say what was done."""
+    """Plan the repair, ask for confirmation if records would be lost, repair, and list the changes."""
     for directory in directories:
         _require_data_directory(directory)
         if Files().is_locked(f"{directory}/{LOCK_NAME}"):
@@ -55,7 +55,7 @@ def run(directories: Sequence[str], options: RepairOptions) -> None:
 
 
 def _require_data_directory(directory: str) -> None:
-    """What is no data directory must not be given a lock file and checkpoints."""
+    """End the command unless ``directory`` is a data directory: others must not get a lock file and checkpoints."""
     files, given = Files(), f"{directory}: "
     if not files.exists(directory):
         fail(f"there is no data directory {directory}")
@@ -73,12 +73,12 @@ def _has_segments(files: Files, directory: str) -> bool:
 
 
 def _may_lose(action: Action) -> bool:
-    """Batches are cut off, or a whole segment leaves the log."""
+    """Whether the action cuts off batches, or takes a whole segment out of the log."""
     return action.kind == CUT or (action.kind in (RENAMED, REMOVED) and action.path.endswith(LOG_SUFFIX))
 
 
 def _topic_configs(directories: Sequence[str]) -> Callable[[str], LogConfig]:
-    """Each topic's own settings where kafkapy's metadata is there: they say how dense the indexes are."""
+    """Each topic's settings, if kafkapy's metadata exists: they determine how dense the indexes are."""
     config = BrokerConfig.from_properties({})
     overrides: Mapping[str, Mapping[str, str]] = read_file_tree(metadata_path(directories[0])).configs("topics")
     return lambda topic: LogConfig.resolve(config, overrides.get(topic, {}))
@@ -88,7 +88,7 @@ def _repair(
     directories: Sequence[str], configs: Callable[[str], LogConfig], options: RepairOptions, *, dry_run: bool
 ) -> Repaired:
     with bytes_progress() as bar:
-        task = bar.add_task("looking" if dry_run else "mending", total=None)
+        task = bar.add_task("checking" if dry_run else "repairing", total=None)
         return repair(
             directories, SystemClock(), configs, whole=options.whole, dry_run=dry_run,
             progress=lambda count: bar.advance(task, count),

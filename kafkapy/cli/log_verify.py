@@ -23,12 +23,12 @@ WARNINGS_FOUND = 3
 
 
 def run(paths: Sequence[str], *, headers_only: bool, as_json: bool) -> None:
-    """Check everything, show what was found, end with the exit code."""
+    """Check the files, show the findings, end with the exit code."""
     files, findings = Files(), Findings()
     checked = [os.path.normpath(path) for path in paths]
     for path in checked:
         if os.path.exists(path) and not os.path.isdir(path) and not _is_of_a_partition(path):
-            fail(f"{path} is no file of a partition: give the data directory to have its checkpoints checked")
+            fail(f"{path} is no file of a partition: give the data directory to check its checkpoints")
     try:
         total = sum(_bytes(files, path) for path in checked)
         with bytes_progress() as bar:
@@ -61,7 +61,7 @@ def _check(files: Files, path: str, findings: Findings, options: Options) -> Non
 
 
 def _annotate(files: Files, path: str, options: Options) -> None:
-    """What the data directory around a partition says about the last stop."""
+    """Set the options that depend on the data directory around a partition: is it in use, was its stop clean."""
     parent = os.path.dirname(os.path.abspath(path))
     options.is_in_use = files.is_locked(f"{parent}/.lock")
     options.is_clean = files.exists(f"{parent}/.kafka_cleanshutdown") or not files.exists(f"{parent}/meta.properties")
@@ -82,7 +82,7 @@ def _is_of_a_partition(path: str) -> bool:
 
 
 def _bytes_read_for(files: Files, path: str) -> int:
-    """An index is checked against the ``.log`` beside it, the leader epochs against every one."""
+    """The sizes of the logs that are read: for an index the ``.log`` beside it, for the leader epochs every one."""
     directory, name = os.path.split(path)
     base = name[:BASE_DIGITS] if name[:BASE_DIGITS].isdecimal() else ""
     logs = files.list_directory(directory or os.curdir)

@@ -1,4 +1,4 @@
-"""``kafkapy metadata``: a stopped broker's metadata, between its own store, a ZooKeeper and a document."""
+"""``kafkapy metadata``: copies a stopped broker's metadata between its own store, a ZooKeeper and a document."""
 
 from pathlib import Path
 from typing import Annotated
@@ -15,7 +15,9 @@ Config = Annotated[Path | None, typer.Option("--config", metavar="FILE", help="I
 ZooKeeper = Annotated[
     str | None, typer.Option("--zookeeper", metavar="HOST:PORT/CHROOT", help="As in zookeeper.connect.")
 ]
-File = Annotated[str | None, typer.Option("--file", metavar="FILE", help="A JSON document; - is the terminal.")]
+File = Annotated[
+    str | None, typer.Option("--file", metavar="FILE", help="A JSON document; - is standard input or output.")
+]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace other metadata of the same cluster.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Only show what would be written.")]
 
@@ -58,7 +60,8 @@ def import_(  # noqa: PLR0913, PLR0917  # typer reads a command's options from i
     file: File = None,
     overwrite: Overwrite = False,
     only_this_broker: Annotated[
-        bool, typer.Option("--only-this-broker", help="Of several brokers take over this one's replicas alone.")
+        bool,
+        typer.Option("--only-this-broker", help="Import only this broker's replicas if there are several brokers."),
     ] = False,
     dry_run: DryRun = False,
     as_json: Json = False,
@@ -79,7 +82,7 @@ def import_(  # noqa: PLR0913, PLR0917  # typer reads a command's options from i
     ),
 )
 def rebuild_(data: Data = None, config: Config = None, dry_run: DryRun = False, as_json: Json = False) -> None:
-    """Make a stopped broker's lost metadata again from its partitions' folders; configurations stay lost."""
+    """Rebuild a stopped broker's lost metadata from its partitions' folders; configurations can't be recovered."""
     from kafkapy.cli.metadata_run import RunOptions, rebuild
 
     rebuild(data, config, RunOptions(overwrite=False, dry_run=dry_run, as_json=as_json))

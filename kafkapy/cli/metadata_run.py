@@ -1,4 +1,4 @@
-"""``kafkapy metadata``: what its commands do."""
+"""The implementation of the commands of ``kafkapy metadata``."""
 
 import sys
 from collections.abc import Iterator, Sequence
@@ -25,18 +25,18 @@ from kafkapy.storage.data_directory import DataDirectory
 from kafkapy.storage.errors import LogDirectoryError
 from kafkapy.storage.io.files import Files
 
-# Where ``kafkapy metadata`` reads and writes: a broker's own store, a ZooKeeper, a document.
+# The places that ``kafkapy metadata`` reads and writes: a broker's own store, a ZooKeeper, a document.
 
 
 class MetadataPlace(Protocol):
     """Holds a cluster's metadata; ``str()`` names it to the user."""
 
     def read(self) -> MetadataTree:
-        """What is there; an empty tree when nothing is."""
+        """Read the metadata; an empty tree if there is none."""
         ...
 
     def write(self, source: MetadataTree, found: Sequence[NodeChange], now_ms: int) -> None:
-        """Bring it to ``source``; ``found`` is what differs."""
+        """Change the stored metadata to ``source``; ``found`` are the differences."""
         ...
 
 
@@ -50,16 +50,16 @@ class OwnPlace:
         return self._path
 
     def read(self) -> MetadataTree:
-        """See ``Place.read``; raises ``StoreFileError``."""
+        """See ``MetadataPlace.read``; raises ``StoreFileError``."""
         return read_file_tree(self._path)
 
     def write(self, source: MetadataTree, found: Sequence[NodeChange], now_ms: int) -> None:
-        """See ``Place.write``; raises ``StoreFileError``."""
+        """See ``MetadataPlace.write``; raises ``StoreFileError``."""
         write_file_tree(self._path, source, found, now_ms)
 
 
 class ZooKeeperPlace:
-    """The tree below a chroot; kazoo is imported when it is used."""
+    """The tree below a chroot; kazoo is imported at the first access."""
 
     def __init__(self, address: str) -> None:
         from kafkapy.metadata.exchange.zookeeper_tree import ZooKeeperAddress
@@ -70,14 +70,14 @@ class ZooKeeperPlace:
         return str(self._address)
 
     def read(self) -> MetadataTree:
-        """See ``Place.read``; raises MetadataError when nothing answers."""
+        """See ``MetadataPlace.read``; raises MetadataError when no server answers."""
         from kafkapy.metadata.exchange.zookeeper_tree import connected
 
         with connected(self._address) as tree:
             return tree.read()
 
     def write(self, source: MetadataTree, found: Sequence[NodeChange], now_ms: int) -> None:  # noqa: ARG002  # its clock
-        """See ``Place.write``."""
+        """See ``MetadataPlace.write``."""
         from kafkapy.metadata.exchange.zookeeper_tree import connected
 
         with connected(self._address) as tree:
@@ -85,7 +85,7 @@ class ZooKeeperPlace:
 
 
 class DocumentPlace:
-    """A JSON document in a file; ``-`` is what is read from standard input."""
+    """A JSON document in a file; ``-`` is standard input."""
 
     TERMINAL: Final = "-"
 
@@ -97,7 +97,7 @@ class DocumentPlace:
         return self._path
 
     def read(self) -> MetadataTree:
-        """See ``Place.read``; raises MetadataError when it is something else, or can't be read."""
+        """See ``MetadataPlace.read``; raises MetadataError when the file is no such document, or can't be read."""
         if self._path == self.TERMINAL:
             return decode_document(sys.stdin.buffer.read(), "the input")
         if not self._files.exists(self._path):
@@ -108,7 +108,7 @@ class DocumentPlace:
             raise MetadataError(f"{self._path} can't be read: {error.strerror}") from error
 
     def write(self, source: MetadataTree, found: Sequence[NodeChange], now_ms: int) -> None:  # noqa: ARG002  # it is whole
-        """See ``Place.write``; raises MetadataError when the file can't be written."""
+        """See ``MetadataPlace.write``; raises MetadataError when the file can't be written."""
         try:
             self._files.replace(self._path, encode_document(source))
         except OSError as error:
@@ -116,7 +116,7 @@ class DocumentPlace:
 
 
 class Places(NamedTuple):
-    """Where the broker's directories are, and the other place: a ZooKeeper or a document."""
+    """The options that locate the broker's directories, and the other place: a ZooKeeper or a document."""
 
     data: Path | None
     config: Path | None
@@ -125,7 +125,7 @@ class Places(NamedTuple):
 
 
 class RunOptions(NamedTuple):
-    """What the user wants of a run."""
+    """Options that the commands share."""
 
     overwrite: bool
     dry_run: bool
@@ -167,7 +167,9 @@ def import_(places: Places, options: RunOptions, *, only_this_broker: bool) -> N
         broker_id = None if found.identity is None else found.identity.broker_id
         if only_this_broker:
             if broker_id is None:
-                raise MetadataError(f"{directories[0].path} does not say which broker's it is: it has no broker.id")
+                raise MetadataError(
+                    f"{directories[0].path} does not say which broker it belongs to: it has no broker.id"
+                )
             tree = checks.only_of_broker(tree, broker_id)
         checks.require_one_broker(tree, broker_id)
         target = OwnPlace(directories[0].path)
@@ -177,7 +179,7 @@ def import_(places: Places, options: RunOptions, *, only_this_broker: bool) -> N
 
 
 def rebuild(data: Path | None, config: Path | None, options: RunOptions) -> None:
-    """Make a stopped broker's lost metadata again from what its data directories hold."""
+    """Rebuild a stopped broker's lost metadata from its data directories."""
     with _failures_in_one_line(), _stopped(data, config) as directories:
         target = OwnPlace(directories[0].path)
         is_damaged = False
@@ -187,7 +189,7 @@ def rebuild(data: Path | None, config: Path | None, options: RunOptions) -> None
             is_damaged, there = True, MetadataTree({})
         if there.cluster_id is not None:
             raise MetadataError(
-                f"{target} holds the metadata of cluster {there.cluster_id}. It is made again only where it is lost: "
+                f"{target} holds the metadata of cluster {there.cluster_id}. It is rebuilt only if it is lost: "
                 "move the file and its journal away first"
             )
         identity = checks.Directories.read(directories).identity
@@ -215,9 +217,9 @@ def _failures_in_one_line() -> Iterator[None]:
 def _stopped(
     data: Path | None, config: Path | None, *, has_metadata: bool = False
 ) -> Iterator[Sequence[DataDirectory]]:
-    """The data directories of a broker that does not run, locked while the block does.
+    """The data directories of a broker that does not run, locked for the length of the block.
 
-    With ``has_metadata`` the first one must have a store of ours: a lock leaves a file, which only a broker's may get.
+    With ``has_metadata`` the first one must have an embedded store; this is checked before the lock creates a file.
     """
     built = _built(data, config)
     files = Files()
@@ -257,7 +259,7 @@ def _other_place(zookeeper: str | None, file: str | None) -> MetadataPlace:
 def _carry(
     tree: MetadataTree, target: MetadataPlace, directories: checks.Directories, data: str, options: RunOptions
 ) -> None:
-    """Compare, refuse or write, and say what was done."""
+    """Compare the metadata with the target's, write it unless that is refused, and report the changes."""
     tree.check()
     checks.check_identity(tree, directories, data)
     there = target.read()
@@ -274,7 +276,7 @@ def _carry(
         left = changes(tree, target.read())
         if left:
             raise MetadataError(
-                f"{target} differs from what was written, at {left[0].path}: does something else write?"
+                f"{target} differs from what was written, at {left[0].path}: is another program writing to it?"
             )
     _report(tree, target, found, warned, options)
 

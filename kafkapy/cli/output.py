@@ -1,7 +1,7 @@
-"""What the commands print: rich tables for people, JSON for machines; rich is loaded when a table is.
+"""The output of the commands: rich tables for people, JSON for machines; rich is imported for the first table.
 
-Names and messages come from a broker or from files. All that is printed here is escaped first, so that none of them can
-send escape sequences to the terminal; JSON keeps their characters as ``\\uXXXX``.
+Names and messages come from a broker or from files. All output is escaped, so that they can't send escape sequences to
+the terminal; JSON keeps their characters as ``\\uXXXX``.
 """
 
 import sys
@@ -45,7 +45,7 @@ def _show_table(rows: Sequence[Row], title: str, *, to_error: bool) -> None:
         table.add_row(*(Text(printable(_cell(value))) for value in row.values()))
     console = Console(stderr=to_error)
     if not console.is_terminal:
-        console.width = 200  # a pipe has no width: don't fold what somebody greps
+        console.width = 200  # a pipe has no width: don't fold lines for grep
     console.print(table)
 
 
@@ -60,7 +60,7 @@ def _cell(value: object) -> str:
 
 
 def done(message: str, *, as_json: bool, **facts: Any) -> None:
-    """Say that something was done; with JSON only the facts."""
+    """Print ``message``, or with JSON the facts."""
     if as_json:
         typer.echo(printable_json(facts))
     else:
@@ -79,7 +79,7 @@ def fail(message: str) -> NoReturn:
 
 
 def fail_with(error: OSError, what: str = "the file") -> NoReturn:
-    """End the command with what the system said of a file; a reader of our output that is gone is no failure."""
+    """End the command with a system error about a file; a closed pipe for the output is raised again instead."""
     if isinstance(error, BrokenPipeError):
         raise error
     fail(f"{error.filename or what}: {error.strerror}")
@@ -87,7 +87,7 @@ def fail_with(error: OSError, what: str = "the file") -> NoReturn:
 
 @contextmanager
 def failures_in_one_line() -> Iterator[None]:
-    """A client's error ends the command with one line and exit code 1."""
+    """End the command with one line and exit code 1 if a client's error is raised."""
     try:
         yield
     except ClientError as error:
@@ -95,7 +95,7 @@ def failures_in_one_line() -> Iterator[None]:
 
 
 def shows_progress() -> bool:
-    """Whether standard error is a terminal, where a progress bar is of use."""
+    """Whether standard error is a terminal, which can show a progress bar."""
     return sys.stderr.isatty()
 
 
@@ -109,7 +109,7 @@ def progress() -> "Progress":
 
 
 def bytes_progress(*, is_wanted: bool = True) -> "Progress":
-    """A progress bar of bytes on standard error; nothing where that is no terminal, or when it is not wanted."""
+    """A progress bar of bytes on standard error, hidden if that is no terminal or the bar is not wanted."""
     from rich.console import Console
     from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
 

@@ -1,9 +1,9 @@
-"""Noticing that the process which started this one has ended, however it ended.
+"""Detect that the parent process has ended, in whatever way.
 
-Linux tells it at once (a descriptor of the parent becomes readable). Other POSIX systems give an orphan another parent,
-which is looked for each quarter of a second. Windows does neither: there the end of the standard input is taken for the
-parent's, so whoever starts a broker gives it a pipe. (``PR_SET_PDEATHSIG`` would tell of the end of the *thread* that
-started us, which in a Java or Python test runner is no news.)
+On Linux a descriptor of the parent becomes readable at once. Other POSIX systems give an orphan another parent, which
+is checked every quarter of a second. Windows has neither: there the end of the standard input counts as the parent's
+end, so the parent has to give the broker a pipe. (``PR_SET_PDEATHSIG`` would report the end of the *thread* that
+started this process, which in a Java or Python test runner may end before its process.)
 """
 
 import asyncio
@@ -35,7 +35,7 @@ def watch(gone: Gone) -> Callable[[], None]:
 
 
 def watch_descriptor(parent: int, gone: Gone) -> Callable[[], None]:
-    """The way of Linux 5.3 and later; raises ``AttributeError`` or ``OSError`` where there is none."""
+    """Watch a descriptor of the parent: Linux 5.3 and later; raises ``AttributeError`` or ``OSError`` elsewhere."""
     loop = asyncio.get_running_loop()
     try:
         descriptor = os.pidfd_open(parent)
@@ -59,7 +59,7 @@ def watch_descriptor(parent: int, gone: Gone) -> Callable[[], None]:
 
 
 def watch_adoption(parent: int, gone: Gone) -> Callable[[], None]:
-    """The way of every POSIX system."""
+    """Check every ``LOOK_EVERY_S`` whether this process has another parent: every POSIX system."""
     loop = asyncio.get_running_loop()
     timer: asyncio.TimerHandle | None = None
 
@@ -80,7 +80,7 @@ def watch_adoption(parent: int, gone: Gone) -> Callable[[], None]:
 
 
 def watch_input(gone: Gone, descriptor: int = 0) -> Callable[[], None]:
-    """The way that needs nothing of the system: the standard input ends with who holds its other end."""
+    """Read the standard input until its other end is closed: every system."""
     loop = asyncio.get_running_loop()
     is_over = False
 
@@ -89,9 +89,9 @@ def watch_input(gone: Gone, descriptor: int = 0) -> Callable[[], None]:
             gone()
 
     def read_to_the_end() -> None:
-        with suppress(OSError):  # it is closed: nobody holds the other end
+        with suppress(OSError):  # the descriptor is closed, which is the end too
             while os.read(descriptor, 4096):
-                pass  # what it says is none of our business
+                pass  # the content is ignored
         if not is_over:
             loop.call_soon_threadsafe(tell)
 

@@ -1,4 +1,4 @@
-"""``kafkapy produce``: lines of text become records."""
+"""``kafkapy produce``: sends lines of text as records."""
 
 import sys
 from collections.abc import Iterable, Iterator
@@ -35,7 +35,7 @@ class Codec(StrEnum):
 
 
 class Acks(StrEnum):
-    """Who must have a record before the next is sent."""
+    """Which replicas must have a batch before the next one is sent."""
 
     NOBODY = "0"
     LEADER = "1"
@@ -43,7 +43,7 @@ class Acks(StrEnum):
 
 
 class Sender:
-    """Collects records by partition, sends each partition's as one batch when it is large enough."""
+    """Collects records by partition, and sends a partition's records as one batch when they are enough."""
 
     def __init__(self, client: ClusterClient, topic: str, *, codec: Codec, acks: Acks) -> None:
         self._client = client
@@ -58,7 +58,7 @@ class Sender:
         self.sent: dict[int, int] = {}
 
     def add(self, record: Record) -> int:
-        """Take a record; how many went out because of it."""
+        """Add a record; return how many records were sent because of it."""
         count = len(self._leaders)
         partition = self._keyless if record.key is None else partition_of(record.key, count)
         waiting = self._waiting[partition]
@@ -71,7 +71,7 @@ class Sender:
         return self._flush(partition)
 
     def flush(self) -> int:
-        """Send all that waits; how many records that were."""
+        """Send all waiting records; return their number."""
         return sum(self._flush(partition) for partition in self._waiting)
 
     def _flush(self, partition: int) -> int:
@@ -88,17 +88,17 @@ class Sender:
 def run(  # noqa: PLR0913, PLR0917  # typer reads a command's options from its parameters
     topic: Annotated[str, typer.Argument(metavar="TOPIC", help="Name of the topic.")],
     file: Annotated[
-        typer.FileBinaryRead | None, typer.Option("--file", "-f", help="Read here, not standard input.")
+        typer.FileBinaryRead | None, typer.Option("--file", "-f", help="Read this file instead of standard input.")
     ] = None,
     key_separator: Annotated[
-        str, typer.Option("--key-separator", "-k", help="What stands between a line's key and its value.")
+        str, typer.Option("--key-separator", "-k", help="The text between a line's key and its value.")
     ] = "",
     codec: Annotated[Codec, typer.Option("--compression", "-z")] = Codec.NONE,
     acks: Annotated[Acks, typer.Option("--acks", "-a")] = Acks.ALL,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     as_json: Json = False,
 ) -> None:
-    """Write records from lines of text to a topic, one a line; an empty value after a key is a tombstone."""
+    """Write one record for each line of text to a topic; an empty value after a key is a tombstone."""
     source = file or sys.stdin.buffer
     with failures_in_one_line(), ClusterClient(bootstrap) as client:
         sender = Sender(client, topic, codec=codec, acks=acks)

@@ -1,4 +1,4 @@
-"""The options of ``kafkapy start`` become a broker's configuration."""
+"""Builds a broker's configuration from the options of ``kafkapy start``."""
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -12,11 +12,11 @@ from kafkapy.config.unbuilt import check_built
 from kafkapy.text import nearest
 
 START_DEFAULTS: Final[Mapping[str, str]] = {"group.initial.rebalance.delay.ms": "0"}
-"""What ``kafkapy start`` sets when no file is given, as the sample file that comes with Apache Kafka does."""
+"""The settings of ``kafkapy start`` without a file; Apache Kafka's sample file has the same."""
 
 
 class UsageError(Exception):
-    """The command line can't be followed; the sentence says why and what to do."""
+    """The command line is not valid; the sentence says why and what to do."""
 
 
 def read_file(path: str) -> dict[str, str]:
@@ -49,7 +49,7 @@ def nearest_key(name: str) -> str:
 
 
 def build_config(*, file: str | None, data: str | None, port: int | None, settings: Iterable[str]) -> BrokerConfig:
-    """The file, above it the options, above them the settings; raises UsageError or InvalidConfigError."""
+    """Merge the file, the options and the settings, the later ones win; raises UsageError or InvalidConfigError."""
     properties = dict(START_DEFAULTS) if file is None else read_file(file)
     if data is not None:
         properties["log.dirs"] = str(Path(data).absolute())

@@ -1,4 +1,4 @@
-"""SIGTERM and Ctrl-C, on systems whose event loops hear them and on others."""
+"""Handlers of SIGTERM and Ctrl-C, also on systems whose event loops don't support signal handlers."""
 
 import asyncio
 import signal
@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Final
 
 ROUND_S: Final = 0.25
-"""How often a loop that no signal wakes goes round."""
+"""How often an event loop that signals can't wake runs an iteration."""
 
 
 def on_signals(callback: Callable[[int], object]) -> None:
@@ -17,9 +17,9 @@ def on_signals(callback: Callable[[int], object]) -> None:
             loop.add_signal_handler(number, callback, number)
         except NotImplementedError:  # Windows
             signal.signal(number, lambda heard, _frame: loop.call_soon_threadsafe(callback, heard))
-            _go_round(loop)
+            _wake_repeatedly(loop)
 
 
-def _go_round(loop: asyncio.AbstractEventLoop) -> None:
-    """Python runs a signal's handler between two steps of its own, so the loop must not sleep for long."""
-    loop.call_later(ROUND_S, _go_round, loop)
+def _wake_repeatedly(loop: asyncio.AbstractEventLoop) -> None:
+    """Wake the loop every ``ROUND_S``: Python runs a signal's handler only when the loop's thread runs."""
+    loop.call_later(ROUND_S, _wake_repeatedly, loop)

@@ -1,7 +1,7 @@
 """``kafkapy start``: one broker in the foreground until SIGTERM or Ctrl-C.
 
-Nothing here imports what only the other commands need: the time from the command to the first acknowledged record is
-a promise. The command line is read by ``start_options``, which imports next to nothing.
+This module must not import modules that only other commands need: a test limits the time from the command to the
+first acknowledged record. ``start_options`` parses the command line and imports very little.
 """
 
 import argparse
@@ -33,14 +33,14 @@ logger: Final = logging.getLogger("kafkapy")
 
 
 def run(options: argparse.Namespace) -> int:
-    """Start with these options and serve; the exit code."""
+    """Start a broker with these options and serve; return the exit code."""
     logs.configure(options.log_level, as_json=options.log_json)
     try:
         if options.ephemeral:
             return _run_ephemeral(options)
         return _serve(options, options.data, in_memory_metadata=False)
     except (UsageError, *START_FAILURES) as error:
-        print(f"kafkapy: {error}", file=sys.stderr)  # noqa: T201  the command's answer, log level or not
+        print(f"kafkapy: {error}", file=sys.stderr)  # noqa: T201  the command's answer, whatever the log level
         return 1
 
 
@@ -48,7 +48,7 @@ def _run_ephemeral(options: argparse.Namespace) -> int:
     from kafkapy.server import ephemeral
 
     if options.data:
-        raise UsageError("--ephemeral keeps nothing: it does not go with --data")
+        raise UsageError("--ephemeral keeps no data: it can't be used with --data")
     directory = ephemeral.make_directory()
     try:
         return _serve(options, directory, in_memory_metadata=True)
@@ -64,7 +64,7 @@ def _serve(options: argparse.Namespace, data: str | None, *, in_memory_metadata:
     allow_many_descriptors()
     for name in config.unknown:
         logger.warning("%s: there is no configuration key %r%s; it is ignored", options.config, name, nearest_key(name))
-    alone = default_processes() == 1  # then whoever polls keeps the client from asking
+    alone = default_processes() == 1  # polling would take the only processor from the client
     with asyncio.Runner(loop_factory=lambda: BrokerLoop(polls=not alone)) as runner:
         runner.run(_run_with_extras(config, options, in_memory_metadata=in_memory_metadata))
     return 0
@@ -84,9 +84,9 @@ async def _run_broker(broker: BrokerServer, extras: Extras, *, for_parent: bool)
     stopped = asyncio.Event()
     on_signals(lambda number: _stop(stopped, signal.Signals(number).name))
     unwatch = _watch_parent(stopped) if for_parent else None
-    gc.disable()  # what a start makes stays, and looking through it again and again takes a third of the start
+    gc.disable()  # objects of the start are kept, and collections would take a third of its time
     if not await _started(broker, stopped):
-        logger.info("Stopped before the start was over")
+        logger.info("Stopped before the start was complete")
         return
     services = broker.services
     interpreter = Interpreter(SystemClock(), services.metrics.request_count, lambda: services.compute.run_count)
@@ -103,7 +103,7 @@ async def _run_broker(broker: BrokerServer, extras: Extras, *, for_parent: bool)
         if unwatch is not None:
             unwatch()
     if broker.broken.is_set():
-        raise LogDirectoryError("Every data directory has failed; the log above says how. Mend a disk and start again")
+        raise LogDirectoryError("Every data directory has failed; see the log above. Repair a disk and start again")
     logger.info("Stopped")
 
 
@@ -117,13 +117,13 @@ def _print_addresses(addresses: list[str], stopped: asyncio.Event) -> None:
     try:
         os.write(
             1, "".join(f"{address}\n" for address in addresses).encode()
-        )  # sys.stdout would keep what is refused, and fail once more at the end
+        )  # sys.stdout would keep the text after an error, and fail again at the end
     except OSError:
-        _stop(stopped, "nobody reads the standard output")
+        _stop(stopped, "the reader of the standard output has closed it")
 
 
 async def _started(broker: BrokerServer, stopped: asyncio.Event) -> bool:
-    """Start the broker, unless a signal comes before it is done: a recovery may take long."""
+    """Start the broker; a signal cancels the start, whose recovery may take long. Return whether it has started."""
     starting, stop = asyncio.ensure_future(broker.start()), asyncio.ensure_future(stopped.wait())
     await asyncio.wait([starting, stop], return_when=asyncio.FIRST_COMPLETED)
     stop.cancel()

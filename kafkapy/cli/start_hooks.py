@@ -1,6 +1,7 @@
-"""What ``kafkapy start`` hooks into its broker when its options ask for it: a trace, a control port.
+"""Optional parts of ``kafkapy start``: a trace, a control port.
 
-Each is imported only then: a broker without them must start as quickly, and be as small, as one that can't do it.
+They are imported only if an option asks for them, so that other brokers start as quickly and need as little memory as
+without this module.
 """
 
 import argparse
@@ -26,7 +27,7 @@ LEFT_OUT_JSON: Final = '{"kind": "left out", "lines": %d}'
 
 
 class Extras:
-    """A broker's clock and hooks, and what serves beside it, from ``open`` to ``close``."""
+    """A broker's clock and hooks, and its control port, from ``open`` to ``close``."""
 
     def __init__(self) -> None:
         self.clock: Clock = SystemClock()
@@ -36,7 +37,7 @@ class Extras:
         self._cleanup = AsyncExitStack()
 
     def open(self, options: argparse.Namespace) -> None:
-        """Make what the options ask for. Raises ``UsageError`` and ``ListenError``."""
+        """Create the trace and the control port if options ask for them. Raises ``UsageError`` and ``ListenError``."""
         trace = open_trace(options)
         if trace is not None:
             self.hooks = Hooks(trace=trace)
@@ -59,7 +60,7 @@ class Extras:
 
     @property
     def addresses(self) -> list[str]:
-        """Where programs find what serves beside the broker."""
+        """The address of the control port, if there is one."""
         return [] if self.control is None else [self.control.url]
 
     def _bootstrap(self) -> str:
@@ -67,21 +68,21 @@ class Extras:
         return self._broker.bootstrap
 
     async def serve(self, broker: "BrokerServer") -> None:
-        """The broker has started: serve beside it."""
+        """Serve the control port; the broker has started."""
         self._broker = broker
         if self.control is not None:
             await self.control.start()
             logger.info("Control port: %s/ (faults and clock, for tests on this machine)", self.control.url)
 
     async def close(self) -> None:
-        """End all of it; what waits of the trace is written."""
+        """Close the control port, and the trace after its waiting lines."""
         await self._cleanup.aclose()
 
 
 def open_trace(options: argparse.Namespace) -> "Trace | None":
-    """The trace that the options ask for. Raises ``UsageError`` for a filter that can't be.
+    """The trace that the options ask for. Raises ``UsageError`` for an invalid filter.
 
-    It goes to standard output, unless that is for the addresses alone.
+    It is written to standard output, or to standard error if standard output is for the addresses alone.
     """
     text, as_json = options.trace_json, True
     if text is None:

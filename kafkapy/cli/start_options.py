@@ -1,4 +1,4 @@
-"""The command line of ``kafkapy start``: read, and its help shown, before anything of the broker is imported."""
+"""The command line of ``kafkapy start``: it is parsed, and its help shown, before the broker is imported."""
 
 import argparse
 from collections.abc import Sequence
@@ -17,9 +17,9 @@ examples:
 With --print-bootstrap the parent may end in any way, also by SIGKILL. A launcher such as npx or uv
 counts as the parent while it runs.
 
-Settings win over --data and --port, these over the file. Without a file
-group.initial.rebalance.delay.ms is 0 (Apache Kafka's sample file says so too).
-Without zookeeper.connect the broker is alone and keeps the cluster's metadata itself.
+Settings override --data and --port, and these override the file. Without a file
+group.initial.rebalance.delay.ms is 0 (as in Apache Kafka's sample file).
+Without zookeeper.connect the broker is a cluster by itself and stores the metadata itself.
 """
 
 
@@ -35,24 +35,23 @@ def parser() -> argparse.ArgumentParser:
     )
     result.add_argument("--config", metavar="FILE", help="a server.properties")
     result.add_argument(
-        "--ephemeral", action="store_true", help="keep data in a directory that goes when the broker does"
+        "--ephemeral", action="store_true", help="keep data in a temporary directory, removed when the broker stops"
     )
     result.add_argument(
         "--print-bootstrap",
         action="store_true",
-        help="print host:port, and nothing else but the control port's address in a second line if there is one,"
-        " to the standard output once clients are served, take a free port"
-        " unless one is given, and stop when the process that started this one ends (on Windows: when the standard"
-        " input does)",
+        help="print host:port to the standard output once clients are served (and the control port's address in a"
+        " second line if there is one, nothing else), take a free port unless one is given, and stop when the parent"
+        " process ends (on Windows: when the standard input ends)",
     )
     result.add_argument("--log-level", choices=logs.LEVELS, default="info", help="how much to log (default: info)")
-    result.add_argument("--log-json", action="store_true", help="log one JSON object a line")
-    _add_looks_inside(result)
+    result.add_argument("--log-json", action="store_true", help="log one JSON object per line")
+    _add_hooks(result)
     result.add_argument("settings", nargs="*", metavar="key=value", help="configuration keys as in server.properties")
     return result
 
 
-def _add_looks_inside(result: argparse.ArgumentParser) -> None:
+def _add_hooks(result: argparse.ArgumentParser) -> None:
     trace = result.add_mutually_exclusive_group()
     trace.add_argument(
         "--trace",
@@ -60,16 +59,16 @@ def _add_looks_inside(result: argparse.ArgumentParser) -> None:
         const="",
         metavar="FILTER",
         help="show every request and its answer on the standard output (the standard error with --print-bootstrap), one"
-        " line each; the filter is made of api=, client= and topic=, with commas between alternatives",
+        " line each; the filter consists of api=, client= and topic=, with commas between alternatives",
     )
     trace.add_argument(
-        "--trace-json", nargs="?", const="", metavar="FILTER", help="the same, one JSON object a line, for machines"
+        "--trace-json", nargs="?", const="", metavar="FILTER", help="the same, one JSON object per line, for machines"
     )
     result.add_argument(
         "--control-port",
         type=_port,
         metavar="PORT",
-        help="for tests: let programs on this machine set faults and move the clock, over HTTP at this port",
+        help="for tests: let programs on this machine set faults and advance the clock, over HTTP at this port",
     )
 
 
@@ -81,5 +80,5 @@ def _port(text: str) -> int:
 
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
-    """The options; ends the process with help, or with exit code 2 when they can't be understood."""
+    """The options; ends the process after --help, or with exit code 2 when they are not valid."""
     return parser().parse_intermixed_args(arguments)

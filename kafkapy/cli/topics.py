@@ -10,6 +10,7 @@ from kafkapy.clients import configs as client_configs
 from kafkapy.clients import topics as client_topics
 from kafkapy.clients.cluster import ClusterClient
 from kafkapy.clients.errors import RequestFailedError
+from kafkapy.protocol.constants import EARLIEST, LATEST
 from kafkapy.protocol.errors import ErrorCode
 
 app = typer.Typer(no_args_is_help=True)
@@ -17,14 +18,14 @@ app = typer.Typer(no_args_is_help=True)
 Names = Annotated[list[str], typer.Argument(metavar="TOPIC...", help="Names of topics.")]
 Name = Annotated[str, typer.Argument(metavar="TOPIC", help="Name of the topic.")]
 Configs = Annotated[
-    list[str] | None, typer.Option("--config", "-c", metavar="KEY=VALUE", help="A topic's setting; may be repeated.")
+    list[str] | None, typer.Option("--config", "-c", metavar="KEY=VALUE", help="A setting of the topic; repeatable.")
 ]
 _TOPIC_SOURCE = 1
 
 
 @app.command("list", epilog=examples("kafkapy topics list", "kafkapy topics list --internal --json"))
 def list_(
-    internal: Annotated[bool, typer.Option("--internal", help="Kafka's own topics too.")] = False,
+    internal: Annotated[bool, typer.Option("--internal", help="Also Kafka's internal topics.")] = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     as_json: Json = False,
 ) -> None:
@@ -44,12 +45,12 @@ def list_(
 
 @app.command(epilog=examples("kafkapy topics describe flights", "kafkapy topics describe flights --json"))
 def describe(name: Name, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, as_json: Json = False) -> None:
-    """Show a topic's partitions, their offsets (where there is a leader), and its own settings."""
+    """Show a topic's partitions, their offsets (if they have a leader), and its own settings."""
     with failures_in_one_line(), ClusterClient(bootstrap) as client:
         topic = client.topic(name, led=False)
         indexes = [partition.partition_index for partition in topic.partitions]
-        first = client_topics.offsets(client, topic, indexes, client_topics.EARLIEST)
-        end = client_topics.offsets(client, topic, indexes, client_topics.LATEST)
+        first = client_topics.offsets(client, topic, indexes, EARLIEST)
+        end = client_topics.offsets(client, topic, indexes, LATEST)
         settings = client_configs.describe(client, "topic", name)
     rows = [
         {
@@ -103,10 +104,10 @@ def create(  # noqa: PLR0913, PLR0917  # typer reads a command's options from it
 
 @app.command(epilog=examples("kafkapy topics delete flights", "kafkapy topics delete a b --yes"))
 def delete(names: Names, yes: Yes = False, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, as_json: Json = False) -> None:
-    """Delete topics and all that is in them."""
+    """Delete topics and their records."""
     with failures_in_one_line(), ClusterClient(bootstrap) as client:
         if not yes:
-            typer.confirm(f"Delete {', '.join(names)} and all records in there?", abort=True, err=True)
+            typer.confirm(f"Delete {', '.join(names)} and all their records?", abort=True, err=True)
         for name in names:
             client_topics.delete_topic(client, name)
     done(f"deleted: {', '.join(names)}", as_json=as_json, deleted=names)
@@ -123,7 +124,10 @@ def alter(
     partitions: Annotated[int | None, typer.Option("--partitions", "-p", help="The new, larger number.")] = None,
     config: Configs = None,
     delete_config: Annotated[
-        list[str] | None, typer.Option("--delete-config", metavar="KEY", help="Back to the broker's value; repeatable.")
+        list[str] | None,
+        typer.Option(
+            "--delete-config", metavar="KEY", help="Remove this setting, so that the broker's applies; repeatable."
+        ),
     ] = None,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     as_json: Json = False,

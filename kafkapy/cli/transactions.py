@@ -1,16 +1,16 @@
-"""``kafkapy transactions``: what ``__transaction_state`` says, and an end to what hangs.
+"""``kafkapy transactions``: shows the contents of ``__transaction_state``, and aborts open transactions.
 
-Kafka 2.7 has no API that shows transactions, so the records of the topic are read, as any consumer may; a coordinator
-writes each change there before it answers.
+Kafka 2.7 has no API that shows transactions, so the command reads the records of the topic, as any consumer may; a
+coordinator writes each change there before it answers.
 """
 
 from collections.abc import Iterator
 from datetime import UTC, datetime
-from typing import Annotated, Any, Final
+from typing import Annotated, Any
 
 import typer
 
-from kafkapy.cli.consume import Consumer
+from kafkapy.cli.consume import WAIT_MS, Consumer
 from kafkapy.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, Json, Yes
 from kafkapy.cli.output import done, examples, fail, failures_in_one_line, show
 from kafkapy.clients import transactions as client_transactions
@@ -26,20 +26,18 @@ from kafkapy.types import NO_TIMESTAMP
 
 app = typer.Typer(no_args_is_help=True)
 
-WAIT_MS: Final = 500
-
 Id = Annotated[str, typer.Argument(metavar="ID", help="A transactional id.")]
 
 
 @app.command("list", epilog=examples("kafkapy transactions list", "kafkapy transactions list --state Ongoing --json"))
 def list_(
     state: Annotated[
-        str | None, typer.Option("--state", "-s", help=f"Only these: {', '.join(STATE_NAMES[:6])}.")
+        str | None, typer.Option("--state", "-s", help=f"Only ids in this state: {', '.join(STATE_NAMES[:6])}.")
     ] = None,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     as_json: Json = False,
 ) -> None:
-    """List the transactional ids and how their last transactions stand."""
+    """List the transactional ids and the states of their last transactions."""
     if state is not None and state not in STATE_NAMES:
         fail(f"{state!r} is no state of a transaction: write one of {', '.join(STATE_NAMES[:6])}")
     with failures_in_one_line(), ClusterClient(bootstrap) as client:
@@ -61,7 +59,7 @@ def list_(
 
 @app.command(epilog=examples("kafkapy transactions describe etl-1", "kafkapy transactions describe etl-1 --json"))
 def describe(transactional_id: Id, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, as_json: Json = False) -> None:
-    """Show one transactional id: its producer, its transaction, and the partitions that this holds."""
+    """Show one transactional id: its producer, its transaction, and the transaction's partitions."""
     with failures_in_one_line(), ClusterClient(bootstrap) as client:
         data = _read_one(client, transactional_id)
     facts: dict[str, Any] = {
@@ -84,7 +82,7 @@ def describe(transactional_id: Id, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, as_
 def abort(
     transactional_id: Id, yes: Yes = False, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, as_json: Json = False
 ) -> None:
-    """Abort an open transaction and fence its producer, as a new producer of that id would."""
+    """Abort an open transaction and fence its producer, as a new producer with the same id would."""
     with failures_in_one_line(), ClusterClient(bootstrap) as client:
         data = _read_one(client, transactional_id)
         if data.state is not ONGOING:
@@ -109,12 +107,12 @@ def _read_one(client: ClusterClient, transactional_id: str) -> TransactionData:
 
 
 def _read(client: ClusterClient, only: str | None = None) -> dict[str, TransactionData]:
-    """What the topic says of each transactional id; with ``only`` of those in the partition of that one."""
+    """The last state of each transactional id in the topic; with ``only``, of those in that id's partition."""
     try:
         partitions = len(client.topic(TRANSACTION_STATE_TOPIC).partitions)
     except RequestFailedError as error:
         if error.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-            return {}  # nobody has begun a transaction yet
+            return {}  # no transaction was begun yet
         raise
     consumer = Consumer(client, TRANSACTION_STATE_TOPIC, None if only is None else partition_for(only, partitions))
     consumer.seek(None, from_beginning=True)

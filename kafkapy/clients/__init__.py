@@ -1,1 +1,1 @@
-"""Clients that need nothing of kafkapy but its protocol: what the command line uses, with any Kafka broker."""
+"""The command line's clients for any Kafka broker; of kafkapy they import only ``protocol``."""

@@ -1,4 +1,4 @@
-"""A whole cluster, as a client sees it: bootstrap addresses, brokers by id, the controller, coordinators, leaders."""
+"""A client of a whole cluster: bootstrap addresses, brokers by id, the controller, coordinators, leaders."""
 
 import threading
 from collections.abc import Callable, Iterable
@@ -8,6 +8,7 @@ from typing import Final, Self, TypeVar
 from kafkapy.clients.connection import Connection, R
 from kafkapy.clients.errors import ClientError, NoBrokerError, RequestFailedError, check
 from kafkapy.protocol.client_core import Request
+from kafkapy.protocol.constants import TRANSACTIONAL_ID_KEY
 from kafkapy.protocol.errors import ErrorCode
 from kafkapy.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from kafkapy.protocol.messages.metadata import (
@@ -20,8 +21,6 @@ from kafkapy.protocol.messages.metadata import (
 DEFAULT_BOOTSTRAP: Final = "127.0.0.1:9092"
 RETRY_PAUSE_S: Final = 0.05
 RETRIES: Final = 200
-_TRANSACTION: Final = 1
-"""The kind of key that FindCoordinator is asked for; a group's is 0."""
 _SOON: Final = frozenset(
     {
         ErrorCode.LEADER_NOT_AVAILABLE,
@@ -37,7 +36,7 @@ T = TypeVar("T")
 
 
 def parse_bootstrap(text: str) -> list[tuple[str, int]]:
-    """``host:port,host:port``; raises ClientError for another form. An IPv6 address stands in brackets."""
+    """``host:port,host:port``; raises ClientError for another form. IPv6 addresses are in brackets."""
     addresses = []
     for item in filter(None, (part.strip() for part in text.split(","))):
         host, _, port = item.rpartition(":")
@@ -75,7 +74,7 @@ class ClusterClient:
         self._any, self._nodes = None, {}
 
     def call(self, request: Request, response_class: type[R]) -> R:
-        """Ask any broker."""
+        """Send the request to any broker; return the response."""
         return self._bootstrapped().call(request, response_class)
 
     def node(self, node_id: int) -> Connection:
@@ -90,7 +89,7 @@ class ClusterClient:
         return connection
 
     def node_ids(self) -> list[int]:
-        """All brokers that are alive."""
+        """The ids of all brokers that are alive."""
         self.metadata([])
         return sorted(self._addresses)
 
@@ -104,7 +103,7 @@ class ClusterClient:
 
     def transaction_coordinator(self, transactional_id: str) -> Connection:
         """The connection to a transactional id's coordinator; waits while there is none yet."""
-        request = FindCoordinatorRequest(transactional_id, _TRANSACTION)
+        request = FindCoordinatorRequest(transactional_id, TRANSACTIONAL_ID_KEY)
         return self._coordinator(request, f"transactional id {transactional_id}")
 
     def _coordinator(self, request: FindCoordinatorRequest, what: str) -> Connection:
@@ -117,17 +116,17 @@ class ClusterClient:
         return self.node(self.retrying(find))
 
     def metadata(self, topics: Iterable[str] | None = None, *, create: bool = False) -> MetadataResponse:
-        """The brokers and these topics (None: all); with ``create`` a broker may create what is missing."""
+        """The brokers and these topics (None: all); with ``create`` missing topics may be created."""
         asked = None if topics is None else [MetadataRequestTopic(name=name) for name in topics]
         answer = self.call(MetadataRequest(asked, create), MetadataResponse)
         self._addresses.update({broker.node_id: (broker.host, broker.port) for broker in answer.brokers})
         return answer
 
     def topic(self, name: str, *, create: bool = False, led: bool = True) -> MetadataResponseTopic:
-        """One topic, with ``led`` once all of its partitions have leaders; raises RequestFailedError.
+        """One topic; with ``led`` waits until all of its partitions have leaders. Raises RequestFailedError.
 
-        With ``create`` an unknown one is asked for again (10 s): brokers without ZooKeeper say that there is none
-        until they have made it.
+        With ``create`` the request is repeated (10 s) while the topic is unknown: brokers without ZooKeeper answer so
+        until they have created it.
         """
 
         def find() -> MetadataResponseTopic:
@@ -141,7 +140,7 @@ class ClusterClient:
         return self.retrying(find, also=_NOT_YET_MADE if create else frozenset())
 
     def retrying(self, attempt: Callable[[], T], *, also: frozenset[int] = frozenset()) -> T:
-        """What ``attempt`` returns, tried again (10 s) while it fails with what passes by itself, or with ``also``."""
+        """The result of ``attempt``, which is retried (10 s) after temporary errors and those in ``also``."""
         for _ in range(RETRIES):
             try:
                 return attempt()

@@ -1,4 +1,4 @@
-"""Configuration of topics and brokers: describe it, and alter single keys."""
+"""The configuration of topics and brokers: describe it, and alter single keys."""
 
 from collections.abc import Iterable, Mapping
 from typing import Final
@@ -6,6 +6,7 @@ from typing import Final
 from kafkapy.clients.cluster import ClusterClient
 from kafkapy.clients.connection import Connection
 from kafkapy.clients.errors import check
+from kafkapy.protocol.constants import ResourceType
 from kafkapy.protocol.messages.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
@@ -19,16 +20,16 @@ from kafkapy.protocol.messages.incremental_alter_configs import (
     IncrementalAlterConfigsResponse,
 )
 
-RESOURCE_TYPES: Final = {"topic": 2, "broker": 4}
+RESOURCE_TYPES: Final = {"topic": ResourceType.TOPIC, "broker": ResourceType.BROKER}
 SOURCES: Final = {1: "topic", 2: "broker, dynamic", 3: "all brokers, dynamic", 4: "server.properties", 5: "default"}
 FIRST_WITH_DOCUMENTATION: Final = 3
-"""The first version of DescribeConfigs that has the texts."""
+"""The first version of DescribeConfigs with the documentation of keys."""
 SET: Final = 0
 DELETE: Final = 1
 
 
 def _serving(client: ClusterClient, kind: str, name: str) -> Connection:
-    """A broker answers for itself only; the rest any broker knows."""
+    """The connection to the broker with that id, which answers for itself only, or to any broker for the rest."""
     return client.node(int(name)) if kind == "broker" and name.isdecimal() else client.node(client.node_ids()[0])
 
 
@@ -37,7 +38,7 @@ def describe(
 ) -> list[DescribeConfigsResourceResult]:
     """All keys of a topic or broker (an empty name: of all brokers), by name; raises RequestFailedError.
 
-    With ``documentation`` the broker is asked for its texts, which brokers before Apache Kafka 2.6 don't have.
+    With ``documentation`` also the texts about keys, which brokers before Apache Kafka 2.6 don't have.
     """
     request = DescribeConfigsRequest([DescribeConfigsResource(RESOURCE_TYPES[kind], name, None)])
     serving = _serving(client, kind, name)

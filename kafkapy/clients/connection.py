@@ -1,7 +1,7 @@
-"""One blocking connection to one broker: a request out, its response back.
+"""One blocking connection to one broker, with one request at a time.
 
-The command line uses it in place of asyncio, whose import and event loop take 30 ms of processor time at each call;
-without them the same program takes 40 ms.
+The command line uses it in place of asyncio, whose import and event loop take 30 ms of processor time in each command;
+without them a command takes 40 ms.
 """
 
 import socket
@@ -18,7 +18,7 @@ CLIENT_ID: Final = "kafkapy-cli"
 READ_SIZE: Final = 1 << 18
 """Bytes of one read from the socket."""
 
-# Above these versions the message means topics by id, or has another shape for several groups or keys at once.
+# Above these versions the message has topic ids in place of names, or lists of groups or keys in place of one.
 _HIGHEST: Final = {
     ApiKey.PRODUCE: 8,
     ApiKey.FETCH: 11,
@@ -34,7 +34,7 @@ R = TypeVar("R", bound=Message)
 
 
 class Connection:
-    """A socket to ``host:port``; every method raises NoBrokerError when the broker goes away."""
+    """A socket to ``host:port``; every method raises NoBrokerError when the connection is lost."""
 
     def __init__(self, host: str, port: int, timeout_s: float = 10.0) -> None:
         self.address: Final = f"{host}:{port}"
@@ -58,13 +58,13 @@ class Connection:
         self._socket.close()
 
     def call(self, request: Request, response_class: type[R]) -> R:
-        """Send ``request`` in the newest version that both sides know; the response."""
+        """Send ``request`` in the newest version that both sides know; return the response."""
         response = self._exchange(request, self.version_for(request))
         assert isinstance(response, response_class), "a response is of the class of its request"
         return response
 
     def send(self, request: Request) -> None:
-        """Send ``request``, to which no response comes (Produce with acks=0)."""
+        """Send ``request``, which has no response (Produce with acks=0)."""
         version = self.version_for(request)
         self._write(request, version, has_response=False)
 
@@ -77,7 +77,7 @@ class Connection:
         except UnsupportedVersion:
             name = ApiKey(request.API_KEY).name
             raise ClientError(
-                f"the broker at {self.address} does not serve {name} in a version that kafkapy speaks"
+                f"the broker at {self.address} does not serve {name} in a version that kafkapy supports"
             ) from None
 
     def _open(self, handshake: Handshake) -> None:

@@ -1,10 +1,10 @@
-"""What can go wrong between a client and its brokers."""
+"""The errors of clients."""
 
 from kafkapy.protocol.errors import ErrorCode
 
 
 class ClientError(Exception):
-    """A request could not be done; the sentence is for the person who asked."""
+    """A request failed; the message is a sentence for the user."""
 
 
 class NoBrokerError(ClientError):
@@ -23,6 +23,6 @@ class RequestFailedError(ClientError):
 
 
 def check(code: int, message: str | None = None, *, what: str = "") -> None:
-    """Raise RequestFailedError unless ``code`` is 0; ``what`` names the thing that the request was about."""
+    """Raise RequestFailedError unless ``code`` is 0; ``what`` names the object of the request."""
     if code != 0:
         raise RequestFailedError(code, message, what=what)

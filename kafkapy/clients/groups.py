@@ -36,7 +36,7 @@ def list_groups(client: ClusterClient) -> list[ListedGroup]:
 
 
 def describe_group(client: ClusterClient, group_id: str) -> DescribedGroup:
-    """State and members; a group that nobody knows is in the state Dead."""
+    """A group's state and members; an unknown group is in the state Dead."""
 
     def attempt() -> DescribedGroup:
         answer = client.coordinator(group_id).call(DescribeGroupsRequest([group_id]), DescribeGroupsResponse)
@@ -51,7 +51,7 @@ def describe_group(client: ClusterClient, group_id: str) -> DescribedGroup:
 
 
 def assigned(member_assignment: bytes) -> list[Place]:
-    """The partitions in a consumer's assignment; empty if it isn't one of the consumer protocol."""
+    """The partitions in an assignment of the consumer protocol; empty for another protocol's."""
     try:
         reader = Reader(member_assignment)
         version = reader.read_int16()
@@ -104,7 +104,7 @@ def delete_group(client: ClusterClient, group_id: str) -> None:
 
 
 def require_no_members(client: ClusterClient, group_id: str) -> None:
-    """Raise RequestFailedError (NON_EMPTY_GROUP) if somebody reads as this group."""
+    """Raise RequestFailedError (NON_EMPTY_GROUP) if the group has members."""
     state = describe_group(client, group_id).group_state
     if state not in NO_MEMBERS:
         message = f"its members must stop first, it is {state}"

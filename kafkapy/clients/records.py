@@ -1,4 +1,4 @@
-"""Produce and Fetch for one partition at a time; batches go in and come out as bytes."""
+"""Produce and Fetch with record batches as bytes."""
 
 from typing import Final, NamedTuple
 
@@ -15,7 +15,7 @@ _MASK: Final = 0xFFFFFFFF
 
 
 def partition_of(key: bytes, partitions: int) -> int:
-    """Where Java's default partitioner puts ``key``: the positive murmur2 hash modulo the number of partitions."""
+    """The partition of ``key`` as by Java's default partitioner: the positive murmur2 hash modulo ``partitions``."""
     return (_murmur2(key) & 0x7FFFFFFF) % partitions
 
 
@@ -33,9 +33,9 @@ def _murmur2(data: bytes) -> int:
 
 
 def produce(client: ClusterClient, topic: str, partition: int, batch: bytes, *, acks: int, leader: int) -> int:
-    """Append ``batch``; its first offset (-1 with acks=0). A leader that does not know it yet is asked again (10 s).
+    """Append ``batch``; return its first offset (-1 with acks=0). Raises RequestFailedError.
 
-    Raises RequestFailedError.
+    The request is retried (10 s) while the leader does not know yet that it is the leader.
     """
     data = [TopicProduceData(name=topic, partition_data=[PartitionProduceData(partition, memoryview(batch))])]
     request = ProduceRequest(None, acks, TIMEOUT_MS, data)
@@ -53,7 +53,7 @@ def produce(client: ClusterClient, topic: str, partition: int, batch: bytes, *, 
 
 
 class Fetched(NamedTuple):
-    """What a partition answered: whole batches (the last may be cut), and where it ends for readers."""
+    """A partition's answer: its batches (the last one may be cut), and its high watermark."""
 
     records: bytes
     high_watermark: int
@@ -62,7 +62,7 @@ class Fetched(NamedTuple):
 def fetch(
     client: ClusterClient, topic: str, offsets: dict[int, int], *, leader: int, max_wait_ms: int
 ) -> dict[int, Fetched]:
-    """Partition → what stands there from its offset on; waits at most ``max_wait_ms`` for the first record."""
+    """Partition → its records from the given offset on; waits at most ``max_wait_ms`` for the first record."""
     asked = [
         FetchPartition(index, fetch_offset=offset, partition_max_bytes=1 << 20) for index, offset in offsets.items()
     ]

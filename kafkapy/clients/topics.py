@@ -1,4 +1,4 @@
-"""Topics: list, create, delete, more partitions, and the offsets at their ends."""
+"""Topics: list, create, delete, add partitions, look up offsets."""
 
 from collections.abc import Iterable, Mapping
 from typing import Final
@@ -25,8 +25,6 @@ from kafkapy.protocol.messages.list_offsets import (
 )
 from kafkapy.protocol.messages.metadata import MetadataResponseTopic
 
-LATEST: Final = -1
-EARLIEST: Final = -2
 TIMEOUT_MS: Final = 10_000
 
 
@@ -49,7 +47,7 @@ def create_topic(
 
 
 def delete_topic(client: ClusterClient, name: str) -> None:
-    """Delete a topic and all that is in it; raises RequestFailedError."""
+    """Delete a topic and its records; raises RequestFailedError."""
 
     def attempt() -> None:
         request = DeleteTopicsRequest(topic_names=[name], timeout_ms=TIMEOUT_MS)
@@ -60,7 +58,7 @@ def delete_topic(client: ClusterClient, name: str) -> None:
 
 
 def grow_topic(client: ClusterClient, name: str, partitions: int) -> None:
-    """Give a topic more partitions; raises RequestFailedError."""
+    """Increase a topic's number of partitions; raises RequestFailedError."""
 
     def attempt() -> None:
         request = CreatePartitionsRequest([CreatePartitionsTopic(name, partitions, None)], TIMEOUT_MS)
@@ -71,9 +69,9 @@ def grow_topic(client: ClusterClient, name: str, partitions: int) -> None:
 
 
 def offsets(client: ClusterClient, topic: MetadataResponseTopic, partitions: Iterable[int], at: int) -> dict[int, int]:
-    """Partition → its offset at a time (ms since the epoch, or LATEST, EARLIEST); -1 where nothing is that new.
+    """Partition → its offset at a time (ms since the epoch, or LATEST, EARLIEST); -1 if all records are older.
 
-    A partition that nobody leads is left out.
+    A partition without a leader is left out.
     """
     wanted = set(partitions)
     by_leader: dict[int, list[ListOffsetsPartition]] = {}

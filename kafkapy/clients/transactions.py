@@ -1,4 +1,4 @@
-"""Transactional ids: abort what a producer has left open, as its successor would."""
+"""Transactional ids: abort a producer's open transaction, as a new producer with the same id does."""
 
 from typing import Final
 
@@ -11,10 +11,10 @@ _STILL_ENDING: Final = frozenset({int(ErrorCode.CONCURRENT_TRANSACTIONS)})
 
 
 def abort(client: ClusterClient, transactional_id: str, timeout_ms: int) -> tuple[int, int]:
-    """Take the transactional id over: its open transaction is aborted and its producer fenced (InitProducerId).
+    """Abort the open transaction of a transactional id and fence its producer, with InitProducerId.
 
-    Any broker since Kafka 0.11 does so. ``timeout_ms`` is kept as the time-out of later transactions. Returns the
-    producer id and epoch that the id has now; raises RequestFailedError, also if it takes longer than 10 s.
+    Brokers since Kafka 0.11 support this. ``timeout_ms`` becomes the time-out of later transactions. Returns the new
+    producer id and epoch; raises RequestFailedError, also if it takes longer than 10 s.
     """
     request = InitProducerIdRequest(transactional_id, timeout_ms)
 

@@ -2,7 +2,6 @@
 
 import logging
 from collections.abc import Callable, Iterable, Sequence
-from typing import Final
 
 from kafkapy.config.broker_config import BrokerConfig
 from kafkapy.controller.context import ControllerContext, ControllerWriter, LiveBroker, Replica
@@ -10,7 +9,7 @@ from kafkapy.controller.partition_machine import PartitionMachine, decoded_state
 from kafkapy.controller.replica_machine import ReplicaMachine
 from kafkapy.controller.requests import Outgoing, PeerQueues, RequestBatch
 from kafkapy.controller.states import PartitionState
-from kafkapy.controller.topic_deletion import TopicDeletion
+from kafkapy.controller.topic_deletion import TOPICS_TOGETHER, TopicDeletion
 from kafkapy.metadata.store import Delete, MetadataStore, Watch, WatchEvent
 from kafkapy.metadata.znodes import (
     BrokerIdsZNode,
@@ -30,9 +29,6 @@ from kafkapy.protocol.messages.leader_and_isr import LeaderAndIsrResponse
 from kafkapy.protocol.messages.stop_replica import StopReplicaRequest, StopReplicaResponse
 from kafkapy.turns import in_turns, pause
 from kafkapy.types import TopicPartition
-
-TOPICS_TOGETHER: Final = 200
-"""New topics that are started together: their nodes take one commit, their replicas one LeaderAndIsr per broker."""
 
 logger = logging.getLogger(__name__)
 

@@ -17,7 +17,7 @@ from kafkapy.metadata.znodes import ConfigEntity, ConfigZNode, DeleteTopicZNode,
 from kafkapy.turns import pause
 
 TOPICS_TOGETHER: Final = 200
-"""Topics that take a step of their deletion together: their nodes take one commit, their replicas one request."""
+"""Topics that are started or deleted together: their nodes take one commit, their replicas one request per broker."""
 
 logger = logging.getLogger(__name__)
 

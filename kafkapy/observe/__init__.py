@@ -1,1 +1,1 @@
-"""What a running broker shows of its work."""
+"""Observing a running broker: the trace of its requests."""

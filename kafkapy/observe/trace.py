@@ -1,6 +1,6 @@
 """A trace of every request and its answer, decoded, one line each (``kafkapy start --trace``).
 
-It looks on from the dispatcher, where frames come in and go out. A broker without a trace has the usual dispatcher.
+It is a dispatcher, which sees all frames. A broker without a trace has the usual dispatcher.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ from kafkapy.server.interception import Interceptor, Result
 
 CLIENT_GONE: Final = "the client has gone"
 SIZE_PREFIX: Final = 4
-"""Bytes before each frame that say how long it is; an answer's parts have them, a frame that came has not."""
+"""Bytes of the size before each frame; they are part of an answer, but not of a received frame."""
 NONE_WANTED: Final = "none wanted"
 
 
@@ -53,22 +53,22 @@ class Trace:
         return self._output.is_full
 
     def leave_out(self) -> None:
-        """Count a line that nobody made since there is no room for it."""
+        """Count a line that was not made because there is no room for it."""
         self._output.left_out += 1
 
     def dispatcher(self, services: Services, apis: ApiTable, interceptor: Interceptor | None) -> Dispatcher:
-        """Return a dispatcher for a listener with ``apis`` that shows what passes."""
+        """Return a dispatcher, for a listener with ``apis``, that shows requests and answers."""
         return TracingDispatcher(services, apis, interceptor, self)
 
     def close(self) -> None:
-        """Write what waits, and how much was left out at last."""
+        """Write the waiting lines, and how many lines were left out after them."""
         if self._output.left_out:
             self._output.write(self._left_out_form % self._output.left_out)
         self._output.close()
 
 
 class Exchange:
-    """A request that is shown, until its answer is."""
+    """A request that was shown, and whose answer will be."""
 
     __slots__ = ("context", "began_s", "response")
 
@@ -79,7 +79,7 @@ class Exchange:
 
 
 class TracingDispatcher(Dispatcher):
-    """A dispatcher that shows what passes."""
+    """A dispatcher that shows requests and answers."""
 
     __slots__ = ("_trace", "_clock", "_size", "_current", "_waiting", "_large_exchanges")
 
@@ -116,7 +116,7 @@ class TracingDispatcher(Dispatcher):
     def answer(self, waiting: Waiting[Route]) -> list[Part] | Waiting[Route] | None:
         """See ``Dispatcher.answer``."""
         exchange = self._waiting.pop(waiting.future, None)
-        if exchange is None:  # not shown, or done so soon that ``dispatch`` shows it
+        if exchange is None:  # not shown, or done at once, so that ``dispatch`` shows it
             if self._current is not None:
                 self._current.response = waiting.future.result()
             return super().answer(waiting)
@@ -151,7 +151,7 @@ class TracingDispatcher(Dispatcher):
         finally:
             _, exchange = self._large_exchanges.pop(key)
             task = asyncio.current_task()
-            if not served:  # ``answer`` raises what comes out of here, and shows nothing
+            if not served:  # ``answer`` raises the exception, and shows no line
                 self._show_none(exchange, "see the log")
             elif exchange is not None and task is not None:
                 self._waiting[task] = exchange

@@ -1,15 +1,15 @@
 """Which requests a trace shows: ``api=Produce,Fetch client=app* topic=orders``.
 
-Terms are separated by spaces and must all hold; the values of one, separated by commas, are alternatives. ``*`` and
-``?`` in clients and topics stand for anything. A request without a topic is not shown where a topic is asked for.
+Terms are separated by spaces and must all match; the values of a term, separated by commas, are alternatives. In
+clients and topics ``*`` matches any text and ``?`` any character. A request without a topic matches no topic term.
 """
 
 from collections.abc import Iterable
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from kafkapy.server.handlers import served_api, served_apis
 from kafkapy.server.message_places import named_in, names_topics
-from kafkapy.server.names import served_api, served_apis
 from kafkapy.text import nearest
 
 if TYPE_CHECKING:
@@ -19,11 +19,11 @@ TERMS: Final = ("api", "client", "topic")
 
 
 class TraceFilterError(ValueError):
-    """A filter that can't be understood, or that nothing could pass; the sentence says why."""
+    """A filter that is not valid, or that no request could pass; the message says why."""
 
 
 class TraceFilter(NamedTuple):
-    """What must hold of a request to be shown; None: anything."""
+    """The terms that a request must match to be shown; None: any request."""
 
     apis: frozenset[int] | None = None
     clients: tuple[str, ...] | None = None
@@ -46,7 +46,7 @@ def _matches(text: str, patterns: Iterable[str]) -> bool:
 
 
 def parse_filter(text: str) -> TraceFilter:
-    """The filter that ``text`` says; raises ``TraceFilterError``."""
+    """The filter that ``text`` describes; raises ``TraceFilterError``."""
     terms: dict[str, tuple[str, ...]] = {}
     for term in text.split():
         name, equals, values = term.partition("=")
@@ -55,13 +55,13 @@ def parse_filter(text: str) -> TraceFilter:
                 f"a trace can't be filtered by {term!r}{nearest(name, TERMS)}; write api=…, client=… or topic=…"
             )
         if name in terms:
-            raise TraceFilterError(f"the trace filter says {name}= twice; write the values in one, with commas")
+            raise TraceFilterError(f"the trace filter has {name}= twice; write all values in one term, with commas")
         terms[name] = tuple(value for value in values.split(",") if value)
         if not terms[name]:
-            raise TraceFilterError(f"the trace filter says {name}= and not which")
+            raise TraceFilterError(f"the trace filter has {name}= without a value")
     apis = frozenset(_api_key(name) for name in terms["api"]) if "api" in terms else None
     if apis is not None and "topic" in terms and not any(names_topics(key) for key in apis):
-        raise TraceFilterError(f"requests of {', '.join(terms['api'])} name no topics: nothing would be shown")
+        raise TraceFilterError(f"requests of {', '.join(terms['api'])} name no topics: no request would be shown")
     return TraceFilter(apis, terms.get("client"), terms.get("topic"))
 
 

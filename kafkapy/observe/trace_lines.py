@@ -10,7 +10,7 @@ from kafkapy.protocol.messages import APIS
 from kafkapy.text import printable, printable_json, shortened
 
 LONGEST_LINE: Final = 2_000
-"""Characters of a line for people; for machines those of a client id, or of why there is no answer."""
+"""Characters of a line for people; in a line for machines, of a client id or the reason for no answer."""
 LONGEST_CLIENT_ID: Final = 200
 """Characters of a client id in a line for people."""
 
@@ -23,7 +23,7 @@ _CYAN, _GREEN, _RED, _YELLOW, _DIM, _PLAIN = (f"\x1b[{code}m" for code in (36, 3
 
 
 class Event(NamedTuple):
-    """What a line tells. ``duration_ms`` is None in a request; ``body`` is a summary, or why there is no answer."""
+    """A line's contents. ``duration_ms`` is None for a request; ``body`` is a summary, or why there is no answer."""
 
     kind: str
     time_ms: int
@@ -98,7 +98,7 @@ def _value(value: Any) -> str:
 
 
 def _quoted(text: str) -> str:
-    """Return ``text``, in quotes and escaped like JSON where it could be taken for something else."""
+    """Return ``text``, in quotes and escaped as in JSON if it is ambiguous without."""
     if text.isprintable() and text and not set(text) & set(' "[]{}=,'):
         return text
     if text.startswith(("<", "…", "[hidden")) and text.isprintable():

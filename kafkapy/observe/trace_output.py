@@ -1,7 +1,6 @@
-"""Where a trace's lines go: a thread of their own writes them, so that a slow terminal holds up no client.
+"""Writes a trace's lines in a separate thread, so that a slow terminal delays no client.
 
-The bytes that wait are bounded. What there is no room for is left out, and the next line that there is room for says
-how many that were.
+The waiting bytes are bounded. Lines without room are left out, and the next line that has room says how many they were.
 """
 
 import os
@@ -11,7 +10,7 @@ from typing import Final
 
 WAITING_BYTES: Final = 2 << 20
 LAST_LINES_S: Final = 1.0
-"""How long the end of a broker waits for lines that are not written yet."""
+"""How long a broker that stops waits until the lines are written."""
 
 
 class TraceOutput:
@@ -19,7 +18,7 @@ class TraceOutput:
 
     def __init__(self, descriptor: int, waiting_bytes: int = WAITING_BYTES) -> None:
         self.left_out = 0
-        """Lines that there was no room for, and no line yet to say so."""
+        """Lines that were left out since the last line with their number."""
         self._descriptor = descriptor
         self._limit = waiting_bytes
         self._lines: deque[bytes] = deque()
@@ -31,11 +30,11 @@ class TraceOutput:
 
     @property
     def is_full(self) -> bool:
-        """Whether a line would be left out now: nobody need make it."""
+        """Whether a line would be left out now, so that it need not be made."""
         return self._is_broken or self._size >= self._limit
 
     def write(self, line: str) -> None:
-        """Write a line when its turn comes, or count it as left out."""
+        """Queue a line, or count it as left out."""
         if self.is_full:
             self.left_out += 1
             return
@@ -46,7 +45,7 @@ class TraceOutput:
             self._changed.notify()
 
     def close(self) -> None:
-        """Write what waits, if that is soon done, and end the thread; it ends with the process if nobody reads."""
+        """Write the waiting lines and end the thread; after ``LAST_LINES_S`` leave it to the end of the process."""
         with self._changed:
             self._is_closed = True
             self._changed.notify()
@@ -68,4 +67,4 @@ class TraceOutput:
             while data and not self._is_broken:
                 data = data[os.write(self._descriptor, data) :]
         except OSError:
-            self._is_broken = True  # whoever read is gone, as `| head` is after its lines
+            self._is_broken = True  # the reader has closed it, as `| head` does after its lines

@@ -1,8 +1,8 @@
-"""What is worth showing of a message: plain values as JSON has them, with nothing that is long or secret.
+"""Summaries of messages for a trace: plain JSON values, without long or secret ones.
 
-Fields that have their default value are left out, but for those that say which or where. Records are counted, not
-shown; of other bytes the number is told.
-Values of configuration keys that hold passwords, or that nobody knows, are hidden.
+Fields with their default value are left out, except for ids and positions (``ALWAYS_SHOWN``). Records are counted
+instead of shown; of other bytes only the number is shown.
+Values of configuration keys that are passwords or unknown are hidden.
 """
 
 import inspect
@@ -23,9 +23,9 @@ MOST_VALUES: Final = 200
 MOST_ITEMS: Final = 20
 """Items of one list."""
 MOST_CHARACTERS: Final = 200
-"""Of one string."""
+"""Characters of one string."""
 LOOKED_THROUGH: Final = 1 << 20
-"""Bytes of records whose batches are counted; of more the size alone is told."""
+"""Bytes of records whose batches are counted; of larger ones only the size is shown."""
 ALWAYS_SHOWN: Final = frozenset(
     {
         "acks", "base_offset", "committed_offset", "fetch_offset", "generation_id", "high_watermark", "index",
@@ -37,12 +37,12 @@ MORE: Final = "more"
 
 
 def summary(message: Message) -> dict[str, Any]:
-    """The message as JSON may have it; the fields that are not as in a new one."""
+    """The fields of a message that differ from a new one's, as JSON values."""
     return _Summary().of_message(message)
 
 
 class _Summary:
-    """One message; ``left`` is how many more values it may show."""
+    """The summary of one message; ``left`` is how many more values it may show."""
 
     def __init__(self) -> None:
         self.left = MOST_VALUES
@@ -95,7 +95,7 @@ _known_defaults: Final[dict[str, dict[str, Any]]] = {}
 
 
 def _defaults(kind: type[Message]) -> dict[str, Any]:
-    """What the fields of a new message have, looked up once for each class."""
+    """The fields of a new message; looked up once for each class."""
     name = f"{kind.__module__}.{kind.__name__}"
     if name not in _known_defaults:
         parameters = inspect.signature(kind.__init__).parameters
@@ -108,7 +108,7 @@ def _error_name(code: int) -> str:
 
 
 def _is_secret(message: Message) -> bool:
-    """Whether ``message`` is a configuration key with its value, and the value not for everybody's eyes."""
+    """Whether ``message`` is a configuration key with a value that must not be shown."""
     name = getattr(message, "name", None)
     if not isinstance(name, str):
         return False
@@ -117,7 +117,7 @@ def _is_secret(message: Message) -> bool:
 
 
 def of_records(records: Any) -> dict[str, Any]:
-    """How many records, in how many batches and bytes, compressed how."""
+    """The numbers of records, batches and bytes, and the compression."""
     size = len(records)
     if not size:
         return {"bytes": 0}
@@ -137,7 +137,7 @@ def of_records(records: Any) -> dict[str, Any]:
 
 
 def has_error(shown: Any) -> bool:
-    """Whether an error code stands in a summary."""
+    """Whether a summary has an error code."""
     if isinstance(shown, dict):
         return any(name.endswith("error_code") or has_error(value) for name, value in shown.items())
     return isinstance(shown, list) and any(has_error(item) for item in shown)

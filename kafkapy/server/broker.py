@@ -1,9 +1,9 @@
 """A whole broker: composes the parts, starts them in order, stops them in the reverse order.
 
 Start (facts of Apache Kafka's own order): lock the data directories, open the metadata store, learn the cluster's id,
-load the logs, bind the sockets, take part in the cluster, then serve. Stop: serve no more, let the waiting ones go,
-leave the cluster, close the logs. Everything that was acknowledged is in the files' pages before its acknowledgement
-went out, so stopping loses nothing.
+load the logs, bind the sockets, join the cluster, then serve. Stop: answer waiting requests, close the connections,
+leave the cluster, close the logs. Every record is in the page cache before its acknowledgement is sent, so a stop
+loses no acknowledged record.
 """
 
 import asyncio
@@ -74,7 +74,7 @@ START_FAILURES: Final = (
     BrokerIdTakenError,
     StoreFileError,
 )
-"""What may stop a broker from starting, each with a sentence for whoever starts it."""
+"""Errors that prevent a start, each with a sentence for the user."""
 NO_HOOKS: Final = Hooks()
 
 
@@ -109,7 +109,7 @@ class BrokerServer:
         self._hooks = hooks
         self._compute = ComputeThread()
         self.broken = asyncio.Event()
-        """Set when every data directory has failed: there is nothing left to serve."""
+        """Set when every data directory has failed, so that the broker can't serve any more."""
         self._services: Services | None = None
         self._cleanup = AsyncExitStack()
         self._is_killed = False
@@ -143,8 +143,8 @@ class BrokerServer:
     async def start(self) -> None:
         """Start; when this returns, clients are served.
 
-        Raises one of ``START_FAILURES``: ``InvalidConfigError`` (what is not built), ``LogDirectoryError`` (locked,
-        another cluster's, unreadable) and so on. Nothing is left open then.
+        Raises one of ``START_FAILURES``: ``InvalidConfigError`` (unsupported settings), ``LogDirectoryError`` (locked,
+        another cluster's, unreadable) and so on. Then all files and sockets are closed.
         """
         async with AsyncExitStack() as on_failure:
             on_failure.push_async_callback(self._cleanup.aclose)
@@ -156,9 +156,9 @@ class BrokerServer:
         await self._cleanup.aclose()
 
     async def kill(self) -> None:
-        """Stop as if the process had been killed: nobody who waits is answered, no log is closed, nothing is marked.
+        """Stop as if the process had been killed: no waiting request is answered, no log is closed or marked clean.
 
-        What was acknowledged is in the files; the next start recovers them, as after any unclean stop.
+        Acknowledged records are in the files; the next start recovers these, as after any unclean stop.
         """
         self._is_killed = True
         if self._hooks.interceptor is not None:
@@ -234,14 +234,14 @@ class BrokerServer:
         )
 
     def _apis(self) -> dict[str, ApiTable]:
-        """Return what each listener serves: one that other brokers may use serves everything."""
+        """Return the APIs of each listener; the inter-broker listener may serve all of them."""
         tables = {endpoint.listener_name: CLIENT_APIS for endpoint in self.config.listeners}
         if self._serves_brokers:
             tables[inter_broker_listener(self.config)] = ALL_APIS
         return tables
 
     def _channel(self, requests: LocalRequests, address_of: "AddressOf") -> LocalChannel:
-        """Return the way of one part of the broker to all brokers: to the others with connections of its own."""
+        """Return a channel to all brokers for one part of this broker, with its own connections to the others."""
 
         def connect() -> BrokerChannel:
             from kafkapy.network.peer_connection import PeerSettings, PeerTimes, RemoteBrokers
@@ -267,7 +267,7 @@ class BrokerServer:
     def _open_directories(self, metrics: Metrics) -> tuple[LogManager, MetaProperties | None]:
         config = self.config
         flusher = ThreadFlusher(asyncio.get_running_loop())
-        self._cleanup.callback(flusher.close)  # its threads are there, whatever becomes of the logs
+        self._cleanup.callback(flusher.close)  # its threads exist even if the logs can't be opened
         storage = Storage(
             self.clock,
             self._hooks.files or Files(),
@@ -296,7 +296,7 @@ class BrokerServer:
         return store.session()
 
     async def _join(self, node: MetadataNode) -> None:
-        """Register and elect leaders, whether or not the disk has space for what that changes in the metadata."""
+        """Register and elect leaders, even if the disk has no space for the changes of the metadata."""
         store = self._own_store
         if store is not None:
             store.run_ahead(allowed=True)
@@ -338,9 +338,9 @@ class BrokerServer:
             self._cleanup.push_async_callback(listener.stop)
 
     def _advertised(self) -> list[EndPoint]:
-        """What to register: the configured end points, else the bound ones; a wildcard gets this machine's name.
+        """The end points to register: the configured ones, else the bound ones; a wildcard gets this machine's name.
 
-        Port 0 stands for the one that the listener of that name is bound to.
+        Port 0 is replaced by the port that the listener of that name is bound to.
         """
         bound = {listener.endpoint.listener_name: listener.endpoint for listener in self.listeners}
         endpoints = [
@@ -368,7 +368,7 @@ class BrokerServer:
             cleaner = LogCleaner(services.log_manager, self.config, asyncio.get_running_loop().call_soon_threadsafe)
             cleaner.start()
             self._cleanup.callback(cleaner.stop)
-        self._cleanup.push_async_callback(self._let_go, services)
+        self._cleanup.push_async_callback(self._answer_waiting, services)
 
     def _dispatcher(self, services: Services, apis: ApiTable) -> dispatcher.Dispatcher:
         interceptor, trace = self._hooks.interceptor, self._hooks.trace
@@ -376,8 +376,8 @@ class BrokerServer:
             return Dispatcher(services, apis, interceptor)
         return trace.dispatcher(services, apis, interceptor)
 
-    async def _let_go(self, services: Services) -> None:
-        """Answer whoever waits, while the connections are still there."""
+    async def _answer_waiting(self, services: Services) -> None:
+        """Answer the waiting requests while their connections are open."""
         if self._hooks.interceptor is not None:
             self._hooks.interceptor.stop()
         services.replica_manager.purgatory.expire_all()

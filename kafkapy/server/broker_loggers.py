@@ -1,8 +1,8 @@
 """Broker loggers (KIP-412): the loggers of this process, and their levels under log4j's names.
 
 A client lists them with DescribeConfigs, and changes them with IncrementalAlterConfigs, as ``kafka-configs
---entity-type broker-loggers`` does. Changes last as long as the process. A logger is listed from when its module is
-loaded. The broker in a test's process shares its loggers with the test.
+--entity-type broker-loggers`` does. Changes are kept until the process ends. A logger is listed once its module is
+loaded. A broker in a test's process has the same loggers as the test.
 """
 
 import logging
@@ -24,11 +24,11 @@ LEVELS: Final = {
     "ERROR": logging.ERROR,
     "FATAL": logging.CRITICAL,
 }
-"""Python's numbers, from what lets everything pass."""
+"""log4j's names and Python's numbers, the lowest level first."""
 
 
 def describe_loggers() -> list[Description]:
-    """Every logger and its level: its own or, without one, that of the next above it."""
+    """Every logger and its level: its own, or else that of the nearest logger above it that has one."""
     known = [each for each in logging.root.manager.loggerDict.values() if isinstance(each, logging.Logger)]
     return [_described(each) for each in (logging.root, *known)]
 
@@ -39,9 +39,9 @@ def _described(logger: logging.Logger) -> Description:
 
 
 def alter_loggers(changes: Iterable[Change], *, validate_only: bool) -> None:
-    """Set levels, or have loggers go by the one above them again; all or nothing.
+    """Set levels, or delete them so that the level of the logger above applies; all or nothing.
 
-    Raises InvalidAlterationError for a logger or level that there is not, the root's deletion, another operation.
+    Raises InvalidAlterationError for an unknown logger or level, the deletion of the root's level, another operation.
     """
     wanted = list(changes)
     check_changes(wanted)
@@ -57,11 +57,11 @@ def alter_loggers(changes: Iterable[Change], *, validate_only: bool) -> None:
 def _check(change: Change) -> None:
     name, operation, value = change
     if operation not in (Operation.SET, Operation.DELETE):
-        raise InvalidAlterationError(f"The level of {name} is no list: it can be set or deleted")
+        raise InvalidAlterationError(f"The level of {name} is not a list: it can only be set or deleted")
     if name != ROOT and not isinstance(logging.root.manager.loggerDict.get(name), logging.Logger):
         raise InvalidAlterationError(f"There is no logger {name}")
     if operation == Operation.SET and value not in LEVELS:
-        raise InvalidAlterationError(f"{value} is no level: {', '.join(LEVELS)}")
+        raise InvalidAlterationError(f"{value} is not a level; the levels are {', '.join(LEVELS)}")
     if operation == Operation.DELETE and name == ROOT:
         raise InvalidAlterationError(f"The level of the logger {ROOT} can't be deleted")
 

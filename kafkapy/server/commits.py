@@ -1,4 +1,4 @@
-"""What OffsetCommit and TxnOffsetCommit ask for, partition by partition."""
+"""The partitions of OffsetCommit and TxnOffsetCommit requests: which of them exist, and their offsets."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final, NamedTuple
@@ -10,7 +10,7 @@ from kafkapy.turns import pieces
 from kafkapy.types import NO_TIMESTAMP, TopicPartition, topic_partition_of
 
 COMMITS_IN_A_STEP: Final = 256
-"""Partitions that are committed between two places to pause; a request for fewer has none."""
+"""Partitions that one step commits; a request for fewer has a single step."""
 
 
 class _Part(NamedTuple):
@@ -21,8 +21,8 @@ class _Part(NamedTuple):
 
 
 def is_large(topics: Sequence[Any]) -> bool:
-    """Whether a commit names so many partitions that it must not be served at once."""
-    if len(topics) == 1:  # as nearly always
+    """Whether a commit names so many partitions that it must be served in steps."""
+    if len(topics) == 1:  # the usual case
         return len(topics[0].partitions) >= COMMITS_IN_A_STEP
     return len(topics) >= COMMITS_IN_A_STEP or sum(len(topic.partitions) for topic in topics) >= COMMITS_IN_A_STEP
 
@@ -37,10 +37,10 @@ def parts_of(topics: Iterable[Any]) -> Iterator[_Part]:
 def split_by_existence(
     image: MetadataImage, topics: Iterable[Any], now_ms: int, expire_ms: int = NO_EXPIRY, *, is_dated: bool = False
 ) -> tuple[dict[TopicPartition, CommittedOffset], dict[TopicPartition, int]]:
-    """The commits of partitions that exist, and an error for each other one.
+    """The commits of partitions that exist, and an error code for each of the others.
 
-    They are made at ``now_ms``, or, where the request ``is_dated``, when it says. Groups commit all the time, hence one
-    loop that calls nothing for each partition.
+    The time of a commit is ``now_ms``, or, if the request ``is_dated``, the timestamp that it has for the partition.
+    Groups commit frequently, so the loop calls no Python function for each partition.
     """
     commits: dict[TopicPartition, CommittedOffset] = {}
     errors: dict[TopicPartition, int] = {}

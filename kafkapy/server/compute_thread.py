@@ -9,7 +9,7 @@ T = TypeVar("T")
 
 
 class ComputeThread:
-    """Decodes and encodes large messages, and validates large batches; started when the first one comes.
+    """Decodes and encodes large messages, and validates large batches; started for the first of them.
 
     The interpreter switches between the thread and the loop each millisecond (``server/interpreter.py``). More
     threads would only add to the time that the loop waits for the interpreter.
@@ -19,7 +19,7 @@ class ComputeThread:
 
     def __init__(self) -> None:
         self.run_count = 0
-        """Computations that were begun."""
+        """How many computations were started."""
         self._executor: ThreadPoolExecutor | None = None
 
     def run(self, function: Callable[[], T]) -> "asyncio.Future[T]":

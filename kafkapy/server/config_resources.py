@@ -1,27 +1,19 @@
 """The resources of the three configuration APIs: a topic, a broker, all brokers; and how one of them is altered."""
 
 from collections.abc import Callable, Mapping, Sequence
-from enum import IntEnum
 from typing import Final, Protocol, TypeVar
 
 from kafkapy.config.alteration import check_broker, check_topic
 from kafkapy.config.errors import InvalidAlterationError
 from kafkapy.errors import BrokerError
 from kafkapy.metadata.errors import UnknownTopicOrPartitionError
+from kafkapy.protocol.constants import ResourceType
 from kafkapy.server.context import Services
 from kafkapy.text import shortened
 from kafkapy.turns import pause
 
 Derive = Callable[[Mapping[str, str]], dict[str, str]]
-"""From the overrides of now to those that are asked for; raises a BrokerError that says why not."""
-
-
-class ResourceType(IntEnum):
-    """What has a configuration, by its number on the wire."""
-
-    TOPIC = 2
-    BROKER = 4
-    BROKER_LOGGER = 8
+"""Returns the requested overrides, given the current ones; raises a BrokerError if the request is not valid."""
 
 
 class Resource(Protocol):
@@ -39,7 +31,7 @@ _TYPES: Final = frozenset(ResourceType)
 MOST_KEYS: Final = 1_000
 """Keys of one resource that a request may alter: several times as many as a broker with many listeners has."""
 MOST_ERROR_CHARACTERS: Final = 1_000
-"""Of an error message: it may hold a name as long as a string can be, and would not fit into one itself."""
+"""Of an error message, which may quote a name of the maximal length of a string and must fit into a string itself."""
 
 
 def error_text(error: BrokerError) -> str:
@@ -54,7 +46,7 @@ def check_number_of_keys(count: int) -> None:
 
 
 async def check_types(resources: Sequence[Resource]) -> None:
-    """Raise InvalidAlterationError if a type is unknown: as in Apache Kafka that fails the whole request."""
+    """Raise InvalidAlterationError if a type is unknown, which fails the whole request, as in Apache Kafka."""
     for resource in resources:
         if resource.resource_type not in _TYPES:
             raise InvalidAlterationError(f"There is no resource type {resource.resource_type}")
@@ -94,20 +86,20 @@ def check_broker_name(services: Services, name: str) -> None:
 
 
 async def alter(services: Services, resource_type: int, name: str, derive: Derive, *, validate_only: bool) -> None:
-    """Replace a resource's overrides by what ``derive`` makes of them; raises the BrokerError to answer."""
+    """Replace a resource's overrides by the result of ``derive``; raises a BrokerError with the response's code."""
     if resource_type == ResourceType.TOPIC:
         await _alter_topic(services, name, derive, validate_only)
     elif resource_type == ResourceType.BROKER:
         await _alter_broker(services, name, derive, validate_only)
     else:
         raise InvalidAlterationError(
-            "AlterConfigs is for topics and brokers: a logger's level is altered incrementally"
+            "AlterConfigs is for topics and brokers: use IncrementalAlterConfigs for a logger's level"
         )
 
 
 async def _alter_topic(services: Services, topic: str, derive: Derive, validate_only: bool) -> None:
     overrides = derive(await services.config_admin.topic_overrides(topic))
-    if topic not in services.metadata.image.topics:  # Kafka looks for it after what contradicts itself
+    if topic not in services.metadata.image.topics:  # Kafka checks this after contradictions in the request
         raise UnknownTopicOrPartitionError(f"There is no topic '{topic}'.")
     check_topic(topic, overrides)
     if not validate_only:

@@ -1,4 +1,4 @@
-"""What a handler is given: the broker's parts, and the request that it answers."""
+"""The arguments of a handler beside the request: the broker's parts, the request's header and session."""
 
 import asyncio
 import logging
@@ -34,9 +34,9 @@ if TYPE_CHECKING:
 logger: Final = logging.getLogger(__name__)
 
 LOGGED_REFUSALS: Final = 10
-"""Refusals of one request that have a log line each; of the others the number is logged."""
+"""Refusals of one request that have a log line each; further ones are only counted."""
 REFUSALS_INTERVAL_MS: Final = 1_000
-"""How long the others are counted before a line says how many there were."""
+"""How often the number of further refusals is logged."""
 
 WILDCARD_HOSTS = frozenset({"", "0.0.0.0", "::", "0:0:0:0:0:0:0:0"})  # noqa: S104  # compared with, not bound
 
@@ -62,16 +62,16 @@ class Services:
     fetch_sessions: "FetchSessionCache"
     metrics: "Metrics"
     apis: "Mapping[str, ApiTable]"
-    """What each listener serves, by its name."""
+    """The APIs of each listener, by its name."""
     compute: "ComputeThread"
     memory: "FrameBudget"
-    """For what responses and decoded requests take: that of ``Shared.response_budget``."""
+    """Limits the bytes of responses and decoded requests; the same object as ``Shared.response_budget``."""
     large_requests: asyncio.Semaphore
-    """Admits the large requests of all listeners: that many are decoded and handled at a time."""
+    """Limits how many large requests of all listeners are decoded and handled at a time."""
 
 
 class RequestContext:
-    """One request's surroundings; made for each request, so it stays small."""
+    """Services, header and session of one request. It is made for each request, so it has few fields."""
 
     __slots__ = ("services", "header", "session", "_refusals")
 
@@ -82,7 +82,7 @@ class RequestContext:
         self._refusals = 0
 
     def log_refusal(self, subject: str, error: BrokerError) -> None:
-        """Log what of the request is refused and why; the response has the error's code.
+        """Log which part of the request is refused and why; the response has the error's code.
 
         After ``LOGGED_REFUSALS`` lines further refusals are only counted; one line a second has their number.
         """
@@ -99,9 +99,9 @@ class RequestContext:
     def own_endpoint(self) -> tuple[str, int]:
         """Return the (host, port) of this broker that this client can use.
 
-        The advertised address if one is configured for the listener (with no host, or port 0, that of the
-        connection); else the address that it listens on, and for a
-        listener on every interface the very address that the client has reached.
+        This is the listener's advertised address if one is configured (the connection's own host or port where
+        that is empty or 0). Otherwise it is the address that the listener is bound to, or, for a listener on every
+        interface, the address that the client has connected to.
         """
         name = self.session.listener
         host, port = self.session.local_address

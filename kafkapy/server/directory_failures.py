@@ -1,8 +1,8 @@
-"""When a data directory fails under a running broker: its partitions go offline here, and the controller hears of it.
+"""The failure of a data directory of a running broker: its partitions go offline, and the controller is notified.
 
-As in Apache Kafka the controller is told through a node under ``/log_dir_event_notification``; it then asks for
-every replica of this broker, and those that are gone answer KAFKA_STORAGE_ERROR. When no directory is left the broker
-has nothing to serve.
+As in Apache Kafka the notification is a node under ``/log_dir_event_notification``. The controller then sends
+LeaderAndIsr for every replica of this broker, and gets KAFKA_STORAGE_ERROR for those that are offline. When no
+directory is left the broker has nothing to serve.
 """
 
 import asyncio
@@ -46,9 +46,9 @@ class DirectoryFailures:
         try:
             await self._store.multi([Create(event.SEQUENTIAL_PATH, event.encode(), sequential=True)])
         except StoreError as error:
-            logger.error("The controller could not be told of the data directory that failed: %s", error)
+            logger.error("Could not notify the controller of the failed data directory: %s", error)
 
     async def stop(self) -> None:
-        """Wait for what is under way."""
+        """Wait for pending notifications."""
         if self._notifications:
             await asyncio.wait(self._notifications)

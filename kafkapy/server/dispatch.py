@@ -1,18 +1,17 @@
-"""From a frame to its handler, and from the response to the bytes of the answer.
+"""Decode request frames, call the handlers, encode their responses.
 
-For each API and version that is asked for, a ``Route`` is made once: the message class, the handler, the form of the
-response header. ApiVersions in a version that we don't know is answered in version 0 with UNSUPPORTED_VERSION and the
-list of what we serve (KIP-511); any other unknown key or version ends the connection.
+At the first request of an API and version a ``Route`` is made: the message class, the handler, the form of the
+response header. ApiVersions in an unknown version is answered in version 0 with UNSUPPORTED_VERSION and the versions
+of ApiVersions (KIP-511); any other unknown key or version ends the connection.
 
-The event loop serves all connections, so no request may keep it for long:
+The event loop serves all connections, so no request may block it for long:
 
 - a message of up to ``INLINE_SLOTS`` values is decoded, and a response of up to ``INLINE_STRUCTS`` structs is encoded,
   on the loop; larger ones on the compute thread, which touches nothing but the message and its bytes;
 - a handler with much to do is a generator and runs in slices (``kafkapy/turns.py``);
 - ``LARGE_AT_ONCE`` large requests are decoded and handled at a time, the others wait as undecoded frames, or after
-  their first slice. They also wait while unread responses and decoded requests that are not answered take all the
-  memory that there is for them (``network/budget.py``). So the memory for messages does not grow with the number of
-  connections.
+  their first slice. They also wait while unread responses and decoded, unanswered requests use up their memory budget
+  (``network/budget.py``). So the memory for messages does not grow with the number of connections.
 """
 
 import asyncio
@@ -57,7 +56,7 @@ LARGE_AT_ONCE: Final = 2
 """Large requests that are decoded at the same time."""
 
 SLOT_SIZE: Final = 100
-"""Bytes that a decoded value counts for, until the request is answered."""
+"""Bytes that a decoded value counts as in the memory budget, until the request is answered."""
 
 
 class Route(NamedTuple):
@@ -71,7 +70,7 @@ class Route(NamedTuple):
 
 @cache
 def route(api_key: int, version: int) -> Route:
-    """Import what serves the request; the caller has checked that it is served."""
+    """Import the API's handler; the caller has checked that the version is served."""
     api = REGISTRY[ApiKey(api_key)]
     handler = import_module(f"kafkapy.server.handlers.{api.module}")
     return Route(
@@ -95,13 +94,13 @@ def encode(
         writer.buffer.append(0)
     try:
         response.write(writer, header.api_version)
-    except (ProtocolError, struct.error) as error:  # as ``write_message``, without a call more for each response
+    except (ProtocolError, struct.error) as error:  # as ``write_message``, without another call for each response
         raise UnencodableResponseError(f"{type(response).__name__}: {error}") from error
     return writer.frame()
 
 
 async def _without_coroutine(result: Result) -> "Message | asyncio.Future[Any] | None":
-    """Wait for a coroutine or task; a future that waits for an event is passed on, to be cancelled if need be."""
+    """Wait for a coroutine or task; return a future that waits for an event as it is, so that it can be cancelled."""
     if isinstance(result, asyncio.Future) and not isinstance(result, asyncio.Task):
         return result
     return await result if isinstance(result, Awaitable) else result
@@ -124,10 +123,10 @@ class Dispatcher:
         self._turns = turns()
 
     def dispatch(self, frame: memoryview, session: Session) -> list[Part] | Waiting[Route] | None:
-        """Serve one request: its answer, or what to wait for, or None when there is no answer.
+        """Serve one request: returns its answer, a ``Waiting`` for it, or None when there is no answer.
 
         Raises ``ProtocolError`` for bytes that are no request and ``RefusedError`` for one that can't be answered.
-        Anything else that comes out is a bug of a handler.
+        Any other exception is a bug of a handler.
         """
         reader = Reader(frame, INLINE_SLOTS)
         try:
@@ -149,7 +148,7 @@ class Dispatcher:
                 raise
             task = asyncio.get_running_loop().create_task(self._serve_large(way, header, (frame, start), session))
             return Waiting(way, header, task)
-        response: Any = way.handle(RequestContext(self.services, header, session), request)  # or steps to it
+        response: Any = way.handle(RequestContext(self.services, header, session), request)  # or steps that lead to it
         if type(response) is GeneratorType:
             response = self._turns.run(response, self._other_slices)
         if type(response) is Encoded:
@@ -170,7 +169,7 @@ class Dispatcher:
         return await _without_coroutine(result)
 
     def _run(self, steps: Steps[Result]) -> Result:
-        """Run the steps of a handler for a caller that waits for its response, whatever it waits for."""
+        """Run a handler's steps; a future that they return is awaited too, unlike by ``_other_slices``."""
         return self._turns.run(steps, self._result_of_others)
 
     async def _result_of_others(self, awaited: "asyncio.Future[object] | None", steps: Steps[Result]) -> Message | None:
@@ -178,7 +177,7 @@ class Dispatcher:
         return await result if isinstance(result, asyncio.Future) else result
 
     def answer(self, waiting: Waiting[Route]) -> list[Part] | Waiting[Route] | None:
-        """Return the bytes of a response that has come, or what to wait for further; raises what the handler raised."""
+        """Return the bytes of a response that is there, or a further ``Waiting``; raises the handler's exception."""
         response: Message | list[Part] | asyncio.Future[Any] | None = waiting.future.result()
         if isinstance(response, Message):
             return self._encoded(waiting.route, waiting.header, response)
@@ -189,7 +188,7 @@ class Dispatcher:
     def _wait(
         self, way: Route, header: RequestHeader, result: Awaitable[Any] | None
     ) -> list[Part] | Waiting[Route] | None:
-        """Answer with a result that is no message."""
+        """Answer a request whose handler returned an awaitable, or None for no answer."""
         if result is None:
             return None
         future: asyncio.Future[Any] = asyncio.ensure_future(result)
@@ -212,8 +211,8 @@ class Dispatcher:
     ) -> "Message | asyncio.Future[Any] | None":
         """Serve a request that decodes into more than ``INLINE_SLOTS`` values.
 
-        ``located`` is its frame, and where its body starts in it. A future that the handler returns is the result: it
-        waits for an event, needs no frame any more, and can be cancelled when its client is gone.
+        ``located`` is the frame and the position of the body in it. A future that the handler returns is returned as
+        it is: it waits for an event, needs the frame no longer, and can be cancelled when the client disconnects.
         """
         reader = Reader(located[0])
         reader.position = located[1]
@@ -236,7 +235,7 @@ class Dispatcher:
         return response
 
     def _learn(self, key: int, version: int) -> Route:
-        """Return the route with whatever stands before its handler."""
+        """Return the route, whose handler is wrapped if there is an interceptor."""
         way, interceptor = route(key, version), self._interceptor
         if interceptor is None:
             return way
@@ -258,7 +257,7 @@ class Dispatcher:
 
 
 class LocalRequests:
-    """The controller's way to its own broker: the same handlers, called without a socket."""
+    """Requests of the controller to its own broker: the same handlers, called without a socket."""
 
     __slots__ = ("_services", "_session")
 
@@ -267,7 +266,7 @@ class LocalRequests:
         self._session: Session | None = None
 
     def serve(self, services: Services, session: Session) -> None:
-        """From now on requests are handled."""
+        """Handle requests from now on."""
         self._services = services
         self._session = session
 

@@ -1,4 +1,4 @@
-"""Responses whose bytes are there already: the same response for many requests, or one that was encoded in steps."""
+"""Responses that are already encoded: the same response for many requests, or one that was encoded in steps."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Sequence
@@ -12,7 +12,7 @@ from kafkapy.server.interception import Handle, Handler, Result
 from kafkapy.turns import Steps, at_once_or_in_turns
 
 SIZE_AND_CORRELATION_ID: Final = Struct(">ii")
-"""What every response begins with."""
+"""The first fields of every response's frame."""
 _CORRELATION_ID_SIZE: Final = 4
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Encoded(Message):
-    """What a handler may return in the place of ``message``, for requests of ``version``; it is never changed."""
+    """A message encoded for requests of ``version``, which a handler returns in its place; it is never changed."""
 
     __slots__ = ("_kind", "_version", "_content")
 
@@ -36,7 +36,7 @@ class Encoded(Message):
         writer.buffer += self._content
 
     def frame(self, correlation_id: int, *, flexible_header: bool) -> bytearray:
-        """What ``dispatch.encode`` makes of it, in one go."""
+        """The same bytes as those of ``dispatch.encode``, made in one step."""
         size = _CORRELATION_ID_SIZE + flexible_header + len(self._content)
         frame = bytearray(SIZE_AND_CORRELATION_ID.pack(size, correlation_id))
         if flexible_header:
@@ -45,12 +45,12 @@ class Encoded(Message):
         return frame
 
     def decoded(self) -> Message:
-        """A message of its own that says the same."""
+        """An equal message, which may be changed."""
         return decode(self._kind, self._content, self._version)
 
 
 class EncodedParts(Message):
-    """A response of ``kind`` that its handler has encoded: a long one in steps, with parts that are shared."""
+    """A long response of ``kind`` that its handler has encoded in steps; responses may share parts."""
 
     __slots__ = ("_kind", "_version", "_parts")
 
@@ -68,7 +68,7 @@ class EncodedParts(Message):
         writer.write_parts(self._parts)
 
     def decoded(self) -> Message:
-        """Return the same as a message that may be changed."""
+        """Return an equal message, which may be changed."""
         return decode(self._kind, encode(self, self._version), self._version)
 
 
@@ -78,7 +78,7 @@ async def _decoded(coming: Awaitable[Message | None]) -> Message | None:
 
 
 def decoded_handler(handler: Handler, run: Callable[[Steps[Result]], Result] = at_once_or_in_turns) -> Handle:
-    """Return the handler for callers that read or change its responses: these are messages, and ``run`` runs steps.
+    """Wrap a handler for callers that read or change responses: encoded ones are decoded, and ``run`` runs steps.
 
     A Future that a handler makes itself must not have an encoded response as its result.
     """

@@ -1,7 +1,8 @@
-"""Data directories that end with their broker, and those whose broker could not see to that.
+"""Temporary data directories, which are removed when their broker ends, or later if the broker was killed.
 
-A broker that is killed leaves its directory; the next ephemeral one on this machine removes it. A directory counts as
-left when it is an hour old, its process is gone, and nobody holds its lock: a test may stop its broker for a while.
+A killed broker leaves its directory behind; the next ephemeral broker on this machine removes it. A directory counts as
+left over when it is an hour old, its process has ended, and its lock is free. The lock alone is not enough: a test may
+stop its broker for a while.
 """
 
 import os
@@ -18,7 +19,7 @@ LEFT_AFTER_MS: Final = 3_600_000
 
 
 def make_directory() -> str:
-    """Return a new temporary directory of this process's."""
+    """Make a temporary directory for this process; return its path."""
     root = temporary_root()
     remove_left_over(root, SystemClock())
     path = os.path.join(root, f"{PREFIX}{os.getpid()}-{os.urandom(8).hex()}")
@@ -27,8 +28,8 @@ def make_directory() -> str:
 
 
 def temporary_root() -> str:
-    """Where Python's ``tempfile`` would make it; in the plain case without the megabyte that importing this takes."""
-    root = os.environ.get("TMPDIR", "/tmp")  # noqa: S108  # what is made there has a name of its own
+    """The directory that ``tempfile`` would use; usually found without that module, which takes a megabyte."""
+    root = os.environ.get("TMPDIR", "/tmp")  # noqa: S108  # the names below it are random
     if "tempfile" not in sys.modules and os.path.isabs(root) and os.access(root, os.W_OK | os.X_OK):
         return root
     import tempfile
@@ -37,7 +38,7 @@ def temporary_root() -> str:
 
 
 def remove_directory(path: str) -> None:
-    """Remove it and all that is in it; what the system refuses to remove stays."""
+    """Remove a directory and its content, except for files that the system refuses to remove."""
     with suppress(OSError):
         Files().remove_directory(path)
 
@@ -48,7 +49,7 @@ def remove_left_over(root: str, clock: Clock) -> None:
     for name, size in files.list_directory(root):
         if size < 0 and name.startswith(PREFIX):
             path = f"{root}/{name}"
-            with suppress(OSError):  # somebody else's, or somebody else is removing it
+            with suppress(OSError):  # another user's, or another process is removing it
                 if _is_left(files, path, clock.now_ms()):
                     remove_directory(path)
 
@@ -62,7 +63,7 @@ def _is_left(files: Files, path: str, now_ms: int) -> bool:
 
 def _is_alive(process: int) -> bool:
     if os.name != "posix":
-        return True  # asking would end it
+        return True  # os.kill would end the process
     try:
         os.kill(process, 0)
     except ProcessLookupError:

@@ -1,12 +1,11 @@
-"""Incremental fetch sessions (KIP-227): what a client fetches is remembered, so that it names only changes.
+"""Incremental fetch sessions (KIP-227): a session keeps a client's partitions, so that requests name only changes.
 
 A full request (epoch 0) may open a session; an incremental one (epoch n) continues it and gets only the partitions
 that have something new. Sessions are kept in a cache of ``max.incremental.fetch.session.cache.slots``. When it is
-full a new session takes the place of one that was idle for two minutes, or of one that is worth less: consumers'
-before followers' (a consumer's session can be displaced by a consumer's only after two minutes of life), fewer
-partitions before more. All sessions together remember at most ``kafkapy.fetch.session.partitions.max`` partitions
-(about 400 bytes each): a session that would be too much is not opened or continued, and its client names all partitions
-in each request, as KIP-227 provides for.
+full a new session displaces one that was idle for two minutes, or one of lower value: consumers' before followers' (a
+consumer's session is displaced by another consumer's only after two minutes of life), fewer partitions before more.
+All sessions together have at most ``kafkapy.fetch.session.partitions.max`` partitions (about 400 bytes each): a session
+beyond that is not opened or continued, and its client names all partitions in each request, as KIP-227 provides for.
 """
 
 import random
@@ -26,7 +25,7 @@ _MAX_INT32 = 0x7FFFFFFF
 
 
 class SessionPartition:
-    """A partition of a session: the wish, and what the client was last told."""
+    """A partition of a session: its wish, and the offsets in the last response about it."""
 
     __slots__ = ("wish", "high_watermark", "log_start_offset")
 
@@ -36,7 +35,7 @@ class SessionPartition:
         self.log_start_offset = -1
 
     def is_news(self, *, size: int, error_code: int, high_watermark: int, log_start_offset: int) -> bool:
-        """Tell whether an incremental response must carry the partition, and remember what it says.
+        """Tell whether an incremental response must carry the partition, and keep the offsets of that response.
 
         After an error the next response carries the partition too, so that the client sees it recover.
         """
@@ -65,20 +64,20 @@ class FetchSession:
         self.last_used_ms = now_ms
 
     def wishes(self, partitions: Iterable[TopicPartition] | None = None) -> dict[TopicPartition, FetchWish]:
-        """Return what is fetched, in the order in which it is served; or what is left of ``partitions``."""
+        """Return the wishes in the order in which they are served: all, or those of ``partitions`` that are left."""
         if partitions is None:
             return {topic_partition: known.wish for topic_partition, known in self.partitions.items()}
         known = self.partitions
         return {each: known[each].wish for each in partitions if each in known}
 
-    def served(self, topic_partition: TopicPartition) -> None:
-        """A partition that an incremental response told of goes to the end, so that the others get their turn."""
+    def move_to_end(self, topic_partition: TopicPartition) -> None:
+        """Serve a partition after all others in the next response, because this response carries it."""
         partition = self.partitions.pop(topic_partition, None)
         if partition is not None:
             self.partitions[topic_partition] = partition
 
     def value(self) -> tuple[bool, int]:
-        """What the session is worth when places are scarce."""
+        """The session's value when the cache is full: a session of the lowest value is displaced."""
         return self.is_follower, len(self.partitions)
 
 
@@ -101,7 +100,7 @@ class FetchSessionCache:
         max_partitions: int = DEFAULT_MAX_PARTITIONS,
     ) -> None:
         self.refused = 0
-        """Sessions that were not opened or continued since all sessions together had too many partitions."""
+        """Sessions that were not opened or continued because all sessions together had too many partitions."""
         self._clock = clock
         self._slots = slots
         self._partitions_left = max_partitions
@@ -113,24 +112,24 @@ class FetchSessionCache:
         return len(self._sessions)
 
     def get(self, session_id: int) -> FetchSession | None:
-        """Return the session, if it is still there."""
+        """Return the session, if it is still open."""
         return self._sessions.get(session_id)
 
     def remove(self, session_id: int) -> None:
-        """Close a session; one that is not there is no error."""
+        """Close a session if it is open."""
         session = self._sessions.pop(session_id, None)
         if session is not None:
             self._partitions_left += session.counted
             session.counted = 0
 
     def touch(self, session: FetchSession) -> None:
-        """The session was used now."""
+        """Record that the session was used now."""
         session.last_used_ms = self._clock.now_ms()
         del self._sessions[session.session_id]
         self._sessions[session.session_id] = session
 
     def create(self, count: int, *, is_follower: bool) -> FetchSession | None:
-        """Open a session for ``count`` partitions, to be added; None when there is no place for one of its worth."""
+        """Open an empty session for ``count`` partitions; None when the cache has no place for one of its value."""
         now_ms = self._clock.now_ms()
         while count > self._partitions_left:
             if not self._evict_idle(now_ms):
@@ -146,7 +145,7 @@ class FetchSessionCache:
         return session
 
     def remember(self, session: FetchSession, wishes: Iterable[tuple[TopicPartition, FetchWish]]) -> bool:
-        """Add partitions to a session, or change them; False if the session is closed, or had to be."""
+        """Add partitions to a session, or change them; False if the session was closed before, or is closed now."""
         if self._sessions.get(session.session_id) is not session:
             return False
         partitions = session.partitions
@@ -170,7 +169,7 @@ class FetchSessionCache:
                 self._partitions_left += 1
 
     def _make_room_in(self, session: FetchSession) -> bool:
-        """Make room for one more partition of a session; without any, close it."""
+        """Make room for one more partition of a session, or close the session if that is not possible."""
         if self._evict_idle(self._clock.now_ms()):
             return session.session_id in self._sessions
         self.refused += 1
@@ -178,7 +177,7 @@ class FetchSessionCache:
         return False
 
     def _evict_idle(self, now_ms: int) -> bool:
-        """Close the session that was idle for longest, if that is two minutes."""
+        """Close the session that was idle for the longest time, if that is more than two minutes."""
         oldest = next(iter(self._sessions.values()), None)
         if oldest is None or now_ms - oldest.last_used_ms <= EVICTION_MS:
             return False

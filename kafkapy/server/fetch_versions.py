@@ -1,8 +1,9 @@
-"""What was read, made fit for a client whose version of Fetch is old.
+"""Adapts fetched batches to clients with old versions of Fetch.
 
 Versions 0 and 1 know format 0, versions 2 and 3 formats 0 and 1: newer batches are converted while they are sent
-(``storage.converted``), or refused where ``message.downconversion.enable`` says so. Unlike Apache Kafka, which goes by
-the topic's ``message.format.version`` and so sends what is newer to old clients after a downgrade, every batch counts.
+(``storage.log.converted``), or refused if ``message.downconversion.enable`` is false. The format of every batch is
+looked at. Apache Kafka looks at the topic's ``message.format.version`` instead, and therefore sends newer batches to
+old clients after a downgrade of that key.
 """
 
 from collections.abc import Mapping
@@ -20,14 +21,14 @@ from kafkapy.types import TopicPartition
 
 FIRST_VERSION_OF_FORMAT_2: Final = 4
 FIRST_VERSION_WITH_ALL: Final = 10
-"""From here on clients know every format and codec."""
+"""From this version on clients know every format and codec."""
 
 _FIRST_VERSION_OF_FORMAT_1: Final = 2
 _FIRST_VERSION_OF_STORAGE_ERROR: Final = 6
 
 
 def fit(replicas: ReplicaManager, version: int, reads: Reads) -> Reads:
-    """Return ``reads`` with what a request of ``version`` (below ``FIRST_VERSION_WITH_ALL``) must not get refused."""
+    """Return ``reads``, with errors for those that ``version`` (below ``FIRST_VERSION_WITH_ALL``) does not support."""
     return [_fit(replicas, version, read) for read in reads]
 
 
@@ -51,7 +52,7 @@ async def convert_all(
 ) -> Reads:
     """Return ``reads`` in formats that a request of ``version`` (below ``FIRST_VERSION_OF_FORMAT_2``) knows.
 
-    Looking for what is newer and converting the first batch, whose size must be known, take turns with other requests.
+    The search for newer batches and the conversion of the first one, whose size must be known, run in slices.
     """
     magic = 1 if version >= _FIRST_VERSION_OF_FORMAT_1 else 0
     return [

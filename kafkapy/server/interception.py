@@ -1,7 +1,7 @@
-"""What may stand between a broker's requests and their handlers: faults that a test sets, a trace that a person reads.
+"""Hooks between a broker's requests and their handlers: faults that a test sets, a trace that a person reads.
 
-A broker without hooks is not asked about them: the dispatcher wraps a handler when it first learns its route, or
-leaves it as it is, so that what nobody has switched on costs no request anything.
+The dispatcher wraps a handler when it makes its route, and only if there is a hook, so that requests to a broker
+without hooks take no longer.
 """
 
 from collections.abc import Awaitable, Callable, Generator
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from kafkapy.server.handlers import ApiTable
 
 Result = Message | Awaitable[Message | None] | None
-"""What a handler returns: the response, an awaitable of it, or None when there is no answer."""
+"""The result of a handler: the response, an awaitable of it, or None when there is no answer."""
 
 Handle = Callable[["RequestContext", Any], Result]
 
@@ -27,22 +27,22 @@ Handler = Callable[["RequestContext", Any], Result | Generator[None, None, Resul
 
 
 class Interceptor(Protocol):
-    """Answers requests in the handlers' place, or lets them; everything runs on the broker's loop."""
+    """Answers requests in place of the handlers, or passes them on; all methods run on the broker's event loop."""
 
     def start(self, services: "Services") -> None:
-        """The broker is about to serve."""
+        """Called before the broker serves its first request."""
         ...
 
     def handle(self, context: "RequestContext", request: Any, handle: Handle) -> Result:
         """Answer ``request`` by calling ``handle`` or otherwise; ``RefusedError`` closes the connection.
 
         ``request`` is None for an ApiVersions request in a version that the broker doesn't know. A coroutine keeps the
-        receive buffer of its request until it is done, and runs on when the client has gone.
+        receive buffer of its request until it is done, and continues after the client has disconnected.
         """
         ...
 
     def stop(self) -> None:
-        """The broker stops: let go of whatever waits."""
+        """Called when the broker stops: release all requests that wait."""
         ...
 
 
@@ -50,7 +50,7 @@ class Tracer(Protocol):
     """Shows requests and their answers."""
 
     def dispatcher(self, services: "Services", apis: "ApiTable", interceptor: Interceptor | None) -> "Dispatcher":
-        """Return a dispatcher for a listener with ``apis`` that shows what passes."""
+        """Return a dispatcher, for a listener with ``apis``, that shows requests and answers."""
         ...
 
 
@@ -61,6 +61,6 @@ class Hooks:
     interceptor: Interceptor | None = None
     trace: Tracer | None = None
     connection_clock: Clock | None = None
-    """Measures how long connections are idle, in place of the broker's clock, so moving that one closes none."""
+    """Measures how long connections are idle, so that a test which moves the broker's clock closes none."""
     files: Files | None = None
-    """The data directory's door in place of the usual one."""
+    """Accesses the files of the data directory in place of ``Files()``."""

@@ -1,15 +1,15 @@
-"""Settings of the Python interpreter for a process that is a broker: no long pauses, no memory that nothing uses.
+"""Settings of the Python interpreter for a broker's process: no long pauses, no unused memory.
 
-- **Garbage collection.** CPython's full collection looks at every container object while everything else stands still:
+- **Garbage collection.** CPython's full collection visits every container object and stops the program meanwhile:
   0.1 to 0.3 s with 50,000 groups or a request of 100,000 partitions in memory. It runs when many objects have survived,
   that is, during such a request. The broker's own objects need none: they refer to each other without cycles, or the
   cycles are broken when a connection, a task or a topic ends, and young cycles (an exception and its traceback) are
   found by the collections of the two young generations, which take a millisecond. So full collections run when no
   request has come for a while, and once an hour as a precaution.
-- **Freed memory.** The C library keeps what large requests have freed, some 25 MB after a few. It is
-  asked to return the whole pages of it to the system when large requests have come since it was last asked.
-- **Switch interval.** A thread that decodes a large message keeps the interpreter from the event loop for this long
-  (``server/dispatch.py``). Python's default is 5 ms.
+- **Freed memory.** The C library keeps memory that large requests have freed, some 25 MB after a few. The broker has
+  it return the whole pages to the system if there were large requests since the last time.
+- **Switch interval.** A thread that decodes a large message (``server/dispatch.py``) holds the interpreter's lock for
+  this long before the event loop gets it. Python's default is 5 ms.
 """
 
 import gc
@@ -20,10 +20,10 @@ from typing import Final
 from kafkapy.clock import Clock, TimerHandle
 
 CHECK_MS: Final = 30_000
-"""How often to look whether the broker is idle (no request since the last look), and for freed memory to return."""
+"""Interval of the checks whether the broker is idle (no request since the last check) and has freed memory."""
 
 LONGEST_PAUSE_MS: Final = 3_600_000
-"""A broker that is never idle collects after this time."""
+"""A broker that is never idle runs a full collection after this time."""
 
 SWITCH_INTERVAL_S: Final = 0.001
 
@@ -44,7 +44,7 @@ def return_freed_memory() -> None:
 
 
 class Interpreter:
-    """Keeps the settings from ``start`` to ``stop``."""
+    """Applies the settings from ``start`` to ``stop``."""
 
     __slots__ = (
         "_clock", "_request_count", "_large_count", "_return_memory", "_seen_count", "_seen_large_count",
@@ -58,8 +58,8 @@ class Interpreter:
         large_count: Callable[[], int],
         return_memory: Callable[[], None] = return_freed_memory,
     ) -> None:
-        """``request_count`` tells how many requests the broker has served since its start, ``large_count`` how many
-        computations for large ones it has begun.
+        """``request_count`` returns how many requests the broker has served since its start, ``large_count`` how many
+        computations for large ones it has started.
         """
         self._clock = clock
         self._request_count = request_count
@@ -71,7 +71,7 @@ class Interpreter:
         self._before = (gc.get_threshold(), sys.getswitchinterval())
 
     def start(self) -> None:
-        """Change the settings; objects that exist now are never looked at again."""
+        """Change the settings; no collection visits the objects that exist now."""
         gc.freeze()
         gc.set_threshold(*self._before[0][:2], _NEVER)
         gc.enable()
@@ -87,7 +87,7 @@ class Interpreter:
         sys.setswitchinterval(self._before[1])
 
     def _check(self) -> None:
-        """Collect if the broker is idle and has served anything since the last collection, or if it is time.
+        """Run a full collection if requests came since the last one, and the broker is idle or the last one is old.
 
         Return the memory that large requests have freed.
         """

@@ -1,4 +1,4 @@
-"""Keeps the logs' configuration true to the topics' overrides and the broker's defaults."""
+"""Updates the logs' configuration when the topics' overrides or the broker's defaults change."""
 
 from collections.abc import Callable, Mapping
 
@@ -18,11 +18,11 @@ class LogConfigs:
         self._logs = logs
         self._overrides_of = overrides_of
         self._resolved: dict[frozenset[tuple[str, str]], LogConfig] = {}
-        """By the overrides: topics that override the same share one, so ten thousand logs cost no more than ten."""
+        """By the overrides: topics with equal overrides share one object, so ten thousand logs take no more memory."""
         config.add_listener(self._broker_defaults_changed)
 
     def of(self, topic: str) -> LogConfig:
-        """Return what holds for a topic's logs now; raises InvalidConfigError, naming the topic, where nothing can."""
+        """Return the current configuration of a topic's logs; raises InvalidConfigError with the topic's name."""
         return self._resolve(topic, self._overrides_of(topic))
 
     def _resolve(self, topic: str, overrides: Mapping[str, str]) -> LogConfig:
@@ -43,7 +43,7 @@ class LogConfigs:
                 log.update_config(resolved)
 
     def broker_config_changed(self, broker_id: int | None, overrides: Mapping[str, str]) -> None:
-        """See ``ConfigListener``; the broker's configuration itself tells which values changed."""
+        """See ``ConfigListener``; does nothing, since ``BrokerConfig`` itself calls its listeners."""
 
     def _broker_defaults_changed(self, names: frozenset[str]) -> None:
         if any(name.startswith(("log.", "message.", "compression.", "min.insync", "unclean.")) for name in names):

@@ -1,4 +1,4 @@
-"""The broker's log: lines for people, or one JSON object a line for machines, to standard error.
+"""The broker's log: lines for people, or one JSON object per line for machines, to standard error.
 
 Names and error messages in a log line come from clients. ``make_safe`` escapes them in the finished record, so that
 no call has to: a message is one line, without escape sequences, and no value in it is longer than
@@ -26,7 +26,7 @@ LONGEST_MESSAGE: Final = 8_000
 
 _LINE: Final = "%(asctime)s.%(msecs)03d %(levelname)-7s %(name)s: %(message)s"
 _OWN_LINES: Final = re.compile(r'[ |]*File "|\n(The above|During handling)')
-"""The parts of a traceback that have several lines by themselves: a frame, and what joins two exceptions."""
+"""The parts of a traceback that consist of several lines: a frame, and the text between two exceptions."""
 
 ExceptionInfo = tuple[type[BaseException], BaseException, TracebackType | None]
 
@@ -92,7 +92,7 @@ class _FirstHandler(logging.Handler):
     """Makes records safe before the handlers after it see them, and writes nothing."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        """See the class. Where there is no other handler the record goes where ``logging`` sends it without any."""
+        """See the class. If there is no other handler, the record goes to ``logging.lastResort``."""
         make_safe(record)
         last_resort = logging.lastResort
         if last_resort is not None and record.levelno >= last_resort.level and not self._has_others(record):
@@ -111,7 +111,7 @@ _first_handler: Final = _FirstHandler()
 
 
 def protect() -> None:
-    """Make all records of kafkapy's loggers safe for the handlers of the loggers above; twice does nothing more."""
+    """Make all records of kafkapy's loggers safe for the handlers of the loggers above; may be called repeatedly."""
     handlers = logging.getLogger("kafkapy").handlers
     if _first_handler not in handlers:
         handlers.insert(0, _first_handler)
@@ -134,7 +134,7 @@ class JsonFormatter(logging.Formatter):
 
 
 def configure(level: str, *, as_json: bool, stream: TextIO | None = None) -> None:
-    """Send everything from ``level`` up to ``stream`` (standard error), replacing what was configured before."""
+    """Send records of ``level`` and above to ``stream`` (standard error), replacing the earlier configuration."""
     handler = logging.StreamHandler(stream or sys.stderr)
     handler.addFilter(_SafeRecords())
     handler.setFormatter(JsonFormatter() if as_json else logging.Formatter(_LINE, "%Y-%m-%d %H:%M:%S"))

@@ -6,28 +6,24 @@ FindCoordinator may be a group.
 """
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kafkapy.protocol.api_keys import ApiKey
+from kafkapy.protocol.constants import GROUP_KEY, ResourceType
 from kafkapy.protocol.places import PLACES, WITH_GROUP_ID, Place, Role
 from kafkapy.types import TopicPartition
 
 if TYPE_CHECKING:
     from kafkapy.server.context import RequestContext
 
-TOPIC_RESOURCE: Final = 2
-"""The type of a configuration resource that is a topic."""
-GROUP_COORDINATOR: Final = 0
-"""The type of a FindCoordinator's key that is a group."""
-
 
 class Named(NamedTuple):
-    """What one error code of a response is for; None where the API does not go that far."""
+    """The topic, partition and group that one error code of a response is for; None for those that it is not for."""
 
     topic: str | None
     partition: int | None
     group: str | None = None
-    """Where the request has a list of groups; ``groups_in`` returns the one of a request about a single group."""
+    """Set where the request has a list of groups; ``groups_in`` returns the group of a request about a single one."""
 
 
 def names_topics(key: int) -> bool:
@@ -37,7 +33,7 @@ def names_topics(key: int) -> bool:
 
 
 def names_partitions(key: int) -> bool:
-    """Whether requests of the API name partitions; Metadata's answer does."""
+    """Whether requests of the API, or responses of Metadata, name partitions."""
     return key == ApiKey.METADATA or any(place.role is Role.PARTITION for place in PLACES.get(key, ()))
 
 
@@ -55,15 +51,15 @@ def groups_in(key: int, request: Any) -> list[str]:
     if key in WITH_GROUP_ID:
         return [request.group_id]
     if key == ApiKey.FIND_COORDINATOR:
-        return [request.key] if request.key_type == GROUP_COORDINATOR else []
+        return [request.key] if request.key_type == GROUP_KEY else []
     found = _in_lists(request, PLACES[key], Named(None, None))
     return [named.group for named in found if named.group is not None]
 
 
 def named_in(context: "RequestContext", request: Any) -> list[Named]:
-    """What a request names, one item for each error code of its answer; empty if the answer has one for all.
+    """The names in a request, one item for each error code of its answer; empty if the answer has a single code.
 
-    A fetch also names the partitions of its session, Metadata those of all topics that it asks for.
+    A fetch also names the partitions of its session, Metadata those of all requested topics.
     """
     key = context.header.api_key
     if request is None:
@@ -82,10 +78,10 @@ def named_in(context: "RequestContext", request: Any) -> list[Named]:
 
 
 def extended(named: Named, place: Place, item: Any) -> Named:
-    """``named`` of the lists around ``item``, with what the item itself names."""
+    """``named``, which comes from the lists around ``item``, with the item's own name added."""
     if place.role is Role.PARTITION:
         return named._replace(partition=place.name_of(item))
-    if place.role is Role.TOPIC or (place.role is Role.RESOURCE and item.resource_type == TOPIC_RESOURCE):
+    if place.role is Role.TOPIC or (place.role is Role.RESOURCE and item.resource_type == ResourceType.TOPIC):
         return named._replace(topic=place.name_of(item))
     if place.role is Role.GROUP:
         return named._replace(group=place.name_of(item))

@@ -1,4 +1,4 @@
-"""A broker's metadata side, put together: what the server starts before, and after, its logs and sockets."""
+"""The metadata parts of a broker: the server starts some of them before, and some after, its logs and sockets."""
 
 import asyncio
 import logging
@@ -31,11 +31,11 @@ logger: Final = logging.getLogger(__name__)
 
 
 class MetadataNode:
-    """``prepare``, open the logs, bind the sockets, ``start``; at the end ``stop``, which ends the session too.
+    """The server calls ``prepare``, opens logs and sockets, calls ``start``, and at the end ``stop``.
 
     When the session with the store has expired and another one has begun, the broker registers again, which gives it
-    another epoch, and then takes part in the election of the controller. Clients are served meanwhile with the metadata
-    of before.
+    another epoch, and then takes part in the election of the controller. Meanwhile clients are served with the last
+    metadata.
     """
 
     def __init__(
@@ -78,9 +78,9 @@ class MetadataNode:
         self.cache.add_listener(self._metadata_changed)
 
     async def start(self, endpoints: Sequence[EndPoint]) -> None:
-        """Register with these advertised end points and take part; raises BrokerIdTakenError.
+        """Register with these advertised end points and join the cluster; raises BrokerIdTakenError.
 
-        When this broker becomes the controller, it returns with the first metadata there.
+        If this broker becomes the controller, the first metadata is there when this returns.
         """
         self._endpoints = tuple(BrokerEndpoint(*endpoint) for endpoint in endpoints)
         self._store.add_session_listener(self._session_changed)

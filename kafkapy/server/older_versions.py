@@ -1,17 +1,20 @@
-"""What older requests and older brokers do not know: errors and static members."""
+"""Adaptations to older requests and older brokers: the metadata tree's offsets, error codes, static members."""
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from kafkapy.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
     from kafkapy.server.context import RequestContext
 
+TREE_VERSION: Final = 0
+"""The version of OffsetCommit and OffsetFetch whose offsets are kept in the metadata tree."""
+
 
 def fencing_code(error_code: int, version: int, first_version: int) -> int:
     """The error code of a fenced producer as the request's version knows it (KIP-360).
 
-    PRODUCER_FENCED came with ``first_version``; before, INVALID_PRODUCER_EPOCH stands for it.
+    PRODUCER_FENCED exists since ``first_version``; INVALID_PRODUCER_EPOCH replaces it in older ones.
     """
     if error_code == ErrorCode.PRODUCER_FENCED and version < first_version:
         return ErrorCode.INVALID_PRODUCER_EPOCH

@@ -1,6 +1,6 @@
-"""Requests and responses that name many partitions of many topics, taken apart and put together in steps.
+"""Read requests and build responses with many partitions of many topics, in steps.
 
-A topic or a partition that a request names twice is one.
+A topic or a partition that a request names twice counts once.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -26,7 +26,7 @@ def answered_by_topic(
     answer: Callable[[str, P], Row],
     topic_row: Callable[[str, list[Row]], TopicRow],
 ) -> Steps[list[TopicRow]]:
-    """Return a ``topic_row`` for each topic, with what ``answer`` makes of its partitions: a step is a partition.
+    """Return a ``topic_row`` for each topic, with the results of ``answer`` for its partitions: a step is a partition.
 
     ``topics`` and ``index_of`` are those of ``last_by_topic``.
     """
@@ -44,10 +44,10 @@ def answered_by_topic(
 def last_by_topic(
     topics: Iterable[tuple[str, Sequence[P]]], index_of: Callable[[P], int]
 ) -> Steps[dict[str, dict[int, P]]]:
-    """Return topic → partition → what the request says of it, in the order of first mention; the last one counts.
+    """Return topic → partition → its item in the request, in the order of first mention; of repeated ones the last.
 
-    ``topics`` are names with what is said of partitions, ``index_of`` tells of which. Topics without partitions are
-    left out.
+    ``topics`` are names with the items of their partitions; ``index_of`` returns the partition of an item. Topics
+    without partitions are left out.
     """
     named: dict[str, dict[int, P]] = {}
     for name, partitions in topics:
@@ -60,7 +60,7 @@ def last_by_topic(
 
 
 def few_partitions(topics: Sequence[Any]) -> list[TopicPartition] | None:
-    """List the partitions that a request names, in its order; None if they are more than one step should name."""
+    """List the partitions that a request names, in its order; None if they are too many for one step."""
     if len(topics) > ROWS_IN_A_STEP:
         return None
     named: list[TopicPartition] = []
@@ -91,7 +91,7 @@ def few_rows(
     add: Callable[[Topic, int, V], object],
     topics: dict[str, Topic] | None = None,
 ) -> dict[str, Topic]:
-    """Do what ``rows_by_topic`` does, at once; add to the rows of ``topics``, if there are any."""
+    """Do what ``rows_by_topic`` does, in one step; add to the rows of ``topics``, if it is given."""
     if topics is None:
         topics = {}
     for (name, index), value in values:
@@ -105,7 +105,7 @@ def few_rows(
 def rows_by_topic(
     values: Mapping[TopicPartition, V], make: Callable[[str], Topic], add: Callable[[Topic, int, V], object]
 ) -> Steps[list[Topic]]:
-    """Make a row for each topic, and ``add`` to it each of its partitions, in the order in which they come."""
+    """Make a row for each topic, and ``add`` to it each of its partitions, in the order of ``values``."""
     topics: dict[str, Topic] = {}
     remaining = iter(values.items())
     while piece := list(islice(remaining, ROWS_IN_A_STEP)):

@@ -1,4 +1,4 @@
-"""How far a recovery is: a bar on a terminal, lines in the log elsewhere, and nothing of one that is over at once."""
+"""Shows the progress of a recovery that takes long: a bar on a terminal, lines in the log elsewhere."""
 
 import logging
 import sys
@@ -17,7 +17,7 @@ LINE_EACH_S: Final = 5.0
 
 
 class RecoveryProgress:
-    """Takes in ``Progress``; ``close`` when it is over."""
+    """Shows each ``Progress`` that is reported; ``close`` it when the recovery is done."""
 
     def __init__(self, clock: Clock, stream: TextIO | None = None) -> None:
         self._clock = clock
@@ -27,7 +27,7 @@ class RecoveryProgress:
         self._bar: Bar | None = None
 
     def report(self, progress: Progress) -> None:
-        """Show how far it is, if it has taken long enough to be worth it."""
+        """Show the progress, if the recovery has taken ``PATIENCE_S`` already."""
         elapsed_s = self._clock.monotonic_s() - self._began_s
         if elapsed_s < PATIENCE_S:
             return
@@ -58,7 +58,7 @@ class RecoveryProgress:
         self._bar.update(self._bar.task_ids[0], completed=progress.done_bytes)
 
     def close(self) -> None:
-        """Take the bar away."""
+        """Remove the bar."""
         if self._bar is not None:
             self._bar.stop()
             self._bar = None

@@ -1,4 +1,4 @@
-"""What a running broker does by the clock: checkpoints, flushes, retention, a report of limits that were hit."""
+"""Periodic jobs of a running broker: checkpoints, flushes, retention, a report of limits that were hit."""
 
 import asyncio
 import logging
@@ -18,7 +18,7 @@ EXPIRED_PRODUCERS_MS: Final = 600_000
 LIMIT_REPORT_MS: Final = 60_000
 NEVER_MS: Final = 2**53
 FIRST_MS: Final = 30_000
-"""When a job is done first that is done seldom: a broker that is restarted often must come to it too."""
+"""Time of a job's first run if its interval is longer, so that a broker which is restarted often runs the job too."""
 
 
 Job = Callable[[], object]
@@ -37,7 +37,7 @@ class Upkeep:
         self._stopped = False
 
     def every(self, interval_ms: int, name: str, job: Job) -> None:
-        """Run ``job`` each ``interval_ms``, first after as long or 30 s; one that fails is tried again next time."""
+        """Run ``job`` every ``interval_ms``, first after 30 s or less; a job that fails runs again at the next time."""
         if interval_ms >= NEVER_MS:
             return
 
@@ -70,7 +70,7 @@ class Upkeep:
             raise error  # the loop's exception handler logs it
 
     def stop(self) -> None:
-        """Run nothing more."""
+        """Cancel all jobs."""
         self._stopped = True
         for task in self._tasks.values():
             task.cancel()
@@ -83,7 +83,7 @@ def _failed(name: str, error: OSError) -> None:
 
 
 def keep_logs(upkeep: Upkeep, logs: LogManager, config: BrokerConfig) -> None:
-    """Repeat what ``LogManager`` wants to be told, at the intervals of the broker's keys."""
+    """Run the periodic jobs of ``LogManager`` at the intervals of the broker's keys."""
     for key, job in (
         ("replica.high.watermark.checkpoint.interval.ms", logs.checkpoint_high_watermarks),
         ("log.flush.offset.checkpoint.interval.ms", logs.checkpoint_recovery_points),
@@ -96,17 +96,17 @@ def keep_logs(upkeep: Upkeep, logs: LogManager, config: BrokerConfig) -> None:
 
 
 class LimitReport:
-    """Logs what was refused or forgotten because of a limit since the last call: one line for each limit."""
+    """Logs how often each limit was reached since the last call: one line for each limit."""
 
     __slots__ = ("_counts", "_seen")
 
     def __init__(self, counts: Mapping[str, Callable[[], int]]) -> None:
-        """``counts``: what happened because of which limit → how often since the broker's start."""
+        """``counts``: text of an event with its limit → function that returns its number since the broker's start."""
         self._counts = counts
         self._seen = dict.fromkeys(counts, 0)
 
     def __call__(self) -> None:
-        """Log what is new."""
+        """Log the numbers that have changed."""
         for event, count in self._counts.items():
             total = count()
             if total != self._seen[event]:
@@ -115,7 +115,7 @@ class LimitReport:
 
 
 def report_limits(upkeep: Upkeep, services: Services) -> None:
-    """Log once a minute which of kafkapy's own limits were hit: their requests log nothing, or not every time."""
+    """Log once a minute which of kafkapy's own limits were hit; their requests are not logged, or not all of them."""
     metrics, sessions = services.metrics, services.fetch_sessions
     coordinators = metrics.coordinators
     report = LimitReport(

@@ -1,7 +1,7 @@
-"""A Kafka broker inside a test's own process, and what assertions need of it.
+"""A Kafka broker inside a test's own process, with helpers for assertions.
 
-``Broker`` and ``AsyncBroker`` start one (``docs/testing.md`` shows how); ``plugin`` is the pytest plugin. Importing
-this package imports nothing of the broker: that comes with the first name that is asked for.
+``Broker`` and ``AsyncBroker`` start one (``docs/testing.md`` shows how); ``plugin`` is the pytest plugin. This package
+imports the broker at the first access to one of its names.
 """
 
 from importlib import import_module

@@ -1,4 +1,4 @@
-"""The same broker for tests that are coroutines: ``async with AsyncBroker() as broker``."""
+"""A broker in this process, for tests that are coroutines: ``async with AsyncBroker() as broker``."""
 
 import asyncio
 from collections.abc import Coroutine, Mapping
@@ -18,10 +18,10 @@ T = TypeVar("T")
 
 
 class AsyncBroker(HostedSurface):
-    """``Broker`` with coroutines for methods: waiting for one leaves the test's own loop free for its clients.
+    """``Broker`` with coroutines for methods, so that the test's event loop can serve its clients meanwhile.
 
-    The broker itself has its own loop in its own thread here too, so that no test can hold it up, whatever loop it runs
-    on and whatever it does there.
+    The broker itself runs on its own loop in its own thread here too, so that a test which blocks its loop does not
+    block the broker.
     """
 
     async def __aenter__(self) -> Self:
@@ -32,7 +32,7 @@ class AsyncBroker(HostedSurface):
     ) -> None:
         await self.close()
 
-    # life
+    # lifecycle
 
     async def start(self) -> Self:
         """See ``Broker.start``."""

@@ -1,4 +1,4 @@
-"""A broker in this process, for tests that block: ``with Broker() as broker``."""
+"""A broker in this process, for blocking tests: ``with Broker() as broker``."""
 
 from collections.abc import Coroutine, Mapping
 from types import TracebackType
@@ -16,21 +16,21 @@ T = TypeVar("T")
 
 THREAD_NAME: Final = "kafkapy-broker"
 WAIT_S: Final = 10.0
-"""How long the ``wait_…`` methods wait unless they are told."""
+"""The default time-out of the ``wait_…`` methods."""
 LIMIT_S: Final = 60.0
-"""No other call takes longer."""
+"""The time-out of all other calls."""
 
 
 class Broker(HostedSurface):
-    """A Kafka broker on a free loopback port, in a thread of this process, gone at the end of the ``with``.
+    """A Kafka broker on a free loopback port, in a thread of this process, closed at the end of the ``with``.
 
     ``settings`` are Kafka's keys of ``server.properties``; ``topics`` are names, or names with numbers of partitions,
-    to make at the start. Without ``data`` records are in a temporary directory; with it they are in that one, and stay.
-    ``stop``, ``start``, ``restart`` and ``kill`` keep port and records, also without ``data``.
+    to create at the start. Records are in the directory ``data``, which is kept, or else in a temporary one. ``stop``,
+    ``start``, ``restart`` and ``kill`` keep the port and the records, also without ``data``.
 
-    Entering it, and ``start``, raise ``BrokerStartError`` with one line that says what to do; every other method raises
-    ``BrokerNotRunningError`` when the broker is stopped, and ``NotInTimeError`` rather than hang. All may be called
-    from any thread.
+    The ``with`` and ``start`` raise ``BrokerStartError`` with one line that says what to do; every other method raises
+    ``BrokerNotRunningError`` when the broker is stopped, and ``NotInTimeError`` after its time-out. All methods may be
+    called from any thread.
     """
 
     def __enter__(self) -> Self:
@@ -41,10 +41,10 @@ class Broker(HostedSurface):
     ) -> None:
         self.close()
 
-    # life
+    # lifecycle
 
     def start(self) -> Self:
-        """Start; does nothing while it runs."""
+        """Start the broker; does nothing while it runs."""
         is_first = self._thread is None
         if self._thread is None:
             self._thread = LoopThread(THREAD_NAME)
@@ -57,13 +57,13 @@ class Broker(HostedSurface):
         return self
 
     def stop(self) -> None:
-        """Stop cleanly; records and port are kept for ``start``. Does nothing while it is stopped."""
+        """Stop the broker cleanly; records and port are kept for ``start``. Does nothing while it is stopped."""
         self._call(self._host.stop())
 
     def kill(self) -> None:
         """Stop as if the broker's process were killed: connections break, waiting requests get no answer.
 
-        Everything that was acknowledged is there after the next ``start``, which recovers the logs.
+        Acknowledged records are there after the next ``start``, which recovers the logs.
         """
         self._call(self._host.kill())
 
@@ -73,7 +73,7 @@ class Broker(HostedSurface):
         self.start()
 
     def close(self) -> None:
-        """Stop, and give back port, thread and temporary directory; the end of the ``with`` does it."""
+        """Stop the broker, and release port, thread and temporary directory; the end of the ``with`` calls it."""
         thread, self._thread = self._thread, None
         if thread is not None:
             try:
@@ -84,15 +84,15 @@ class Broker(HostedSurface):
     # topics, records, groups
 
     def create_topic(self, name: str, partitions: int = 1, configs: Mapping[str, object] | None = None) -> None:
-        """Make a topic with settings of Kafka's names; it has its leaders then. Raises ``RequestRefusedError``."""
+        """Create a topic with Kafka's settings, and wait for its leaders. Raises ``RequestRefusedError``."""
         self._call(self._helpers.create_topic(name, partitions, configs or {}))
 
     def delete_topic(self, name: str) -> None:
-        """Delete a topic and all that is in it. Raises ``UnknownNameError`` and ``RequestRefusedError``."""
+        """Delete a topic and its records. Raises ``UnknownNameError`` and ``RequestRefusedError``."""
         self._call(self._helpers.delete_topic(name))
 
     def topics(self) -> dict[str, int]:
-        """The topics and how many partitions each has; not those that Kafka keeps for itself."""
+        """The topics and how many partitions each has, without Kafka's internal topics."""
         return self._call(self._helpers.topics())
 
     def produce(
@@ -105,10 +105,11 @@ class Broker(HostedSurface):
         partition: int | None = None,
         timestamp: int = NO_TIMESTAMP,
     ) -> TopicRecord:
-        """Append one record to a topic that exists, acknowledged by all; what became of it.
+        """Append one record to an existing topic with acks=all; return the record with its offset.
 
-        Without ``partition`` it goes where Java's producer puts the key, to 0 without one; without ``timestamp`` (ms)
-        it has the broker's time. Raises ``UnknownNameError`` and ``RequestRefusedError``.
+        Without ``partition`` it is appended to the partition that Java's producer chooses for the key, or to 0 without
+        a key; without ``timestamp`` (ms) it has the broker's time. Raises ``UnknownNameError`` and
+        ``RequestRefusedError``.
         """
         return self._call(self._helpers.produce(topic, partition, Record(key, value, timestamp, headers)))
 
@@ -143,26 +144,27 @@ class Broker(HostedSurface):
         return self._call(self._helpers.committed(group))
 
     def lag(self, group: str) -> dict[TopicPartition, int]:
-        """How many records each partition has beyond what the group has committed.
+        """How many records each partition has after the group's committed offset.
 
         The partitions are those of every topic that a member subscribes to or the group has committed an offset for;
-        one without an offset counts whole. Keys are equal to plain ``(topic, partition)``. Raises ``UnknownNameError``.
+        without a committed offset all records count. Keys equal plain ``(topic, partition)``. Raises
+        ``UnknownNameError``.
         """
         return self._call(self._helpers.lag(group))
 
     def wait_until_stable(
         self, group: str, *, members: int | None = None, timeout_s: float = WAIT_S
     ) -> list[GroupMember]:
-        """Wait until a group has settled; its members and their partitions.
+        """Wait until a group is stable; return its members and their partitions.
 
-        Settled: every member has its assignment, and every partition of what they subscribe to is assigned. Say how
-        many ``members`` you wait for if it is more than one: a group of the first alone is settled too. The group need
-        not exist yet. Raises ``NotInTimeError``, which says how things stand.
+        Stable means that every member has its assignment, and every partition of the subscribed topics is assigned.
+        Pass the number of ``members`` if there will be more than one: a group with only the first one is stable too.
+        The group need not exist yet. Raises ``NotInTimeError``, which describes the group's state.
         """
         return self._call(self._helpers.wait_until_stable(group, members, timeout_s), timeout_s + LIMIT_S)
 
     def wait_until_caught_up(self, group: str, *, timeout_s: float = WAIT_S) -> None:
-        """Wait until a group has committed everything that there is to read. Raises ``NotInTimeError``."""
+        """Wait until a group has committed the end offsets of its partitions. Raises ``NotInTimeError``."""
         self._call(self._helpers.wait_until_caught_up(group, timeout_s), timeout_s + LIMIT_S)
 
     def _call(self, coroutine: Coroutine[Any, Any, T], limit_s: float = LIMIT_S) -> T:
@@ -180,7 +182,7 @@ def _result(thread: LoopThread, coroutine: Coroutine[Any, Any, T], limit_s: floa
         if future.done():
             raise
         future.cancel()
-        raise NotInTimeError(f"the broker did not do what was asked within {limit_s:g} s") from None
+        raise NotInTimeError(f"the broker did not finish the call within {limit_s:g} s") from None
     except BaseException:
-        future.cancel()  # Ctrl-C: nobody waits any more
+        future.cancel()  # Ctrl-C: the caller no longer waits
         raise

@@ -1,4 +1,4 @@
-"""A clock that stands still until a test moves it."""
+"""A clock whose time changes only when a test advances it."""
 
 import asyncio
 import heapq
@@ -34,8 +34,8 @@ class ManualClock:
     """A ``kafkapy.clock.Clock`` whose time only ``advance`` moves; it needs no event loop unless ``sleep`` is used.
 
     Due timers run in the order of their times, those of one instant in the order in which they were set; a timer that
-    another one sets runs in the same ``advance`` when it falls within it. A delay of 0 or less waits for the next
-    ``advance`` (``advance(0)`` will do), as an event loop's would for its next round.
+    another one sets runs in the same ``advance`` if it is due within it. A timer with a delay of 0 or less runs in the
+    next ``advance`` (``advance(0)`` is enough), as that of an event loop runs in the next iteration.
     """
 
     __slots__ = ("_start_ms", "_elapsed_ms", "_timers", "_order")
@@ -62,11 +62,11 @@ class ManualClock:
         return timer
 
     async def sleep(self, delay_ms: float) -> None:
-        """Wait until the clock was advanced by ``delay_ms``; 0 only lets the event loop go round once."""
+        """Wait until the clock was advanced by ``delay_ms``; 0 waits for one iteration of the event loop."""
         await sleep_by(self.call_later, delay_ms)
 
     def advance(self, duration_ms: float) -> None:
-        """Move the time by ``duration_ms`` and run what falls due on the way, each timer at its own instant."""
+        """Advance the time by ``duration_ms`` and run the timers that are due by then, each at its own instant."""
         end_ms = self._elapsed_ms + duration_ms
         while self._timers and self._timers[0].due_ms <= end_ms:
             timer = heapq.heappop(self._timers)
@@ -76,7 +76,7 @@ class ManualClock:
         self._elapsed_ms = end_ms
 
     def pending_timers(self) -> int:
-        """How many timers are set and not cancelled: 0 means that nothing will ever happen by itself."""
+        """How many timers are set and not cancelled."""
         return sum(not timer.is_cancelled for timer in self._timers)
 
 

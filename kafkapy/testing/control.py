@@ -1,6 +1,7 @@
-"""A local HTTP port over which tests in any language set faults and move the clock of a broker.
+"""A local HTTP port over which tests in any language set faults and advance the clock of a broker.
 
-Off unless somebody opens it, and only ever on the loopback interface: whoever reaches it can stop the broker's clients.
+It is off by default, and only on the loopback interface, since a program that can connect to it can disturb the
+broker's clients.
 """
 
 import asyncio
@@ -22,8 +23,8 @@ from kafkapy.testing.control_http import (
 )
 from kafkapy.testing.control_page import openapi, page
 from kafkapy.testing.control_routes import Controlled, answer
+from kafkapy.testing.port import HOST
 
-HOST: Final = "127.0.0.1"
 PATIENCE_S: Final = 10.0
 """How long a request may take to arrive."""
 MOST_CONNECTIONS: Final = 64
@@ -33,7 +34,7 @@ class ControlPort:
     """The port of one broker. Its socket is bound at once; it is served from ``start`` to ``stop``."""
 
     def __init__(self, of: Controlled, port: int = 0) -> None:
-        """``port`` 0 takes a free one. Raises ``ListenError`` when it is in use."""
+        """Bind ``port``, or a free one if it is 0. Raises ``ListenError`` when it is in use."""
         self._of = of
         self._socket = bind(EndPoint("CONTROL", "PLAINTEXT", HOST, port))
         self.port: int = self._socket.getsockname()[1]
@@ -42,16 +43,16 @@ class ControlPort:
 
     @property
     def url(self) -> str:
-        """Where it is, without a slash at the end."""
+        """The URL of the port, without a slash at the end."""
         return f"http://{HOST}:{self.port}"
 
     async def start(self) -> None:
-        """Serve, on the running loop."""
+        """Serve requests on the running loop."""
         loop = asyncio.get_running_loop()
         self._server = await loop.create_server(lambda: _Exchange(self), sock=self._socket, backlog=BACKLOG)
 
     async def stop(self) -> None:
-        """Serve no more."""
+        """Close the port and its connections."""
         if self._server is None:
             self._socket.close()
         else:
@@ -94,7 +95,7 @@ class _Exchange(asyncio.Protocol):
         self._owner.connections.add(self)
         self._deadline = asyncio.get_running_loop().call_later(PATIENCE_S, self.abort)
 
-    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002  # whoever asked is gone
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002  # the client has disconnected
         """See ``asyncio.BaseProtocol``."""
         if self._deadline is not None:
             self._deadline.cancel()
@@ -118,7 +119,7 @@ class _Exchange(asyncio.Protocol):
                 return
             answered = self._owner.answer(head, bytes(self._data[head.header_size : head.size]))
         except HttpError as error:
-            # What it still sends is read and forgotten, until it closes: it would not see the answer otherwise.
+            # Further bytes are read and ignored until the client closes: otherwise it would not get the answer.
             self._is_answered = True
             self._transport.write(_json(error.status, {"error": str(error)}))
             self._transport.write_eof()

@@ -1,8 +1,8 @@
-"""As much of HTTP/1.1 as the control port needs: one small request, one answer, the connection closed.
+"""The part of HTTP/1.1 that the control port needs: one small request and one answer per connection.
 
-It is for programs on this machine. A web page in its owner's browser is kept out: by the ``Host`` header, which names
-a foreign domain when DNS was turned on us; by ``Origin``; and since a page can't send ``application/json`` without
-asking first, which is not answered.
+It is for programs on this machine. Requests of web pages in a browser on this machine are refused: by the ``Host``
+header, which names a foreign domain after a DNS rebinding attack; by ``Origin``; and because a page can send
+``application/json`` only after a preflight request, which is refused.
 """
 
 import json
@@ -22,7 +22,7 @@ METHODS: Final = ("GET", "POST", "DELETE")
 
 
 class HttpError(Exception):
-    """A request that is not done; ``status`` and one sentence are the answer."""
+    """A request that is refused; ``status`` and one sentence are the answer."""
 
     def __init__(self, status: HTTPStatus, sentence: str) -> None:
         super().__init__(sentence)
@@ -38,7 +38,7 @@ class HttpRequest(NamedTuple):
 
 
 class Head(NamedTuple):
-    """What stands before a request's body; ``size`` is all of the request, in bytes."""
+    """A request without its body; ``size`` is the size of the whole request in bytes."""
 
     method: str
     path: str
@@ -88,7 +88,7 @@ def _body_size(headers: Mapping[str, str]) -> int:
 
 
 def check_origin(head: Head, port: int) -> None:
-    """Refuse what a web page may have sent. Raises ``HttpError``."""
+    """Refuse requests that a web page may have sent. Raises ``HttpError``."""
     host = _host_name(head.headers.get("host", ""))
     if host not in LOOPBACK_NAMES:
         raise HttpError(HTTPStatus.FORBIDDEN, "the Host header must name this machine: 127.0.0.1 or localhost")
@@ -107,11 +107,11 @@ def _host_name(host: str) -> str | None:
 
 
 def read_body(head: Head, data: bytes) -> HttpRequest:
-    """The whole request. Raises ``HttpError``."""
+    """The request with its body, ``data``. Raises ``HttpError``."""
     if head.method == "POST":
         kind = head.headers.get("content-type", "").partition(";")[0].strip().lower()
         if kind != JSON:
-            raise HttpError(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, f"a POST wants the header Content-Type: {JSON}")
+            raise HttpError(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, f"a POST needs the header Content-Type: {JSON}")
     if not data:
         return HttpRequest(head.method, head.path, {})
     body = _read_json(data)

@@ -30,7 +30,7 @@ def _operation(route: ControlRoute) -> dict[str, Any]:
         "summary": route.does,
         "responses": {
             done: {"description": "done", "content": _content({"type": "object"})},
-            "4XX": {"description": "not done, and why in one sentence", "content": _content(_ERROR)},
+            "4XX": {"description": "refused, with the reason in one sentence", "content": _content(_ERROR)},
         },
     }
     if "{id}" in route.path:
@@ -53,7 +53,7 @@ def _content(schema: dict[str, Any]) -> dict[str, Any]:
 
 
 def page(address: str) -> str:
-    """The same for people; ``address`` is where it is served, as ``host:port``."""
+    """The description as an HTML page; ``address`` is the control port's ``host:port``."""
     rows = "".join(
         f"<tr><td><code>{route.method} {escape(route.path)}</code></td>"
         f"<td>{escape(route.does)}{_fields(route)}</td></tr>"
@@ -70,7 +70,7 @@ def page(address: str) -> str:
     return (
         f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{TITLE}</title>'
         f"<style>{style}</style></head>"
-        f"<body><h1>{TITLE}</h1><p>{_TEXT} Bodies and answers are JSON; what is not done is answered with 4xx and "
+        f"<body><h1>{TITLE}</h1><p>{_TEXT} Bodies and answers are JSON; refused requests are answered with 4xx and "
         f'<code>{{"error": "…"}}</code>. <a href="/openapi.json">OpenAPI</a></p><pre>{escape(example)}</pre>'
         f"<table>{rows}</table></body></html>"
     )

@@ -1,4 +1,4 @@
-"""What can be asked for on the control port, one line each: its page and its OpenAPI description are made of them."""
+"""The requests of the control port, one line each; its page and its OpenAPI description are made from these lines."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -14,12 +14,12 @@ from kafkapy.testing.moving_clock import MovingClock
 from kafkapy.text import nearest
 
 MOST_RULES: Final = 1_000
-"""Rules that requests may set; more are refused until some are removed."""
+"""Rules that requests may set at a time; more are refused until some are removed."""
 JsonValue = Any
 
 
 class RuleKind(NamedTuple):
-    """How a kind of rule is set, and the fields that are its own."""
+    """The method that sets rules of one kind, and the fields that only this kind has."""
 
     set: Callable[..., Rule]
     needed: tuple[str, ...] = ()
@@ -39,7 +39,7 @@ _KINDS: Final[Mapping[FaultAction, RuleKind]] = {
 
 
 class Controlled(NamedTuple):
-    """What a control port controls."""
+    """The objects of one broker that a control port controls."""
 
     faults: Faults
     clock: MovingClock
@@ -47,7 +47,7 @@ class Controlled(NamedTuple):
 
 
 class Call(NamedTuple):
-    """One request: whose broker, the number in its path, its body."""
+    """One request: the objects that it controls, the number in its path, its body."""
 
     of: Controlled
     number: str
@@ -114,12 +114,12 @@ def _add_fault(call: Call) -> tuple[HTTPStatus, JsonValue]:
         if field not in FIELDS and field not in own:
             raise _refused(f"{name} has no {field}{nearest(field, own)}")
         if value is None:
-            raise _refused(f"{field} is null: what does not matter is left out")
+            raise _refused(f"{field} is null: leave it out instead")
     if len(call.of.faults.rules) >= MOST_RULES:
         raise HttpError(HTTPStatus.CONFLICT, f"there are {MOST_RULES} rules already: remove some")
     missing = [field for field in kind.needed if field not in fields]
     if missing:
-        raise _refused(f"{name} wants {missing[0]}")
+        raise _refused(f"{name} needs {missing[0]}")
     return HTTPStatus.CREATED, kind.set(call.of.faults, **fields).describe()
 
 
@@ -133,7 +133,7 @@ def _rule(call: Call) -> Rule:
     for rule in call.of.faults.rules:
         if rule.id == int(call.number):
             return rule
-    raise HttpError(HTTPStatus.NOT_FOUND, f"there is no fault {call.number}: it was removed, or never was")
+    raise HttpError(HTTPStatus.NOT_FOUND, f"there is no fault {call.number}: it was removed, or never set")
 
 
 def _fault(call: Call) -> tuple[HTTPStatus, JsonValue]:
@@ -172,43 +172,48 @@ _RULE_FIELDS: Final = (
         "duration_ms",
         "number",
         False,
-        "delay, pause: how long, by the broker's clock; a pause without it lasts until it is ended",
+        "delay, pause: how long, by the broker's clock; a pause without it lasts until it is resumed",
     ),
-    ("member_of", "string", False, "expire_member: the group of it; without it that of the request"),
-    ("member_id", "string", False, "expire_member: which; without ids who asks, or all of member_of"),
+    ("member_of", "string", False, "expire_member: the member's group; without it the request's group"),
+    (
+        "member_id",
+        "string",
+        False,
+        "expire_member: which member; without ids the request's sender, or all of member_of",
+    ),
     ("instance_id", "string", False, "expire_member: which static member, by group.instance.id"),
     ("when", "string", False, "before or after the handling; before unless it is a delay"),
-    ("api", "string", False, "the API, as Produce or Fetch; an error wants it"),
-    ("topic", "string", False, "requests that name the topic"),
-    ("partition", "integer", False, "and this partition of it"),
-    ("client_id", "string", False, "requests of this client id"),
-    ("group", "string", False, "requests that name the consumer group"),
-    ("nth", "integer or list", False, "of those the nth, from 1, or each of a list"),
-    ("count", "integer", False, "over after so many"),
-    ("probability", "number", False, "each with this chance, above 0 and at most 1"),
-    ("seed", "integer", False, "which ones these are: the same in each run"),
+    ("api", "string", False, "the API, as Produce or Fetch; required for error"),
+    ("topic", "string", False, "only requests that name the topic"),
+    ("partition", "integer", False, "only requests that name this partition of the topic"),
+    ("client_id", "string", False, "only requests with this client id"),
+    ("group", "string", False, "only requests that name the consumer group"),
+    ("nth", "integer or list", False, "of these requests only the nth, from 1, or each of a list"),
+    ("count", "integer", False, "the rule ends after this many requests"),
+    ("probability", "number", False, "each request with this probability, above 0 and at most 1"),
+    ("seed", "integer", False, "the seed of the random choice, which is the same in each run"),
 )
 
 ROUTES: Final = (
-    ControlRoute("GET", "/broker", "Where clients find the broker, and whether it is paused", _broker),
-    ControlRoute("POST", "/broker/pause", "Send no answers; requests and answers wait, the time goes on", _pause),
-    ControlRoute("POST", "/broker/resume", "Answer again, first what has waited; end the pauses of rules", _resume),
-    ControlRoute("GET", "/clock", "The broker's time, and how far it is ahead of the machine's", _clock),
+    ControlRoute("GET", "/broker", "The broker's address for clients, and whether it is paused", _broker),
+    ControlRoute("POST", "/broker/pause", "Pause the broker: requests and answers wait, its clock runs on", _pause),
+    ControlRoute("POST", "/broker/resume", "Resume the broker, and end the pauses of rules", _resume),
+    ControlRoute("GET", "/clock", "The broker's time, and how far it is ahead of the machine's time", _clock),
     ControlRoute(
-        "POST", "/clock/advance", "Move the broker's time ahead; what is due has run when this is answered", _advance,
-        (("duration_ms", "number", True, "how far"),),
+        "POST", "/clock/advance", "Advance the broker's clock; due timers have run when this is answered", _advance,
+        (("duration_ms", "number", True, "by how many milliseconds"),),
     ),
     ControlRoute("GET", "/faults", "The rules that are set, and how often each has fired", _faults),
     ControlRoute("POST", "/faults", "Set a rule", _add_fault, _RULE_FIELDS),
-    ControlRoute("DELETE", "/faults", "Remove all rules; they are told as they were", _clear_faults),
+    ControlRoute("DELETE", "/faults", "Remove all rules; the answer describes them", _clear_faults),
     ControlRoute("GET", "/faults/{id}", "One rule, and how often it has fired", _fault),
-    ControlRoute("DELETE", "/faults/{id}", "Remove a rule; it is told as it was", _remove_fault),
+    ControlRoute("DELETE", "/faults/{id}", "Remove a rule; the answer describes it", _remove_fault),
     ControlRoute("POST", "/faults/{id}/release", "Send the answers that a rule holds, end its pause", _release_fault),
     ControlRoute(
         "POST", "/members/expire", "End the session of a group's member now", _expire_member,
         (
             ("group", "string", True, "the group"),
-            ("member_id", "string", False, "which member; not needed where there is one"),
+            ("member_id", "string", False, "which member; not needed if there is only one"),
             ("instance_id", "string", False, "which static member, by group.instance.id"),
         ),
     ),
@@ -216,10 +221,10 @@ ROUTES: Final = (
 
 
 def answer(of: Controlled, request: HttpRequest) -> tuple[HTTPStatus, JsonValue]:
-    """Do what is asked for. Raises ``HttpError``."""
+    """Execute the request; return its answer. Raises ``HttpError``."""
     found = [(route, match) for route in ROUTES if (match := route.matches(request.path))]
     if not found:
-        raise HttpError(HTTPStatus.NOT_FOUND, f"there is nothing at {request.path[:80]}; / says what there is")
+        raise HttpError(HTTPStatus.NOT_FOUND, f"there is nothing at {request.path[:80]}; / lists the paths")
     for route, match in found:
         if route.method == request.method:
             try:
@@ -228,14 +233,14 @@ def answer(of: Controlled, request: HttpRequest) -> tuple[HTTPStatus, JsonValue]
             except ValueError as error:
                 raise _refused(str(error)) from error
     methods = " or ".join(route.method for route, _ in found)
-    raise HttpError(HTTPStatus.METHOD_NOT_ALLOWED, f"{request.path} takes {methods}")
+    raise HttpError(HTTPStatus.METHOD_NOT_ALLOWED, f"{request.path} supports {methods}")
 
 
 def _check_fields(route: ControlRoute, body: Mapping[str, Any]) -> None:
     known = [name for name, *_ in route.fields]
     for name in body:
         if name not in known:
-            raise _refused(f"{route.path} knows no {name!r}{nearest(name, known)}")
+            raise _refused(f"{route.path} has no field {name!r}{nearest(name, known)}")
     for name, _, is_needed, meaning in route.fields:
         if is_needed and name not in body:
-            raise _refused(f"{route.path} wants {name}: {meaning}")
+            raise _refused(f"{route.path} needs {name}: {meaning}")

@@ -1,9 +1,9 @@
-"""Answers with an error code in the place where each API has it, for every version that this broker serves.
+"""Answers with a rule's error code in the field that each API has for it, in every version that this broker serves.
 
-Where a response has a code for each topic or partition, those that a rule selects are taken out of the request, the
-rest is handled as usual, and the answers are put together: a record for another partition is still written. A read is
-handled as a whole and its answer changed. Kafka's own rule holds where it has one: AddPartitionsToTxn adds nothing
-when one partition is refused, a Produce with acks=0 is answered by closing the connection.
+If a response has a code for each topic or partition, those that a rule selects are removed from the request, the rest
+is handled as usual, and the answers are merged: a record for another partition is still written. A read request is
+handled as a whole, and its answer is changed. Kafka's rules apply: AddPartitionsToTxn adds no partition when one is
+refused, a Produce with acks=0 is answered by closing the connection.
 """
 
 import copy
@@ -35,7 +35,7 @@ _FIELDS_WITH_ERROR: Final[dict[str, dict[str, Any]]] = {
     "OffsetFetchResponsePartition": {"committed_offset": -1},
     "DeleteRecordsPartitionResult": {"low_watermark": -1},
 }
-"""By class of a response's item: the fields that Kafka does not leave at their default beside an error."""
+"""By class of a response's item: the fields that Kafka sets to other values than the default beside an error."""
 _TOP_LEVEL_FIELDS: Final[dict[int, dict[str, Any]]] = {
     ApiKey.FIND_COORDINATOR: {"node_id": -1, "port": -1},
     ApiKey.INIT_PRODUCER_ID: {"producer_epoch": -1},
@@ -43,7 +43,7 @@ _TOP_LEVEL_FIELDS: Final[dict[int, dict[str, Any]]] = {
 
 
 class AtVersion(Message):
-    """A response that is written as in one version, whatever the request's is."""
+    """A response that is written in a given version instead of the request's."""
 
     __slots__ = ("response", "version")
 
@@ -51,7 +51,7 @@ class AtVersion(Message):
         self.response = response
         self.version = version
 
-    def write(self, writer: Writer, version: int) -> None:  # noqa: ARG002  # that is what it is for
+    def write(self, writer: Writer, version: int) -> None:  # noqa: ARG002  # replaced by ``self.version``
         """See ``Message.write``."""
         self.response.write(writer, self.version)
 
@@ -69,7 +69,7 @@ class ErrorAnswer:
         self._module = import_module(response_class(self._key).__module__)
 
     async def instead(self, handle: Handle) -> Message | None:
-        """Answer without handling what is selected."""
+        """Answer the request; its selected parts are not handled."""
         if _is_for_all(self._context, self._code, self._select):
             return self._for_all()
         if self._key == ApiKey.FETCH:
@@ -132,7 +132,7 @@ class ErrorAnswer:
     # a code for each
 
     def _blank(self, place: Place, item: Any, code: ErrorCode | None = None) -> Any:
-        """A response's item for a request's ``item``, with nothing but a code if it is a last one."""
+        """A response's item for a request's ``item``, with the error code if ``code`` is given."""
         answer = getattr(self._module, place.item)()
         setattr(answer, place.answered, place.name_of(item))
         if place.role is Role.RESOURCE:
@@ -144,7 +144,7 @@ class ErrorAnswer:
         return answer
 
     def _take_out(self, container: Any, places: tuple[Place, ...], named: Named) -> list[Any]:
-        """Move what is selected out of a request's list; the answers for it."""
+        """Remove the selected items from a request's list; return the answers for them."""
         place, *inner = places
         kept, answers = [], []
         for item in getattr(container, place.request):
@@ -166,7 +166,7 @@ class ErrorAnswer:
         return answers
 
     def _nothing_attempted(self) -> Message:
-        """Kafka's answer when not every partition can be added: the others were not tried."""
+        """Kafka's answer when not every partition can be added: the others have OPERATION_NOT_ATTEMPTED."""
         rest = copy.copy(self._request)
         places = PLACES[self._key]
         response: Any = response_class(self._key)()
@@ -177,7 +177,7 @@ class ErrorAnswer:
         return response  # type: ignore[no-any-return]  # of the API's response class
 
     def _replace(self, container: Any, places: tuple[Place, ...], named: Named) -> None:
-        """Put blank items with the code in the place of a response's selected ones."""
+        """Replace a response's selected items by blank ones with the code."""
         place, *inner = places
         items = getattr(container, place.response)
         for at, item in enumerate(items):
@@ -200,7 +200,7 @@ class ErrorAnswer:
                     partition.error_code, partition.leader_id = self._code, -1
 
     def _complete_fetch(self, response: Any) -> None:
-        """An incremental fetch answers news only: an error is one, and so is what comes after it."""
+        """Add selected partitions that an incremental response leaves out, and have the next response carry them."""
         answered = {Named(topic.topic, each.partition_index) for topic in response.responses
                     for each in topic.partitions}  # fmt: skip
         topics, partitions = PLACES[self._key]
@@ -221,7 +221,7 @@ class ErrorAnswer:
 
 
 def refusing(rule: Rule, handle: Handle) -> Handle:
-    """``handle``, but what the rule selects is answered with its error."""
+    """``handle``, except that the parts which the rule selects are answered with its error."""
     return lambda context, request: ErrorAnswer(context, request, rule).instead(handle)
 
 
@@ -238,7 +238,7 @@ def has_place(context: RequestContext, request: Any, rule: Rule, names: list[Nam
 
 
 def _is_for_all(context: RequestContext, code: ErrorCode, select: Select) -> bool:
-    """Whether the code stands at the head of the response, for everything in it."""
+    """Whether the response has one code for the whole request."""
     key, version = context.header.api_key, context.header.api_version
     if key == ApiKey.FETCH:
         return code in SESSION_ERRORS and version >= FIRST_FETCH_WITH_SESSIONS
@@ -250,12 +250,12 @@ def _is_for_all(context: RequestContext, code: ErrorCode, select: Select) -> boo
 
 
 async def result_of(result: Result) -> Any:
-    """What a handler's result comes to."""
+    """The response of a handler's result."""
     return result if result is None or isinstance(result, Message) else await result
 
 
 def _put_together(answers: list[Any], more: list[Any], places: tuple[Place, ...]) -> None:
-    """Add ``more`` to a response's list; what answers the same topic goes into one item."""
+    """Add ``more`` to a response's list; answers for the same topic are merged into one item."""
     place, *inner = places
     for item in more:
         name = getattr(item, place.answered)
@@ -267,14 +267,14 @@ def _put_together(answers: list[Any], more: list[Any], places: tuple[Place, ...]
 
 
 def _release(item: Any) -> None:
-    """Give back the descriptor of records that are not sent."""
+    """Release the descriptor of records that are not sent."""
     release: Callable[[], None] | None = getattr(getattr(item, "records", None), "release", None)
     if release is not None:
         release()
 
 
 def release_bodies(response: Any) -> None:
-    """Give back the descriptors of an answer that is not sent."""
+    """Release the descriptors of an answer that is not sent."""
     for topic in getattr(response, "responses", ()):
         for item in getattr(topic, "partitions", ()):
             _release(item)

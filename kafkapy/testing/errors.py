@@ -1,4 +1,4 @@
-"""What can go wrong between a test and its broker; each message is one line that says what to do."""
+"""The errors of a test's broker; each message is one line that says what to do."""
 
 from collections.abc import Iterable
 
@@ -14,7 +14,7 @@ class BrokerStartError(TestingError):
 
 
 class BrokerNotRunningError(TestingError):
-    """Something was asked of a broker that was not started, or is stopped."""
+    """A call needs a running broker, but it was not started, or is stopped."""
 
 
 class UnknownNameError(TestingError):
@@ -30,12 +30,12 @@ class RequestRefusedError(TestingError):
 
 
 class NotInTimeError(TestingError, TimeoutError):
-    """What was waited for did not happen in time; the message says how things stand."""
+    """A wait has timed out; the message describes the state at that time."""
 
 
 def unknown(kind: str, name: str, known: Iterable[str]) -> UnknownNameError:
-    """An error that names the most similar of what there is, and a few others."""
-    import difflib  # for whoever is wrong
+    """An error that suggests the most similar known name, or lists a few."""
+    import difflib  # only needed for an error
 
     names = sorted(known)
     nearest = difflib.get_close_matches(name, names, n=1)

@@ -1,4 +1,4 @@
-"""Members of a group whose session a test ends: by name, or those that a request names."""
+"""Finds the members whose sessions a test ends: by their ids, or by a request that names them."""
 
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -12,18 +12,18 @@ if TYPE_CHECKING:
     from kafkapy.server.context import RequestContext
 
 ASKED_FOR_ITS_ID_FROM: Final = 4
-"""From this version of JoinGroup on who joins without an id is given one and is no member yet (KIP-394)."""
+"""From this version of JoinGroup on a join without an id is answered with one, and adds no member (KIP-394)."""
 
 
 class UnknownMemberError(LookupError):
-    """There is no such group or member; the sentence says who is there."""
+    """There is no such group or member; the message lists the members."""
 
 
 class Target(NamedTuple):
-    """Whose session a rule ends.
+    """The members whose sessions a rule ends.
 
-    The member with the ids that are given; without any, all of ``group``; without a group, in that of the request, and
-    there without ids the very member that asks.
+    They belong to ``group``, or without it to the group that the request names. They are the member with the given
+    ids; without ids, all members of ``group``, or without a group the member that has sent the request.
     """
 
     group: str | None = None
@@ -35,14 +35,14 @@ class Target(NamedTuple):
         """Whether the member is named."""
         return self.member_id is not None or self.instance_id is not None
 
-    def told(self) -> dict[str, str]:
-        """What was given, by the names that rules have for it."""
+    def describe(self) -> dict[str, str]:
+        """The given values, by the names of a rule's fields."""
         given = {"member_of": self.group, "member_id": self.member_id, "instance_id": self.instance_id}
         return {name: value for name, value in given.items() if value is not None}
 
 
 def expire(groups: GroupCoordinator, group: str, member_id: str | None, instance_id: str | None) -> str:
-    """End the session of the one member with these ids (None: any); its member id. Raises ``UnknownMemberError``."""
+    """End the session of the one member with these ids (None: any); return its id. Raises ``UnknownMemberError``."""
     found = _present(groups, group, member_id, instance_id)
     if len(found) != 1:
         members = finish(groups.describe_group(group)).members
@@ -53,30 +53,30 @@ def expire(groups: GroupCoordinator, group: str, member_id: str | None, instance
     return found[0]
 
 
-def meant(target: Target, context: "RequestContext", request: Any, response: Any = None) -> list[tuple[str, str]]:
-    """Group and member id of each member there now is whose session ``target`` means for this request.
+def targeted(target: Target, context: "RequestContext", request: Any, response: Any = None) -> list[tuple[str, str]]:
+    """Group and member id of each present member that ``target`` selects for this request.
 
-    ``response`` is the answer, once there is one: who has just joined has its member id from it.
+    ``response`` is the answer, if there is one already: that to a JoinGroup has the id of a new member.
     """
     groups = context.services.group_coordinator
     named = groups_in(context.header.api_key, request) if target.group is None else [target.group]
     if target.group is not None or target.has_ids:
         wanted: list[tuple[str | None, str | None]] = [(target.member_id, target.instance_id)]
     else:
-        wanted = [(ids[0] or None, ids[1]) for ids in _asking(context.header.api_key, request, response) if any(ids)]
+        wanted = [(ids[0] or None, ids[1]) for ids in _senders(context.header.api_key, request, response) if any(ids)]
     return [(group, member) for group in named for ids in wanted for member in _present(groups, group, *ids)]
 
 
 def may_have_joined(context: "RequestContext", request: Any) -> bool:
-    """Whether it is a JoinGroup that can make its sender a member."""
+    """Whether the request is a JoinGroup that can make its sender a member."""
     if context.header.api_key != ApiKey.JOIN_GROUP or request is None:
         return False
     has_id = bool(request.member_id) or request.group_instance_id is not None
     return has_id or context.header.api_version < ASKED_FOR_ITS_ID_FROM
 
 
-def _asking(key: int, request: Any, response: Any) -> list[tuple[str, str | None]]:
-    """The member id and group instance id of whoever a request says it is from."""
+def _senders(key: int, request: Any, response: Any) -> list[tuple[str, str | None]]:
+    """The member id and group instance id of each member that a request names as its sender."""
     if key not in WITH_MEMBER_ID or request is None:
         return []
     if key == ApiKey.LEAVE_GROUP and request.members:

@@ -1,4 +1,4 @@
-"""What is asked for must be able to happen: each check refuses one kind of rule that never could, in one sentence."""
+"""Checks that refuse rules which could never fire, each with one sentence."""
 
 import math
 from collections.abc import Mapping
@@ -8,8 +8,8 @@ from kafkapy.protocol.api_keys import ApiKey
 from kafkapy.protocol.errors import ErrorCode
 from kafkapy.protocol.messages import APIS
 from kafkapy.protocol.places import WITH_MEMBER_ID
+from kafkapy.server.handlers import plain_name, served_api, served_apis
 from kafkapy.server.message_places import names_groups, names_partitions, names_topics
-from kafkapy.server.names import plain, served_api, served_apis
 from kafkapy.testing.expired_members import Target
 from kafkapy.testing.fault_rules import FaultAction, InvalidFaultError, Match, When
 from kafkapy.text import nearest
@@ -32,7 +32,7 @@ def checked(action: FaultAction, match: Mapping[str, Any]) -> Match:
     if "api" in result:
         result["api"] = api_key(result["api"])
     elif action is FaultAction.ERROR:
-        raise InvalidFaultError("an error wants an api: each API has its own answer")
+        raise InvalidFaultError("an error needs an api: each API has its own answer")
     _check_names(result)
     _check_numbers(result)
     return result
@@ -42,7 +42,7 @@ def _check_types(match: Mapping[str, Any]) -> None:
     for name, value in match.items():
         kinds = FIELDS.get(name)
         if kinds is None:
-            raise InvalidFaultError(f"there is no {name!r} that a rule could match by{nearest(name, FIELDS)}")
+            raise InvalidFaultError(f"a rule can't match by {name!r}{nearest(name, FIELDS)}")
         if not isinstance(value, kinds) or isinstance(value, bool):
             wanted = " or ".join(_NOUNS[kind] for kind in kinds if kind in _NOUNS)
             raise InvalidFaultError(f"{name} must be {wanted}, not {value!r}")
@@ -53,7 +53,7 @@ def api_key(api: str | int) -> int:
     if isinstance(api, str):
         key = served_api(api)
         if key is None:
-            known = [each[1] for each in APIS.values() if each[1].lower() == plain(api)]
+            known = [each[1] for each in APIS.values() if each[1].lower() == plain_name(api)]
             if known:
                 raise InvalidFaultError(f"this broker does not serve {known[0]}: the rule could never match")
             raise InvalidFaultError(f"there is no API {api!r}{nearest(api, served_apis())}")
@@ -72,7 +72,7 @@ def _check_names(match: Match) -> None:
     if "partition" not in match:
         return
     if "topic" not in match:
-        raise InvalidFaultError("a partition wants a topic")
+        raise InvalidFaultError("a partition needs a topic")
     if match["partition"] < 0:
         raise InvalidFaultError(f"there is no partition {match['partition']}")
     if key is not None and not names_partitions(int(key)):
@@ -97,7 +97,7 @@ def _check_numbers(match: Match) -> None:
 
 
 def error_code(error: str | int) -> ErrorCode:
-    """The error that an answer is to carry, by Kafka's name or as a code."""
+    """The error for an answer, by Kafka's name or code."""
     if isinstance(error, str):
         name = RENAMED.get(error.upper(), error.upper())
         if name not in ErrorCode.__members__:
@@ -113,7 +113,7 @@ def error_code(error: str | int) -> ErrorCode:
 
 
 def moment(when: object) -> When:
-    """``before`` or ``after`` the handling."""
+    """When a rule applies: ``before`` or ``after`` the handling."""
     try:
         return When(when)
     except ValueError:
@@ -121,7 +121,7 @@ def moment(when: object) -> When:
 
 
 def duration(duration_ms: object, what: str = "delay") -> float:
-    """How long to delay or to pause (ms)."""
+    """The duration of a delay or pause (ms)."""
     is_nan = isinstance(duration_ms, float) and math.isnan(duration_ms)
     if not isinstance(duration_ms, int | float) or isinstance(duration_ms, bool) or is_nan:
         raise InvalidFaultError(f"duration_ms must be a number, not {duration_ms!r}")
@@ -131,8 +131,8 @@ def duration(duration_ms: object, what: str = "delay") -> float:
 
 
 def check_target(target: Target, api: str | int | None, when: When) -> None:
-    """Whether requests of ``api`` (None: any) can tell whose session is to end."""
-    for name, value in target.told().items():
+    """Check that requests of ``api`` (None: any) name the members that ``target`` needs."""
+    for name, value in target.describe().items():
         if not isinstance(value, str | None):
             raise InvalidFaultError(f"{name} must be a string, not {value!r}")
         if value == "":
@@ -141,8 +141,8 @@ def check_target(target: Target, api: str | int | None, when: When) -> None:
         return
     key = api_key(api)
     if target.has_ids and not names_groups(key):
-        raise InvalidFaultError(f"requests of {APIS[key][1]} name no groups: member_of says whose member it is")
+        raise InvalidFaultError(f"requests of {APIS[key][1]} name no groups: give the member's group as member_of")
     if not target.has_ids and key not in WITH_MEMBER_ID:
-        raise InvalidFaultError(f"requests of {APIS[key][1]} name no members: member_of says whose session ends")
+        raise InvalidFaultError(f"requests of {APIS[key][1]} name no members: give their group as member_of")
     if not target.has_ids and key == ApiKey.LEAVE_GROUP and when is When.AFTER:
-        raise InvalidFaultError("who has left a group has no session to end: the rule could never fire")
+        raise InvalidFaultError("a member that has left its group has no session: the rule could never fire")

@@ -1,4 +1,4 @@
-"""One fault: which requests it meets, what it does to them, how often it has."""
+"""One fault rule: the requests that it matches, its effect on them, its counters."""
 
 import random
 from enum import Enum
@@ -18,11 +18,11 @@ DEFAULT_SEED: Final = 0
 
 
 class InvalidFaultError(ValueError):
-    """A rule that can't be, or can never match; the sentence says why."""
+    """A rule that is not valid, or could never match; the message says why."""
 
 
 class FaultAction(Enum):
-    """What a rule does."""
+    """The effects of rules."""
 
     ERROR = "error"
     DELAY = "delay"
@@ -33,20 +33,20 @@ class FaultAction(Enum):
 
 
 class When(Enum):
-    """Whether the broker has handled the request by then: a record is in the log, a member has joined."""
+    """Whether a rule applies before or after the request is handled: after, a record is in the log."""
 
     BEFORE = "before"
     AFTER = "after"
 
 
 class Match(TypedDict, total=False):
-    """Which requests a rule meets; what is not given does not matter.
+    """The requests that a rule matches; a field that is not given matches all.
 
-    ``api``: the API's name (``"Produce"``) or key. ``topic``, ``partition`` of it, ``client_id``, ``group``:
-    exactly.
-    Of the requests that these let through, counted from 1: ``nth`` takes one, or each of a list; ``count`` ends the
-    rule after so many; ``probability`` (above 0, up to 1) takes each with that chance, the same ones in each run with
-    the same ``seed``.
+    ``api``: the API's name (``"Produce"``) or key. ``topic``, its ``partition``, ``client_id``, ``group``: the exact
+    value.
+    The requests that match these are counted from 1. Of them ``nth`` selects one, or each of a list; ``count`` ends the
+    rule after that many; ``probability`` (above 0, up to 1) selects each with that probability, the same ones in each
+    run with the same ``seed``.
     """
 
     api: str | int
@@ -61,14 +61,14 @@ class Match(TypedDict, total=False):
 
 
 class Owner(Protocol):
-    """Who has made a rule."""
+    """The ``Faults`` that a rule belongs to."""
 
     def forget(self, rule: "Rule") -> None:
-        """Apply the rule no more; twice does nothing."""
+        """Stop applying the rule; may be called repeatedly."""
         ...
 
     def release(self, rule: "Rule") -> None:
-        """Let go of what the rule holds, and end its pause."""
+        """Send the answers that the rule holds, and end its pause."""
         ...
 
 
@@ -92,14 +92,14 @@ class Rule:
         self.count = match.get("count")
         self.probability = match.get("probability", 1.0)
         self.matched = 0
-        """How many requests it was about, whether or not it was their turn."""
+        """How many requests it has matched, whether or not it was applied to them."""
         self.fired = 0
         """How many requests it has been applied to."""
         self.waits: Waits = set()
         """The answers that it holds."""
         self._owner = owner
         seed = match.get("seed", DEFAULT_SEED)
-        self._random = random.Random(f"{seed}/{number}")  # noqa: S311  # repeatable is what it has to be
+        self._random = random.Random(f"{seed}/{number}")  # noqa: S311  # it must be repeatable
 
     def __repr__(self) -> str:
         told = self.describe()
@@ -114,12 +114,12 @@ class Rule:
         self.remove()
 
     def remove(self) -> None:
-        """End the rule and the pause that it has begun, and let go of what it holds; twice does nothing."""
+        """End the rule and its pause, and send the answers that it holds; may be called repeatedly."""
         self._owner.forget(self)
         self.release()
 
     def release(self) -> None:
-        """Send the answers that the rule holds, end the pause that it has begun; what comes later it meets again."""
+        """Send the answers that the rule holds, and end its pause; the rule applies to later requests."""
         self._owner.release(self)
 
     @property
@@ -129,13 +129,13 @@ class Rule:
 
     @property
     def is_over(self) -> bool:
-        """Whether it will not fire any more: ``count`` or the last of ``nth`` is reached."""
+        """Whether the rule will not fire any more: ``count`` or the last of ``nth`` is reached."""
         if self.count is not None and (self.fired >= self.count or (self.nth and self.matched >= self.count)):
             return True
         return self.nth is not None and self.matched >= max(self.nth)
 
     def selects(self, named: Named) -> bool:
-        """Whether an error code that is for ``named`` is the rule's to set."""
+        """Whether the rule sets the error code that is for ``named``."""
         if self.topic is not None and named.topic != self.topic:
             return False
         if self.group is not None and named.group not in (self.group, None):
@@ -143,7 +143,7 @@ class Rule:
         return self.partition is None or named.partition == self.partition
 
     def is_about(self, context: "RequestContext", request: Any, names: list[Named]) -> bool:
-        """Whether the request is one of those that the rule counts; ``names`` is what it names."""
+        """Whether the rule counts the request; ``names`` are the request's names."""
         header = context.header
         if self.api is not None and header.api_key != self.api:
             return False
@@ -154,7 +154,7 @@ class Rule:
         return self.topic is None or any(self.selects(named) for named in names)
 
     def takes(self) -> bool:
-        """Count one more request that it is about; whether it is its turn."""
+        """Count one more matching request; return whether the rule applies to it."""
         if self.is_over:
             return False
         self.matched += 1
@@ -166,7 +166,7 @@ class Rule:
         return True
 
     def describe(self) -> dict[str, Any]:
-        """The rule as JSON has it; what was not given is left out."""
+        """The rule as JSON values; fields that were not given are left out."""
         told: dict[str, Any] = {"id": self.id, "action": self.action.value}
         if self.action is not FaultAction.HOLD:
             told["when"] = self.when.value
@@ -174,7 +174,7 @@ class Rule:
             told["error"] = self.error.name
         if self.duration_ms is not None:
             told["duration_ms"] = self.duration_ms
-        told |= self.target.told()
+        told |= self.target.describe()
         if self.api is not None:
             told["api"] = APIS[self.api][1]
         for name in ("topic", "partition", "client_id", "group", "count"):

@@ -1,11 +1,11 @@
-"""Faults on the wire: what may happen between a client and a broker, made to happen when a test wants it.
+"""Faults on the wire: errors, delays, lost connections and pauses between a client and a broker, set by a test.
 
     with broker.faults.error("NOT_LEADER_OR_FOLLOWER", api="Produce", topic="orders", count=2) as rule:
         producer.send("orders", b"…").get()
     assert rule.fired == 2
 
-A rule says which requests it meets (``Match``) and what happens to them. All rules that meet a request apply, in the
-order in which they were set. Everything here may be called from any thread.
+A rule has the requests that it matches (``Match``) and an effect. All rules that match a request apply, in the order in
+which they were set. The public methods may be called from any thread.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ from kafkapy.server.interception import Handle, Result
 from kafkapy.server.message_places import named_in
 from kafkapy.testing import fault_checks
 from kafkapy.testing.error_answers import ErrorAnswer, has_place, refusing, release_bodies, result_of
-from kafkapy.testing.expired_members import Target, UnknownMemberError, expire, may_have_joined, meant
+from kafkapy.testing.expired_members import Target, UnknownMemberError, expire, may_have_joined, targeted
 from kafkapy.testing.fault_rules import FaultAction, InvalidFaultError, Match, Rule, When
 from kafkapy.testing.gate import Gate
 from kafkapy.testing.loop_calls import call_on
@@ -41,30 +41,30 @@ class Faults:
 
     def __init__(self) -> None:
         self.rules: tuple[Rule, ...] = ()
-        """Those that are set, in order; also those that are over."""
+        """The rules that are set, in order; also those that are over."""
         self._lock = threading.Lock()
         self._count = 0
         self._services: Services | None = None
         self.loop: asyncio.AbstractEventLoop | None = None
-        """The broker's, once it has started."""
+        """The broker's event loop, once it has started."""
         self.gate = Gate()
         """Where requests and answers wait."""
 
     # what a test sets
 
     def error(self, error: str | int, *, when: str = BEFORE, **match: Unpack[Match]) -> Rule:
-        """Answer an error, by Kafka's name (``"NOT_LEADER_OR_FOLLOWER"``) or code, in that API's own place for it.
+        """Answer with an error, by Kafka's name (``"NOT_LEADER_OR_FOLLOWER"``) or code, in the API's field for it.
 
-        ``when="after"`` handles the request first: its record is written, its member has joined, and the client is told
-        otherwise. Raises ``InvalidFaultError`` for a rule that could never match, as all of these do.
+        ``when="after"`` handles the request first: its record is written, its member has joined, but the client gets
+        the error. Raises ``InvalidFaultError`` for a rule that could never match, as all these methods do.
         """
         code, moment = fault_checks.error_code(error), fault_checks.moment(when)
         return self._add(FaultAction.ERROR, match, error=code, when=moment)
 
     def delay(self, duration_ms: float, *, when: str = AFTER, **match: Unpack[Match]) -> Rule:
-        """Answer ``duration_ms`` later; ``when="before"`` handles the request that much later too.
+        """Answer ``duration_ms`` later; ``when="before"`` also handles the request later.
 
-        It is the broker's clock that counts: ``advance`` ends a delay.
+        The delay is measured by the broker's clock: ``advance`` ends it.
         """
         moment, duration = fault_checks.moment(when), fault_checks.duration(duration_ms)
         return self._add(FaultAction.DELAY, match, duration_ms=duration, when=moment)
@@ -74,13 +74,13 @@ class Faults:
         return self._add(FaultAction.DROP, match, when=fault_checks.moment(when))
 
     def hold(self, **match: Unpack[Match]) -> Rule:
-        """Handle, but keep the answers until ``rule.release()`` or ``rule.remove()``."""
+        """Handle the requests, but hold the answers until ``rule.release()`` or ``rule.remove()``."""
         return self._add(FaultAction.HOLD, match, when=When.AFTER)
 
     def pause_on(self, duration_ms: float | None = None, *, when: str = BEFORE, **match: Unpack[Match]) -> Rule:
         """Pause the broker at a request, before it is handled or after, for ``duration_ms`` of the broker's clock.
 
-        Without a duration until ``resume``, ``rule.release()`` or ``rule.remove()``; with one these end it too.
+        ``resume``, ``rule.release()`` and ``rule.remove()`` end the pause earlier, or at all if it has no duration.
         """
         moment = fault_checks.moment(when)
         duration = None if duration_ms is None else fault_checks.duration(duration_ms, "pause")
@@ -97,9 +97,9 @@ class Faults:
     ) -> Rule:
         """End a member's session at a request, before it is handled or after.
 
-        Whose: that of the member which asks. With an id, that member's of the group that the request names; with
-        ``member_of``, whatever the request is about, the member's of that group, or all its members' without an id.
-        A request at which there is no such member is none of the rule's.
+        By default it is the member that sends the request. With an id it is that member of the group that the request
+        names. With ``member_of`` it is the member of that group with the id, or without an id all its members, at any
+        request. The rule does not count a request at which there is no such member.
         """
         target, moment = Target(member_of, member_id, instance_id), fault_checks.moment(when)
         fault_checks.check_target(target, match.get("api"), moment)
@@ -120,22 +120,22 @@ class Faults:
             self.resume()
 
     def pause(self) -> None:
-        """Serve nobody: requests that arrive wait, and so do answers that are not sent; the broker's time goes on."""
+        """Stop serving: new requests wait, and so do answers that are not sent yet; the broker's clock runs on."""
         call_on(self.loop, lambda: self.gate.pause(self))
 
     def resume(self) -> None:
-        """Serve again, beginning with what has waited, whoever has paused the broker."""
+        """Serve again, waiting requests first; ends all pauses, also those of rules."""
         call_on(self.loop, self.gate.resume_all)
 
     @property
     def is_paused(self) -> bool:
-        """Whether nobody is served."""
+        """Whether the broker is paused."""
         return self.gate.is_paused
 
     def expire_member(self, group: str, *, member_id: str | None = None, instance_id: str | None = None) -> str:
-        """End the session of a group's member now, as if it had sent no heartbeat for too long; its member id.
+        """End the session of a group's member now, as if its heartbeats had stopped; return its member id.
 
-        The member may be named by either id; a group of one need not name it. Raises ``UnknownMemberError``, and
+        Either id selects the member; in a group of one neither is needed. Raises ``UnknownMemberError``, and
         ``RuntimeError`` when the broker does not run.
         """
         services = self._services
@@ -154,12 +154,12 @@ class Faults:
         return rule
 
     def forget(self, rule: Rule) -> None:
-        """See ``Owner``; ``rule.remove()`` is what tests call."""
+        """See ``Owner``; tests call ``rule.remove()`` instead."""
         with self._lock:
             self.rules = tuple(each for each in self.rules if each is not rule)
 
     def release(self, rule: Rule) -> None:
-        """See ``Owner``; ``rule.release()`` is what tests call."""
+        """See ``Owner``; tests call ``rule.release()`` instead."""
         call_on(self.loop, lambda: self.gate.release(rule, rule.waits))
 
     # the broker's side: Interceptor
@@ -177,7 +177,7 @@ class Faults:
 
     def handle(self, context: RequestContext, request: Any, handle: Handle) -> Result:
         """See ``Interceptor``."""
-        rules = self._met(context, request) if self.rules else []
+        rules = self._matching(context, request) if self.rules else []
         if rules or self.gate.is_paused:
             return self._apply(rules, context, request, handle)
         result = handle(context, request)
@@ -187,8 +187,8 @@ class Faults:
             return self.gate.gated(result)
         return self.gate.passed(result)
 
-    def _met(self, context: RequestContext, request: Any) -> list[Rule]:
-        """The rules whose turn it is; what an earlier one refuses is no later one's to refuse."""
+    def _matching(self, context: RequestContext, request: Any) -> list[Rule]:
+        """The rules that apply to the request; a later rule does not refuse what an earlier one refuses."""
         names = named_in(context, request)
         left, is_refused = names, False
         met = []
@@ -250,18 +250,18 @@ class Faults:
         return response
 
     def _happen(self, rule: Rule, context: RequestContext, request: Any, response: Any) -> None:
-        """Effects on the whole broker, independent of this request."""
+        """Pause the broker, or end a member's session."""
         if rule.action is FaultAction.PAUSE and rule in self.rules and self.gate.is_open:
             self.gate.pause(rule, rule.duration_ms)
         elif rule.action is FaultAction.EXPIRE_MEMBER:
-            found = meant(rule.target, context, request, response)
+            found = targeted(rule.target, context, request, response)
             for group, member_id in found:
                 context.services.group_coordinator.expire_member(group, member_id)
-            if not found:  # gone since the request came: by the request itself, or before its turn
+            if not found:  # the member has left since: by this request, or before it was handled
                 rule.fired -= 1
 
 
 def _ends_a_session(rule: Rule, context: RequestContext, request: Any) -> bool:
     """Whether there is a member whose session the rule could end at this request."""
     joins = rule.when is When.AFTER and rule.target == Target() and may_have_joined(context, request)
-    return joins or bool(meant(rule.target, context, request))
+    return joins or bool(targeted(rule.target, context, request))

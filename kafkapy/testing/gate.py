@@ -1,4 +1,4 @@
-"""Where requests and answers wait: while the broker is paused, for a time, until somebody lets them go."""
+"""Lets requests and answers wait: while the broker is paused, for a time, or until they are released."""
 
 import asyncio
 from collections.abc import Awaitable, Iterable
@@ -11,34 +11,34 @@ if TYPE_CHECKING:
     from kafkapy.clock import Clock, TimerHandle
 
 Waits = set["asyncio.Future[None]"]
-"""What waits for somebody to let it go."""
+"""Futures of requests and answers that wait until they are released."""
 
 
 class Gate:
-    """What waits in one broker; everything here runs on its loop, or while it does not run."""
+    """The waiting requests and answers of one broker; used on its event loop, or while it does not run."""
 
     def __init__(self) -> None:
         self._clock: Clock | None = None
         self._pauses: dict[object, TimerHandle | None] = {}
         self.paused: Waits = set()
-        """What waits until nobody pauses the broker."""
+        """Waits for the end of all pauses."""
         self.delayed: Waits = set()
-        """What waits for its time."""
+        """Waits for a time."""
 
     # the broker's life
 
     def open(self, clock: "Clock") -> None:
-        """The broker is about to serve; its clock counts."""
+        """Called before the broker serves; ``clock`` measures delays and pauses."""
         self._clock = clock
 
     def close(self, held: Iterable[Waits] = ()) -> None:
-        """The broker stops: whatever waits goes on, and pauses for a time are over, since its clock goes no further."""
+        """Called when the broker stops: end all waits, and the pauses with a duration, since its clock stops."""
         self._clock = None
         for by, timer in tuple(self._pauses.items()):
             if timer is not None:
                 self.resume(by)
         for waits in (self.paused, self.delayed, *held):
-            let_go(waits)
+            end_waits(waits)
 
     @property
     def is_open(self) -> bool:
@@ -49,11 +49,11 @@ class Gate:
 
     @property
     def is_paused(self) -> bool:
-        """Whether anybody pauses the broker."""
+        """Whether there is a pause."""
         return bool(self._pauses)
 
     def pause(self, by: object, duration_ms: float | None = None) -> None:
-        """Serve nobody until ``resume``, or for a time from now on; ``by`` is whose pause it is."""
+        """Pause the broker until ``resume``, or for a time from now on; ``by`` is the pause's owner."""
         earlier = self._pauses.get(by)
         if earlier is not None:
             earlier.cancel()
@@ -65,16 +65,16 @@ class Gate:
         self._pauses[by] = timer
 
     def resume(self, by: object) -> None:
-        """End this pause; what has waited goes on when there is no other."""
+        """End the pause of ``by``; the waits end if there is no other pause."""
         timer = self._pauses.pop(by, None)
         if timer is not None:
             timer.cancel()
         if not self._pauses:
-            let_go(self.paused)
+            end_waits(self.paused)
 
     def release(self, by: object, held: Waits) -> None:
-        """Let go of what is held, and end this pause."""
-        let_go(held)
+        """End the waits in ``held``, and the pause of ``by``."""
+        end_waits(held)
         self.resume(by)
 
     def resume_all(self) -> None:
@@ -85,14 +85,14 @@ class Gate:
     # waiting
 
     async def wait(self, waits: Waits, duration_ms: float | None = None) -> None:
-        """Until somebody lets go of ``waits``, or the time is over, or the broker stops."""
+        """Wait until ``waits`` are released, the time is over, or the broker stops."""
         if self._clock is None:
             return
         future = asyncio.get_running_loop().create_future()
         waits.add(future)
         timer = None
         if duration_ms is not None:
-            timer = self._clock.call_later(duration_ms, let_go, {future})
+            timer = self._clock.call_later(duration_ms, end_waits, {future})
         try:
             await future
         finally:
@@ -101,18 +101,18 @@ class Gate:
                 timer.cancel()
 
     async def served(self) -> None:
-        """Until nobody pauses the broker."""
+        """Wait until there is no pause."""
         while self._pauses and self._clock is not None:
             await self.wait(self.paused)
 
     async def passed(self, result: Awaitable[Message | None]) -> Message | None:
-        """An answer, once it is there and nobody pauses the broker."""
+        """Return an answer once it is there and the broker is not paused."""
         response = await result
         await self.served()
         return response
 
     def gated(self, result: "asyncio.Future[Message | None]") -> "asyncio.Future[Message | None]":
-        """A future of the same answer, which does not come while the broker is paused; it costs no task."""
+        """Return a future of the same answer that is not done while the broker is paused; without a task."""
         answer: Delayed[Message | None] = Delayed()
         if isinstance(result, Delayed):
             answer.hurry = result.hurry
@@ -138,8 +138,8 @@ class Gate:
         return answer
 
 
-def let_go(waits: Waits) -> None:
-    """Let whoever waits go on; called on the loop."""
+def end_waits(waits: Waits) -> None:
+    """End the waits; called on the loop."""
     for future in tuple(waits):
         if not future.done():
             future.set_result(None)

@@ -1,4 +1,4 @@
-"""Consumer groups of a broker in a test: whether they have settled, what they have committed, what is left to read."""
+"""Consumer groups of a broker in a test: whether they are stable, their committed offsets, their lag."""
 
 from collections.abc import Iterable
 from typing import NamedTuple
@@ -15,7 +15,7 @@ from kafkapy.types import NO_OFFSET, TopicPartition
 
 
 class GroupMember(NamedTuple):
-    """A member of a settled group, and the partitions that it reads."""
+    """A member of a stable group, and the partitions that it reads."""
 
     member_id: str
     client_id: str
@@ -24,16 +24,16 @@ class GroupMember(NamedTuple):
 
 
 def names(services: Services) -> list[str]:
-    """The groups that there are, by name."""
+    """The names of the groups, in order."""
     return sorted(listing.group_id for listing in finish(services.group_coordinator.list_groups())[1])
 
 
 async def stable(services: Services, group: str, members: int | None, timeout_s: float) -> list[GroupMember]:
-    """Wait until the group has settled, with so many members if that is given; who they are.
+    """Wait until the group is stable, with that many ``members`` if given; return them.
 
-    Settled means: the coordinator's state is Stable, and every partition of the topics that the members subscribe to is
-    some member's (a cooperative assignor gets there in two rounds). The group need not exist yet. Raises
-    ``NotInTimeError``, which says how things stand.
+    Stable means that the coordinator's state is Stable, and every partition of the topics that the members subscribe to
+    is assigned to a member (a cooperative assignor needs two rebalances). The group need not exist yet. Raises
+    ``NotInTimeError``, which describes the group's state.
     """
 
     def look() -> list[GroupMember] | None:
@@ -64,10 +64,10 @@ def committed(services: Services, group: str) -> dict[TopicPartition, int]:
 
 
 def lag(services: Services, group: str) -> dict[TopicPartition, int]:
-    """How many records each partition has beyond what the group has committed; raises ``UnknownNameError``.
+    """How many records each partition has after the group's committed offset; raises ``UnknownNameError``.
 
     The partitions are those of every topic that a member subscribes to, or for which the group has committed an offset.
-    Where it has committed none, the lag is all that the partition holds.
+    Without a committed offset all records of the partition count.
     """
     offsets = committed(services, group)
     described = finish(services.group_coordinator.describe_group(group))
@@ -82,7 +82,7 @@ def lag(services: Services, group: str) -> dict[TopicPartition, int]:
 
 
 async def caught_up(services: Services, group: str, timeout_s: float) -> None:
-    """Wait until the group has committed all that there is, and has joined at all; raises ``NotInTimeError``."""
+    """Wait until the group exists and has committed the end offsets of its partitions; raises ``NotInTimeError``."""
 
     def look() -> bool | None:
         if group not in names(services):
@@ -100,7 +100,7 @@ async def caught_up(services: Services, group: str, timeout_s: float) -> None:
 
 
 def _members(found: GroupDescription) -> list[GroupMember]:
-    from kafkapy.clients.groups import assigned  # and the client around it, which few tests need
+    from kafkapy.clients.groups import assigned  # imports a client, which few tests need
 
     return [
         GroupMember(
@@ -119,7 +119,7 @@ def _unassigned(services: Services, found: GroupDescription, members: Iterable[G
 
 
 def _subscribed(found: GroupDescription) -> set[str]:
-    """The topics of the members' subscriptions; none before it has settled, or where they are no consumers."""
+    """The topics of the members' subscriptions; none before the group is stable, or if its protocol is another."""
     if found.protocol_type != CONSUMER_PROTOCOL_TYPE:
         return set()
     try:

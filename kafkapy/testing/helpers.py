@@ -1,4 +1,4 @@
-"""What a test asks of its broker beside the clients under test; on the broker's loop, past its sockets."""
+"""Helpers of a test's broker: they run on the broker's event loop and do not use its sockets."""
 
 from collections.abc import Mapping
 
@@ -13,7 +13,7 @@ from kafkapy.types import TopicPartition
 
 
 class Helpers:
-    """See ``Broker``, whose methods of the same names say what each does."""
+    """The helpers; ``Broker`` has methods of the same names with their documentation."""
 
     def __init__(self, host: HostedBroker) -> None:
         self._host = host
@@ -80,6 +80,6 @@ class Helpers:
 
 
 def _place(key: bytes, partitions: int) -> int:
-    from kafkapy.clients.records import partition_of  # and the client around it
+    from kafkapy.clients.records import partition_of  # imports a client
 
     return partition_of(key, partitions)

@@ -1,4 +1,4 @@
-"""The broker behind ``Broker`` and ``AsyncBroker``: everything here runs on its loop."""
+"""The broker behind ``Broker`` and ``AsyncBroker``; all methods run on its event loop."""
 
 import asyncio
 import os
@@ -25,8 +25,8 @@ from kafkapy.testing.topics import create_topic
 class HostedBroker:
     """One broker that is started and stopped any number of times on one port and one data directory, until ``close``.
 
-    Without ``data`` the directory is a temporary one and the metadata stay in memory; both outlive a stop and a kill,
-    and end with ``close``. With it everything lies there, as ``kafkapy start --data`` keeps it.
+    Without ``data`` the directory is a temporary one and the metadata are kept in memory; both are kept after a stop or
+    a kill, until ``close``. With ``data`` the directory has the same files as with ``kafkapy start --data``.
     """
 
     def __init__(
@@ -50,7 +50,7 @@ class HostedBroker:
         self.clock = MovingClock()
         self.faults = Faults()
 
-    # where it is
+    # addresses and state
 
     @property
     def port(self) -> int:
@@ -71,12 +71,12 @@ class HostedBroker:
 
     @property
     def is_prepared(self) -> bool:
-        """Whether it was started and not closed: it has a port and a directory."""
+        """Whether the broker was started and not closed, so that it has a port and a directory."""
         return self._port is not None
 
     @property
     def is_running(self) -> bool:
-        """Whether it serves clients."""
+        """Whether the broker serves clients."""
         return self._server is not None
 
     @property
@@ -86,10 +86,10 @@ class HostedBroker:
             raise BrokerNotRunningError("the broker is stopped: start() or restart() it first")
         return self._server.services
 
-    # life; one of these at a time
+    # lifecycle; one of these runs at a time
 
     async def start(self) -> None:
-        """Start, and make the topics the first time. Raises ``BrokerStartError``; nothing is left behind then."""
+        """Start, and create the topics the first time. Raises ``BrokerStartError`` after releasing everything."""
         async with self._turn:
             if self._server is not None:
                 return
@@ -106,7 +106,7 @@ class HostedBroker:
                 raise
 
     async def stop(self) -> None:
-        """Stop cleanly: who waits is answered, what was written is closed; a stopped broker stays so."""
+        """Stop cleanly: waiting requests are answered, logs are closed; does nothing if the broker is stopped."""
         async with self._turn:
             await self._stop()
 
@@ -118,10 +118,10 @@ class HostedBroker:
                 await server.kill()
 
     async def close(self) -> None:
-        """Stop, and give back port and temporary directory; twice does nothing."""
+        """Stop, and release port and temporary directory; may be called repeatedly."""
         async with self._turn:
             await self._close()
-        self._turn = asyncio.Lock()  # the next loop's
+        self._turn = asyncio.Lock()  # for the next event loop
 
     async def _stop(self) -> None:
         server, self._server = self._server, None

@@ -8,13 +8,13 @@ from typing import Final, TypeVar
 T = TypeVar("T")
 
 PATIENCE_S: Final = 1.0
-"""How long to wait for the loop before looking whether it still runs."""
+"""How long to wait for the call before checking whether the loop still runs."""
 
 
 def call_on(loop: asyncio.AbstractEventLoop | None, function: Callable[[], T]) -> T:
-    """Return what ``function()`` gives on the thread of ``loop``; raises what it raises.
+    """Call ``function`` on the thread of ``loop``; return its result, or raise its exception.
 
-    On that thread, or when no such loop runs any more, it is called at once. Raises ``RuntimeError`` when the loop ends
+    On that thread, or when the loop does not run, it is called at once. Raises ``RuntimeError`` when the loop ends
     before the call has been made.
     """
     if loop is None or not loop.is_running() or _is_here(loop):

@@ -1,4 +1,4 @@
-"""An event loop in a thread of its own: a broker's home in a process that has other things to do."""
+"""An event loop in a separate thread, for a broker in a test's process."""
 
 import asyncio
 import threading
@@ -14,8 +14,8 @@ T = TypeVar("T")
 class LoopThread:
     """Runs coroutines for other threads from its creation until ``close``.
 
-    The loop is always the broker's own, whatever the test's loop is: the broker watches sockets itself, which the loop
-    that Windows has by default can't.
+    The loop is always a ``BrokerLoop``, whatever the test's loop is: the broker watches sockets, which the default loop
+    of Windows does not support.
     """
 
     def __init__(self, name: str) -> None:
@@ -42,7 +42,7 @@ class LoopThread:
         return asyncio.run_coroutine_threadsafe(coroutine, self._loop)
 
     def close(self) -> None:
-        """End the loop, cancelling what still runs on it, and the thread; twice does nothing."""
+        """End the loop, cancelling its tasks, and the thread; may be called repeatedly."""
         if self._thread.is_alive():
             assert self._loop is not None
             assert self._stopped is not None

@@ -1,7 +1,7 @@
-"""A clock that goes by itself, and that a test moves ahead: what would take days happens at once.
+"""A clock that runs with the machine's time and that a test can advance, so that days pass at once.
 
-It shows the machine's time plus all that ``advance`` has added. Its timers run on the broker's event loop, when their
-time comes by itself or within an ``advance``.
+It shows the machine's time plus all that ``advance`` has added. Its timers run on the broker's event loop, at their
+time or within an ``advance``.
 """
 
 import asyncio
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from datetime import timedelta
 
 LONGEST_ADVANCE_MS: Final = 1000 * 366 * 86_400_000
-"""A thousand years: what is longer was meant otherwise."""
+"""A thousand years: a longer time is taken for a mistake."""
 MOST_REPEATS: Final = 8
-"""How often within one ``advance`` a timer runs that sets itself again; then once more at its end."""
+"""How often a timer that sets itself again runs within one ``advance``; then it runs once more at the end."""
 
 
 class MovingTimer(ManualTimer):
@@ -36,7 +36,7 @@ class MovingTimer(ManualTimer):
 
 
 class MovingClock:
-    """A ``kafkapy.clock.Clock`` of one broker. ``advance`` and the times may be asked for from any thread."""
+    """A ``kafkapy.clock.Clock`` of one broker. ``advance`` and the times may be used from any thread."""
 
     def __init__(self) -> None:
         self._added_ms = 0.0
@@ -73,19 +73,19 @@ class MovingClock:
         return timer
 
     async def sleep(self, delay_ms: float) -> None:
-        """See ``Clock.sleep``; 0 only lets the event loop go round once."""
+        """See ``Clock.sleep``; 0 waits for one iteration of the event loop."""
         await sleep_by(self.call_later, delay_ms)
 
     def advance(self, duration_ms: "float | timedelta") -> None:
-        """Move the time ahead by ``duration_ms``; when this returns, everything that fell due has been run.
+        """Advance the time by ``duration_ms``; when this returns, all due timers have run.
 
-        Due timers run in order, each at its own instant. One that sets itself again runs at most ``MOST_REPEATS``
-        times on the way and once at the end: a check of each five seconds does not run a million times for two months.
-        What they only set off (answers, files that are written, other processes) follows by itself.
+        Due timers run in order, each at its own instant. A timer that sets itself again runs at most ``MOST_REPEATS``
+        times and once at the end: a check every five seconds does not run a million times for two months.
+        Work that timers only start (answers, files that are written, other processes) may end later.
         Raises ``ValueError`` for a negative time and for more than a thousand years.
         """
         if not isinstance(duration_ms, int | float):
-            from datetime import timedelta  # who has one has imported it
+            from datetime import timedelta  # a caller with a timedelta has imported it
 
             duration_ms = duration_ms / timedelta(milliseconds=1)
         if not 0 <= duration_ms <= LONGEST_ADVANCE_MS or math.isnan(duration_ms):
@@ -137,7 +137,7 @@ class MovingClock:
     # the machine's time
 
     def _arm(self) -> None:
-        """Have the loop call when the first timer is due by itself."""
+        """Have the loop call ``_due`` when the first timer is due."""
         if self._armed is not None:
             self._armed.cancel()
             self._armed = None
@@ -154,6 +154,6 @@ class MovingClock:
         while self._timers and self._timers[0].due_ms <= now_ms:
             due.append(heapq.heappop(self._timers))
         self._arm()
-        for timer in due:  # those that these set have their turn in the loop's next round
+        for timer in due:  # timers that these set run in the loop's next iteration
             if not timer.is_cancelled:
                 self._run(timer, timer.due_ms)

@@ -1,9 +1,8 @@
-"""The pytest plugin: ``kafka_broker``, one for many tests, and ``kafka_topic``, a fresh one for each.
+"""The pytest plugin: ``kafka_broker``, one broker for many tests, and ``kafka_topic``, a new topic for each test.
 
-It is installed with kafkapy and imports nothing but pytest until a test asks for one of its fixtures. Under
-pytest-xdist each worker process has a broker of its own. ``kafka_broker`` lives as long as the ini option
-``kafka_broker_scope`` says, by default the session; after each test that used it, it runs again if the test had stopped
-it.
+It is installed with kafkapy and imports only pytest until a test uses one of its fixtures. Under pytest-xdist each
+worker process has a broker of its own. The ini option ``kafka_broker_scope`` is the scope of ``kafka_broker``, by
+default the session; after each test that used the broker, it is started again if the test had stopped it.
 """
 
 import re
@@ -31,30 +30,30 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="append",
         default=[],
         metavar="KEY=VALUE",
-        help="a setting of server.properties for the kafka_broker fixture, over those of the ini file; repeatable",
+        help="a setting of server.properties for the kafka_broker fixture, overrides the ini file; repeatable",
     )
     parser.addini(
-        "kafka_broker_settings", "settings of the kafka_broker fixture, key=value, one a line", "linelist", []
+        "kafka_broker_settings", "settings of the kafka_broker fixture, key=value, one per line", "linelist", []
     )
     parser.addini(
-        "kafka_broker_scope", f"how long the kafka_broker fixture lives: {', '.join(SCOPES)}", default=SCOPES[0]
+        "kafka_broker_scope", f"the scope of the kafka_broker fixture: {', '.join(SCOPES)}", default=SCOPES[0]
     )
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Make the marker known; raises ``UsageError`` for options that can't be followed."""
+    """Register the marker; raises ``UsageError`` for invalid options."""
     scope = config.getini("kafka_broker_scope")
     if scope not in SCOPES:
         raise pytest.UsageError(f"kafka_broker_scope is {scope!r}: write one of {', '.join(SCOPES)}")
     broker_settings(config)
     config.addinivalue_line(
-        "markers", "kafka_topic(partitions=1, configs={}): how the kafka_topic fixture makes this test's topic"
+        "markers", "kafka_topic(partitions=1, configs={}): partitions and settings of the kafka_topic fixture's topic"
     )
 
 
 @pytest.hookimpl(trylast=True)
 def pytest_runtest_teardown(item: pytest.Item) -> None:
-    """What a test did to the broker ends with it."""
+    """Remove a test's fault rules and pauses, and start the broker if the test has stopped it."""
     broker = item.config.stash.get(_running, None)
     if broker is not None and BROKER in getattr(item, "fixturenames", ()):
         broker.faults.clear()
@@ -68,7 +67,7 @@ def broker_scope(fixture_name: str, config: pytest.Config) -> Any:  # noqa: ARG0
 
 
 def broker_settings(config: pytest.Config) -> dict[str, str]:
-    """The settings of the ini file and above them those of the command line."""
+    """The settings of the ini file, overridden by those of the command line."""
     settings = {}
     for line in [*config.getini("kafka_broker_settings"), *config.getoption("--kafka-broker-setting")]:
         name, equals, value = line.partition("=")
@@ -99,7 +98,7 @@ def kafka_broker(pytestconfig: pytest.Config) -> "Iterator[Broker]":
 
 @pytest.fixture
 def kafka_topic(request: pytest.FixtureRequest, kafka_broker: "Broker") -> Iterator[str]:
-    """The name of a new, empty topic that goes with the test; ``@pytest.mark.kafka_topic(partitions=3)`` shapes it."""
+    """The name of a new topic, deleted after the test; see the marker ``@pytest.mark.kafka_topic(partitions=3)``."""
     marker = request.node.get_closest_marker("kafka_topic")
     readable = re.sub(r"[^a-zA-Z0-9]+", "-", request.node.name).strip("-")[:LONGEST_NAME]
     name = f"{readable}-{next(_numbers)}"

@@ -1,4 +1,4 @@
-"""A loopback port that stays this test's own while its broker is stopped."""
+"""A loopback port that stays reserved for a test while its broker is stopped."""
 
 import errno
 import socket
@@ -11,11 +11,11 @@ HOST: Final = "127.0.0.1"
 
 
 class ReservedPort:
-    """A port (0: a free one) that nobody else on this machine gets before ``release``.
+    """A port (0: a free one) that no other program on this machine gets before ``release``.
 
-    Between a broker's stop and its next start others could be given the port; even a client that tries again and again
-    to connect to it may be, and is then connected with itself. On Linux a second socket that is bound to the port but
-    does not listen keeps it, and lets the broker listen there. Elsewhere the port is only looked up.
+    Between a broker's stop and its next start the system could give the port to another socket, even to a client that
+    repeatedly connects to it and is then connected to itself. On Linux a second socket that is bound to the port but
+    does not listen reserves it, and the broker can listen there. On other systems the port is only looked up.
     """
 
     def __init__(self, port: int = 0) -> None:
@@ -29,14 +29,14 @@ class ReservedPort:
             if error.errno not in (errno.EADDRINUSE, errno.EACCES):
                 raise
             raise BrokerStartError(
-                f"port {port} of {HOST} can't be had ({error.strerror}); choose another one, or none for a free one"
+                f"port {port} of {HOST} is not available ({error.strerror}); choose another one, or none for a free one"
             ) from error
         self.number: Final[int] = self._socket.getsockname()[1]
         if sys.platform != "linux":
             self.release()
 
     def release(self) -> None:
-        """Let others have it; twice does nothing."""
+        """Stop reserving the port; may be called repeatedly."""
         if self._socket is not None:
             self._socket.close()
             self._socket = None

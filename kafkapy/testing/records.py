@@ -1,4 +1,4 @@
-"""Records of a broker in a test: all of a topic, decoded, straight from its logs; and one more."""
+"""Records of a broker in a test: read from a topic's logs and decoded, or appended."""
 
 from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
@@ -15,11 +15,11 @@ from kafkapy.testing.waiting import Deadline, until
 from kafkapy.types import TopicPartition
 
 CHUNK: Final = 1 << 20
-"""Bytes that are decoded at a time; between two of them the broker serves others."""
+"""Bytes that are decoded at a time; in between the broker serves other requests."""
 
 
 class TopicRecord(NamedTuple):
-    """A record and where it is. ``timestamp`` is in ms; ``headers`` are (name, value) in their order."""
+    """A record with its topic, partition and offset. ``timestamp`` is in ms; ``headers`` are (name, value) in order."""
 
     topic: str
     partition: int
@@ -31,7 +31,7 @@ class TopicRecord(NamedTuple):
 
 
 class RecordSelection(NamedTuple):
-    """What is read: a topic, one of its partitions or all, and whether open and aborted transactions are left out."""
+    """A topic, one of its partitions or all, and whether records of open and aborted transactions are left out."""
 
     topic: str
     partition: int | None = None
@@ -66,7 +66,7 @@ async def read(services: Services, reading: RecordSelection) -> list[TopicRecord
                 if not (header.is_control or is_void(header)):
                     records += _records(log, read_records(data, header, position), start, end)
             if offset <= start:
-                break  # nothing whole is left: the log was cut meanwhile
+                break  # no whole batch is left: the log was truncated meanwhile
             await services.clock.sleep(0)
     return records
 
@@ -95,7 +95,7 @@ async def wait_for(services: Services, reading: RecordSelection, count: int, tim
 
 
 async def produce(requests: Requests, place: TopicPartition, record: Record) -> int:
-    """Append one record as a producer with acks=all would; its offset. Raises ``RequestRefusedError``."""
+    """Append one record as a producer with acks=all; return its offset. Raises ``RequestRefusedError``."""
     batch = memoryview(bytearray(encode_batch([record])))
     data = TopicProduceData(place.topic, partition_data=[PartitionProduceData(place.partition, batch)])
     answer = requests.handle(ProduceRequest(None, -1, TIMEOUT_MS, [data]), 8)
@@ -132,7 +132,7 @@ def _never(_header: BatchHeader) -> bool:
 
 
 def _aborted(log: Log) -> Callable[[BatchHeader], bool]:
-    """Whether a batch belongs to an aborted transaction, by the log's transaction indexes."""
+    """A function that tells whether a batch belongs to an aborted transaction, by the log's transaction indexes."""
     spans: dict[int, list[tuple[int, int]]] = {}
     for segment in log.segments:
         for entry in segment.transaction_index:

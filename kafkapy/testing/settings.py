@@ -1,4 +1,4 @@
-"""The settings of a broker in a test: Kafka's keys, over what suits tests."""
+"""The settings of a broker in a test: Kafka's keys, with other defaults for tests."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -25,8 +25,8 @@ def config_for_test(settings: Mapping[str, object], *, data: str, port: int) -> 
     """The configuration of a broker on the loopback ``port`` that keeps its logs in ``data``.
 
     Values may be of any type that Kafka's documentation names for the key: ``True`` is written ``true``, a list with
-    commas. Raises ``BrokerStartError`` for a key that does not exist, is an argument of its own, or has a value that
-    its key does not allow.
+    commas. Raises ``BrokerStartError`` for a key that does not exist or has an argument of its own, and for a value
+    that its key does not allow.
     """
     properties = {**TEST_DEFAULTS, "listeners": f"PLAINTEXT://127.0.0.1:{port}", "log.dirs": data}
     for name, value in texts(settings).items():

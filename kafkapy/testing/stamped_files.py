@@ -1,7 +1,7 @@
-"""Files whose times of modification are those of a clock that a test has moved.
+"""Files whose modification times follow a clock that a test has advanced.
 
-Apache Kafka tells by them when records without timestamps are old, and how long deletion markers have been in a
-compacted log; the workers that compact see them too.
+As in Apache Kafka, the age of records without timestamps, and of deletion markers in a compacted log, is the age of
+their file; worker processes that compact read these times too.
 """
 
 import os
@@ -13,11 +13,11 @@ from kafkapy.storage.io.files import Descriptor, Files
 from kafkapy.testing.moving_clock import MovingClock
 
 STAMPS_OPEN_FILES: Final = os.utime in os.supports_fd
-"""Whether the system stamps a file by its descriptor; elsewhere it is done by the name that it was opened by."""
+"""Whether the system can set a file's times by its descriptor; elsewhere they are set by the name of the open file."""
 
 
 class StampedFiles(Files):
-    """The usual files; while ``clock`` is ahead of the machine's, what is written bears its time."""
+    """Sets the modification time of written files to that of ``clock`` while that is ahead of the machine's."""
 
     def __init__(self, clock: MovingClock) -> None:
         super().__init__()
@@ -36,5 +36,5 @@ class StampedFiles(Files):
         super().write_at(descriptor, data, position)
         if self._clock.added_ms:
             now_ns = self._clock.now_ms() * 1_000_000
-            with suppress(FileNotFoundError):  # it has another name by now, and keeps the time of its writing
+            with suppress(FileNotFoundError):  # it was renamed, and keeps the machine's time
                 os.utime(descriptor.number if STAMPS_OPEN_FILES else self._paths[descriptor], ns=(now_ns, now_ns))

@@ -1,4 +1,4 @@
-"""What ``Broker`` and ``AsyncBroker`` have in common: their arguments, where they are, what a test does to them."""
+"""The common base of ``Broker`` and ``AsyncBroker``: arguments, addresses, faults, clock."""
 
 from collections.abc import Iterable, Mapping
 from os import PathLike
@@ -29,7 +29,7 @@ class HostedSurface:
         self._helpers = Helpers(self._host)
         self._thread: LoopThread | None = None
 
-    # where it is
+    # addresses and state
 
     @property
     def bootstrap(self) -> str:
@@ -53,14 +53,14 @@ class HostedSurface:
         """Whether clients are served."""
         return self._host.is_running
 
-    # what a test does to it
+    # faults and clock
 
     @property
     def faults(self) -> Faults:
-        """Errors, delays, dropped connections and the like, for the clients to meet; they outlive a restart."""
+        """Errors, delays, dropped connections and so on for the clients; they are kept after a restart."""
         return self._host.faults
 
     @property
     def clock(self) -> MovingClock:
-        """The broker's clock: ``clock.advance(ms)`` moves everything on that waits for its time."""
+        """The broker's clock: ``clock.advance(ms)`` runs all timers that are due by then."""
         return self._host.clock

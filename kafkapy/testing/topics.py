@@ -21,7 +21,7 @@ class Requests(Protocol):
 
 
 def check(error_code: int, message: str | None, what: str) -> None:
-    """Raise ``RequestRefusedError`` unless ``error_code`` is 0; ``what`` begins its sentence."""
+    """Raise ``RequestRefusedError`` unless ``error_code`` is 0; its message begins with ``what``."""
     if error_code:
         code = ErrorCode(error_code)
         raise RequestRefusedError(f"{what}: {code.name} ({error_code}): {message or code.message}", error_code)
@@ -30,7 +30,7 @@ def check(error_code: int, message: str | None, what: str) -> None:
 async def create_topic(
     requests: Requests, name: str, partitions: int, configs: Mapping[str, str], *, exist_ok: bool = False
 ) -> None:
-    """Make a topic; it has its leaders when this returns. Raises ``RequestRefusedError``."""
+    """Create a topic, and wait for its leaders. Raises ``RequestRefusedError``."""
     topic = CreatableTopic(name, partitions, 1, configs=[CreatableTopicConfig(*pair) for pair in configs.items()])
     answer = (await requests.handle(CreateTopicsRequest([topic], TIMEOUT_MS), 5)).topics[0]
     if exist_ok and answer.error_code == ErrorCode.TOPIC_ALREADY_EXISTS:
@@ -39,7 +39,7 @@ async def create_topic(
 
 
 async def delete_topic(requests: Requests, name: str) -> None:
-    """Delete a topic and all that is in it. Raises ``RequestRefusedError``."""
+    """Delete a topic and its records. Raises ``RequestRefusedError``."""
     request = DeleteTopicsRequest(topic_names=[name], timeout_ms=TIMEOUT_MS)
     answer = (await requests.handle(request, 4)).responses[0]
     check(answer.error_code, None, f"topic {name!r} can't be deleted")

@@ -1,4 +1,4 @@
-"""Waiting for something to become true, for at most so long by the real clock."""
+"""Waits for a condition, with a time-out by the machine's clock."""
 
 from collections.abc import Callable
 from typing import Final, TypeVar
@@ -13,7 +13,7 @@ _CLOCK: Final = SystemClock()
 
 
 class Deadline:
-    """The end of a wait of ``timeout_s`` from now by the machine's time, whatever the broker's clock is moved to."""
+    """The end of a wait of ``timeout_s`` from now, by the machine's clock, not by the broker's."""
 
     __slots__ = ("timeout_s", "_end_s")
 
@@ -23,14 +23,14 @@ class Deadline:
 
     @property
     def is_over(self) -> bool:
-        """Whether it lies behind."""
+        """Whether the deadline has passed."""
         return _CLOCK.monotonic_s() > self._end_s
 
 
 async def until(look: Callable[[], T | None], deadline: Deadline, failure: Callable[[], str]) -> T:
-    """Return what ``look`` gives as soon as that is not None.
+    """Call ``look`` repeatedly until it returns something other than None, and return that.
 
-    Raises ``NotInTimeError`` at the deadline, with the sentence that ``failure`` makes of how things stand then.
+    Raises ``NotInTimeError`` at the deadline, with the sentence that ``failure`` returns.
     """
     while (found := look()) is None:
         if deadline.is_over:

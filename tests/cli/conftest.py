@@ -13,7 +13,7 @@ from tests.clients.thread_broker import thread_broker
 
 @dataclass
 class Ran:
-    """What a command printed and how it ended."""
+    """The output and the exit code of a command."""
 
     code: int
     out: str

@@ -11,7 +11,7 @@ from kafkapy.protocol.api_keys import ApiKey
 from tests.cli.conftest import Run
 
 
-def test_describe_shows_what_is_set_or_everything(run: Run) -> None:
+def test_describe_shows_settings_or_all_keys(run: Run) -> None:
     run("topics", "create", "c-one", "-c", "segment.ms=7")
     assert json.loads(run("configs", "describe", "topic", "c-one", "--json").out) == [
         {"key": "segment.ms", "value": "7", "source": "topic", "read_only": False}
@@ -43,7 +43,7 @@ def test_alter_brokers(run: Run) -> None:
     [
         (["describe", "topic"], "which topic? give its name"),
         (["describe", "broker"], "which broker? give its id"),
-        (["describe", "brokers", "0"], "brokers means all of them: it takes no name"),
+        (["describe", "brokers", "0"], "'brokers' means all brokers: it takes no name"),
         (["describe", "broker", "7"], "broker 7 is not in the cluster"),
         (["describe", "topic", "c-none"], "topic c-none: "),
         (["alter", "topic", "c-none"], "nothing to alter: give key=value or --delete key"),
@@ -58,7 +58,7 @@ def test_refusals_are_one_line(run: Run, words: list[str], message: str) -> None
     assert message in refused.err
 
 
-def test_docs_say_what_a_key_does(run: Run) -> None:
+def test_describe_shows_the_documentation_of_keys(run: Run) -> None:
     run("topics", "create", "c-docs", "-c", "segment.ms=7")
     (row,) = json.loads(run("configs", "describe", "topic", "c-docs", "--docs", "--json").out)
     assert row["documentation"] == topic_documentation("segment.ms")
@@ -69,7 +69,7 @@ def test_docs_say_what_a_key_does(run: Run) -> None:
     }
 
 
-def test_an_older_broker_is_not_asked_for_texts(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_older_broker_is_not_asked_for_documentation(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     run("topics", "create", "c-old", "-c", "segment.ms=7")
     monkeypatch.setitem(connection._HIGHEST, ApiKey.DESCRIBE_CONFIGS, 2)
     (row,) = json.loads(run("configs", "describe", "topic", "c-old", "--docs", "--json").out)

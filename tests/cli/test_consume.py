@@ -36,13 +36,15 @@ def numbers(run: Run) -> str:
         (["--exit"], []),
     ],
 )
-def test_where_it_starts_and_stops(run: Run, numbers: str, words: list[str], expected: list[int]) -> None:
+def test_options_determine_the_first_and_the_last_record(
+    run: Run, numbers: str, words: list[str], expected: list[int]
+) -> None:
     consumed = run("consume", numbers, *words)
     assert (consumed.code, consumed.err) == (0, "")
     assert [int(line) for line in consumed.out.splitlines()] == list(expected)
 
 
-def test_records_with_everything(run: Run, bootstrap: str) -> None:
+def test_json_shows_keys_values_headers_and_timestamps(run: Run, bootstrap: str) -> None:
     run("topics", "create", "full")
     records = [
         Record(b"k", b"v", timestamp=100, headers=(("h", b"x"), ("n", None))),
@@ -60,10 +62,10 @@ def test_records_with_everything(run: Run, bootstrap: str) -> None:
     assert run("consume", "full", "-B", "-e", "--keys").out == "k\tv\n\\xff\t\n"
 
 
-def test_it_waits_for_what_is_new_until_ctrl_c(run: Run, bootstrap: str) -> None:
+def test_consume_waits_for_new_records_until_ctrl_c(run: Run, bootstrap: str) -> None:
     run("topics", "create", "coming")
     command = [sys.executable, "-m", "kafkapy", "consume", "coming", "--from-beginning", "-b", bootstrap]
-    signal.signal(signal.SIGINT, signal.default_int_handler)  # a job in the background has it ignored, and its children
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # background jobs and their children ignore SIGINT
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         run("produce", "coming", stdin=b"first\n")
         assert process.stdout is not None
@@ -74,7 +76,7 @@ def test_it_waits_for_what_is_new_until_ctrl_c(run: Run, bootstrap: str) -> None
         assert process.stderr.read() == ""
 
 
-def test_a_terminal_sees_progress(run: Run, numbers: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_progress_is_shown_on_a_terminal(run: Run, numbers: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(consume, "shows_progress", lambda: True)
     assert len(run("consume", numbers, "-B", "-e").out.splitlines()) == 10
 
@@ -84,7 +86,7 @@ def test_refusals_are_one_line(run: Run, numbers: str) -> None:
     assert "UNKNOWN_TOPIC_OR_PARTITION" in run("consume", "none-such").err
 
 
-def test_control_batches_are_passed_over() -> None:
+def test_control_batches_are_skipped() -> None:
     marker = encode_marker(ControlType.COMMIT, Marker(1, 0, 0), 100)
     data = bytes(encode_batch([Record(None, b"v", timestamp=1)])) + bytes(encode_marker_at(marker))
     consumer = consume.Consumer.__new__(consume.Consumer)

@@ -36,7 +36,7 @@ def test_reset_describe_list_delete(run: Run) -> None:
     ("to", "offset"),
     [("latest", 2), ("1", 1), ("99", 2), ("-4", 0), ("1970-01-01T00:00:00", 0), ("2199-01-01T00:00:00Z", 2)],
 )
-def test_where_offsets_can_be_moved(run: Run, to: str, offset: int) -> None:
+def test_offsets_are_reset_to_ends_offsets_and_times(run: Run, to: str, offset: int) -> None:
     run("topics", "create", "g-moves", "--if-not-exists")
     if json.loads(run("topics", "describe", "g-moves", "--json").out)["partitions"][0]["end_offset"] == 0:
         run("produce", "g-moves", stdin=b"a\nb\n")
@@ -83,7 +83,7 @@ def test_members_show_and_keep_their_group(run: Run, bootstrap: str) -> None:
     assert "its members must stop first" in refused.err
 
 
-def test_a_groups_name_does_not_steer_the_terminal(run: Run) -> None:
+def test_a_groups_name_is_escaped(run: Run) -> None:
     run("topics", "create", "g-hostile")
     group = "g\x1b[2J\x9b\n\u202e"
     run("groups", "reset-offsets", group, "-t", "g-hostile", "--to", "latest")

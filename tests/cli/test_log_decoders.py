@@ -39,7 +39,7 @@ def test_transactions() -> None:
 
 
 @pytest.mark.parametrize("name", ["offsets", "transactions"])
-def test_what_is_something_else_is_shown_as_it_is(name: str) -> None:
+def test_records_that_can_not_be_decoded_are_shown_undecoded(name: str) -> None:
     decode = decoder(name, "f")
     for record in (
         Record(None, b"v"),

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from kafkapy.cli.log_dump import fitting, heading, line, terminal_width
 from kafkapy.records.record import Record, encode_batch
 from kafkapy.storage.inspection import log_scan
 from tests.cli.conftest import Run
@@ -42,7 +43,7 @@ def test_records_with_decoded_keys_and_values(run: Run) -> None:
     assert plain[0]["batch"]["base_offset"] == 0
 
 
-def test_records_of_people(run: Run, tmp_path: Path) -> None:
+def test_text_and_binary_records_of_ordinary_topics(run: Run, tmp_path: Path) -> None:
     records = [
         Record(b"key", b"value", START_MS, [("h", b"1"), ("none", None)]),
         Record(None, None, START_MS),
@@ -61,7 +62,7 @@ def test_records_of_people(run: Run, tmp_path: Path) -> None:
     assert len(_lines(run("log", "dump", path, path, "--json", "--limit", "1").out)) == 1
 
 
-def test_headers_and_values_do_not_steer_the_terminal(run: Run, tmp_path: Path) -> None:
+def test_headers_and_values_are_escaped(run: Run, tmp_path: Path) -> None:
     hostile = "\x1b[2J\x9b\n\u202e"
     record = Record(hostile.encode(), hostile.encode(), START_MS, [(hostile, hostile.encode())])
     path = _log(tmp_path, encode_batch([record]))
@@ -82,7 +83,7 @@ def test_every_other_file(run: Run) -> None:
         assert expected in shown.out
 
 
-def test_damage_is_shown_up_to_its_place_and_said(run: Run, tmp_path: Path) -> None:
+def test_a_damaged_file_is_shown_up_to_the_damage_which_is_reported(run: Run, tmp_path: Path) -> None:
     damaged = batch(1, base_offset=1)
     damaged[-1] ^= 1
     path = _log(tmp_path, batch(1), damaged, b"torn")
@@ -114,7 +115,7 @@ def test_records_that_can_not_be_read(run: Run, tmp_path: Path, monkeypatch: pyt
         ([f"{{}}/{0:020d}.snapshot"], "no producer snapshot"),
     ],
 )
-def test_mistakes_are_one_line(run: Run, tmp_path: Path, words: list[str], said: str) -> None:
+def test_invalid_arguments_are_reported_in_one_line(run: Run, tmp_path: Path, words: list[str], said: str) -> None:
     (tmp_path / "odd").write_bytes(b"")
     (tmp_path / f"{0:020d}.snapshot").write_bytes(b"x")
     refused = run("log", "dump", *(word.format(tmp_path) for word in words))
@@ -132,7 +133,7 @@ def test_segments_below_the_wanted_offset_are_not_read(run: Run) -> None:
 
 
 @pytest.mark.parametrize("words", [["dump", "{}/seg-0", "--json"], ["verify", "{}"]])
-def test_a_reader_that_has_seen_enough_is_no_failure_to_speak_of(words: list[str]) -> None:
+def test_a_closed_output_pipe_of_log_dump_causes_no_traceback(words: list[str]) -> None:
     command = [sys.executable, "-m", "kafkapy", "log", *(word.format(GOLDEN) for word in words)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         assert process.stdout is not None
@@ -144,3 +145,52 @@ def test_a_reader_that_has_seen_enough_is_no_failure_to_speak_of(words: list[str
 @pytest.mark.parametrize("option", ["--limit=0", "--limit=-1", "--from-offset=-1"])
 def test_numbers_out_of_range_are_refused(run: Run, option: str) -> None:
     assert run("log", "dump", f"{GOLDEN}/seg-0", option).code == 2
+
+
+BATCH = (
+    "base_offset", "last_offset", "count", "position", "size", "magic", "compression", "timestamp_type",
+    "max_timestamp", "crc", "leader_epoch", "producer_id", "producer_epoch", "base_sequence", "kind",
+)  # fmt: skip
+
+
+def test_all_columns_are_shown_if_they_fit_or_there_is_no_terminal() -> None:
+    assert fitting(BATCH, None) == BATCH
+    assert fitting(BATCH, 500) == BATCH
+
+
+@pytest.mark.parametrize("width", [20, 60, 80, 120, 160])
+def test_a_heading_never_is_longer_than_the_terminal(width: int) -> None:
+    kept = fitting(BATCH, width)
+    assert 0 < len(heading(kept)) <= width
+    assert [name for name in BATCH if name in kept] == list(kept)
+
+
+def test_the_columns_that_identify_a_batch_are_left_out_last() -> None:
+    assert fitting(BATCH, 80) == ("base_offset", "last_offset", "count", "position", "size", "kind")
+    assert "crc" in fitting(BATCH, 120)
+    assert "timestamp_type" not in fitting(BATCH, 160)
+
+
+def test_rows_of_other_files_keep_all_columns() -> None:
+    names = ("topic", "partition", "offset")
+    assert fitting(names, 10) == names
+
+
+def test_rows_stand_below_their_heading() -> None:
+    assert heading(("size", "crc")) == "     size     crc"
+    assert line(("size", "crc"), {"size": 12, "crc": "ok", "more": 1}) == "       12      ok"
+
+
+def test_only_a_terminal_has_a_width(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: False)
+    assert terminal_width() is None
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    monkeypatch.setenv("COLUMNS", "81")
+    assert terminal_width() == 81
+
+
+def test_columns_that_are_left_out_are_listed(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kafkapy.cli.log_dump.terminal_width", lambda: 80)
+    lines = run("log", "dump", f"{GOLDEN}/rf3-0", "--limit", "2").out.splitlines()
+    assert max(map(len, (lines[1], *lines[3:]))) <= 80
+    assert lines[2].startswith("(no room for magic, compression, ")

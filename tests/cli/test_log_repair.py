@@ -1,4 +1,4 @@
-"""``kafkapy log repair``: the questions and answers; what is mended is ``tests/storage/inspection``'s."""
+"""``kafkapy log repair``: confirmations and output; ``tests/storage/inspection`` tests the repair itself."""
 
 import json
 import shutil
@@ -18,7 +18,7 @@ from tests.storage.support import GOLDEN
 
 @pytest.fixture
 def data(tmp_path: Path) -> Path:
-    """A directory whose broker died while it wrote to ``rf3``."""
+    """The directory of a broker that was killed while it wrote to ``rf3``."""
     path = Path(shutil.copytree(GOLDEN, tmp_path / "data"))
     (path / ".kafka_cleanshutdown").unlink()
     with (path / "rf3-0" / "00000000000000000000.log").open("ab") as log:
@@ -30,7 +30,7 @@ def _size(data: Path) -> int:
     return (data / "rf3-0" / "00000000000000000000.log").stat().st_size
 
 
-def test_a_dry_run_only_tells(run: Run, data: Path) -> None:
+def test_a_dry_run_shows_the_repair_and_changes_no_file(run: Run, data: Path) -> None:
     size = _size(data)
     shown = run("log", "repair", f"{data}", "--dry-run")
     assert shown.code == 0
@@ -44,7 +44,7 @@ def test_a_dry_run_only_tells(run: Run, data: Path) -> None:
     assert any("Cutting" in reason for reason in listed["reasons"])
 
 
-def test_cutting_is_asked_for(run: Run, data: Path) -> None:
+def test_a_cut_needs_a_confirmation(run: Run, data: Path) -> None:
     size = _size(data)
     refused = run("log", "repair", f"{data}", stdin=b"n\n")
     assert refused.code == 1
@@ -58,15 +58,15 @@ def test_cutting_is_asked_for(run: Run, data: Path) -> None:
     assert run("log", "verify", f"{data}").code == 0
 
 
-def test_the_question_is_not_in_the_answer(run: Run, data: Path) -> None:
+def test_the_question_is_not_part_of_the_json_output(run: Run, data: Path) -> None:
     done = run("log", "repair", f"{data}", "--json", stdin=b"y\n")
     assert json.loads(done.out)["dry_run"] is False
     assert "would be" in done.err
     assert "Do that?" in done.err
 
 
-def test_a_segment_that_would_leave_the_log_is_asked_for_too(run: Run, data: Path) -> None:
-    """The log start offset is beyond the log's end: nothing of it stays."""
+def test_the_removal_of_a_segment_needs_a_confirmation(run: Run, data: Path) -> None:
+    """The log start offset is beyond the log end offset, so that no segment stays."""
     (data / "rf3-0" / "00000000000000000000.log").write_bytes(b"")
     (data / "log-start-offset-checkpoint").write_text("0\n1\nseg 0 1000\n")
     before = {path: path.read_bytes() for path in (data / "seg-0").iterdir()}
@@ -76,7 +76,7 @@ def test_a_segment_that_would_leave_the_log_is_asked_for_too(run: Run, data: Pat
     assert {path: path.read_bytes() for path in (data / "seg-0").iterdir()} == before
 
 
-def test_nothing_is_asked_with_yes(run: Run, data: Path) -> None:
+def test_yes_confirms_the_repair(run: Run, data: Path) -> None:
     assert run("log", "repair", f"{data}", "--yes").code == 0
 
 
@@ -88,8 +88,10 @@ def test_nothing_is_asked_with_yes(run: Run, data: Path) -> None:
         ("home", "no data directory: it has neither a broker's files nor partitions"),
     ],
 )
-def test_what_is_no_data_directory_is_left_alone(run: Run, data: Path, tmp_path: Path, name: str, said: str) -> None:
-    (tmp_path / "home" / "dbus-1").mkdir(parents=True)  # called like a partition
+def test_other_directories_are_refused_and_not_changed(
+    run: Run, data: Path, tmp_path: Path, name: str, said: str
+) -> None:
+    (tmp_path / "home" / "dbus-1").mkdir(parents=True)  # its name looks like a partition's
     before = sorted(tmp_path.rglob("*"))
     for options in ([], ["--dry-run"]):
         refused = run("log", "repair", f"{tmp_path}/{name}", *options)
@@ -99,7 +101,7 @@ def test_what_is_no_data_directory_is_left_alone(run: Run, data: Path, tmp_path:
     assert sorted(tmp_path.rglob("*")) == before
 
 
-def test_a_topics_settings_that_can_not_be_are_said(run: Run, data: Path) -> None:
+def test_invalid_settings_of_a_topic_are_reported(run: Run, data: Path) -> None:
     config = ConfigZNode.encode({"retention.ms": "soon"})
     nodes = {**NODES, "/config/topics/rf3": config}
     write_file_tree(metadata_path(str(data)), MetadataTree(nodes), [NodeChange(NEW, path) for path in nodes], 1)
@@ -110,7 +112,7 @@ def test_a_topics_settings_that_can_not_be_are_said(run: Run, data: Path) -> Non
     )
 
 
-def test_partitions_alone_are_a_data_directory(run: Run, data: Path) -> None:
+def test_a_directory_with_partitions_alone_is_a_data_directory(run: Run, data: Path) -> None:
     for path in data.iterdir():
         if path.is_file():
             path.unlink()
@@ -118,7 +120,7 @@ def test_partitions_alone_are_a_data_directory(run: Run, data: Path) -> None:
     assert (data / "recovery-point-offset-checkpoint").exists()
 
 
-def test_mistakes_are_one_line(run: Run, data: Path, tmp_path: Path) -> None:
+def test_invalid_arguments_are_reported_in_one_line(run: Run, data: Path, tmp_path: Path) -> None:
     nowhere = run("log", "repair", f"{tmp_path}/nowhere")
     assert nowhere.err == f"kafkapy: there is no data directory {tmp_path}/nowhere\n"
     held = Files().lock(f"{data}/.lock")

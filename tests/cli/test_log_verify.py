@@ -1,4 +1,4 @@
-"""``kafkapy log verify``: exit codes, table and JSON; what is found is ``tests/storage/inspection``'s."""
+"""``kafkapy log verify``: exit codes, table and JSON; ``tests/storage/inspection`` tests the findings."""
 
 import json
 import os
@@ -38,7 +38,7 @@ def test_errors(run: Run, data: Path) -> None:
     assert "the batch's CRC is wrong" in run("log", "verify", f"{data}/rf3-0").out
 
 
-def test_what_a_start_mends_is_a_warning(run: Run, data: Path) -> None:
+def test_problems_that_a_start_repairs_are_warnings(run: Run, data: Path) -> None:
     (data / ".kafka_cleanshutdown").unlink()
     with (data / "rf3-0" / "00000000000000000000.log").open("ab") as log:
         log.write(b"torn")
@@ -46,17 +46,17 @@ def test_what_a_start_mends_is_a_warning(run: Run, data: Path) -> None:
         assert run("log", "verify", f"{path}").code == 3
 
 
-def test_what_is_read_for_one_file_is_counted(run: Run, data: Path) -> None:
+def test_the_bytes_read_for_one_file_are_counted(run: Run, data: Path) -> None:
     log = (data / "rf3-0" / "00000000000000000000.log").stat().st_size
     for name in ("00000000000000000000.index", "00000000000000000000.log", "leader-epoch-checkpoint"):
         assert json.loads(run("log", "verify", f"{data}/rf3-0/{name}", "--json").out)["bytes"] == log
 
 
 @pytest.mark.parametrize("name", ["meta.properties", "recovery-point-offset-checkpoint"])
-def test_what_is_no_file_of_a_partition_is_said(run: Run, data: Path, name: str) -> None:
+def test_other_files_than_a_partitions_are_refused(run: Run, data: Path, name: str) -> None:
     refused = run("log", "verify", f"{data}/{name}")
     assert refused.code == 1
-    assert refused.err.endswith("is no file of a partition: give the data directory to have its checkpoints checked\n")
+    assert refused.err.endswith("is no file of a partition: give the data directory to check its checkpoints\n")
 
 
 def test_a_file_by_its_bare_name_and_one_that_is_missing(run: Run, data: Path, monkeypatch: pytest.MonkeyPatch) -> None:

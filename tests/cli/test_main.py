@@ -1,4 +1,4 @@
-"""The command tells start and --version apart before it loads anything heavy."""
+"""The command handles start and --version before it imports the other commands."""
 
 import re
 import subprocess
@@ -10,7 +10,7 @@ from kafkapy import __version__
 from kafkapy.cli import main as cli
 
 
-def test_version_says_which_scan_runs(capsys: pytest.CaptureFixture[str]) -> None:
+def test_version_shows_which_scan_runs(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["--version"]) == 0
     shown = capsys.readouterr().out
     assert re.fullmatch(rf"kafkapy {re.escape(__version__)} \(record scan (compiled|interpreted)\)\n", shown)
@@ -23,7 +23,7 @@ def test_version_loads_neither_the_broker_nor_the_commands() -> None:
     assert {"typer", "rich", "asyncio", "kafkapy.server.broker"}.isdisjoint(modules)
 
 
-def test_start_gets_the_other_words(capsys: pytest.CaptureFixture[str]) -> None:
+def test_start_gets_the_arguments_after_it(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as stopped:
         cli.main(["start", "--help"])
     assert stopped.value.code == 0

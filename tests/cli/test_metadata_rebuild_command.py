@@ -1,4 +1,4 @@
-"""A data directory whose metadata is lost: what a start says, and what ``kafkapy metadata rebuild`` makes of it."""
+"""A data directory whose metadata is lost: the error at a start, and ``kafkapy metadata rebuild``."""
 
 import asyncio
 import json
@@ -47,7 +47,7 @@ def _files(path: Path) -> set[str]:
     return {each.name for each in (path / "data").iterdir()}
 
 
-def test_lost_metadata_is_named_and_made_again(run: Run, tmp_path: Path) -> None:
+def test_lost_metadata_is_reported_and_rebuilt(run: Run, tmp_path: Path) -> None:
     producer_id = asyncio.run(_fill(tmp_path))
     for name in NAMES:
         (tmp_path / "data" / name).unlink()
@@ -64,10 +64,10 @@ def test_lost_metadata_is_named_and_made_again(run: Run, tmp_path: Path) -> None
     assert end_offset == 3
     assert new_producer_id > producer_id
     refused = run("metadata", "rebuild", "--data", f"{tmp_path}/data")
-    assert (refused.code, "It is made again only where it is lost" in refused.err) == (1, True)
+    assert (refused.code, "It is rebuilt only if it is lost" in refused.err) == (1, True)
 
 
-def test_a_store_without_the_cluster_is_no_store_of_it(tmp_path: Path) -> None:
+def test_a_start_with_empty_metadata_files_is_refused(tmp_path: Path) -> None:
     asyncio.run(_fill(tmp_path))
     (tmp_path / "data" / NAMES[0]).write_bytes(b"")
     (tmp_path / "data" / NAMES[1]).unlink()
@@ -92,6 +92,6 @@ def test_damaged_files_are_moved_aside(run: Run, tmp_path: Path, damaged: tuple[
     assert asyncio.run(_started(tmp_path))[0] == 3
 
 
-def test_a_directory_of_nobody_is_refused(run: Run, tmp_path: Path) -> None:
+def test_a_directory_without_a_brokers_files_is_refused(run: Run, tmp_path: Path) -> None:
     refused = run("metadata", "rebuild", "--data", f"{tmp_path}")
     assert (refused.code, "says whose they are" in refused.err) == (1, True)

@@ -2,18 +2,24 @@
 
 import asyncio
 import fcntl
+import io
 import json
+import sys
 from pathlib import Path
 
 import pytest
 
+from kafkapy.cli.metadata_run import DocumentPlace, MetadataPlace, OwnPlace, ZooKeeperPlace
 from kafkapy.config.broker_config import BrokerConfig
 from kafkapy.metadata.exchange import zookeeper_tree
+from kafkapy.metadata.exchange.metadata_changes import changes
+from kafkapy.metadata.exchange.metadata_json import encode_document
+from kafkapy.metadata.exchange.metadata_tree import MetadataTree
 from kafkapy.server.broker import BrokerServer
 from kafkapy.testing.clock import ManualClock
 from tests.cli.conftest import Run
 from tests.metadata.fake_zookeeper import SERVERS, FakeZooKeeper
-from tests.metadata.metadata_samples import CLUSTER_ID, NODES
+from tests.metadata.metadata_samples import CLUSTER_ID, NODES, tree
 from tests.storage.lock_holder import held_by_another
 
 CHROOT = f"{SERVERS}/kafka"
@@ -57,7 +63,7 @@ def _directory(tmp_path: Path, *partitions: str, broker_id: int = 1, cluster_id:
     return path
 
 
-def test_out_and_back(run: Run, server: FakeZooKeeper, data: Path) -> None:
+def test_metadata_is_exported_and_imported_again(run: Run, server: FakeZooKeeper, data: Path) -> None:
     planned = run("metadata", "export", "--data", f"{data}", "--zookeeper", CHROOT, "--dry-run")
     assert planned.code == 0
     assert "/cluster/id" in planned.out
@@ -80,7 +86,7 @@ def test_out_and_back(run: Run, server: FakeZooKeeper, data: Path) -> None:
     assert "written: 0 nodes new, 1 changed, 0 removed" in imported.out
 
 
-def test_a_document(run: Run, data: Path, tmp_path: Path) -> None:
+def test_metadata_is_exported_to_a_document_and_imported(run: Run, data: Path, tmp_path: Path) -> None:
     on_terminal = run("metadata", "export", "--data", f"{data}", "--file", "-")
     document = json.loads(on_terminal.out)
     file = tmp_path / "m.json"
@@ -95,13 +101,15 @@ def test_a_document(run: Run, data: Path, tmp_path: Path) -> None:
     assert "NEWER: controller epoch 9" in piped.err
 
 
-def test_a_document_beside_the_user(run: Run, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_document_may_have_a_relative_path(
+    run: Run, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     assert run("metadata", "export", "--data", "data", "--file", "metadata.json").err == ""
     assert run("metadata", "import", "--data", "data", "--file", "metadata.json").code == 0
 
 
-def test_kafkas_own_directory_is_taken_over(run: Run, server: FakeZooKeeper, tmp_path: Path) -> None:
+def test_a_directory_of_kafka_gets_its_metadata_from_zookeeper(run: Run, server: FakeZooKeeper, tmp_path: Path) -> None:
     _kafka(server)
     path = _directory(tmp_path, "flights-0", "orders-0")
     config = tmp_path / "server.properties"
@@ -119,19 +127,19 @@ def test_kafkas_own_directory_is_taken_over(run: Run, server: FakeZooKeeper, tmp
     assert "broker.id=1" in exported.out
 
 
-def test_a_directory_that_names_nobody_is_advised_by_its_replicas(
+def test_without_a_broker_id_the_advice_has_the_id_of_the_replicas(
     run: Run, server: FakeZooKeeper, tmp_path: Path
 ) -> None:
     _kafka(server)
     path = _directory(tmp_path)
     (path / "meta.properties").unlink()
     refused = run("metadata", "import", "--data", f"{path}", "--zookeeper", CHROOT, "--only-this-broker")
-    assert "does not say which broker's it is" in refused.err
+    assert "does not say which broker it belongs to" in refused.err
     assert run("metadata", "import", "--data", f"{path}", "--zookeeper", CHROOT).code == 0
     assert "broker.id=1" in run("metadata", "export", "--data", f"{path}", "--zookeeper", f"{SERVERS}/other").out
 
 
-def test_one_broker_of_several(run: Run, server: FakeZooKeeper, tmp_path: Path) -> None:
+def test_only_one_broker_of_several_is_imported(run: Run, server: FakeZooKeeper, tmp_path: Path) -> None:
     _kafka(server)
     server.set("/kafka/brokers/topics/flights", b'{"version":2,"partitions":{"0":[2,1],"1":[1]}}')
     path = _directory(tmp_path, "flights-0", "flights-1")
@@ -153,24 +161,26 @@ def test_one_broker_of_several(run: Run, server: FakeZooKeeper, tmp_path: Path) 
         (["export", "--file", "/missing/f"], "/missing/f can't be written: No such file or directory"),
     ],
 )
-def test_mistakes_are_one_line(run: Run, server: FakeZooKeeper, data: Path, words: list[str], said: str) -> None:
+def test_invalid_arguments_are_reported_in_one_line(
+    run: Run, server: FakeZooKeeper, data: Path, words: list[str], said: str
+) -> None:
     refused = run("metadata", *words, "--data", f"{data}")
     assert refused.code == 1
     assert said in refused.err
     assert refused.err.count("\n") == 1
 
 
-def test_places_without_metadata_are_said(run: Run, server: FakeZooKeeper, tmp_path: Path) -> None:
+def test_places_without_metadata_are_reported(run: Run, server: FakeZooKeeper, tmp_path: Path) -> None:
     nowhere = run("metadata", "export", "--data", f"{tmp_path}/nowhere", "--zookeeper", CHROOT)
     assert "there is no data directory" in nowhere.err
     empty = run("metadata", "export", "--data", f"{tmp_path}", "--zookeeper", CHROOT)
     assert "has no metadata of kafkapy" in empty.err
-    assert list(tmp_path.iterdir()) == []  # not even a lock file, in what may be no data directory
+    assert list(tmp_path.iterdir()) == []  # not even a lock file, since it may not be a data directory
     (tmp_path / "kafkapy-metadata.sqlite").touch()
     assert "has no metadata of kafkapy" in run("metadata", "export", "--data", f"{tmp_path}", "--file", "-").err
 
 
-def test_running_brokers_are_left_alone(run: Run, server: FakeZooKeeper, data: Path) -> None:
+def test_import_is_refused_while_brokers_run(run: Run, server: FakeZooKeeper, data: Path) -> None:
     _kafka(server)
     server.put("/kafka/brokers/ids/1", b"{}", owner=3)
     for way in ("import", "export"):
@@ -195,9 +205,31 @@ def test_a_directory_in_use_is_refused(run: Run, data: Path) -> None:
         fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
-def test_what_another_writes_meanwhile_is_noticed(run: Run, server: FakeZooKeeper, data: Path) -> None:
+def test_concurrent_changes_of_the_target_are_detected(run: Run, server: FakeZooKeeper, data: Path) -> None:
     server.meanwhile = lambda: server.put("/kafka/admin/another") if "/kafka/admin" in server.tree.nodes else None
     server.put("/kafka/admin")
     noticed = run("metadata", "export", "--data", f"{data}", "--zookeeper", CHROOT)
     assert noticed.code == 1
     assert f"{CHROOT} differs from what was written, at /admin/another" in noticed.err
+
+
+@pytest.mark.parametrize("kind", ["own", "document", "zookeeper"])
+def test_a_place_is_empty_and_then_returns_the_written_tree(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    monkeypatch.setattr(zookeeper_tree, "KazooClient", FakeZooKeeper().client)
+    place: MetadataPlace = {
+        "own": OwnPlace(str(tmp_path)),
+        "document": DocumentPlace(str(tmp_path / "m.json")),
+        "zookeeper": ZooKeeperPlace(f"{SERVERS}/kafka"),
+    }[kind]
+    names = {"own": f"{tmp_path}/kafkapy-metadata.sqlite", "document": f"{tmp_path}/m.json"}
+    assert str(place) == names.get(kind, f"{SERVERS}/kafka")
+    assert place.read() == MetadataTree({})
+    place.write(tree(), changes(tree(), MetadataTree({})), 1)
+    assert changes(tree(), place.read()) == []
+
+
+def test_a_document_from_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(encode_document(tree()))))
+    assert DocumentPlace("-").read() == tree()

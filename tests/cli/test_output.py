@@ -19,14 +19,14 @@ def test_rows_as_table_and_json(capsys: pytest.CaptureFixture[str]) -> None:
     assert lines[4].split() == ["[red]x[/red]", "1", "yes", "1,", "2", "-", "-"]
 
 
-def test_nothing_to_show(capsys: pytest.CaptureFixture[str]) -> None:
+def test_no_rows_are_shown_as_none(capsys: pytest.CaptureFixture[str]) -> None:
     output.show([], as_json=False, title="things")
     output.show([], as_json=False)
     output.show([], as_json=True)
     assert capsys.readouterr().out == "things: none\nnone\n[]\n"
 
 
-def test_no_means_no(capsys: pytest.CaptureFixture[str]) -> None:
+def test_false_is_shown_as_no(capsys: pytest.CaptureFixture[str]) -> None:
     output.show([{"flag": False}], as_json=False)
     assert "no" in capsys.readouterr().out
 
@@ -36,7 +36,7 @@ def test_long_cells_are_not_cut_in_a_pipe(capsys: pytest.CaptureFixture[str]) ->
     assert "k" * 90 in capsys.readouterr().out
 
 
-def test_examples_stand_on_lines_of_their_own() -> None:
+def test_examples_have_one_line_each() -> None:
     assert output.examples("one", "two") == "Examples:\n\n  one\n\n  two"
 
 
@@ -51,7 +51,7 @@ HOSTILE = "a\x1b[2J\x9b\n\u202e\ud800"
 ESCAPED = r"a\x1b[2J\x9b\n\u202e\ud800"
 
 
-def test_no_name_steers_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+def test_names_are_escaped(capsys: pytest.CaptureFixture[str]) -> None:
     output.show([{"name": HOSTILE, "more": [HOSTILE]}], as_json=False, title=f"[red]{HOSTILE}")
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].strip() == f"[red]{ESCAPED}"
@@ -64,7 +64,7 @@ def test_no_name_steers_the_terminal(capsys: pytest.CaptureFixture[str]) -> None
     assert capsys.readouterr().err == f"kafkapy: {ESCAPED}\n"
 
 
-def test_json_has_every_character_and_none_of_them_raw(capsys: pytest.CaptureFixture[str]) -> None:
+def test_json_escapes_every_control_character(capsys: pytest.CaptureFixture[str]) -> None:
     output.show([{"name": HOSTILE}], as_json=True)
     output.done("", as_json=True, name=HOSTILE)
     out = capsys.readouterr().out

@@ -12,7 +12,7 @@ from kafkapy.cli import parent
 
 
 def scenario(watch: Callable[[parent.Gone], Callable[[], None]], end: Callable[[], object]) -> None:
-    """``watch`` tells once ``end`` was called, and not before."""
+    """``watch`` calls back after ``end`` was called, and not before."""
 
     async def run() -> None:
         gone = asyncio.Event()
@@ -31,12 +31,12 @@ def other() -> "subprocess.Popen[bytes]":
     return subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE, stderr=subprocess.DEVNULL)
 
 
-def test_the_system_tells_of_its_end(other: "subprocess.Popen[bytes]") -> None:
+def test_the_end_of_the_parent_is_detected(other: "subprocess.Popen[bytes]") -> None:
     scenario(lambda gone: parent.watch_descriptor(other.pid, gone), other.kill)
     other.wait()
 
 
-def test_one_that_is_gone_already_is_told_of_at_once(other: "subprocess.Popen[bytes]") -> None:
+def test_a_parent_that_has_ended_before_is_reported_at_once(other: "subprocess.Popen[bytes]") -> None:
     async def run() -> None:
         told: list[bool] = []
         parent.watch_descriptor(other.pid, lambda: told.append(True))()
@@ -47,13 +47,13 @@ def test_one_that_is_gone_already_is_told_of_at_once(other: "subprocess.Popen[by
     asyncio.run(run())
 
 
-def test_an_orphan_has_another_parent(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_adoption_of_an_orphan_is_detected(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(parent, "LOOK_EVERY_S", 0.001)
     own = os.getppid()
     scenario(lambda gone: parent.watch_adoption(own, gone), lambda: monkeypatch.setattr(os, "getppid", lambda: 1))
 
 
-def test_the_input_ends(other: "subprocess.Popen[bytes]") -> None:
+def test_the_end_of_the_input_is_detected(other: "subprocess.Popen[bytes]") -> None:
     other.kill()
     other.wait()
     reader, writer = os.pipe()
@@ -62,9 +62,7 @@ def test_the_input_ends(other: "subprocess.Popen[bytes]") -> None:
     os.close(reader)
 
 
-def test_a_watch_that_was_stopped_tells_nothing(
-    monkeypatch: pytest.MonkeyPatch, other: "subprocess.Popen[bytes]"
-) -> None:
+def test_a_stopped_watch_does_not_call_back(monkeypatch: pytest.MonkeyPatch, other: "subprocess.Popen[bytes]") -> None:
     async def run() -> None:
         told: list[bool] = []
         reader, writer = os.pipe()
@@ -89,7 +87,7 @@ def test_a_watch_that_was_stopped_tells_nothing(
 
 
 @pytest.mark.parametrize("lacking", ["pidfd_open", "adoption", "nothing"])
-def test_the_way_is_what_the_system_has(lacking: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_kind_of_watch_depends_on_the_system(lacking: str, monkeypatch: pytest.MonkeyPatch) -> None:
     used: list[str] = []
     for name in ("watch_input", "watch_adoption"):
         monkeypatch.setattr(parent, name, lambda *_, name=name: used.append(name) or (lambda: None))
@@ -105,7 +103,7 @@ def test_the_way_is_what_the_system_has(lacking: str, monkeypatch: pytest.Monkey
     assert used == {"pidfd_open": ["watch_adoption"], "adoption": ["watch_input"], "nothing": []}[lacking]
 
 
-def test_a_parent_that_ended_while_the_watch_began(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_parent_that_ends_while_the_watch_begins_is_detected(monkeypatch: pytest.MonkeyPatch) -> None:
     own = os.getppid()
     answers = iter([own, 1])
     monkeypatch.setattr(os, "getppid", lambda: next(answers))

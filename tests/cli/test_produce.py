@@ -37,7 +37,7 @@ def test_a_line_without_the_separator_is_refused(run: Run) -> None:
     assert refused.err == "kafkapy: line 2 has no ':' between key and value\n"
 
 
-def test_a_record_that_the_broker_refuses_is_said_why(run: Run) -> None:
+def test_the_reason_for_a_refused_record_is_shown(run: Run) -> None:
     run("topics", "create", "p-compacted", "--config", "cleanup.policy=compact")
     refused = run("produce", "p-compacted", stdin=b"no key\n")
     assert refused.code == 1
@@ -45,7 +45,7 @@ def test_a_record_that_the_broker_refuses_is_said_why(run: Run) -> None:
     assert "key" in refused.err.partition("refused: ")[2]
 
 
-def test_a_file(run: Run, tmp_path: Path) -> None:
+def test_records_are_read_from_a_file(run: Run, tmp_path: Path) -> None:
     file = tmp_path / "lines"
     file.write_bytes(b"from\na file\n")
     assert run("produce", "p-file", "--file", str(file)).code == 0
@@ -53,7 +53,7 @@ def test_a_file(run: Run, tmp_path: Path) -> None:
     assert run("produce", "p-file", "--file", str(tmp_path / "none")).code == 2
 
 
-def test_large_input_goes_out_in_batches_over_all_partitions(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_large_input_is_sent_in_batches_to_all_partitions(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(produce, "BATCH_RECORDS", 10)
     run("topics", "create", "p-many", "-p", "2")
     lines = [str(number) for number in range(45)]
@@ -62,13 +62,13 @@ def test_large_input_goes_out_in_batches_over_all_partitions(run: Run, monkeypat
     assert sorted(int(value or "") for _, value in _values(run, "p-many")) == list(range(45))
 
 
-def test_a_terminal_sees_progress(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_progress_is_shown_on_a_terminal(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(produce, "BATCH_RECORDS", 1)
     monkeypatch.setattr(produce, "shows_progress", lambda: True)
     assert run("produce", "p-progress", stdin=b"a\nb\n").out == "produced 2 records to p-progress\n"
 
 
-def test_a_topic_that_can_not_be(run: Run) -> None:
+def test_an_invalid_topic_is_refused(run: Run) -> None:
     refused = run("produce", "bad name", stdin=b"a\n")
     assert refused.code == 1
     assert "INVALID_TOPIC_EXCEPTION" in refused.err

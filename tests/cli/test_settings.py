@@ -1,4 +1,4 @@
-"""Options, settings and file become one configuration; what is wrong is said with what to do."""
+"""Options, settings and file are merged into one configuration; errors say what to do."""
 
 from pathlib import Path
 
@@ -37,7 +37,7 @@ def test_an_unknown_key_is_refused_with_the_nearest_name() -> None:
     assert nearest_key("zzzzzz") == ""
 
 
-def test_a_setting_has_an_equals_sign_and_may_have_more() -> None:
+def test_a_setting_needs_an_equals_sign_and_may_contain_more() -> None:
     assert parse_settings(["broker.rack=a=b"]) == {"broker.rack": "a=b"}
     with pytest.raises(UsageError, match=r"'broker\.rack' is no setting: write key=value"):
         parse_settings(["broker.rack"])

@@ -26,12 +26,12 @@ def heard_by(number: int) -> int:
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_the_loop_hears_signals(number: int) -> None:
+def test_signals_call_back_on_the_loop(number: int) -> None:
     assert heard_by(number) == number
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_so_it_does_where_loops_can_not(number: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_signals_call_back_on_loops_without_signal_handlers(number: int, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object) -> None:
         raise NotImplementedError
 

@@ -1,4 +1,4 @@
-"""``kafkapy start`` as a process: its lines, its exit codes, what it imports."""
+"""``kafkapy start`` as a process: its log lines, exit codes and imports."""
 
 import json
 import logging
@@ -38,7 +38,7 @@ def _refused(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_it_says_that_it_is_ready_and_stops_cleanly(tmp_path: Path, number: signal.Signals) -> None:
+def test_start_logs_that_it_is_ready_and_stops_cleanly(tmp_path: Path, number: signal.Signals) -> None:
     with _running("--data", str(tmp_path), "--port", "0") as (process, ready):
         assert re.search(r"is ready at 127\.0\.0\.1:[1-9][0-9]*\.", ready)
         assert f"Data directory: {tmp_path}. " in ready
@@ -52,7 +52,7 @@ def test_it_says_that_it_is_ready_and_stops_cleanly(tmp_path: Path, number: sign
 
 
 class StopWhenReady(logging.Filter):
-    """Sends this process the signal as soon as the broker says that it is ready."""
+    """Sends this process the signal as soon as the broker logs that it is ready."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         if "is ready at" in record.getMessage():
@@ -61,7 +61,7 @@ class StopWhenReady(logging.Filter):
 
 
 @pytest.mark.usefixtures("restored_root_logger")
-def test_the_same_in_this_process(capsys: pytest.CaptureFixture[str]) -> None:
+def test_start_serves_and_stops_in_this_process(capsys: pytest.CaptureFixture[str]) -> None:
     stop = StopWhenReady()
     logging.getLogger("kafkapy").addFilter(stop)
     try:
@@ -103,7 +103,7 @@ def test_ephemeral_leaves_nothing() -> None:
     assert not Path(directory[1]).exists()
 
 
-def test_the_bootstrap_address_alone_is_printed_for_whoever_started_it() -> None:
+def test_print_bootstrap_prints_the_address_alone() -> None:
     command = [*START, "--ephemeral", "--print-bootstrap"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
         assert process.stdout is not None
@@ -116,7 +116,7 @@ def test_the_bootstrap_address_alone_is_printed_for_whoever_started_it() -> None
         assert process.wait(10) == 0
 
 
-def test_the_bootstrap_address_is_that_of_the_port_that_was_asked_for() -> None:
+def test_print_bootstrap_prints_the_given_port() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
     command = [*START, "--ephemeral", "--print-bootstrap", "--port", str(port)]
@@ -141,7 +141,7 @@ WAYS = {
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_it_ends_with_its_parent_however_that_ends_and_leaves_nothing(way: str) -> None:
+def test_the_broker_stops_and_removes_its_directory_however_its_parent_ends(way: str) -> None:
     program = f"{WAYS[way]}\nimport sys; from kafkapy.cli.main import main; sys.exit(main())"
     command = [sys.executable, "-c", PARENT, program]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as parent:
@@ -151,7 +151,7 @@ def test_it_ends_with_its_parent_however_that_ends_and_leaves_nothing(way: str) 
         host, _, port = bootstrap.partition(":")
         socket.create_connection((host, int(port))).close()
         parent.kill()
-        rest = parent.stderr.read()  # ends with the broker, which holds the other end
+        rest = parent.stderr.read()  # the input ends with the broker, which has the other end
     messages = [json.loads(line)["message"] for line in rest.splitlines()]
     assert "Stopping: the process that started this one has ended" in messages
     assert messages[-1] == "Stopped"
@@ -160,7 +160,7 @@ def test_it_ends_with_its_parent_however_that_ends_and_leaves_nothing(way: str) 
     assert not Path(directory[1]).exists()
 
 
-def test_an_address_that_nobody_reads_ends_it() -> None:
+def test_the_broker_stops_if_its_address_can_not_be_printed() -> None:
     reader, writer = os.pipe()
     os.close(reader)
     command = [*START, "--ephemeral", "--print-bootstrap"]
@@ -168,11 +168,11 @@ def test_an_address_that_nobody_reads_ends_it() -> None:
         os.close(writer)
         _, said = process.communicate(timeout=10)
     assert process.returncode == 0
-    assert "Stopping: nobody reads the standard output" in said
+    assert "Stopping: the reader of the standard output has closed it" in said
     assert said.splitlines()[-1].endswith("Stopped")
 
 
-def test_a_port_in_use_is_one_line(tmp_path: Path) -> None:
+def test_a_port_in_use_is_reported_in_one_line(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         refused = _refused("--data", str(tmp_path), "--port", str(port), "--log-level", "error")
@@ -181,7 +181,7 @@ def test_a_port_in_use_is_one_line(tmp_path: Path) -> None:
     assert re.match(rf"kafkapy: port {port} of 127\.0\.0\.1 is in use .* choose another port", refused.stderr)
 
 
-def test_a_locked_data_directory_is_one_line(tmp_path: Path) -> None:
+def test_a_locked_data_directory_is_reported_in_one_line(tmp_path: Path) -> None:
     with _running("--data", str(tmp_path), "--port", "0"):
         refused = _refused("--data", str(tmp_path), "--port", "0", "--log-level", "error")
     assert refused.returncode == 1
@@ -190,7 +190,7 @@ def test_a_locked_data_directory_is_one_line(tmp_path: Path) -> None:
     assert refused.stderr.count("\n") == 1
 
 
-def test_a_data_directory_of_another_cluster_is_one_line(tmp_path: Path) -> None:
+def test_a_data_directory_of_another_cluster_is_reported_in_one_line(tmp_path: Path) -> None:
     (tmp_path / "meta.properties").write_text("version=0\nbroker.id=1001\ncluster.id=ANOTHERCLUSTERSIDENTITY\n")
     refused = _refused("--data", str(tmp_path), "--port", "0", "--log-level", "error")
     assert refused.returncode == 1
@@ -213,20 +213,20 @@ def test_a_data_directory_of_another_cluster_is_one_line(tmp_path: Path) -> None
             "kafkapy: the listener SSL://127.0.0.1:0 uses SSL: kafkapy supports only PLAINTEXT",
         ),
         (["zookeeper.connect=localhost:2181"], 1, "kafkapy: zookeeper.connect is set: kafkapy can't join"),
-        (["--ephemeral", "--data", "x"], 1, "kafkapy: --ephemeral keeps nothing: it does not go with --data"),
+        (["--ephemeral", "--data", "x"], 1, "kafkapy: --ephemeral keeps no data: it can't be used with --data"),
         (["--config", "/no/such/file"], 1, "kafkapy: can't read the configuration /no/such/file: No such file"),
         (["--port", "70000"], 2, "argument --port: invalid"),
         (["--log-level", "loud"], 2, "argument --log-level: invalid choice"),
     ],
 )
-def test_a_bad_command_line_is_said_without_a_traceback(arguments: list[str], code: int, message: str) -> None:
+def test_an_invalid_command_line_is_reported_without_a_traceback(arguments: list[str], code: int, message: str) -> None:
     refused = _refused(*arguments)
     assert refused.returncode == code
     assert message in refused.stderr
     assert "Traceback" not in refused.stderr
 
 
-def test_an_unknown_key_in_a_file_is_warned_of(tmp_path: Path) -> None:
+def test_an_unknown_key_in_a_file_causes_a_warning(tmp_path: Path) -> None:
     file = tmp_path / "server.properties"
     file.write_text(f"num.partition=3\nlog.dirs={tmp_path / 'data'}\nlisteners=PLAINTEXT://127.0.0.1:0\n")
     with subprocess.Popen([*START, "--config", str(file)], stderr=subprocess.PIPE, text=True) as process:
@@ -262,7 +262,7 @@ print(code, *sorted({name.partition(".")[0] for name in sys.modules} | {*filter(
 """
 
 
-def test_a_running_broker_has_imported_nothing_of_the_other_commands() -> None:
+def test_start_does_not_import_the_other_commands() -> None:
     environment = {**os.environ, "COVERAGE_PROCESS_START": ""}
     result = subprocess.run(
         [sys.executable, "-c", _IMPORTS], capture_output=True, text=True, timeout=30, env=environment, check=True

@@ -1,4 +1,4 @@
-"""The options of ``kafkapy start`` that look inside, in processes of their own."""
+"""The options of ``kafkapy start`` for a trace and a control port, in separate processes."""
 
 import json
 import logging
@@ -73,7 +73,7 @@ def test_a_trace_for_people_is_plain_in_a_pipe() -> None:
 
 
 @pytest.mark.parametrize(("environment", "colored"), [({}, True), ({"NO_COLOR": "1"}, False)])
-def test_colours_are_for_terminals_that_want_them(environment: dict[str, str], colored: bool) -> None:
+def test_colours_are_used_on_terminals_without_no_color(environment: dict[str, str], colored: bool) -> None:
     controller, terminal = pty.openpty()
     inherited = {name: value for name, value in os.environ.items() if name != "NO_COLOR"}
     with _running("--trace", stdout=terminal, env={**inherited, **environment}) as (process, log):
@@ -88,8 +88,8 @@ def test_colours_are_for_terminals_that_want_them(environment: dict[str, str], c
     assert (b"\x1b[36m" in shown) == colored
 
 
-def test_a_reader_that_stops_reading_stops_nobody() -> None:
-    """Its pipe is full, and so is what waits: clients are served all the same, and the broker ends."""
+def test_clients_are_served_while_the_trace_is_not_read() -> None:
+    """The pipe and the queue of lines are full: clients are served nevertheless, and the broker can stop."""
     with _running("--trace") as (process, log), Wire(_bootstrap(log), "x" * 2000) as wire:
         for _ in range(200):
             wire.ask(ListGroupsRequest(), 2)
@@ -97,7 +97,7 @@ def test_a_reader_that_stops_reading_stops_nobody() -> None:
         assert process.wait(10) == 0
 
 
-def test_a_control_port_sets_faults_and_moves_the_clock() -> None:
+def test_a_control_port_sets_faults_and_advances_the_clock() -> None:
     with _running("--control-port", "0") as (process, log):
         (line,) = [line for line in log if "Control port: " in line]
         url = line.split("Control port: ")[1].split(" ")[0]
@@ -119,7 +119,7 @@ def test_a_control_port_sets_faults_and_moves_the_clock() -> None:
     assert "Traceback" not in rest
 
 
-def test_a_parent_is_told_both_addresses_and_sees_the_trace_elsewhere() -> None:
+def test_both_addresses_are_printed_and_the_trace_goes_to_standard_error() -> None:
     with _running("--print-bootstrap", "--control-port", "0", "--trace") as (process, log):
         assert process.stdout is not None
         assert process.stdout.readline() == f"{_bootstrap(log)}\n"
@@ -146,13 +146,13 @@ def _refused(*arguments: str) -> subprocess.CompletedProcess[str]:
         (("--control-port", "70000"), 2, "argument --control-port: invalid _port value"),
     ],
 )
-def test_what_can_not_be_is_one_line(arguments: tuple[str, ...], code: int, sentence: str) -> None:
+def test_invalid_options_are_reported_in_one_line(arguments: tuple[str, ...], code: int, sentence: str) -> None:
     refused = _refused(*arguments)
     assert refused.returncode == code
     assert sentence in refused.stderr
 
 
-def test_a_control_port_in_use_is_one_line() -> None:
+def test_a_control_port_in_use_is_reported_in_one_line() -> None:
     with _running("--control-port", "0") as (_, log):
         port = next(line for line in log if "Control port: " in line).split("127.0.0.1:")[1].split("/")[0]
         refused = _refused("--control-port", port)
@@ -162,7 +162,7 @@ def test_a_control_port_in_use_is_one_line() -> None:
 
 
 class StopWhenReady(logging.Filter):
-    """Sends this process SIGTERM as soon as the broker says that it is ready."""
+    """Sends this process SIGTERM as soon as the broker logs that it is ready."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         if "is ready at" in record.getMessage():
@@ -171,7 +171,9 @@ class StopWhenReady(logging.Filter):
 
 
 @pytest.mark.parametrize(("options", "addresses"), [([], 0), (["--print-bootstrap"], 2)])
-def test_the_same_in_this_process(capfd: pytest.CaptureFixture[str], options: list[str], addresses: int) -> None:
+def test_start_with_a_trace_and_a_control_port_in_this_process(
+    capfd: pytest.CaptureFixture[str], options: list[str], addresses: int
+) -> None:
     root, stop = logging.getLogger(), StopWhenReady()
     handlers, level = list(root.handlers), root.level
     logging.getLogger("kafkapy").addFilter(stop)
@@ -186,7 +188,7 @@ def test_the_same_in_this_process(capfd: pytest.CaptureFixture[str], options: li
     assert len(out.splitlines()) == addresses
 
 
-def test_without_options_nothing_is_hooked_in(tmp_path: Path) -> None:
+def test_without_options_there_are_no_hooks(tmp_path: Path) -> None:
     extras = Extras()
     extras.open(parse(["--data", str(tmp_path)]))
     assert (extras.hooks.interceptor, extras.hooks.trace, extras.control) == (None, None, None)

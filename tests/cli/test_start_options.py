@@ -1,4 +1,4 @@
-"""The command line of ``kafkapy start`` before anything of the broker is there."""
+"""The command line of ``kafkapy start``, which is parsed before the broker is imported."""
 
 import subprocess
 import sys
@@ -15,7 +15,7 @@ def test_options_and_settings_in_any_order() -> None:
 
 
 @pytest.mark.parametrize("words", [["--port", "-1"], ["--port", "many"], ["--port", "65536"], ["--colour"]])
-def test_what_can_not_be_understood_ends_with_the_usage(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_invalid_arguments_end_with_the_usage(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as stopped:
         parse(words)
     assert stopped.value.code == 2
@@ -23,7 +23,7 @@ def test_what_can_not_be_understood_ends_with_the_usage(words: list[str], capsys
 
 
 @pytest.mark.parametrize("words", [["--help"], ["--port", "-1"]])
-def test_help_and_mistakes_load_nothing_of_the_broker(words: list[str]) -> None:
+def test_help_and_invalid_arguments_do_not_import_the_broker(words: list[str]) -> None:
     program = (
         "import sys\nfrom kafkapy.cli import main as cli\n"
         f"try:\n    cli.main(['start', *{words!r}])\nfinally:\n    print(*sys.modules)"

@@ -21,7 +21,7 @@ def test_create_and_list(run: Run) -> None:
     assert any(line.split() == ["t-one", "2", "1"] for line in table.splitlines())
 
 
-def test_a_topic_that_exists_is_an_error_unless_told_otherwise(run: Run) -> None:
+def test_an_existing_topic_is_an_error_without_if_not_exists(run: Run) -> None:
     run("topics", "create", "t-there")
     refused = run("topics", "create", "t-there")
     assert refused.code == 1

@@ -17,7 +17,7 @@ from tests.cli.conftest import Run
 from tests.clients.test_transactions import begin
 
 
-def test_nobody_has_begun_a_transaction(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_transactions_the_list_is_empty(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     def topic(_client: ClusterClient, name: str) -> None:
         assert name == TRANSACTION_STATE_TOPIC
         raise RequestFailedError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
@@ -63,11 +63,11 @@ def test_refusals_are_one_line(run: Run, words: list[str], message: str) -> None
     assert message in refused.err
 
 
-def test_what_expired_and_what_later_releases_write_is_left_out(
+def test_expired_ids_and_records_of_later_releases_are_left_out(
     run: Run, bootstrap: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with ClusterClient(bootstrap) as client:
-        begin(client, "t-any", "t-any-topic")  # whoever does so first has the topic made
+        begin(client, "t-any", "t-any-topic")  # the first transaction creates the topic
     kept, gone = (transaction_record(name, TransactionData(1, 0, 1), 0) for name in ("t-kept", "t-gone"))
     records = [kept, gone, gone._replace(value=None), kept._replace(key=b"\0\x09", value=b"?")]
 
@@ -89,7 +89,7 @@ def test_what_expired_and_what_later_releases_write_is_left_out(
     assert [row["transactional_id"] for row in json.loads(run("transactions", "list", "--json").out)] == ["t-kept"]
 
 
-def test_another_failure_of_the_topic_is_told(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_error_of_the_topic_is_reported(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     def topic(*_: object) -> None:
         raise RequestFailedError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
 

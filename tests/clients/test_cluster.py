@@ -1,4 +1,4 @@
-"""A cluster by its bootstrap addresses; what passes by itself is tried again."""
+"""A cluster by its bootstrap addresses; temporary errors are retried."""
 
 import socket
 from typing import Any
@@ -26,26 +26,26 @@ def test_the_first_address_that_answers_is_taken(bootstrap: str) -> None:
         assert client.controller() is client.node(0)
 
 
-def test_no_address_answers_says_so_for_each() -> None:
+def test_the_error_names_each_address_that_does_not_answer() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         dead = server.getsockname()[1]
     with ClusterClient(f"127.0.0.1:{dead}") as client, pytest.raises(NoBrokerError, match=f"no broker answers.*{dead}"):
         client.metadata()
 
 
-def test_a_broker_that_is_not_there(client: ClusterClient) -> None:
+def test_an_unknown_broker_id_is_an_error(client: ClusterClient) -> None:
     with pytest.raises(NoBrokerError, match="broker 7 is not in the cluster"):
         client.node(7)
 
 
-def test_a_topic_is_waited_for_when_it_is_created(client: ClusterClient) -> None:
+def test_the_client_waits_for_a_new_topics_leaders(client: ClusterClient) -> None:
     topic = client.topic("made-by-metadata", create=True)
     assert [partition.leader_id for partition in topic.partitions] == [0]
     with pytest.raises(RequestFailedError, match=r"topic nobody-made-it: .*UNKNOWN_TOPIC_OR_PARTITION"):
         client.topic("nobody-made-it")
 
 
-def test_a_topic_that_the_broker_has_not_made_yet_is_asked_for_again(
+def test_the_client_waits_for_a_topic_that_is_still_being_created(
     client: ClusterClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     unknown = MetadataResponse(topics=[MetadataResponseTopic(error_code=3, name="late")])
@@ -63,11 +63,11 @@ def test_a_topic_that_the_broker_has_not_made_yet_is_asked_for_again(
         client.topic("late")
 
 
-def test_a_coordinator_is_waited_for(client: ClusterClient) -> None:
+def test_the_client_waits_for_a_coordinator(client: ClusterClient) -> None:
     assert client.coordinator("some-group") is client.node(0)
 
 
-def test_only_what_passes_by_itself_is_tried_again(client: ClusterClient, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_temporary_errors_are_retried(client: ClusterClient, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cluster, "RETRY_PAUSE_S", 0.0)
     codes = [15, 14, 6, 0]
 

@@ -1,4 +1,4 @@
-"""One connection: the newest common version, and clear words when the other side is no broker."""
+"""One connection: the newest common version, and clear errors when the other side is no broker."""
 
 import socket
 import struct
@@ -42,7 +42,7 @@ def _versions(*apis: tuple[int, int, int]) -> bytes:
     return _frame(encode(ApiVersionsResponse(0, [ApiVersion(*api) for api in apis]), 0))
 
 
-def test_the_newest_version_that_both_know_is_spoken() -> None:
+def test_the_newest_version_that_both_sides_know_is_used() -> None:
     answer = encode(ListGroupsResponse(), 2)
     with _server(_versions((16, 0, 2)), _frame(answer, 2)) as port, Connection("127.0.0.1", port) as connection:
         assert connection.call(ListGroupsRequest(), ListGroupsResponse).groups == []
@@ -66,7 +66,7 @@ def test_an_api_that_the_broker_does_not_serve(apis: list[tuple[int, int, int]])
         (_frame(b"\0"), "does not answer as a Kafka broker"),
     ],
 )
-def test_what_is_no_kafka_broker(answer: bytes, message: str) -> None:
+def test_a_server_that_is_no_kafka_broker_is_reported(answer: bytes, message: str) -> None:
     with (
         _server(answer) as port,
         Connection("127.0.0.1", port) as connection,
@@ -75,7 +75,7 @@ def test_what_is_no_kafka_broker(answer: bytes, message: str) -> None:
         connection.call(ListGroupsRequest(), ListGroupsResponse)
 
 
-def test_a_broker_that_refuses_to_tell_its_versions() -> None:
+def test_a_broker_that_refuses_api_versions_is_reported() -> None:
     refusal = _frame(encode(ApiVersionsResponse(error_code=35), 0))
     with (
         _server(refusal) as port,
@@ -95,7 +95,7 @@ def test_the_client_waits_as_long_as_the_broker_asks() -> None:
         assert SystemClock().monotonic_s() - began >= 0.05
 
 
-def test_a_broker_that_goes_away() -> None:
+def test_a_lost_connection_is_reported() -> None:
     with (
         _server(b"\0\0") as port,
         Connection("127.0.0.1", port) as connection,
@@ -104,7 +104,7 @@ def test_a_broker_that_goes_away() -> None:
         connection.call(ListGroupsRequest(), ListGroupsResponse)
 
 
-def test_nobody_listens() -> None:
+def test_a_closed_port_is_reported() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
     with pytest.raises(NoBrokerError, match=rf"no broker answers at 127\.0\.0\.1:{port}: Connection refused"):

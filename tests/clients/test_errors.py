@@ -18,7 +18,7 @@ def test_zero_is_no_error() -> None:
         (9999, "odd", "", "odd (error 9999)"),
     ],
 )
-def test_an_error_says_what_why_and_its_name(code: int, message: str | None, what: str, text: str) -> None:
+def test_an_error_has_its_object_its_reason_and_its_name(code: int, message: str | None, what: str, text: str) -> None:
     with pytest.raises(RequestFailedError) as failed:
         check(code, message, what=what)
     assert failed.value.code == code

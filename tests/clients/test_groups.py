@@ -40,9 +40,7 @@ def test_commit_and_fetch_and_delete(client: ClusterClient) -> None:
         groups.delete_group(client, "readers")
 
 
-def test_a_group_that_newer_brokers_call_unknown_is_dead(
-    client: ClusterClient, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_group_that_newer_brokers_do_not_know_is_dead(client: ClusterClient, monkeypatch: pytest.MonkeyPatch) -> None:
     unknown = DescribedGroup(error_code=69, error_message="Group none not found.", group_id="none")
 
     class Coordinator:
@@ -57,7 +55,7 @@ def test_a_group_that_newer_brokers_call_unknown_is_dead(
         groups.describe_group(client, "none")
 
 
-def test_a_group_with_members_is_left_alone(client: ClusterClient) -> None:
+def test_a_group_with_members_is_refused(client: ClusterClient) -> None:
     joined = _join(client, "busy")
     assert [member.member_id for member in groups.describe_group(client, "busy").members] == [joined.member_id]
     with pytest.raises(RequestFailedError, match=r"group busy: its members must stop first.*NON_EMPTY_GROUP"):
@@ -69,7 +67,7 @@ def test_a_group_with_members_is_left_alone(client: ClusterClient) -> None:
         groups.commit(client, "busy", {("busy-topic", 0): 1})
 
 
-def test_an_assignment_is_read_or_left_empty() -> None:
+def test_an_invalid_assignment_has_no_partitions() -> None:
     partitions = [
         ConsumerProtocolAssignmentTopicPartition("b", [1, 0]),
         ConsumerProtocolAssignmentTopicPartition("a", [2]),

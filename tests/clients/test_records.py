@@ -1,4 +1,4 @@
-"""Produce and fetch, on a running broker; keys go where Java's producer puts them."""
+"""Produce and fetch, on a running broker; keys are partitioned as by Java's producer."""
 
 import pytest
 
@@ -27,12 +27,12 @@ from kafkapy.records.record import Record, encode_batch, read_records
         (b"abc", 479470107),
     ],
 )
-def test_a_key_goes_where_java_puts_it(key: bytes, hash_: int) -> None:
+def test_the_partition_of_a_key_is_that_of_java(key: bytes, hash_: int) -> None:
     assert partition_of(key, 2**31) == hash_ & 0x7FFFFFFF
     assert partition_of(key, 7) == (hash_ & 0x7FFFFFFF) % 7
 
 
-def test_what_is_produced_is_fetched(client: ClusterClient) -> None:
+def test_produced_records_are_fetched(client: ClusterClient) -> None:
     topics.create_topic(client, "there-and-back", partitions=2, configs={})
     batch = bytes(encode_batch([Record(b"k", b"v", timestamp=100)]))
     assert produce(client, "there-and-back", 0, batch, acks=-1, leader=0) == 0
@@ -44,7 +44,7 @@ def test_what_is_produced_is_fetched(client: ClusterClient) -> None:
     assert found[1].records == b""
 
 
-def test_a_leader_that_does_not_know_it_yet_is_asked_again(
+def test_produce_is_retried_until_the_leader_knows_its_role(
     client: ClusterClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     codes = [6, 0]

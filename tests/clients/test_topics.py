@@ -6,6 +6,7 @@ from kafkapy.clients import topics
 from kafkapy.clients.cluster import ClusterClient
 from kafkapy.clients.errors import RequestFailedError
 from kafkapy.clients.records import produce
+from kafkapy.protocol.constants import EARLIEST, LATEST
 from kafkapy.records.record import Record, encode_batch
 
 
@@ -23,11 +24,11 @@ def test_create_list_grow_delete(client: ClusterClient) -> None:
         topics.delete_topic(client, "life")
 
 
-def test_offsets_by_place_and_time(client: ClusterClient) -> None:
+def test_offsets_of_both_ends_and_of_times(client: ClusterClient) -> None:
     topics.create_topic(client, "ends", partitions=2, configs={})
     batch = bytes(encode_batch([Record(None, b"a", timestamp=100), Record(None, b"b", timestamp=200)]))
     produce(client, "ends", 1, batch, acks=-1, leader=0)
     topic = client.topic("ends")
-    assert topics.offsets(client, topic, [0, 1], topics.EARLIEST) == {0: 0, 1: 0}
-    assert topics.offsets(client, topic, [1], topics.LATEST) == {1: 2}
+    assert topics.offsets(client, topic, [0, 1], EARLIEST) == {0: 0, 1: 0}
+    assert topics.offsets(client, topic, [1], LATEST) == {1: 2}
     assert topics.offsets(client, topic, [0, 1], 150) == {0: -1, 1: 1}

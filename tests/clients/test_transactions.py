@@ -22,7 +22,7 @@ def begin(client: ClusterClient, transactional_id: str, topic: str) -> tuple[int
     return producer
 
 
-def test_what_is_open_is_aborted(client: ClusterClient) -> None:
+def test_an_open_transaction_is_aborted(client: ClusterClient) -> None:
     producer_id, epoch = begin(client, "etl", "written")
     assert transactions.abort(client, "etl", 60_000) == (producer_id, epoch + 2)
 

@@ -1,4 +1,4 @@
-"""A broker in a thread of its own, for the blocking client."""
+"""A broker in a separate thread, for the blocking client."""
 
 import asyncio
 import threading

@@ -28,7 +28,7 @@ from tests.server.harness import Client, batch, fetch_request, frame, produce_re
 
 
 class Shown:
-    """A trace into a pipe, and its lines once it is closed."""
+    """A trace into a pipe; its lines can be read after it is closed."""
 
     def __init__(self) -> None:
         self.reader, self.writer = os.pipe()
@@ -49,7 +49,7 @@ def shown() -> Shown:
     return Shown()
 
 
-def test_every_request_has_its_line_and_so_has_its_answer(tmp_path: Path, shown: Shown) -> None:
+def test_every_request_and_every_answer_has_a_line(tmp_path: Path, shown: Shown) -> None:
     async def scenario() -> None:
         async with running_broker(tmp_path, hooks=Hooks(trace=shown.trace())) as broker:
             client = await Client.connect(broker)
@@ -87,7 +87,7 @@ def test_every_request_has_its_line_and_so_has_its_answer(tmp_path: Path, shown:
     assert lines[11]["reason"] == "records of t-0 are null"
 
 
-def test_an_answer_whose_bytes_were_there_already_is_shown_too(tmp_path: Path, shown: Shown) -> None:
+def test_an_answer_that_was_encoded_before_is_shown(tmp_path: Path, shown: Shown) -> None:
     async def scenario() -> None:
         async with running_broker(tmp_path, hooks=Hooks(trace=shown.trace("api=OffsetCommit"))) as broker:
             client = await Client.connect(broker)
@@ -103,7 +103,7 @@ def test_an_answer_whose_bytes_were_there_already_is_shown_too(tmp_path: Path, s
     assert answers == [[{"name": "t", "partitions": [{"partition_index": 0}]}]] * 2  # zeros are left out
 
 
-def test_only_what_passes_the_filter_is_shown(tmp_path: Path, shown: Shown) -> None:
+def test_only_requests_that_pass_the_filter_are_shown(tmp_path: Path, shown: Shown) -> None:
     async def scenario() -> None:
         async with running_broker(tmp_path, hooks=Hooks(trace=shown.trace("topic=b"))) as broker:
             client = await Client.connect(broker)
@@ -121,7 +121,7 @@ def test_only_what_passes_the_filter_is_shown(tmp_path: Path, shown: Shown) -> N
     assert '"a"' not in json.dumps(lines)
 
 
-def test_faults_are_seen(tmp_path: Path, shown: Shown) -> None:
+def test_answers_of_fault_rules_are_shown(tmp_path: Path, shown: Shown) -> None:
     async def scenario() -> None:
         faults = Faults()
         async with running_broker(tmp_path, hooks=Hooks(faults, shown.trace())) as broker:
@@ -138,12 +138,12 @@ def test_faults_are_seen(tmp_path: Path, shown: Shown) -> None:
     assert lines[3]["reason"] == "fault rule 2 drops the answer"
 
 
-def test_what_there_is_no_room_for_is_counted(tmp_path: Path, shown: Shown) -> None:
+def test_lines_without_room_are_counted(tmp_path: Path, shown: Shown) -> None:
     async def scenario() -> None:
         trace = shown.trace()
         async with running_broker(tmp_path, hooks=Hooks(trace=trace)) as broker:
             client = await Client.connect(broker)
-            shown.output._limit, limit = 0, shown.output._limit  # as a terminal that does not read
+            shown.output._limit, limit = 0, shown.output._limit  # as if the terminal did not read
             await client.ask(ListGroupsRequest(), 2)
             assert shown.output.left_out == 2
             shown.output._limit = limit
@@ -158,7 +158,7 @@ def test_what_there_is_no_room_for_is_counted(tmp_path: Path, shown: Shown) -> N
 
 
 def test_large_requests_are_shown_with_their_answers(tmp_path: Path, shown: Shown) -> None:
-    """They are decoded, and their answers encoded, beside the loop, while others come and go."""
+    """They are decoded, and their answers encoded, on the compute thread, while others are served."""
     asked = [OffsetForLeaderPartition(at, -1, 0) for at in range(5_000)]
     large = OffsetForLeaderEpochRequest(-1, [OffsetForLeaderTopic("t", asked)])
 

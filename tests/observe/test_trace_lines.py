@@ -17,14 +17,14 @@ def test_a_line_for_people() -> None:
     assert as_text(none).endswith(" - × Produce v8 #7 0 B 1.2 ms none wanted")
 
 
-def test_colours_say_what_it_is() -> None:
+def test_colours_depend_on_the_kind_of_line() -> None:
     assert "\x1b[36m→" in as_colored_text(ASKED)
     assert "\x1b[32m←" in as_colored_text(ANSWERED)
     assert "\x1b[31m←" in as_colored_text(ANSWERED._replace(body={"t": [{"error_code": "CORRUPT_MESSAGE"}]}))
     assert "\x1b[33m×" in as_colored_text(ANSWERED._replace(kind=NO_ANSWER, body="gone"))
 
 
-def test_a_client_does_not_steer_the_terminal() -> None:
+def test_client_ids_and_values_are_escaped() -> None:
     line = as_text(
         ASKED._replace(client_id="\x1b[2Jevil\n", body={"name": "\x1b]0;x\x07", "more": "…", "hidden": "[hidden]"})
     )
@@ -34,7 +34,7 @@ def test_a_client_does_not_steer_the_terminal() -> None:
     assert as_text(ASKED._replace(client_id="<\x1b")).isprintable()
 
 
-def test_a_reason_or_a_json_line_does_not_steer_it_either() -> None:
+def test_reasons_and_json_lines_are_escaped() -> None:
     hostile = "\x1b[2J\x9b\x7f\n\u2028\u202e\ud800"
     reason = ASKED._replace(kind=NO_ANSWER, client_id=hostile, body=f"the topic {hostile}")
     assert as_text(reason).isprintable()
@@ -42,7 +42,7 @@ def test_a_reason_or_a_json_line_does_not_steer_it_either() -> None:
     assert json.loads(as_json(reason))["client_id"] == hostile
 
 
-def test_a_line_has_an_end() -> None:
+def test_a_long_line_is_cut() -> None:
     assert len(as_text(ASKED._replace(body={"name": "x" * 5_000}))) < 2_200
     assert len(as_text(ASKED._replace(client_id="x" * 32_000))) < 400
     assert len(as_json(ASKED._replace(kind=NO_ANSWER, client_id="x" * 32_000, body="x" * 32_000))) < 4_500

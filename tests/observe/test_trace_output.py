@@ -17,13 +17,13 @@ def test_lines_are_written_in_order() -> None:
     assert not any(thread.name == "kafkapy-trace" for thread in threading.enumerate())
 
 
-def test_a_reader_that_does_not_read_costs_lines_and_nothing_else() -> None:
+def test_lines_are_left_out_while_the_pipe_is_full() -> None:
     reader, writer = os.pipe()
     output = TraceOutput(writer, waiting_bytes=10_000)
     for _ in range(1000):
         output.write("x" * 1000)
     assert output.is_full
-    assert 900 <= output.left_out <= 990  # a pipe takes 64 of them
+    assert 900 <= output.left_out <= 990  # a pipe holds 64 of them
     output.close()
     os.set_blocking(reader, False)
     while any(thread.name == "kafkapy-trace" for thread in threading.enumerate()):
@@ -36,7 +36,7 @@ def test_a_reader_that_does_not_read_costs_lines_and_nothing_else() -> None:
     os.close(writer)
 
 
-def test_a_reader_that_has_gone_ends_it() -> None:
+def test_no_lines_are_written_after_the_reader_has_closed_the_pipe() -> None:
     reader, writer = os.pipe()
     output = TraceOutput(writer)
     os.close(reader)

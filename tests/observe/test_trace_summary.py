@@ -12,7 +12,7 @@ from kafkapy.storage.io.files import Files, FileSlice
 from tests.server.harness import batch, produce_request
 
 
-def test_only_what_is_not_as_usual_is_shown() -> None:
+def test_fields_with_default_values_are_left_out() -> None:
     request = JoinGroupRequest("g", 10_000, protocols=[JoinGroupRequestProtocol("range", b"12345")])
     assert summary(request) == {
         "group_id": "g", "session_timeout_ms": 10_000, "protocols": [{"name": "range", "metadata": "<5 B>"}],
@@ -48,7 +48,7 @@ def test_records_in_a_file_are_counted_too(tmp_path: Path) -> None:
     assert of_records(large) == {"bytes": LOOKED_THROUGH + 1}
 
 
-def test_secrets_and_what_nobody_knows_are_hidden() -> None:
+def test_secrets_and_values_of_unknown_keys_are_hidden() -> None:
     values = {"ssl.key.password": "secret", "retention.ms": "5", "num.io.threads": "3", "my.api.key": "secret"}
     configs = [AlterableConfig(name, value) for name, value in values.items()]
     shown = summary(AlterConfigsRequest([AlterConfigsResource(4, "0", configs)]))
@@ -63,7 +63,7 @@ def test_errors_have_their_names() -> None:
     assert not has_error({"topics": [{"name": "t"}], "throttle_time_ms": 5})
 
 
-def test_what_is_long_is_cut() -> None:
+def test_long_values_are_cut() -> None:
     many = CreateTopicsRequest([CreatableTopic(f"t{number}", 1, 1) for number in range(500)])
     topics = summary(many)["topics"]
     assert len(topics) == 21

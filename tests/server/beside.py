@@ -1,4 +1,4 @@
-"""A broker on an event loop in another thread, for clients that block."""
+"""A broker on an event loop in another thread, for blocking clients."""
 
 import asyncio
 import threading

@@ -193,19 +193,19 @@ def call(broker: BrokerServer, request: Any, version: int, *, client_id: str = "
 
 
 def result_of(response: Any) -> Any:
-    """What a handler returns, its steps taken."""
+    """The result of a handler, after its steps."""
     return finish(response) if isinstance(response, Generator) else response
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    """Let the event loop go round until the condition holds."""
+    """Run the event loop until the condition holds."""
     clock = SystemClock()
     while not condition():
         await clock.sleep(1)
 
 
 def small_receive_buffer(port: int, size: int = 4096) -> socket.socket:
-    """A connected blocking socket that takes little unless it is read."""
+    """A connected blocking socket with a small receive buffer."""
     sock = socket.socket()
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, size)
     sock.connect(("127.0.0.1", port))

@@ -1,4 +1,4 @@
-"""The numbers are those that Apache Kafka 2.7.2 answers without an authorizer."""
+"""The expected numbers are the answers of Apache Kafka 2.7.2 without an authorizer."""
 
 from kafkapy.server.authorized_operations import cluster_operations, group_operations, topic_operations
 
@@ -9,5 +9,5 @@ def test_all_operations_without_an_authorizer() -> None:
     assert group_operations(asked=True) == 328
 
 
-def test_operations_that_nobody_asked_for() -> None:
+def test_operations_are_left_out_unless_requested() -> None:
     assert {topic_operations(asked=False), cluster_operations(asked=False), group_operations(asked=False)} == {-(2**31)}

@@ -1,4 +1,4 @@
-"""What bad input gets: the code, refusal or closed connection that Kafka gives, and no harm to anybody else."""
+"""Bad input is answered with Kafka's error code, or its connection is closed; other clients are not affected."""
 
 import logging
 import ssl
@@ -51,7 +51,7 @@ CLOSED = {
 
 
 @pytest.mark.parametrize("name", CLOSED)
-def test_what_is_no_request_closes_the_connection_with_one_line(
+def test_bytes_that_are_no_request_close_the_connection_with_one_log_line(
     name: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     data, reason = CLOSED[name]
@@ -130,7 +130,7 @@ def test_records_without_a_whole_batch_close_the_connection_before_anything_is_a
 
 
 @pytest.mark.parametrize("name", BATCHES)
-def test_bad_batches_get_their_code_and_a_line_and_leave_nothing_behind(
+def test_a_bad_batch_gets_its_error_code_and_a_log_line_and_is_not_appended(
     name: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     records, code = BATCHES[name]
@@ -171,7 +171,7 @@ LIES = {
 
 
 @pytest.mark.parametrize("name", LIES)
-def test_batches_that_lie_about_offsets_and_counts_are_refused(name: str, tmp_path: Path) -> None:
+def test_batches_with_wrong_offsets_or_counts_are_refused(name: str, tmp_path: Path) -> None:
     async def scenario() -> None:
         async with running_broker(tmp_path) as broker:
             client = await Client.connect(broker)
@@ -191,7 +191,7 @@ TOPICS = {
 
 
 @pytest.mark.parametrize("name", TOPICS)
-def test_topics_that_can_not_be_get_their_code_and_a_line(
+def test_invalid_topics_get_their_error_code_and_a_log_line(
     name: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     topic, code = TOPICS[name]
@@ -219,7 +219,7 @@ def test_acks_0_with_an_error_closes_the_connection(tmp_path: Path) -> None:
     run(scenario())
 
 
-def test_a_flood_of_small_elements_is_limited_before_it_takes_memory(tmp_path: Path) -> None:
+def test_a_request_of_very_many_small_elements_is_refused_before_it_takes_memory(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with running_broker(tmp_path) as broker:
             client = await Client.connect(broker)

@@ -27,7 +27,7 @@ def server(path: Path, **keys: str) -> BrokerServer:
     return BrokerServer(BrokerConfig.from_properties(properties | keys))
 
 
-def test_what_was_acknowledged_is_there_after_a_restart(tmp_path: Path) -> None:
+def test_acknowledged_records_are_there_after_a_restart(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with server(tmp_path) as broker:
             client = await Client.connect(broker)
@@ -86,7 +86,7 @@ except LogDirectoryLockedError as error:
 """
 
 
-def test_a_locked_directory_is_refused_and_left_alone(tmp_path: Path) -> None:
+def test_a_locked_directory_is_refused_and_not_changed(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with server(tmp_path) as broker:
             command = [sys.executable, "-c", OTHER_PROCESS, str(tmp_path)]
@@ -143,7 +143,7 @@ def test_a_port_in_use_leaves_nothing_open(tmp_path: Path) -> None:
     run(scenario())
 
 
-def test_a_store_can_be_handed_in_and_outlives_the_broker(tmp_path: Path) -> None:
+def test_a_store_that_is_passed_in_stays_open_after_the_broker(tmp_path: Path) -> None:
     async def scenario() -> None:
         clock = SystemClock()
         store = EmbeddedStore(None, clock)
@@ -161,7 +161,7 @@ def test_a_store_can_be_handed_in_and_outlives_the_broker(tmp_path: Path) -> Non
     run(scenario())
 
 
-def test_topics_are_created_when_asked_for(tmp_path: Path) -> None:
+def test_topics_are_created_by_a_metadata_request(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with running_broker(tmp_path) as broker:
             client = await Client.connect(broker)
@@ -175,7 +175,7 @@ def test_topics_are_created_when_asked_for(tmp_path: Path) -> None:
     run(scenario())
 
 
-def test_what_is_not_built_is_refused_before_anything_is_touched(tmp_path: Path) -> None:
+def test_unsupported_configuration_is_refused_before_any_file_is_made(tmp_path: Path) -> None:
     async def scenario() -> None:
         broker = server(tmp_path / "data", listeners="SSL://127.0.0.1:0")
         with pytest.raises(InvalidConfigError, match="SSL"):
@@ -213,7 +213,7 @@ def test_the_log_says_where_the_broker_listens(tmp_path: Path, caplog: pytest.Lo
     run(scenario())
 
 
-def test_a_killed_broker_answers_nobody_and_loses_nothing(tmp_path: Path) -> None:
+def test_a_killed_broker_answers_no_request_and_loses_no_record(tmp_path: Path) -> None:
     async def scenario() -> None:
         broker = server(tmp_path)
         await broker.start()

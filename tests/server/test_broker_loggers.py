@@ -1,4 +1,4 @@
-"""The loggers of this process by Kafka's names for levels; each test has loggers of its own."""
+"""The loggers of this process and their levels under Kafka's names; each test has its own loggers."""
 
 import logging
 from collections.abc import Iterator
@@ -28,7 +28,7 @@ def _levels() -> dict[str, str | None]:
     return {each.name: each.value for each in describe_loggers()}
 
 
-def test_each_logger_is_listed_with_the_level_that_holds_for_it() -> None:
+def test_each_logger_is_listed_with_its_effective_level() -> None:
     levels = _levels()
     assert (levels[UPPER], levels[LOWER]) == ("WARN", "WARN")
     assert "kafkapy.of_this_test.place" not in levels
@@ -37,7 +37,7 @@ def test_each_logger_is_listed_with_the_level_that_holds_for_it() -> None:
 
 
 @pytest.mark.parametrize("level", LEVELS)
-def test_a_level_is_set_and_told_by_its_name(level: str) -> None:
+def test_a_level_is_set_and_listed_by_its_name(level: str) -> None:
     alter_loggers([Change(UPPER, SET, level)], validate_only=False)
     assert logging.getLogger(UPPER).level == LEVELS[level]
     assert _levels()[LOWER] == level
@@ -49,7 +49,7 @@ def test_levels_between_have_the_name_above(number: int, name: str) -> None:
     assert _levels()[UPPER] == name
 
 
-def test_the_root_is_one_of_them_and_a_deleted_level_is_that_of_the_logger_above() -> None:
+def test_the_root_is_listed_and_a_deleted_level_is_that_of_the_logger_above() -> None:
     alter_loggers([Change("root", SET, "ERROR"), Change(UPPER, DELETE, None)], validate_only=False)
     assert logging.root.level == logging.ERROR
     levels = _levels()
@@ -63,21 +63,21 @@ def test_the_root_is_one_of_them_and_a_deleted_level_is_that_of_the_logger_above
         (Change("kafkapy.of_this_test.place", SET, "INFO"), "There is no logger"),
         (Change("no.such.logger", DELETE, None), "There is no logger"),
         (Change("", SET, "INFO"), "There is no logger"),
-        (Change(LOWER, SET, "info"), "info is no level: TRACE, DEBUG"),
-        (Change(LOWER, SET, None), "None is no level"),
+        (Change(LOWER, SET, "info"), "info is not a level; the levels are TRACE, DEBUG"),
+        (Change(LOWER, SET, None), "None is not a level"),
         (Change("root", DELETE, None), "root can't be deleted"),
-        (Change(LOWER, APPEND, "INFO"), "no list"),
-        (Change(LOWER, SUBTRACT, "INFO"), "no list"),
-        (Change(LOWER, 9, "INFO"), "no list"),
+        (Change(LOWER, APPEND, "INFO"), "not a list"),
+        (Change(LOWER, SUBTRACT, "INFO"), "not a list"),
+        (Change(LOWER, 9, "INFO"), "not a list"),
         (Change(UPPER, DELETE, None), "more than once"),
     ],
 )
-def test_one_that_is_refused_keeps_the_others_from_being_changed(change: Change, reason: str) -> None:
+def test_a_refused_change_prevents_all_others(change: Change, reason: str) -> None:
     with pytest.raises(InvalidAlterationError, match=reason):
         alter_loggers([Change(UPPER, SET, "DEBUG"), change], validate_only=False)
     assert _levels()[UPPER] == "WARN"
 
 
-def test_only_to_see_whether_it_would_do_changes_nothing() -> None:
+def test_levels_are_not_changed_with_validate_only() -> None:
     alter_loggers([Change(UPPER, SET, "DEBUG")], validate_only=True)
     assert _levels()[UPPER] == "WARN"

@@ -1,4 +1,4 @@
-"""What the configuration handlers share; the handlers' own tests go through it in full."""
+"""Functions that the configuration handlers share; the handlers' tests cover them in full."""
 
 import asyncio
 from types import SimpleNamespace
@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from kafkapy.config.errors import InvalidAlterationError
+from kafkapy.protocol.constants import ResourceType
 from kafkapy.server.config_resources import (
     MOST_KEYS,
-    ResourceType,
     check_number_of_keys,
     check_types,
     error_text,
@@ -21,13 +21,13 @@ def _resources(*types: int, name: str = "x") -> Any:
     return [SimpleNamespace(resource_type=each, resource_name=name) for each in types]
 
 
-def test_the_three_types_pass_and_no_other() -> None:
+def test_only_the_three_resource_types_are_accepted() -> None:
     asyncio.run(check_types(_resources(*ResourceType)))
     with pytest.raises(InvalidAlterationError, match="There is no resource type 3"):
         asyncio.run(check_types(_resources(2, 3)))
 
 
-def test_a_resource_counts_as_it_was_named_last() -> None:
+def test_of_repeated_resources_the_last_counts() -> None:
     first, other, last = _resources(2, 4, 2)
     assert asyncio.run(last_of_each([first, other, last])) == [last, other]
 

@@ -1,4 +1,4 @@
-"""What a handler is given: the broker's own address for a client, and a bounded log of refusals."""
+"""The context of a handler: the broker's own address for a client, and a bounded log of refusals."""
 
 import logging
 from pathlib import Path
@@ -22,7 +22,7 @@ from tests.server.harness import Client, run, running_broker
     ({"listeners": "PLAINTEXT://0.0.0.0:0"}, "127.0.0.1"),
     ({"listeners": "PLAINTEXT://:0"}, "127.0.0.1"),
 ])  # fmt: skip
-def test_without_advertised_listeners_it_is_one_that_the_client_reached(
+def test_without_advertised_listeners_the_end_point_is_the_one_that_the_client_reached(
     keys: dict[str, Any], host: str, tmp_path: Path
 ) -> None:
     async def scenario() -> None:
@@ -34,7 +34,7 @@ def test_without_advertised_listeners_it_is_one_that_the_client_reached(
     run(scenario())
 
 
-def test_advertised_listeners_are_told_by_name(tmp_path: Path) -> None:
+def test_the_advertised_end_point_is_that_of_the_listeners_name(tmp_path: Path) -> None:
     keys: dict[str, Any] = {
         "listeners": "PLAINTEXT://127.0.0.1:0,INNER://127.0.0.1:0",
         "listener__security__protocol__map": "PLAINTEXT:PLAINTEXT,INNER:PLAINTEXT",
@@ -57,7 +57,7 @@ def test_advertised_listeners_are_told_by_name(tmp_path: Path) -> None:
     ({"advertised__host__name": "outside.example", "advertised__port": "0"}, ("outside.example", "<bound>")),
     ({"advertised__host__name": "outside.example", "advertised__port": "77"}, ("outside.example", 77)),
 ])  # fmt: skip
-def test_what_advertised_listeners_leave_out_is_the_listeners(
+def test_an_advertised_end_point_without_host_or_port_has_those_of_the_listener(
     keys: dict[str, Any], expected: tuple[str, Any], tmp_path: Path
 ) -> None:
     async def scenario() -> None:
@@ -80,7 +80,7 @@ def _context(clock: ManualClock) -> RequestContext:
     return RequestContext(services, RequestHeader(0, 8, 1, None), Session.local("PLAINTEXT"))
 
 
-def test_a_request_writes_few_lines_however_much_of_it_is_refused(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_request_with_many_refusals_writes_few_log_lines(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "kafkapy")
     clock = ManualClock()
     context = _context(clock)
@@ -98,7 +98,7 @@ def test_a_request_writes_few_lines_however_much_of_it_is_refused(caplog: pytest
     assert len(caplog.messages) == 12
 
 
-def test_a_few_refusals_have_a_line_each_and_no_more(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_few_refusals_have_one_log_line_each(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "kafkapy")
     clock = ManualClock()
     for _ in range(2):

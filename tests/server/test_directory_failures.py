@@ -1,4 +1,4 @@
-"""Data directories that fail under a whole broker, through a disk that refuses what lies under one path."""
+"""Data directories of a running broker that fail: a fake disk refuses writes below one path."""
 
 import asyncio
 import errno
@@ -41,7 +41,7 @@ async def _codes(client: Client, topic: str) -> list[tuple[int, int, list[int]]]
     return [(each.error_code, each.leader_id, each.offline_replicas) for each in found]
 
 
-def test_the_broker_goes_on_with_the_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_broker_keeps_serving_its_other_directories(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     disk = Disk(monkeypatch)
     one, two = str(tmp_path / "one"), str(tmp_path / "two")
 
@@ -76,7 +76,7 @@ def test_the_broker_goes_on_with_the_others(tmp_path: Path, monkeypatch: pytest.
     run(scenario())
 
 
-def test_a_directory_that_is_gone_at_the_start_makes_its_partitions_wait(
+def test_partitions_of_a_missing_directory_stay_offline_after_the_start(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     one, two = tmp_path / "one", tmp_path / "two"
@@ -106,14 +106,14 @@ def test_a_directory_that_is_gone_at_the_start_makes_its_partitions_wait(
     run(scenario())
 
 
-def test_the_metadatas_directory_must_work_at_the_start(tmp_path: Path) -> None:
+def test_a_start_fails_without_the_metadatas_directory(tmp_path: Path) -> None:
     (tmp_path / "one").write_text("no directory")
     broker = server(tmp_path, **{"log.dirs": f"{tmp_path}/one,{tmp_path}/two"})
     with pytest.raises(LogDirectoryError, match=r"one, the first of log\.dirs, holds this broker's metadata"):
         run(broker.start())
 
 
-def test_a_broker_without_any_directory_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_broker_without_any_directory_is_broken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     disk = Disk(monkeypatch)
 
     async def scenario() -> None:
@@ -127,7 +127,7 @@ def test_a_broker_without_any_directory_says_so(tmp_path: Path, monkeypatch: pyt
     run(scenario())
 
 
-def test_a_full_disk_refuses_and_takes_records_again_when_there_is_room(
+def test_records_are_refused_on_a_full_disk_and_accepted_when_it_has_space_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     disk = Disk(monkeypatch)

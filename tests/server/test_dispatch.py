@@ -79,14 +79,14 @@ ORDERS: list[tuple[int, Any]] = [
         topic_states=[StopReplicaTopicState("new", [StopReplicaPartitionState(0, 4, delete_partition=True)])]
     )),
 ]  # fmt: skip
-"""What a controller of Apache Kafka 2.7 sends, with the versions that it uses."""
+"""Requests of a controller of Apache Kafka 2.7, with their versions."""
 
 
 @pytest.mark.parametrize("is_alone", [False, True])
-def test_a_controller_on_another_broker_is_obeyed_over_the_listener_of_brokers_alone(
+def test_a_remote_controllers_requests_are_served_on_the_inter_broker_listener_alone(
     tmp_path: Path, is_alone: bool
 ) -> None:
-    """And fenced by its epochs, as Apache Kafka 2.7.2 does it."""
+    """They are also fenced by their epochs, as in Apache Kafka 2.7.2."""
 
     async def scenario() -> None:
         keys = {
@@ -119,7 +119,7 @@ def test_a_controller_on_another_broker_is_obeyed_over_the_listener_of_brokers_a
     run(scenario())
 
 
-def test_a_response_without_a_form_in_its_version_is_our_bug() -> None:
+def test_a_response_that_its_version_can_not_express_is_an_error() -> None:
     response = ListOffsetsResponse(
         topics=[ListOffsetsTopicResponse("t", [ListOffsetsPartitionResponse(leader_epoch=5)])]
     )
@@ -141,7 +141,7 @@ def test_the_controller_reaches_the_same_handlers(tmp_path: Path) -> None:
     run(scenario())
 
 
-def test_who_asks_without_a_socket_gets_messages(tmp_path: Path) -> None:
+def test_a_request_without_a_socket_is_answered_with_a_message(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with running_broker(tmp_path) as broker:
             client = await Client.connect(broker)

@@ -23,7 +23,7 @@ from tests.server.harness import Client, run, running_broker
 
 
 @pytest.mark.parametrize("version", [0, 1, 4])
-def test_it_is_written_as_the_message_and_says_the_same(version: int) -> None:
+def test_an_encoded_response_is_written_and_decoded_as_its_message(version: int) -> None:
     message = HeartbeatResponse(error_code=27)
     encoded = Encoded(message, version)
     assert encode(encoded, version) == encode(message, version)
@@ -34,19 +34,19 @@ def test_it_is_written_as_the_message_and_says_the_same(version: int) -> None:
 
 
 @pytest.mark.parametrize("version", [0, 4])
-def test_its_frame_is_that_of_the_message(version: int) -> None:
+def test_the_frame_of_an_encoded_response_is_that_of_its_message(version: int) -> None:
     message, is_flexible = HeartbeatResponse(error_code=27), version == 4
     header = RequestHeader(HeartbeatResponse.API_KEY, version, -77, None)
     frame = Encoded(message, version).frame(header.correlation_id, flexible_header=is_flexible)
     assert [frame] == dispatch.encode(header, is_flexible, message)
 
 
-def test_what_the_version_does_not_have_is_refused() -> None:
+def test_a_message_that_its_version_can_not_express_is_not_encoded() -> None:
     with pytest.raises(UnsupportedVersion):
         Encoded(HeartbeatResponse(), 5)
 
 
-def test_whoever_reads_responses_gets_messages() -> None:
+def test_a_decoded_handler_returns_messages() -> None:
     answers: list[Any] = [Encoded(HeartbeatResponse(), 0), HeartbeatResponse(error_code=1), None]
     handle = decoded_handler(lambda _context, request: answers[request])
     context: Any = None
@@ -88,7 +88,7 @@ def test_an_interceptor_changes_its_own_answer_alone(tmp_path: Path) -> None:
     run(scenario())
 
 
-def test_parts_are_written_as_the_message_and_shared() -> None:
+def test_encoded_parts_are_shared_and_written_as_their_message() -> None:
     message = HeartbeatResponse(error_code=27)
     shared = bytes(encode(message, 0)[4:])
     parts = EncodedParts(HeartbeatResponse, 0, [bytes(encode(message, 0)[:4]), shared])
@@ -99,7 +99,7 @@ def test_parts_are_written_as_the_message_and_shared() -> None:
     assert writer.parts()[-1] is shared
 
 
-def test_a_coroutines_response_is_a_message_too() -> None:
+def test_a_decoded_handler_decodes_the_response_of_a_coroutine() -> None:
     answers: list[Any] = [
         EncodedParts(HeartbeatResponse, 0, [encode(HeartbeatResponse(), 0)]), Encoded(HeartbeatResponse(), 0), None,
     ]  # fmt: skip

@@ -1,4 +1,4 @@
-"""Directories that end with their broker."""
+"""Temporary data directories."""
 
 import os
 import subprocess
@@ -26,7 +26,7 @@ def later() -> ManualClock:
     return ManualClock(SystemClock().now_ms() + ephemeral.LEFT_AFTER_MS + 60_000)
 
 
-def test_one_is_made_and_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_temporary_directory_is_made_and_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     path = Path(ephemeral.make_directory())
     assert path.parent == tmp_path
@@ -37,7 +37,7 @@ def test_one_is_made_and_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ephemeral.remove_directory(str(path))
 
 
-def test_it_is_where_pythons_own_would_be(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_temporary_root_is_that_of_tempfile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for given in (tmp_path, tmp_path / "missing", Path("relative")):
         monkeypatch.setenv("TMPDIR", str(given))
         monkeypatch.setattr(tempfile, "tempdir", None)
@@ -48,7 +48,7 @@ def test_it_is_where_pythons_own_would_be(tmp_path: Path, monkeypatch: pytest.Mo
             assert ephemeral.temporary_root() == expected
 
 
-def test_what_a_killed_broker_left_goes_after_an_hour(tmp_path: Path, gone: int) -> None:
+def test_the_directory_of_a_killed_broker_is_removed_after_an_hour(tmp_path: Path, gone: int) -> None:
     left = tmp_path / f"kafkapy-{gone}-abc"
     (left / "t-0").mkdir(parents=True)
     ephemeral.remove_left_over(str(tmp_path), SystemClock())
@@ -57,7 +57,7 @@ def test_what_a_killed_broker_left_goes_after_an_hour(tmp_path: Path, gone: int)
     assert not left.exists()
 
 
-def test_what_may_be_in_use_stays(tmp_path: Path, gone: int) -> None:
+def test_a_directory_that_may_be_in_use_is_kept(tmp_path: Path, gone: int) -> None:
     names = [f"kafkapy-{os.getpid()}-abc", f"kafkapy-{gone}-locked", "kafkapy-notes", f"other-{gone}-x", "kafkapy-1-x"]
     for name in names:
         (tmp_path / name).mkdir()
@@ -78,7 +78,7 @@ def test_another_users_process_is_alive(tmp_path: Path, gone: int, monkeypatch: 
     assert list(tmp_path.iterdir())
 
 
-def test_where_asking_for_a_process_would_end_it_nobody_asks(
+def test_every_process_counts_as_alive_where_os_kill_would_end_it(
     tmp_path: Path, gone: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / f"kafkapy-{gone}-abc").mkdir()

@@ -1,4 +1,4 @@
-"""No connection keeps the event loop: pipelined and large requests are served in slices, and others between them."""
+"""No connection blocks the event loop: pipelined and large requests are served in slices, others between them."""
 
 import asyncio
 from collections.abc import Awaitable
@@ -31,7 +31,7 @@ MANY = 3_000
 
 @pytest.fixture
 def short_slices(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A slice is over as soon as it has begun."""
+    """Make each slice one step long."""
     for module in (turns, connection_module):
         monkeypatch.setattr(module, "FIRST_SLICE_S", 0)
         monkeypatch.setattr(module, "SLICE_S", 0)
@@ -101,7 +101,7 @@ def test_requests_behind_a_large_one_are_answered_after_it(tmp_path: Path, short
     run(scenario())
 
 
-def test_a_large_request_that_is_no_message_ends_its_connection_only(tmp_path: Path) -> None:
+def test_an_invalid_large_request_ends_its_own_connection_only(tmp_path: Path) -> None:
     data = bytearray(frame(_epochs(10 * MANY), 2))
     truncated = (len(data) - 14).to_bytes(4) + data[4:-10]
 
@@ -165,7 +165,7 @@ class _Admitting:
 
 
 @pytest.mark.parametrize("hooks", [Hooks(), Hooks(_Admitting())], ids=["plain", "intercepted"])
-def test_further_slices_wait_for_a_place(
+def test_further_slices_wait_for_admission(
     tmp_path: Path, short_slices: None, monkeypatch: pytest.MonkeyPatch, hooks: Hooks
 ) -> None:
     running: list[int] = []
@@ -209,7 +209,7 @@ def test_others_are_served_after_a_client_leaves_during_its_large_request(tmp_pa
 
 
 def test_a_large_produce_request_keeps_its_records(tmp_path: Path, short_slices: None) -> None:
-    """Its records are views into the receive buffer, which requests behind it must not overwrite."""
+    """Its records are views into the receive buffer, which later requests must not overwrite."""
     count = 2_600
 
     async def scenario() -> None:

@@ -1,4 +1,4 @@
-"""The cache of fetch sessions: who gets a place, who loses it, what counts as news."""
+"""The cache of fetch sessions: opening, displacement, and the contents of incremental responses."""
 
 import random
 
@@ -40,7 +40,7 @@ def test_epochs_wrap_to_1() -> None:
     assert (next_epoch(1), next_epoch(0x7FFFFFFE), next_epoch(0x7FFFFFFF)) == (2, 0x7FFFFFFF, 1)
 
 
-def test_a_session_that_idled_for_long_makes_room() -> None:
+def test_a_new_session_displaces_one_that_was_idle_for_long() -> None:
     cache, clock = make(2)
     old, used = opened(cache, 50), opened(cache, 50)
     clock.advance(EVICTION_MS)
@@ -83,7 +83,7 @@ def test_a_follower_displaces_any_consumer_and_smaller_old_followers() -> None:
     assert cache.get(follower.session_id) is follower
 
 
-def test_what_is_news() -> None:
+def test_an_incremental_response_carries_partitions_that_have_changed() -> None:
     partition = SessionPartition(FetchWish(0, 100))
 
     def is_news(size: int = 0, error_code: int = 0, high_watermark: int = 5, log_start_offset: int = 0) -> bool:
@@ -102,7 +102,7 @@ def test_what_is_news() -> None:
     assert not is_news(high_watermark=6, log_start_offset=2)
 
 
-def test_updates_of_a_session() -> None:
+def test_partitions_are_added_changed_removed_and_reordered_in_a_session() -> None:
     cache, _ = make(1)
     session = opened(cache, 3)
     first, second, third = session.partitions
@@ -110,7 +110,7 @@ def test_updates_of_a_session() -> None:
     assert cache.remember(session, changed.items())
     cache.forget(session, [third])
     assert list(session.wishes([third, second])) == [second]
-    session.served(first)
+    session.move_to_end(first)
     assert list(session.partitions) == [second, TopicPartition("u", 0), first]
     assert session.partitions[second].wish.offset == 7
 
@@ -141,7 +141,7 @@ def test_a_session_that_is_closed_while_it_is_opened_or_changed() -> None:
     assert len(opened(cache, 10).partitions) == 10
 
 
-def test_sessions_that_idled_for_long_make_room_for_partitions() -> None:
+def test_partitions_displace_sessions_that_were_idle_for_long() -> None:
     clock = ManualClock()
     cache = FetchSessionCache(clock, 10, random.Random(1), max_partitions=10)
     for _ in range(2):

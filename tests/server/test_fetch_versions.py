@@ -1,4 +1,4 @@
-"""Old versions of Fetch: what is newer than they know is converted, cut or refused."""
+"""Old versions of Fetch: batches of newer formats are converted, cut or refused."""
 
 import asyncio
 from pathlib import Path
@@ -48,7 +48,7 @@ def test_each_version_gets_a_format_that_it_knows(version: int, magic: int, code
 
 
 @pytest.mark.parametrize("version", range(5))
-def test_what_is_old_enough_leaves_as_it_is(version: int, tmp_path: Path) -> None:
+def test_batches_of_a_known_format_are_sent_unchanged(version: int, tmp_path: Path) -> None:
     async def scenario() -> None:
         async with running_broker(tmp_path) as broker:
             client = await Client.connect(broker)
@@ -61,8 +61,8 @@ def test_what_is_old_enough_leaves_as_it_is(version: int, tmp_path: Path) -> Non
     run(scenario())
 
 
-def test_others_have_their_turn_while_a_large_batch_is_converted(tmp_path: Path) -> None:
-    """Before the answer begins and while it is sent: no more than some hundreds of records at a time."""
+def test_other_requests_are_served_while_a_large_batch_is_converted(tmp_path: Path) -> None:
+    """At most some hundreds of records are converted at a time, before the answer begins and while it is sent."""
     large = [batch(*[b""] * 20 * STEP_RECORDS, compression=codec) for codec in (1, 0)]
 
     async def scenario() -> None:
@@ -139,8 +139,8 @@ def test_refusals(tmp_path: Path) -> None:
     run(scenario())
 
 
-def test_nothing_that_an_old_client_could_not_hold(tmp_path: Path) -> None:
-    """Up to version 2 limits are hard: a batch comes cut. From 3 on it comes whole, however small the limit."""
+def test_up_to_version_2_a_batch_is_cut_at_the_limits(tmp_path: Path) -> None:
+    """From version 3 on the batch is whole, however small the limit."""
 
     async def scenario() -> None:
         async with running_broker(tmp_path) as broker:
@@ -159,7 +159,7 @@ def test_nothing_that_an_old_client_could_not_hold(tmp_path: Path) -> None:
     run(scenario())
 
 
-def test_of_control_batches_alone_an_old_client_gets_the_beginning_of_an_entry(tmp_path: Path) -> None:
+def test_an_old_client_gets_the_beginning_of_an_entry_in_place_of_control_batches(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with running_broker(tmp_path) as broker:
             client = await Client.connect(broker)

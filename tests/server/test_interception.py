@@ -27,7 +27,7 @@ class Counting:
         self.told.append("stop")
 
 
-def test_an_interceptor_answers_or_lets_the_handler(tmp_path: Path) -> None:
+def test_an_interceptor_answers_itself_or_calls_the_handler(tmp_path: Path) -> None:
     async def scenario() -> None:
         counting = Counting()
         async with running_broker(tmp_path, hooks=Hooks(counting)) as broker:

@@ -75,7 +75,7 @@ def test_memory_is_returned_after_large_requests() -> None:
     interpreter.start()
     try:
         clock.advance(3 * CHECK_MS)
-        assert returned == [0]  # there was no large one
+        assert returned == [0]  # there was no large request
         large[0] += 2
         clock.advance(3 * CHECK_MS)
         assert returned == [1]
@@ -87,9 +87,9 @@ def test_memory_is_returned_after_large_requests() -> None:
 
 
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="other C libraries have no malloc_trim")
-def test_freed_memory_goes_back_to_the_system() -> None:
+def test_freed_memory_is_returned_to_the_system() -> None:
     resident = psutil.Process().memory_info
-    held = [bytes(100_000) for _ in range(1000)]  # below the size from which malloc maps each alone
+    held = [bytes(100_000) for _ in range(1000)]  # below the size from which malloc maps each object separately
     kept = held[-1]
     del held
     before = resident().rss
@@ -99,7 +99,7 @@ def test_freed_memory_goes_back_to_the_system() -> None:
 
 
 def test_connections_and_requests_leave_no_old_garbage(tmp_path: Path) -> None:
-    """Without full collections the memory of what has ended must be freed by reference counts or while it is young."""
+    """Without full collections memory must be freed by reference counts or by young collections."""
 
     async def work(broker: object, rounds: int) -> None:
         for _ in range(rounds):
@@ -136,7 +136,7 @@ def test_connections_and_requests_leave_no_old_garbage(tmp_path: Path) -> None:
     "refused", ["a large Produce without answer", "an unknown type of resource", "a conversion", "a znode that exists"]
 )
 def test_refused_requests_leave_no_old_garbage(tmp_path: Path, refused: str) -> None:
-    """An error must not refer to the frame, connection and records of its request for longer than that lasts."""
+    """An error must not refer to the frame, connection and records of its request after the request."""
 
     async def refuse(broker: BrokerServer, client: Client) -> None:
         if refused == "a large Produce without answer":

@@ -50,8 +50,8 @@ def test_topics_with_the_same_overrides_share_their_configuration(tmp_path: Path
     run(scenario())
 
 
-def test_what_others_have_written_there(tmp_path: Path) -> None:
-    """Keys of another release are ignored, as in Apache Kafka; a value that can't be is said with its topic."""
+def test_unknown_keys_are_ignored_and_invalid_values_are_reported_with_their_topic(tmp_path: Path) -> None:
+    """They are keys and values that another program has written. Unknown keys are ignored, as in Apache Kafka."""
     stored = {"later": {"confluent.tier.enable": "true", "retention.ms": "5"}, "odd": {"retention.ms": "soon"}}
     logs = LogManager([str(tmp_path)], LogConfig(), ManualClock(1))
     configs = LogConfigs(BrokerConfig.from_properties({}), logs, stored.__getitem__)

@@ -37,7 +37,7 @@ def _logged(level: str, *, as_json: bool) -> str:
     return stream.getvalue()
 
 
-def test_lines_for_people_say_time_level_part_and_message() -> None:
+def test_a_line_for_people_has_time_level_logger_and_message() -> None:
     lines = _logged("info", as_json=False).splitlines()
     assert lines[0].endswith(" INFO    kafkapy.some.part: größer 1")
     assert "Traceback (most recent call last):" in lines[2]
@@ -50,7 +50,7 @@ def test_a_json_line_is_one_object() -> None:
     assert second["error"].endswith("invalid literal for int() with base 10: 'broken'")
 
 
-def test_the_level_decides() -> None:
+def test_records_below_the_level_are_not_written() -> None:
     assert len(_logged("debug", as_json=True).splitlines()) == 3
     assert len(_logged("error", as_json=True).splitlines()) == 1
 
@@ -68,7 +68,7 @@ def _logged_by(log: Callable[[logging.Logger], None], *, as_json: bool = False, 
 
 
 @pytest.mark.parametrize("name", LOGGERS)
-def test_a_message_is_one_line_whatever_its_values_hold(name: str) -> None:
+def test_a_message_is_one_line_with_any_values(name: str) -> None:
     line = _logged_by(lambda log: log.info("no topic %s of %d at %.1f", HOSTILE, 5, 0.25), name=name)
     assert line.endswith(f": no topic {ESCAPED} of 5 at 0.2\n")
     assert _logged_by(lambda log: log.info(HOSTILE), name=name).endswith(f": {ESCAPED}\n")
@@ -111,14 +111,14 @@ def test_a_traceback_keeps_its_own_lines_alone(name: str) -> None:
     assert f"ValueError: {ESCAPED}\\nforged line" in json.loads(line)["error"].splitlines()
 
 
-def test_groups_of_exceptions_keep_no_lines_of_their_texts() -> None:
+def test_line_feeds_in_the_texts_of_grouped_exceptions_are_escaped() -> None:
     group = ExceptionGroup("several", [ValueError("a\nforged"), TypeError("b")])
     lines = _logged_by(lambda log: _log_error(log, group)).splitlines()
     assert not any(line.strip(" |").startswith("forged") for line in lines)
     assert any(r"ValueError: a\n" in line for line in lines)
 
 
-def test_a_call_without_an_exception_has_none() -> None:
+def test_a_record_without_an_exception_has_no_error() -> None:
     assert _logged_by(lambda log: log.error("failed", exc_info=True)).endswith(": failed\nNoneType: None\n")
 
 

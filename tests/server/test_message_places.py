@@ -37,7 +37,7 @@ def test_every_place_is_in_the_messages(key: int) -> None:
     getattr(response, PLACES[key][-1].error)
 
 
-def test_what_has_no_place_has_one_error_code() -> None:
+def test_responses_without_places_have_one_error_code() -> None:
     without = {ApiKey.METADATA, ApiKey.UPDATE_METADATA, ApiKey.STOP_REPLICA, ApiKey.LEADER_AND_ISR}
     for api in REGISTRY.values():
         if api.key not in PLACES and api.key not in without:
@@ -70,7 +70,7 @@ def test_which_requests_name_groups() -> None:
     assert groups_in(ApiKey.API_VERSIONS, None) == []
 
 
-def test_what_a_request_names(tmp_path: Path) -> None:
+def test_named_in_lists_topics_partitions_and_groups(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with running_broker(tmp_path) as broker:
             client = await Client.connect(broker)

@@ -7,7 +7,7 @@ from kafkapy.metadata.znodes import PERSISTENT_PATHS
 from tests.controller.harness import cluster
 
 
-def test_a_first_start_writes_what_kafka_writes() -> None:
+def test_a_first_start_writes_the_same_nodes_as_kafka() -> None:
     async def main() -> None:
         async with cluster(1) as started:
             written = [(type(operation), operation.path) for operation in started.writes]

@@ -12,7 +12,7 @@ from tests.coordinator.world import CONFIG
 @pytest.mark.parametrize(
     ("version", "expected"), [(1, ErrorCode.INVALID_PRODUCER_EPOCH), (2, ErrorCode.PRODUCER_FENCED)]
 )
-def test_older_versions_know_another_error(version: int, expected: int) -> None:
+def test_a_fenced_producer_gets_another_error_in_older_versions(version: int, expected: int) -> None:
     assert fencing_code(ErrorCode.PRODUCER_FENCED, version, 2) == expected
     assert fencing_code(ErrorCode.CONCURRENT_TRANSACTIONS, version, 2) == ErrorCode.CONCURRENT_TRANSACTIONS
 
@@ -21,7 +21,9 @@ def test_older_versions_know_another_error(version: int, expected: int) -> None:
     ("protocol", "instance_id", "expected"),
     [("2.2", "i", True), ("2.2-IV1", "", True), ("2.2", None, False), ("2.3-IV0", "i", False), ("2.7", "i", False)],
 )
-def test_who_is_refused(protocol: str, instance_id: str | None, expected: bool) -> None:
+def test_static_members_are_refused_by_an_older_inter_broker_protocol(
+    protocol: str, instance_id: str | None, expected: bool
+) -> None:
     settings = GroupSettings.from_config({**CONFIG, "inter.broker.protocol.version": protocol})
     context: Any = SimpleNamespace(services=SimpleNamespace(group_coordinator=SimpleNamespace(settings=settings)))
     assert refuses_static_member(context, instance_id) == expected

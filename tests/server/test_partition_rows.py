@@ -1,4 +1,4 @@
-"""Requests that name partitions, taken apart, and their responses put together: at once and in steps."""
+"""Reading requests that name partitions and building their responses, at once and in steps."""
 
 from operator import attrgetter
 from typing import NamedTuple
@@ -59,7 +59,7 @@ def test_rows_are_the_same_at_once_and_in_steps() -> None:
     assert at_once[1].values[0] == (1, 10)
 
 
-def test_the_last_of_what_is_said_of_a_partition_counts() -> None:
+def test_of_a_repeated_partition_the_last_item_counts() -> None:
     said = [
         ("b", [Content(1, "first"), Content(0, "other"), Content(1, "last")]),
         ("empty", []),

@@ -1,4 +1,4 @@
-"""Brokers of one cluster that reach each other through their listeners."""
+"""Brokers of one cluster that connect to each other's listeners."""
 
 import logging
 from pathlib import Path
@@ -19,7 +19,7 @@ def _broker(path: Path, store: EmbeddedStore, broker_id: int) -> BrokerServer:
     return BrokerServer(BrokerConfig.from_properties(properties), store=store)
 
 
-def test_the_controller_reaches_the_listener_of_another_broker_and_serves_on_whatever_that_answers(
+def test_the_controller_connects_to_another_broker_and_continues_after_any_answer(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def scenario() -> None:

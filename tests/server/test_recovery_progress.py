@@ -13,7 +13,7 @@ class Terminal(io.StringIO):
         return True
 
 
-def test_a_short_recovery_says_nothing(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_short_recovery_is_not_reported(caplog: pytest.LogCaptureFixture) -> None:
     clock, screen = ManualClock(0), Terminal()
     with caplog.at_level(logging.INFO):
         for stream in (screen, io.StringIO()):
@@ -24,7 +24,7 @@ def test_a_short_recovery_says_nothing(caplog: pytest.LogCaptureFixture) -> None
     assert caplog.text == screen.getvalue() == ""
 
 
-def test_a_long_one_is_a_line_each_five_seconds(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_long_recovery_logs_a_line_every_five_seconds(caplog: pytest.LogCaptureFixture) -> None:
     clock = ManualClock(0)
     progress = RecoveryProgress(clock, io.StringIO())
     with caplog.at_level(logging.INFO):
@@ -39,7 +39,7 @@ def test_a_long_one_is_a_line_each_five_seconds(caplog: pytest.LogCaptureFixture
     ]
 
 
-def test_on_a_terminal_it_is_a_bar(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_long_recovery_shows_a_bar_on_a_terminal(caplog: pytest.LogCaptureFixture) -> None:
     clock, screen = ManualClock(0), Terminal()
     progress = RecoveryProgress(clock, screen)
     clock.advance(2_500)

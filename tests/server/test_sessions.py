@@ -1,4 +1,4 @@
-"""A broker whose session with the metadata store expires goes on serving its clients."""
+"""A broker whose session with the metadata store expires continues to serve its clients."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Transactions through a whole broker: requests in, files out, and what a start makes of them."""
+"""Transactions through a whole broker: requests, files, and the state after a restart."""
 
 from pathlib import Path
 from typing import Any
@@ -91,13 +91,13 @@ def test_a_commit_and_an_abort(tmp_path: Path) -> None:
             await client.write(producer, 1, b"b")
             assert await client.end(producer, commit=False) == 0
             assert (await client.stable_end(), await client.aborted(2)) == (4, [(producer[0], 2)])
-            # the record is years older than its marker, so that a segment ends there, and what a read reaches
+            # the record is years older than its marker, so that a segment ends there, and a read too
             assert await client.aborted() == []
 
     run(scenario())
 
 
-def test_what_comes_together_with_the_end_is_told_to_wait(tmp_path: Path) -> None:
+def test_a_request_sent_together_with_end_txn_gets_concurrent_transactions(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with running_broker(tmp_path) as broker:
             client = await transactor(broker)
@@ -115,7 +115,9 @@ def test_what_comes_together_with_the_end_is_told_to_wait(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("commit", [True, False])
-def test_a_start_ends_what_was_decided(commit: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_start_ends_transactions_that_were_decided(
+    commit: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     properties: dict[str, Any] = {"transaction__state__log__num__partitions": "3"}
 
     async def decide() -> Producer:
@@ -145,7 +147,7 @@ def test_a_start_ends_what_was_decided(commit: bool, tmp_path: Path, monkeypatch
 
 
 def durable_broker(path: Path, **keys: str) -> Any:
-    """A broker whose metadata is there again at the next start."""
+    """A broker whose metadata is kept until the next start."""
     return running_broker(path, in_memory_metadata=False, **keys)
 
 

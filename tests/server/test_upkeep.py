@@ -1,4 +1,4 @@
-"""Jobs by the clock."""
+"""Periodic jobs."""
 
 import asyncio
 from collections.abc import Iterator
@@ -28,7 +28,7 @@ def test_jobs_repeat_until_stopped() -> None:
     assert not clock.pending_timers()
 
 
-def test_a_job_that_is_done_seldom_is_done_soon_for_the_first_time() -> None:
+def test_a_job_with_a_long_interval_runs_soon_for_the_first_time() -> None:
     clock = ManualClock(0)
     upkeep = Upkeep(clock)
     done: list[int] = []
@@ -37,7 +37,7 @@ def test_a_job_that_is_done_seldom_is_done_soon_for_the_first_time() -> None:
     assert done == [30_000, 330_000]
 
 
-def test_a_job_that_the_disk_refuses_is_tried_again(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_job_that_fails_on_the_disk_runs_again(caplog: pytest.LogCaptureFixture) -> None:
     clock = ManualClock()
     upkeep = Upkeep(clock)
     tries: list[int] = []
@@ -53,7 +53,7 @@ def test_a_job_that_the_disk_refuses_is_tried_again(caplog: pytest.LogCaptureFix
     assert caplog.messages == ["job: the job failed and will be tried again: disk full"] * 2
 
 
-def test_a_job_that_stops_the_upkeep_is_the_last() -> None:
+def test_no_job_runs_after_one_that_stops_the_upkeep() -> None:
     clock = ManualClock()
     upkeep = Upkeep(clock)
     done: list[int] = []
@@ -85,7 +85,7 @@ def test_a_job_in_steps_lets_others_run(monkeypatch: pytest.MonkeyPatch, caplog:
         clock.advance(100)
         await asyncio.sleep(0)
         assert 0 < len(done) < 5
-        clock.advance(100)  # while it runs it is not started again
+        clock.advance(100)  # a running job is not started again
         for _ in range(20):
             await asyncio.sleep(0)
         assert done == [0, 1, 2, 3, 4]

@@ -1,4 +1,4 @@
-"""A blocking client that sends any request in any version, and says what came back."""
+"""A blocking client that sends any request in any version and returns the response."""
 
 import select
 import socket

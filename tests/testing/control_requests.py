@@ -1,4 +1,4 @@
-"""Random requests to a control port: ordinary ones, and ordinary ones with something broken."""
+"""Random requests to a control port, valid and damaged."""
 
 import json
 import random
@@ -48,7 +48,7 @@ class Requests:
             yield request
 
     def pieces(self, data: bytes) -> Iterator[bytes]:
-        """``data`` as it may come in: at once, or in a few parts."""
+        """``data`` as it may arrive: at once, or in a few parts."""
         places = sorted(self._random.randint(0, len(data)) for _ in range(self._random.choice((0, 0, 1, 3))))
         for begin, end in zip([0, *places], [*places, len(data)], strict=True):
             yield data[begin:end]

@@ -1,4 +1,4 @@
-"""A broker with faults, and what the tests of them look at."""
+"""A broker with faults, and helpers for the tests of faults."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -20,7 +20,7 @@ def faulty_broker(path: Path, faults: Faults, **options: Any) -> Any:
 
 @asynccontextmanager
 async def faulty(path: Path, **options: Any) -> AsyncIterator[tuple[Faults, BrokerServer, Client]]:
-    """New faults, a broker with them, and a client of it."""
+    """New faults, a broker that has them, and a client."""
     faults = Faults()
     async with faulty_broker(path, faults, **options) as broker:
         client = await Client.connect(broker)
@@ -29,7 +29,7 @@ async def faulty(path: Path, **options: Any) -> AsyncIterator[tuple[Faults, Brok
 
 
 async def has_no_answer(client: Client) -> bool:
-    """The broker has read what was sent, and has answered nothing."""
+    """Check that the broker has read the sent requests, and has not answered."""
     try:
         await asyncio.wait_for(client.receive(), 0.05)
     except TimeoutError:
@@ -38,5 +38,5 @@ async def has_no_answer(client: Client) -> bool:
 
 
 def end_of(broker: BrokerServer, topic: str) -> int:
-    """The next offset of the topic's first partition."""
+    """The log end offset of the topic's first partition."""
     return broker.services.replica_manager.partition(TopicPartition(topic, 0)).log.log_end_offset

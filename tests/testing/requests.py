@@ -6,17 +6,17 @@ from importlib import import_module
 from typing import Any
 
 from kafkapy.protocol.api_keys import ApiKey
+from kafkapy.protocol.constants import ResourceType
 from kafkapy.protocol.messages import request_class
 from kafkapy.protocol.messages.metadata import MetadataRequestTopic
 from kafkapy.protocol.places import PLACES, Place, Role
-from kafkapy.server.message_places import TOPIC_RESOURCE
 from tests.server.harness import batch
 
 TOPIC = "orders"
 
 
 def request_of(key: int, *, topic: str = TOPIC, partition: int = 0) -> Any:
-    """The request; what it does not name has its default."""
+    """The request; all other fields have their defaults."""
     request: Any = request_class(key)()
     _fill(request, PLACES.get(key, ()), topic, partition)
     if key == ApiKey.METADATA:
@@ -45,13 +45,13 @@ def _fill(container: Any, places: tuple[Place, ...], topic: str, partition: int)
     item = getattr(import_module(type(container).__module__), match[1])()
     setattr(item, place.named, names.get(place.role, 7))
     if place.role is Role.RESOURCE:
-        item.resource_type = TOPIC_RESOURCE
+        item.resource_type = ResourceType.TOPIC
     _fill(item, places[1:], topic, partition)
     setattr(container, place.request, [item])
 
 
 def errors_in(key: int, response: Any) -> list[int]:
-    """The error codes of a response, where its API has them."""
+    """The error codes of a response, from the fields that its API has for them."""
     if key == ApiKey.METADATA:
         return [topic.error_code for topic in response.topics]
     if key == ApiKey.DESCRIBE_LOG_DIRS:

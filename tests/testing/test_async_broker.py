@@ -10,7 +10,7 @@ from kafkapy.testing import AsyncBroker, BrokerNotRunningError, BrokerStartError
 from tests.server.harness import until
 
 
-def test_it_is_there_within_the_with_and_gone_after_it() -> None:
+def test_the_broker_serves_within_the_with_and_is_closed_after_it() -> None:
     async def scenario() -> None:
         async with AsyncBroker(topics={"t": 2}) as broker:
             assert broker.is_running
@@ -34,13 +34,13 @@ def test_it_is_there_within_the_with_and_gone_after_it() -> None:
     asyncio.run(scenario())
 
 
-def test_a_test_that_blocks_its_loop_does_not_hold_up_the_broker() -> None:
+def test_a_test_that_blocks_its_loop_does_not_block_the_broker() -> None:
     async def scenario() -> None:
         async with AsyncBroker(topics=["t"]) as broker:
             future = broker._thread.submit(broker._helpers.topics())
             deadline = time.monotonic() + 10
             while not future.done() and time.monotonic() < deadline:
-                pass  # this loop does not go round
+                pass  # the test's loop is blocked
             assert future.result(0) == {"t": 1}
 
     asyncio.run(scenario())

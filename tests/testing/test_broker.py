@@ -1,4 +1,4 @@
-"""A broker for tests that block."""
+"""A broker for blocking tests."""
 
 import asyncio
 import socket
@@ -11,7 +11,7 @@ from kafkapy.testing import Broker, BrokerNotRunningError, BrokerStartError, Not
 from tests.server.harness import Client, batch
 
 
-def test_it_is_there_within_the_with_and_gone_after_it() -> None:
+def test_the_broker_serves_within_the_with_and_is_closed_after_it() -> None:
     with Broker(topics=["t"]) as broker:
         assert broker.bootstrap == f"127.0.0.1:{broker.port}"
         with socket.create_connection(("127.0.0.1", broker.port)):
@@ -24,7 +24,7 @@ def test_it_is_there_within_the_with_and_gone_after_it() -> None:
         socket.create_connection(("127.0.0.1", port))
 
 
-def test_stop_start_restart_and_kill_keep_what_was_written() -> None:
+def test_stop_start_restart_and_kill_keep_the_records() -> None:
     with Broker(topics=["t"]) as broker:
         address = broker.bootstrap
         for at, again in enumerate((broker.restart, broker.kill, broker.stop)):
@@ -35,7 +35,7 @@ def test_stop_start_restart_and_kill_keep_what_was_written() -> None:
         assert [each.value for each in broker.records("t")] == [b"0", b"1", b"2"]
 
 
-def test_without_a_with() -> None:
+def test_a_broker_is_started_and_closed_without_a_with() -> None:
     broker = Broker().start()
     broker.close()
     broker.close()
@@ -43,24 +43,24 @@ def test_without_a_with() -> None:
         assert broker.is_running
 
 
-def test_before_the_start_and_after_the_end() -> None:
+def test_calls_before_the_start_and_after_the_end_are_refused() -> None:
     broker = Broker()
     for ask in (broker.stop, broker.kill, lambda: broker.port, lambda: broker.bootstrap):
         with pytest.raises(BrokerNotRunningError, match="was not started"):
             ask()
 
 
-def test_a_port_in_use_is_one_line_and_leaves_nothing() -> None:
+def test_a_port_in_use_is_reported_in_one_line_and_leaves_nothing() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         broker = Broker(port=port)
-        with pytest.raises(BrokerStartError, match=rf"^port {port} of 127\.0\.0\.1 can't be had"):
+        with pytest.raises(BrokerStartError, match=rf"^port {port} of 127\.0\.0\.1 is not available"):
             broker.start()
     with broker:
         assert broker.port == port
 
 
-def test_an_unknown_setting_is_one_line() -> None:
+def test_an_unknown_setting_is_reported_in_one_line() -> None:
     with pytest.raises(BrokerStartError, match=r"'num\.partition'; did you mean 'num\.partitions'\?$"), \
             Broker({"num.partition": 1}):  # fmt: skip
         pytest.fail("it must not start")
@@ -95,15 +95,15 @@ def test_faults_and_the_clock_are_the_brokers() -> None:
         assert broker.clock.now_ms() >= before + 3_600_000
 
 
-def test_nothing_hangs() -> None:
+def test_calls_time_out() -> None:
     async def never() -> None:
         await asyncio.Event().wait()
 
-    with Broker() as broker, pytest.raises(NotInTimeError, match=r"did not do what was asked within 0\.02 s"):
+    with Broker() as broker, pytest.raises(NotInTimeError, match=r"did not finish the call within 0\.02 s"):
         broker._call(never(), 0.02)
 
 
-def test_the_package_gives_what_it_lists() -> None:
+def test_every_listed_name_can_be_imported() -> None:
     for name in kafkapy.testing.__all__:
         assert getattr(kafkapy.testing, name).__name__ == name
     with pytest.raises(AttributeError, match="Brokers"):

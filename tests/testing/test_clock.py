@@ -50,7 +50,7 @@ def test_a_cancelled_timer_does_not_run() -> None:
     assert not seen
 
 
-def test_a_delay_of_nothing_waits_for_the_next_advance() -> None:
+def test_a_timer_without_a_delay_runs_in_the_next_advance() -> None:
     clock = ManualClock()
     seen: list[int] = []
     clock.call_later(-5, seen.append, 1)

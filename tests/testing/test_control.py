@@ -34,7 +34,7 @@ def _ask(port: int, method: str, path: str, body: Any = None, **headers: str) ->
     return answer
 
 
-def test_a_broker_is_controlled(tmp_path: Path) -> None:
+def test_faults_and_clock_are_controlled_over_the_port(tmp_path: Path) -> None:
     async def scenario() -> None:
         faults = Faults()
         port = ControlPort(_controlled(faults))
@@ -102,7 +102,7 @@ def _raw(port: int, data: bytes) -> bytes:
         return received
 
 
-def test_what_is_too_large_is_answered_and_not_kept() -> None:
+def test_a_request_that_is_too_large_is_refused_and_not_kept() -> None:
     async def scenario() -> None:
         port = ControlPort(_controlled())
         await port.start()
@@ -116,7 +116,7 @@ def test_what_is_too_large_is_answered_and_not_kept() -> None:
     run(scenario())
 
 
-def test_who_says_nothing_and_who_comes_in_crowds_is_sent_away(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_idle_connections_and_too_many_connections_are_closed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(control, "PATIENCE_S", 0.05)
     monkeypatch.setattr(control, "MOST_CONNECTIONS", 2)
 
@@ -134,7 +134,7 @@ def test_who_says_nothing_and_who_comes_in_crowds_is_sent_away(monkeypatch: pyte
     run(scenario())
 
 
-def test_it_ends_with_its_connections_and_leaves_its_port() -> None:
+def test_stop_closes_the_connections_and_the_port() -> None:
     async def scenario() -> None:
         port = ControlPort(_controlled())
         await port.start()
@@ -150,7 +150,7 @@ def test_it_ends_with_its_connections_and_leaves_its_port() -> None:
     run(scenario())
 
 
-def test_a_port_in_use_is_one_sentence() -> None:
+def test_a_port_in_use_is_reported_in_one_sentence() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         number = taken.getsockname()[1]
         with pytest.raises(ListenError, match=f"port {number} of 127.0.0.1 is in use by another process"):

@@ -1,4 +1,4 @@
-"""Broken and hostile requests to a control port: each is answered with a sentence or ends with its connection."""
+"""Damaged and hostile requests to a control port: each is answered with a sentence, or its connection is closed."""
 
 import asyncio
 import json
@@ -20,7 +20,7 @@ MOST_MEMORY = 64 << 20
 
 
 class Transport(asyncio.Transport):
-    """What a connection writes, kept."""
+    """Keeps the bytes that a connection writes."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -42,7 +42,7 @@ class Transport(asyncio.Transport):
 
 
 def exchanged(port: ControlPort, *pieces: bytes) -> bytes:
-    """The answer of one connection to what comes in, b"" while it waits for more."""
+    """The answer of one connection to the bytes, b"" while it waits for more."""
     connection, transport = _Exchange(port), Transport()
     connection.connection_made(transport)
     for piece in pieces:
@@ -52,7 +52,7 @@ def exchanged(port: ControlPort, *pieces: bytes) -> bytes:
 
 
 def check(answer: bytes) -> None:
-    """Nothing, or one whole response with a body that says what was wrong."""
+    """Check that there is no response, or a whole one whose body has the error."""
     if not answer:
         return
     head, _, body = answer.partition(b"\r\n\r\n")
@@ -78,7 +78,7 @@ def run_with_port(scenario: Any) -> None:
     asyncio.run(scene())
 
 
-def test_random_requests_are_answered_or_waited_for() -> None:
+def test_random_requests_are_answered_or_incomplete() -> None:
     def scenario(port: ControlPort) -> None:
         requests = Requests(SEED)
         answered = 0
@@ -119,7 +119,7 @@ def _post(path: bytes, body: bytes) -> bytes:
         (_post(b"/faults", b"[" * 60_000), "the body is no JSON"),
     ],
 )
-def test_what_can_not_be_read_is_a_bad_request(data: bytes, sentence: str) -> None:
+def test_invalid_bytes_are_a_bad_request(data: bytes, sentence: str) -> None:
     def scenario(port: ControlPort) -> None:
         answer = exchanged(port, data)
         assert answer.startswith(b"HTTP/1.1 400 ")

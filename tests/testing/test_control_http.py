@@ -26,7 +26,7 @@ def _head(*lines: str, method: str = "GET") -> Head:
     return head
 
 
-def test_a_request_is_read_when_it_is_there() -> None:
+def test_a_request_is_read_when_it_is_complete() -> None:
     for size in range(REQUEST.index(b"\r\n\r\n") + 4):
         assert read_head(REQUEST[:size]) is None
     head = read_head(REQUEST)
@@ -50,7 +50,7 @@ def test_a_request_is_read_when_it_is_there() -> None:
         (b"GET / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n", 411, "send a Content-Length"),
     ],
 )
-def test_what_is_no_request_is_refused(data: bytes, status: int, sentence: str) -> None:
+def test_invalid_requests_are_refused(data: bytes, status: int, sentence: str) -> None:
     with pytest.raises(HttpError) as refusal:
         read_head(data)
     assert refusal.value.status == status
@@ -58,7 +58,7 @@ def test_what_is_no_request_is_refused(data: bytes, status: int, sentence: str) 
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.0.0.1:4711", "localhost:9", "[::1]:4711", "LOCALHOST"])
-def test_programs_of_this_machine_are_let_in(host: str) -> None:
+def test_requests_of_local_programs_are_accepted(host: str) -> None:
     check_origin(_head(f"Host: {host}"), PORT)
     check_origin(_head(f"Host: {host}", f"Origin: http://127.0.0.1:{PORT}"), PORT)
 
@@ -75,7 +75,7 @@ def test_programs_of_this_machine_are_let_in(host: str) -> None:
         ["Host: 127.0.0.1", "Origin: null"],
     ],
 )
-def test_web_pages_are_kept_out(lines: list[str]) -> None:
+def test_requests_of_web_pages_are_refused(lines: list[str]) -> None:
     with pytest.raises(HttpError) as refusal:
         check_origin(_head(*lines), PORT)
     assert refusal.value.status == 403
@@ -93,7 +93,7 @@ def test_web_pages_are_kept_out(lines: list[str]) -> None:
         (["Content-Type: application/json"], b"[]", 400),
     ],
 )
-def test_a_post_is_a_json_object(lines: list[str], body: bytes, status: int) -> None:
+def test_a_post_needs_a_json_object(lines: list[str], body: bytes, status: int) -> None:
     with pytest.raises(HttpError) as refusal:
         read_body(_head(*lines, method="POST"), body)
     assert refusal.value.status == status
@@ -106,7 +106,7 @@ def test_a_type_may_have_parameters_and_a_body_may_be_missing() -> None:
     assert read_body(_head(), b"").method == "GET"
 
 
-def test_an_answer() -> None:
+def test_an_answer_has_its_status_headers_and_content() -> None:
     answer = encode_answer(HTTPStatus.METHOD_NOT_ALLOWED, b"{}", "application/json", allow="GET")
     head, _, body = answer.partition(b"\r\n\r\n")
     lines = head.decode().split("\r\n")

@@ -16,7 +16,7 @@ def test_every_route_is_described() -> None:
     assert "requestBody" not in described["paths"]["/clock"]["get"]
 
 
-def test_people_have_a_page() -> None:
+def test_the_page_lists_every_route() -> None:
     text = page("127.0.0.1:5")
     for route in ROUTES:
         assert f"{route.method} {route.path}" in text

@@ -19,7 +19,7 @@ def _ask(of: Controlled, method: str, path: str, **body: Any) -> Any:
     return answer(of, HttpRequest(method, path, body))[1]
 
 
-def test_a_rule_is_set_told_and_removed(controlled: Controlled) -> None:
+def test_a_rule_is_set_described_and_removed(controlled: Controlled) -> None:
     status, told = answer(controlled, HttpRequest("POST", "/faults", {**ERROR, "topic": "t", "nth": [1, 2]}))
     assert status == 201
     assert (told["id"], told["fired"], told["nth"]) == (1, 0, [1, 2])
@@ -43,7 +43,7 @@ def test_a_rule_is_set_told_and_removed(controlled: Controlled) -> None:
     assert _ask(controlled, "GET", "/faults") == {"faults": []}
 
 
-def test_the_broker_and_its_clock(controlled: Controlled) -> None:
+def test_the_broker_is_paused_and_its_clock_advanced(controlled: Controlled) -> None:
     assert _ask(controlled, "GET", "/broker") == {"bootstrap": "127.0.0.1:9092", "is_paused": False}
     assert _ask(controlled, "POST", "/broker/pause")["is_paused"]
     assert not _ask(controlled, "POST", "/broker/resume")["is_paused"]
@@ -54,12 +54,12 @@ def test_the_broker_and_its_clock(controlled: Controlled) -> None:
 @pytest.mark.parametrize(
     ("method", "path", "body", "status", "sentence"),
     [
-        ("GET", "/fault", {}, 404, "there is nothing at /fault; / says what there is"),
-        ("GET", "/faults/7", {}, 404, "there is no fault 7: it was removed, or never was"),
+        ("GET", "/fault", {}, 404, "there is nothing at /fault; / lists the paths"),
+        ("GET", "/faults/7", {}, 404, "there is no fault 7: it was removed, or never set"),
         ("GET", "/faults/x", {}, 404, "there is nothing at /faults/x"),
-        ("POST", "/clock", {}, 405, "/clock takes GET"),
-        ("GET", "/broker/pause", {}, 405, "/broker/pause takes POST"),
-        ("POST", "/faults", {}, 400, "/faults wants action: error, delay, drop, hold, pause or expire_member"),
+        ("POST", "/clock", {}, 405, "/clock supports GET"),
+        ("GET", "/broker/pause", {}, 405, "/broker/pause supports POST"),
+        ("POST", "/faults", {}, 400, "/faults needs action: error, delay, drop, hold, pause or expire_member"),
         (
             "POST",
             "/faults",
@@ -68,17 +68,17 @@ def test_the_broker_and_its_clock(controlled: Controlled) -> None:
             "there is no action 'explode'; there are error, delay, drop, hold, pause, expire_member",
         ),
         ("POST", "/faults", {"action": ["error"]}, 400, "there is no action ['error']"),
-        ("POST", "/faults", {"action": "delay"}, 400, "delay wants duration_ms"),
+        ("POST", "/faults", {"action": "delay"}, 400, "delay needs duration_ms"),
         ("POST", "/faults", {"action": "hold", "when": "before"}, 400, "hold has no when"),
         ("POST", "/faults", {**ERROR, "duration_ms": 5}, 400, "error has no duration_ms"),
-        ("POST", "/faults", {**ERROR, "topics": "t"}, 400, "/faults knows no 'topics'; did you mean 'topic'?"),
+        ("POST", "/faults", {**ERROR, "topics": "t"}, 400, "/faults has no field 'topics'; did you mean 'topic'?"),
         ("POST", "/faults", {**ERROR, "error": "X"}, 400, "there is no error 'X'"),
         ("POST", "/faults", {**ERROR, "error": ["X"]}, 400, "there is no error ['X']"),
         ("POST", "/faults", {**ERROR, "when": 5}, 400, "when is 'before' or 'after' the handling, not 5"),
-        ("POST", "/faults", {**ERROR, "topic": None}, 400, "topic is null: what does not matter is left out"),
+        ("POST", "/faults", {**ERROR, "topic": None}, 400, "topic is null: leave it out instead"),
         ("POST", "/faults", {**ERROR, "topic": 5}, 400, "topic must be a string, not 5"),
         ("POST", "/faults", {**ERROR, "group": "g"}, 400, "requests of Produce name no groups: the rule could never"),
-        ("POST", "/faults", {"action": "pause", "duration_ms": None}, 400, "duration_ms is null: what does not matter"),
+        ("POST", "/faults", {"action": "pause", "duration_ms": None}, 400, "duration_ms is null: leave it out"),
         ("POST", "/faults", {"action": "pause", "duration_ms": -1}, 400, "a pause takes more than 0 and at most"),
         ("POST", "/faults", {"action": "pause", "member_of": "g"}, 400, "pause has no member_of"),
         (
@@ -86,10 +86,10 @@ def test_the_broker_and_its_clock(controlled: Controlled) -> None:
             "/faults",
             {"action": "expire_member", "api": "Produce"},
             400,
-            "requests of Produce name no members: member_of says whose session ends",
+            "requests of Produce name no members: give their group as member_of",
         ),
         ("POST", "/faults", {"action": "expire_member", "member_of": 5}, 400, "member_of must be a string, not 5"),
-        ("POST", "/clock/advance", {}, 400, "/clock/advance wants duration_ms: how far"),
+        ("POST", "/clock/advance", {}, 400, "/clock/advance needs duration_ms: by how many milliseconds"),
         ("POST", "/clock/advance", {"duration_ms": "5"}, 400, "duration_ms must be a number, not '5'"),
         ("POST", "/clock/advance", {"duration_ms": True}, 400, "duration_ms must be a number, not True"),
         ("POST", "/clock/advance", {"duration_ms": -5}, 400, "a clock can be advanced by 0 to"),
@@ -98,7 +98,7 @@ def test_the_broker_and_its_clock(controlled: Controlled) -> None:
         ("POST", "/members/expire", {"group": "g"}, 409, "the broker does not run: it has no members"),
     ],
 )
-def test_bad_requests_are_one_sentence(
+def test_bad_requests_are_refused_with_one_sentence(
     controlled: Controlled, method: str, path: str, body: dict[str, Any], status: int, sentence: str
 ) -> None:
     with pytest.raises(HttpError) as refusal:

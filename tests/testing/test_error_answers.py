@@ -24,7 +24,7 @@ SERVED = [api for api in REGISTRY.values() if not api.between_brokers]
 
 
 @pytest.mark.parametrize("when", ["before", "after"])
-def test_every_version_of_every_api_has_a_place_for_an_error(tmp_path: Path, when: str) -> None:
+def test_every_version_of_every_api_can_answer_an_error(tmp_path: Path, when: str) -> None:
     async def scenario() -> None:
         async with faulty(tmp_path) as (faults, _, client):
             await client.create_topic(TOPIC)
@@ -47,7 +47,7 @@ def _produce(*partitions: tuple[str, int], acks: int = 1) -> ProduceRequest:
     return ProduceRequest(None, acks, 1000, topics)
 
 
-def test_what_a_rule_does_not_select_is_handled(tmp_path: Path) -> None:
+def test_partitions_that_a_rule_does_not_select_are_handled(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with faulty(tmp_path) as (faults, broker, client):
             await client.create_topic("a", 2)
@@ -65,7 +65,7 @@ def test_what_a_rule_does_not_select_is_handled(tmp_path: Path) -> None:
     run(scenario())
 
 
-def test_afterwards_means_that_it_was_done(tmp_path: Path) -> None:
+def test_a_rule_after_the_handling_answers_an_error_for_a_written_record(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with faulty(tmp_path) as (faults, _, client):
             await client.create_topic("a")
@@ -94,7 +94,7 @@ def test_a_produce_without_acks_is_answered_by_closing(tmp_path: Path, when: str
     run(scenario())
 
 
-def test_partitions_of_a_transaction_are_added_together_or_not_at_all(tmp_path: Path) -> None:
+def test_no_partition_of_a_transaction_is_added_if_a_rule_refuses_one(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with faulty(tmp_path) as (faults, _, client):
             topics = [AddPartitionsToTxnTopic("a", [0, 1]), AddPartitionsToTxnTopic("b", [0])]
@@ -120,7 +120,7 @@ def _codes(response: Any) -> dict[str, int]:
     return {topic.topic: topic.partitions[0].error_code for topic in response.responses}
 
 
-def test_a_fetch_tells_at_once_also_of_what_its_session_knows(tmp_path: Path) -> None:
+def test_a_rule_refuses_partitions_of_a_fetch_session_at_once(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with faulty(tmp_path) as (faults, _, client):
             await client.create_topic("a")
@@ -141,7 +141,7 @@ def test_a_fetch_tells_at_once_also_of_what_its_session_knows(tmp_path: Path) ->
     run(scenario())
 
 
-def test_errors_of_a_fetch_session_are_for_the_whole_fetch(tmp_path: Path) -> None:
+def test_errors_of_a_fetch_session_fail_the_whole_fetch(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with faulty(tmp_path) as (faults, _, client):
             await client.create_topic("a")
@@ -176,7 +176,7 @@ def test_metadata_has_errors_for_topics_and_for_partitions(tmp_path: Path) -> No
     run(scenario())
 
 
-def test_api_versions_refuse_in_the_version_that_everybody_reads(tmp_path: Path) -> None:
+def test_api_versions_are_refused_in_version_0(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with faulty(tmp_path) as (faults, _, client):
             faults.error("UNSUPPORTED_VERSION", api="ApiVersions")
@@ -192,7 +192,7 @@ def test_api_versions_refuse_in_the_version_that_everybody_reads(tmp_path: Path)
     run(scenario())
 
 
-def test_other_resources_than_topics_are_not_taken_for_topics(tmp_path: Path) -> None:
+def test_a_rule_for_a_topic_does_not_select_other_resources(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with faulty(tmp_path) as (faults, _, client):
             faults.error("INVALID_CONFIG", api="DescribeConfigs", topic="0")
@@ -202,7 +202,7 @@ def test_other_resources_than_topics_are_not_taken_for_topics(tmp_path: Path) ->
     run(scenario())
 
 
-def test_a_join_keeps_its_member_id_and_topics_their_own_errors(tmp_path: Path) -> None:
+def test_refused_joins_have_their_member_id_and_topics_have_separate_errors(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with faulty(tmp_path) as (faults, _, client):
             faults.error("COORDINATOR_LOAD_IN_PROGRESS", api="JoinGroup")

@@ -1,15 +1,15 @@
-"""What errors say."""
+"""The texts of errors."""
 
 from kafkapy.testing.errors import NotInTimeError, TestingError, unknown
 
 
-def test_the_nearest_name_is_said() -> None:
+def test_an_error_suggests_the_nearest_name() -> None:
     assert (
         str(unknown("topic", "flight", ["flights", "other"])) == "there is no topic 'flight'; did you mean 'flights'?"
     )
 
 
-def test_without_a_near_one_some_are_named() -> None:
+def test_an_error_lists_some_names_if_none_is_similar() -> None:
     assert str(unknown("group", "x", [])) == "there is no group 'x'; there is none at all"
     many = [f"topic-{letter}" for letter in "abcdefghijklm"]
     assert str(unknown("topic", "x", many)).endswith("topic-j, …")

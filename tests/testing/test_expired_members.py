@@ -19,13 +19,13 @@ from kafkapy.testing.expired_members import (
     UnknownMemberError,
     expire,
     may_have_joined,
-    meant,
+    targeted,
 )
 from tests.coordinator.world import World
 from tests.testing.requests import request_of
 
 
-def test_the_one_member_that_is_meant_goes() -> None:
+def test_the_session_of_the_given_member_ends() -> None:
     world = World()
     first, second = world.stable(2)
     for member_id, instance_id, which in (
@@ -45,37 +45,37 @@ def test_the_one_member_that_is_meant_goes() -> None:
 
 def _context(world: World, key: int, version: int = 5) -> Any:
     services = SimpleNamespace(group_coordinator=world.coordinator)
-    return RequestContext(services, RequestHeader(key, version, 1, "me"), Session.local("PLAINTEXT"))  # type: ignore[arg-type]  # no other service is asked
+    return RequestContext(services, RequestHeader(key, version, 1, "me"), Session.local("PLAINTEXT"))  # type: ignore[arg-type]  # no other service is used
 
 
-def test_whose_session_a_request_is_about() -> None:
+def test_a_target_selects_members_by_ids_group_or_sender() -> None:
     world = World()
     first, second = world.stable(2)
     beat = _context(world, ApiKey.HEARTBEAT)
     request = HeartbeatRequest("g", 1, second)
-    assert meant(Target(), beat, request) == [("g", second)]
-    assert meant(Target(None, first), beat, request) == [("g", first)]
-    assert meant(Target(None, first), beat, HeartbeatRequest("other", 1, first)) == []
-    assert meant(Target(), beat, HeartbeatRequest("g", 1, "nobody")) == []
-    assert meant(Target(), beat, HeartbeatRequest("g", 1, "")) == [], "a consumer that is in no group"
-    assert sorted(meant(Target("g"), _context(world, ApiKey.PRODUCE), None)) == sorted([("g", first), ("g", second)])
-    assert meant(Target("g", second), _context(world, ApiKey.PRODUCE), None) == [("g", second)]
-    assert meant(Target("nobody"), _context(world, ApiKey.PRODUCE), None) == []
+    assert targeted(Target(), beat, request) == [("g", second)]
+    assert targeted(Target(None, first), beat, request) == [("g", first)]
+    assert targeted(Target(None, first), beat, HeartbeatRequest("other", 1, first)) == []
+    assert targeted(Target(), beat, HeartbeatRequest("g", 1, "nobody")) == []
+    assert targeted(Target(), beat, HeartbeatRequest("g", 1, "")) == [], "a consumer that is in no group"
+    assert sorted(targeted(Target("g"), _context(world, ApiKey.PRODUCE), None)) == sorted([("g", first), ("g", second)])
+    assert targeted(Target("g", second), _context(world, ApiKey.PRODUCE), None) == [("g", second)]
+    assert targeted(Target("nobody"), _context(world, ApiKey.PRODUCE), None) == []
     leave = _context(world, ApiKey.LEAVE_GROUP, 4)
-    assert meant(Target(), leave, LeaveGroupRequest("g", first)) == [("g", first)]
+    assert targeted(Target(), leave, LeaveGroupRequest("g", first)) == [("g", first)]
     both = LeaveGroupRequest("g", members=[MemberIdentity(first), MemberIdentity("x"), MemberIdentity(second)])
-    assert meant(Target(), leave, both) == [("g", first), ("g", second)]
-    assert meant(Target(), _context(world, ApiKey.LIST_GROUPS), ListGroupsRequest()) == []
+    assert targeted(Target(), leave, both) == [("g", first), ("g", second)]
+    assert targeted(Target(), _context(world, ApiKey.LIST_GROUPS), ListGroupsRequest()) == []
 
 
-def test_who_joins_is_known_by_the_answer() -> None:
+def test_a_new_member_is_identified_by_the_answer_to_its_join() -> None:
     world = World()
     (member,) = world.stable(1)
     join = _context(world, ApiKey.JOIN_GROUP)
-    assert meant(Target(), join, JoinGroupRequest("g")) == []
-    assert meant(Target(), join, JoinGroupRequest("g"), JoinGroupResponse(member_id=member)) == [("g", member)]
+    assert targeted(Target(), join, JoinGroupRequest("g")) == []
+    assert targeted(Target(), join, JoinGroupRequest("g"), JoinGroupResponse(member_id=member)) == [("g", member)]
     refused = JoinGroupResponse(error_code=79, member_id=member)
-    assert meant(Target(), join, JoinGroupRequest("g"), refused) == []
+    assert targeted(Target(), join, JoinGroupRequest("g"), refused) == []
     assert not may_have_joined(join, JoinGroupRequest("g")), "it is given an id, and asks again"
     assert may_have_joined(join, JoinGroupRequest("g", member_id=member))
     assert may_have_joined(join, JoinGroupRequest("g", group_instance_id="i"))
@@ -83,8 +83,8 @@ def test_who_joins_is_known_by_the_answer() -> None:
     assert not may_have_joined(_context(world, ApiKey.HEARTBEAT), HeartbeatRequest("g", 1, member))
 
 
-def test_every_api_with_members_says_who_asks() -> None:
-    """By its messages: each request of the registry that has a member id, and no other."""
+def test_every_api_with_a_member_id_is_known() -> None:
+    """The list has the requests of the registry whose message has a member id, and no others."""
     for api in REGISTRY.values():
         slots = request_of(api.key).__slots__
         assert (api.key in WITH_MEMBER_ID) == ("member_id" in slots), api.module

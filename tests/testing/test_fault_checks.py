@@ -10,7 +10,7 @@ from kafkapy.testing.fault_rules import FaultAction, InvalidFaultError, When
 
 
 @pytest.mark.parametrize("name", ["FindCoordinator", "FIND_COORDINATOR", "find_coordinator", "findcoordinator", 10])
-def test_an_api_has_many_spellings(name: str | int) -> None:
+def test_an_api_is_found_in_any_spelling(name: str | int) -> None:
     assert api_key(name) == 10
 
 
@@ -25,9 +25,9 @@ def test_an_api_has_many_spellings(name: str | int) -> None:
         ),
         (FaultAction.DROP, {"api": 4711}, "this broker serves no API with the key 4711"),
         (FaultAction.DROP, {"api": True}, "api must be a string or an integer, not True"),
-        (FaultAction.DROP, {"topics": "t"}, "there is no 'topics' that a rule could match by; did you mean 'topic'?"),
+        (FaultAction.DROP, {"topics": "t"}, "a rule can't match by 'topics'; did you mean 'topic'?"),
         (FaultAction.DROP, {"topic": 1}, "topic must be a string, not 1"),
-        (FaultAction.ERROR, {"topic": "t"}, "an error wants an api: each API has its own answer"),
+        (FaultAction.ERROR, {"topic": "t"}, "an error needs an api: each API has its own answer"),
         (FaultAction.DROP, {"api": "Heartbeat", "topic": "t"}, "requests of Heartbeat name no topics"),
         (
             FaultAction.DROP,
@@ -41,7 +41,7 @@ def test_an_api_has_many_spellings(name: str | int) -> None:
             "requests of Produce name no groups: the rule could never",
         ),
         (FaultAction.ERROR, {"api": "Heartbeat", "group": "g", "topic": "t"}, "requests of Heartbeat name no topics"),
-        (FaultAction.DROP, {"partition": 0}, "a partition wants a topic"),
+        (FaultAction.DROP, {"partition": 0}, "a partition needs a topic"),
         (FaultAction.DROP, {"topic": "t", "partition": -1}, "there is no partition -1"),
         (FaultAction.DROP, {"nth": 0}, "nth counts from 1: there is no 0"),
         (FaultAction.DROP, {"nth": []}, r"nth must be an integer or a list of integers, not \[\]"),
@@ -54,19 +54,19 @@ def test_an_api_has_many_spellings(name: str | int) -> None:
         (FaultAction.DROP, {"probability": float("nan")}, "a probability is above 0 and at most 1, not nan"),
     ],
 )
-def test_what_could_never_match_is_refused(action: FaultAction, match: dict[str, Any], sentence: str) -> None:
+def test_rules_that_could_never_match_are_refused(action: FaultAction, match: dict[str, Any], sentence: str) -> None:
     with pytest.raises(InvalidFaultError, match=sentence):
         checked(action, match)
 
 
-def test_what_can_match_is_taken_with_the_key_of_its_api() -> None:
+def test_a_valid_rule_gets_the_key_of_its_api() -> None:
     match = {"api": "Metadata", "topic": "t", "partition": 1, "nth": [1, 2], "count": 2, "probability": 1, "seed": 3}
     assert checked(FaultAction.ERROR, match) == {**match, "api": 3}
     assert checked(FaultAction.HOLD, {}) == {}
 
 
 @pytest.mark.parametrize("error", ["NOT_LEADER_OR_FOLLOWER", "not_leader_or_follower", "NOT_LEADER_FOR_PARTITION", 6])
-def test_an_error_has_kafkas_names(error: str | int) -> None:
+def test_an_error_is_found_by_kafkas_names_and_codes(error: str | int) -> None:
     assert error_code(error) is ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
@@ -88,17 +88,17 @@ def test_an_unknown_error_is_refused(error: Any, sentence: str) -> None:
 @pytest.mark.parametrize(
     ("target", "api", "sentence"),
     [
-        (Target(), "Produce", "requests of Produce name no members: member_of says whose session ends"),
-        (Target(), "DescribeGroups", "requests of DescribeGroups name no members: member_of says whose session ends"),
-        (Target(None, "m"), 0, "requests of Produce name no groups: member_of says whose member it is"),
-        (Target(), "LeaveGroup", "who has left a group has no session to end: the rule could never fire"),
+        (Target(), "Produce", "requests of Produce name no members: give their group as member_of"),
+        (Target(), "DescribeGroups", "requests of DescribeGroups name no members: give their group as member_of"),
+        (Target(None, "m"), 0, "requests of Produce name no groups: give the member's group as member_of"),
+        (Target(), "LeaveGroup", "a member that has left its group has no session: the rule could never fire"),
         (Target(""), None, "member_of is empty: there is no such group"),
         (Target("g", instance_id=""), None, "instance_id is empty: there is no such member"),
-        (Target("g", 5), None, "member_id must be a string, not 5"),  # type: ignore[arg-type]  # what JSON may bring
+        (Target("g", 5), None, "member_id must be a string, not 5"),  # type: ignore[arg-type]  # JSON may have this type
         (Target(), "Prodce", "there is no API 'Prodce'; did you mean 'Produce'?"),
     ],
 )
-def test_a_session_that_could_never_end_is_refused(target: Target, api: str | int | None, sentence: str) -> None:
+def test_a_target_that_no_request_could_name_is_refused(target: Target, api: str | int | None, sentence: str) -> None:
     with pytest.raises(InvalidFaultError, match=sentence):
         check_target(target, api, When.AFTER)
 
@@ -113,12 +113,12 @@ def test_a_session_that_could_never_end_is_refused(target: Target, api: str | in
         (Target("g", "m"), "LeaveGroup"),
     ],
 )
-def test_a_session_that_can_end_is_not(target: Target, api: str | None) -> None:
+def test_a_target_that_requests_can_name_is_accepted(target: Target, api: str | None) -> None:
     check_target(target, api, When.AFTER)
     check_target(Target(), "LeaveGroup", When.BEFORE)
 
 
-def test_moments_and_durations() -> None:
+def test_invalid_moments_and_durations_are_refused() -> None:
     assert moment("after") is When.AFTER
     with pytest.raises(InvalidFaultError, match="when is 'before' or 'after' the handling, not 'later'"):
         moment("later")

@@ -1,4 +1,4 @@
-"""Rules that pause the broker or end a member's session, and rules about groups: over the wire."""
+"""Rules that pause the broker or end a member's session, and rules for groups, over the wire."""
 
 import asyncio
 from pathlib import Path
@@ -51,7 +51,7 @@ def test_the_second_produce_pauses_the_broker_for_a_time(tmp_path: Path, when: s
 
 
 @pytest.mark.parametrize("how", ["resume", "release", "remove", "stop"])
-def test_a_pause_without_an_end_lasts_until_it_is_ended(tmp_path: Path, how: str) -> None:
+def test_a_pause_without_a_duration_lasts_until_it_is_ended(tmp_path: Path, how: str) -> None:
     async def scenario() -> None:
         faults = Faults()
         async with faulty_broker(tmp_path, faults) as broker:
@@ -71,7 +71,7 @@ def test_a_pause_without_an_end_lasts_until_it_is_ended(tmp_path: Path, how: str
     run(scenario())
 
 
-def test_a_rule_that_is_gone_pauses_nothing_late(tmp_path: Path) -> None:
+def test_a_removed_rule_does_not_pause_the_broker_later(tmp_path: Path) -> None:
     async def scenario() -> None:
         faults, clock = Faults(), MovingClock()
         async with faulty_broker(tmp_path, faults, clock=clock) as broker:
@@ -148,7 +148,7 @@ def test_a_produce_ends_the_sessions_of_a_group(tmp_path: Path) -> None:
     run(scenario())
 
 
-def test_who_has_just_joined_goes(tmp_path: Path) -> None:
+def test_the_session_of_a_member_ends_right_after_its_join(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with faulty(tmp_path) as (faults, _, client):
             rule = faults.expire_member_on(when="after", api="JoinGroup", group="g", nth=1)
@@ -161,7 +161,7 @@ def test_who_has_just_joined_goes(tmp_path: Path) -> None:
     run(scenario())
 
 
-def test_a_session_that_the_request_itself_has_ended_counts_for_nothing(tmp_path: Path) -> None:
+def test_a_rule_does_not_count_a_session_that_the_request_has_ended(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with faulty(tmp_path) as (faults, _, client):
             member_id = await _member(client, "g", "one")
@@ -173,7 +173,7 @@ def test_a_session_that_the_request_itself_has_ended_counts_for_nothing(tmp_path
     run(scenario())
 
 
-def test_an_error_for_a_group_is_no_other_groups(tmp_path: Path) -> None:
+def test_an_error_for_a_group_does_not_affect_other_groups(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with faulty(tmp_path) as (faults, _, client):
             one = faults.error("COORDINATOR_NOT_AVAILABLE", api="FindCoordinator", group="g")
@@ -193,9 +193,9 @@ def test_an_error_for_a_group_is_no_other_groups(tmp_path: Path) -> None:
     run(scenario())
 
 
-def test_what_could_never_happen_is_refused() -> None:
+def test_rules_about_members_that_could_never_fire_are_refused() -> None:
     faults = Faults()
-    with pytest.raises(InvalidFaultError, match="requests of Fetch name no members: member_of says whose session"):
+    with pytest.raises(InvalidFaultError, match="requests of Fetch name no members: give their group as member_of"):
         faults.expire_member_on(api="Fetch")
     with pytest.raises(InvalidFaultError, match="requests of Fetch name no groups: the rule could never match"):
         faults.expire_member_on("g", api="Fetch", group="h")

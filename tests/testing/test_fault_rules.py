@@ -39,14 +39,14 @@ def _turns(rule: Rule, count: int) -> list[int]:
         ({"nth": 2, "count": 4}, [2]),
     ],
 )
-def test_which_requests_a_rule_takes(match: dict[str, Any], taken: list[int]) -> None:
+def test_nth_count_and_probability_select_requests(match: dict[str, Any], taken: list[int]) -> None:
     rule = _rule(**match)
     assert _turns(rule, 6) == taken
     assert rule.fired == len(taken)
     assert rule.is_over == bool(match)
 
 
-def test_chance_is_the_same_in_each_run_and_another_with_another_seed() -> None:
+def test_the_same_seed_selects_the_same_requests() -> None:
     runs = [_turns(_rule(probability=0.3), 1000) for _ in range(2)]
     assert runs[0] == runs[1]
     assert 230 < len(runs[0]) < 370
@@ -57,7 +57,7 @@ def test_chance_is_the_same_in_each_run_and_another_with_another_seed() -> None:
     assert limited.is_over
 
 
-def test_a_rule_selects_what_it_names() -> None:
+def test_a_rule_selects_the_names_that_it_has() -> None:
     rule = _rule(topic="a", partition=1)
     assert rule.selects(Named("a", 1))
     assert not rule.selects(Named("a", 2))
@@ -69,7 +69,7 @@ def test_a_rule_selects_what_it_names() -> None:
     assert of_group.selects(Named("a", 1)), "the request is about one group, and it was its"
 
 
-def test_a_rule_tells_of_itself() -> None:
+def test_a_rule_describes_itself() -> None:
     rule = _rule(4, FaultAction.ERROR, api=0, topic="a", nth=2, probability=0.5)
     rule.error = ErrorCode.CORRUPT_MESSAGE
     told = rule.describe()
@@ -89,7 +89,7 @@ def test_a_rule_tells_of_itself() -> None:
     assert (told["instance_id"], told.get("member_id")) == ("i", None)
 
 
-def test_the_end_of_a_block_is_the_end_of_the_rule() -> None:
+def test_a_rule_is_removed_at_the_end_of_its_block() -> None:
     rule = _rule()
     owner = rule._owner
     assert isinstance(owner, Owner)

@@ -23,7 +23,7 @@ from tests.testing.faulty import end_of, faulty, faulty_broker, has_no_answer
 UNKNOWN_MEMBER_ID, REBALANCE_IN_PROGRESS = 25, 27
 
 
-def test_rules_are_about_clients_apis_and_topics(tmp_path: Path) -> None:
+def test_rules_match_by_client_api_and_topic(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with faulty(tmp_path) as (faults, _, client):
             await client.create_topic("a")
@@ -69,7 +69,7 @@ def _produce(topic: str) -> Any:
 
 
 @pytest.mark.parametrize(("when", "end"), [("before", 0), ("after", 1)])
-def test_a_delay_is_over_when_the_brokers_clock_says_so(tmp_path: Path, when: str, end: int) -> None:
+def test_a_delay_ends_by_the_brokers_clock(tmp_path: Path, when: str, end: int) -> None:
     async def scenario() -> None:
         faults, clock = Faults(), MovingClock()
         async with faulty_broker(tmp_path, faults, clock=clock) as broker:
@@ -107,7 +107,7 @@ def test_answers_are_held_until_they_are_released(tmp_path: Path) -> None:
     run(scenario())
 
 
-def test_a_rule_that_is_gone_holds_nothing_that_comes_to_it_late(tmp_path: Path) -> None:
+def test_a_removed_rule_does_not_hold_later_answers(tmp_path: Path) -> None:
     async def scenario() -> None:
         faults = Faults()
         async with faulty_broker(tmp_path, faults) as broker:
@@ -126,7 +126,7 @@ def test_a_rule_that_is_gone_holds_nothing_that_comes_to_it_late(tmp_path: Path)
     run(scenario())
 
 
-def test_a_paused_broker_reads_and_answers_nothing(tmp_path: Path) -> None:
+def test_a_paused_broker_handles_no_requests(tmp_path: Path) -> None:
     async def scenario() -> None:
         faults = Faults()
         async with faulty_broker(tmp_path, faults) as broker:
@@ -150,7 +150,7 @@ def test_a_paused_broker_reads_and_answers_nothing(tmp_path: Path) -> None:
     run(scenario())
 
 
-def test_a_client_that_goes_while_it_waits_leaves_nothing(tmp_path: Path) -> None:
+def test_a_client_that_disconnects_while_it_waits_leaves_no_waits(tmp_path: Path) -> None:
     async def scenario() -> None:
         faults = Faults()
         async with faulty_broker(tmp_path, faults) as broker:
@@ -174,7 +174,7 @@ def test_a_client_that_goes_while_it_waits_leaves_nothing(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("is_killed", [False, True])
-def test_a_broker_stops_whatever_waits(tmp_path: Path, is_killed: bool) -> None:
+def test_a_broker_stops_although_requests_wait(tmp_path: Path, is_killed: bool) -> None:
     async def scenario() -> None:
         faults = Faults()
         faults.delay(80_000_000, api="ListGroups", when="before")

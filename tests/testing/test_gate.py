@@ -15,12 +15,12 @@ def _open(clock: ManualClock) -> Gate:
 
 
 async def _round() -> None:
-    """Let everything that is ready run."""
+    """Run all ready callbacks of the loop."""
     for _ in range(3):
         await asyncio.sleep(0)
 
 
-def test_nobody_is_served_until_the_last_pause_ends() -> None:
+def test_requests_wait_until_the_last_pause_ends() -> None:
     async def scenario() -> None:
         gate = _open(ManualClock())
         await gate.served()
@@ -43,7 +43,7 @@ def test_nobody_is_served_until_the_last_pause_ends() -> None:
     asyncio.run(scenario())
 
 
-def test_a_pause_for_a_time_ends_with_it_and_begins_anew_when_it_is_set_again() -> None:
+def test_a_pause_with_a_duration_ends_and_starts_again_when_it_is_set_again() -> None:
     async def scenario() -> None:
         clock = ManualClock()
         gate = _open(clock)
@@ -62,7 +62,7 @@ def test_a_pause_for_a_time_ends_with_it_and_begins_anew_when_it_is_set_again() 
     asyncio.run(scenario())
 
 
-def test_a_stop_lets_everything_go_and_ends_pauses_for_a_time() -> None:
+def test_a_stop_ends_all_waits_and_pauses_with_a_duration() -> None:
     async def scenario() -> None:
         clock = ManualClock()
         gate = _open(clock)
@@ -88,7 +88,7 @@ def test_a_stop_lets_everything_go_and_ends_pauses_for_a_time() -> None:
     asyncio.run(scenario())
 
 
-def test_an_answer_and_a_failure_come_when_nobody_pauses() -> None:
+def test_answers_and_failures_wait_for_the_end_of_the_pause() -> None:
     async def scenario() -> None:
         gate = _open(ManualClock())
         loop = asyncio.get_running_loop()
@@ -110,7 +110,7 @@ def test_an_answer_and_a_failure_come_when_nobody_pauses() -> None:
     asyncio.run(scenario())
 
 
-def test_what_is_gated_can_be_hurried() -> None:
+def test_a_gated_answer_can_be_hurried() -> None:
     async def scenario() -> None:
         gate = _open(ManualClock())
         waited_for: Delayed[Any] = Delayed()
@@ -123,7 +123,7 @@ def test_what_is_gated_can_be_hurried() -> None:
     asyncio.run(scenario())
 
 
-def test_who_gives_up_waits_no_more() -> None:
+def test_a_cancelled_answer_does_not_wait() -> None:
     async def scenario() -> None:
         gate = _open(ManualClock())
         result: asyncio.Future[Any] = asyncio.get_running_loop().create_future()

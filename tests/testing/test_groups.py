@@ -1,4 +1,4 @@
-"""What a test learns of consumer groups."""
+"""The helpers for consumer groups."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -22,7 +22,7 @@ def with_member(scenario: Scenario) -> None:
     asyncio.run(asyncio.wait_for(run(), 20))
 
 
-def test_a_group_is_stable_once_its_members_have_everything() -> None:
+def test_a_group_is_stable_once_all_partitions_are_assigned() -> None:
     async def scenario(broker: AsyncBroker, member: WireMember) -> None:
         waiting = asyncio.ensure_future(broker.wait_until_stable("g"))
         await member.join()
@@ -37,7 +37,7 @@ def test_a_group_is_stable_once_its_members_have_everything() -> None:
     with_member(scenario)
 
 
-def test_a_wait_for_a_group_says_how_it_stands() -> None:
+def test_a_failed_wait_for_a_group_describes_its_state() -> None:
     async def scenario(broker: AsyncBroker, member: WireMember) -> None:
         async def said(**how: int) -> str:
             with pytest.raises(NotInTimeError) as it:
@@ -54,7 +54,7 @@ def test_a_wait_for_a_group_says_how_it_stands() -> None:
     with_member(scenario)
 
 
-def test_lag_counts_what_lies_beyond_the_committed_offsets() -> None:
+def test_lag_counts_the_records_after_the_committed_offsets() -> None:
     async def scenario(broker: AsyncBroker, member: WireMember) -> None:
         for at in range(5):
             await broker.produce("t", b"%d" % at, partition=at % 2)
@@ -77,7 +77,7 @@ def test_lag_counts_what_lies_beyond_the_committed_offsets() -> None:
     with_member(scenario)
 
 
-def test_a_group_that_is_not_there() -> None:
+def test_an_unknown_group_is_an_error() -> None:
     async def scenario(broker: AsyncBroker, member: WireMember) -> None:
         with pytest.raises(NotInTimeError, match="no consumer of group 'g' has joined or committed"):
             await broker.wait_until_caught_up("g", timeout_s=0.01)

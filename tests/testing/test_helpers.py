@@ -1,4 +1,4 @@
-"""The helpers as a whole: what they leave alone, and that both kinds of broker have them."""
+"""The helpers as a whole: internal topics are left out, and both kinds of broker have all helpers."""
 
 import inspect
 
@@ -22,14 +22,14 @@ CALLS = {
 }
 
 
-def test_topics_that_kafka_keeps_for_itself_are_not_shown() -> None:
+def test_internal_topics_are_not_listed() -> None:
     with Broker(topics=["t"]) as broker:
         broker.create_topic("__consumer_offsets")
         assert broker.topics() == {"t": 1}
 
 
 @pytest.mark.parametrize("name", CALLS)
-def test_a_stopped_broker_says_so(name: str) -> None:
+def test_a_helper_of_a_stopped_broker_is_refused(name: str) -> None:
     with Broker() as broker:
         broker.stop()
         with pytest.raises(BrokerNotRunningError, match="the broker is stopped"):
@@ -38,7 +38,7 @@ def test_a_stopped_broker_says_so(name: str) -> None:
         getattr(broker, name)(*CALLS[name])
 
 
-def test_both_brokers_have_all_of_them_with_the_same_arguments() -> None:
+def test_both_kinds_of_broker_have_the_same_helpers() -> None:
     names = {name for name in vars(Helpers) if not name.startswith("_")}
     assert names == set(CALLS)
     for name in [name for name in vars(Broker) if not name.startswith("_")]:

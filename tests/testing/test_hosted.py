@@ -1,4 +1,4 @@
-"""Starting and stopping what is behind a broker in a test."""
+"""Starting and stopping the broker behind ``Broker`` and ``AsyncBroker``."""
 
 import asyncio
 from pathlib import Path
@@ -10,7 +10,7 @@ from kafkapy.testing.hosted import HostedBroker
 from tests.server.harness import Client, batch, fetch_request, frame, run, until, values_of
 
 
-def test_records_metadata_and_port_outlive_a_stop_and_a_kill() -> None:
+def test_records_metadata_and_port_are_kept_after_a_stop_and_a_kill() -> None:
     async def scenario() -> None:
         host = HostedBroker(topics=["t"])
         await host.start()
@@ -33,7 +33,7 @@ def test_records_metadata_and_port_outlive_a_stop_and_a_kill() -> None:
     run(scenario())
 
 
-def test_a_kill_answers_nobody_and_a_stop_answers_all() -> None:
+def test_a_stop_answers_waiting_requests_and_a_kill_does_not() -> None:
     async def scenario() -> None:
         host = HostedBroker(topics=["t"])
         for end, is_answered in ((host.kill, False), (host.stop, True)):
@@ -48,7 +48,7 @@ def test_a_kill_answers_nobody_and_a_stop_answers_all() -> None:
     run(scenario())
 
 
-def test_a_kill_leaves_the_data_unmarked_and_a_stop_marks_them(tmp_path: Path) -> None:
+def test_a_stop_marks_the_data_as_clean_and_a_kill_does_not(tmp_path: Path) -> None:
     async def scenario() -> None:
         host = HostedBroker(data=tmp_path, topics=["t"])
         marker = tmp_path / ".kafka_cleanshutdown"
@@ -62,7 +62,7 @@ def test_a_kill_leaves_the_data_unmarked_and_a_stop_marks_them(tmp_path: Path) -
     run(scenario())
 
 
-def test_given_data_are_kept_and_found_again(tmp_path: Path) -> None:
+def test_a_given_directory_is_kept_and_used_again(tmp_path: Path) -> None:
     async def scenario() -> None:
         for expected in (0, 1):
             host = HostedBroker(data=tmp_path, topics=["t"])
@@ -75,7 +75,7 @@ def test_given_data_are_kept_and_found_again(tmp_path: Path) -> None:
     run(scenario())
 
 
-def test_a_directory_in_use_is_one_line(tmp_path: Path) -> None:
+def test_a_directory_in_use_is_reported_in_one_line(tmp_path: Path) -> None:
     async def scenario() -> None:
         first, second = HostedBroker(data=tmp_path), HostedBroker(data=tmp_path)
         await first.start()
@@ -87,7 +87,7 @@ def test_a_directory_in_use_is_one_line(tmp_path: Path) -> None:
     run(scenario())
 
 
-def test_before_the_start_there_is_no_address() -> None:
+def test_a_broker_has_no_address_before_the_start() -> None:
     host = HostedBroker()
     with pytest.raises(BrokerNotRunningError, match="was not started"):
         _ = host.bootstrap
@@ -95,7 +95,7 @@ def test_before_the_start_there_is_no_address() -> None:
         _ = host.services
 
 
-def test_a_topic_that_can_not_be_made_ends_the_start() -> None:
+def test_an_invalid_topic_ends_the_start() -> None:
     async def scenario() -> None:
         host = HostedBroker(topics={"bad name": 1})
         with pytest.raises(Exception, match="topic 'bad name' can't be created: INVALID_TOPIC"):

@@ -7,7 +7,7 @@ from kafkapy.testing import loop_calls
 from kafkapy.testing.loop_calls import call_on
 
 
-def test_on_the_loops_own_thread_and_without_a_loop_it_is_a_plain_call() -> None:
+def test_without_another_threads_loop_the_function_is_called_at_once() -> None:
     async def scenario() -> None:
         assert call_on(asyncio.get_running_loop(), lambda: 5) == 5
 
@@ -18,7 +18,7 @@ def test_on_the_loops_own_thread_and_without_a_loop_it_is_a_plain_call() -> None
     assert call_on(ended, lambda: 7) == 7
 
 
-def test_from_another_thread_it_runs_on_the_loops() -> None:
+def test_a_call_from_another_thread_runs_on_the_loops_thread() -> None:
     async def scenario() -> None:
         loop = asyncio.get_running_loop()
         assert await asyncio.to_thread(call_on, loop, threading.get_ident) == threading.get_ident()
@@ -32,11 +32,11 @@ def test_from_another_thread_it_runs_on_the_loops() -> None:
     asyncio.run(scenario())
 
 
-def test_a_loop_that_ends_before_the_call_is_made_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_call_fails_if_the_loop_ends_before_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(loop_calls, "PATIENCE_S", 0.01)
 
     class Ending:
-        """A loop that ends when it is asked to call."""
+        """A loop that ends before it makes a call."""
 
         running = True
 
@@ -47,4 +47,4 @@ def test_a_loop_that_ends_before_the_call_is_made_is_told(monkeypatch: pytest.Mo
             self.running = False
 
     with pytest.raises(RuntimeError, match="the broker has stopped"):
-        call_on(Ending(), lambda: 1)  # type: ignore[arg-type]  # what is used of a loop
+        call_on(Ending(), lambda: 1)  # type: ignore[arg-type]  # it has the methods that are used

@@ -1,4 +1,4 @@
-"""A loop in a thread of its own."""
+"""An event loop in a separate thread."""
 
 import asyncio
 import threading
@@ -18,7 +18,7 @@ def test_coroutines_run_in_the_thread_until_it_is_closed() -> None:
     assert "somewhere-else" not in {each.name for each in threading.enumerate()}
 
 
-def test_what_still_runs_is_cancelled() -> None:
+def test_close_cancels_running_coroutines() -> None:
     thread = LoopThread("busy")
     began, ended = threading.Event(), threading.Event()
 
@@ -47,7 +47,7 @@ def test_cancelling_the_future_cancels_the_coroutine() -> None:
             ended.set()
 
     async def nothing() -> None:
-        """Once round the loop."""
+        """One iteration of the loop."""
 
     future = thread.submit(endless())
     thread.submit(nothing()).result(10)

@@ -1,4 +1,4 @@
-"""What ``MovingClock.advance`` moves in a broker, seen by clients on the wire; nobody sleeps."""
+"""The effects of ``MovingClock.advance`` on a broker, seen by clients on the wire; no test sleeps."""
 
 import asyncio
 import time
@@ -110,7 +110,7 @@ def test_compaction_lag_and_the_time_that_deletion_markers_stay(tmp_path: Path) 
             if found == wanted:
                 return
             assert time.monotonic() < deadline_s, [value and value[:5] for value in found]
-            clock.advance(BACKOFF_MS)  # the cleaner looks again: what it has found may first have to be on the disk
+            clock.advance(BACKOFF_MS)  # the cleaner runs again, since its input may first have to be flushed
             await asyncio.sleep(0.05)
 
     run(scenario())
@@ -214,7 +214,7 @@ def test_offset_expiry(tmp_path: Path) -> None:
     run(scenario())
 
 
-def test_a_fetch_that_waits(tmp_path: Path) -> None:
+def test_a_waiting_fetch_ends_with_the_clock(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with _moved(tmp_path) as (broker, clock, client):
             await client.create_topic("t")

@@ -1,4 +1,4 @@
-"""The clock by itself; ``test_moved_broker`` has what it moves in a broker."""
+"""The clock by itself; ``test_moved_broker`` tests its effects on a broker."""
 
 import asyncio
 import time
@@ -19,7 +19,7 @@ def _run(scenario: Callable[[MovingClock], Awaitable[None]]) -> None:
     asyncio.run(limited())
 
 
-def test_it_is_the_machines_time_and_what_was_added() -> None:
+def test_the_time_is_the_machines_time_plus_the_advances() -> None:
     clock = MovingClock()
     same: Clock = clock
     assert abs(same.now_ms() - time.time() * 1000) < 1000
@@ -55,7 +55,7 @@ def test_due_timers_run_in_order_each_at_its_instant() -> None:
     _run(scenario)
 
 
-def test_timers_run_by_themselves_too_and_sooner_ones_first() -> None:
+def test_timers_run_without_an_advance_in_order_of_their_times() -> None:
     async def scenario(clock: MovingClock) -> None:
         seen: list[int] = []
         done = asyncio.Event()
@@ -72,7 +72,7 @@ def test_timers_run_by_themselves_too_and_sooner_ones_first() -> None:
     _run(scenario)
 
 
-def test_what_an_advance_leaves_is_due_that_much_sooner() -> None:
+def test_an_advance_brings_later_timers_nearer() -> None:
     async def scenario(clock: MovingClock) -> None:
         done = asyncio.Event()
         clock.call_later(60_010, done.set)
@@ -83,7 +83,7 @@ def test_what_an_advance_leaves_is_due_that_much_sooner() -> None:
     _run(scenario)
 
 
-def test_a_timer_that_sets_itself_again_does_not_run_a_million_times() -> None:
+def test_a_timer_that_sets_itself_again_runs_a_bounded_number_of_times() -> None:
     async def scenario(clock: MovingClock) -> None:
         seen: list[int] = []
         started_ms = clock.now_ms()
@@ -102,7 +102,7 @@ def test_a_timer_that_sets_itself_again_does_not_run_a_million_times() -> None:
     _run(scenario)
 
 
-def test_one_that_is_cancelled_on_the_way_does_not_run() -> None:
+def test_a_timer_that_is_cancelled_during_an_advance_does_not_run() -> None:
     async def scenario(clock: MovingClock) -> None:
         seen: list[str] = []
 
@@ -111,14 +111,14 @@ def test_one_that_is_cancelled_on_the_way_does_not_run() -> None:
             timers[0] = clock.call_later(1, again)
 
         timers = [clock.call_later(1, again)]
-        clock.call_later(50, lambda: timers[0].cancel())  # noqa: PLW0108  # the one that is last by then
+        clock.call_later(50, lambda: timers[0].cancel())  # noqa: PLW0108  # the timer that is last by then
         clock.advance(100)
         assert len(seen) == MOST_REPEATS
 
     _run(scenario)
 
 
-def test_a_failing_timer_keeps_no_other_from_running() -> None:
+def test_other_timers_run_after_one_that_fails() -> None:
     async def scenario(clock: MovingClock) -> None:
         failures: list[dict[str, Any]] = []
         asyncio.get_running_loop().set_exception_handler(lambda _, context: failures.append(context))
@@ -158,7 +158,7 @@ def test_sleeping_ends_with_an_advance_from_another_thread() -> None:
     _run(scenario)
 
 
-def test_it_goes_on_with_the_next_loop() -> None:
+def test_the_clock_works_on_the_next_loop() -> None:
     clock = MovingClock()
     seen: list[str] = []
 

@@ -1,4 +1,4 @@
-"""docs/testing.md: its Python examples run, and what it names is there."""
+"""docs/testing.md: its Python examples run, and the methods that it names exist."""
 
 import os
 import re
@@ -32,7 +32,7 @@ def test_each_example_runs(at: int, tmp_path: Path) -> None:
     run(["-m", "pytest", "-p", "kafkapy.testing.plugin", str(path)] if name else [str(path)], tmp_path)
 
 
-def test_the_methods_that_it_names_are_there() -> None:
+def test_the_methods_that_the_page_names_exist() -> None:
     named = set(re.findall(r"`(?:kafka_broker\.)?([a-z_]+)\([^`]*\)`", PAGE.read_text()))
     named |= set(re.findall(r"\b([a-z_]+)\(\w*(?:, \w+)*\)`,", PAGE.read_text()))
     assert {"records", "lag", "kill"} <= named

@@ -1,4 +1,4 @@
-"""The pytest plugin, in runs of pytest of its own."""
+"""The pytest plugin, in separate runs of pytest."""
 
 import os
 import subprocess
@@ -49,7 +49,7 @@ def test_without():
 
 
 def run(directory: Path, *arguments: str, tests: str = TESTS, ini: str = "") -> tuple[str, int, list[list[str]]]:
-    """What pytest printed, its exit code, and what the tests noted."""
+    """The output of pytest, its exit code, and the notes of the tests."""
     (directory / "test_it.py").write_text(tests)
     (directory / "pytest.ini").write_text(f"[pytest]\n{ini}")
     temporary = directory / "temporary"
@@ -115,14 +115,16 @@ def test_settings_and_scope_come_from_the_ini_file_and_the_command_line(tmp_path
         ("num.partitions=3", "kafka_broker_scope = forever\n", "kafka_broker_scope is 'forever': write one of session"),
     ],
 )
-def test_what_is_wrong_is_said_in_a_line(tmp_path: Path, argument: str, ini: str, message: str) -> None:
+def test_invalid_options_of_the_plugin_are_reported_in_one_line(
+    tmp_path: Path, argument: str, ini: str, message: str
+) -> None:
     said, code, _ = run(tmp_path, "--kafka-broker-setting", argument, tests=SETTINGS, ini=ini)
     assert code != 0
     assert message in said
     assert "INTERNALERROR" not in said
 
 
-def test_a_suite_that_does_not_use_it_loads_nothing(tmp_path: Path) -> None:
+def test_a_suite_without_the_fixtures_does_not_import_the_broker(tmp_path: Path) -> None:
     tests = (
         "import sys\n\ndef test_it():\n"
         "    ours = {name for name in sys.modules if name.split('.')[0] == 'kafkapy'}\n"
@@ -132,7 +134,7 @@ def test_a_suite_that_does_not_use_it_loads_nothing(tmp_path: Path) -> None:
     assert code == 0, said
 
 
-def test_it_is_found_where_kafkapy_is_installed(tmp_path: Path, pytestconfig: pytest.Config) -> None:
+def test_pytest_finds_the_installed_plugin(tmp_path: Path, pytestconfig: pytest.Config) -> None:
     project = tomllib.loads((pytestconfig.rootpath / "pyproject.toml").read_text())["project"]
     ((name, module),) = project["entry-points"]["pytest11"].items()
     installed = tmp_path / "site" / "installed-0.dist-info"

@@ -1,4 +1,4 @@
-"""A port that stays one's own."""
+"""A port that stays reserved."""
 
 import socket
 
@@ -17,7 +17,7 @@ def listens(number: int) -> socket.socket:
     return sock
 
 
-def test_its_owner_may_listen_there_again_and_again() -> None:
+def test_the_owner_can_listen_on_the_port_repeatedly() -> None:
     reserved = ReservedPort()
     for _ in range(2):
         with listens(reserved.number), socket.create_connection(("127.0.0.1", reserved.number)):
@@ -26,7 +26,7 @@ def test_its_owner_may_listen_there_again_and_again() -> None:
     reserved.release()
 
 
-def test_nobody_else_gets_it_meanwhile() -> None:
+def test_other_sockets_do_not_get_the_port() -> None:
     reserved = ReservedPort()
     with socket.socket() as other, pytest.raises(OSError, match="in use"):
         other.bind(("127.0.0.1", reserved.number))
@@ -35,14 +35,14 @@ def test_nobody_else_gets_it_meanwhile() -> None:
         other.bind(("127.0.0.1", reserved.number))
 
 
-def test_a_port_in_use_is_one_line() -> None:
+def test_a_port_in_use_is_reported_in_one_line() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         number = taken.getsockname()[1]
-        with pytest.raises(BrokerStartError, match=rf"^port {number} of 127\.0\.0\.1 can't be had .*free one$"):
+        with pytest.raises(BrokerStartError, match=rf"^port {number} of 127\.0\.0\.1 is not available .*free one$"):
             ReservedPort(number)
 
 
-def test_where_it_can_not_be_kept_it_is_only_looked_up(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_on_other_systems_the_port_is_only_looked_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(port_module.sys, "platform", "darwin")
     reserved = ReservedPort()
     with socket.socket() as other:

@@ -1,4 +1,4 @@
-"""A broker where the system lacks what POSIX has: through produce, fetch, a restart and a kill."""
+"""A broker without calls that only POSIX has: produce, fetch, restart and kill."""
 
 import subprocess
 import sys
@@ -43,7 +43,7 @@ print("fine")
 
 
 @pytest.mark.parametrize("lack", LACKS)
-def test_a_broker_does_without(lack: str, pytestconfig: pytest.Config) -> None:
+def test_a_broker_works_without_a_posix_call(lack: str, pytestconfig: pytest.Config) -> None:
     program = USE.format(taken_away=LACKS[lack], root=str(pytestconfig.rootpath))
     shown = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
     assert shown.stdout == "fine\n", shown.stderr

@@ -1,4 +1,4 @@
-"""What a broker in a test's process promises: it is there at once, it is small, and it leaves nothing."""
+"""A broker in a test's process starts quickly, needs little memory, and leaves no resources behind."""
 
 import asyncio
 import gc
@@ -44,10 +44,10 @@ print(json.dumps(used))
 
 
 def shown_by(program: str) -> Any:
-    """What another interpreter prints, one whose steps no coverage counts.
+    """The output of another interpreter, which runs without coverage.
 
-    It is run twice: what is imported is compiled then, as an installer leaves it, whatever the tests' own environment
-    says of bytecode. A process that compiles takes 2 MB more.
+    It is run twice, so that the second run finds compiled modules, as after an installation, whatever the tests'
+    environment says about bytecode. A process that compiles needs 2 MB more.
     """
     environment = {**os.environ, "COVERAGE_PROCESS_START": "", "PYTHONDONTWRITEBYTECODE": ""}
     command = [sys.executable, "-c", program]
@@ -57,7 +57,7 @@ def shown_by(program: str) -> Any:
 
 
 def test_the_first_produce_is_acknowledged_at_once() -> None:
-    """By the processor's time, which others on the machine hardly change; the comparison in bench/ has the clock's."""
+    """Processor time is measured, which other programs hardly change; bench/ measures elapsed time."""
     used_ms = shown_by(_FIRST_PRODUCE)
     assert statistics.median(used_ms) <= FIRST_PRODUCE_MS, used_ms
 
@@ -77,12 +77,12 @@ broker.close()
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="resident memory is read from /proc")
-def test_it_takes_little_memory_beyond_the_interpreters() -> None:
+def test_a_broker_takes_little_memory() -> None:
     alone, with_broker = shown_by(_MEMORY)
     assert with_broker - alone <= RESIDENT_BYTES, f"{(with_broker - alone) / 1e6:.1f} MB"
 
 
-# nothing is left
+# resources that a broker must release
 
 
 def plain_use() -> None:
@@ -106,7 +106,7 @@ def body_that_raises() -> None:
 
 
 def port_in_use() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken, pytest.raises(BrokerStartError, match="can't be had"):
+    with socket.create_server(("127.0.0.1", 0)) as taken, pytest.raises(BrokerStartError, match="is not available"):
         Broker(port=taken.getsockname()[1]).start()
 
 
@@ -164,7 +164,7 @@ def what_there_is(temporary: Path) -> tuple[set[str], int, list[str], int]:
     ],
     ids=lambda use: use.__name__,
 )
-def test_nothing_is_left(use: Callable[[], None], temporary: Path) -> None:
+def test_a_broker_leaves_no_threads_files_or_sockets(use: Callable[[], None], temporary: Path) -> None:
     before = what_there_is(temporary)
     for _ in range(3):
         use()

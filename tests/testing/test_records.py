@@ -1,4 +1,4 @@
-"""Reading a topic's records, and adding one."""
+"""Reading a topic's records, and appending one."""
 
 import asyncio
 
@@ -15,7 +15,7 @@ from tests.server.harness import Client, produce_request
 from tests.testing.wire_member import find_coordinator
 
 
-def test_records_come_decoded_by_partition_and_offset() -> None:
+def test_records_are_decoded_and_ordered_by_partition_and_offset() -> None:
     with Broker(topics={"t": 2}) as broker:
         second = broker.produce("t", b"v", key=b"k", headers=[("h", b"1"), ("n", None)], partition=1, timestamp=5)
         first = broker.produce("t", None)
@@ -27,7 +27,7 @@ def test_records_come_decoded_by_partition_and_offset() -> None:
         assert broker.records("t", partition=1) == read[1:]
 
 
-def test_keys_go_where_java_puts_them() -> None:
+def test_keys_are_partitioned_as_by_java() -> None:
     with Broker(topics={"t": 4}) as broker:
         keys = (b"a", b"b", b"c", b"foobar", b"21")
         placed = [broker.produce("t", b"", key=key).partition for key in keys]
@@ -53,7 +53,7 @@ def test_a_record_that_is_refused() -> None:
         assert it.value.code == 87
 
 
-def test_a_topic_that_is_larger_than_what_is_read_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_topic_is_read_in_several_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(records_module, "CHUNK", 100)
     with Broker({"log.segment.bytes": 300}, topics=["t"]) as broker:
         for at in range(20):
@@ -61,7 +61,7 @@ def test_a_topic_that_is_larger_than_what_is_read_at_a_time(monkeypatch: pytest.
         assert [int(each.value or b"") for each in broker.records("t")] == list(range(20))
 
 
-def test_what_was_deleted_from_the_start_is_not_read() -> None:
+def test_deleted_records_are_not_read() -> None:
     with Broker(topics=["t"]) as broker:
         for at in range(3):
             broker.produce("t", b"%d" % at)
@@ -70,7 +70,7 @@ def test_what_was_deleted_from_the_start_is_not_read() -> None:
         assert [each.offset for each in broker.records("t")] == [2]
 
 
-def test_waiting_for_records_ends_when_they_are_there() -> None:
+def test_a_wait_for_records_ends_when_they_are_there() -> None:
     async def scenario() -> None:
         async with AsyncBroker(topics=["t"]) as broker:
             waiting = asyncio.ensure_future(broker.wait_for_records("t", 2))

@@ -6,7 +6,7 @@ from kafkapy.testing.errors import BrokerStartError
 from kafkapy.testing.settings import config_for_test, texts
 
 
-def test_settings_over_what_suits_tests() -> None:
+def test_settings_are_added_to_the_test_defaults() -> None:
     config = config_for_test({"num.partitions": 3, "auto.create.topics.enable": False}, data="/d", port=7)
     assert config.integer("num.partitions") == 3
     assert config.flag("auto.create.topics.enable") is False
@@ -16,7 +16,7 @@ def test_settings_over_what_suits_tests() -> None:
     assert list(config.log_dirs) == ["/d"]
 
 
-def test_what_suits_tests_can_be_set_too() -> None:
+def test_test_defaults_can_be_overridden() -> None:
     assert config_for_test({"broker.id": 5}, data="/d", port=0).broker_id == 5
 
 

@@ -9,7 +9,7 @@ from kafkapy.testing.stamped_files import StampedFiles
 
 
 @pytest.mark.parametrize("by_descriptor", [True, False])
-def test_what_is_written_bears_the_clocks_time(
+def test_written_files_have_the_clocks_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, by_descriptor: bool
 ) -> None:
     monkeypatch.setattr(stamped_files, "STAMPS_OPEN_FILES", by_descriptor)

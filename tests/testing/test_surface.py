@@ -1,4 +1,4 @@
-"""What both kinds of broker have."""
+"""The common base of both kinds of broker."""
 
 from pathlib import Path
 
@@ -9,7 +9,7 @@ from kafkapy.testing.surface import HostedSurface
 
 
 @pytest.mark.parametrize("kind", [Broker, AsyncBroker])
-def test_before_the_start(kind: type[HostedSurface]) -> None:
+def test_a_broker_that_was_not_started_has_no_address(kind: type[HostedSurface]) -> None:
     broker = kind(topics=["t"])
     assert not broker.is_running
     assert broker.data == Path()
@@ -20,7 +20,7 @@ def test_before_the_start(kind: type[HostedSurface]) -> None:
             getattr(broker, name)
 
 
-def test_while_it_runs(tmp_path: Path) -> None:
+def test_a_running_broker_has_its_directory_and_addresses(tmp_path: Path) -> None:
     with Broker(data=tmp_path) as broker:
         assert broker.is_running
         assert broker.data == tmp_path

@@ -1,11 +1,11 @@
-"""Making and deleting topics."""
+"""Creating and deleting topics."""
 
 import pytest
 
 from kafkapy.testing import Broker, RequestRefusedError, UnknownNameError
 
 
-def test_topics_are_made_with_settings_and_deleted() -> None:
+def test_topics_are_created_with_settings_and_deleted() -> None:
     with Broker(topics=["first"]) as broker:
         broker.create_topic("second", 3, {"retention.ms": 1000, "preallocate": True})
         assert broker.topics() == {"first": 1, "second": 3}
@@ -27,7 +27,7 @@ def test_refusals_have_kafkas_code_and_a_sentence() -> None:
             broker.delete_topic("tt")
 
 
-def test_deletion_that_is_switched_off_is_told() -> None:
+def test_a_disabled_deletion_is_reported() -> None:
     with Broker({"delete.topic.enable": False}, topics=["t"]) as broker, pytest.raises(RequestRefusedError) as it:
         broker.delete_topic("t")
     assert it.value.code == 73

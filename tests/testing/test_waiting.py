@@ -1,4 +1,4 @@
-"""Waiting by the real clock."""
+"""Waiting by the machine's clock."""
 
 import asyncio
 
@@ -8,11 +8,11 @@ from kafkapy.testing.errors import NotInTimeError
 from kafkapy.testing.waiting import Deadline, until
 
 
-def test_it_looks_until_there_is_something() -> None:
+def test_until_returns_the_first_result() -> None:
     seen = iter([None, None, 3])
     assert asyncio.run(until(lambda: next(seen), Deadline(10), lambda: "never")) == 3
 
 
-def test_the_end_says_how_things_stand() -> None:
+def test_a_timed_out_wait_has_the_given_text() -> None:
     with pytest.raises(NotInTimeError, match=r"^not within 0\.01 s: it is dark$"):
         asyncio.run(until(lambda: None, Deadline(0.01), lambda: "it is dark"))

@@ -1,4 +1,4 @@
-"""A consumer as it looks on the wire: one connection that joins a group and takes or hands out assignments."""
+"""A consumer on the wire: one connection that joins a group and receives or sends assignments."""
 
 import asyncio
 import struct
@@ -28,7 +28,7 @@ def _versioned(message: Message) -> bytes:
 
 
 async def find_coordinator(client: Client, name: str, key_type: int = 0) -> None:
-    """Ask until the coordinator of a group (of a transactional id: 1) is there; the first to ask makes its topic."""
+    """Repeat FindCoordinator until the group (transactional id: 1) has a coordinator; the first one makes its topic."""
     while (await client.ask(FindCoordinatorRequest(name, key_type), 1)).error_code:
         pass
 
@@ -60,7 +60,7 @@ class WireMember:
         return joined
 
     async def sync(self, *partitions: int) -> Any:
-        """As the leader, take these partitions."""
+        """Sync as the leader, with these partitions as its own assignment."""
         taken = ConsumerProtocolAssignmentTopicPartition(self.topic, list(partitions))
         assignment = SyncGroupRequestAssignment(self.member_id, _versioned(ConsumerProtocolAssignment([taken])))
         return await self.client.ask(

@@ -1,14 +1,15 @@
-"""The APIs that this broker serves, one line each: the only place that says so.
+"""The APIs that this broker serves: ``REGISTRY`` has one line for each.
 
-Which of them a listener serves is an ``ApiTable``: ApiVersions derives from it, ``docs/compatibility.md`` from
-``REGISTRY``. An API's module is imported when its first request comes; it has ``handle(context, request)``, which
-returns the response, an awaitable of it, or None for no answer.
+An ``ApiTable`` has the APIs of a listener: ApiVersions derives from it, ``docs/compatibility.md`` from ``REGISTRY``. An
+API's module is imported at its first request; it has ``handle(context, request)``, which returns the response, an
+awaitable of it, steps that lead to it (``kafkapy/turns.py``), or None for no answer.
 """
 
 from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
 from kafkapy.protocol.api_keys import ApiKey
+from kafkapy.protocol.messages import APIS
 
 
 class Api(NamedTuple):
@@ -20,7 +21,7 @@ class Api(NamedTuple):
     module: str
     """Name of the handler's module in this package."""
     between_brokers: bool = False
-    """Whether only brokers send it. Apache Kafka asks for the operation ClusterAction on the cluster then."""
+    """Whether only brokers send it. Apache Kafka requires the operation ClusterAction on the cluster then."""
 
 
 class ApiTable:
@@ -81,8 +82,23 @@ REGISTRY: Final = {
 }
 
 ALL_APIS: Final = ApiTable(REGISTRY.values())
-"""Those of a listener over which other brokers reach this one."""
+"""The APIs of a listener that other brokers connect to."""
 
 CLIENT_APIS: Final = ApiTable(api for api in REGISTRY.values() if not api.between_brokers)
-"""Those of every other listener. Apache Kafka 2.7 serves all APIs on all listeners, and leaves the rest to its
-authorizer. Where no other broker can be the sender, StopReplica would only serve to delete logs."""
+"""The APIs of every other listener. Apache Kafka 2.7 serves all APIs on all listeners, and relies on its authorizer.
+Where no other broker can be the sender, StopReplica could only be misused to delete logs."""
+
+
+def served_apis() -> dict[str, int]:
+    """The keys of the APIs that clients may send, by Kafka's names."""
+    return {APIS[api.key][1]: int(api.key) for api in REGISTRY.values() if not api.between_brokers}
+
+
+def served_api(name: str) -> int | None:
+    """The key of the API called ``name``, as a person writes it (see ``plain_name``); None if it is not served."""
+    return {known.lower(): key for known, key in served_apis().items()}.get(plain_name(name))
+
+
+def plain_name(name: str) -> str:
+    """An API's name in lower case and without underscores."""
+    return name.replace("_", "").lower()

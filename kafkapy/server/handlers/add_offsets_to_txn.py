@@ -1,4 +1,4 @@
-"""AddOffsetsToTxn v0-2: the transaction will commit offsets of a group, so it ends in the group's partition too.
+"""AddOffsetsToTxn v0-2: adds to a transaction the partition in which it will commit a group's offsets.
 
 Errors: 14, 15, 16, INVALID_REQUEST 42, INVALID_PRODUCER_ID_MAPPING 49, CONCURRENT_TRANSACTIONS 51, PRODUCER_FENCED 90
 (below v2: INVALID_PRODUCER_EPOCH 47).

@@ -1,4 +1,4 @@
-"""AddPartitionsToTxn v0-2: partitions that a transaction is about to write to; the first one begins it.
+"""AddPartitionsToTxn v0-2: adds partitions to a transaction before it writes to them; the first one begins it.
 
 All or none: if one can't be added (unknown 3, internal topic 29), the others answer OPERATION_NOT_ATTEMPTED 55.
 Errors: 3, 14, 15, 16, 29, INVALID_REQUEST 42, INVALID_PRODUCER_ID_MAPPING 49, CONCURRENT_TRANSACTIONS 51, 55,

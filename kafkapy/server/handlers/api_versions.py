@@ -1,6 +1,6 @@
-"""ApiVersions v0-3: what the listener serves.
+"""ApiVersions v0-3: lists the APIs of the listener, and their versions.
 
-Done: the list; a version that we don't know is answered in v0 with UNSUPPORTED_VERSION and our versions of this API
+Done: the list; an unknown version is answered in v0 with UNSUPPORTED_VERSION and the served versions of ApiVersions
 (the dispatcher calls ``handle`` without a request then); client software names are checked as in KIP-511.
 Not done: features (none exist here, so none are finalized).
 Errors: UNSUPPORTED_VERSION 35, INVALID_REQUEST 42.

@@ -1,7 +1,7 @@
-"""CreatePartitions: a topic gets more partitions; fewer it can't get.
+"""CreatePartitions: increases the number of a topic's partitions; it can't be decreased.
 
 Versions 0-3. Only the controller serves it.
-Errors: 3 (unknown topic), 7 (still going on), 17 (the topic is being deleted), 37 (number), 39 (assignment),
+Errors: 3 (unknown topic), 7 (not done in time), 17 (the topic is being deleted), 37 (number), 39 (assignment),
 41 (not the controller), 42 (a topic twice), 44 (more replicas than ``kafkapy.max.replicas``), 60 (its replicas are
 being moved).
 """
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 async def handle(context: "RequestContext", request: CreatePartitionsRequest) -> CreatePartitionsResponse:
-    """Hand the topics to the administration and translate what became of them."""
+    """Pass the topics to ``TopicAdmin`` and translate its results."""
     services = context.services
     topics = []
     for topic in request.topics:

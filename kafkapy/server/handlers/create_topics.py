@@ -1,9 +1,9 @@
-"""CreateTopics: new topics, from numbers or from an assignment, with their configuration; or only a check of all that.
+"""CreateTopics: creates topics by their numbers of partitions and replicas, or by an assignment; or only checks them.
 
 Versions 0-6 (answers carry numbers and configuration from 5 on). Only the controller serves it.
 Not done: quotas on topic creation (KIP-599), creation policies.
-Errors: 7 (still going on), 17 (name), 36 (exists), 37, 38, 39 (partitions, replicas, assignment), 40 (configuration),
-41 (not the controller), 42 (contradicts itself), 44 (more replicas than ``kafkapy.max.replicas``).
+Errors: 7 (not done in time), 17 (name), 36 (exists), 37, 38, 39 (partitions, replicas, assignment), 40 (configuration),
+41 (not the controller), 42 (contradictory), 44 (more replicas than ``kafkapy.max.replicas``).
 """
 
 from collections.abc import Mapping
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 async def handle(context: "RequestContext", request: CreateTopicsRequest) -> CreateTopicsResponse:
-    """Hand the topics to the administration and translate what became of them."""
+    """Pass the topics to ``TopicAdmin`` and translate its results."""
     services = context.services
     topics = []
     for topic in request.topics:

@@ -1,4 +1,4 @@
-"""DeleteGroups: forget groups without members, and their offsets.
+"""DeleteGroups: deletes groups without members, and their offsets.
 
 Versions 0-2.
 Errors, by group: 14, 15, 16, 68 (has members), 69 (no such group).
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def handle(context: "RequestContext", request: DeleteGroupsRequest) -> Steps[DeleteGroupsResponse]:
-    """Ask the coordinator for each; one that is named twice is answered once."""
+    """Delete each group; one that is named twice is answered once."""
     coordinator = context.services.group_coordinator
     response = DeleteGroupsResponse(results=[])
     answered: set[str] = set()

@@ -1,11 +1,11 @@
-"""DeleteRecords v0-2: move the log start offset.
+"""DeleteRecords v0-2: advances the log start offset.
 
-Done: an offset, or -1 for the high watermark. The answer is the partition's low watermark: the lowest log start of its
-replicas on live brokers. It waits for the followers, which tell their log start with each fetch.
-What is asked twice is done once, as it was asked last.
+Done: an offset, or -1 for the high watermark. The answer is the partition's low watermark: the lowest log start offset
+of its replicas on live brokers. It waits for the followers, which send their log start offset with each fetch.
+A partition that is named twice is handled once, as it was named last.
 Errors: OFFSET_OUT_OF_RANGE 1, UNKNOWN_TOPIC_OR_PARTITION 3, NOT_LEADER_OR_FOLLOWER 6, REQUEST_TIMED_OUT 7 when a
-follower has not followed in time, INVALID_TOPIC_EXCEPTION 17 for internal topics, KAFKA_STORAGE_ERROR 56,
-POLICY_VIOLATION 44 for compacted topics that don't delete.
+follower has not advanced in time, INVALID_TOPIC_EXCEPTION 17 for internal topics, KAFKA_STORAGE_ERROR 56,
+POLICY_VIOLATION 44 for compacted topics whose policy does not include deletion.
 """
 
 from functools import partial
@@ -35,7 +35,7 @@ HIGH_WATERMARK: Final = -1
 
 
 class _Trimmed(NamedTuple):
-    """A partition whose records this broker has deleted; the low watermark that is asked for, and its answer."""
+    """A partition whose records this broker has deleted, the low watermark to wait for, and the partition's answer."""
 
     topic_partition: TopicPartition
     wanted: int
@@ -57,7 +57,7 @@ def handle(context: RequestContext, request: DeleteRecordsRequest) -> Steps[Answ
     )
     response = DeleteRecordsResponse(topics=topics)
     waiting = [each for each in trimmed if not _has_followed(replicas, each)]
-    return _when_followers_have(replicas, waiting, response, request.timeout_ms) if waiting else response
+    return _wait_for_followers(replicas, waiting, response, request.timeout_ms) if waiting else response
 
 
 def _delete(
@@ -75,7 +75,7 @@ def _delete(
 
 
 def _advance(replicas: ReplicaManager, topic_partition: TopicPartition, offset: int) -> int:
-    """Move the log start of this broker's replica; return the offset that was asked for."""
+    """Advance the log start offset of this broker's replica; return the requested offset."""
     partition = replicas.partition(topic_partition)
     if topic_partition.topic in INTERNAL_TOPICS:
         raise InvalidTopicError(f"records of {topic_partition.topic} can't be deleted")
@@ -92,7 +92,7 @@ def _advance(replicas: ReplicaManager, topic_partition: TopicPartition, offset: 
 
 
 def _has_followed(replicas: ReplicaManager, trimmed: _Trimmed) -> bool:
-    """Tell whether nothing is left to wait for in a partition; its answer says then what has come of it."""
+    """Tell whether the low watermark is reached, or never will be, and update the partition's answer."""
     answer = trimmed.answer
     try:
         answer.low_watermark = replicas.low_watermark(trimmed.topic_partition)
@@ -102,7 +102,7 @@ def _has_followed(replicas: ReplicaManager, trimmed: _Trimmed) -> bool:
     return answer.low_watermark >= trimmed.wanted
 
 
-def _when_followers_have(
+def _wait_for_followers(
     replicas: ReplicaManager, waiting: list[_Trimmed], response: DeleteRecordsResponse, timeout_ms: int
 ) -> Delayed[DeleteRecordsResponse]:
     def attempt(changed: TopicPartition | None) -> DeleteRecordsResponse | None:

@@ -1,7 +1,7 @@
-"""DeleteTopics: topics and everything in them go.
+"""DeleteTopics: deletes topics and their records.
 
 Versions 0-5. Only the controller serves it.
-Errors: 3 (unknown), 7 (still going on), 41 (not the controller), 73 (42 below version 3: deletion is switched off).
+Errors: 3 (unknown), 7 (not done in time), 41 (not the controller), 73 (42 below version 3: deletion is switched off).
 """
 
 from typing import TYPE_CHECKING
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 async def handle(context: "RequestContext", request: DeleteTopicsRequest) -> DeleteTopicsResponse:
-    """Hand the names to the administration and translate what became of them."""
+    """Pass the names to ``TopicAdmin`` and translate its results."""
     names = list(dict.fromkeys(request.topic_names))
     results = await context.services.topic_admin.delete_topics(names, request.timeout_ms)
     version = context.header.api_version

@@ -1,11 +1,11 @@
-"""DescribeConfigs v0-3: the configuration of topics, of this broker, and of all brokers (an empty name); its loggers.
+"""DescribeConfigs v0-3: the configuration of topics, this broker, all brokers (an empty name), this broker's loggers.
 
 Done: values, sources and synonyms as 2.7.2 answers them, secrets as null, types and documentation (v3), ``is_default``
 never set (v0).
 A resource that is named several times is answered each time, as in 2.7.2, but described and encoded once; resources
 with equal configurations share the bytes of their entries, within a response and between responses.
-Errors: 3 (no such topic), 17 (topic name), 42 (another broker's id, loggers of none; an unknown resource type fails all
-resources of the request).
+Errors: 3 (no such topic), 17 (topic name), 42 (another broker's id, loggers without a broker's id; an unknown resource
+type fails all resources of the request).
 """
 
 from collections.abc import Callable
@@ -16,6 +16,7 @@ from kafkapy.errors import BrokerError
 from kafkapy.metadata.errors import UnknownTopicOrPartitionError
 from kafkapy.metadata.topic_rules import check_name
 from kafkapy.network.errors import RefusedError
+from kafkapy.protocol.constants import ResourceType
 from kafkapy.protocol.messages.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
@@ -27,13 +28,13 @@ from kafkapy.protocol.messages.describe_configs import (
 from kafkapy.protocol.primitives import encode, write_message
 from kafkapy.protocol.writer import Writer
 from kafkapy.server.broker_loggers import describe_loggers
-from kafkapy.server.config_resources import ResourceType, check_broker_name, check_types, error_text
+from kafkapy.server.config_resources import check_broker_name, check_types, error_text
 from kafkapy.server.context import RequestContext, Services
 from kafkapy.server.encoded import EncodedParts
 from kafkapy.turns import pause
 
 MOST_RESPONSE_BYTES: Final = 2**31 - 1_000
-"""What a frame's size can say, without its header. Equal resources of a small request may add up to more."""
+"""The largest size of a frame, less its header. A small request for equal resources may have a larger response."""
 KEYS_PER_STEP: Final = 5_000
 _COUNT_SIZE: Final = 4
 """Bytes of an array's count, in the versions that are served."""
@@ -72,7 +73,7 @@ async def handle(context: RequestContext, request: DescribeConfigsRequest) -> En
     try:
         await check_types(request.resources)
     except BrokerError as error:
-        describer.refusal = error.with_traceback(None)  # which refers to this frame
+        describer.refusal = error.with_traceback(None)  # the traceback refers to this frame
     writer = Writer()
     write_message(DescribeConfigsResponse(), writer, version)
     del writer.buffer[-_COUNT_SIZE:]
@@ -90,7 +91,7 @@ async def handle(context: RequestContext, request: DescribeConfigsRequest) -> En
             writer.write_encoded(shared)
             size += len(head) + len(shared)
             if size > MOST_RESPONSE_BYTES:
-                raise RefusedError(f"DescribeConfigs is asked for more than {MOST_RESPONSE_BYTES} bytes")
+                raise RefusedError(f"the response of DescribeConfigs has more than {MOST_RESPONSE_BYTES} bytes")
         await pause()
     return EncodedParts(DescribeConfigsResponse, version, writer.parts())
 
@@ -100,7 +101,7 @@ class _ResourceDescriber:
 
     def __init__(self, context: RequestContext, request: DescribeConfigsRequest) -> None:
         self.refusal: BrokerError | None = None
-        """Why all resources are refused."""
+        """The error for all resources; None if each has a result of its own."""
         self._services: Services = context.services
         self._version = context.header.api_version
         self._include_synonyms = request.include_synonyms and self._version >= 1
@@ -173,7 +174,7 @@ def _entry(
 
 
 def _documentation(resource_type: int) -> TextOf:
-    from kafkapy.config import documentation  # much text that most brokers are never asked for
+    from kafkapy.config import documentation  # much text, which most brokers never need
 
     if resource_type == ResourceType.BROKER_LOGGER:
         return lambda _name: ""
@@ -187,7 +188,7 @@ def _no_documentation(_name: str) -> None:
 
 
 async def _chosen(entries: Entries, names: list[str], version: int) -> bytes:
-    """Return the array of the entries that ``names`` ask for, in their own order."""
+    """Return the array of the entries that ``names`` contains, in the description's order."""
     wanted: set[str] = set()
     for start in range(0, len(names), KEYS_PER_STEP):
         wanted.update(entries.by_name.keys() & names[start : start + KEYS_PER_STEP])

@@ -1,6 +1,6 @@
 """DescribeGroups: state, protocol and members of groups.
 
-Versions 0-5; from version 3 with the operations that the caller may do (all: there are no ACLs yet).
+Versions 0-5; from version 3 with the operations that the client may perform (all: there are no ACLs yet).
 Errors, by group: 14, 15, 16. A group that does not exist is Dead, without an error.
 """
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def handle(context: "RequestContext", request: DescribeGroupsRequest) -> Steps[DescribeGroupsResponse]:
-    """Ask the coordinator for each; one that is named again is answered again with what was found the first time."""
+    """Describe each group; one that is named several times is described once and answered each time."""
     coordinator = context.services.group_coordinator
     described: dict[str, DescribedGroup] = {}
     response = DescribeGroupsResponse(groups=[])

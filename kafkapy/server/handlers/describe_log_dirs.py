@@ -1,6 +1,6 @@
-"""DescribeLogDirs v0-2: what each data directory holds, in bytes.
+"""DescribeLogDirs v0-2: the partitions in each data directory, and their sizes in bytes.
 
-Done: all partitions, or those that are asked for (the other topics are named without partitions, as Kafka does).
+Done: all partitions, or the requested ones (the other topics are named without partitions, as Kafka does).
 Not done: future replicas (moving a partition between directories), so ``offset_lag`` is how far the high watermark
 is behind the log's end.
 Errors: KAFKA_STORAGE_ERROR 56 for a data directory that is offline.

@@ -1,8 +1,8 @@
 """EndTxn v0-2: commit or abort the transaction.
 
-Answered when the decision is in the log of all in-sync replicas; markers of partitions that this broker leads alone
-are written right after, before any socket is read again; those of more than some hundred partitions in steps. The
-same request again is answered 0.
+Answered when the decision is in the log of all in-sync replicas. Markers of partitions that this broker leads alone
+are written right after, before another request is read; those of more than some hundred partitions in steps. A
+repeated request is answered with 0.
 Errors: 14, 15, 16, INVALID_REQUEST 42, INVALID_TXN_STATE 48, INVALID_PRODUCER_ID_MAPPING 49, CONCURRENT_TRANSACTIONS
 51, PRODUCER_FENCED 90 (below v2: INVALID_PRODUCER_EPOCH 47).
 """

@@ -2,8 +2,8 @@
 
 Done: min and max bytes, max wait, partition limits; incremental sessions (KIP-227); isolation level with the aborted
 transactions; the epoch that the client knows (KIP-320); followers' fetches with diverging epochs (KIP-595). Records
-leave as they lie in the file, but below v4 what is newer than the client's format is converted on its way, a few
-milliseconds at a time.
+are sent as they are in the file, but below v4 batches of newer formats than the client's are converted while they are
+sent, a few milliseconds at a time.
 Not done: rack-aware reading (the preferred read replica is always -1).
 Errors: UNKNOWN_SERVER_ERROR -1 (no such isolation level), CORRUPT_MESSAGE 2, OFFSET_OUT_OF_RANGE 1,
 UNKNOWN_TOPIC_OR_PARTITION 3, NOT_LEADER_OR_FOLLOWER 6, UNSUPPORTED_VERSION 35 (conversion is switched off),
@@ -37,7 +37,7 @@ from kafkapy.types import NO_EPOCH, READ_COMMITTED, TopicPartition, maker, topic
 
 
 class _Begun(NamedTuple):
-    """A request that was understood."""
+    """A valid request, before anything is read for it."""
 
     wishes: dict[TopicPartition, FetchWish]
     """The partitions to read."""
@@ -52,14 +52,14 @@ _limits_of: Final = maker(FetchLimits)
 _wish_of: Final = maker(FetchWish)
 
 MANY: Final = 100
-"""Partitions that one request is answered for at once; for more it is in slices."""
+"""Partitions of a request that is served at once; a request for more runs in slices."""
 
 WAITING_PARTITION_SIZE: Final = 1_000
-"""Bytes that a partition takes in a fetch that waits."""
+"""Bytes that a partition of a waiting fetch counts as in the memory budget."""
 
 ISOLATION_LEVELS: Final = (0, READ_COMMITTED)
 LAST_VERSION_WITH_HARD_LIMITS: Final = 2
-"""Up to here a client's buffer may be as large as it said: not even the first batch may be larger."""
+"""Up to this version the first batch, too, must fit the limits: the client's buffer may have just that size."""
 
 _UNKNOWN: Final = ErrorCode.UNKNOWN_SERVER_ERROR
 _SESSION_NOT_FOUND: Final = ErrorCode.FETCH_SESSION_ID_NOT_FOUND
@@ -99,7 +99,7 @@ async def _fetch_many(
         begun = await in_turns(_begin_many(context, request))
         if isinstance(begun, FetchResponse):
             return begun
-        del request  # which may be large, while this waits
+        del request  # it may be large, and the fetch may wait
         version = context.header.api_version
         reads = await fetch_many(context.services.replica_manager, begun.wishes, limits, end_waiting)
     if version >= fetch_versions.FIRST_VERSION_OF_FORMAT_2:
@@ -108,7 +108,7 @@ async def _fetch_many(
 
 
 async def _count_session(context: RequestContext, request: FetchRequest, held: Held) -> None:
-    """Count what a request that names few partitions takes for those of its session, once there is memory for it."""
+    """Charge the memory budget for the session's partitions, after admission, if the request itself names few."""
     session = context.services.fetch_sessions.get(request.session_id)
     if session is not None and sum(len(topic.partitions) for topic in request.topics) <= MANY:
         await held.admission()
@@ -159,7 +159,7 @@ def _limits(context: RequestContext, request: FetchRequest) -> FetchLimits:
 
 
 def _begin(context: RequestContext, request: FetchRequest, session: FetchSession | None) -> FetchResponse | _Begun:
-    """Continue the request's session, or take the request by itself."""
+    """Continue the request's session, or serve the partitions of the request itself."""
     wishes = {
         topic_partition_of((topic.topic, partition.partition)): _wish(partition)
         for topic in request.topics
@@ -240,7 +240,7 @@ def _is_any_known(context: RequestContext, begun: _Begun) -> bool:
 
 
 def _failed(request: FetchRequest, topics: list[FetchableTopicResponse]) -> FetchResponse:
-    """Kafka finds out that there is no such isolation level when it is about to read."""
+    """Answer an unknown isolation level; Kafka notices it only when it reads a partition."""
     return FetchResponse(error_code=_UNKNOWN, responses=topics, session_id=request.session_id)
 
 
@@ -258,7 +258,7 @@ def _wish(partition: FetchPartition) -> FetchWish:
         (
             partition.fetch_offset,
             partition.partition_max_bytes,
-            # any negative epoch is none: in Fetch alone, as in Apache Kafka
+            # any negative epoch means none, but in Fetch alone, as in Apache Kafka
             max(partition.current_leader_epoch, NO_EPOCH),
             partition.log_start_offset,
             partition.last_fetched_epoch,
@@ -273,10 +273,10 @@ def _forgotten(request: FetchRequest) -> Iterator[TopicPartition]:
 
 
 def _news(session: FetchSession, reads: Sequence[PartitionRead]) -> Reads:
-    """Return what the client of a session has not heard yet."""
+    """Return the reads whose contents the client of a session does not know yet."""
     news = [read for read in reads if _is_news(session, read)]
     for read in news:
-        session.served(read.topic_partition)
+        session.move_to_end(read.topic_partition)
     return news
 
 
@@ -294,7 +294,7 @@ def _is_news(session: FetchSession, read: PartitionRead) -> bool:
 
 
 def _answer(context: RequestContext, limits: FetchLimits, begun: _Begun, reads: Reads) -> FetchResponse:
-    """Answer what was read; a session does not hear of what the client's version is refused."""
+    """Build the response. Errors because of an old client's version do not change its session."""
     session, version = begun.session, context.header.api_version
     if session is not None:
         reads = _news(session, reads)
@@ -329,7 +329,7 @@ def _answer_many(
 def _opened(
     sessions: FetchSessionCache, limits: FetchLimits, wishes: dict[TopicPartition, FetchWish], reads: Reads
 ) -> FetchSession | None:
-    """Open a session for what was read, if there is a place for it."""
+    """Open a session with these partitions, if the cache has a place for it."""
     session = sessions.create(len(wishes), is_follower=limits.is_follower)
     if session is None or not sessions.remember(session, wishes.items()):
         return None
@@ -351,7 +351,7 @@ def _opened_in_steps(
 
 
 def _by_topic(reads: Reads) -> Steps[list[FetchableTopicResponse]]:
-    """Lay the reads out by topic, in their order."""
+    """Group the reads by topic, in their order."""
     topics: list[FetchableTopicResponse] = []
     for piece in pieces(reads):
         _add_rows(topics, piece)

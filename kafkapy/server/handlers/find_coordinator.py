@@ -1,7 +1,7 @@
 """FindCoordinator: which broker coordinates a group, or a transactional id.
 
-Versions 0-3. Creates the topic that keeps them (``__consumer_offsets``, ``__transaction_state``) when it does not exist
-yet, and answers with the leader of the key's partition as soon as that is known.
+Versions 0-3. Creates the topic that keeps their state (``__consumer_offsets``, ``__transaction_state``) if it does not
+exist yet, and answers with the leader of the key's partition as soon as that is known.
 Errors: 15 COORDINATOR_NOT_AVAILABLE (topic or leader not there yet), -1 UNKNOWN_SERVER_ERROR (unknown kind of key).
 """
 
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from kafkapy.metadata.image import MetadataImage
 from kafkapy.metadata.topic_rules import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
+from kafkapy.protocol.constants import GROUP_KEY, TRANSACTIONAL_ID_KEY
 from kafkapy.protocol.errors import ErrorCode
 from kafkapy.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from kafkapy.types import TopicPartition
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-GROUP, TRANSACTION = 0, 1
 CREATION_TIMEOUT_MS = 5_000
 
 
@@ -28,9 +28,9 @@ def handle(
     context: "RequestContext", request: FindCoordinatorRequest
 ) -> FindCoordinatorResponse | Awaitable[FindCoordinatorResponse]:
     """Answer at once when the topic is there; else create it first."""
-    if request.key_type not in (GROUP, TRANSACTION):
+    if request.key_type not in (GROUP_KEY, TRANSACTIONAL_ID_KEY):
         return _error(ErrorCode.UNKNOWN_SERVER_ERROR)
-    topic = GROUP_METADATA_TOPIC if request.key_type == GROUP else TRANSACTION_STATE_TOPIC
+    topic = GROUP_METADATA_TOPIC if request.key_type == GROUP_KEY else TRANSACTION_STATE_TOPIC
     if topic in context.services.metadata.image.topics:
         return _locate(context, topic, request.key)
     return _create_and_locate(context, topic, request.key)
@@ -42,7 +42,7 @@ def _partition(services: "Services", topic: str, key: str) -> TopicPartition:
 
 
 async def _create_and_locate(context: "RequestContext", topic: str, key: str) -> FindCoordinatorResponse:
-    """Real Kafka answers 15 here and lets the client ask again; waiting for the leader saves it that round."""
+    """Create the topic and wait for its leader; Kafka answers 15 instead, so that the client repeats its request."""
     services = context.services
     outcome = await services.topic_admin.create_automatically([topic])
     if outcome[topic] is not None:

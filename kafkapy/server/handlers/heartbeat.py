@@ -1,4 +1,4 @@
-"""Heartbeat: keep a member's session alive, and report a rebalance of its group.
+"""Heartbeat: keeps a member's session alive, and reports a rebalance of its group.
 
 Versions 0-4. Answered at once: no future, no task.
 Errors: 15, 16, 22, 24, 25, 27, 35 (``server/older_versions.py``), 82; 0 while the group is loading.
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def handle(context: "RequestContext", request: HeartbeatRequest) -> HeartbeatResponse:
-    """Ask the coordinator."""
+    """Answer with the coordinator's error code."""
     if refuses_static_member(context, request.group_instance_id):
         return HeartbeatResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
     return HeartbeatResponse(

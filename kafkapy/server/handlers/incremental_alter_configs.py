@@ -1,7 +1,7 @@
-"""IncrementalAlterConfigs v0-1: single overrides set, deleted, or appended to and subtracted from lists (KIP-339).
+"""IncrementalAlterConfigs v0-1: sets and deletes single overrides, adds to and removes from lists (KIP-339).
 
 Done: topics, this broker, all brokers (an empty name), loggers' levels; validation and codes of 2.7.2; validate-only.
-A resource that is named twice is altered once, as it was asked last.
+A resource that is named several times is altered once, as it was named last.
 Not done: passwords, alteration policies.
 Errors: 3 (no such topic), 40 (unknown topic key, contradicting values), 42 (as AlterConfigs, and: the same key twice,
 APPEND or SUBTRACT on a key that is no list; an unknown logger or level).
@@ -12,6 +12,7 @@ from functools import partial
 
 from kafkapy.config.alteration import Change, changed_broker, changed_topic
 from kafkapy.errors import BrokerError
+from kafkapy.protocol.constants import ResourceType
 from kafkapy.protocol.messages.incremental_alter_configs import (
     AlterConfigsResource,
     AlterConfigsResourceResponse,
@@ -20,7 +21,6 @@ from kafkapy.protocol.messages.incremental_alter_configs import (
 )
 from kafkapy.server.broker_loggers import alter_loggers
 from kafkapy.server.config_resources import (
-    ResourceType,
     all_refused,
     alter,
     check_broker_name,

@@ -1,8 +1,8 @@
-"""InitProducerId v0-4: a producer id and epoch, and the fencing of whoever had the transactional id before.
+"""InitProducerId v0-4: assigns a producer id and epoch, and fences an earlier producer of the transactional id.
 
-Done: an idempotent producer (no transactional id) gets an id of this broker's block; a transactional id gets its own,
-with a higher epoch each time; a producer that names its id and epoch goes on from there (v3, KIP-360). An open
-transaction is aborted first: 51 meanwhile.
+Done: an idempotent producer (no transactional id) gets an id of this broker's block; a transactional id has one of its
+own, with a higher epoch each time; a producer that names its id and epoch keeps the id (v3, KIP-360). An open
+transaction is aborted first; until then the answer is 51.
 Errors: 14, 15, 16, INVALID_REQUEST 42, INVALID_TRANSACTION_TIMEOUT 50, CONCURRENT_TRANSACTIONS 51, KAFKA_STORAGE_ERROR
 56, PRODUCER_FENCED 90 (below v4: INVALID_PRODUCER_EPOCH 47).
 """
@@ -54,7 +54,7 @@ async def _with_new_id(context: RequestContext, call: InitializeCall) -> InitPro
     except BrokerError as error:
         return InitProducerIdResponse(error_code=error.error_code, producer_epoch=-1)
     response = _initialize(context, call, new_id)
-    assert response is not None, "the id that was asked for is there"
+    assert response is not None, "a new id was passed"
     return response if isinstance(response, InitProducerIdResponse) else await response
 
 

@@ -1,6 +1,6 @@
-"""JoinGroup: a member takes part in the next generation of its group.
+"""JoinGroup: adds a member to the next generation of its group.
 
-Versions 0-7. Waits until all members have joined; a member that needs an id first gets 79 with one from version 4 on.
+Versions 0-7. Waits until all members have joined; from version 4 on a member without an id is answered 79 and its id.
 Errors: 14, 15, 16, 23, 24, 25, 26, 35 (``server/older_versions.py``), 79, 81, 82 (see
 ``coordinator/group/membership.py``).
 """
@@ -25,7 +25,7 @@ NULLABLE_PROTOCOL_FROM = 7
 
 
 def handle(context: "RequestContext", request: JoinGroupRequest) -> JoinGroupResponse | Awaitable[JoinGroupResponse]:
-    """Hand the member to the coordinator."""
+    """Pass the member to the coordinator."""
     version = context.header.api_version
     call = JoinCall(
         group_id=request.group_id,

@@ -1,7 +1,7 @@
-"""LeaveGroup: members go, so that the others need not wait for their sessions to end.
+"""LeaveGroup: removes members from a group before their sessions expire.
 
 Versions 0-4; from version 3 several at once, by member id or group instance id, each with its own error code.
-Errors: 14, 15, 16, 24 of the request, -1 (an id that was given out, with an instance id); 25, 82 of a member.
+Errors: 14, 15, 16, 24 of the request, -1 (an id that has not joined yet, with an instance id); 25, 82 of a member.
 """
 
 from typing import TYPE_CHECKING
@@ -17,7 +17,7 @@ SEVERAL_FROM = 3
 
 
 def handle(context: "RequestContext", request: LeaveGroupRequest) -> Steps[LeaveGroupResponse]:
-    """Let them go; older versions have one error code for all."""
+    """Remove the members; older versions have one error code for all."""
     has_several = context.header.api_version >= SEVERAL_FROM
     leaving = [] if has_several else [LeavingMember(request.member_id)]
     for named in request.members if has_several else ():

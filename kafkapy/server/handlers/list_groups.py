@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def handle(context: "RequestContext", request: ListGroupsRequest) -> Steps[ListGroupsResponse]:
-    """Ask the coordinator."""
+    """List the coordinator's groups."""
     error_code, groups = yield from context.services.group_coordinator.list_groups(request.states_filter)
     response = ListGroupsResponse(error_code=error_code, groups=[])
     for piece in pieces(groups):

@@ -1,4 +1,4 @@
-"""ListOffsets v0-5: the earliest, the latest, or the first offset of a time.
+"""ListOffsets v0-5: the earliest offset, the latest, or the first one with at least a given timestamp.
 
 Done: earliest and latest without touching the disk; by timestamp through the time index; isolation level (latest for
 read_committed is the last stable offset); the epoch that the client knows; v0's lists of segment starts.
@@ -11,6 +11,7 @@ from typing import Final, NamedTuple
 
 from kafkapy.errors import BrokerError
 from kafkapy.metadata.errors import InvalidRequestError, LeaderNotAvailableError, OffsetNotAvailableError
+from kafkapy.protocol.constants import EARLIEST, LATEST
 from kafkapy.protocol.errors import ErrorCode
 from kafkapy.protocol.messages.list_offsets import (
     ListOffsetsPartition,
@@ -25,8 +26,6 @@ from kafkapy.storage.log.log import Log
 from kafkapy.turns import Steps
 from kafkapy.types import NO_EPOCH, NO_OFFSET, NO_TIMESTAMP, READ_COMMITTED, TopicPartition
 
-LATEST: Final = -1
-EARLIEST: Final = -2
 CONSUMER: Final = -1
 _FIRST_VERSION_OF_OFFSET_NOT_AVAILABLE: Final = 5
 _FIRST_VERSION_WITH_EPOCH: Final = 4
@@ -64,7 +63,7 @@ def _answer(
     topic_partition = TopicPartition(topic, wanted.partition_index)
     try:
         if asker.repeated and asker.version > 0 and topic_partition in asker.repeated:
-            raise InvalidRequestError(f"{topic_partition} is asked for more than once")
+            raise InvalidRequestError(f"{topic_partition} is named more than once")
         if asker.is_consumer and asker.isolation_level not in (0, READ_COMMITTED):
             return ListOffsetsPartitionResponse(wanted.partition_index, ErrorCode.UNKNOWN_SERVER_ERROR)  # as Kafka
         partition = context.services.replica_manager.partition(topic_partition)
@@ -97,7 +96,7 @@ def _repeated(request: ListOffsetsRequest) -> Steps[set[TopicPartition]]:
 
 
 def _bound(partition: Partition, asker: _Asker) -> int:
-    """Where the log ends for whoever asks."""
+    """The end of the log for the request's sender: a follower, or a consumer of an isolation level."""
     log = partition.log
     if not asker.is_consumer:
         return log.log_end_offset
@@ -113,7 +112,7 @@ def _find(partition: Partition, asker: _Asker, timestamp: int, bound: int) -> tu
         if found is not None and found.offset < bound:
             return found.offset, found.timestamp
     if asker.is_consumer and log.high_watermark < partition.epoch_start_offset:
-        # What this leader would say may lie below what the one before has shown (KIP-207).
+        # This leader's offset may be lower than one that the leader before it has returned (KIP-207).
         text = f"the high watermark of {partition.topic_partition} has not reached this leader's epoch"
         if asker.version >= _FIRST_VERSION_OF_OFFSET_NOT_AVAILABLE:
             raise OffsetNotAvailableError(text)
@@ -128,9 +127,9 @@ def _epoch(partition: Partition, timestamp: int, offset: int) -> int:
 
 
 def _segment_starts(log: Log, bound: int | None, wanted: ListOffsetsPartition) -> list[int]:
-    """Version 0: first offsets of the segments that were last changed by the time asked for, newest first.
+    """Version 0: base offsets of the segments that were last changed at the given time or before, newest first.
 
-    The log's end counts as one more, changed now. What lies above ``bound`` is named by ``bound`` itself.
+    The log's end counts as one more, changed now. ``bound`` replaces the offsets above it.
     """
     if wanted.max_num_offsets < 0:
         raise BrokerError("the number of offsets is negative")  # an unknown error (-1), as in Kafka

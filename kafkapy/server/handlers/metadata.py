@@ -1,11 +1,11 @@
-"""Metadata: who is in the cluster, and who leads the partitions that the client asks about.
+"""Metadata: the brokers of the cluster, and the leaders and replicas of the requested partitions.
 
 Versions 0-9. Topics that are missing are created when the client and ``auto.create.topics.enable`` allow it; the
-answer for them is LEADER_NOT_AVAILABLE, and the client asks again. This broker's own address is one that the asking
+answer for them is LEADER_NOT_AVAILABLE, and the client repeats its request. This broker's own address is one that the
 client can use (see ``RequestContext.own_endpoint``).
-Not done: leaving out what the client may not see (there are no ACLs yet).
+Not done: leaving out topics that the client may not see (there are no ACLs yet).
 Errors: per topic 3, 5 (being created, or later: ``kafkapy.auto.create.topics.per.second``), 17 (name), 38, 44 (more
-replicas than ``kafkapy.max.replicas``); per partition 5 (no leader), 9 (version 0: a replica is away),
+replicas than ``kafkapy.max.replicas``); per partition 5 (no leader), 9 (version 0: a replica is offline),
 72 (5 below version 6: the leader has no such listener).
 """
 
@@ -34,13 +34,13 @@ if TYPE_CHECKING:
 PARTITIONS_IN_A_STEP = 64
 """Rows that are built between two places to pause: some hundred microseconds."""
 TOPICS_AT_ONCE = 64
-"""Topics that are answered for at once, if they have few partitions."""
+"""Topics of a request that is answered in one step, if they have few partitions."""
 
 Answer = MetadataResponse | Awaitable[MetadataResponse]
 
 
 def handle(context: "RequestContext", request: MetadataRequest) -> Answer | Steps[Answer]:
-    """Answer from one metadata image; only creating topics has to wait. What is long takes steps."""
+    """Answer from one metadata image; only the creation of topics waits. Long answers take steps."""
     image, version = context.services.metadata.image, context.header.api_version
     asked = request.topics or ()
     names_all = _names_all(request, version)

@@ -1,7 +1,7 @@
-"""OffsetCommit: keep how far a group has read.
+"""OffsetCommit: stores a group's committed offsets.
 
 Versions 0-8. Answered after ``offsets.commit.required.acks`` acknowledgements; version 0 keeps offsets in the metadata
-tree (``metadata/exchange/consumer_offsets.py``), apart from those of all others and without asking who commits.
+tree (``metadata/exchange/consumer_offsets.py``), apart from those of other versions and without a check of the member.
 Errors, by partition: 3 (no such partition), 12, 14, 15, 16, 22, 25, 27, 28, 35 (a static member where the inter-broker
 protocol is below 2.3), 82; in version 0: 3, 12, 56, -1 (the group's name can't be a part of a path).
 """
@@ -26,7 +26,7 @@ from kafkapy.protocol.messages.offset_commit import (
 )
 from kafkapy.server.commits import COMMITS_IN_A_STEP, is_large, parts_of, split_by_existence
 from kafkapy.server.encoded import Encoded
-from kafkapy.server.older_versions import refuses_static_member
+from kafkapy.server.older_versions import TREE_VERSION, refuses_static_member
 from kafkapy.server.partition_rows import rows_by_topic
 from kafkapy.turns import Steps, in_turns, pause, pieces
 from kafkapy.types import TopicPartition, as_long
@@ -34,22 +34,21 @@ from kafkapy.types import TopicPartition, as_long
 if TYPE_CHECKING:
     from kafkapy.server.context import RequestContext
 
-TREE_VERSION = 0
 DATED_VERSION = 1
-"""The only one in which a client says when the commit was made."""
+"""The only version in which requests have the times of commits."""
 DEFAULT_RETENTION = -1
 TREE_NODES_AT_ONCE: Final = 64
 """Offsets that are written into the metadata tree at once: some milliseconds, most of them in the store."""
 _KNOWN_ANSWERS: Final = 1024
 _KNOWN_PARTITIONS: Final = 16
-"""Answers about more of them are not kept."""
+"""Answers for more partitions are not cached."""
 
 
 Answered = Message | Awaitable[OffsetCommitResponse]
 
 
 def handle(context: "RequestContext", request: OffsetCommitRequest) -> Answered | Steps[Answered]:
-    """Commit what belongs to partitions that exist; a large request is served in steps."""
+    """Commit the offsets of partitions that exist; a large request is served in steps."""
     if context.header.api_version == TREE_VERSION:
         return _commit_to_tree(context, request)
     # most members are not static: they don't pay for the call
@@ -100,7 +99,7 @@ def _refuse_all(request: OffsetCommitRequest) -> Steps[Answered]:
 def _commit_many(
     context: "RequestContext", request: OffsetCommitRequest, now_ms: int, expire_ms: int
 ) -> Steps[Answered]:
-    """Do what ``handle`` does, with places to pause; the partitions that exist are those of the beginning."""
+    """Do what ``handle`` does, with places to pause; the metadata image is that of the beginning."""
     image, is_dated = context.services.metadata.image, context.header.api_version == DATED_VERSION
     offsets: dict[TopicPartition, CommittedOffset] = {}
     errors: dict[TopicPartition, int] = {}
@@ -159,19 +158,19 @@ async def _commit_to_tree(context: "RequestContext", request: OffsetCommitReques
 
 def _answered(version: int, errors: dict[TopicPartition, int]) -> Message:
     if len(errors) <= _KNOWN_PARTITIONS and not any(errors.values()):
-        return _all_well(version, tuple(errors))
+        return _without_errors(version, tuple(errors))
     return _build(errors)
 
 
 @lru_cache(maxsize=_KNOWN_ANSWERS)
-def _all_well(version: int, partitions: tuple[TopicPartition, ...]) -> Encoded:
-    """A group commits the same partitions again and again, and nearly always there is no error to tell."""
+def _without_errors(version: int, partitions: tuple[TopicPartition, ...]) -> Encoded:
+    """The answer without errors; it is cached, since a group commits the same partitions again and again."""
     return Encoded(_build(dict.fromkeys(partitions, 0)), version)
 
 
 def _build(errors: dict[TopicPartition, int]) -> OffsetCommitResponse:
     topics: dict[str, OffsetCommitResponseTopic] = {}
-    for (name, index), error_code in errors.items():  # as by_topic does, with half the steps
+    for (name, index), error_code in errors.items():  # as few_rows does, with fewer calls
         topic = topics.get(name)
         if topic is None:
             topic = topics[name] = OffsetCommitResponseTopic(name, [])

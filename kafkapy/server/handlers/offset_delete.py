@@ -1,4 +1,4 @@
-"""OffsetDelete: forget offsets of topics that a group does not read any more (KIP-496).
+"""OffsetDelete: deletes offsets of topics that a group does not read any more (KIP-496).
 
 Version 0.
 Errors: 14, 15, 16, 24, 68 (members whose subscriptions are not known), 69; of a partition: 3, 86 (a member reads it).
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def handle(context: "RequestContext", request: OffsetDeleteRequest) -> Steps[OffsetDeleteResponse]:
-    """Delete what belongs to partitions that exist."""
+    """Delete the offsets of partitions that exist."""
     errors: dict[TopicPartition, int] = {}
     known: dict[TopicPartition, None] = {}
     for topic in request.topics:

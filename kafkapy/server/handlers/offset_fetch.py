@@ -1,8 +1,8 @@
-"""OffsetFetch: how far a group has read.
+"""OffsetFetch: returns a group's committed offsets.
 
 Versions 0-7. Version 0 reads the metadata tree (``metadata/exchange/consumer_offsets.py``), the others the coordinator;
-from version 2 a null list of topics means all offsets of the group, from version 7 ``require_stable`` refuses (88) what
-an open transaction commits.
+from version 2 a null list of topics means all offsets of the group, from version 7 ``require_stable`` refuses (88)
+partitions for which an open transaction has written an offset.
 Errors: 14, 15, 16; of a partition: 88. An offset that was never committed is -1 without an error; in version 0 it is
 -1 with 3, as for a partition that does not exist, and other errors are 56 and -1.
 """
@@ -19,6 +19,7 @@ from kafkapy.protocol.messages.offset_fetch import (
     OffsetFetchResponsePartition,
     OffsetFetchResponseTopic,
 )
+from kafkapy.server.older_versions import TREE_VERSION
 from kafkapy.server.partition_rows import few_partitions, few_rows, named_partitions, rows_by_topic
 from kafkapy.turns import Steps, in_turns, pause
 from kafkapy.types import TopicPartition
@@ -26,7 +27,6 @@ from kafkapy.types import TopicPartition
 if TYPE_CHECKING:
     from kafkapy.server.context import RequestContext
 
-TREE_VERSION = 0
 REQUEST_ERROR_FROM = 2
 
 
@@ -62,7 +62,7 @@ def _fetch_many(context: "RequestContext", request: OffsetFetchRequest) -> Steps
 def _failed(
     context: "RequestContext", wanted: Iterable[TopicPartition], error_code: int
 ) -> tuple[dict[TopicPartition, FetchedOffset], int]:
-    """Return what partitions, and the whole response, say of an error: in version 1 it stands with each partition."""
+    """Return the offsets and the error code of a response with an error; in version 1 each partition has the code."""
     if context.header.api_version < REQUEST_ERROR_FROM:
         return dict.fromkeys(wanted, FetchedOffset(error_code=error_code)), 0
     return {}, error_code

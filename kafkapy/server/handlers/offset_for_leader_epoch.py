@@ -1,7 +1,7 @@
-"""OffsetForLeaderEpoch v0-3: where a leader's term ended (KIP-101, KIP-320).
+"""OffsetForLeaderEpoch v0-3: the end offset of a leader epoch (KIP-101, KIP-320).
 
-Done: clients and followers alike; the epoch that the asker knows is checked. What is asked twice is
-answered once, to the last question.
+Done: clients and followers alike; the epoch that the sender knows is checked. A partition that is named twice is
+answered once, as it was named last.
 Errors: UNKNOWN_TOPIC_OR_PARTITION 3, NOT_LEADER_OR_FOLLOWER 6, FENCED_LEADER_EPOCH 74, UNKNOWN_LEADER_EPOCH 75.
 """
 

@@ -3,10 +3,10 @@
 Done: acks 0, 1 and -1; many topics and partitions, each with its own error; idempotent producers; every codec; both
 timestamp types; message sets of formats 0 and 1 (v0-2 take any format, later ones a batch of format 2), written as the
 format of the topic's ``message.format.version``.
-Transactional batches need a transactional id in the request (53 without one); as in 2.7 nobody asks the coordinator
-whether the transaction is open.
-With acks=0 there is no answer; after an error the connection is closed, as in Kafka; so it is, before anything is
-appended, when a partition's records don't begin with a whole batch.
+Transactional batches need a transactional id in the request (53 without one); as in 2.7 it is not checked with the
+coordinator that the transaction is open.
+With acks=0 there is no answer, and an error closes the connection, as in Kafka. The connection is also closed, before
+anything is appended, when a partition's records don't begin with a whole batch.
 Errors: 2, 3, 6, 7, 10, 17, 18, 19, 20, 21, 32, 43, 45, 47, 48, 53, 56, 76, 87.
 """
 
@@ -74,11 +74,11 @@ WITHOUT_LOG_START: Final = frozenset(
 )
 """Errors that Kafka answers without the partition's log start offset."""
 VALIDATIONS_BESIDE_THE_LOOP: Final = 3
-"""Times that a batch is validated there because the offsets in it are taken when it comes to be appended."""
+"""Times that a batch is validated on the compute thread, again because other appends have taken its offsets."""
 FIRST_VERSION_OF_STORAGE_ERROR: Final = 4
-"""Older clients would not try again after KAFKA_STORAGE_ERROR: they are told to look for another leader."""
+"""Older clients would not retry after KAFKA_STORAGE_ERROR: they get NOT_LEADER_OR_FOLLOWER and look for a leader."""
 _SMALLEST_PARSED_SIZE: Final = 51
-"""So far Kafka looks into a batch of format 2 while it parses the request: up to the producer's id."""
+"""Bytes of a batch of format 2 that Kafka reads while it parses the request: up to the producer's id."""
 _LENGTH: Final = Struct(">i")
 
 Answer = ProduceResponse | asyncio.Future[ProduceResponse | None] | None
@@ -118,7 +118,7 @@ def _refuse_unparsable(topic: str, index: int, records: memoryview) -> None:
 
 
 class _Append:
-    """The appends of one request: what was answered so far, and what waits for other replicas."""
+    """The appends of one request: the answers so far, and those that wait for other replicas."""
 
     __slots__ = (
         "context", "replicas", "version", "acks", "may_write_internal", "all_plain", "refusal", "waiting", "answers",
@@ -142,7 +142,7 @@ class _Append:
         self.count = self.failures = 0
 
     def append_large(self, topic: str, index: int, records: memoryview) -> Steps[PartitionProduceResponse]:
-        """Append one partition's batch that is validated on the compute thread first."""
+        """Validate one partition's batch on the compute thread, then append it."""
         partition = self.replicas.partitions.get(TopicPartition(topic, index))
         if partition is None:
             return self.append(topic, index, records)
@@ -157,10 +157,10 @@ class _Append:
                 yield
                 checked = checking.result()
             else:
-                checked = check()  # it must not wait for ever
+                checked = check()  # the request must not wait for ever
             if isinstance(checked, BrokerError):
                 return self._refusal(topic, index, checked, log.log_start_offset)
-            with suppress(LargeBatchError):  # others have appended meanwhile, and its offsets are compressed
+            with suppress(LargeBatchError):  # another append took its offsets, which are compressed
                 return self.append(topic, index, records, checked)
 
     def append(
@@ -170,7 +170,7 @@ class _Append:
         records: memoryview,
         checked: CheckedBatch | None = None,
     ) -> PartitionProduceResponse:
-        """Append one partition's batch, or what was made of it by its validation.
+        """Append one partition's batch, or the result of its validation.
 
         Raises ``LargeBatchError`` for one that has to be validated on the compute thread.
         """
@@ -182,7 +182,7 @@ class _Append:
                 raise self.refusal
             partition = self.replicas.partition(topic_partition)
             self._refuse(topic, records)
-            log_start_offset = partition.log.log_start_offset  # what the log itself refuses is answered with it
+            log_start_offset = partition.log.log_start_offset  # for the answer if the log itself refuses the batch
             result = self.replicas.append_to(partition, checked or records, required_acks=self.acks)
         except BrokerError as error:
             return self._refusal(topic, index, error, log_start_offset)
@@ -206,7 +206,7 @@ class _Append:
         return response
 
     def _refuse(self, topic: str, records: memoryview) -> None:
-        """Raise what keeps records from the log, in the order in which Kafka looks."""
+        """Raise the error for records that must not be appended; the checks are in Kafka's order."""
         if not self.all_plain:
             check_produce_version(records, self.version)
         if self.refusal is not None:
@@ -216,7 +216,7 @@ class _Append:
 
 
 def _checked(records: memoryview, policy: ProducePolicy, now_ms: int, first_offset: int) -> CheckedBatch | BrokerError:
-    """Run on the compute thread. An error is a result: raised, its traceback and its future would keep each other."""
+    """Validate on the compute thread. An error is returned: raised, its traceback and its future would be a cycle."""
     try:
         return CheckedBatch(validate_produced(records, policy, now_ms, first_offset=first_offset), first_offset)
     except BrokerError as error:
@@ -246,7 +246,7 @@ def _append_large(
 
 
 def _append_all(append: _Append, request: ProduceRequest) -> Steps[Answer]:
-    """Append each partition once: of equal ones Kafka sees the last. Topics without partitions are not answered."""
+    """Append to each partition once, the last batch as in Kafka. Topics without partitions are not answered."""
     named: dict[str, dict[int, PartitionProduceData]] = {}
     for each in request.topic_data:  # as last_by_topic does; another generator took 5 % of a request for two partitions
         for start in range(0, len(each.partition_data), ROWS_IN_A_STEP):

@@ -18,7 +18,7 @@ Stop = tuple[TopicPartition, int, bool]
 
 
 def handle(context: RequestContext, request: StopReplicaRequest) -> Steps[StopReplicaResponse]:
-    """Stop replicas, and delete those that the request says; a step is a replica."""
+    """Stop replicas, and delete their logs if the request says so; a step is a replica."""
     try:
         context.services.fence.check(request.controller_epoch, request.broker_epoch)
     except BrokerError as error:

@@ -1,4 +1,4 @@
-"""SyncGroup: the leader hands in the assignment, everybody gets their part.
+"""SyncGroup: the group's leader sends the assignment, and each member gets its own part.
 
 Versions 0-5. Waits until the leader's assignment is in the log of all in-sync replicas.
 Errors: 15, 16, 22, 23, 24, 25, 27 (also while the group is loading), 35
@@ -22,7 +22,7 @@ PROTOCOL_MANDATORY_FROM = 5
 
 
 MANY: Final = 256
-"""Assignments that are taken over in one step."""
+"""Assignments that are copied from the request in one step."""
 
 Answered = SyncGroupResponse | Awaitable[SyncGroupResponse]
 

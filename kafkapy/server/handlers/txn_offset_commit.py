@@ -1,7 +1,7 @@
-"""TxnOffsetCommit v0-3: offsets of a group that count when the producer's transaction is committed.
+"""TxnOffsetCommit v0-3: stores offsets of a group that become valid when the producer's transaction is committed.
 
 The coordinator of the group keeps them until the transaction's marker comes. From version 3 on a member and its
-generation are checked, if they are named (KIP-447). Nobody asks whether AddOffsetsToTxn came before, as in 2.7.
+generation are checked, if they are named (KIP-447). An AddOffsetsToTxn before it is not required, as in 2.7.
 Errors, by partition: 3 (no such partition), 12, 14 (below v2: 15), 15, 16, 22, 24, 25, 28, 47, 82.
 """
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from kafkapy.server.context import RequestContext
 
 _FIRST_VERSION_OF_LOADING: Final = 2
-"""Older producers give up at COORDINATOR_LOAD_IN_PROGRESS."""
+"""Older producers fail at COORDINATOR_LOAD_IN_PROGRESS instead of retrying."""
 
 
 Answered = TxnOffsetCommitResponse | Awaitable[TxnOffsetCommitResponse]
@@ -50,7 +50,7 @@ def handle(context: "RequestContext", request: TxnOffsetCommitRequest) -> Answer
 
 
 def _commit_many(context: "RequestContext", request: TxnOffsetCommitRequest) -> Steps[Answered]:
-    """Do what ``handle`` does, with places to pause; the partitions that exist are those of the beginning."""
+    """Do what ``handle`` does, with places to pause; the metadata image is that of the beginning."""
     services, version = context.services, context.header.api_version
     image, now_ms = services.metadata.image, services.clock.now_ms()
     offsets: dict[TopicPartition, CommittedOffset] = {}

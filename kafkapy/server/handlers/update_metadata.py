@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def handle(context: "RequestContext", request: UpdateMetadataRequest) -> Steps[UpdateMetadataResponse]:
-    """Take the new picture over; a step is a partition."""
+    """Apply the new metadata; a step is a partition."""
     services = context.services
     try:
         services.fence.check(request.controller_epoch, request.broker_epoch)

@@ -1,10 +1,10 @@
 """WriteTxnMarkers v0: a coordinator ends transactions in partitions that this broker leads.
 
-Who asks is not checked, as in Kafka without an authorizer; the partition checks the epochs of producer and
-coordinator. Offsets that a transaction committed in ``__consumer_offsets`` count, or are dropped, with its marker.
-A marker of no producer, or of one without an epoch, that some partition would take fails the request, as in Apache
+The sender is not checked, as in Kafka without an authorizer; the partition checks the epochs of producer and
+coordinator. Offsets that a transaction committed in ``__consumer_offsets`` become valid, or are dropped, with its
+marker. A marker with a negative producer id or epoch that some partition would accept fails the request, as in Apache
 Kafka: markers before it are written, and the answer for each partition is UNKNOWN_SERVER_ERROR -1.
-Errors, by partition: 3 (not here), 6, 19, 20, 7, 43 (an old message format), INVALID_PRODUCER_EPOCH 47,
+Errors, by partition: 3 (no replica here), 6, 19, 20, 7, 43 (an old message format), INVALID_PRODUCER_EPOCH 47,
 TRANSACTION_COORDINATOR_FENCED 52, 56.
 """
 
@@ -35,27 +35,27 @@ Errors = dict[TopicPartition, int]
 
 
 class _Answers:
-    """The markers that are not written yet; the answer comes with the last one."""
+    """The results of a request's markers; the request is answered after the last one."""
 
     def __init__(self) -> None:
         self.by_producer: dict[int, Errors] = {}
         self.waiting = 1
-        """One for the loop that hands the markers out."""
+        """Markers that are not written yet, and one more for the loop that starts them."""
         self.future: asyncio.Future[None] | None = None
 
     def written(self, errors: Errors, topic_partition: TopicPartition, error_code: int) -> None:
-        """A partition has its marker, or an error code."""
+        """Record a partition's error code; 0 if its marker is written."""
         errors[topic_partition] = error_code
         self.one_less()
 
     def one_less(self) -> None:
-        """Answer if nothing is left to wait for."""
+        """Count one marker as done; answer after the last one."""
         self.waiting -= 1
         if self.waiting == 0 and self.future is not None and not self.future.done():
             self.future.set_result(None)
 
     def response(self) -> Steps[WriteTxnMarkersResponse]:
-        """What was written; markers of one producer id share a line, as in Kafka."""
+        """Build the response; markers of one producer id share an item, as in Kafka."""
         response = WriteTxnMarkersResponse([])
         for producer_id, errors in self.by_producer.items():
             topics = yield from rows_by_topic(
@@ -95,7 +95,7 @@ def _has_producer(marker: WritableTxnMarker) -> bool:
 
 
 def _is_wanted(context: "RequestContext", marker: WritableTxnMarker) -> Steps[bool]:
-    """Whether any partition would take the marker."""
+    """Whether any partition would accept the marker."""
     for topic_partition in (yield from named_partitions(marker.topics)):
         if not context.services.marker_writer.refusal(topic_partition):
             return True
@@ -104,7 +104,7 @@ def _is_wanted(context: "RequestContext", marker: WritableTxnMarker) -> Steps[bo
 
 
 def _failed(request: WriteTxnMarkersRequest) -> Steps[WriteTxnMarkersResponse]:
-    """The same for all that was asked; of markers of one producer id Kafka names the last."""
+    """Answer all partitions with the same error; of markers of one producer id only the last is named, as in Kafka."""
     answers = _Answers()
     for marker in {marker.producer_id: marker for marker in request.markers}.values():
         named = yield from named_partitions(marker.topics)
@@ -115,7 +115,7 @@ def _failed(request: WriteTxnMarkersRequest) -> Steps[WriteTxnMarkersResponse]:
 
 def _write(context: "RequestContext", marker: WritableTxnMarker, answers: _Answers) -> Steps[None]:
     if not any(topic.partition_indexes for topic in marker.topics):
-        return  # Kafka does not answer to a marker for nothing
+        return  # Kafka's answer leaves out a marker without partitions
     errors = answers.by_producer.setdefault(marker.producer_id, {})
     ending = Ending(
         Marker(marker.producer_id, marker.producer_epoch, marker.coordinator_epoch), marker.transaction_result

@@ -17,7 +17,7 @@ HANDLERS: dict[int, Any] = {32: describe_configs, 33: alter_configs, 44: increme
 
 
 class DictionaryConfigAdmin:
-    """ConfigAdmin's reading and writing, applied to the broker's configuration at once."""
+    """A ``ConfigAdmin`` without a store: changes apply to the broker's configuration at once."""
 
     def __init__(self, config: BrokerConfig) -> None:
         self.config = config
@@ -42,7 +42,7 @@ class DictionaryConfigAdmin:
 
 
 class Broker:
-    """Handlers, called with requests that went over the wire and answering what comes off it."""
+    """Calls handlers; requests and responses are encoded and decoded as on the wire."""
 
     def __init__(
         self, config: BrokerConfig | None = None, topics: Mapping[str, Mapping[str, str]] | None = None

@@ -1,8 +1,8 @@
 """Conversations with a group coordinator in every version of every API, for a broker that has topics ``t`` and ``u``.
 
 ``group_answers.json`` holds what Apache Kafka 2.7.2 answered, field by field
-(``compat_tests/groups/record_group_answers.py``). Each conversation has a group of its own, called ``G`` there; what
-a broker draws by lot is numbered in the order in which it appears.
+(``compat_tests/groups/record_group_answers.py``). Each conversation has a group of its own, called ``G`` there; random
+ids are numbered in the order in which they appear.
 """
 
 import json
@@ -53,7 +53,7 @@ class Talk:
         self._connections[on].send(request, version)
 
     def wait(self, request: Message, version: int, on: int = 1) -> None:
-        """Send what has to wait; the transcript says whether it did."""
+        """Send a request that has to wait; the transcript says whether it did."""
         self.send(request, version, on)
         self.transcript.append([] if self._connections[on].has_answer(self._patience_s) else [WAITS])
 
@@ -78,7 +78,7 @@ class Talk:
             return named if len(named) <= LONGEST else f"{named[0]} … ({len(named)} characters)"
         return value
 
-    # The requests, with what their version has
+    # The requests, with the fields of their version
 
     def join(self, version: int, member_id: str = "", on: int = 0, **fields: Any) -> Any:
         request = self.join_request(version, member_id, **fields)
@@ -94,7 +94,7 @@ class Talk:
         return JoinGroupRequest(**(defaults | fields), member_id=member_id, protocols=protocols)
 
     def member(self, version: int, **fields: Any) -> Any:
-        """Join, with the id that the broker gives out where the version asks for one."""
+        """Join, with the id that the broker assigns if the version requires one."""
         joined = self.join(version, **fields)
         return self.join(version, joined.member_id, **fields) if joined.error_code == 79 else joined
 
@@ -143,7 +143,7 @@ class Talk:
 def connected(bootstrap: str, group: str, *, patience_s: float = 0.1) -> Iterator[Talk]:
     """A conversation with the broker there, once it coordinates the group.
 
-    What must wait is given ``patience_s`` to answer all the same.
+    For a request that must wait the transcript says whether it was answered within ``patience_s``.
     """
     with Wire(bootstrap) as first, Wire(bootstrap) as second:
         find = FindCoordinatorRequest(group)
@@ -154,7 +154,7 @@ def connected(bootstrap: str, group: str, *, patience_s: float = 0.1) -> Iterato
 
 
 def make_topics(wire: Wire) -> None:
-    """The topics ``t`` and ``u``; a broker that has just started does not count itself yet (38)."""
+    """Create the topics ``t`` and ``u``; a broker that has just started does not count itself yet (38)."""
     topics = [CreatableTopic(name, num_partitions=2, replication_factor=1) for name in ("t", "u")]
     while 38 in {each.error_code for each in wire.ask(CreateTopicsRequest(topics, timeout_ms=10_000), 4).topics}:
         wire.has_answer(0.1)
@@ -197,7 +197,7 @@ def whole_life(talk: Talk, version: int) -> None:
 
 
 def two_members(talk: Talk, version: int) -> None:
-    """A second one joins, the first follows, both are assigned; the follower leaves; the leader is alone again."""
+    """A second member joins, the first rejoins, both are assigned; the follower leaves; the leader is alone again."""
     described, synced, beaten = min(version, DESCRIBE), min(version, SYNC), min(version, HEARTBEAT)
     leader = talk.stable(version)
     given = talk.join(version, on=1).member_id if version >= 4 else ""
@@ -224,7 +224,7 @@ def two_members(talk: Talk, version: int) -> None:
 
 
 def odd_joins(talk: Talk, version: int) -> None:
-    """What a join can be refused for, in an empty and in a settled group."""
+    """Joins that are refused, in an empty and in a stable group."""
     first: tuple[dict[str, Any], ...] = (
         {"session_timeout_ms": 5_999},
         {"session_timeout_ms": 1_800_001},
@@ -252,7 +252,7 @@ def odd_joins(talk: Talk, version: int) -> None:
 
 
 def odd_members(talk: Talk, version: int) -> None:
-    """Heartbeats, syncs and departures of those that are not known, or speak for another generation."""
+    """Heartbeats, syncs and leaves of unknown members, or with another generation."""
     beaten, synced, left = min(version, HEARTBEAT), version, min(version, LEAVE)
     talk.heartbeat(beaten, 1, "x")
     talk.sync(synced, 1, "x")
@@ -293,7 +293,7 @@ def no_group(talk: Talk, version: int) -> None:
 
 
 def deletions(talk: Talk, version: int) -> None:
-    """Groups with members, without, and none; one named twice."""
+    """Groups with members, groups without, unknown groups; one named twice."""
     member_id = talk.stable()
     talk.ask(DeleteGroupsRequest([talk.group]), version)
     talk.ask(DeleteGroupsRequest([]), version)

@@ -1,4 +1,4 @@
-"""Asks a handler as the wire would: request and response go through the codec in the asked version."""
+"""Calls a handler; request and response are encoded and decoded in a version, as on the wire."""
 
 import asyncio
 import inspect
@@ -38,7 +38,7 @@ def through(message: M, version: int) -> M:
 
 
 class Asker:
-    """A world with topic ``t``, and the services that handlers see of it."""
+    """A world with topic ``t``, and its services for handlers."""
 
     def __init__(self, world: World | None = None) -> None:
         self.world = world or World()
@@ -60,7 +60,7 @@ class Asker:
         )
 
     def ask(self, handler: Any, request: Any, version: int, **fields: Any) -> Any:
-        """The response, as the client reads it; one that is not there yet is waited for."""
+        """The response, as the client reads it; waits for it if need be."""
 
         async def run() -> Any:
             answer = handler.handle(self.context(version, **fields), through(request, version))

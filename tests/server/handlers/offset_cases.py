@@ -57,7 +57,7 @@ def delete(talk: Talk, topics: dict[str, list[int]], group: str | None = None) -
 
 
 def committed_and_fetched(talk: Talk, version: int) -> None:
-    """Offsets of partitions that exist and that don't, with and without metadata; then the same asked back."""
+    """Commit offsets of partitions that exist and that don't, with and without metadata; then fetch them."""
     fetched = min(version, FETCH)
     asked = {"t": [0, 1, 7, -1], "u": [0], "no-such-topic": [0]}
     fetch(talk, fetched, asked)
@@ -78,7 +78,7 @@ def committed_and_fetched(talk: Talk, version: int) -> None:
     if fetched >= 2:
         fetch(talk, fetched, None)
     if fetched >= 7:
-        # 2.7.2 takes a commit that was refused for its metadata for one on its way (88), until the next one
+        # 2.7.2 treats a commit that was refused for its metadata as pending (88), until the next commit
         commit(talk, version, {"t": [(0, 2)]})
         fetch(talk, fetched, {"t": [0, 1]}, require_stable=True)
     delete(talk, {"t": [0, 1], "u": [0]})
@@ -96,7 +96,7 @@ def odd_group_names(talk: Talk) -> None:
 
 
 def by_members(talk: Talk, version: int) -> None:
-    """Who may commit, in each state of a group."""
+    """Commits of members and others, in each state of a group."""
     topics: Topics = {"t": [(0, 60)]}
 
     def attempts(member_id: str, current: int) -> None:

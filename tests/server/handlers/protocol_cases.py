@@ -7,13 +7,13 @@ from tests.server.handlers.group_cases import JOIN, LEAVE, Talk, every_version
 
 
 def _waiting(talk: Talk, version: int, *names: str) -> None:
-    """A new member's join on the second connection, that has to wait for the others."""
+    """Send a new member's join on the second connection, which has to wait for the others."""
     given = talk.join(version, on=1, names=names).member_id if version >= 4 else ""
     talk.wait(talk.join_request(version, given, names=names), version)
 
 
 def named_twice(talk: Talk, version: int) -> None:
-    """What is named twice counts for one member too many, until that member says otherwise."""
+    """A protocol that a member names twice counts as if two members had named it, until that member joins again."""
     first = talk.stable(version, names=("sticky", "sticky", "range"))
     talk.join(version, on=1, names=("sticky",))
     talk.join(version, on=1, names=("sticky", "other"))
@@ -30,7 +30,7 @@ def named_twice(talk: Talk, version: int) -> None:
 
 
 def named_twice_by_one_who_stays(talk: Talk, version: int) -> None:
-    """The only protocol of the leader is named twice by the other, who is alone afterwards and has another."""
+    """The follower names the leader's only protocol twice; then it is alone, with another protocol."""
     leader = talk.stable(version)
     _waiting(talk, version, "range", "range", "sticky")
     talk.leave(min(version, LEAVE), MemberIdentity(leader))
@@ -41,7 +41,7 @@ def named_twice_by_one_who_stays(talk: Talk, version: int) -> None:
 
 
 def named_twice_by_a_static_member(talk: Talk, version: int) -> None:
-    """Each return of a static member counts anew what it names."""
+    """Each return of a static member counts its protocols again."""
     talk.stable(version, group_instance_id="i", names=("sticky", "sticky", "range"))
     talk.join(version, group_instance_id="i", names=("sticky",))
     talk.join(version, group_instance_id="j", on=1, names=("sticky",))

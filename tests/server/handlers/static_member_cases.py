@@ -21,7 +21,7 @@ def commit(talk: Talk, generation: int, member_id: str, instance_id: str | None 
 
 
 def return_of_one(talk: Talk, version: int) -> None:
-    """Back after a restart: no rebalance, the old id is fenced everywhere."""
+    """A member returns after a restart: no rebalance, and its old id is fenced in every API."""
     synced = min(version, SYNC)
     old = talk.stable(version, group_instance_id="i")
     talk.join(version, group_instance_id="i")
@@ -45,7 +45,7 @@ def return_of_one(talk: Talk, version: int) -> None:
 
 
 def _two_to_be_assigned(talk: Talk, version: int) -> tuple[int, str, str]:
-    """Static members "i", who leads, and "j", whose sync waits: SyncGroup's version, and their ids."""
+    """Static members "i", the leader, and "j", whose sync waits: SyncGroup's version, and their ids."""
     synced = min(version, SYNC)
     leader = talk.stable(version, group_instance_id="i")
     talk.wait(talk.join_request(version, group_instance_id="j"), version)
@@ -84,7 +84,7 @@ def return_while_it_is_assigned(talk: Talk, version: int) -> None:
 
 
 def return_with_other_protocols(talk: Talk, version: int) -> None:
-    """The same choice with another subscription does not rebalance; another choice does."""
+    """The same protocol with another subscription does not rebalance; another protocol does."""
     talk.stable(version, group_instance_id="i", names=("range", "sticky"))
     talk.join(version, group_instance_id="i", names=("range",))
     talk.describe()
@@ -97,7 +97,7 @@ def return_with_other_protocols(talk: Talk, version: int) -> None:
 
 
 def an_id_that_was_given_out(talk: Talk, version: int) -> None:
-    """Ids are given out to dynamic members only; one that comes back with an instance id is refused."""
+    """Only dynamic members are assigned ids; such an id together with an instance id is refused."""
     given = talk.join(version).member_id
     talk.join(version, given, group_instance_id="i")
     talk.describe()
@@ -108,7 +108,7 @@ def an_id_that_was_given_out(talk: Talk, version: int) -> None:
 
 
 def leaving_together(talk: Talk, version: int) -> None:
-    """Several at once, known and unknown, by id and by instance id, some twice."""
+    """Several members leave in one request, known and unknown, by id and by instance id, some twice."""
     known = talk.stable(5, group_instance_id="i")
     given = talk.join(5, on=1).member_id
     talk.leave(

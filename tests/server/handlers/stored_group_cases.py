@@ -1,4 +1,4 @@
-"""What a coordinator leaves in ``__consumer_offsets``, by inter-broker protocol and codec, as in ``group_cases``.
+"""The records of a coordinator in ``__consumer_offsets``, by inter-broker protocol and codec, as in ``group_cases``.
 
 ``group_records.json`` holds what Apache Kafka 2.7.2 has written (``compat_tests/groups/record_group_answers.py``).
 """
@@ -30,7 +30,7 @@ TIMES: Final = ("commit_timestamp", "expire_timestamp", "current_state_timestamp
 
 
 def a_life(talk: Talk) -> None:
-    """Commits of every kind and a group that is formed, grows, empties and is deleted."""
+    """Commits of every kind, and a group that is formed, grows, becomes empty and is deleted."""
     commit(talk, 7, {"t": [(0, 60, "m", 3), (1, 5)], "u": [(0, 1, None)]})
     commit(talk, 3, {"t": [(0, 61)]}, retention_time_ms=1_000_000)
     commit(talk, 1, {"u": [(0, 2)]})
@@ -53,7 +53,7 @@ def a_life(talk: Talk) -> None:
 
 
 def stored(talk: Talk, data: Path) -> list[Any]:
-    """The batches of the talk's group: what their headers say of how they were written, and their records."""
+    """The batches of the conversation's group: the header fields that show how they were written, and their records."""
     found = []
     for path in sorted(data.glob("__consumer_offsets-*/*.log")):
         content = path.read_bytes()
@@ -97,14 +97,14 @@ def _value(talk: Talk, key: bytes | None, value: bytes | None) -> Any:
 
 
 def _moment(time_ms: int) -> str | int:
-    """A time: whether there is one."""
+    """In place of a time, whether there is one."""
     return "(a time)" if time_ms > 0 else time_ms
 
 
 def comparable(batches: list[Any]) -> list[Any]:
-    """The same without orders that say nothing: of a group's members, of a batch's records, of neighbouring tombstones.
+    """The same without orders that don't matter: of a group's members, a batch's records, neighbouring tombstones.
 
-    In the formats before batches each record stands for itself.
+    In formats 0 and 1 each record is a batch of its own.
     """
     found: list[Any] = []
     for about, records in batches:

@@ -40,7 +40,7 @@ def test_partitions_are_added(version: int) -> None:
         ({"t": [0], GROUP_METADATA_TOPIC: [0]}, {("t", 0): 55, (GROUP_METADATA_TOPIC, 0): 29}),
     ],
 )
-def test_all_or_none(topics: dict[str, list[int]], expected: Answers) -> None:
+def test_no_partition_is_added_if_one_is_refused(topics: dict[str, list[int]], expected: Answers) -> None:
     asker = TransactionAsker()
     assert ask(asker, asker.transactions.producer(), topics) == expected
     assert asker.transactions.transaction().data.partitions == ()
@@ -54,6 +54,6 @@ def test_a_producer_that_was_replaced(version: int, code: int) -> None:
     assert ask(asker, old, {"t": [0]}, version) == {("t", 0): code}
 
 
-def test_no_partitions_are_none_to_answer_for() -> None:
+def test_a_request_without_partitions_is_answered_without_partitions() -> None:
     asker = TransactionAsker()
     assert ask(asker, asker.transactions.producer(), {}) == {}

@@ -61,7 +61,7 @@ def test_validate_only_changes_nothing() -> None:
         ((BROKER, "0", {"num.partitions": "5"}), 42, "Only a restart changes these: Set(num.partitions)"),
         ((BROKER, "1", {}), 42, "This is broker 0, not 1"),
         ((BROKER, "abc", {}), 42, "A broker is named by its number, not by abc"),
-        ((BROKER_LOGGER, "0", {"kafka": "INFO"}), 42, "altered incrementally"),
+        ((BROKER_LOGGER, "0", {"kafka": "INFO"}), 42, "use IncrementalAlterConfigs"),
     ],
 )
 def test_a_refused_resource_leaves_the_others_alone(
@@ -78,7 +78,7 @@ def test_a_refused_resource_leaves_the_others_alone(
     assert broker.admin.topics == {"plain": {}, "other": {"retention.ms": "7"}}
 
 
-def test_a_type_that_nobody_knows_fails_the_whole_request() -> None:
+def test_an_unknown_resource_type_fails_the_whole_request() -> None:
     broker = Broker()
     responses = _alter(broker, (99, "x", {}), (TOPIC, "plain", {"retention.ms": "7"}))
     assert [(response.error_code, response.error_message) for response in responses] == [
@@ -95,7 +95,7 @@ def test_a_topic_that_is_named_several_times_is_altered_once_as_it_was_named_las
     assert broker.admin.topics == {"t": {"segment.ms": "9"}, "u": {"retention.ms": "8"}}
 
 
-def test_more_keys_than_there_can_be_are_refused() -> None:
+def test_too_many_keys_of_a_resource_are_refused() -> None:
     (response,) = _alter(Broker(), (TOPIC, "plain", {f"k{number}": "1" for number in range(1_001)}))
     assert (response.error_code, response.error_message) == (
         42, "1001 keys of one resource are altered, more than 1000"

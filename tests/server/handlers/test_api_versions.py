@@ -1,4 +1,4 @@
-"""ApiVersions: what is advertised, and who may ask."""
+"""ApiVersions: the advertised APIs, and the check of client software names."""
 
 from pathlib import Path
 
@@ -18,7 +18,7 @@ TWO_LISTENERS = {
 
 
 @pytest.mark.parametrize("version", range(4))
-def test_what_is_advertised_is_the_registry_less_what_only_brokers_use(version: int, tmp_path: Path) -> None:
+def test_clients_see_the_registry_without_the_apis_between_brokers(version: int, tmp_path: Path) -> None:
     async def scenario() -> None:
         async with running_broker(tmp_path) as broker:
             client = await Client.connect(broker)
@@ -36,7 +36,7 @@ async def _advertised(client: Client) -> set[int]:
     return {api.api_key for api in response.api_keys}
 
 
-def test_a_listener_of_brokers_advertises_everything_and_the_others_do_not(tmp_path: Path) -> None:
+def test_only_the_inter_broker_listener_advertises_all_apis(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with running_broker(tmp_path, serves_brokers=True, **TWO_LISTENERS) as broker:
             everything = {int(key) for key in REGISTRY}
@@ -46,7 +46,7 @@ def test_a_listener_of_brokers_advertises_everything_and_the_others_do_not(tmp_p
     run(scenario())
 
 
-def test_a_broker_that_is_alone_advertises_nothing_for_brokers(tmp_path: Path) -> None:
+def test_a_broker_without_peers_advertises_no_apis_between_brokers(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with running_broker(tmp_path, **TWO_LISTENERS) as broker:
             for listener in (0, 1):

@@ -1,4 +1,4 @@
-"""Versions; what is answered to what is held against a real broker in test_topic_answers."""
+"""Versions of CreatePartitions; ``test_topic_answers`` compares its answers with those of Apache Kafka."""
 
 import asyncio
 
@@ -11,7 +11,7 @@ from tests.server.handlers.topic_cases import creatable
 from tests.server.handlers.topic_context import ask
 
 
-def test_every_version_grows() -> None:
+def test_every_version_adds_partitions() -> None:
     async def main() -> None:
         async with cluster(1) as started:
             broker = started.controller

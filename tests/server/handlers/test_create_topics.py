@@ -1,4 +1,4 @@
-"""Versions; what is answered to what is held against a real broker in test_topic_answers."""
+"""Versions of CreateTopics; ``test_topic_answers`` compares its answers with those of Apache Kafka."""
 
 import asyncio
 
@@ -28,7 +28,7 @@ def test_every_version_creates() -> None:
     asyncio.run(main())
 
 
-def test_no_topics_are_no_answers() -> None:
+def test_a_request_without_topics_is_answered_without_topics() -> None:
     async def main() -> None:
         async with cluster(1) as started:
             assert (await ask(create_topics, started.controller, CreateTopicsRequest(), 5)).topics == []

@@ -1,4 +1,4 @@
-"""DeleteRecords: the log start moves, and nothing above the high watermark goes."""
+"""DeleteRecords: the log start offset advances, up to the high watermark."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -42,7 +42,7 @@ def test_every_version_moves_the_log_start(version: int, tmp_path: Path) -> None
     run(scenario())
 
 
-def test_what_is_asked_twice_is_done_as_it_was_asked_last(tmp_path: Path) -> None:
+def test_a_partition_that_is_named_twice_is_handled_as_it_was_named_last(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with running_broker(tmp_path) as broker:
             client = await Client.connect(broker)
@@ -75,7 +75,7 @@ def test_refusals(tmp_path: Path) -> None:
 
 
 def replicated(broker: BrokerServer, *topics: str, epoch: int = 5, leader: int = 0) -> None:
-    """The controller says that brokers 0, 1 and 9 hold the partition; 1 is alive, 9 is not."""
+    """Apply metadata in which brokers 0, 1 and 9 have replicas of the partition; 1 is alive, 9 is not."""
     replicas = broker.services.replica_manager
     for topic in topics:
         state = LeaderAndIsrPartition(1, leader, epoch, (0, 1), 0, (0, 1, 9))
@@ -123,7 +123,7 @@ async def followed_broker(path: Path, clock: Clock | None = None) -> AsyncIterat
         yield broker, client, follower
 
 
-def test_the_answer_waits_until_the_followers_have_followed(tmp_path: Path) -> None:
+def test_the_answer_waits_until_the_followers_have_advanced(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with followed_broker(tmp_path) as (broker, client, follower):
             client.send(frame(asked("t", "alone", "u"), 2))
@@ -140,7 +140,7 @@ def test_the_answer_waits_until_the_followers_have_followed(tmp_path: Path) -> N
     run(scenario())
 
 
-def test_a_follower_that_is_late_is_waited_for_as_long_as_the_client_says(tmp_path: Path) -> None:
+def test_the_wait_for_a_slow_follower_ends_at_the_requests_timeout(tmp_path: Path) -> None:
     async def scenario() -> None:
         clock = ManualClock()
         async with followed_broker(tmp_path, clock) as (broker, client, follower):
@@ -155,7 +155,7 @@ def test_a_follower_that_is_late_is_waited_for_as_long_as_the_client_says(tmp_pa
     run(scenario())
 
 
-def test_a_leader_that_loses_its_office_answers_so(tmp_path: Path) -> None:
+def test_a_leader_that_becomes_a_follower_answers_not_leader(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with followed_broker(tmp_path) as (broker, client, _):
             client.send(frame(asked("t"), 2))

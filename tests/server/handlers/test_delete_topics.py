@@ -1,4 +1,4 @@
-"""Versions; what is answered to what is held against a real broker in test_topic_answers."""
+"""Versions of DeleteTopics; ``test_topic_answers`` compares its answers with those of Apache Kafka."""
 
 import asyncio
 
@@ -26,7 +26,7 @@ def test_every_version_deletes() -> None:
 
 
 @pytest.mark.parametrize("timeout_ms", [0, -1])
-def test_without_time_it_is_over_though_the_topic_is_gone(timeout_ms: int) -> None:
+def test_without_a_timeout_a_deletion_is_answered_as_timed_out(timeout_ms: int) -> None:
     async def main() -> None:
         async with cluster(1) as started:
             await ask(create_topics, started.controller, CreateTopicsRequest(topics=[creatable("t")]), 5)

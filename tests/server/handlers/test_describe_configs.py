@@ -43,7 +43,7 @@ def _entry(config: Any) -> dict[str, Any]:
 
 @pytest.mark.parametrize("version", range(4))
 @pytest.mark.parametrize("place", range(4))
-def test_the_golden_answers(place: int, version: int) -> None:
+def test_the_answers_are_those_of_kafka(place: int, version: int) -> None:
     golden = GOLDEN["answers"][place]
     broker = Broker(golden_config(), GOLDEN["topic_overrides"])
     (result,) = _ask(broker, (golden["rtype"], golden["rname"], None), version=version)
@@ -56,7 +56,7 @@ def test_the_golden_answers(place: int, version: int) -> None:
     assert len(result.configs) == len(ours)
 
 
-def test_only_the_keys_that_are_asked_for_and_synonyms_only_on_request() -> None:
+def test_only_the_requested_keys_are_described_and_synonyms_only_on_request() -> None:
     (result,) = _ask(Broker(), (TOPIC, "plain", ["retention.ms", "no.such.key"]), synonyms=False)
     (config,) = result.configs
     assert (config.name, config.value, config.synonyms, config.documentation) == ("retention.ms", "604800000", [], None)
@@ -94,7 +94,7 @@ def test_the_loggers_of_this_broker() -> None:
     }
 
 
-def test_a_type_that_nobody_knows_fails_the_whole_request() -> None:
+def test_an_unknown_resource_type_fails_the_whole_request() -> None:
     results = _ask(Broker(), (99, "x", None), (TOPIC, "plain", None))
     assert [(result.error_code, result.resource_name) for result in results] == [(42, "x"), (42, "plain")]
 
@@ -158,13 +158,13 @@ def test_other_work_runs_between_two_resources(monkeypatch: pytest.MonkeyPatch) 
     assert granted >= 4
 
 
-def test_a_response_that_no_frame_could_hold_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_response_larger_than_a_frame_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(describe_configs, "MOST_RESPONSE_BYTES", 100_000)
-    with pytest.raises(RefusedError, match="asked for more than 100000 bytes"):
+    with pytest.raises(RefusedError, match="has more than 100000 bytes"):
         _encoded(Broker(), [DescribeConfigsResource(BROKER, "0", None)] * 10)
 
 
-def test_a_name_as_long_as_can_be_is_answered() -> None:
+def test_a_resource_with_the_longest_name_is_answered() -> None:
     (result,) = _ask(Broker(), (BROKER, "x" * 32_767, None))
     assert result.error_code == 42
     assert len(result.error_message) < 1_100

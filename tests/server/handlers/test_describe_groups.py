@@ -26,7 +26,7 @@ def test_authorized_operations(group_id: str, asked: bool, expected: int) -> Non
     assert Asker().ask(describe_groups, request, 3).groups[0].authorized_operations == expected
 
 
-def test_a_group_that_is_coordinated_elsewhere_tells_no_operations() -> None:
+def test_a_group_of_another_coordinator_has_no_operations() -> None:
     asker = Asker()
     asker.world.coordinator.shutdown()
     (group,) = asker.ask(describe_groups, DescribeGroupsRequest(["g"], include_authorized_operations=True), 5).groups

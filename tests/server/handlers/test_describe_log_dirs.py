@@ -9,7 +9,7 @@ from tests.server.harness import Client, batch, run, running_broker
 
 
 @pytest.mark.parametrize("version", range(3))
-def test_sizes_of_all_or_of_what_is_asked_for(version: int, tmp_path: Path) -> None:
+def test_sizes_of_all_or_of_the_requested_partitions(version: int, tmp_path: Path) -> None:
     async def scenario() -> None:
         directories = [str(tmp_path / name) for name in ("one", "two")]
         async with running_broker(tmp_path, log__dirs=",".join(directories)) as broker:

@@ -10,7 +10,7 @@ from tests.server.handlers.transactions_context import TransactionAsker
 
 @pytest.mark.parametrize("version", range(3))
 @pytest.mark.parametrize("commit", [True, False])
-def test_both_ends(version: int, commit: bool) -> None:
+def test_a_transaction_is_committed_or_aborted(version: int, commit: bool) -> None:
     asker = TransactionAsker()
     producer = asker.transactions.producer()
     assert asker.ask(end_txn, EndTxnRequest("x", *producer, commit), version).error_code == 48

@@ -17,7 +17,7 @@ def only(response: Any) -> Any:
 
 
 @pytest.mark.parametrize("version", range(4, 13))
-def test_every_version_reads_what_was_written(version: int, tmp_path: Path) -> None:
+def test_every_version_reads_the_written_records(version: int, tmp_path: Path) -> None:
     async def scenario() -> None:
         async with running_broker(tmp_path) as broker:
             client = await Client.connect(broker)
@@ -71,7 +71,7 @@ def test_a_fetch_waits_for_enough_bytes(tmp_path: Path) -> None:
     run(scenario())
 
 
-def test_a_fetch_does_not_wait_longer_than_it_may(tmp_path: Path) -> None:
+def test_a_fetch_waits_no_longer_than_its_max_wait(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with running_broker(tmp_path) as broker:
             client = await Client.connect(broker)
@@ -128,7 +128,7 @@ def indexes(response: Any) -> list[int]:
     return [partition.partition_index for topic in response.responses for partition in topic.partitions]
 
 
-def test_a_session_names_only_what_is_new(tmp_path: Path) -> None:
+def test_an_incremental_response_has_only_changed_partitions(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with running_broker(tmp_path) as broker:
             client = await Client.connect(broker)
@@ -170,7 +170,7 @@ def test_a_session_repeats_partitions_with_errors_and_drops_empty_ones(tmp_path:
     run(scenario())
 
 
-def test_no_session_without_a_place(tmp_path: Path) -> None:
+def test_no_session_is_opened_when_the_cache_is_full(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with running_broker(tmp_path, max__incremental__fetch__session__cache__slots="0") as broker:
             client = await Client.connect(broker)
@@ -181,7 +181,7 @@ def test_no_session_without_a_place(tmp_path: Path) -> None:
     run(scenario())
 
 
-def test_a_session_partition_that_was_told_of_goes_to_the_end(tmp_path: Path) -> None:
+def test_a_partition_that_a_response_carried_moves_to_the_end_of_the_session(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with running_broker(tmp_path) as broker:
             client = await Client.connect(broker)
@@ -225,7 +225,7 @@ def test_read_committed_stops_at_open_transactions_and_names_aborted_ones(
     run(scenario())
 
 
-def test_an_isolation_level_that_is_none_fails_the_request_once_there_is_something_to_read(tmp_path: Path) -> None:
+def test_an_unknown_isolation_level_fails_a_request_for_a_known_partition(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with running_broker(tmp_path) as broker:
             client = await Client.connect(broker)
@@ -239,7 +239,7 @@ def test_an_isolation_level_that_is_none_fails_the_request_once_there_is_somethi
     run(scenario())
 
 
-def test_what_a_version_is_refused_the_session_does_not_hear_of(tmp_path: Path) -> None:
+def test_an_error_for_an_old_version_does_not_change_the_session(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with running_broker(tmp_path) as broker:
             client = await Client.connect(broker)
@@ -272,7 +272,7 @@ def test_a_followers_fetch_moves_the_high_watermark(tmp_path: Path) -> None:
     run(scenario())
 
 
-def test_a_follower_that_diverged_is_told_where(tmp_path: Path) -> None:
+def test_a_diverging_follower_gets_the_epoch_and_its_end_offset(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with running_broker(tmp_path) as broker:
             client = await Client.connect(broker)

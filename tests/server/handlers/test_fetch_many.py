@@ -16,7 +16,7 @@ COUNT = 2 * MANY + 50
 
 @pytest.fixture(autouse=True)
 def short_slices(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A slice is over as soon as it has begun."""
+    """Make each slice one step long."""
     monkeypatch.setattr(turns, "FIRST_SLICE_S", 0)
     monkeypatch.setattr(turns, "SLICE_S", 0)
 
@@ -58,7 +58,7 @@ def test_every_partition_is_answered_in_order(tmp_path: Path, version: int) -> N
 
 
 @pytest.mark.parametrize("partition", [0, COUNT - 1])
-def test_an_append_ends_the_waiting(tmp_path: Path, partition: int) -> None:
+def test_an_append_ends_the_wait(tmp_path: Path, partition: int) -> None:
     async def scenario() -> None:
         async with running_broker(tmp_path) as broker:
             client, other = await Client.connect(broker), await Client.connect(broker)
@@ -74,7 +74,7 @@ def test_an_append_ends_the_waiting(tmp_path: Path, partition: int) -> None:
 
 
 def test_an_append_during_the_first_look_is_not_missed(tmp_path: Path) -> None:
-    """Whatever moment it comes at, before or after its partition was read or waited for."""
+    """It may come at any moment, before or after its partition was read or waited for."""
 
     async def scenario() -> None:
         async with running_broker(tmp_path) as broker:
@@ -93,7 +93,7 @@ def test_an_append_during_the_first_look_is_not_missed(tmp_path: Path) -> None:
     run(scenario())
 
 
-def test_time_is_up(tmp_path: Path) -> None:
+def test_the_wait_ends_at_max_wait(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with running_broker(tmp_path) as broker:
             client = await Client.connect(broker)
@@ -105,13 +105,16 @@ def test_time_is_up(tmp_path: Path) -> None:
     run(scenario())
 
 
-def test_the_waiting_ends_with_its_client(tmp_path: Path) -> None:
+def test_the_wait_ends_when_the_client_disconnects(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with running_broker(tmp_path) as broker:
             client, other = await Client.connect(broker), await Client.connect(broker)
             await other.create_topic("t", partitions=COUNT)
             purgatory = broker.services.replica_manager.purgatory
-            for count in (COUNT, 3_000):  # the second one is decoded beside the loop, where unknown partitions end it
+            for count in (
+                COUNT,
+                3_000,
+            ):  # the second one is decoded on the compute thread, and unknown partitions end its wait
                 fetching = asyncio.ensure_future(client.ask(_request(count, max_wait_ms=2**31 - 1), 11))
                 if count == COUNT:
                     await until(lambda: len(purgatory) > 0)
@@ -143,7 +146,7 @@ def test_a_client_that_closes_its_side_is_answered_at_once(tmp_path: Path, is_wa
     run(scenario())
 
 
-def test_a_session_hears_of_news_only(tmp_path: Path) -> None:
+def test_a_session_gets_changed_partitions_only(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with running_broker(tmp_path) as broker:
             client = await Client.connect(broker)

@@ -14,7 +14,7 @@ from tests.server.handlers.transactions_context import TransactionAsker
 
 
 class Admin:
-    """Creates the topic, or says why not; its leader may stay unknown."""
+    """Creates the topic, or fails with an error; its leader may stay unknown."""
 
     def __init__(self, asker: Asker, error: BrokerError | None = None, leader: int = 0) -> None:
         self.asker, self.error, self.leader = asker, error, leader
@@ -37,13 +37,13 @@ def without_topic() -> Asker:
 
 
 @pytest.mark.parametrize("version", range(4))
-def test_this_broker(version: int) -> None:
+def test_this_broker_is_found_as_the_coordinator(version: int) -> None:
     response = Asker().ask(find_coordinator, FindCoordinatorRequest("g"), version)
     assert (response.error_code, response.node_id, response.host, response.port) == (0, 0, "here", 9092)
     assert response.error_message == ("NONE" if version else "")
 
 
-def test_another_broker() -> None:
+def test_another_broker_is_found_as_the_coordinator() -> None:
     asker = Asker()
     asker.world.broker.image = image(GROUP_METADATA_TOPIC, leader=ELSEWHERE)
     response = asker.ask(find_coordinator, FindCoordinatorRequest("g"), 3)
@@ -51,7 +51,7 @@ def test_another_broker() -> None:
 
 
 @pytest.mark.parametrize("leader", [-1, 7])
-def test_a_leader_that_is_not_there(leader: int) -> None:
+def test_a_leader_that_is_not_alive_is_not_available(leader: int) -> None:
     asker = Asker()
     asker.world.broker.image = image(GROUP_METADATA_TOPIC, leader=leader)
     response = asker.ask(find_coordinator, FindCoordinatorRequest("g"), 3)
@@ -60,7 +60,7 @@ def test_a_leader_that_is_not_there(leader: int) -> None:
 
 
 @pytest.mark.parametrize("key_type", [2, -1])
-def test_other_kinds_of_coordinators(key_type: int) -> None:
+def test_unknown_key_types_are_refused(key_type: int) -> None:
     assert Asker().ask(find_coordinator, FindCoordinatorRequest("g", key_type), 1).error_code == -1
 
 
@@ -87,7 +87,7 @@ def test_too_few_brokers_for_the_topic(caplog: pytest.LogCaptureFixture) -> None
     assert "Could not create __consumer_offsets: 3 of 1" in caplog.text
 
 
-def test_nothing_changes_while_the_topic_comes_without_its_leader() -> None:
+def test_a_new_topic_without_a_leader_is_not_available_after_the_timeout() -> None:
     asker = without_topic()
     asker.services.topic_admin = Admin(asker, leader=7)
     assert asker.ask(find_coordinator, FindCoordinatorRequest("g"), 0).error_code == 15

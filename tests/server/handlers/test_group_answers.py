@@ -1,4 +1,4 @@
-"""What kafkapy answers to members and about groups, and writes; beside what Apache Kafka 2.7.2 did, field by field."""
+"""Answers to members and about groups, and stored records, compared field by field with those of Apache Kafka 2.7.2."""
 
 import json
 from collections.abc import Iterator

@@ -37,7 +37,7 @@ def test_single_keys_change_and_the_others_stay(version: int) -> None:
     assert broker.admin.topics["t"] == {"segment.ms": "5", "retention.ms": "7", "cleanup.policy": "delete,compact"}
 
 
-def test_brokers_keep_what_is_not_named() -> None:
+def test_a_brokers_other_keys_stay() -> None:
     broker = Broker()
     _alter(broker, (BROKER, "0", [("log.retention.ms", SET, "1"), ("background.threads", SET, "5")]))
     _alter(broker, (BROKER, "0", [("log.retention.ms", DELETE, None)]), (BROKER, "", [("flush", SET, "1")]))
@@ -45,14 +45,14 @@ def test_brokers_keep_what_is_not_named() -> None:
     assert broker.config["background.threads"] == 5
 
 
-def test_the_same_topic_twice_is_changed_as_it_was_asked_last() -> None:
+def test_a_topic_that_is_named_twice_is_changed_as_it_was_named_last() -> None:
     broker = Broker()
     twice = (TOPIC, "plain", [("retention.ms", SET, "1")]), (TOPIC, "plain", [("segment.ms", SET, "2")])
     assert len(_alter(broker, *twice)) == 1
     assert broker.admin.topics["plain"] == {"segment.ms": "2"}
 
 
-def test_what_contradicts_itself_is_refused_before_the_topic_is_looked_for() -> None:
+def test_contradictory_changes_are_refused_before_the_topic_is_looked_up() -> None:
     changes = [("retention.ms", APPEND, "1")]
     (response,) = _alter(Broker(), (TOPIC, "nowhere", changes))
     assert response.error_code == 42
@@ -105,12 +105,12 @@ def test_a_refused_resource_leaves_the_others_alone(
     assert broker.admin.topics == {"plain": {}, "other": {"retention.ms": "7"}}
 
 
-def test_a_type_that_nobody_knows_fails_the_whole_request() -> None:
+def test_an_unknown_resource_type_fails_the_whole_request() -> None:
     responses = _alter(Broker(), (99, "x", []), (TOPIC, "plain", []))
     assert [response.error_code for response in responses] == [42, 42]
 
 
-def test_more_keys_than_there_can_be_are_refused() -> None:
+def test_too_many_keys_of_a_resource_are_refused() -> None:
     (response,) = _alter(Broker(), (TOPIC, "plain", [(f"k{number}", SET, "1") for number in range(1_001)]))
     assert (response.error_code, response.error_message) == (
         42, "1001 keys of one resource are altered, more than 1000"

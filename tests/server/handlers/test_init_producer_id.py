@@ -28,7 +28,7 @@ def test_every_producer_gets_its_own_id(version: int, tmp_path: Path) -> None:
     run(scenario())
 
 
-def test_a_transactional_id_keeps_its_id(tmp_path: Path) -> None:
+def test_a_transactional_id_keeps_its_producer_id(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with running_broker(tmp_path) as broker:
             client = await Client.connect(broker)
@@ -69,7 +69,9 @@ def test_an_id_and_its_epoch_go_together(
 
 
 @pytest.mark.parametrize(("transactional_id", "timeout_ms", "code"), [("", 60_000, 42), ("x", 0, 50)])
-def test_what_can_not_be(transactional_id: str, timeout_ms: int, code: int) -> None:
+def test_an_empty_transactional_id_and_invalid_timeouts_are_refused(
+    transactional_id: str, timeout_ms: int, code: int
+) -> None:
     answer = ask(TransactionAsker(), transactional_id=transactional_id, transaction_timeout_ms=timeout_ms)
     assert answer == (code, -1, -1)
 
@@ -90,7 +92,9 @@ def test_the_answer_waits_for_the_log() -> None:
 
 
 @pytest.mark.parametrize("transactional_id", [None, "x"])
-def test_no_block_of_ids_no_id(transactional_id: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_block_of_ids_the_error_is_answered(
+    transactional_id: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async def ended(*_: object) -> int:
         raise StoreClosedError("/")
 

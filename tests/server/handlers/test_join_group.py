@@ -50,14 +50,14 @@ def test_an_error_has_no_protocol(version: int, name: str | None) -> None:
     assert (response.error_code, response.protocol_name, response.leader, response.member_id) == (24, name, "", "")
 
 
-def test_only_so_many_protocols_are_looked_at() -> None:
+def test_only_a_bounded_number_of_protocols_is_read() -> None:
     asker = Asker()
     protocols = [JoinGroupRequestProtocol("range", b"")] * 10_000
     assert asker.ask(join_group, request(protocols=protocols), 3).error_code == 81
     assert not asker.world.has_group()
 
 
-def test_a_client_without_a_name() -> None:
+def test_a_client_without_a_client_id_joins() -> None:
     assert Asker().ask(join_group, request(), 0, client_id=None).member_id.startswith("-")
 
 

@@ -36,7 +36,7 @@ def request(
 
 
 @pytest.mark.parametrize("grouped", [True, False])
-def test_a_new_partition_is_led_or_followed(grouped: bool, tmp_path: Path) -> None:
+def test_this_broker_becomes_leader_or_follower_of_a_new_partition(grouped: bool, tmp_path: Path) -> None:
     async def scenario() -> None:
         async with running_broker(tmp_path) as broker:
             await Client.connect(broker)
@@ -74,7 +74,7 @@ def test_stale_senders_are_fenced(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("grouped", [True, False])
 def test_the_receiver_reads_the_configuration_of_a_topic_before_it_makes_a_log(grouped: bool, tmp_path: Path) -> None:
-    """The controller may be another broker, which does not tell it."""
+    """The controller may be another broker, and its request does not carry the configuration."""
 
     async def scenario() -> None:
         async with running_broker(tmp_path) as broker:

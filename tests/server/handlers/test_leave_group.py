@@ -15,7 +15,7 @@ def test_one_member_has_the_error_of_the_response(version: int, known: bool, exp
 
 
 @pytest.mark.parametrize("version", [3, 4])
-def test_several_members_have_one_each(version: int) -> None:
+def test_several_members_have_an_error_code_each(version: int) -> None:
     asker = Asker()
     asker.world.stable(instance_id="i")
     members = [MemberIdentity("stranger", "i"), MemberIdentity("", "i"), MemberIdentity("stranger", None)]

@@ -1,4 +1,4 @@
-"""ListOffsets: earliest, latest, by time; what epochs and isolation change."""
+"""ListOffsets: earliest, latest, by time; the effects of epochs and isolation levels."""
 
 import os
 from pathlib import Path
@@ -6,11 +6,10 @@ from typing import Any
 
 import pytest
 
+from kafkapy.protocol.constants import EARLIEST, LATEST
 from kafkapy.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from kafkapy.types import TopicPartition
 from tests.server.harness import EPOCH_MS, Client, batch, run, running_broker
-
-LATEST, EARLIEST = -1, -2
 
 
 async def ask(client: Client, timestamp: int, version: int = 5, **fields: Any) -> Any:
@@ -85,7 +84,7 @@ def test_a_format_without_timestamps_has_no_offsets_by_time(tmp_path: Path) -> N
     run(scenario())
 
 
-def test_the_end_depends_on_who_asks(tmp_path: Path) -> None:
+def test_the_latest_offset_depends_on_isolation_level_and_replica_id(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with running_broker(tmp_path) as broker:
             client = await Client.connect(broker)

@@ -1,4 +1,4 @@
-"""Addresses, listeners and replicas that are away; the rest is held against a real broker in test_topic_answers."""
+"""Addresses, listeners, offline replicas; ``test_topic_answers`` compares the rest with Apache Kafka's answers."""
 
 import asyncio
 from typing import Any
@@ -36,7 +36,7 @@ def _state(index: int, leader: int) -> UpdateMetadataPartitionState:
 
 
 def _picture(broker: FakeBroker) -> None:
-    """1 is here, 2 has no PLAINTEXT listener, 3 is away."""
+    """Broker 1 is alive, 2 has no PLAINTEXT listener, 3 is offline."""
     states = [_state(0, 1), _state(1, 2), _state(2, 3), _state(3, -1)]
     request = UpdateMetadataRequest(
         controller_id=3,
@@ -47,7 +47,7 @@ def _picture(broker: FakeBroker) -> None:
 
 
 @pytest.mark.parametrize("version", range(10))
-def test_what_is_out_of_reach(version: int) -> None:
+def test_offline_brokers_and_missing_listeners_have_error_codes(version: int) -> None:
     async def main() -> None:
         async with cluster(1) as started:
             broker = started.controller
@@ -68,7 +68,7 @@ def test_what_is_out_of_reach(version: int) -> None:
     asyncio.run(main())
 
 
-def test_each_listener_has_its_addresses() -> None:
+def test_each_listener_answers_its_own_addresses() -> None:
     async def main() -> None:
         async with cluster(1) as started:
             broker = started.controller
@@ -83,7 +83,7 @@ def test_each_listener_has_its_addresses() -> None:
     asyncio.run(main())
 
 
-def test_without_permission_nothing_is_created() -> None:
+def test_topics_are_not_created_without_permission() -> None:
     async def main() -> None:
         async with cluster(1, **{"auto.create.topics.enable": "false"}) as started:
             request = MetadataRequest(topics=[MetadataRequestTopic(name="t"), MetadataRequestTopic(name=None)])

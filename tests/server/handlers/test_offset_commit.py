@@ -9,6 +9,7 @@ import pytest
 from kafkapy.config.broker_config import BrokerConfig
 from kafkapy.coordinator.group.calls import CommitCall
 from kafkapy.coordinator.group.offsets import CommittedOffset
+from kafkapy.metadata.image import MetadataImage
 from kafkapy.protocol.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -20,7 +21,7 @@ from kafkapy.protocol.messages.offset_commit import (
 from kafkapy.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
 from kafkapy.protocol.primitives import Writer, encode
 from kafkapy.server.broker import BrokerServer
-from kafkapy.server.commits import COMMITS_IN_A_STEP, is_large
+from kafkapy.server.commits import COMMITS_IN_A_STEP, is_large, split_by_existence
 from kafkapy.server.handlers import offset_commit
 from kafkapy.server.handlers.offset_commit import TREE_NODES_AT_ONCE
 from kafkapy.storage.errors import KafkaStorageError
@@ -53,7 +54,7 @@ def test_every_version(version: int) -> None:
 
 
 @pytest.mark.parametrize(("version", "expires"), [(2, True), (4, True), (5, False)])
-def test_a_retention_of_its_own(version: int, expires: bool) -> None:
+def test_a_requests_retention_sets_the_expiry(version: int, expires: bool) -> None:
     asker = Asker()
     asker.ask(offset_commit, request(request_fields={"retention_time_ms": 500} if expires else {}), version)
     committed = asker.world.group().offsets.committed[TP]
@@ -61,8 +62,8 @@ def test_a_retention_of_its_own(version: int, expires: bool) -> None:
 
 
 @pytest.mark.parametrize("retention_ms", [2**63 - 1, -(2**63), -2])
-def test_a_retention_beyond_the_end_of_time_is_over(retention_ms: int) -> None:
-    """Kafka's sum wraps: who asks for all time gets none (seen on 2.7.2)."""
+def test_a_retention_that_overflows_expires_at_once(retention_ms: int) -> None:
+    """Kafka's sum overflows: the longest retention becomes none (seen on 2.7.2)."""
     asker = Asker()
     response = asker.ask(offset_commit, request(request_fields={"retention_time_ms": retention_ms}), 2)
     assert answers(response) == [("t", [(0, 0)])]
@@ -85,7 +86,7 @@ def test_metadata_may_be_missing() -> None:
 
 
 def test_the_usual_answer_is_encoded_once_and_the_same_bytes() -> None:
-    offset_commit._all_well.cache_clear()
+    offset_commit._without_errors.cache_clear()
     asker = Asker()
     for version in (2, 3, 2, 7, 8, 8):
         answer = offset_commit.handle(asker.context(version), request())
@@ -93,11 +94,11 @@ def test_the_usual_answer_is_encoded_once_and_the_same_bytes() -> None:
         answer.write(writer, version)  # type: ignore[union-attr]  # there at once
         topic = OffsetCommitResponseTopic("t", [OffsetCommitResponsePartition(0, 0)])
         assert writer.getvalue() == encode(OffsetCommitResponse(topics=[topic]), version)
-    assert offset_commit._all_well.cache_info()[:2] == (2, 4)
+    assert offset_commit._without_errors.cache_info()[:2] == (2, 4)
 
 
-def test_answers_about_many_partitions_and_errors_are_not_kept() -> None:
-    offset_commit._all_well.cache_clear()
+def test_answers_with_many_partitions_or_errors_are_not_cached() -> None:
+    offset_commit._without_errors.cache_clear()
     asker = Asker()
     many = range(offset_commit._KNOWN_PARTITIONS + 1)
     asker.world.broker.image = image("t", partitions=len(many))
@@ -106,7 +107,7 @@ def test_answers_about_many_partitions_and_errors_are_not_kept() -> None:
     assert answers(asker.ask(offset_commit, all_of_them, 8)) == [("t", [(index, 0) for index in many])]
     asker.world.broker.error = KafkaStorageError()
     assert answers(asker.ask(offset_commit, request(), 8)) == [("t", [(0, 16)])]
-    assert offset_commit._all_well.cache_info().currsize == 0
+    assert offset_commit._without_errors.cache_info().currsize == 0
 
 
 def test_partitions_that_do_not_exist() -> None:
@@ -180,7 +181,7 @@ def large_asker(partitions: int = len(MANY)) -> Asker:
 
 
 @pytest.mark.parametrize("metadata", ["", "said beside"])
-def test_a_large_commit_writes_what_an_ordinary_one_does(metadata: str) -> None:
+def test_a_large_commit_writes_the_same_records_as_a_small_one(metadata: str) -> None:
     asker, plain = large_asker(), large_asker()
     assert isinstance(offset_commit.handle(asker.context(7), many()), Generator)
     answer = answers(asker.ask(offset_commit, many(committed_metadata=metadata), 7))
@@ -216,7 +217,7 @@ def test_a_large_commit_of_another_form(world: World) -> None:
     assert len(asker.world.group().offsets.committed) == len(MANY)
 
 
-def test_the_group_decides_when_a_large_commit_is_built() -> None:
+def test_a_large_commit_is_checked_against_the_group_after_it_is_built() -> None:
     asker = large_asker()
     steps = offset_commit.handle(asker.context(7), many())
     assert isinstance(steps, Generator)
@@ -266,3 +267,17 @@ def test_many_offsets_of_version_0_are_written_in_pieces() -> None:
     assert (sum(written), max(written)) == (300, TREE_NODES_AT_ONCE)
     codes = {each.partition_index: each.error_code for each in response.topics[0].partitions}
     assert codes == {**dict.fromkeys(range(300), 0), **dict.fromkeys(range(300, 310), 3)}
+
+
+def test_commits_are_split_by_whether_their_partition_exists() -> None:
+    metadata = MetadataImage(topics={"t": SimpleNamespace(partitions={0: None, 1: None})})  # type: ignore[dict-item]  # the part that is used
+    topics = [
+        OffsetCommitRequestTopic("gone", [OffsetCommitRequestPartition(0, 5)]),
+        OffsetCommitRequestTopic("t", [OffsetCommitRequestPartition(index, 6 + index) for index in (2, 1, 0)]),
+    ]
+    commits, errors = split_by_existence(metadata, topics, 100, 200)
+    assert commits == {
+        TopicPartition("t", 1): CommittedOffset(7, -1, "", 100, 200),
+        TopicPartition("t", 0): CommittedOffset(6, -1, "", 100, 200),
+    }
+    assert errors == {TopicPartition("gone", 0): 3, TopicPartition("t", 2): 3}

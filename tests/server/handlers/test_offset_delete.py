@@ -20,7 +20,7 @@ def answers(response: Any) -> list[tuple[str, int, int]]:
     return [(topic.name, p.partition_index, p.error_code) for topic in response.topics for p in topic.partitions]
 
 
-def test_what_exists_is_deleted() -> None:
+def test_offsets_of_existing_partitions_are_deleted() -> None:
     asker = Asker()
     asker.world.commit(5)
     response = asker.ask(offset_delete, request(t=0, unknown=0), 0)
@@ -28,7 +28,7 @@ def test_what_exists_is_deleted() -> None:
     assert asker.world.fetch() == -1
 
 
-def test_what_members_read_stays() -> None:
+def test_offsets_of_topics_that_members_read_stay() -> None:
     asker = Asker()
     asker.world.stable()
     assert answers(asker.ask(offset_delete, request(t=0), 0)) == [("t", 0, 86)]

@@ -44,7 +44,9 @@ def test_an_error_of_the_request(version: int, error_code: int, count: int) -> N
 
 
 @pytest.mark.parametrize(("require_stable", "expected"), [(True, 88), (False, 0)])
-def test_open_transactions(require_stable: bool, expected: int) -> None:
+def test_offsets_of_open_transactions_are_refused_if_stable_ones_are_required(
+    require_stable: bool, expected: int
+) -> None:
     asker = Asker()
     asker.world.commit(1)
     asker.world.group().offsets.replay_in_transaction(5, TP, 9, CommittedOffset(2))

@@ -1,4 +1,4 @@
-"""OffsetForLeaderEpoch: where terms end."""
+"""OffsetForLeaderEpoch: the end offsets of leader epochs."""
 
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,7 @@ async def ask(client: Client, epoch: int, version: int = 3, *, current: int = -1
 
 
 @pytest.mark.parametrize("version", range(4))
-def test_the_running_term_ends_at_the_logs_end(version: int, tmp_path: Path) -> None:
+def test_the_current_epoch_ends_at_the_log_end_offset(version: int, tmp_path: Path) -> None:
     async def scenario() -> None:
         async with running_broker(tmp_path) as broker:
             client = await Client.connect(broker)
@@ -33,7 +33,7 @@ def test_the_running_term_ends_at_the_logs_end(version: int, tmp_path: Path) -> 
     run(scenario())
 
 
-def test_what_is_asked_twice_is_answered_once(tmp_path: Path) -> None:
+def test_a_partition_that_is_named_twice_is_answered_once(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with running_broker(tmp_path) as broker:
             client = await Client.connect(broker)
@@ -47,7 +47,7 @@ def test_what_is_asked_twice_is_answered_once(tmp_path: Path) -> None:
     run(scenario())
 
 
-def test_terms_and_errors(tmp_path: Path) -> None:
+def test_end_offsets_of_epochs_and_errors(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with running_broker(tmp_path) as broker:
             client = await Client.connect(broker)

@@ -44,7 +44,7 @@ def test_every_version_appends(version: int, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("version", range(3))
 @pytest.mark.parametrize("magic", range(2))
-def test_old_versions_bring_message_sets(version: int, magic: int, tmp_path: Path) -> None:
+def test_old_versions_append_message_sets(version: int, magic: int, tmp_path: Path) -> None:
     async def scenario() -> None:
         async with running_broker(tmp_path) as broker:
             client = await Client.connect(broker)
@@ -57,7 +57,7 @@ def test_old_versions_bring_message_sets(version: int, magic: int, tmp_path: Pat
     run(scenario())
 
 
-def test_what_the_request_itself_must_not_bring_is_refused_before_the_log_is_looked_at(tmp_path: Path) -> None:
+def test_errors_found_before_the_log_are_answered_without_its_start_offset(tmp_path: Path) -> None:
     message = encode_legacy([Record(b"k", b"v", EPOCH_MS, (), 0)], 1)
     wrong, zstd = batch(b"v")[:-1] + b"x", batch(b"v", compression=4)
 
@@ -79,7 +79,9 @@ def test_what_the_request_itself_must_not_bring_is_refused_before_the_log_is_loo
 
 
 @pytest.mark.parametrize("acks", [0, 1, -1])
-def test_others_have_their_turn_between_partitions(acks: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_requests_are_served_between_partitions(
+    acks: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("kafkapy.turns.FIRST_SLICE_S", 0)
     monkeypatch.setattr("kafkapy.turns.SLICE_S", 0)
 
@@ -116,7 +118,7 @@ def only_values(response: Any) -> list[bytes | None]:
 
 @pytest.mark.parametrize(("size", "code"), [(26, None), (50, None), (51, 2), (60, 2)])
 def test_a_batch_that_is_shorter_than_its_header(size: int, code: int | None, tmp_path: Path) -> None:
-    """Kafka can't parse a request whose first batch has no producer id, and takes a longer one for corrupt."""
+    """Kafka can't parse a request whose first batch has no producer id; a longer one is corrupt."""
 
     async def scenario() -> None:
         async with running_broker(tmp_path) as broker:
@@ -161,7 +163,7 @@ def test_many_topics_and_partitions_each_with_its_own_error(acks: int, tmp_path:
     run(scenario())
 
 
-def test_each_partition_is_written_once_with_what_was_said_last(tmp_path: Path) -> None:
+def test_a_partition_that_is_named_twice_gets_the_last_batch_once(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with running_broker(tmp_path) as broker:
             client = await Client.connect(broker)
@@ -231,7 +233,7 @@ def test_internal_topics_are_for_the_admin_client_only(tmp_path: Path) -> None:
             assert (await client.produce("__consumer_offsets", records)).error_code == 17
             client.send(frame(produce_request("__consumer_offsets", records), 8, client_id="__admin_client"))
             response = client.decode(0, 8, await client.receive())
-            # let through, and then refused for what it is: a record without a key in a compacted topic
+            # accepted here, and then refused by the log: a record without a key in a compacted topic
             assert response.responses[0].partition_responses[0].error_code in (0, 87)
 
     run(scenario())
@@ -263,7 +265,7 @@ def test_log_append_time_is_answered_and_stored(tmp_path: Path) -> None:
     run(scenario())
 
 
-def test_rejected_records_are_named(tmp_path: Path) -> None:
+def test_rejected_records_are_listed_in_the_answer(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with running_broker(tmp_path) as broker:
             client = await Client.connect(broker)
@@ -335,7 +337,7 @@ def test_too_few_in_sync_replicas(tmp_path: Path) -> None:
 
 
 class HeldDisk:
-    """Fsyncs wait until they are let go, or refused."""
+    """Fsyncs wait until the test lets them succeed or fail."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.go = threading.Event()
@@ -360,7 +362,7 @@ def _ends_at(log: Log, offset: int) -> bool:
 
 
 @pytest.mark.parametrize("acks", [1, -1])
-def test_with_flush_ack_nothing_is_acknowledged_or_shown_before_the_disk_has_it(
+def test_with_flush_ack_records_are_acknowledged_and_readable_after_the_fsync(
     acks: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     disk = HeldDisk(monkeypatch)
@@ -380,7 +382,7 @@ def test_with_flush_ack_nothing_is_acknowledged_or_shown_before_the_disk_has_it(
             disk.go.set()
             told = [(answer.error_code, answer.base_offset) for answer in [await each for each in answers]]
             assert told == [(0, offset) for offset in range(5)]
-            assert disk.syncs == 2  # the first one's, and one for all that came meanwhile
+            assert disk.syncs == 2  # one for the first batch, and one for all later ones
             shown = (await clients[0].fetch("t")).responses[0].partitions[0]
             assert (len(values_of(shown.records)), shown.high_watermark) == (5, 5)
 
@@ -388,7 +390,7 @@ def test_with_flush_ack_nothing_is_acknowledged_or_shown_before_the_disk_has_it(
 
 
 @pytest.mark.parametrize("acks", [1, -1])
-def test_with_flush_ack_a_refused_fsync_is_an_error_and_the_next_try_is_good(
+def test_with_flush_ack_a_failed_fsync_is_an_error_and_the_next_append_succeeds(
     acks: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     disk = HeldDisk(monkeypatch)
@@ -411,7 +413,7 @@ def test_with_flush_ack_a_refused_fsync_is_an_error_and_the_next_try_is_good(
 
 
 @pytest.mark.parametrize("codec", ["gzip", "snappy", "lz4", "zstd"])
-def test_a_batch_that_unpacks_to_much_is_unpacked_beside_the_loop(codec: str, tmp_path: Path) -> None:
+def test_a_batch_with_much_compressed_data_is_decompressed_on_the_compute_thread(codec: str, tmp_path: Path) -> None:
     large, too_large = (_compressed(codec, size) for size in (20_000_000, 70_000_000))
 
     async def scenario() -> None:
@@ -431,7 +433,7 @@ def test_a_batch_that_unpacks_to_much_is_unpacked_beside_the_loop(codec: str, tm
     run(scenario())
 
 
-def test_a_topic_that_is_deleted_while_its_batch_is_unpacked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_topic_is_deleted_while_its_batch_is_decompressed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def scenario() -> None:
         async with running_broker(tmp_path, message__max__bytes="10000000") as broker:
             client = await Client.connect(broker)
@@ -452,10 +454,10 @@ def test_a_topic_that_is_deleted_while_its_batch_is_unpacked(tmp_path: Path, mon
 
 @pytest.mark.parametrize("overtaken", [1, 3, 10])
 @pytest.mark.parametrize(("magic", "codec"), [(0, 1), (1, 1), (0, 0), (1, 0)])
-def test_appends_that_overtake_a_set_while_it_is_converted(
+def test_other_appends_during_the_conversion_of_a_message_set_come_first(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, magic: int, codec: int, overtaken: int
 ) -> None:
-    """Its records get the offsets behind theirs, however often that happens."""
+    """The set's records get the offsets after theirs, however often that happens."""
 
     async def scenario() -> None:
         async with running_broker(tmp_path, message__max__bytes="10000000") as broker:
@@ -470,7 +472,7 @@ def test_appends_that_overtake_a_set_while_it_is_converted(
                 valid = validate_produced(records, policy, now_ms, first_offset=first_offset)
                 if threading.current_thread() is not threading.main_thread() and len(calls) < overtaken:
                     other = encode_legacy([Record(None, b"other", 5, offset=0)], magic)
-                    log.append_as_leader(memoryview(bytearray(other)), 0)  # the loop has nothing to do meanwhile
+                    log.append_as_leader(memoryview(bytearray(other)), 0)  # the event loop is idle meanwhile
                 calls.append(first_offset)
                 return valid
 
@@ -488,8 +490,8 @@ def test_appends_that_overtake_a_set_while_it_is_converted(
     run(scenario())
 
 
-def test_a_batch_of_many_doubtful_records_is_checked_beside_the_loop(tmp_path: Path) -> None:
-    """Each record has to be looked at, since the topic bounds how old they may be."""
+def test_a_batch_of_many_records_to_check_is_validated_on_the_compute_thread(tmp_path: Path) -> None:
+    """Each record has to be checked, since the topic limits the age of records."""
 
     async def scenario() -> None:
         async with running_broker(tmp_path) as broker:

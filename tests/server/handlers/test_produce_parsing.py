@@ -30,11 +30,13 @@ def request(*records: bytes | None) -> ProduceRequest:
         ((MESSAGE + TRANSACTIONAL,), 2, (False, False)),
     ],
 )
-def test_what_the_batches_are(records: tuple[bytes, ...], version: int, expected: tuple[bool, bool]) -> None:
+def test_examine_tells_plain_and_transactional_batches(
+    records: tuple[bytes, ...], version: int, expected: tuple[bool, bool]
+) -> None:
     assert examine(request(*records), version) == expected
 
 
 @pytest.mark.parametrize("records", [None, b"", PLAIN[:40], MESSAGE[:30], bytes(40), PLAIN[:16] + b"\x09" + PLAIN[17:]])
-def test_what_can_not_be_parsed_is_refused(records: bytes | None) -> None:
+def test_records_without_a_whole_batch_are_refused(records: bytes | None) -> None:
     with pytest.raises(RefusedError, match="t-1"):
         examine(request(PLAIN, records), 8)

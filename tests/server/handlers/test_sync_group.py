@@ -12,7 +12,7 @@ from tests.server.handlers.groups_context import Asker
 
 
 @pytest.mark.parametrize("version", range(6))
-def test_the_leader_gets_its_part_in_every_version(version: int) -> None:
+def test_the_leader_gets_its_assignment_in_every_version(version: int) -> None:
     asker = Asker()
     leader = asker.world.joined().member_id
     protocol = {"protocol_type": "consumer", "protocol_name": "range"} if version >= 5 else {}
@@ -34,8 +34,8 @@ def test_static_members_are_fenced() -> None:
     assert (response.error_code, response.assignment) == (82, b"")
 
 
-def test_many_assignments_are_taken_over_in_steps() -> None:
-    """Strangers are dropped; of a member that is named again and again the last one counts."""
+def test_many_assignments_are_copied_in_steps() -> None:
+    """Assignments of unknown members are dropped; of a member that is named repeatedly the last one counts."""
     asker = Asker()
     leader = asker.world.joined().member_id
     named = [SyncGroupRequestAssignment(str(number), b"stranger") for number in range(1000)]

@@ -1,4 +1,4 @@
-"""What kafkapy answers about topics, beside what Apache Kafka 2.7.2 answered to the same requests in the same order."""
+"""Answers about topics, compared with those of Apache Kafka 2.7.2 to the same requests in the same order."""
 
 import asyncio
 import json
@@ -24,7 +24,7 @@ def _over_the_wire(message: Message, version: int) -> Any:
 
 
 def _comparable(answer: Any) -> Any:
-    """Without the order of lists that are sets."""
+    """The answer without the order of lists that are sets."""
     if isinstance(answer, list):
         return sorted((_comparable(found) for found in answer), key=json.dumps)
     if isinstance(answer, dict):

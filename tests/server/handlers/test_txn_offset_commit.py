@@ -40,7 +40,7 @@ def ask(asker: TransactionAsker, version: int, *partitions: tuple[str, int], **f
 
 
 @pytest.mark.parametrize("version", range(4))
-def test_offsets_count_when_the_transaction_is_committed(version: int) -> None:
+def test_offsets_become_valid_when_the_transaction_is_committed(version: int) -> None:
     asker = TransactionAsker()
     world = asker.transactions
     producer = world.producer()
@@ -51,7 +51,7 @@ def test_offsets_count_when_the_transaction_is_committed(version: int) -> None:
     assert world.groups.fetch() == 5
 
 
-def test_only_partitions_that_exist() -> None:
+def test_offsets_of_partitions_that_do_not_exist_are_refused() -> None:
     assert ask(TransactionAsker(), 3, ("u", 0), ("t", 9)) == {("u", 0): 3, ("t", 9): 3}
 
 
@@ -66,7 +66,7 @@ def test_only_partitions_that_exist() -> None:
         ({"group_instance_id": "j"}, 0),
     ],
 )
-def test_member_and_generation_count_if_they_are_named(fields: dict[str, Any], code: int) -> None:
+def test_member_and_generation_are_checked_if_they_are_named(fields: dict[str, Any], code: int) -> None:
     asker = TransactionAsker()
     asker.world.stable(instance_id="i")
     assert ask(asker, 3, ("t", 0), **fields) == {("t", 0): code}
@@ -93,7 +93,7 @@ def test_the_answer_waits_for_the_log() -> None:
     asyncio.run(scenario())
 
 
-def test_a_large_commit_counts_with_its_transaction() -> None:
+def test_a_large_commit_becomes_valid_with_its_transaction() -> None:
     asker = TransactionAsker()
     partitions = [TopicPartition("t", number) for number in range(2 * COMMITS_IN_A_STEP)]
     asker.world.broker.image = image("t", partitions=2 * COMMITS_IN_A_STEP)

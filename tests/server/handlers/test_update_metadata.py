@@ -6,7 +6,7 @@ from tests.controller.harness import cluster
 from tests.server.handlers.topic_context import ask
 
 
-def test_only_the_newest_controller_changes_the_picture() -> None:
+def test_only_the_newest_controller_changes_the_metadata() -> None:
     async def main() -> None:
         async with cluster(1) as started:
             broker = started.controller

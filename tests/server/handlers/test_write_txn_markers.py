@@ -66,14 +66,18 @@ def test_each_partition_has_its_own_error() -> None:
         (WriteTxnMarkersRequest([marker(-1, 1)]), [(-1, {"t": {1: 3}})]),
     ],
 )
-def test_nothing_to_write(request_: WriteTxnMarkersRequest, expected: list[Answer]) -> None:
+def test_markers_that_no_partition_takes_are_not_written(
+    request_: WriteTxnMarkersRequest, expected: list[Answer]
+) -> None:
     asker = TransactionAsker()
     asker.transactions.broker.absent[OTHER] = UnknownTopicOrPartitionError("")
     assert answers(asker.ask(write_txn_markers, request_, 0)) == expected
 
 
 @pytest.mark.parametrize(("producer_id", "epoch"), [(-1, 2), (8, -1)])
-def test_a_marker_of_no_producer_fails_the_request_after_what_was_before_it(producer_id: int, epoch: int) -> None:
+def test_a_marker_without_a_producer_fails_the_request_after_earlier_markers_are_written(
+    producer_id: int, epoch: int
+) -> None:
     asker = TransactionAsker()
     wrong = marker(producer_id, 0, 9)
     wrong.producer_epoch = epoch

@@ -1,4 +1,4 @@
-"""Requests about topics, in the order in which a one-broker cluster (broker 0) is sent them.
+"""Requests about topics, in the order in which they are sent to a one-broker cluster (broker 0).
 
 ``topic_answers.json`` holds what Apache Kafka 2.7.2 answered (``compat_tests/cluster/record_topic_answers.py``).
 """
@@ -148,7 +148,7 @@ WAITED_FOR = {"missing, created": "auto.topic", "internal, created": "__consumer
 
 
 SAID: Final = "(said)"
-"""Stands for the text of an error: each broker has its own, and that there is one is what counts."""
+"""Replaces the text of an error: only its presence is compared, since the wording differs."""
 
 
 def plain(message: Any) -> Any:

@@ -1,4 +1,4 @@
-"""A handler's surroundings over one fake broker of ``tests.controller.harness``."""
+"""A handler's context over one fake broker of ``tests.controller.harness``."""
 
 from collections.abc import Generator
 from types import SimpleNamespace
@@ -31,7 +31,7 @@ def context_of(broker: FakeBroker, version: int, listener: str = "PLAINTEXT") ->
 
 
 async def ask(module: Any, broker: FakeBroker, request: Message, version: int) -> Any:
-    """The handler's response, whichever way it gives it."""
+    """The handler's response, whether it returns a message, an awaitable or steps."""
     response = module.handle(context_of(broker, version), request)
     if isinstance(response, Generator):
         response = await in_turns(response)

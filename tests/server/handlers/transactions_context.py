@@ -1,4 +1,4 @@
-"""Asks the handlers of transactions as the wire would."""
+"""Calls the handlers of transactions; requests and responses are encoded and decoded as on the wire."""
 
 from typing import Any
 
@@ -19,7 +19,7 @@ class ProducerIds:
 
 
 class TransactionAsker(Asker):
-    """A world in which this broker leads everything, and the services that handlers see of it."""
+    """A world in which this broker leads all partitions, and its services for handlers."""
 
     def __init__(self, world: TransactionWorld | None = None) -> None:
         self.transactions = world or TransactionWorld()
