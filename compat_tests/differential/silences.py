@@ -93,8 +93,8 @@ SILENCES: Final = (
         parts_ways=True,
     ),
     Silence(
-        "AlterConfigs: Kafka never answers when a resource is named twice, and leaves it as it is; we alter it once, as it"
-        " was named last",
+        "AlterConfigs: Kafka never answers when a resource is named twice, and leaves it as it is; we alter it once, with"
+        " its last settings",
         _set_twice,
         parts_ways=True,
     ),
