@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from kafkapy.config.broker_config import BrokerConfig
 from kafkapy.controller.context import ControllerContext, ControllerWriter, LiveBroker, Replica
+from kafkapy.controller.leader_elections import LeaderElections
 from kafkapy.controller.partition_machine import PartitionMachine, decoded_state
 from kafkapy.controller.replica_machine import ReplicaMachine
 from kafkapy.controller.requests import Outgoing, PeerQueues, RequestBatch
@@ -19,6 +20,7 @@ from kafkapy.metadata.znodes import (
     IsrChangeNotificationZNode,
     LogDirEventNotificationZNode,
     PartitionStateZNode,
+    PreferredElectionZNode,
     ReplicaAssignment,
     TopicsZNode,
     TopicZNode,
@@ -48,6 +50,7 @@ class Watchers:
         self.partitions = watcher("partitions")
         self.deletions = watcher("deletions")
         self.log_dir_events = watcher("log directories")
+        self.preferred_elections = watcher("preferred leaders")
 
 
 class ActiveController:
@@ -75,6 +78,7 @@ class ActiveController:
         self._partitions = PartitionMachine(context, writer, batch, unclean_default=unclean)
         self._replicas = ReplicaMachine(context, self._partitions, batch)
         self._deletion = TopicDeletion(context, writer, self._replicas, batch, self._flush)
+        self.elections = LeaderElections(context, writer, self._partitions, self._replicas, batch, self._flush)
 
     async def start_as_controller(self) -> None:
         """Load the cluster's state, send it to all brokers, bring replicas online, continue unfinished deletions."""
@@ -94,6 +98,7 @@ class ActiveController:
         await self._partitions.trigger_online()
         await self._flush()
         await self.deletions_changed()
+        await self.preferred_leaders_requested()
 
     async def brokers_changed(self) -> None:
         """Brokers have registered, disappeared, or come back under a new epoch."""
@@ -153,6 +158,12 @@ class ActiveController:
             unknown = topics
         await self._writer.write([Delete(DeleteTopicZNode.path(topic)) for topic in unknown])
         await self._deletion.enqueue(topic for topic in topics if topic not in unknown)
+
+    async def preferred_leaders_requested(self) -> None:
+        """The znode of the legacy tool for preferred leaders has been written or deleted; elect if it is there."""
+        path = PreferredElectionZNode.PATH
+        if await self._store.exists(path, self._watchers.preferred_elections) is not None:
+            await self.elections.elect_requested()
 
     async def log_directories_failed(self) -> None:
         """Brokers have lost data directories: their LeaderAndIsr answers show which replicas were there."""

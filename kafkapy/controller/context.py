@@ -91,12 +91,12 @@ class ControllerContext:
         return include_stopping or broker not in self.stopping
 
     def offline_replicas(self, partition: TopicPartition) -> list[int]:
-        """The brokers of ``partition`` that are away, or whose data directory with it is."""
-        lost = self.on_offline_directories
+        """The brokers of ``partition`` that are away or about to stop, or whose data directory with it is offline."""
+        lost, stopping = self.on_offline_directories, self.stopping
         return [
             broker
             for broker in self.assignment(partition).replicas
-            if broker not in self.brokers or (lost and partition in lost.get(broker, ()))
+            if broker not in self.brokers or broker in stopping or (lost and partition in lost.get(broker, ()))
         ]
 
     def online_replicas(self, partition: TopicPartition) -> list[int]:

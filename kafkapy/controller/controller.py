@@ -9,12 +9,15 @@ next session, ``start`` takes part in the election again."""
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from typing import Any, Final, TypeVar
 
-from kafkapy.clock import Clock
+from kafkapy.clock import Clock, TimerHandle
 from kafkapy.config.broker_config import BrokerConfig
 from kafkapy.controller.active_controller import ActiveController, Watchers, inter_broker_listener
 from kafkapy.controller.context import ControllerContext, ControllerMovedError
 from kafkapy.controller.requests import Outgoing, PeerQueues
+from kafkapy.errors import BrokerError
+from kafkapy.metadata.errors import NotControllerError
 from kafkapy.metadata.store import (
     BadVersionError,
     Create,
@@ -35,6 +38,9 @@ from kafkapy.protocol.messages.stop_replica import StopReplicaRequest
 from kafkapy.turns import pause
 
 Event = Callable[[], Awaitable[None]]
+T = TypeVar("T")
+FIRST_BALANCE_MS: Final = 5_000
+"""How long after its election a controller first looks whether leaders are unevenly distributed."""
 
 logger = logging.getLogger(__name__)
 
@@ -55,6 +61,9 @@ class Controller:
         self._peers: PeerQueues | None = None
         self._active: ActiveController | None = None
         self._worker: asyncio.Task[None] | None = None
+        self._requests: set[asyncio.Future[Any]] = set()
+        """Requests that wait for their turn among the events."""
+        self._balance_timer: TimerHandle | None = None
 
     @property
     def is_active(self) -> bool:
@@ -75,6 +84,33 @@ class Controller:
     def is_deleting(self, topic: str) -> bool:
         """The deletion of ``topic`` has been asked for and is not complete."""
         return self._active is not None and topic in self._active.context.topics_to_delete
+
+    async def ask(self, name: str, work: Callable[[ActiveController], Awaitable[T]]) -> T:
+        """Let the active controller do ``work`` in the order of the events, as event ``name``; return its result.
+
+        Raises ``NotControllerError`` if this broker is not the controller, or is no longer before the work is done;
+        and the ``BrokerError`` that the work raises.
+        """
+        active = self._active
+        if active is None:
+            raise NotControllerError()
+        request: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+        self._requests.add(request)
+        request.add_done_callback(self._requests.discard)
+
+        async def answer() -> None:
+            try:
+                result = await work(active)
+                if not request.done():
+                    request.set_result(result)
+            except BrokerError as refused:
+                if not request.done():
+                    request.set_exception(refused)
+            finally:  # the broker may have lost its office, or its session, within the work
+                _fail(request)
+
+        self._events.put_nowait((name, self._while_active(active, answer)))
+        return await request
 
     async def start(self) -> None:
         """Look for a controller or become it; returns when that is decided and, if it is this broker, done."""
@@ -168,11 +204,29 @@ class Controller:
         watchers = Watchers(self._noticed)
         self._active = ActiveController(context, self._store, self._peers, watchers, self._config)
         await self._active.start_as_controller()
+        if self._config.flag("auto.leader.rebalance.enable"):
+            self._balance_timer = self._clock.call_later(FIRST_BALANCE_MS, self._balance)
 
     def _resign(self) -> None:
         if self._peers is not None:
             self._peers.remove_all()
         self._peers = self._active = None
+        if self._balance_timer is not None:
+            self._balance_timer.cancel()
+            self._balance_timer = None
+        for request in list(self._requests):
+            _fail(request)
+
+    def _balance(self) -> None:
+        """Give leadership back to preferred leaders where too many have lost it, now and after each interval."""
+        active = self._active
+        if active is None:
+            return
+        interval_ms = 1000 * self._config.integer("leader.imbalance.check.interval.seconds")
+        self._balance_timer = self._clock.call_later(interval_ms, self._balance)
+        percentage = self._config.integer("leader.imbalance.per.broker.percentage")
+        if len(active.context.brokers) > 1:
+            self._put("balance", self._while_active(active, lambda: active.elections.balance(percentage)))
 
     def _noticed(self, kind: str, path: str) -> None:
         active = self._active
@@ -185,6 +239,7 @@ class Controller:
             "partitions": lambda: active.partitions_changed(topic),
             "deletions": active.deletions_changed,
             "log directories": active.log_directories_failed,
+            "preferred leaders": active.preferred_leaders_requested,
         }
         key = f"partitions of {topic}" if kind == "partitions" else kind
         self._put(key, self._while_active(active, events[kind]))
@@ -206,6 +261,12 @@ class Controller:
                 await event()
 
         return guarded
+
+
+def _fail(request: "asyncio.Future[T]") -> None:
+    """Answer a request that is not answered yet."""
+    if not request.done():
+        request.set_exception(NotControllerError())
 
 
 def _deletes(request: Message) -> bool:

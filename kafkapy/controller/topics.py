@@ -481,7 +481,7 @@ class TopicAdmin:
 
     def _check_served(self, name: str, twice: set[str]) -> None:
         if not self._controller.is_active:
-            raise NotControllerError("Another broker is the controller now.")
+            raise NotControllerError()
         if name in twice:
             raise InvalidRequestError("The request names this topic more than once.")
 
@@ -614,7 +614,7 @@ class TopicAdmin:
 
     def _why_not_deleted(self, name: str) -> BrokerError | None:
         if not self._controller.is_active:
-            return NotControllerError("Another broker is the controller now.")
+            return NotControllerError()
         if not self._config.flag("delete.topic.enable"):
             return TopicDeletionDisabledError("Topic deletion is disabled (delete.topic.enable).")
         if name not in self._metadata.image.topics:

@@ -95,6 +95,9 @@ class NotControllerError(BrokerError):
 
     error_code: ClassVar[int] = ErrorCode.NOT_CONTROLLER
 
+    def __init__(self, message: str = "Another broker is the controller now.") -> None:
+        super().__init__(message)
+
 
 class InvalidRequestError(BrokerError):
     """The request contradicts itself."""
@@ -152,3 +155,27 @@ class OffsetNotAvailableError(BrokerError):
     """The leader is new and its high watermark has not caught up with its epoch's start (KIP-207)."""
 
     error_code: ClassVar[int] = ErrorCode.OFFSET_NOT_AVAILABLE
+
+
+class BrokerNotAvailableError(BrokerError):
+    """The request concerns a broker that is not registered."""
+
+    error_code: ClassVar[int] = ErrorCode.BROKER_NOT_AVAILABLE
+
+
+class PreferredLeaderNotAvailableError(BrokerError):
+    """The first replica of the partition is not alive, or not in sync."""
+
+    error_code: ClassVar[int] = ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE
+
+
+class EligibleLeadersNotAvailableError(BrokerError):
+    """No replica of the partition is alive."""
+
+    error_code: ClassVar[int] = ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE
+
+
+class ElectionNotNeededError(BrokerError):
+    """The partition has a leader of the kind that the election is for."""
+
+    error_code: ClassVar[int] = ErrorCode.ELECTION_NOT_NEEDED

@@ -132,8 +132,8 @@ class Cluster:
 
 
 @asynccontextmanager
-async def _cluster(*broker_ids: int, **settings: str) -> AsyncIterator[Cluster]:
-    clock = SystemClock()
+async def _cluster(*broker_ids: int, clock: Clock | None = None, **settings: str) -> AsyncIterator[Cluster]:
+    clock = clock or SystemClock()
     store = EmbeddedStore(None, clock)
     await store.open()
     cluster = Cluster(store, clock)
@@ -145,6 +145,6 @@ async def _cluster(*broker_ids: int, **settings: str) -> AsyncIterator[Cluster]:
     await store.close()
 
 
-def cluster(*broker_ids: int, **settings: str) -> AbstractAsyncContextManager[Cluster]:
+def cluster(*broker_ids: int, clock: Clock | None = None, **settings: str) -> AbstractAsyncContextManager[Cluster]:
     """Brokers, the first of them the controller."""
-    return _cluster(*broker_ids, **settings)
+    return _cluster(*broker_ids, clock=clock, **settings)

@@ -1,8 +1,9 @@
 """Three brokers with the topics of the cluster that the traces were taken of."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 
+from kafkapy.clock import Clock
 from kafkapy.controller.topics import NewTopic
 from tests.controller.harness import Cluster, cluster
 
@@ -15,9 +16,15 @@ ASSIGNED = {
 }
 
 
-def run(scenario: Callable[[Cluster], Awaitable[None]], topics: tuple[str, ...] = tuple(ASSIGNED)) -> None:
+def run(
+    scenario: Callable[[Cluster], Awaitable[None]],
+    topics: tuple[str, ...] = tuple(ASSIGNED),
+    *,
+    clock: Clock | None = None,
+    settings: Mapping[str, str] | None = None,
+) -> None:
     async def main() -> None:
-        async with cluster(1, 2, 3) as started:
+        async with cluster(1, 2, 3, clock=clock, **(settings or {})) as started:
             if topics:
                 new = [NewTopic(name, assignments=ASSIGNED[name]) for name in topics]
                 results = await started.controller.node.topic_admin.create_topics(new, 1000)

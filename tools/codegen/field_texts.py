@@ -147,6 +147,16 @@ TEXTS: Final = {
     # from the controller to brokers
     "controller_epoch": "epoch of the controller that sends the request or made the last change, for fencing",
     "broker_epoch": "epoch of the receiving broker's registration, for fencing; -1: do not check",
+    # ControlledShutdown
+    "ControlledShutdownRequest.broker_id": "broker that is about to stop",
+    "ControlledShutdownRequest.broker_epoch": "epoch of that broker's registration; -1: not known",
+    "remaining_partitions": "partitions with several replicas that the broker still leads",
+    # ElectLeaders
+    "election_type": "0: preferred leaders, 1: any live replica where none in sync is alive",
+    "ElectLeadersRequest.topic_partitions": "partitions to elect leaders for; null: all",
+    "replica_election_results": "one item for each topic",
+    "partition_result": "one item for each partition",
+    "partition_id": "number of the partition",
     "is_kraft_controller": "whether the controller runs KRaft",
     "type": "0: not said, 1: only what has changed, 2: all partitions of the broker",
     "ungrouped_partition_states": "partition states, each with its topic",

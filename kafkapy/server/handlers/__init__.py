@@ -51,6 +51,7 @@ REGISTRY: Final = {
         Api(ApiKey.LEADER_AND_ISR, 0, 4, "leader_and_isr", between_brokers=True),
         Api(ApiKey.STOP_REPLICA, 0, 3, "stop_replica", between_brokers=True),
         Api(ApiKey.UPDATE_METADATA, 0, 6, "update_metadata", between_brokers=True),
+        Api(ApiKey.CONTROLLED_SHUTDOWN, 0, 3, "controlled_shutdown", between_brokers=True),
         Api(ApiKey.OFFSET_COMMIT, 0, 8, "offset_commit"),
         Api(ApiKey.OFFSET_FETCH, 0, 7, "offset_fetch"),
         Api(ApiKey.FIND_COORDINATOR, 0, 3, "find_coordinator"),
@@ -76,6 +77,7 @@ REGISTRY: Final = {
         Api(ApiKey.DESCRIBE_LOG_DIRS, 0, 2, "describe_log_dirs"),
         Api(ApiKey.CREATE_PARTITIONS, 0, 3, "create_partitions"),
         Api(ApiKey.DELETE_GROUPS, 0, 2, "delete_groups"),
+        Api(ApiKey.ELECT_LEADERS, 0, 2, "elect_leaders"),
         Api(ApiKey.INCREMENTAL_ALTER_CONFIGS, 0, 1, "incremental_alter_configs"),
         Api(ApiKey.OFFSET_DELETE, 0, 0, "offset_delete"),
     )

@@ -1,0 +1,96 @@
+"""ElectLeaders: preferred or, at the price of records, any leaders for partitions (KIP-183, KIP-460).
+
+Versions 0-2; only the controller serves it. Without a list of partitions it is about all, and those that need no
+election are left out of the answer. Answered when this broker's metadata have the new leaders.
+Errors, by partition: 3, 7 (a new leader is not known here in time), 17 (the topic is being deleted), 41 (not the
+controller), 80 (the preferred replica is not alive and in sync), 83 (no replica is alive), 84 (no election is needed).
+For the whole request: -1 (an unknown kind of election), as from 2.7.2.
+"""
+
+from typing import TYPE_CHECKING, Final
+
+from kafkapy.errors import BrokerError
+from kafkapy.metadata.errors import ElectionNotNeededError, NotControllerError, RequestTimedOutError
+from kafkapy.metadata.image import MetadataImage
+from kafkapy.protocol.errors import ErrorCode
+from kafkapy.protocol.messages.elect_leaders import (
+    ElectLeadersRequest,
+    ElectLeadersResponse,
+    PartitionResult,
+    ReplicaElectionResult,
+)
+from kafkapy.turns import pause
+from kafkapy.types import TopicPartition
+
+if TYPE_CHECKING:
+    from kafkapy.server.context import RequestContext
+
+PREFERRED: Final = 0
+UNCLEAN: Final = 1
+
+Answers = dict[TopicPartition, int | BrokerError]
+"""The new leader of each partition, or the error."""
+
+
+async def handle(context: "RequestContext", request: ElectLeadersRequest) -> ElectLeadersResponse:
+    """Have the controller elect, wait until the leaders are known here, and list what became of each partition."""
+    services = context.services
+    deadline_ms = services.clock.monotonic_s() * 1000 + request.timeout_ms
+    asked = await _asked(services.metadata.image, request)
+    if request.election_type not in (PREFERRED, UNCLEAN):
+        named = () if request.topic_partitions is None else asked
+        response = await _response(dict.fromkeys(named, BrokerError()))
+        response.error_code = ErrorCode.UNKNOWN_SERVER_ERROR
+        return response
+    answers: Answers
+    try:
+        answers = await services.controller.ask(
+            "an election", lambda active: active.elections.elect(asked, unclean=request.election_type == UNCLEAN)
+        )
+    except NotControllerError as error:
+        answers = dict.fromkeys(asked, error)
+    elected = {partition: found for partition, found in answers.items() if not isinstance(found, BrokerError)}
+    await services.metadata.wait_until(
+        lambda image: not _pending(image, elected), deadline_ms - services.clock.monotonic_s() * 1000, services.clock
+    )
+    late = RequestTimedOutError("the new leader is not known here yet")
+    answers.update(dict.fromkeys(_pending(services.metadata.image, elected), late))
+    if request.topic_partitions is None:
+        answers = {
+            partition: found for partition, found in answers.items() if not isinstance(found, ElectionNotNeededError)
+        }
+    return await _response(answers)
+
+
+async def _asked(image: MetadataImage, request: ElectLeadersRequest) -> list[TopicPartition]:
+    asked: dict[TopicPartition, None] = {}
+    if request.topic_partitions is None:
+        for topic, found in image.topics.items():
+            await pause()
+            asked.update(dict.fromkeys(TopicPartition(topic, index) for index in found.partitions))
+    else:
+        for listed in request.topic_partitions:
+            for index in listed.partitions:
+                await pause()
+                asked[TopicPartition(listed.topic, index)] = None
+    return list(asked)
+
+
+def _pending(image: MetadataImage, elected: dict[TopicPartition, int]) -> list[TopicPartition]:
+    pending = []
+    for partition, leader in elected.items():
+        found = image.partition(*partition)
+        if found is None or found.leader != leader:
+            pending.append(partition)
+    return pending
+
+
+async def _response(answers: Answers) -> ElectLeadersResponse:
+    topics: dict[str, ReplicaElectionResult] = {}
+    for (name, index), answer in answers.items():
+        await pause()
+        result = PartitionResult(index)
+        if isinstance(answer, BrokerError):
+            result = PartitionResult(index, answer.error_code, str(answer) or None)
+        topics.setdefault(name, ReplicaElectionResult(name)).partition_result.append(result)
+    return ElectLeadersResponse(replica_election_results=list(topics.values()))
