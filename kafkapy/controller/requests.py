@@ -15,7 +15,7 @@ from kafkapy.clock import Clock
 from kafkapy.controller.context import ControllerContext, Replica
 from kafkapy.metadata.image import SECURITY_PROTOCOL_IDS
 from kafkapy.metadata.znodes import BrokerIdZNode
-from kafkapy.network.peer import BrokerChannel, PeerUnreachableError
+from kafkapy.network.peer import RETRY_MS, BrokerChannel, PeerUnreachableError
 from kafkapy.protocol.message import Message, ProtocolError
 from kafkapy.protocol.messages.leader_and_isr import (
     LeaderAndIsrLiveLeader,
@@ -43,7 +43,6 @@ logger = logging.getLogger(__name__)
 LEADER_AND_ISR_VERSION: Final = 4
 UPDATE_METADATA_VERSION: Final = 6
 STOP_REPLICA_VERSION: Final = 3
-RETRY_MS: Final = 100
 
 
 class Outgoing(NamedTuple):
