@@ -59,7 +59,7 @@ def distribution_names(requirements: list[str]) -> set[str]:
     return {requirement.split(">")[0].split("=")[0].split("<")[0].strip() for requirement in requirements}
 
 
-def test_the_dependencies_are_what_the_package_imports() -> None:
+def test_the_dependencies_are_exactly_the_imported_packages() -> None:
     top_level = {name.partition(".")[0] for tree in TREES.values() for name in imported_by(tree)}
     foreign = top_level - sys.stdlib_module_names - {"kafkapy"} - PROVIDED.keys()
     distributions = packages_distributions()
