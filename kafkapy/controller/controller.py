@@ -1,4 +1,4 @@
-"""Election of the controller, and its queue: one event at a time, whatever it was that happened.
+"""Election of the controller, and its queue, which handles one event at a time.
 
 Every broker runs one of these. It watches ``/controller`` and tries to become the controller when there is none; the
 one that succeeds holds an ``ActiveController`` until another broker takes over or the session ends.
@@ -58,7 +58,7 @@ class Controller:
 
     @property
     def is_active(self) -> bool:
-        """This broker is the controller."""
+        """Whether this broker is the controller."""
         return self._active is not None
 
     def address_of(self, broker_id: int) -> tuple[str, int] | None:
@@ -73,11 +73,11 @@ class Controller:
         return endpoint.host, endpoint.port
 
     def is_deleting(self, topic: str) -> bool:
-        """The deletion of ``topic`` has been asked for and is not complete."""
+        """Whether the deletion of ``topic`` has been requested and is not complete."""
         return self._active is not None and topic in self._active.context.topics_to_delete
 
     async def start(self) -> None:
-        """Look for a controller or become it; returns when that is decided and, if it is this broker, done."""
+        """Take part in the election; returns when it is decided and, if this broker won, its first work is done."""
         self._worker = asyncio.create_task(self._work(), name="controller-events")
         self._put("controller", self._controller_changed)
         await self._events.join()
@@ -97,7 +97,7 @@ class Controller:
         self._resign()
 
     async def stop(self) -> None:
-        """Work through what has arrived, then stop. The controllership ends with the session."""
+        """Handle the queued events, then stop. The controllership ends with the session."""
         if self._worker is not None:
             await self._events.join()
             self._worker.cancel()
@@ -106,7 +106,7 @@ class Controller:
         self._resign()
 
     def _put(self, key: str, event: Event) -> None:
-        """Queue an event; one that says no more than one still waiting is left out."""
+        """Queue an event, unless one with the same key is waiting."""
         if key not in self._queued:
             self._queued.add(key)
             self._events.put_nowait((key, event))
@@ -115,7 +115,7 @@ class Controller:
         while True:
             key, event = await self._events.get()
             try:
-                await pause()  # neither a queue that is not empty nor the store need let others run
+                await pause()  # a queue with events, and the store, may never let other work run
                 self._queued.discard(key)
                 await event()
             except ControllerMovedError as moved:

@@ -1,4 +1,4 @@
-"""The controller's requests to brokers: gathered in a step, then one of a kind per broker, in Kafka's order.
+"""The controller's requests to brokers: gathered during an event, then one of a kind per broker, in Kafka's order.
 
 LeaderAndIsr goes to the replicas of a partition, UpdateMetadata of the same partitions to every broker, StopReplica
 last. Versions follow inter-broker protocol 2.7: LeaderAndIsr 4, UpdateMetadata 6, StopReplica 3.
@@ -54,7 +54,7 @@ class Outgoing(NamedTuple):
 
 
 class RequestBatch:
-    """Gathers one step's orders; ``take`` empties it."""
+    """Gathers the content of one event's requests; ``take`` empties it."""
 
     def __init__(self, context: ControllerContext, inter_broker_listener: str) -> None:
         self._context = context
@@ -79,7 +79,7 @@ class RequestBatch:
         self._metadata_partitions.update((found, None) for found in partitions if found in leadership)
 
     def add_stop_replica(self, replica: Replica, *, delete: bool) -> None:
-        """Tell a broker to stop fetching, or also to remove its copy."""
+        """Request a broker to stop its replica, and with ``delete`` to remove the files."""
         if replica.broker in self._context.brokers:
             wanted = self._stop.setdefault(replica.broker, {})
             wanted[replica.partition] = delete or wanted.get(replica.partition, False)
@@ -250,7 +250,7 @@ class PeerQueues:
         self._senders[broker] = sender
 
     def _ended(self, broker: int, sender: "asyncio.Task[None]") -> None:
-        """Continue after an unexpected failure, as Apache Kafka does: no answer may stop the queue."""
+        """Continue after an unexpected failure, as Apache Kafka does: no response may stop the queue."""
         error = None if sender.cancelled() else sender.exception()
         if error is not None and self._senders.get(broker) is sender:
             logger.error("A request of the controller to broker %d failed, trying again", broker, exc_info=error)
