@@ -100,7 +100,7 @@ def test_roll_while_waiting(broker: Broker, wire: Wire) -> None:
         assert receive(at_end) == [(0, len(RECORDS))]
 
 
-def test_one_such_partition_is_enough(wire: Wire) -> None:
+def test_one_partition_at_a_segment_end_ends_the_wait(wire: Wire) -> None:
     topic = new_topic(wire, 2, segment__bytes=TWO_BATCHES)
     for _ in range(3):
         assert produce(wire, topic, RECORDS, partition=1)[0] == 0
@@ -110,7 +110,7 @@ def test_one_such_partition_is_enough(wire: Wire) -> None:
     assert time.monotonic() - began_s < AT_ONCE_MS / 1000
 
 
-def test_limit_of_the_whole_answer_does_not_count(wire: Wire) -> None:
+def test_min_bytes_is_counted_without_the_limit_of_the_response(wire: Wire) -> None:
     """There is enough, though the second partition's first batch does not fit into the answer."""
     topic = new_topic(wire, 2)
     for index in 0, 1:
@@ -122,7 +122,7 @@ def test_limit_of_the_whole_answer_does_not_count(wire: Wire) -> None:
     assert time.monotonic() - began_s < AT_ONCE_MS / 1000
 
 
-def test_limit_of_a_partition_counts(broker: Broker, wire: Wire) -> None:
+def test_min_bytes_is_counted_with_the_limit_of_a_partition(broker: Broker, wire: Wire) -> None:
     """A batch that is larger than the partition's limit counts as much as the limit, when it comes later."""
     topic = new_topic(wire)
     began_s = time.monotonic()

@@ -28,7 +28,7 @@ def own(tmp_path: Path) -> Iterator[KafkapyProcess]:
         yield process
 
 
-def test_commits_outlive_the_broker(own: KafkapyProcess) -> None:
+def test_acknowledged_commits_survive_kills(own: KafkapyProcess) -> None:
     client = ConfluentClient(own.bootstrap)
     client.create_topic("t", PARTITIONS)
     member = client.join("members", "t")

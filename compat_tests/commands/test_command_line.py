@@ -63,7 +63,7 @@ def test_a_topics_whole_life(broker: Broker, topic_name: str) -> None:
 
 
 @pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
-def test_what_is_produced_is_consumed(broker: Broker, topic_name: str, codec: str) -> None:
+def test_produced_records_are_consumed(broker: Broker, topic_name: str, codec: str) -> None:
     _run(broker, "topics", "create", topic_name, "-p", "3")
     lines = "".join(f"key-{number}:{number}\n" for number in range(1000))
     _run(broker, "produce", topic_name, "-k", ":", "-z", codec, stdin=lines)
@@ -72,7 +72,7 @@ def test_what_is_produced_is_consumed(broker: Broker, topic_name: str, codec: st
     _run(broker, "topics", "delete", topic_name, "-y")
 
 
-def test_a_groups_offsets_move(broker: Broker, topic_name: str) -> None:
+def test_a_groups_offsets_are_reset(broker: Broker, topic_name: str) -> None:
     _run(broker, "produce", topic_name, stdin="a\nb\nc\n")
     _run(broker, "groups", "reset-offsets", topic_name, "--topic", topic_name, "--to", "1")
     described = _json(broker, "groups", "describe", topic_name)
@@ -118,7 +118,7 @@ def test_configurations(broker: Broker, topic_name: str) -> None:
         ["topics", "list", "--json"],
     ],
 )
-def test_a_command_costs_less_than_it_may_take(broker: Broker, words: list[str]) -> None:
+def test_a_command_takes_less_processor_time_than_its_limit(broker: Broker, words: list[str]) -> None:
     """Processor time of the whole process: it answers within 300 ms on a machine that is idle.
 
     What it costs at its best counts, and the same work may take twice the time beside busy neighbours: what the

@@ -182,7 +182,9 @@ def _at_rest(home: Home, value: Callable[[Home], dict[str, object]] = _seen) -> 
 
 @pytest.mark.parametrize("kill", [False, True], ids=["stopped", "killed"])
 @pytest.mark.parametrize("first", ["kafkapy", "kafka"])
-def test_there_and_back(home: Home, first: str, kill: bool, tools_of: ToolsOf) -> None:
+def test_records_survive_moves_of_a_directory_in_both_directions(
+    home: Home, first: str, kill: bool, tools_of: ToolsOf
+) -> None:
     clients = Clients(home)
     home.start(home.ours if first == "kafkapy" else home.theirs)
     moves = [home.to_kafka, home.to_kafkapy] if first == "kafkapy" else [home.to_kafkapy, home.to_kafka]

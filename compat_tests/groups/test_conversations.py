@@ -68,5 +68,5 @@ def expected(name: str, target: str) -> Any:
     reason="a group whose last offset is deleted goes when offsets are next looked through (KIP-848)",
 )
 @pytest.mark.parametrize("name", NAMES)
-def test_the_answers_are_those_of_2_7_2(broker: Broker, bootstrap: str, topic_name: str, name: str) -> None:
+def test_the_answers_equal_those_of_2_7_2(broker: Broker, bootstrap: str, topic_name: str, name: str) -> None:
     assert comparable(hold(name, bootstrap, topic_name)) == comparable(expected(name, broker.name))

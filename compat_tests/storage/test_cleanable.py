@@ -196,7 +196,7 @@ def outcomes() -> tuple[Outcome, Outcome]:
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_the_same_is_compacted(outcomes: tuple[Outcome, Outcome], case: str) -> None:
+def test_kafka_and_kafkapy_compact_the_same_records(outcomes: tuple[Outcome, Outcome], case: str) -> None:
     theirs, ours = (outcome[case] for outcome in outcomes)
     assert ours == theirs
 

@@ -279,7 +279,7 @@ def served(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
         yield found
 
 
-def test_what_is_served_after_each_damage(served: Served) -> None:
+def test_the_records_served_after_each_damage(served: Served) -> None:
     cases = {name: {**CASES, **BETTER}[name] for name in served}
     expected = {
         name: (case.end, [offset for part in case.read for offset in part], case.fails) for name, case in cases.items()

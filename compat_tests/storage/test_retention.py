@@ -160,7 +160,7 @@ def outcomes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Outcome
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_the_same_is_left(outcomes: tuple[Outcome, Outcome], case: str) -> None:
+def test_kafka_and_kafkapy_keep_the_same_segments(outcomes: tuple[Outcome, Outcome], case: str) -> None:
     theirs, ours = (outcome.running[case] for outcome in outcomes)
     assert ours == theirs
 

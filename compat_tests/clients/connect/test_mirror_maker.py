@@ -128,7 +128,7 @@ def test_configurations_and_partitions_follow(mirror: Mirror) -> None:
     "kafka-3.9.1", reason="when a broker that is its own controller came back, nothing is copied for minutes"
 )
 @pytest.mark.scenario("restart", client=CLIENT)
-def test_a_target_that_comes_back_gets_the_rest(mirror: Mirror) -> None:
+def test_records_continue_after_a_restart_of_the_target(mirror: Mirror) -> None:
     mirror.read(0, RECORDS)
     mirror.target.stop()
     mirror.there.produce(mirror.topic, _sent(RECORDS, RECORDS))
