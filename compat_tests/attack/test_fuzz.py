@@ -1,4 +1,4 @@
-"""A short run of the fuzzer with a fixed seed, and what it reports when something is wrong."""
+"""A short run of the fuzzer with a fixed seed, and its reports of faults."""
 
 import os
 import signal

@@ -1,6 +1,6 @@
-"""Brokers that die, stop, or run out of disk under an idempotent producer: nothing lost, doubled or out of order.
+"""Brokers that are killed, stopped, or run out of disk under an idempotent producer: no record is lost or doubled.
 
-They end the process that they test, so each has a kafkapy of its own, whatever `--target` says.
+The tests end the broker, so each starts its own kafkapy, independent of `--target`.
 """
 
 import os
@@ -76,7 +76,7 @@ def test_topics_are_created_and_deleted_between_kills(own: KafkapyProcess) -> No
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of 64 MB: several times what is sent in the seconds of a test."""
+    """A file system of 64 MB: several times the records of a test."""
     if os.geteuid() != 0 or shutil.which("mount") is None:
         pytest.skip("only root can mount a small file system")
     path = tmp_path / "disk"
@@ -115,7 +115,7 @@ def test_a_full_disk_loses_no_acknowledged_record(small_disk: Path, end: signal.
 
 
 def _write(descriptor: int) -> int:
-    """Fill what is left; 0 when nothing is."""
+    """Fill the free space; returns 0 if there is none."""
     try:
         return os.write(descriptor, bytes(65_536))
     except OSError:

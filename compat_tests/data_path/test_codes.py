@@ -1,4 +1,4 @@
-"""What odd requests of the data path get: the same from Apache Kafka 2.7.2 (`--target kafka-2.7.2`) and from ours."""
+"""Unusual requests of the data path get equal answers from Apache Kafka 2.7.2 (`--target kafka-2.7.2`) and kafkapy."""
 
 import struct
 from typing import Any
@@ -197,7 +197,7 @@ def test_sequences_of_idempotent_producers(wire: Wire) -> None:
     "kafka-4.1.0", reason="segment.bytes is at least a megabyte (KIP-1030), and Produce begins with version 3 (KIP-896)"
 )
 def test_the_order_of_checks_of_a_batch(wire: Wire) -> None:
-    """Several things are wrong with each: the order in which they are looked at decides."""
+    """Each batch has several faults: the order of the checks decides on the error."""
 
     def refused(topic: str, records: bytes, version: int = 8, **fields: Any) -> tuple[int, int]:
         answer = wire.ask(produce_request(topic, records, **fields), version).responses[0].partition_responses[0]

@@ -1,4 +1,4 @@
-"""Why one of the two brokers may say nothing, or close the connection, where the other answers."""
+"""The reasons for which one of the two brokers may not answer, or close the connection, while the other answers."""
 
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple

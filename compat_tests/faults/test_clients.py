@@ -1,4 +1,4 @@
-"""Stock clients meet faults that the control port sets, and get over those that they can get over."""
+"""Stock clients and the faults that the control port sets: clients recover from retriable ones."""
 
 from collections.abc import Iterator
 

@@ -1,4 +1,4 @@
-"""What the configuration changes for groups: size, the first rebalance, metadata, how long offsets are kept."""
+"""The configuration of groups: their size, the first rebalance, metadata, the retention of offsets."""
 
 import time
 from collections.abc import Iterator
@@ -118,7 +118,7 @@ def test_a_group_has_a_size(configured: str, wire: Wire, second: Wire, group: st
 def test_the_first_members_that_join_again_stay_in_a_full_group(
     configured: str, wire: Wire, second: Wire, group: str
 ) -> None:
-    """While a group rebalances those count that have joined: a member that comes late finds its place taken."""
+    """During a rebalance only members that have joined count: a later one is refused if the group is full."""
     first, _ = settled(wire, group)
     second.send(join_request(group), 1)
     assert not second.has_answer()
@@ -189,7 +189,7 @@ def test_a_commit_may_name_a_retention_time(wire: Wire, group: str) -> None:
 
 
 def test_a_retention_time_that_overflows_is_over_at_once(wire: Wire, group: str) -> None:
-    """The sum with the present time wraps."""
+    """The sum of the retention time and the present time wraps."""
     for version in 2, 4:
         assert commit(wire, f"{group}-{version}", version, retention_time_ms=2**63 - 1) == 0
     assert not wire.has_answer(CHECKED_S)

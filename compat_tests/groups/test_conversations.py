@@ -15,7 +15,7 @@ from tests.server.wire import Wire
 RECORDED = Path(__file__).parents[2] / "tests/server/handlers/data/group_answers.json"
 ANSWERS: dict[str, Any] = json.loads(RECORDED.read_text())
 OPERATIONS = {"kafka-4.1.0": 3400}
-"""What may be done to a group, other than in 2.7.2: `test_operations_on_a_group` has the reason."""
+"""The operations on a group that differ from 2.7.2: `test_operations_on_a_group` has the reason."""
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,4 @@
-"""How soon the first member of a group reads: as soon as it asks, where the initial delay is 0."""
+"""The first member of a group reads without a delay if the initial delay is 0."""
 
 import time
 from collections.abc import Iterator

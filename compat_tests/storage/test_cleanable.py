@@ -1,4 +1,4 @@
-"""What waits for compaction, what is compacted when and what stays: Apache Kafka 2.7.2 and kafkapy decide the same.
+"""Apache Kafka 2.7.2 and kafkapy compact the same logs at the same time and keep the same records.
 
 One topic for each case, with the same records and timestamps, filled while no cleaner works; then the broker is started
 again with one. What is compared, after each of two such rounds, is the cleaner's checkpoint, the log's offsets, the

@@ -1,6 +1,6 @@
-"""A broker that dies between any two steps of a transaction: nothing aborted is seen, nothing committed is missing.
+"""A broker that is killed between any two steps of a transaction: aborted records stay hidden, committed ones are kept.
 
-They kill the process that they test, so each has a kafkapy of its own, whatever `--target` says.
+The tests kill the broker, so each starts its own kafkapy, independent of `--target`.
 """
 
 from collections.abc import Iterator
