@@ -1,4 +1,4 @@
-"""Waiting under keys, with a time-out on the clock."""
+"""Operations that wait under keys, with a time-out on the clock."""
 
 import asyncio
 import weakref

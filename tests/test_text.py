@@ -1,4 +1,4 @@
-"""Text from elsewhere, made fit for a log line or a terminal."""
+"""Text from outside of kafkapy, made safe for a log line or a terminal."""
 
 import json
 import unicodedata

@@ -17,7 +17,7 @@ def steps(count: int, done: list[int]) -> Generator[None, None, int]:
 
 @pytest.fixture
 def no_patience(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each step is as long as a slice."""
+    """Make each step longer than a slice."""
     monkeypatch.setattr(turns, "UNTIMED_STEPS", 1)
     monkeypatch.setattr(turns, "FIRST_SLICE_S", 0)
     monkeypatch.setattr(turns, "SLICE_S", 0)

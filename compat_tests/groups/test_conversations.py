@@ -26,7 +26,7 @@ def bootstrap(broker: Broker) -> str:
 
 
 def expected(name: str, target: str) -> Any:
-    """What 2.7.2 answered, with the operations that there are on this target."""
+    """The answers of 2.7.2, with the operations of this target."""
 
     def with_operations(entry: dict[str, Any]) -> dict[str, Any]:
         known = entry.get("authorized_operations", 0) > 0 and target in OPERATIONS

@@ -227,7 +227,7 @@ def test_a_follower_may_repeat_its_join(wire: Wire, second: Wire, group: str) ->
 def test_members_with_different_protocols(
     wire: Wire, second: Wire, group: str, wanted: tuple[str, str], chosen: str
 ) -> None:
-    """One vote each: what Kafka's map of the votes has first is chosen."""
+    """Each protocol has one vote: the first one in Kafka's map of the votes is chosen."""
     leader = stable(wire, group, protocols=wanted)
     second.send(join_request(group, protocols=wanted[::-1]), 1)
     assert not second.has_answer()

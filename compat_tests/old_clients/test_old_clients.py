@@ -1,4 +1,4 @@
-"""What clients of before 0.11 wrote, all others read, in topics of every message format."""
+"""All clients read the records of clients from before 0.11, in topics of every message format."""
 
 from collections.abc import Iterator
 

@@ -46,7 +46,7 @@ def spelled(records: list[Record]) -> list[str]:
 
 
 def expected_reading(data: bytes) -> list[str]:
-    """What the oracle should say of ``data``."""
+    """The expected answer of the oracle for ``data``."""
     lines = []
     for position, header in iterate_headers(data):
         lines.append(",".join(["batch", *map(_java, _fields(header))]))

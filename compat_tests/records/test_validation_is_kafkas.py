@@ -71,7 +71,7 @@ def compare(oracle: RecordsOracle, data: bytes, policy: ProducePolicy, version: 
 
 
 def refused_places(verdict: list[str]) -> list[str]:
-    """Of an error's ``place=message``, whose wording is each broker's own."""
+    """The places of an error's ``place=message``, since the messages differ."""
     return [listed.split("=")[0] for listed in verdict[3:]]
 
 

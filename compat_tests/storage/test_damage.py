@@ -255,7 +255,7 @@ def _read(bootstrap: str, topic: str) -> tuple[int, list[int], bool]:
 
 @pytest.fixture(scope="module", params=["kafkapy", pytest.param("kafka-2.7.2", marks=pytest.mark.java)])
 def served(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    """What each topic's consumer got: from a broker that was started twice on damaged files."""
+    """The records that each topic's consumer got from a broker that was started twice on damaged files."""
     directory = tmp_path_factory.mktemp("damaged")
     cases = {**CASES, **(BETTER if request.param == "kafkapy" else {})}
     broker: KafkapyProcess | RealKafka

@@ -121,7 +121,7 @@ def _records_of(content: bytes) -> list[Record]:
 
 
 class Fed(NamedTuple):
-    """What a broker that was fed left behind, and what it had answered to fetches."""
+    """The files of a broker after the requests, and its responses to fetches."""
 
     data: Path
     fetched: dict[tuple[object, ...], tuple[int, int, bytes]]

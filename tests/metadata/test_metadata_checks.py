@@ -72,7 +72,7 @@ def test_warnings() -> None:
     assert elsewhere == "no partition has a replica on broker 2, whose data directory this is"
 
 
-def test_several_brokers_are_no_kafkapy() -> None:
+def test_metadata_of_several_brokers_is_refused() -> None:
     require_one_broker(tree(), 1)
     require_one_broker(tree(), None)
     require_one_broker(MetadataTree({}), None)

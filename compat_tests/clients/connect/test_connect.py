@@ -90,7 +90,7 @@ class Distributed:
         wait_long(lambda: self.worker.states(name) == states, f"{name} to be {states}")
 
     def write(self) -> None:
-        """Some more lines."""
+        """Write more lines to the source's file."""
         append_lines(self.directory / f"{self.name}.in", range(self.count, self.count + LINES))
         self.count += LINES
 

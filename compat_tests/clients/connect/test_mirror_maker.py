@@ -20,7 +20,7 @@ START_MS = 1_700_000_000_000
 PARTITIONS, RECORDS = 3, 20
 """Records of each partition."""
 READ = 3
-"""Those of the first one that the group has read."""
+"""Records of the first partition that the group has read."""
 
 
 def _sent(first: int, count: int) -> list[Sent]:
@@ -59,7 +59,7 @@ class Mirror:
         return self.here.consume(self.copy, self._end(partition), partition=partition)
 
     def _end(self, partition: int) -> int:
-        """Where the copy ends; 0 while a target that has just come back does not lead it yet."""
+        """The end offset of the copy; 0 while a restarted target does not lead the partition yet."""
         try:
             return self.here.watermarks(self.copy, partition)[1]
         except KafkaException as failure:

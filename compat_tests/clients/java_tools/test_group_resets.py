@@ -15,7 +15,7 @@ from compat_tests.groups.wire import Wire, find_coordinator
 
 HOUR_MS = 3_600_000
 RECORDS = 10
-"""One an hour, the last half an hour ago."""
+"""The times of the records: one an hour, the last one half an hour ago."""
 
 pytestmark = [
     pytest.mark.parametrize("tools_version", ["2.7.2", "4.1.0"], indirect=True),

@@ -29,7 +29,7 @@ def _describe(tools: BrokerTools, topic: str) -> str:
 
 
 def _offsets(tools: BrokerTools, topic: str, *arguments: str) -> dict[int, int]:
-    """Each partition's offset; one that has none for the asked time is missing or -1, by the release."""
+    """Each partition's offset; one without an offset for the time is missing or -1, depending on the release."""
     lines = tools.by_older_name("GetOffsetShell", "--topic", topic, *arguments).splitlines()
     places = [line.rsplit(":", 2) for line in lines if line.startswith(topic)]
     return {int(partition): int(offset) for _, partition, offset in places if offset not in ("", "-1")}
