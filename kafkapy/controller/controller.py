@@ -77,7 +77,7 @@ class Controller:
         return self._active is not None and topic in self._active.context.topics_to_delete
 
     async def start(self) -> None:
-        """Take part in the election; returns when it is decided and, if this broker won, its first work is done."""
+        """Look for a controller or become it; returns when that is decided and, if it is this broker, done."""
         self._worker = asyncio.create_task(self._work(), name="controller-events")
         self._put("controller", self._controller_changed)
         await self._events.join()

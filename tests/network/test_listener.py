@@ -45,7 +45,7 @@ def test_hosts_that_can_not_be_bound_are_named() -> None:
         bind(endpoint("192.0.2.1", 0))
 
 
-def test_a_host_with_too_many_connections_is_refused(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_host_with_too_many_connections_is_turned_away(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     async def scenario() -> None:
         async with running_broker(tmp_path, max__connections__per__ip="2") as broker:
             first, second = await Client.connect(broker), await Client.connect(broker)
