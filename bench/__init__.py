@@ -1,1 +1,1 @@
-"""kafkapy and Apache Kafka side by side: what the same work costs each broker in processor time and memory."""
+"""kafkapy and Apache Kafka side by side: the processor time and memory of each broker for the same work."""

@@ -89,7 +89,7 @@ class Contestant:
             raise LoadError(f"{self.name}: {topic} ends at {end} after {self.records[topic]} acknowledged records")
 
     def drop_topics(self) -> None:
-        """Deletes what the loads wrote, so that the disk is theirs again."""
+        """Deletes the data of the loads, so that the next loads have the disk space."""
         if self.records:
             admin = AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0})
             for topic, done in admin.delete_topics(list(self.records), operation_timeout=TIMEOUT_S).items():
@@ -124,7 +124,7 @@ class Visitor(Contestant):
         self.records = {}
 
     def check_alive(self) -> None:
-        """Nothing runs between its loads."""
+        """Do nothing: no process of this contestant runs between its loads."""
 
 
 class Arena:

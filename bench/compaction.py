@@ -1,4 +1,4 @@
-"""What compaction costs: processor-seconds of the broker, and of the worker process that kafkapy gives it to."""
+"""The cost of compaction: processor-seconds of the broker, and of kafkapy's worker process."""
 
 import os
 import random

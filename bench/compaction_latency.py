@@ -1,4 +1,4 @@
-"""What a producer notices of compaction: the latency of its records before and while logs are compacted."""
+"""The latency of a producer's records before and during compaction."""
 
 import json
 import os
@@ -44,7 +44,7 @@ class CompactionLatency:
         alter(admin, warm, SOON)
         checkpoint = contestant.process.directory / "data" / CHECKPOINT
         wait_until(lambda: f"{warm} 0 " in read(checkpoint), f"{contestant.name} compacts {warm}")
-        os.sync()  # what is written back must not be taken for compaction
+        os.sync()  # later write-back would be counted as compaction
         quiet = self.latency.run(contestant, arena)
         for topic in topics:
             alter(admin, topic, SOON)

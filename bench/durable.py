@@ -1,4 +1,4 @@
-"""Produce requests that are acknowledged only when the disk has them: what a fsync before the answer costs.
+"""Produce requests that are acknowledged only when the disk has them: the cost of an fsync before the response.
 
 kafkapy has `kafkapy.flush=ack`, where one fsync serves many requests; Apache Kafka's nearest is `flush.messages=1`, an
 fsync for each.

@@ -1,4 +1,4 @@
-"""What a broker costs a test suite: start, a group's way to its first record, memory; beside others for tests."""
+"""The cost of a broker in a test suite: start, time to a group's first record, memory; compared with other brokers."""
 
 import json
 import shutil

@@ -1,4 +1,4 @@
-"""Loads that start a broker of their own: how long until it serves, and what memory it takes."""
+"""Loads that start a broker: the time until it serves, and its memory."""
 
 import time
 from dataclasses import dataclass

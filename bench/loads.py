@@ -1,4 +1,4 @@
-"""What is done to a broker, one small class each: `run` does it once and returns what it cost, by the metric's name."""
+"""The loads of a broker, one small class each: `run` runs the load once and returns its cost, by the metric's name."""
 
 import json
 import subprocess
@@ -24,20 +24,20 @@ Metrics = dict[str, float]
 
 
 class Load(Protocol):
-    """Something that costs a broker time."""
+    """Work that takes processor time of a broker."""
 
     @property
     def warm_ups(self) -> int:
-        """Runs that nobody looks at, beyond what warmed the brokers before."""
+        """The number of unmeasured runs, in addition to the brokers' warm-up."""
         ...
 
     @property
     def most_rounds(self) -> int:
-        """Measured runs that are enough."""
+        """The number of measured runs that is enough."""
         ...
 
     def run(self, contestant: Contestant, arena: Arena) -> Metrics:
-        """Does it once; raises LoadError when it didn't work and BrokerGoneError when the broker died of it."""
+        """Runs the load once; raises LoadError if it failed and BrokerGoneError if the broker ended."""
         ...
 
 
@@ -99,7 +99,7 @@ class Produce:
         return self.produce(contestant, self.workload.records)
 
     def produce(self, contestant: Contestant, records: int) -> Metrics:
-        """Produces so many records and holds the log's end against what was acknowledged."""
+        """Produces so many records and compares the log's end with the acknowledgements."""
         contestant.ensure_topic(self.topic)
         payload = _payload(contestant, self.workload)
         with Meter(contestant.pid) as meter:

@@ -1,4 +1,4 @@
-"""Appends to a log of very many segments beside appends to a new one: what a log's length costs."""
+"""Appends to a log of very many segments and appends to a new one: the cost of a log's length."""
 
 import json
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""What the numbers were measured on; nothing that tells whose machine it is."""
+"""The machine on which the numbers were measured, without anything that identifies its owner."""
 
 import os
 import platform

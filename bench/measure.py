@@ -1,4 +1,4 @@
-"""What a broker costs, read from /proc: processor-seconds and resident memory of its process; medians, percentiles."""
+"""The processor-seconds and resident memory of a broker's process, read from /proc; medians and percentiles."""
 
 import math
 import os

@@ -35,7 +35,7 @@ class Result:
 
     @classmethod
     def of(cls, row: Row, runs: Runs) -> "Result":
-        """The row's part of what its load cost."""
+        """The row's metric of its load's cost."""
         brokers = dict.fromkeys([*runs.measured, *runs.failures])
         return cls(row, {name: runs.samples(name, row.metric) for name in brokers}, runs.failures)
 
@@ -44,13 +44,13 @@ class Result:
         return median(self.samples.get(broker, []))
 
     def ratio(self, other: str) -> float | None:
-        """kafkapy's median by the other broker's; None when one of them is missing or 0."""
+        """kafkapy's median divided by the other broker's; None if one of them is missing or 0."""
         ours, theirs = self.median(KAFKAPY), self.median(other)
         return ours / theirs if ours is not None and theirs else None
 
     @property
     def limit(self) -> str:
-        """What kafkapy may cost at most, for people."""
+        """The limit of kafkapy's cost, as text."""
         limits = [] if self.row.ratio is None else [f"{self.row.ratio:.2f} × Kafka"]
         if self.row.ceiling is not None:
             limits.append(f"{self.row.ceiling:g} {self.row.unit}")
@@ -89,7 +89,7 @@ class Result:
 
     @property
     def beside(self) -> str:
-        """What others than Apache Kafka cost, where some take part."""
+        """The costs of brokers other than Apache Kafka, if there are some."""
         others = [name for name in self.samples if name not in (KAFKAPY, *KAFKAS)]
         return "; ".join(f"{name} {self._value(name)}" for name in others) or "–"
 

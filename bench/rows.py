@@ -1,4 +1,4 @@
-"""The table's rows, declared: which load, which of its numbers, and what kafkapy may cost at most."""
+"""The table's rows: each has a load, one of its metrics, and the limit of kafkapy's cost."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -14,7 +14,7 @@ from compat_tests.process import BrokerError
 
 Progress = Callable[[str], None]
 REFUSALS = (LoadError, BrokerError, KafkaException, TimeoutError)
-"""What a load, a broker of its own that doesn't start, and an admin client say when it didn't work."""
+"""The errors of a failed load, of a broker that does not start, and of an admin client."""
 
 
 @dataclass
@@ -60,7 +60,7 @@ class Runner:
             self.contestants[name] = arena.running(name)
 
     def warm_up(self, loads: Sequence[Load]) -> None:
-        """Runs loads that nobody looks at; raises LoadError or BrokerGoneError when one doesn't work."""
+        """Runs loads without measuring them; raises LoadError or BrokerGoneError if one fails."""
         for name, contestant in self.contestants.items():
             for load in loads:
                 self._progress(f"warm up {name}")
@@ -93,6 +93,6 @@ class Runner:
             runs.measured.setdefault(name, []).append(metrics)
 
     def drop_topics(self) -> None:
-        """Frees the disk of what the loads wrote."""
+        """Deletes the data of the loads from the disk."""
         for contestant in self.contestants.values():
             contestant.drop_topics()

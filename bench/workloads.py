@@ -1,4 +1,4 @@
-"""What is written and read: sizes, batches, codecs, and a payload that compresses as people's data does."""
+"""The workloads: sizes, batches, codecs, and a payload that compresses like real data."""
 
 import json
 import random

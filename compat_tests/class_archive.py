@@ -1,7 +1,7 @@
 """Keeps the classes that a Kafka broker loads in the JVM's own form: each of a run's many brokers starts sooner.
 
-`python -m compat_tests.class_archive [VERSION…]` makes what is missing, in some seconds each. Nothing depends on it: a
-broker whose archive is not there, or was made by another Java, loads its classes from the jars.
+`python -m compat_tests.class_archive [VERSION…]` makes missing archives, in some seconds each. Nothing depends on them:
+a broker without an archive, or with one of another Java, loads its classes from the jars.
 """
 
 import sys
@@ -13,7 +13,7 @@ from tools.jars import VERSIONS, jars_directory
 
 
 def make(version: str) -> Path:
-    """Makes the archive of a release out of what a broker loads that starts and ends."""
+    """Makes the archive of a release from the classes that a broker loads when it starts and stops."""
     archive = class_archive(version)
     if not archive.exists():
         BUILT.mkdir(parents=True, exist_ok=True)

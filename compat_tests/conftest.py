@@ -1,4 +1,4 @@
-"""The brokers under test, by `--target`, and what a run tells at its end."""
+"""The brokers under test, by `--target`, and the tables at the end of a run."""
 
 import itertools
 import os
@@ -22,7 +22,7 @@ from tools.java import NoJavaError, find_java
 
 RESULTS = "kafkapy-results"
 GROUPS = 32
-"""Names enough for each of a few partitions to be that of one."""
+"""Enough names for each of a few partitions to keep one."""
 Collected = Generator[None, pytest.CollectReport, pytest.CollectReport]
 TOPIC_NUMBERS = itertools.count(1)
 
@@ -53,13 +53,13 @@ def _check_targets(config: pytest.Config) -> None:
         try:
             check(target)
         except MissingEngineError:
-            continue  # its tests are skipped, by that name
+            continue  # its tests are skipped
         except TargetError as error:
             raise pytest.UsageError(str(error)) from error
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    """What each target made of each test, side by side."""
+    """The result of each test on each target, side by side."""
     results = config.pluginmanager.get_plugin(RESULTS)
     assert isinstance(results, Results)
     if results.found:
@@ -79,7 +79,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object | None:
-    """Which process gets which tests, unless somebody asks for one of xdist's own ways."""
+    """Our distribution of tests over processes, unless the command line names one of xdist's."""
     if config.getoption("dist") != "load":
         return None
     from compat_tests.scheduling import ByTarget
@@ -91,7 +91,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object | 
 def pytest_make_collect_report(
     collector: pytest.Collector,
 ) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
-    """A file that imports a client library that is not here is skipped, by that name."""
+    """Skip a file that imports a client library that is not installed."""
     report = yield
     if report.failed and (reason := why_not_imported(str(report.longrepr))):
         report.outcome, report.longrepr = "skipped", (str(collector.path), 1, f"Skipped: {reason}")
@@ -123,7 +123,7 @@ def broker(request: pytest.FixtureRequest) -> Iterator[Broker]:
 
 
 def _make_coordinators(broker: Broker) -> None:
-    """Waits until each partition of the groups' topic is led; the first question has them made, which takes long."""
+    """Waits until each partition of `__consumer_offsets` has a leader; the first request creates them."""
     with Wire(broker.bootstrap) as wire:
         for number in range(GROUPS):
             find_coordinator(wire, f"warm-up-{number}")
@@ -131,7 +131,7 @@ def _make_coordinators(broker: Broker) -> None:
 
 @pytest.fixture(autouse=True)
 def lasting_broker(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Says once, and shortly, of each test after it, that the broker has gone by itself."""
+    """Fails the test in which the broker ended by itself, and each test after it."""
     found: Broker | None = request.getfixturevalue("broker") if "broker" in request.fixturenames else None
     if found is not None and (reason := found.why_gone()):
         pytest.fail(reason, pytrace=False)
@@ -149,7 +149,7 @@ def topic_name(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture(scope="session", params=VERSIONS)
 def tools_version(request: pytest.FixtureRequest) -> str:
-    """Each Kafka release whose command-line tools are tried."""
+    """Each Kafka release whose command-line tools are tested."""
     version: str = request.param
     try:
         find_java()
@@ -184,5 +184,5 @@ def agents() -> Iterator[Agents]:
 
 @pytest.fixture
 def kafka_tools(tools_of: ToolsOf) -> Tools:
-    """The tools of 2.7.2, whose files ours are held against."""
+    """The tools of 2.7.2, with whose files those of kafkapy are compared."""
     return tools_of("2.7.2")

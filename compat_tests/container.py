@@ -14,10 +14,10 @@ CLUSTER_ID = "a2Fma2FweS1jb21wYXQtMQ"
 
 
 def why_no_engine() -> str:
-    """Why no container can be started here, on one line; "" where one can."""
+    """The reason why no container can be started here, on one line; "" if one can."""
     try:
         import docker
-        import testcontainers.core.container  # noqa: F401  (that it is there)
+        import testcontainers.core.container  # noqa: F401  (checks that it is installed)
     except ModuleNotFoundError as missing:
         return f"the package {missing.name} is not installed (pip install testcontainers)"
     try:
@@ -28,7 +28,7 @@ def why_no_engine() -> str:
 
 
 def environment(port: int) -> dict[str, str]:
-    """What makes one node with KRaft of the images of Apache Kafka and of Confluent, seen from outside at `port`."""
+    """The settings of one KRaft node for the images of Apache Kafka and of Confluent, reached at `port`."""
     settings = {
         **ONE_BROKER,
         "node.id": "1",
@@ -45,7 +45,7 @@ def environment(port: int) -> dict[str, str]:
 
 
 class Container:
-    """One broker of an image, started on entry and gone with its data on exit."""
+    """One broker of an image, started on entry and removed with its data on exit."""
 
     pid: int | None = None
     data: Path | None = None
@@ -58,7 +58,7 @@ class Container:
         self._container: Any = None
 
     def why_gone(self) -> str:
-        """Why it serves no more; "" while it does."""
+        """The reason why the broker serves no more; "" while it serves."""
         return "" if answers_api_versions(self.port) else f"{self.name} no longer answers"
 
     def __enter__(self) -> Self:

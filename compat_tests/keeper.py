@@ -1,7 +1,7 @@
-"""Ends what a test run leaves behind that is killed itself: its brokers and their temporary directories.
+"""Ends the brokers of a test run that was killed, and removes their temporary directories.
 
-A process of its own, which is told of each of them on its input. When that ends, the run is over: what is still noted
-then, nobody else will end.
+The keeper is a separate process, which gets each broker and directory on its input. The end of its input is the end of
+the run: the keeper then ends the brokers and removes the directories that the run has left.
 """
 
 import os
@@ -25,11 +25,11 @@ class Keeper:
         )
 
     def note(self, kind: str, what: object) -> None:
-        """A process or a directory that has to end with this run."""
+        """Register a process or a directory that has to end with this run."""
         self._say("+", kind, what)
 
     def forget(self, kind: str, what: object) -> None:
-        """It has ended."""
+        """Remove a process or a directory that has ended."""
         self._say("-", kind, what)
 
     def _say(self, sign: str, kind: str, what: object) -> None:

@@ -1,4 +1,4 @@
-"""Client libraries and codecs that tests use: what isn't installed is named, and what wants it is skipped."""
+"""Client libraries and codecs that tests use: tests of a library that is not installed are skipped, with its name."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""A broker of the same kind as the one under test, with a configuration of its own."""
+"""A second broker of the same kind as the one under test, with another configuration."""
 
 from collections.abc import Mapping
 

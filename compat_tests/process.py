@@ -1,4 +1,4 @@
-"""What every broker under test has in common: a child process on loopback, its data directory, its log, its end."""
+"""The base of every broker under test: a child process on loopback, its data directory, its log, its end."""
 
 import os
 import random
@@ -50,7 +50,7 @@ class Broker(Protocol):
 
 
 def free_port() -> int:
-    """A loopback port that nobody listens on, from below those that systems give to outgoing connections."""
+    """A free loopback port below those that systems give to outgoing connections."""
     while True:
         port = random.SystemRandom().randrange(*PORTS)
         with socket.socket() as probe, suppress(OSError):
@@ -148,14 +148,14 @@ class ChildProcess:
             time.sleep(0.02)
 
     def why_gone(self) -> str:
-        """Why it serves no more although nobody stopped it, on one line; "" while it does."""
+        """The reason why the process ended although it was not stopped, on one line; "" while it serves."""
         if self._process is None or (code := self._process.poll()) is None:
             return ""
         said = (self.log_tail(1) or "nothing").strip()
         return f"{self.name} (process {self._process.pid}) ended by itself with {code}; the last it said: {said}"
 
     def log_tail(self, lines: int = 40) -> str:
-        """The end of what the process printed."""
+        """The last lines of the process's output."""
         if not self.log_path.exists():
             return ""
         return "\n".join(self.log_path.read_text(errors="replace").splitlines()[-lines:])

@@ -1,4 +1,4 @@
-"""A broker that somebody else started, given as `host:port`."""
+"""A broker that was started elsewhere, given as `host:port`."""
 
 from pathlib import Path
 
@@ -18,5 +18,5 @@ class RemoteBroker:
         self.port = int(port)
 
     def why_gone(self) -> str:
-        """Why it serves no more; "" while it does."""
+        """The reason why the broker serves no more; "" while it serves."""
         return "" if answers_api_versions(self.port, self.host) else f"{self.name} no longer answers"

@@ -1,4 +1,4 @@
-"""What a run found, side by side: tables at its end, and a JSON file with `--results`."""
+"""The results of a run, side by side: tables at its end, and a JSON file with `--results`."""
 
 import json
 from collections import Counter
@@ -55,7 +55,7 @@ class Results:
         self._cells: dict[str, str] = {}
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Keeps the worst of a test's phases; what ended its process may be the first that one hears of it."""
+        """Keeps the worst of a test's phases; the first report may be the end of its process."""
         nothing_known = SEPARATOR.join((NO_TARGET, "", ""))
         cell = str(dict(report.user_properties).get(PROPERTY, self._cells.get(report.nodeid, nothing_known)))
         self._cells[report.nodeid] = cell
@@ -67,13 +67,13 @@ class Results:
             self.found[result.test, target] = result
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
-        """Keeps which files could not be used at all."""
+        """Keeps the files that could not be collected."""
         if report.skipped and isinstance(report.longrepr, tuple):
             reason = report.longrepr[2].removeprefix("Skipped: ")
             self.found[report.nodeid, NO_TARGET] = Result(report.nodeid, NO_TARGET, "", "", SKIPPED, reason)
 
     def write(self, path: Path) -> None:
-        """Puts these results into the file, in the place of older ones of the same tests on the same targets."""
+        """Puts these results into the file, instead of older ones of the same tests on the same targets."""
         found = {(each.test, each.target): each for each in read(path)} if path.exists() else {}
         found |= self.found
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""Which client does what in a test: the cells of the table client × scenario × target.
+"""The client and the scenario of a test: the cells of the table client × scenario × target.
 
 A test, or with `pytestmark` a whole file, says what it shows:
 
@@ -35,9 +35,9 @@ MARKS = (
     "differs(*targets, reason, cases=['*']): the test, in these cases, fails on these targets, for this reason",
 )
 IN_KRAFT = ("kafka-3.9.1", "kafka-4.1.0")
-"""The releases that keep their metadata themselves, without ZooKeeper."""
+"""The releases with KRaft, without ZooKeeper."""
 NO_TARGET = "-"
-"""Where tests count that take no broker from `--target`."""
+"""The column of tests that take no broker from `--target`."""
 
 
 class Cell(NamedTuple):

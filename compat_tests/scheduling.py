@@ -1,8 +1,8 @@
-"""Which of a run's processes gets which tests: each stays with one target, and what shares much stays in one place.
+"""The distribution of tests over processes: each process has one target, and tests that share much stay together.
 
-A session's broker and the programs of the clients cost seconds to start, so it is worth that not every process starts
-all of them. What takes no target comes first, since the longest tests are there. (xdist's own loadgroup would do the
-second half, but does not see the groups under pytest 9.)
+A session's broker and the programs of the clients take seconds to start, so not every process should start all of them.
+Tests without a target come first, since the longest ones are among them. (xdist's own loadgroup would keep groups
+together, but does not see the groups under pytest 9.)
 """
 
 from functools import cache
@@ -39,10 +39,10 @@ class ByTarget(LoadScopeScheduling):  # type: ignore[misc]  # xdist has no types
         return f"{target} {file if _is_shared(str(self.config.rootpath / file)) else nodeid}"
 
     def remove_node(self, node: Any) -> str | None:
-        """Takes a process out that has ended; returns the test that it died of, if it had any to do.
+        """Removes a process that has ended; returns the test during which it ended, if there was one.
 
-        What it had left goes to the others and to its successor. (xdist's own gives back what was done, too, and the
-        test that it died of, and comes to a stand over units without tests.)
+        Its remaining tests go to the other processes and to its successor. (xdist's own scheduler also gives back the
+        completed tests and the one during which it ended, and stops at units without tests.)
         """
         units: dict[str, dict[str, bool]] = self.assigned_work.pop(node)
         left = [(unit, test) for unit, tests in units.items() for test, is_done in tests.items() if not is_done]
@@ -56,18 +56,18 @@ class ByTarget(LoadScopeScheduling):  # type: ignore[misc]  # xdist has no types
         return died_of
 
     def schedule(self) -> None:
-        """Gives each process its first tests, also one that takes another's place."""
+        """Gives each process its first tests, also one that replaces another."""
         super().schedule()
         self._fill_up()
 
     def _fill_up(self) -> None:
-        """A process begins a test when it has the next, or knows that there is none."""
+        """A process begins a test when it has the next one, or knows that there is none."""
         for node in self.nodes:
             while self._is_ready(node) and self._pending_of(self.assigned_work[node]) < 2:
                 self._reschedule(node)
 
     def _is_ready(self, node: Any) -> bool:
-        """Whether a process can get tests: one that takes another's place has to collect them first."""
+        """Whether a process can get tests: one that replaces another has to collect them first."""
         return node in self.registered_collections and not node.shutting_down
 
     def _reschedule(self, node: Any) -> None:

@@ -1,4 +1,4 @@
-"""The brokers that `--target` names: kafkapy, a release of Apache Kafka, one in a container, or one that runs."""
+"""The brokers that `--target` names: kafkapy, a release of Apache Kafka, one in a container, or a running one."""
 
 import re
 from contextlib import AbstractContextManager, nullcontext

@@ -15,7 +15,7 @@ import pytest
 
 NAME = "kafkapy-watchdog"
 GRACE_S = 60.0
-"""How much longer than pytest-timeout it waits, which tells more of a test that it can end."""
+"""The seconds that it waits longer than pytest-timeout, whose report of a test says more."""
 Phase = Generator[None, object, object]
 
 

@@ -1,8 +1,8 @@
-"""Requests that wait: for acknowledgements, for bytes, for a high watermark (what Kafka calls purgatories).
+"""Requests that wait: for acknowledgements, for bytes, for a high watermark (purgatories in Apache Kafka).
 
-An operation waits under one or more keys (topic partitions). Whoever changes the state of a key calls ``check(key)``;
-the operation then looks whether it can finish. When its time is over it must finish with what there is. Waiting costs
-one timer on the ``Clock`` and no task; ``check`` on a key that nobody waits for is one dictionary lookup.
+An operation waits under one or more keys (topic partitions). Code that changes the state of a key calls ``check(key)``,
+which lets the operation try to finish. When its time is over the operation must finish with any result. Waiting costs
+one timer on the ``Clock`` and no task; ``check`` of a key without operations is one dictionary lookup.
 """
 
 import asyncio
@@ -17,11 +17,11 @@ Key = TypeVar("Key", bound=Hashable)
 
 
 def _nothing() -> None:
-    """Do nothing: the default of ``hurry``, and its value when nothing is waited for."""
+    """Do nothing: the value of ``hurry`` of a future that waits for no operation."""
 
 
 class Delayed(asyncio.Future[T]):
-    """A future that can be hurried: ``hurry`` ends the waiting now, with what there is."""
+    """A future that can be hurried: ``hurry`` ends the waiting now, with the result that is possible then."""
 
     hurry: Callable[[], None] = staticmethod(_nothing)
 
@@ -41,7 +41,7 @@ class Delayed(asyncio.Future[T]):
                 future.set_result(task.result())
 
         task.add_done_callback(pass_on)
-        future.add_done_callback(lambda _: task.cancel())  # which does nothing to one that is done
+        future.add_done_callback(lambda _: task.cancel())  # does nothing if the task is done
         return future
 
 
@@ -76,7 +76,7 @@ class Purgatory(Generic[Key]):
         return len({operation for operations in self._waiting.values() for operation in operations})
 
     def wait(self, keys: Iterable[Key], attempt: Callable[[Key | None], T | None], timeout_ms: float) -> Delayed[T]:
-        """Return a future of what ``attempt`` gives once it gives something other than None.
+        """Return a future of the first result of ``attempt`` that is not None.
 
         ``attempt(key)`` is called at each ``check(key)``; ``attempt(None)`` when ``timeout_ms`` have passed or the
         broker stops, or the future is hurried: it must return a result then. Cancelling the future ends the waiting.
@@ -91,7 +91,7 @@ class Purgatory(Generic[Key]):
         return future
 
     def check(self, key: Key) -> None:
-        """Give the operations that wait for ``key`` a chance to finish."""
+        """Let the operations that wait for ``key`` try to finish."""
         operations = self._waiting.get(key)
         if operations is None:
             return
@@ -103,7 +103,7 @@ class Purgatory(Generic[Key]):
                 self._finish(operation, result)
 
     def expire_all(self) -> None:
-        """Finish everything now, as if its time were over: the broker stops."""
+        """Finish all operations now, as if their time were over: the broker stops."""
         for operations in tuple(self._waiting.values()):
             for operation in tuple(operations):
                 self._expire(operation)

@@ -8,7 +8,7 @@ from typing import ClassVar
 
 
 class BrokerError(Exception):
-    """An operation failed in a way that Kafka's protocol has a code for.
+    """An operation failed with an error that has a code in Kafka's protocol.
 
     ``error_code`` is the wire code (-1, UNKNOWN_SERVER_ERROR, unless a subclass says otherwise); ``str(error)`` is
     the sentence that goes into ``error_message`` fields and the log.

@@ -1,10 +1,10 @@
-"""What the broker counts: plain numbers that cost an addition each."""
+"""The broker's counters: plain numbers, since each count should cost only an addition."""
 
 from collections import defaultdict
 
 
 class Counters:
-    """What the coordinators count, since the broker's start."""
+    """The coordinators' counters since the broker's start."""
 
     __slots__ = ("skipped_records", "refused_metadata")
 
@@ -27,11 +27,11 @@ class Metrics:
         self.requests: defaultdict[str, int] = defaultdict(int)  # a Counter takes 70 ns longer for each request
         self.connections_accepted = 0
         self.connections_refused = 0
-        """Turned away by a connection limit."""
+        """Connections that a connection limit refused."""
         self.connections_failed = 0
-        """Closed by the broker because of what the peer sent, or because a handler failed."""
+        """Connections that the broker closed because of invalid bytes of the peer, or because a handler failed."""
         self.idle_closed = 0
-        """Closed because nothing moved for ``connections.max.idle.ms``."""
+        """Connections that were closed because nothing moved for ``connections.max.idle.ms``."""
         self.topics_refused_by_replica_limit = 0
         """Topics not created or extended because of ``kafkapy.max.replicas``."""
         self.automatic_topics_delayed = 0
@@ -41,9 +41,9 @@ class Metrics:
         """Producer ids that a partition forgot because it knew ``kafkapy.producer.ids.max`` of them."""
 
     def request_count(self) -> int:
-        """Return how many requests there were, of all kinds."""
+        """Return the number of all requests."""
         return sum(self.requests.values())
 
     def producer_evicted(self) -> None:
-        """Count a producer id that was forgotten before its time."""
+        """Count a producer id that was forgotten before it expired."""
         self.producers_evicted += 1

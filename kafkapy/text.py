@@ -1,4 +1,4 @@
-"""Text that came from elsewhere, made fit for a log line or a terminal.
+"""Text from outside of kafkapy, made safe for a log line or a terminal.
 
 Names and error messages may hold anything that a string can: line ends, escape sequences of terminals, marks that
 reverse the reading direction, half of a surrogate pair. ``printable`` leaves none of them; it changes nothing in text
@@ -53,7 +53,7 @@ def printable_json(value: Any, *, indent: int | None = None, default: Callable[[
 
 def nearest(name: str, known: Iterable[str]) -> str:
     """``; did you mean …?`` with the most similar of the known names, whatever their case; nothing if none is."""
-    import difflib  # for whoever is wrong
+    import difflib  # needed after a typing error only
 
     by_case = {each.lower(): each for each in known}
     matches = difflib.get_close_matches(name.lower(), list(by_case), n=1)

@@ -20,10 +20,10 @@ from weakref import WeakKeyDictionary
 T = TypeVar("T")
 R = TypeVar("R")
 Steps = Generator[None, None, T]
-"""Work with places to pause: each ``yield`` is one, what it returns is the result."""
+"""Work with places to pause: each ``yield`` is one, the generator's return value is the result."""
 
 Rest = Callable[["asyncio.Future[Any] | None", Steps[T]], Coroutine[Any, Any, R]]
-"""Makes what goes on with steps after their first slice; see ``Turns.run``."""
+"""Returns the coroutine that continues steps after their first slice; see ``Turns.run``."""
 
 FIRST_SLICE_S: Final = 0.001
 """Seconds of work before a request or a connection goes to the queue: many may start in one iteration."""
@@ -67,10 +67,10 @@ class Turns:
         self._slice_end_s = self.now_s() + (FIRST_SLICE_S if slice_s is None else slice_s)
 
     def run(self, steps: Steps[T], rest: Rest[T, R]) -> "T | asyncio.Task[R]":
-        """Run ``steps``: return their result if a first slice is enough for them, else a task of what ``rest`` makes.
+        """Run ``steps``: return their result if a first slice is enough for them, else a task of the rest.
 
-        ``rest`` gets the steps and the future that they wait for, if they do. Raises what they raise within the first
-        slice. The first steps are not timed: most requests have no more.
+        ``rest`` gets the steps and the future that they wait for, or None, and returns the task's coroutine. Raises an
+        error of the steps within the first slice. The first steps are not timed: most requests have no more.
         """
         try:
             for _ in range(UNTIMED_STEPS):
@@ -93,7 +93,7 @@ class Turns:
         self._slice_end_s = 0.0
 
     def take_awaited(self) -> "asyncio.Future[Any] | None":
-        """Return what the steps that have just paused wait for."""
+        """Return the future that the paused steps wait for, if any."""
         awaited, self._awaited = self._awaited, None
         return awaited
 
@@ -108,7 +108,7 @@ class Turns:
         self.begin(SLICE_S)
         try:
             work()
-        finally:  # whatever the work raises, the loop's exception handler gets it, and the queue goes on
+        finally:  # an error of the work goes to the loop's exception handler, and the queue goes on
             self._queue.popleft()
             if self._queue:
                 self._loop.call_soon(self._run_next)
@@ -139,7 +139,7 @@ def turns() -> Turns:
 
 
 def finish(steps: Steps[T]) -> T:
-    """Run ``steps``, which call no ``wait_for``, without a pause; return their result, raise what they raise."""
+    """Run ``steps``, which call no ``wait_for``, without a pause; return their result or raise their error."""
     while True:
         try:
             next(steps)
@@ -156,7 +156,7 @@ async def pause() -> None:
 
 
 async def in_turns(steps: Steps[T]) -> T:
-    """Run ``steps`` to their end, with pauses; return their result, raise what they raise."""
+    """Run ``steps`` to their end, with pauses; return their result or raise their error."""
     queue = turns()
     while True:
         try:
@@ -187,6 +187,6 @@ async def _result_of_others(awaited: "asyncio.Future[Any] | None", steps: Steps[
 def at_once_or_in_turns(steps: Steps[T | Awaitable[T]]) -> T | Awaitable[T]:
     """Run ``steps``: within a first slice if that is enough, else the rest in a task.
 
-    Raises what they raise within the first slice. If they return an awaitable, its result is the result.
+    Raises an error of the steps within the first slice. If they return an awaitable, its result is the result.
     """
     return turns().run(steps, _result_of_others)

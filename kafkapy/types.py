@@ -12,9 +12,9 @@ from typing import Any, Final, NamedTuple, TypeVar
 NO_BROKER_ID: Final = -1
 """No broker: a consumer in the place of a replica, or a broker whose id is generated."""
 NO_LEADER: Final = -1
-"""No replica can lead; readers and writers have to wait."""
+"""No replica can lead; producers and consumers have to wait."""
 LEADER_DURING_DELETE: Final = -2
-"""In UpdateMetadata: the partition is going away, forget it."""
+"""In UpdateMetadata: the partition is being deleted."""
 EPOCH_DURING_DELETE: Final = -2
 """In StopReplica and UpdateMetadata: higher than any leader epoch."""
 NO_EPOCH: Final = -1
@@ -24,7 +24,7 @@ NO_TIMESTAMP: Final = -1
 NO_PRODUCER_ID: Final = -1
 NO_PRODUCER_EPOCH: Final = -1
 NO_SEQUENCE: Final = -1
-"""The batch of a producer without an id."""
+"""The base sequence of a batch of a producer without an id."""
 READ_COMMITTED: Final = 1
 """The isolation level at which records above the last stable offset, and of aborted transactions, are left out."""
 
@@ -32,15 +32,15 @@ N = TypeVar("N", bound=tuple[Any, ...])
 
 
 def maker(kind: type[N]) -> Callable[[tuple[Any, ...]], N]:
-    """What makes a named tuple out of all its fields, given as a plain tuple: nothing is checked.
+    """Return a function that makes the named tuple from a plain tuple of all its fields, without any check.
 
-    For those that every request makes: calling the class runs Python and takes more than twice as long (CPython 3.11).
+    It is for named tuples that every request makes: calling the class takes more than twice as long (CPython 3.11).
     """
     return partial(tuple.__new__, kind)
 
 
 def as_long(value: int) -> int:
-    """What 64 bits hold of a sum or difference: Java's arithmetic wraps, and clients may send any number."""
+    """Wrap a sum or difference to 64 bits, as Java's arithmetic does: clients may send any number."""
     return (value + (1 << 63)) % (1 << 64) - (1 << 63)
 
 
@@ -55,4 +55,4 @@ class TopicPartition(NamedTuple):
 
 
 topic_partition_of = maker(TopicPartition)
-"""Of (topic, partition)."""
+"""Make a ``TopicPartition`` from a tuple (topic, partition)."""

@@ -1,11 +1,11 @@
-"""What holds for all tests."""
+"""Settings of all tests."""
 
 import pytest
 from hypothesis import settings
 
 from compat_tests.watchdog import watch
 
-# An example's time says how busy the machine is, not whether the code is right; pytest-timeout ends what hangs.
+# The time of an example depends on the load of the machine, so it has no limit; pytest-timeout ends a hanging test.
 settings.register_profile("kafkapy", deadline=None)
 settings.load_profile("kafkapy")
 

@@ -1,4 +1,4 @@
-"""Waiting under keys, with a time-out on the clock."""
+"""Operations that wait under keys, with a time-out on the clock."""
 
 import asyncio
 import weakref
@@ -94,7 +94,7 @@ def test_an_attempt_may_change_what_it_waits_for(when: str) -> None:
     scenario(test)
 
 
-def test_who_is_in_a_hurry_gets_what_there_is() -> None:
+def test_a_hurried_operation_finishes_with_its_present_result() -> None:
     async def inside() -> None:
         purgatory: Purgatory[str] = Purgatory(SystemClock())
         future = purgatory.wait(["a"], lambda changed: "early" if changed is None else None, 60_000)
@@ -110,7 +110,7 @@ def test_who_is_in_a_hurry_gets_what_there_is() -> None:
     asyncio.run(inside())
 
 
-def test_a_task_that_waits_is_hurried_and_given_up_with_its_future() -> None:
+def test_hurry_and_cancellation_reach_the_task_of_a_future() -> None:
     async def inside() -> None:
         purgatory: Purgatory[str] = Purgatory(ManualClock())
 
@@ -146,7 +146,7 @@ def test_a_task_that_waits_is_hurried_and_given_up_with_its_future() -> None:
     asyncio.run(inside())
 
 
-def test_a_stopping_broker_lets_everybody_go() -> None:
+def test_a_stopping_broker_finishes_all_operations() -> None:
     def test(purgatory: Purgatory[str], clock: ManualClock) -> None:
         futures = [purgatory.wait([key, "shared"], lambda changed: changed is None or None, 1000) for key in "abc"]
         purgatory.expire_all()

@@ -1,4 +1,4 @@
-"""Files that the pages name are there."""
+"""Files that the pages and the code name exist."""
 
 import re
 from pathlib import Path
@@ -15,9 +15,9 @@ PAGES = sorted(
     ]
 )
 FOLDERS = ("", "kafkapy", "kafkapy/storage", "kafkapy/config", "compat_tests", "compat_tests/attack", "kafkapy/records")
-"""Where a name may begin: each page says which of them it means."""
+"""The folders from which a name in a page may start."""
 EXAMPLES = {"test_orders.py"}
-"""A reader's own file."""
+"""A file of the reader, not of the repository."""
 NAME = re.compile(r"(?<![\w/<>*.-])((?:\.\./)?[a-z_0-9]+(?:/[a-z_0-9]+)*\.py)\b")
 
 

@@ -3,7 +3,7 @@ import pytest
 from kafkapy.errors import BrokerError
 
 
-def test_an_unnamed_error_goes_out_as_unknown_server_error() -> None:
+def test_an_error_without_a_code_is_unknown_server_error() -> None:
     assert BrokerError.error_code == -1
 
 

@@ -13,7 +13,7 @@ ROOT = Path(__file__).resolve().parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 
 PROVIDED = {"pytest": "the plugin is imported by pytest itself"}
-"""What the package imports and does not depend on, with the reason."""
+"""Packages that kafkapy imports and does not depend on, with the reason."""
 
 LOADERS = {
     "kafkapy.cli": "kafkapy/cli/app.py",
@@ -37,7 +37,7 @@ TREES = {name: ast.parse(path.read_text()) for name, path in MODULES.items()}
 
 
 def imported_by(tree: ast.Module) -> Iterator[str]:
-    """Everything that a module imports, lazily too, by statement or by a string with its full name."""
+    """All imports of a module, lazy ones too, by statement or by a string with the full name."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
@@ -59,7 +59,7 @@ def distribution_names(requirements: list[str]) -> set[str]:
     return {requirement.split(">")[0].split("=")[0].split("<")[0].strip() for requirement in requirements}
 
 
-def test_the_dependencies_are_what_the_package_imports() -> None:
+def test_the_dependencies_are_exactly_the_imported_packages() -> None:
     top_level = {name.partition(".")[0] for tree in TREES.values() for name in imported_by(tree)}
     foreign = top_level - sys.stdlib_module_names - {"kafkapy"} - PROVIDED.keys()
     distributions = packages_distributions()

@@ -1,4 +1,4 @@
-"""Text from elsewhere, made fit for a log line or a terminal."""
+"""Text from outside of kafkapy, made safe for a log line or a terminal."""
 
 import json
 import unicodedata
@@ -22,7 +22,7 @@ HOSTILE = {
 
 
 @pytest.mark.parametrize(("text", "escaped"), HOSTILE.values(), ids=HOSTILE)
-def test_what_is_not_printable_is_escaped(text: str, escaped: str) -> None:
+def test_unprintable_characters_are_escaped(text: str, escaped: str) -> None:
     assert printable(text) == escaped
     assert printable(escaped) == escaped
     assert json.loads(printable_json({text: [text]})) == {text: [text]}
@@ -37,7 +37,7 @@ def test_every_control_format_and_surrogate_character_is_escaped() -> None:
     assert escaped.isprintable()
 
 
-def test_plain_text_stays() -> None:
+def test_printable_text_stays_as_it_is() -> None:
     text = "größer → 漢字 🎉 with \\ and '\""
     assert printable(text) is text
     assert printable_json(text) == json.dumps(text, ensure_ascii=False)
@@ -52,7 +52,7 @@ def test_indented_json_keeps_its_lines() -> None:
     assert printable_json(b"\x9b", default=lambda data: data.decode("latin-1")) == '"\\u009b"'
 
 
-def test_long_text_loses_its_middle() -> None:
+def test_the_middle_of_long_text_is_left_out() -> None:
     text = "b" * 30_000 + "e" * 2_768
     assert shortened(text, 400) == f"{'b' * 300}…(32768 characters)…{'e' * 100}"
     assert shortened("x" * 400, 400) == "x" * 400

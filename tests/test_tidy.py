@@ -1,4 +1,4 @@
-"""House rules on functions and on who assigns a log's offsets; the lists of exceptions can only shrink."""
+"""Rules for functions, class names and the offsets of a log; the lists of exceptions can only shrink."""
 
 import ast
 import subprocess
@@ -137,7 +137,7 @@ def _is_number(node: ast.expr) -> bool:
 
 
 def test_error_codes_have_their_names() -> None:
-    """``ErrorCode.X``, or a number that has no such name."""
+    """``ErrorCode.X``, or a number without such a name."""
     numbers = []
     for name in _own_sources():
         if name == "kafkapy/errors.py":

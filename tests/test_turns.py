@@ -17,13 +17,13 @@ def steps(count: int, done: list[int]) -> Generator[None, None, int]:
 
 @pytest.fixture
 def no_patience(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each step is as long as a slice."""
+    """Make each step longer than a slice."""
     monkeypatch.setattr(turns, "UNTIMED_STEPS", 1)
     monkeypatch.setattr(turns, "FIRST_SLICE_S", 0)
     monkeypatch.setattr(turns, "SLICE_S", 0)
 
 
-def test_what_is_soon_done_is_done_at_once() -> None:
+def test_short_steps_end_within_the_first_slice() -> None:
     async def scenario() -> None:
         done: list[int] = []
         assert at_once_or_in_turns(steps(3, done)) == 3
@@ -35,7 +35,7 @@ def test_what_is_soon_done_is_done_at_once() -> None:
 
 
 @pytest.mark.usefixtures("no_patience")
-def test_others_have_their_turn_after_each_slice() -> None:
+def test_other_work_runs_after_each_slice() -> None:
     async def scenario() -> None:
         done: list[int] = []
         seen: list[int] = []
@@ -58,7 +58,7 @@ def test_others_have_their_turn_after_each_slice() -> None:
 
 
 @pytest.mark.usefixtures("no_patience")
-def test_a_future_that_comes_of_it_is_waited_for() -> None:
+def test_an_awaitable_result_of_steps_is_awaited() -> None:
     async def scenario() -> None:
         future: asyncio.Future[int] = asyncio.get_running_loop().create_future()
 
@@ -75,7 +75,7 @@ def test_a_future_that_comes_of_it_is_waited_for() -> None:
 
 
 @pytest.mark.usefixtures("no_patience")
-def test_what_the_steps_raise_comes_out() -> None:
+def test_an_error_of_the_steps_is_raised() -> None:
     def failing() -> Generator[None, None, int]:
         yield
         raise LookupError

@@ -13,12 +13,12 @@ def test_topic_partitions_sort_by_topic_then_number() -> None:
     ]
 
 
-def test_a_maker_makes_what_calling_the_class_makes() -> None:
+def test_a_maker_makes_the_same_tuple_as_the_class() -> None:
     made = topic_partition_of(("orders", 3))
     assert (type(made), made) == (TopicPartition, TopicPartition("orders", 3))
     assert maker(TopicPartition)(("orders", 3)).partition == 3
 
 
-def test_longs_wrap() -> None:
+def test_as_long_wraps_to_64_bits() -> None:
     assert [as_long(value) for value in (2**63 - 1, -(2**63), 0, -1)] == [2**63 - 1, -(2**63), 0, -1]
     assert (as_long(2**63), as_long(-(2**63) - 1), as_long(2**64)) == (-(2**63), 2**63 - 1, 0)

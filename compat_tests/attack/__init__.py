@@ -1,1 +1,1 @@
-"""Requests that are made to do harm, sent to a running broker: it stays up, serves others, and its bounds hold."""
+"""Harmful requests to a running broker: it keeps running, serves other clients, and its bounds hold."""

@@ -1,4 +1,4 @@
-"""The answers that come over a connection, counted only."""
+"""Counts the responses that arrive on a connection."""
 
 import socket
 from typing import Final
@@ -16,7 +16,7 @@ class Answers:
         self._left = 0
 
     def receive(self, connection: socket.socket) -> bool:
-        """Take what has come; False at the end."""
+        """Count the frames that have arrived; False at the end of the stream."""
         size = connection.recv_into(self._buffer)
         self._count(memoryview(self._buffer)[:size])
         return size > 0

@@ -1,4 +1,4 @@
-"""How long requests of one connection delay another client: every API and version, filled up to a size.
+"""The delay of another client by the requests of one connection: every API and version, filled up to a size.
 
     python -m compat_tests.attack.fairness --kept out/prepared --json out/fairness.json --markdown out/fairness.md
     python -m compat_tests.attack.fairness --topics 300 --groups 300 --transactional-ids 300 --size 1000000
@@ -43,28 +43,28 @@ FULL_SIZE: Final = 104_000_000
 """A little less than ``socket.request.max.bytes``, unless configured."""
 POLL_S: Final = 0.25
 HOPELESS_S: Final = 10.0
-"""A second client that has waited this long ends the attack and the broker."""
+"""When the second client has waited this long, the attack and the broker are ended."""
 SETTLED_SHARE: Final = 0.3
 SETTLE_S: Final = 5.0
 
 
 class Limits(NamedTuple):
-    """What an attack may cost others."""
+    """The limits on the effect of an attack on other clients."""
 
     bounds: Bounds = Bounds()
     memory_per_byte: int = 64
     memory_bytes: int = 128 << 20
-    """Beside the memory of the request."""
+    """Bytes beside the memory of the request."""
     budget: int = 1 << 30
-    """What requests may take together, as ``queued.max.request.bytes`` is unless configured."""
+    """Bytes of all requests together: the default of ``queued.max.request.bytes``."""
 
     def memory(self, size: int) -> int:
-        """What a request of this size may take, in bytes."""
+        """The bytes that a request of this size may take."""
         return self.memory_bytes + min(self.memory_per_byte * size, self.budget)
 
 
 class Plan(NamedTuple):
-    """How each attack is done."""
+    """The parameters of each attack."""
 
     size: int
     pipeline_size: int = 256_000
@@ -74,7 +74,7 @@ class Plan(NamedTuple):
 
 
 class Row(NamedTuple):
-    """What came of one attack."""
+    """The result of one attack."""
 
     api: str
     version: int
@@ -82,7 +82,7 @@ class Row(NamedTuple):
     kind: str
     size: int
     rounds: int
-    """How many times everything that was sent was answered, or the connection closed."""
+    """The number of rounds in which all requests were answered, or the connection was closed."""
     duration_s: float
     """Until the first answer, or until the connection was closed by either side."""
     is_closed: bool
@@ -94,7 +94,7 @@ class Row(NamedTuple):
     faults: list[str]
 
     def verdict(self, limits: Limits) -> list[str]:
-        """The limits that it broke, by name."""
+        """The names of the exceeded limits."""
         found = [*self.faults, *limits.bounds.broken(self.p99_s, self.max_s)]
         if self.memory > limits.memory(self.size):
             found.append("memory")
@@ -164,14 +164,14 @@ class Campaign:
         self._asked_s = 0.0
 
     def idle(self, seconds: float) -> tuple[float, float]:
-        """The second client's p99 and maximum while nothing else is asked."""
+        """The second client's p99 and maximum without an attack."""
         self._second.report()
         time.sleep(seconds)
         found = corrected(self._second.report().samples, self._second.interval_s)
         return percentile(found, 0.99), found[-1]
 
     def rows(self, chosen: Iterator[tuple[Shape, Kind]]) -> Iterator[Row]:
-        """Do the attacks; each with the best of its tries."""
+        """Run the attacks; the best try of each counts."""
         for shape, kind in chosen:
             best = self._try(shape, kind)
             for _ in range(self._plan.tries - 1):
@@ -184,7 +184,7 @@ class Campaign:
             yield best
 
     def _try(self, shape: Shape, kind: Kind) -> Row:
-        """One attack; when the broker does not answer before or after it, that is its fault, and the rest goes on."""
+        """Run one attack. A broker that does not answer before or after it is its fault; the other attacks follow."""
         try:
             return self._attacked(shape, kind)
         except (OSError, AssertionError, BrokerError) as error:
@@ -228,7 +228,7 @@ class Campaign:
         )  # fmt: skip
 
     def _goes_on(self) -> bool:
-        """Whether the second client still has answers; called often, asks a few times a second."""
+        """Whether the second client still gets responses; called often, checks a few times a second."""
         now_s = time.monotonic()
         if self._reports and now_s - self._asked_s < POLL_S:
             return True
@@ -244,7 +244,7 @@ class Campaign:
         return [each for report in self._reports for each in report.samples]
 
     def _settle(self) -> bool:
-        """Wait until the broker is idle again; False if it takes too long, or was hopeless before."""
+        """Wait until the broker is idle again; False if that takes too long, or took too long before."""
         deadline_s = time.monotonic() + SETTLE_S
         if self._stall_s >= HOPELESS_S:
             return False
@@ -259,7 +259,7 @@ class Campaign:
         return False
 
     def _busy_s(self) -> float:
-        """Seconds in which the broker ran, or would have with a processor."""
+        """Seconds in which the broker ran, or waited for a processor."""
         return self._watch.processor_s() + waited_s(self._prepared.broker.pid or 0)
 
     def _restore(self) -> None:
@@ -270,7 +270,7 @@ class Campaign:
 
 
 def advertised(bootstrap: str) -> Iterator[tuple[int, int, int]]:
-    """API key, lowest and highest version of everything that the broker says it serves."""
+    """The API key, lowest and highest version of all APIs that the broker advertises."""
     with Wire(bootstrap) as wire:
         for each in wire.ask(ApiVersionsRequest(), 0).api_keys:
             yield each.api_key, each.min_version, each.max_version
@@ -351,7 +351,7 @@ def arguments(given: Sequence[str]) -> argparse.Namespace:
 
 
 def run(wanted: argparse.Namespace) -> int:
-    """Do what the arguments say; 1 if a row is beyond a limit or an attack was not reached, else 0."""
+    """Run the command; returns 1 if a row is beyond a limit or an attack was not reached, else 0."""
     began_s = time.monotonic()
     plan = Plan(wanted.size, wanted.pipeline_size, wanted.seconds, wanted.limit, wanted.tries)
     limits = Limits(bounds_of(wanted))

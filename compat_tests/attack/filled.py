@@ -4,7 +4,7 @@ A shape is an array of a request's version, or a field of bytes; it is filled un
 while every other array has one element. What the elements hold follows from the names of the fields: topics, groups,
 transactional ids, numbers of partitions. A kind says which of them:
 
-    known      what the broker was prepared with, in turn
+    known      the prepared names of the broker, in turn
     repeated   one known name or number again and again
     unknown    valid, different, and not there
     invalid    not allowed as a name or number
@@ -37,9 +37,9 @@ BLOCK: Final = 1000
 KNOWN_BLOCK: Final = 10_000
 """Elements of a large request that are encoded one by one; the rest is made of copies of them."""
 DIGITS: Final = 8
-"""Of the numbers in names that are made up."""
+"""Digits of the numbers in generated names."""
 MOST_RECORDS: Final = 50_000
-"""In one batch; a larger batch has larger values."""
+"""Records in one batch; a larger batch has larger values."""
 RECORD_SIZE: Final = 9
 
 TOPIC_FIELDS: Final = {"name", "topic", "topic_name", "topic_names", "resource_name"}
@@ -82,14 +82,14 @@ NUMBERS: Final[dict[str, int]] = {
 
 
 class Kind(NamedTuple):
-    """What the elements hold; ``settings`` are values of fields, by name, that all elements have."""
+    """The content of the elements; ``settings`` are values of fields, by name, that all elements have."""
 
     names: str
     settings: tuple[tuple[str, Any], ...] = ()
 
     @property
     def title(self) -> str:
-        """How tables call it."""
+        """The kind's name in tables."""
         return " ".join([self.names, *(f"{name}={value}" for name, value in self.settings)])
 
 
@@ -107,7 +107,7 @@ class Shape(NamedTuple):
 
     @property
     def title(self) -> str:
-        """How tables call what is filled."""
+        """The name of the filled field in tables."""
         struct, field = self.place
         return field if struct in (f"{self.api}Request", PIPELINE) else f"{struct}.{field}"
 
@@ -117,7 +117,7 @@ Producer = tuple[str, int, int]
 
 
 def shapes(api_key: int, version: int) -> Iterator[Shape]:
-    """Everything of a request that can be filled."""
+    """All fields of a request that can be filled."""
     message = request_definition(api_key)
     for struct, versions in message.reachable():
         if version not in versions:
@@ -160,7 +160,7 @@ def kinds(shape: Shape) -> Iterator[Kind]:
 
 @cache
 def _structs_within(api_key: int, struct: str) -> frozenset[str]:
-    """The struct and all that its fields lead to."""
+    """The struct and all structs in its fields."""
     fields = request_definition(api_key).structs[struct].fields
     return frozenset({struct}.union(*(_structs_within(api_key, each.element) for each in fields if each.is_struct)))
 
@@ -172,7 +172,7 @@ class Filler:
         self._counts = counts
 
     def frame(self, shape: Shape, kind: Kind, size: int, producer: Producer | None = None) -> tuple[bytes, int]:
-        """Bytes to be written at once, of about ``size``, and how many requests they are."""
+        """Return about ``size`` bytes to be written at once, and the number of their requests."""
         if shape.place[0] == PIPELINE:
             return self._pipeline(shape, kind, size, producer)
         element = self._element_size(shape, kind, producer)
@@ -184,7 +184,7 @@ class Filler:
         return self._one(shape, kind, count, producer), 1
 
     def small(self, shape: Shape, kind: Kind, count: int, producer: Producer) -> bytes:
-        """One request's frame, with ``count`` elements in what the shape fills."""
+        """One request's frame, with ``count`` elements in the field that the shape fills."""
         return self._one(shape, kind, count, producer if self.takes_producer(shape) else None)
 
     def _pipeline(self, shape: Shape, kind: Kind, size: int, producer: Producer | None) -> tuple[bytes, int]:
@@ -223,7 +223,7 @@ class Filler:
         return _Building(shape, kind, count, self._counts, producer).frame(first)
 
     def takes_producer(self, shape: Shape) -> bool:
-        """Whether the request speaks for a transactional producer."""
+        """Whether the request is that of a transactional producer."""
         names = _names_of(shape.api_key, shape.version)
         return bool(names & TRANSACTIONAL_FIELDS) and any(each.endswith("producer_id") for each in names)
 
@@ -241,7 +241,7 @@ class _Building:
         self._producer = producer
 
     def frame(self, first: int = 0, elements: int | None = None) -> bytes:
-        """The frame; with ``elements`` it has so many, while what stands beside them agrees with ``count``."""
+        """The frame; with ``elements`` it has these encoded elements, and its other fields agree with ``count``."""
         self._elements = self.count if elements is None else elements
         message = self.struct(request_definition(self._shape.api_key).name, first)
         return framed(message, self._shape.version, first)
@@ -255,7 +255,7 @@ class _Building:
         return writer.getvalue()
 
     def copies(self, elements: bytes, block: int, count: int) -> Iterator[bytes]:
-        """Encoded elements, ``count`` times, each time with other names where names are made up."""
+        """``count`` encoded elements, each with other names if names are generated."""
         if self._kind.names == REPEATED:
             return iter([elements] * count)
         width = DIGITS - len(str(block - 1))
@@ -274,7 +274,7 @@ class _Building:
         return definitions().class_of(request_definition(key), name)(**values)
 
     def _agree(self, values: dict[str, Any]) -> None:
-        """Numbers that must fit what stands beside them."""
+        """Numbers that must agree with other fields."""
         assignments = values.get("assignments")
         fills_assignments = self._shape.place[1] == "assignments"
         if "num_partitions" in values and (assignments or fills_assignments):
@@ -384,7 +384,7 @@ class _Building:
 
 
 def _alike(one: bytes, other: bytes) -> int:
-    """How many bytes both begin with."""
+    """The length of the common prefix."""
     return next((at for at, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))
 
 

@@ -1,12 +1,12 @@
-"""What the fuzzer sends: conversations, each the bytes of one connection, drawn by a seed and a number.
+"""The conversations of the fuzzer: each is the bytes of one connection, drawn by a seed and a number.
 
 The seeds of the frames are requests of every API and version: those that the broker advertises with names that it
 knows and does not know, values at the edges, records as clients send them and as they should not; those that it does
 not advertise with their default fields. Most frames of a conversation are mutated.
 
-A broken frame ends its connection. So that those before it count, each frame is decoded here first, and at most one
-that the broker will refuse comes into a conversation, at its end. Nearly all frames are small; bombs and frames of up
-to the limit are a small fixed share.
+A broken frame ends its connection. So that the frames before it are served, each frame is decoded here first, and a
+conversation has at most one that the broker will refuse, at its end. Nearly all frames are small; compression bombs and
+frames of up to the limit are a small fixed share.
 """
 
 import random
@@ -39,28 +39,28 @@ from tools.fuzz_codec import mutate
 
 TOPICS: Final = 12
 COUNTS: Final = Counts(TOPICS, 12, 12)
-"""What the broker has: frames name these topics, groups and transactional ids."""
+"""The content of the broker: frames name these topics, groups and transactional ids."""
 DRAWN: Final = 400
 ODD_RECORDS: Final = 2000
-"""Sets of records that are drawn once; drawing one takes as long as sending twenty."""
+"""Sets of records that are drawn once, since drawing one takes as long as sending twenty."""
 LONGEST: Final = 250
 """Frames in a conversation."""
 BATCH: Final = 40
 """Conversations that share a stock of frames."""
 HEAVY_PLACES: Final = (7, 27)
-"""Those of them that are a bomb and a large request."""
+"""Conversations of a stock that have a bomb, and a large request."""
 FRESH: Final = 1000
 """Mutated frames that go on in a stock."""
 FRESH_RECORDS: Final = 150
 MOST_TOPICS: Final = 100
-"""That a request may make: they are state, not the cost of a request."""
+"""Partitions that a request may create: they are state, not the cost of a request."""
 PATIENT_MS: Final = 50
 TOO_MANY_PARTITIONS: Final = 10_000_000
-"""From here on a broker refuses a number of partitions."""
+"""The lowest number of partitions that a broker refuses."""
 BOMB_SIZES: Final = {GZIP: 80 << 20, SNAPPY: 16 << 20, LZ4: 80 << 20, ZSTD: 200 << 20}
 HEADER_SIZE: Final = 61
 MAX_FRAME_SIZE: Final = 16 << 20
-"""What the broker is told as socket.request.max.bytes."""
+"""The broker's ``socket.request.max.bytes``."""
 SIZES: Final = (-1, -(2**31), 2**31 - 1, MAX_FRAME_SIZE + 1, MAX_FRAME_SIZE, MAX_FRAME_SIZE // 2, 0, 1, 7, 9)
 MANY: Final = 500
 EDGES: Final = (
@@ -91,7 +91,7 @@ class Conversation(NamedTuple):
     data: bytes
     frames: int
     answers: int
-    """The answers that are to come, unless the connection is closed."""
+    """The number of expected responses, unless the connection is closed."""
     ending: str
 
 
@@ -101,14 +101,14 @@ def sized(frame: bytes) -> bytes:
 
 
 class Judge:
-    """Tells what a frame does to its connection."""
+    """Predicts the effect of a frame on its connection."""
 
     def __init__(self, served: Served) -> None:
         self._served = served
         self._classes = {key: request_class(key) for key in served}
 
     def judge(self, data: bytes) -> Frame | None:
-        """The frame, or None for one that rightly changes the broker for all that follows (see ``_would_harm``)."""
+        """The frame, or None for a valid one that would change the broker for later frames (see ``_would_harm``)."""
         reader = Reader(data)
         try:
             header = read_request_header(reader)
@@ -152,7 +152,7 @@ def _may_wait(request: Any) -> bool:
 
 
 class Stock(NamedTuple):
-    """Frames that were drawn together; the conversations of one batch take theirs from it."""
+    """Frames that were drawn together; the conversations of one batch take their frames from it."""
 
     usual: list[Frame]
     records: list[Frame]
@@ -161,7 +161,7 @@ class Stock(NamedTuple):
 
 
 class Generator:
-    """Draws conversations; the same for a seed, what the broker serves, and the ids that it gave out.
+    """Draws conversations; the same for a seed, the broker's APIs, and the ids that it has handed out.
 
     Mutating a frame and decoding it to see what the broker will do costs more than sending it. So the frames are drawn
     in bulk, a stock for each ``BATCH`` conversations, and sent some three times, each time among others. What costs the
@@ -182,7 +182,7 @@ class Generator:
         bombs()  # takes seconds, once
         self._filler = Filler(COUNTS)
         judged = [(each, self._judge.judge(each)) for each in self._pool]
-        # a seed that ends its connection gives frames that do, most of all: such seeds are drawn less often
+        # mutants of a frame that ends its connection mostly end it too: such frames are drawn less often
         self._living = [each for each, frame in judged if frame is None or frame.survives]
         self._usual = [frame for _, frame in judged if frame is not None and frame.survives]
         self._brief = [each for each in self._usual if not each.waits]
@@ -198,7 +198,7 @@ class Generator:
         }
 
     def conversation(self, number: int) -> Conversation:
-        """The conversation of this number; quick when numbers are asked for in order."""
+        """The conversation of this number; fast if the numbers are requested in order."""
         batch, place = divmod(number, BATCH)
         if batch != self._batch:
             self._batch, self._stock = batch, self._drawn(random.Random(f"{self._seed}-stock-{batch}"))
@@ -243,7 +243,7 @@ class Generator:
         return whole._replace(data=whole.data + cut, frames=whole.frames + 1, answers=0, ending=ending)
 
     def _sizes(self, chance: random.Random, number: int) -> Conversation:
-        """A size that lies, with something behind it."""
+        """A wrong size, with other bytes behind it."""
         whole = self._unended(number, "sizes", self._some(chance, self._stock.usual, 0, 10))
         lie = struct.pack(">i", chance.choice([*SIZES, chance.randrange(-(2**31), 2**31)]))
         data = whole.data + lie + chance.choice(self._pool)
@@ -256,7 +256,7 @@ class Generator:
         return Conversation(number, "garbage", data, 1, 0, chance.choice([DROP, HOLD]))
 
     def _unread(self, chance: random.Random, number: int) -> Conversation:
-        """Requests whose answers are not read, or not waited for."""
+        """Requests whose responses are not read."""
         whole = self._joined(chance, number, "unread", self._some(chance, self._stock.usual, 1, LONGEST))
         return whole._replace(answers=0, ending=chance.choice([DROP, HOLD]))
 
@@ -266,7 +266,7 @@ class Generator:
         return self._unended(number, "bomb", [] if frame is None else [frame])
 
     def _large(self, chance: random.Random, number: int) -> Conversation:
-        """A request of up to a megabyte, seldom one near the limit, sound or with a few bytes changed."""
+        """A request of up to a megabyte, seldom one near the limit, valid or with a few bytes changed."""
         key = chance.choice([*self._served])
         shape = chance.choice([*shapes(key, chance.randint(*self._served[key]))])
         size = MAX_FRAME_SIZE - 100_000 if chance.random() < 0.05 else chance.randint(70_000, 1 << 20)
@@ -370,7 +370,7 @@ def drawn_seeds(number: int, served: Served, ids: Ids) -> Iterator[bytes]:
         try:
             body = encode(builder.build(step), step.version)
         except ProtocolError:
-            continue  # a value that this version has no bytes for
+            continue  # a value that this version can't encode
         yield frame_of(RequestHeader(step.key, step.version, 7, "fuzz"), body, step.damage)
 
 
@@ -384,7 +384,7 @@ def default_seeds() -> Iterator[bytes]:
                 if has_classes(key):
                     request_class(key)().write(writer, version)
             except ProtocolError:
-                continue  # no default for a field that must be there
+                continue  # a required field without a default
             yield writer.getvalue() + bytes(16 if has_classes(key) else 64)
 
 

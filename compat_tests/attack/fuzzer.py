@@ -1,19 +1,19 @@
-"""Broken, odd and hostile requests to a kafkapy broker: no traceback, bounded memory, other clients are served.
+"""Broken, unusual and hostile requests to a kafkapy broker: no traceback, bounded memory, other clients are served.
 
     python -m compat_tests.attack.fuzzer --frames 10000000 --minutes 60 [--seed 7] [--keep-going] [--to FOLDER]
     python -m compat_tests.attack.fuzzer --frames 2000000 --seed 8 --runs FILE
     python -m compat_tests.attack.fuzzer --replay FILE
 
-A broker is started as a process of its own. Several connections at once send what ``frames`` draws by the seed, which
-is printed. All the time a second client asks for ApiVersions, for the metadata of its topic, and produces records to
-it. The run fails with the first traceback in the broker's log, when the process ends, when its resident memory
+A broker is started in its own process. Several connections at once send the conversations that ``frames`` draws by the
+seed, which is printed. All the time a second client sends ApiVersions and Metadata requests, and produces records to
+its topic. The run fails with the first traceback in the broker's log, when the process ends, when its resident memory
 exceeds four times that of the idle broker plus ``queued.max.request.bytes``, when the second client gets a wrong
-answer or none in time, and when one of its acknowledged records is not where it was acknowledged, at the end or after
-a restart. The last conversations are then kept in a file, which ``--replay`` sends again, one after the other, and one
-frame at a time where that is enough. With ``--keep-going`` tracebacks are collected instead, one file for each place.
+response or none in time, and when one of its acknowledged records is not at its offset, at the end or after a restart.
+The last conversations are then kept in a file, which ``--replay`` sends again, one after the other, and one frame at a
+time where that is enough. With ``--keep-going`` tracebacks are collected instead, one file for each place.
 
-Many frames may be sent in several runs with different seeds: each adds its figures, a line of JSON, to the file
-``--runs``, and prints the sum of those that are in it.
+Many frames may be sent in several runs with different seeds: each run adds its figures, a line of JSON, to the file
+``--runs``, and prints the sum of all runs in the file.
 """
 
 import argparse
@@ -60,14 +60,14 @@ from kafkapy.records.batch import iterate_headers
 from kafkapy.records.record import Record, read_records
 
 BUDGET: Final = 64 << 20
-"""Bytes of ``queued.max.request.bytes``."""
+"""The broker's ``queued.max.request.bytes``."""
 IDLE_SHARE: Final = 4
 PREFIX: Final = "f-"
 CONNECTIONS: Final = 32
 TICK_S: Final = 0.004
-"""How often the connections are looked at: what has come in between is read at once."""
+"""The interval at which the connections are read."""
 STALLED_S: Final = 1.0
-"""A conversation without progress for this long is left: a Fetch or JoinGroup may rightly wait."""
+"""A conversation without progress for this long is ended: a Fetch or JoinGroup may wait longer."""
 HELD_S: Final = 0.3
 CHECK_S: Final = 0.5
 TELL_S: Final = 10.0
@@ -75,7 +75,7 @@ CLEAN_S: Final = 15.0
 MOST_PARTITIONS: Final = 50
 """Partitions to which frames may extend a topic before it is made again."""
 AT_ONCE: Final = 50
-"""Topics or groups in a request that tidies up."""
+"""Topics or groups in a request that deletes what frames have created."""
 LATE_S: Final = 5.0
 STOP_S: Final = 120.0
 KEPT: Final = 400
@@ -83,7 +83,7 @@ READ_SIZE: Final = 1 << 18
 
 
 class FuzzError(Exception):
-    """What the fuzzer looks for; the message says what happened and where the last frames are."""
+    """A fault of the broker; the message describes it and names the file with the last frames."""
 
 
 class Talk:
@@ -101,19 +101,19 @@ class Talk:
 
     @property
     def events(self) -> int:
-        """What the selector is to look for."""
+        """The events for which the selector watches the socket."""
         reads = 0 if self.conversation.ending == HOLD else selectors.EVENT_READ
         return reads | (selectors.EVENT_WRITE if self._unsent else 0)
 
     @property
     def frames(self) -> int:
-        """The frames that the broker has had a chance to serve."""
+        """The frames that the broker could serve so far."""
         if self._is_cut:
             return min(self.conversation.frames, self._answers.count + 1)
         return self.conversation.frames
 
     def go_on(self, ready: int) -> None:
-        """Send and receive what is possible now."""
+        """Send and receive as much as is possible now."""
         try:
             if ready & selectors.EVENT_WRITE and self._unsent:
                 sent = self.socket.send(self._unsent)
@@ -133,16 +133,16 @@ class Talk:
     def _is_enough(self) -> bool:
         if self.conversation.ending == DROP:
             return True
-        # a frame that the broker refuses is not answered: its end is waited for, as long as anything moves
+        # a refused frame is not answered: wait for the end of the connection while data moves
         return self.conversation.ending != HOLD and self._answers.count >= self.conversation.answers
 
     def expire(self, now_s: float) -> None:
-        """Leave when nothing has moved for long."""
+        """End the conversation when nothing has moved for a long time."""
         patience_s = HELD_S if self.conversation.ending == HOLD else STALLED_S
         self.is_over = self.is_over or now_s - self.moved_s > patience_s
 
     def close(self) -> None:
-        """Close the connection; one that is left with answers unread is reset."""
+        """Close the connection; one with unread responses is reset."""
         if self.conversation.number % 2:
             self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         self.socket.close()
@@ -158,7 +158,7 @@ class Target:
                 "queued.max.request.bytes": str(budget),
                 "socket.request.max.bytes": str(MAX_FRAME_SIZE),
                 "log.segment.bytes": str(1 << 20),
-                # topics that frames make are state, which is no fault: few, and soon gone
+                # topics that frames create are state, not a fault: they are few, and soon deleted
                 "log.segment.delete.delay.ms": "1000",
                 "kafkapy.auto.create.topics.per.second": "5",
             },
@@ -280,7 +280,7 @@ class Fuzzer:
         self._check(keep_going=keep_going)
 
     def _look(self, *, keep_going: bool) -> None:
-        """Check, tell and tidy up as often as each is due."""
+        """Check, report and clean up when each is due."""
         now_s = time.monotonic()
         if now_s - self._checked_s > CHECK_S:
             self._checked_s = now_s
@@ -293,7 +293,7 @@ class Fuzzer:
             self._tidy()
 
     def _tidy(self) -> None:
-        """Start to tidy up, unless the last time is not over: it takes seconds, in which frames go on."""
+        """Start to clean up, unless the last clean-up is running: it takes seconds, while frames are sent."""
         if not self._tidying.is_alive():
             self._tidying = threading.Thread(target=self._target.tidy, daemon=True)
             self._tidying.start()
@@ -373,7 +373,7 @@ class Fuzzer:
         return path
 
     def figures(self) -> str:
-        """How far it is."""
+        """One line about the progress."""
         spent_s = time.monotonic() - self._began_s
         return (
             f"{self.frames:,} frames in {spent_s:.0f} s ({self.frames / spent_s:,.0f}/s), "
@@ -414,7 +414,7 @@ class Fuzzer:
     def verify(self) -> int:
         """How many records were acknowledged; raises FuzzError if one is not at its offset."""
         acknowledged = dict(self._second.acknowledged())
-        self._second.close()  # it would miss its answers in a restart
+        self._second.close()  # its requests would fail during the restart
         self._compare(acknowledged)
         self._target.restart()
         self._compare(acknowledged)
@@ -449,13 +449,13 @@ def _json(conversation: Conversation) -> dict[str, object]:
 
 
 def kept(path: Path) -> list[Conversation]:
-    """What ``Fuzzer`` wrote into a file."""
+    """The conversations in a file that ``Fuzzer`` wrote."""
     found = map(json.loads, path.read_text().splitlines())
     return [Conversation(**{**each, "data": base64.b64decode(each["data"])}) for each in found]
 
 
 def frames_of(data: bytes) -> list[bytes]:
-    """The frames with their sizes; what no size leads to is one piece."""
+    """The frames with their sizes; the bytes behind the last whole frame are one piece."""
     found: list[bytes] = []
     while data:
         size = 4 + int.from_bytes(data[:4], "big", signed=True)
@@ -466,7 +466,7 @@ def frames_of(data: bytes) -> list[bytes]:
 
 
 class Replay:
-    """Sends kept conversations again, to a broker of its own, and looks for those that leave a traceback."""
+    """Sends kept conversations to another broker, and finds those that leave a traceback."""
 
     def __init__(self, target: Target) -> None:
         self._target = target
@@ -488,12 +488,12 @@ class Replay:
                     talk.go_on(ready)
                 talk.expire(time.monotonic())
         talk.close()
-        with self._target.wire() as wire:  # its answer comes after what the conversation has caused
+        with self._target.wire() as wire:  # its response comes after the effects of the conversation
             wire.ask(ApiVersionsRequest(), 0)
         return self._target.watch.tracebacks()
 
     def _smaller(self, conversation: Conversation, place: str) -> bytes:
-        """One frame, if it is enough; else the fewest that follow each other up to the first that causes it."""
+        """One frame, if it causes the traceback; else the shortest run of frames up to the first that causes it."""
         frames = frames_of(conversation.data)
         pieces = [[each] for each in frames] + [frames[:end] for end in range(2, len(frames))]
         for piece in pieces:
@@ -518,7 +518,7 @@ def arguments(given: Sequence[str]) -> argparse.Namespace:
 
 
 def added(path: Path, summary: dict[str, Any]) -> str:
-    """Add a run's figures to the file; what all runs in it come to."""
+    """Add a run's figures to the file; return the sum of all runs in it."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("a") as file:
         file.write(json.dumps(summary) + "\n")

@@ -1,4 +1,4 @@
-"""What a client that sends one request at a time has waited: corrected for the requests that it could not send."""
+"""The latencies of a client that sends one request at a time, corrected for the requests that it could not send."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -44,7 +44,7 @@ class Latencies:
 
     @property
     def count(self) -> int:
-        """How many there are."""
+        """The number of latencies."""
         return self._counts.total()
 
     def add(self, latencies_s: Iterable[float]) -> None:

@@ -1,4 +1,4 @@
-"""What the command lines of the attacks have in common."""
+"""The options that the command lines of the attacks share."""
 
 import argparse
 import sys
@@ -8,13 +8,13 @@ SHOWN: Final = argparse.RawDescriptionHelpFormatter
 
 
 class Bounds(NamedTuple):
-    """What a second client may wait, on an otherwise idle machine."""
+    """The latencies that a second client may have, on an otherwise idle machine."""
 
     p99_s: float = 0.050
     max_s: float = 0.250
 
     def broken(self, p99_s: float, max_s: float) -> list[str]:
-        """The bounds that these latencies are beyond, by name."""
+        """The names of the bounds that these latencies exceed."""
         found = {"p99": p99_s > self.p99_s, "max": max_s > self.max_s}
         return [name for name, is_beyond in found.items() if is_beyond]
 
@@ -31,5 +31,5 @@ def parser_of(module: str) -> argparse.ArgumentParser:
 
 
 def bounds_of(wanted: argparse.Namespace) -> Bounds:
-    """The bounds that the arguments say."""
+    """The bounds in the arguments."""
     return Bounds(wanted.p99_ms / 1000, wanted.max_ms / 1000)

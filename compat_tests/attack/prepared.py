@@ -34,7 +34,7 @@ TIMEOUT_S: Final = 120.0
 
 
 class Counts(NamedTuple):
-    """How many of each kind the broker has."""
+    """The number of topics, groups and transactional ids of the broker."""
 
     topics: int
     groups: int
@@ -96,7 +96,7 @@ class Prepared:
         self.broker.close()
 
     def restore(self) -> None:
-        """Start the broker on its data as they were prepared; what runs is killed."""
+        """Start the broker on its prepared data; a running one is killed."""
         self.broker.kill()
         shutil.rmtree(self.broker.data, ignore_errors=True)
         copy(self._copy, self.broker.data)
@@ -107,7 +107,7 @@ class Prepared:
                 wire.has_answer(0.05)
 
     def is_whole(self) -> bool:
-        """Whether the topics and the first group are still as prepared, as far as a glance tells."""
+        """Whether the topics and the first group are still as prepared, by a quick check."""
         if self._count_directories() != self._directories:
             return False
         try:

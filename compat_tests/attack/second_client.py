@@ -1,4 +1,4 @@
-"""A client with small requests, in a process of its own: how long it waits for each answer while others attack.
+"""A client with small requests, in its own process, which measures the latency of each response during attacks.
 
     python -m compat_tests.attack.second_client PORT INTERVAL_S [TOPIC]
 
@@ -51,7 +51,7 @@ class Request(NamedTuple):
 
 
 class Report(NamedTuple):
-    """What the process has seen since the last report."""
+    """The measurements of the process since the last report."""
 
     samples: list[Sample]
     waiting_s: float
@@ -61,7 +61,7 @@ class Report(NamedTuple):
 
 
 class Client:
-    """The inside of the process."""
+    """The client, within its process."""
 
     def __init__(self, port: int, interval_s: float, topic: str | None) -> None:
         self._port = port
@@ -186,7 +186,7 @@ class Client:
 
 
 class SecondClient:
-    """The process, from outside."""
+    """Starts the process, and sends it commands."""
 
     def __init__(self, port: int, interval_s: float = 0.003, topic: str | None = None) -> None:
         self.interval_s = interval_s

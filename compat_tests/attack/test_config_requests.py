@@ -84,7 +84,7 @@ def _frame(request: Any, version: int) -> bytes:
 
 @contextmanager
 def _another_client(bootstrap: str) -> Iterator[list[float]]:
-    """Asks small things all the time; the durations are in seconds."""
+    """Sends small requests all the time; the durations are in seconds."""
     durations: list[float] = []
     is_over = threading.Event()
 

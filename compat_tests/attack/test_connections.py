@@ -73,7 +73,7 @@ def is_closed(sock: socket.socket) -> bool:
 
 
 @pytest.mark.parametrize("size", [-1, -(2**31), 2**31 - 1, 100 * MIB + 1], ids=str)
-def test_lengths_that_no_frame_has_end_the_connection(broker: Broker, opened: Opened, size: int) -> None:
+def test_impossible_frame_lengths_end_the_connection(broker: Broker, opened: Opened, size: int) -> None:
     sock = opened.connect()
     sock.sendall(struct.pack(">i", size) + b"\x00" * 10)
     assert is_closed(sock)
@@ -135,7 +135,7 @@ def test_a_flood_of_connections(broker: Broker, opened: Opened) -> None:
         assert len(sock.recv(4)) == 4
 
 
-def test_pipelined_requests_of_one_client_do_not_keep_others_waiting(broker: Broker, opened: Opened) -> None:
+def test_pipelined_requests_of_one_client_do_not_delay_others(broker: Broker, opened: Opened) -> None:
     sock = opened.connect()
     asked = frame(MetadataRequest(None), 1)
     sock.setblocking(False)
@@ -147,7 +147,7 @@ def test_pipelined_requests_of_one_client_do_not_keep_others_waiting(broker: Bro
         check_served(broker)
 
 
-def test_a_small_batch_that_becomes_large(broker: Broker, opened: Opened) -> None:
+def test_a_small_batch_that_decompresses_to_a_large_one(broker: Broker, opened: Opened) -> None:
     """A compressed batch is not unpacked beyond what its topic may hold."""
     with Wire(broker.bootstrap) as wire:
         topic = new_topic(wire, 1)
@@ -182,7 +182,7 @@ def small_broker() -> Iterator[KafkapyProcess]:
 
 
 @pytest.mark.parametrize("closes", [False, True], ids=["stalled", "closed"])
-def test_half_sent_requests_do_not_keep_others_waiting(small_broker: KafkapyProcess, closes: bool) -> None:
+def test_incomplete_requests_do_not_delay_others(small_broker: KafkapyProcess, closes: bool) -> None:
     """Apache Kafka 2.7.2 keeps such requests, and the others waiting, for connections.max.idle.ms."""
     assert small_broker.pid is not None
     with Wire(small_broker.bootstrap) as wire, Opened(small_broker) as opened:

@@ -83,7 +83,7 @@ def write(broker: ChildProcess, topic: str, *records: Record) -> None:
 
 
 @pytest.mark.parametrize("name", UNDECODABLE)
-def test_offsets_around_an_undecodable_record_are_there_after_a_restart(mortal: ChildProcess, name: str) -> None:
+def test_offsets_around_an_undecodable_record_survive_a_restart(mortal: ChildProcess, name: str) -> None:
     with Wire(mortal.bootstrap) as wire:
         find_coordinator(wire, "before")
         create_topic(wire, "t")
@@ -101,7 +101,7 @@ def test_offsets_around_an_undecodable_record_are_there_after_a_restart(mortal: 
     assert found == ((-1, -1) if is_original else (5, 6))  # the original has lost them
 
 
-def test_transactional_ids_around_an_undecodable_record_are_there_after_a_restart(mortal: ChildProcess) -> None:
+def test_transactional_ids_around_an_undecodable_record_survive_a_restart(mortal: ChildProcess) -> None:
     with Wire(mortal.bootstrap) as wire:
         before = initialize(wire, "before")
         write(mortal, "__transaction_state", Record(b"\0\x63key", b"x", 1), Record(b"\0\0\0\x01z", b"\0\0\0", 1))
@@ -115,7 +115,7 @@ def test_transactional_ids_around_an_undecodable_record_are_there_after_a_restar
     assert (found == (after[0], after[1] + 1)) is not is_original  # the original has forgotten it
 
 
-def test_offsets_around_a_damaged_batch_are_there_after_a_restart(mortal: ChildProcess) -> None:
+def test_offsets_around_a_damaged_batch_survive_a_restart(mortal: ChildProcess) -> None:
     """A flipped bit in the middle of a log that was closed cleanly, which no start looks at."""
     with Wire(mortal.bootstrap) as wire:
         find_coordinator(wire, "before")

@@ -22,11 +22,11 @@ def prepared() -> Iterator[Prepared]:
 
 
 def is_late(row: Row, idle_max_s: float) -> bool:
-    """Whether the second client waited for longer than in the long run, and neither the machine nor its load is why.
+    """Whether the second client waited for longer than in the long run, because of the broker and not the machine.
 
-    What broker and client waited for a processor, and what the client waits on the idle broker at worst, is taken off:
-    on a busy machine both grow, on an idle one this is the limit of the long run. The 99th percentile is not looked at:
-    one attack of some milliseconds gives too few samples.
+    The times in which broker and client waited for a processor, and the client's longest wait on the idle broker, are
+    subtracted: both grow on a busy machine, on an idle one the limit is that of the long run. The 99th percentile is
+    ignored: one attack of some milliseconds gives too few samples.
     """
     return row.max_s - row.waited_s - idle_max_s > LIMITS.bounds.max_s
 

@@ -1,4 +1,4 @@
-"""When a fetch with a large ``min_bytes`` is answered, where the records that it waits for are in another segment.
+"""The wait of a fetch with a large ``min_bytes`` whose records are in another segment than the log's end.
 
 One answer holds records of one segment only. A fetch whose offset is in another segment than the end that the client
 may see is therefore answered at once, whatever ``min_bytes`` is. The same from Apache Kafka 2.7.2
@@ -100,7 +100,7 @@ def test_roll_while_waiting(broker: Broker, wire: Wire) -> None:
         assert receive(at_end) == [(0, len(RECORDS))]
 
 
-def test_one_such_partition_is_enough(wire: Wire) -> None:
+def test_one_partition_at_a_segment_end_ends_the_wait(wire: Wire) -> None:
     topic = new_topic(wire, 2, segment__bytes=TWO_BATCHES)
     for _ in range(3):
         assert produce(wire, topic, RECORDS, partition=1)[0] == 0
@@ -110,8 +110,8 @@ def test_one_such_partition_is_enough(wire: Wire) -> None:
     assert time.monotonic() - began_s < AT_ONCE_MS / 1000
 
 
-def test_limit_of_the_whole_answer_does_not_count(wire: Wire) -> None:
-    """There is enough, though the second partition's first batch does not fit into the answer."""
+def test_min_bytes_is_counted_without_the_limit_of_the_response(wire: Wire) -> None:
+    """There are enough bytes, though the second partition's first batch does not fit into the response."""
     topic = new_topic(wire, 2)
     for index in 0, 1:
         assert produce(wire, topic, RECORDS, partition=index)[0] == 0
@@ -122,7 +122,7 @@ def test_limit_of_the_whole_answer_does_not_count(wire: Wire) -> None:
     assert time.monotonic() - began_s < AT_ONCE_MS / 1000
 
 
-def test_limit_of_a_partition_counts(broker: Broker, wire: Wire) -> None:
+def test_min_bytes_is_counted_with_the_limit_of_a_partition(broker: Broker, wire: Wire) -> None:
     """A batch that is larger than the partition's limit counts as much as the limit, when it comes later."""
     topic = new_topic(wire)
     began_s = time.monotonic()
@@ -135,7 +135,7 @@ def test_limit_of_a_partition_counts(broker: Broker, wire: Wire) -> None:
 
 
 def test_start_of_the_log_that_moves_while_waiting(broker: Broker, wire: Wire) -> None:
-    """Neither DeleteRecords nor what is appended after it ends the waiting; the answer says what has happened."""
+    """Neither DeleteRecords nor an append after it ends the waiting; the response has the error."""
     topic = new_topic(wire)
     fill(wire, topic, 2)
     began_s = time.monotonic()
@@ -185,7 +185,7 @@ class Transaction:
 
 
 def test_read_committed(broker: Broker, wire: Wire) -> None:
-    """What counts is the segment of the last stable offset, in either direction."""
+    """The segment of the last stable offset counts, in either direction."""
     committed: dict[str, Any] = {"isolation_level": 1}
     topic = new_topic(wire, segment__bytes=TWO_BATCHES)
     fill(wire, topic, 2)

@@ -27,7 +27,7 @@ CONFIG = {"log.retention.check.interval.ms": "500", "log.segment.delete.delay.ms
 
 
 def run(*command: str) -> None:
-    """Skips the test when the system refuses, by its words."""
+    """Skips the test, with the system's error text, if the system refuses."""
     try:
         subprocess.run(command, check=True, capture_output=True, timeout=TIMEOUT_S, text=True)
     except FileNotFoundError as error:
@@ -74,7 +74,7 @@ def kafkapy(disk: Path, tmp_path: Path) -> Iterator[KafkapyProcess]:
 
 
 def fill_up(disk: Path) -> None:
-    """Take every byte that is left."""
+    """Fill the free space of the file system."""
     with (disk / "filler").open("wb", buffering=0) as file:
         for size in (1 << 16, 1 << 12, 1):
             try:
@@ -85,7 +85,7 @@ def fill_up(disk: Path) -> None:
 
 
 def produce_until_refused(wire: Wire, topic: str, size: int) -> int:
-    """How many records are acknowledged before the first that is not."""
+    """The number of records that are acknowledged before the first one that is not."""
     count = 0
     while (answer := produce(wire, topic, batch(os.urandom(size))))[0] == 0:
         count += 1
@@ -134,7 +134,7 @@ def test_start_after_a_kill(disk: Path, kafkapy: KafkapyProcess) -> None:
         before = {each: read_all(wire, each, 0, end) for each, end in ends.items()}
     kafkapy.kill()
     fill_up(disk)
-    for _ in range(3):  # each start finds what the one before has left
+    for _ in range(3):  # each start continues with the files of the one before
         kafkapy.start()
         with Wire(kafkapy.bootstrap) as wire:
             for each, end in ends.items():

@@ -1,4 +1,4 @@
-"""A short run of the fuzzer with a fixed seed, and what it reports when something is wrong."""
+"""A short run of the fuzzer with a fixed seed, and its reports of faults."""
 
 import os
 import signal
@@ -28,7 +28,7 @@ def target() -> Iterator[Target]:
 
 
 @pytest.mark.timeout(300)
-def test_a_short_run_finds_nothing(target: Target, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_short_run_finds_no_fault(target: Target, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The limits of latency are those of the long run on an idle machine; here the client is only answered in time."""
     with SecondClient(target.process.port, topic=target.own_topic) as second:
         fuzzer = Fuzzer(target, second, SEED, tmp_path)
@@ -43,7 +43,7 @@ def test_a_short_run_finds_nothing(target: Target, tmp_path: Path, capsys: pytes
 
 
 @pytest.mark.timeout(300)
-def test_what_the_fuzzer_tells(target: Target, tmp_path: Path) -> None:
+def test_the_fuzzer_reports_tracebacks_and_exits(target: Target, tmp_path: Path) -> None:
     with SecondClient(target.process.port, topic=target.own_topic) as second:
         fuzzer = Fuzzer(target, second, SEED, tmp_path)
         with target.process.log_path.open("a") as log:

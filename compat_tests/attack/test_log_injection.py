@@ -50,7 +50,7 @@ def _send_all(bootstrap: str, name: str) -> None:
         wire.ask(InitProducerIdRequest(name, -5), 1)
 
 
-def test_no_line_is_a_clients(process: KafkapyProcess) -> None:
+def test_client_text_does_not_break_log_lines(process: KafkapyProcess) -> None:
     _send_all(process.bootstrap, HOSTILE)
     _send_all(process.bootstrap, LONG)
     assert process.stop() == 0
@@ -64,7 +64,7 @@ def test_no_line_is_a_clients(process: KafkapyProcess) -> None:
             json.loads(line)
 
 
-def test_a_request_writes_few_lines(tmp_path: Path) -> None:
+def test_a_request_writes_few_log_lines(tmp_path: Path) -> None:
     with KafkapyProcess(directory=tmp_path / "broker") as process:
         with Wire(process.bootstrap) as wire:
             topics = [CreatableTopic(f"bad name {number}", 1, 1) for number in range(REFUSED)]

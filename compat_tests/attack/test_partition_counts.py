@@ -45,7 +45,9 @@ def answer_in_time(wire: Wire, request: Any, version: int) -> Any:
 
 
 @pytest.mark.parametrize("validate_only", [False, True])
-def test_billions_of_partitions(validate_only: bool, wire: Wire, topic_name: str, broker: Broker) -> None:
+def test_creating_billions_of_partitions_is_refused(
+    validate_only: bool, wire: Wire, topic_name: str, broker: Broker
+) -> None:
     request = CreateTopicsRequest([creatable(topic_name, HUGE)], timeout_ms=1000, validate_only=validate_only)
     (refused,) = answer_in_time(wire, request, 5).topics
     assert refused.error_code == POLICY_VIOLATION
@@ -56,7 +58,9 @@ def test_billions_of_partitions(validate_only: bool, wire: Wire, topic_name: str
 
 
 @pytest.mark.parametrize("validate_only", [False, True])
-def test_billions_of_partitions_more(validate_only: bool, wire: Wire, topic_name: str) -> None:
+def test_extending_a_topic_to_billions_of_partitions_is_refused(
+    validate_only: bool, wire: Wire, topic_name: str
+) -> None:
     created = wire.ask(CreateTopicsRequest([creatable(topic_name, 1)], timeout_ms=20_000), 4)
     assert created.topics[0].error_code == 0
     growth = CreatePartitionsTopic(topic_name, HUGE, None)

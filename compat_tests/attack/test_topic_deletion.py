@@ -28,7 +28,7 @@ def delete(wire: Wire, *names: str) -> list[int]:
 
 
 @pytest.mark.differs(*IN_KRAFT, reason="an assignment to a broker that is not registered is refused")
-def test_a_stranger_among_the_replicas(wire: Wire, topic_name: str) -> None:
+def test_a_replica_on_an_unknown_broker_delays_only_its_topic(wire: Wire, topic_name: str) -> None:
     before, ghost, after, later = (f"{letter}-{topic_name}" for letter in "aghz")
     for name in (before, after, later):
         create_topic(wire, name)
@@ -45,7 +45,7 @@ def test_a_stranger_among_the_replicas(wire: Wire, topic_name: str) -> None:
 
 
 @pytest.mark.differs(*IN_KRAFT, reason="an assignment without brokers is refused")
-def test_a_topic_without_replicas_does_not_grow(wire: Wire, topic_name: str) -> None:
+def test_a_topic_without_replicas_is_not_extended(wire: Wire, topic_name: str) -> None:
     assigned = [CreatableReplicaAssignment(partition_index=0, broker_ids=[])]
     topic = CreatableTopic(topic_name, num_partitions=-1, replication_factor=-1, assignments=assigned)
     wire.ask(CreateTopicsRequest([topic], timeout_ms=1_000), 4)

@@ -67,7 +67,7 @@ def test_brokers_of_new_partitions(wire: Wire, topic_name: str) -> None:
 
 
 @pytest.mark.differs(*IN_KRAFT, reason="the texts are others")
-def test_what_can_not_be_created(wire: Wire, topic_name: str) -> None:
+def test_texts_of_refused_creations(wire: Wire, topic_name: str) -> None:
     create_topic(wire, topic_name)
     for (refused, text), code, said in (
         (creation(wire, topic_name, 1, 1), 36, [topic_name, "exists"]),

@@ -25,7 +25,7 @@ class Watch:
         return self._broker.pid
 
     def tracebacks(self) -> list[str]:
-        """Those that were logged since the last call, each in one text."""
+        """The tracebacks that were logged since the last call, each as one text."""
         with self._broker.log_path.open("rb") as log:
             log.seek(self._position)
             data = log.read()
@@ -34,11 +34,11 @@ class Watch:
         return tracebacks_in(data.decode(errors="replace"))
 
     def resident_bytes(self) -> int:
-        """Resident memory now; 0 when the process is gone."""
+        """Resident memory now; 0 if the process has ended."""
         return self._status("VmRSS")
 
     def peak_bytes(self) -> int:
-        """The most resident memory since the last ``forget_peak``; 0 when the process is gone."""
+        """The most resident memory since the last ``forget_peak``; 0 if the process has ended."""
         return self._status("VmHWM")
 
     def forget_peak(self) -> None:
@@ -76,14 +76,14 @@ def tracebacks_in(text: str) -> list[str]:
 
 
 def place_of(traceback: str) -> str:
-    """What tells one bug from another: the exception's class and the innermost frame."""
+    """The identity of a bug: the exception's class and the innermost frame."""
     frames = re.findall(r'File "([^"]+)", line (\d+), in (\S+)', traceback)
     where = f"{os.path.basename(frames[-1][0])}:{frames[-1][1]} {frames[-1][2]}" if frames else "?"
     return f"{traceback.splitlines()[-1].partition(':')[0]} at {where}"
 
 
 def waited_s(pid: int) -> float:
-    """Seconds that the main thread was ready to run and had no processor: what other programs on the machine took."""
+    """Seconds in which the main thread was ready to run and other programs used the processors."""
     try:
         return int(Path(f"/proc/{pid}/task/{pid}/schedstat").read_text().split()[1]) / 1e9
     except (FileNotFoundError, ProcessLookupError):

@@ -46,11 +46,11 @@ KEYS = 200
 COMMIT_EVERY = 5
 LEAST_RECORDS = 6000
 START_S = 60
-PATIENCE_S = 600  # on a busy machine a record of one topic can be unlucky at dozens of kills in a row
+PATIENCE_S = 600  # on a busy machine dozens of kills in a row may delay a record of one topic
 
 
 def create_topics(bootstrap: str) -> None:
-    """Make the topics of the campaign."""
+    """Create the topics of the campaign."""
     admin = AdminClient({"bootstrap.servers": bootstrap})
     topics = [NewTopic(name, PARTITIONS, 1, config=config) for name, config in TOPICS.items()]
     for created in admin.create_topics(topics).values():
@@ -69,7 +69,7 @@ class Campaign:
         settings: dict[str, str],
         log: Path | None = None,
     ) -> None:
-        """`log`: where the broker's log goes; its disk may lose what is on it."""
+        """`log` is the file for the broker's log, since the broker's own disk may lose its content."""
         self.directories = [directory / "data", directory / "more"]
         log_dirs = ",".join(map(str, self.directories))
         self.broker = KafkapyProcess(directory=directory, config={**SETTINGS, **settings, "log.dirs": log_dirs})
@@ -79,9 +79,9 @@ class Campaign:
         self._random = random.Random(seed)
 
     def run(self, kills: int, *, check_every: int = 1_000_000, say: Callable[[str], object] = lambda _: None) -> int:
-        """Kill `kills` times and check; return how many records were acknowledged.
+        """Kill `kills` times and check; return the number of acknowledged records.
 
-        Each topic gets as many as it takes to have something deleted and compacted.
+        Each topic gets enough records for a deletion and a compaction.
         """
         with self.broker, ExitStack() as stack:
             bootstrap = self.broker.bootstrap
@@ -127,7 +127,7 @@ class Campaign:
 
 
 def main() -> None:
-    """Run the campaign that the command line asks for and say how it went."""
+    """Run the campaign of the command line and print its result."""
     parser = argparse.ArgumentParser(description="Kill a broker again and again under load.")
     parser.add_argument("--kills", type=int, default=1000)
     parser.add_argument("--check-every", type=int, default=50, metavar="KILLS")

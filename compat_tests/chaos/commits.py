@@ -1,4 +1,4 @@
-"""Consumers that commit as fast as they can while the broker dies under them."""
+"""Consumers that commit as fast as they can while the broker is killed."""
 
 import threading
 import time
@@ -40,7 +40,7 @@ class Commits:
                     offsets=[TopicPartition(self.topic, self.partition, self.sent)], asynchronous=False
                 )
             except KafkaException:
-                continue  # nobody knows what became of it; the next one is sent
+                continue  # its outcome is not known; the next one is sent
             self.acknowledged = self.sent
             self.count += 1
 

@@ -11,7 +11,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Produ
 
 SOURCE, TARGET, GROUP, TRANSACTIONAL_ID = "in", "out", "copiers", "copier"
 TRANSACTION = "transaction"
-"""A header of each record that is written: which transaction of which incarnation."""
+"""A header of each written record: the transaction and the incarnation."""
 PARTITIONS = 3
 MOST_RECORDS = 4
 TIMEOUT_S = 60
@@ -19,7 +19,7 @@ IMPATIENT = {"reconnect.backoff.ms": 10, "reconnect.backoff.max.ms": 100, "retry
 
 
 class Copier:
-    """One incarnation: it fences the one before, and goes on where the committed offsets say."""
+    """One incarnation: it fences the one before, and continues at the committed offsets."""
 
     def __init__(self, bootstrap: str, seed: int) -> None:
         base = {"bootstrap.servers": bootstrap, **IMPATIENT}
@@ -67,7 +67,7 @@ class Copier:
         try:
             if self._random.random() < 0.1:
                 producer.flush(TIMEOUT_S)
-                producer.abort_transaction(TIMEOUT_S)  # of its own free will
+                producer.abort_transaction(TIMEOUT_S)  # some transactions are aborted without an error
                 self._go_back()
                 return
             metadata = self._consumer.consumer_group_metadata()
@@ -82,7 +82,7 @@ class Copier:
 
     @staticmethod
     def _patiently(action: Callable[[], object]) -> None:
-        """Again while the library says that it may be tried again."""
+        """Call it again while the library reports a retriable error."""
         while True:
             try:
                 action()

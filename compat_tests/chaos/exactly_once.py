@@ -1,4 +1,4 @@
-"""Kills of broker and client while records are read, processed and written in transactions; then: exact.
+"""Kill broker and client while records are read, processed and written in transactions, then check for exactly once.
 
 python -m compat_tests.chaos.exactly_once --records 250000 --seed 1      # some 100,000 transactions
 """
@@ -30,7 +30,7 @@ STUCK_S = 120
 
 
 class ExactlyOnce:
-    """A broker, a copier, and what must be true when all is copied."""
+    """A broker, a copier, and the checks after all records are copied."""
 
     def __init__(self, directory: Path, records: int, seed: int, longest_pause_s: float = LONGEST_PAUSE_S) -> None:
         self.kills = {"broker": 0, "copier": 0}
@@ -41,7 +41,7 @@ class ExactlyOnce:
         self._copier: subprocess.Popen[bytes] | None = None
 
     def run(self, say: Callable[[str], object] = lambda _: None) -> int:
-        """Copy everything; returns how many transactions were committed."""
+        """Copy all records; returns the number of committed transactions."""
         with self._broker:
             self._fill()
             try:

@@ -1,4 +1,4 @@
-"""An idempotent producer that keeps sending while its broker dies, and what must be true of the log afterwards."""
+"""An idempotent producer that keeps sending while its broker is killed, and the checks of the log afterwards."""
 
 import threading
 import time
@@ -26,7 +26,7 @@ class Load:
         timeout_s: int = DEADLINE_S,
         keys: int = 0,
     ) -> None:
-        """`keys`: how many keys take turns; 0: records have none."""
+        """`keys` is the number of keys, used in turn; with 0 records have no keys."""
         self.bootstrap = bootstrap
         self.topic = topic
         self.acknowledged: dict[int, dict[bytes, int]] = defaultdict(dict)
@@ -113,14 +113,14 @@ class Load:
             time.sleep(0.005)
 
     def finish(self) -> None:
-        """Send no more; everything that was sent must have been taken."""
+        """Send no more; all sent records must be acknowledged."""
         self._stop.set()
         self._thread.join()
         assert self._producer.flush(DEADLINE_S) == 0
         assert not self.failures, (len(self.failures), self.failures[:3])
 
     def check_suffix(self) -> None:
-        """As `check`, for a topic whose oldest records are deleted: what is left is the end of all that was sent."""
+        """As `check`, for a topic whose oldest records are deleted: the log has the last of the sent records."""
         assert self.acknowledged_count == self.count
         for partition, records in read_all(self.bootstrap, self.topic).items():
             sent = sorted((offset, value) for value, offset in self.acknowledged[partition].items())
@@ -129,7 +129,7 @@ class Load:
             assert len(records) < len(sent), f"nothing of partition {partition} was deleted"
 
     def check_newest(self) -> None:
-        """As `check`, for a compacted topic: of each key the newest record is left, of the others not all."""
+        """As `check`, for a compacted topic: the log has the newest record of each key, and not all others."""
         assert self.acknowledged_count == self.count
         for partition, records in read_all(self.bootstrap, self.topic).items():
             sent = self.acknowledged[partition]
@@ -203,7 +203,7 @@ class Commits:
         """Commit the next offset; done when it is acknowledged."""
         deadline = time.monotonic() + DEADLINE_S
         while time.monotonic() < deadline:
-            with suppress(KafkaException):  # the coordinator is on its way back
+            with suppress(KafkaException):  # the coordinator is starting
                 self._consumer.commit(offsets=[TopicPartition(self._topic, 0, self.count + 1)], asynchronous=False)
                 self.count += 1
                 return

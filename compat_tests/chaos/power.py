@@ -1,4 +1,4 @@
-"""A real ext4 that loses its power: what was not fsynced when the broker died is gone when it comes back.
+"""A real ext4 after a power failure: bytes that were not fsynced when the broker was killed are lost.
 
 The kernel's shutdown request (as xfstests use it) stops the file system at once without writing its journal or its
 pages; the next mount replays the journal as after a power failure.
@@ -24,7 +24,7 @@ TOOLS = ("mkfs.ext4", "losetup", "mount", "umount")
 
 
 class NoPowerCutError(Exception):
-    """This machine can't do it; the message says why."""
+    """This machine can't do it; the message has the reason."""
 
 
 class PowerCutDisk:
@@ -74,7 +74,7 @@ class PowerCutDisk:
             time.sleep(0.02)
 
     def shut_down(self) -> None:
-        """Stop the file system where it is."""
+        """Stop the file system at once."""
         descriptor = os.open(self.path, os.O_RDONLY)
         try:
             fcntl.ioctl(descriptor, EXT4_IOC_SHUTDOWN, struct.pack("I", WITHOUT_LOG_FLUSH))
@@ -82,16 +82,16 @@ class PowerCutDisk:
             os.close(descriptor)
 
     def cut(self) -> None:
-        """Stop the file system where it is, and mount what the disk has."""
+        """Stop the file system at once, and mount the state of the disk."""
         self.shut_down()
         self._unmount()
         self._mount()
 
     def end(self, broker: KafkapyProcess) -> None:
-        """Cut the power of `broker`'s machine: nothing that it does after this moment reaches the disk, or anybody.
+        """Cut the power of `broker`'s machine: no later write reaches the disk, and no later response a client.
 
-        It is stopped first. Fsyncs that are under way while the file system shuts down may say that all is well of
-        bytes that are gone then (seen of Linux 6.18); without power nobody would hear that.
+        The process is stopped first. Fsyncs that run while the file system shuts down may report success for lost bytes
+        (seen with Linux 6.18); after a power failure no client would get that response.
         """
         assert broker.pid is not None
         freeze(broker.pid)
@@ -102,7 +102,7 @@ class PowerCutDisk:
 
 
 def freeze(pid: int) -> None:
-    """Stop a process where it is; a system call that one of its threads is in may end, and no more."""
+    """Stop a process at once; only the present system call of each thread may end."""
     os.kill(pid, signal.SIGSTOP)
     deadline = time.monotonic() + PATIENCE_S
     while Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "T":

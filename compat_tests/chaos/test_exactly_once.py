@@ -1,4 +1,4 @@
-"""Exactly once, while broker and client are killed. The broker is a kafkapy of its own, whatever `--target` says."""
+"""Exactly once, while broker and client are killed. The test starts its own kafkapy, independent of `--target`."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""A broker that is killed while groups commit: what was acknowledged is there, and members go on where they were."""
+"""A broker that is killed while groups commit: acknowledged commits are kept, and members continue at them."""
 
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -28,7 +28,7 @@ def own(tmp_path: Path) -> Iterator[KafkapyProcess]:
         yield process
 
 
-def test_commits_outlive_the_broker(own: KafkapyProcess) -> None:
+def test_acknowledged_commits_survive_kills(own: KafkapyProcess) -> None:
     client = ConfluentClient(own.bootstrap)
     client.create_topic("t", PARTITIONS)
     member = client.join("members", "t")
@@ -58,7 +58,7 @@ def test_commits_outlive_the_broker(own: KafkapyProcess) -> None:
 
 
 def check(client: ConfluentClient, load: Commits) -> None:
-    """Nothing that was acknowledged is lost, nothing is there that was not sent."""
+    """No acknowledged commit is lost, and every commit in the log was sent."""
     known = load.acknowledged
     found = client.committed(load.group, load.topic, load.partition)
     assert found is not None
@@ -66,6 +66,6 @@ def check(client: ConfluentClient, load: Commits) -> None:
 
 
 def records_kept(data: Path) -> int:
-    """Records that compaction has left in the logs of offsets."""
+    """The number of records in the logs of offsets after compaction."""
     contents = [path.read_bytes() for path in data.glob("__consumer_offsets-*/*.log")]
     return sum(header.record_count for content in contents for _, header in iterate_headers(content))

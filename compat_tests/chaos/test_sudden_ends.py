@@ -1,6 +1,6 @@
-"""Brokers that die, stop, or run out of disk under an idempotent producer: nothing lost, doubled or out of order.
+"""Brokers that are killed, stopped, or run out of disk under an idempotent producer: no record is lost or doubled.
 
-They end the process that they test, so each has a kafkapy of its own, whatever `--target` says.
+The tests end the broker, so each starts its own kafkapy, independent of `--target`.
 """
 
 import os
@@ -33,7 +33,7 @@ def create_topic(bootstrap: str, name: str) -> None:
     admin.create_topics([NewTopic(name, PARTITIONS, 1)])[name].result(10)
 
 
-def test_killed_again_and_again(own: KafkapyProcess) -> None:
+def test_a_repeatedly_killed_broker_loses_nothing(own: KafkapyProcess) -> None:
     create_topic(own.bootstrap, "t")
     with Load(own.bootstrap, "t") as load:
         for _ in range(ROUNDS):
@@ -45,7 +45,7 @@ def test_killed_again_and_again(own: KafkapyProcess) -> None:
     assert "Traceback" not in own.log_tail(1000)
 
 
-def test_stopped_again_and_again(own: KafkapyProcess) -> None:
+def test_a_repeatedly_stopped_broker_loses_nothing(own: KafkapyProcess) -> None:
     create_topic(own.bootstrap, "t")
     with Load(own.bootstrap, "t") as load:
         for _ in range(ROUNDS):
@@ -58,7 +58,7 @@ def test_stopped_again_and_again(own: KafkapyProcess) -> None:
     assert "Traceback" not in own.log_tail(1000)
 
 
-def test_other_topics_come_and_go_meanwhile(own: KafkapyProcess) -> None:
+def test_topics_are_created_and_deleted_between_kills(own: KafkapyProcess) -> None:
     create_topic(own.bootstrap, "t")
     admin = AdminClient({"bootstrap.servers": own.bootstrap})
     with Load(own.bootstrap, "t") as load:
@@ -76,7 +76,7 @@ def test_other_topics_come_and_go_meanwhile(own: KafkapyProcess) -> None:
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of 64 MB: several times what is sent in the seconds of a test."""
+    """A file system of 64 MB: several times the records of a test."""
     if os.geteuid() != 0 or shutil.which("mount") is None:
         pytest.skip("only root can mount a small file system")
     path = tmp_path / "disk"
@@ -91,7 +91,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 
 
 @pytest.mark.parametrize("end", [None, signal.SIGKILL], ids=["goes on", "is killed"])
-def test_a_full_disk(small_disk: Path, end: signal.Signals | None) -> None:
+def test_a_full_disk_loses_no_acknowledged_record(small_disk: Path, end: signal.Signals | None) -> None:
     ballast = small_disk / "ballast"
     with KafkapyProcess(directory=small_disk / "broker", config=SETTINGS) as own:
         create_topic(own.bootstrap, "t")
@@ -115,7 +115,7 @@ def test_a_full_disk(small_disk: Path, end: signal.Signals | None) -> None:
 
 
 def _write(descriptor: int) -> int:
-    """Fill what is left; 0 when nothing is."""
+    """Fill the free space; returns 0 if there is none."""
     try:
         return os.write(descriptor, bytes(65_536))
     except OSError:

@@ -1,4 +1,4 @@
-"""Clients in other languages: a small program for each, asked in JSON lines what the Python clients are asked in calls.
+"""Clients in other languages: a small program for each, which gets calls as lines of JSON.
 
 A question is `{"do": name, …}`; the answer is `{"result": …}` or `{"error": {"code": number, "message": …}}`, where
 code -100 says that the library can't do this at all. Every question names the broker's `bootstrap` address, so one
@@ -66,18 +66,18 @@ def unpacked_record(record: Mapping[str, Any]) -> Received:
 
 
 class AgentEndedError(Exception):
-    """The program in the other language broke off."""
+    """The program in the other language ended during a call."""
 
 
 class Agent:
-    """One such program, running."""
+    """One running program."""
 
     def __init__(self, command: Sequence[str]) -> None:
         self._lock = threading.Lock()
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1)
 
     def ask(self, what: str, **arguments: Any) -> Any:
-        """Asks and waits for the answer; raises KafkaCodeError for a refusal."""
+        """Sends a question and waits for the answer; raises KafkaCodeError for a refusal."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         with self._lock:
@@ -94,7 +94,7 @@ class Agent:
         return answer.get("result")
 
     def close(self) -> None:
-        """Ends the program, which ends when its input does."""
+        """Ends the program by closing its input."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._process.stdin.close()
@@ -108,7 +108,7 @@ class Agent:
 
 @dataclass(frozen=True)
 class Abilities:
-    """What a client library can do, as `Client` tells it."""
+    """The abilities of a client library, as in `Client`."""
 
     sends_null_headers: bool = True
     hashes_like_java: bool = True
@@ -134,7 +134,7 @@ class AgentLoad:
 
 
 class AgentClient:
-    """Fits an agent to the scenarios."""
+    """An agent as a `Client` of the scenarios."""
 
     def __init__(self, name: str, agent: Agent, bootstrap: str, abilities: Abilities) -> None:
         self.name = name

@@ -1,4 +1,4 @@
-"""How each client of another language is built and started; what it needs is looked for first."""
+"""Build and start each client of another language, after a check for the tools that it needs."""
 
 import hashlib
 import re
@@ -17,7 +17,7 @@ HERE = Path(__file__).resolve().parent
 
 
 def _version(command: list[str], pattern: str) -> tuple[int, int]:
-    """The major and minor version that a tool tells of itself."""
+    """The major and minor version that a tool prints."""
     said = subprocess.run(command, capture_output=True, text=True, check=False, cwd="/").stdout
     found = re.search(pattern, said)
     return (int(found[1]), int(found[2])) if found is not None else (0, 0)
@@ -53,7 +53,7 @@ def _dotted(version: tuple[int, int]) -> str:
 
 @cache
 def _rust(client: str, folder: str, *needed: str) -> list[str]:
-    """The command of a Rust client, compiled by cargo and what else is needed."""
+    """The command of a Rust client, compiled by cargo."""
     source = HERE / folder
     for command in ("cargo", *needed):
         if shutil.which(command) is None:
@@ -69,7 +69,7 @@ def _rust(client: str, folder: str, *needed: str) -> list[str]:
 
 @cache
 def node_modules() -> Path:
-    """Where kafkajs and its codecs are, installed into the cache: a folder of their own for each list of packages."""
+    """The folder with kafkajs and its codecs, installed into the cache: one folder for each list of packages."""
     source = HERE / "node"
     for command in ("node", "npm"):
         if shutil.which(command) is None:
@@ -84,7 +84,7 @@ def node_modules() -> Path:
         try:
             _build(["npm", "ci", "--no-audit", "--no-fund"], scratch)
             scratch.rename(place)
-        except OSError:  # somebody else was quicker
+        except OSError:  # another process was faster
             pass
         finally:
             shutil.rmtree(scratch, ignore_errors=True)
@@ -125,7 +125,7 @@ AGENTS: dict[str, Callable[[], list[str]]] = {
 LONG_AGENTS: dict[str, Callable[[], list[str]]] = {
     "rdkafka": lambda: _rust("rdkafka", "rdkafka", "cc", "make"),
 }
-"""Those that take minutes to build: their tests are long."""
+"""The clients that take minutes to build: their tests are marked `long`."""
 
 
 class Agents:
@@ -135,13 +135,13 @@ class Agents:
         self._running: dict[str, Agent] = {}
 
     def client(self, name: str, bootstrap: str) -> AgentClient:
-        """The named client, started when it is asked for first; raises MissingToolchainError."""
+        """The named client, started at the first call; raises MissingToolchainError."""
         agent = self._running.get(name)
         if agent is None:
             agent = self._running[name] = Agent({**AGENTS, **LONG_AGENTS}[name]())
         return AgentClient(name, agent, bootstrap, ABILITIES.get(name, Abilities()))
 
     def close(self) -> None:
-        """Ends them."""
+        """Ends the programs."""
         for agent in self._running.values():
             agent.close()

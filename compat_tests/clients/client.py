@@ -1,4 +1,4 @@
-"""What the scenarios ask of a client library, in one small vocabulary that each library is fitted to."""
+"""The calls that the scenarios make to a client library; each library implements this interface."""
 
 import threading
 import time
@@ -12,7 +12,7 @@ RESETS = ("earliest", "latest", "none")
 LOAD_PARTITIONS = 2
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 START_MS = (int(time.time()) - 3600) * 1000
-"""An hour ago: what is older than a week, a broker deletes whenever it looks."""
+"""An hour ago: a broker deletes records that are older than a week."""
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class Sent:
 
 @dataclass(frozen=True)
 class Received(Sent):
-    """One record as a consumer saw it."""
+    """One record as a consumer got it."""
 
     offset: int = -1
     log_append_time: bool = False
@@ -49,7 +49,7 @@ def received_of(record: Any) -> Received:
 
 @dataclass(frozen=True)
 class Transaction:
-    """What a producer writes to partition 0 in one transaction, the offset it commits for a group, and its end."""
+    """The records of one transaction in partition 0, the offset that it commits for a group, and its end."""
 
     values: tuple[bytes, ...]
     commit: bool = True
@@ -72,7 +72,7 @@ DEFAULTS = ProduceOptions()
 
 @dataclass(frozen=True)
 class GroupState:
-    """A group as DescribeGroups tells it."""
+    """A group in the response of DescribeGroups."""
 
     state: str
     protocol_type: str
@@ -98,7 +98,7 @@ class Member(Protocol):
 
     @property
     def error(self) -> Exception | None:
-        """What ended it."""
+        """The error that ended the member."""
 
     def commit(self) -> None: ...
 
@@ -106,17 +106,17 @@ class Member(Protocol):
 
 
 class Load(Protocol):
-    """A producer that goes on sending numbered records, through whatever happens to the broker, until it is finished.
+    """A producer that keeps sending numbered records while the broker restarts, until `finish` is called.
 
     Record n has the number as its value and goes to partition n % LOAD_PARTITIONS. The producer is idempotent where
     the library has that, and waits for all acknowledgements.
     """
 
     def acknowledged(self) -> int:
-        """How many records the broker has taken so far."""
+        """The number of records that the broker has acknowledged so far."""
 
     def finish(self) -> dict[int, tuple[int, int]]:
-        """Sends no more and waits; the partition and offset of each number. Raises KafkaCodeError if one got lost."""
+        """Sends no more and waits; the partition and offset of each number. Raises KafkaCodeError if one was lost."""
 
 
 class Client(Protocol):
@@ -126,15 +126,15 @@ class Client(Protocol):
     bootstrap: str
     sends_null_headers: bool
     hashes_like_java: bool
-    """Whether it claims to put a key where Java's default partitioner puts it."""
+    """Whether it has a partitioner that is meant to equal Java's default partitioner."""
     is_idempotent: bool
-    """Whether its producer can be."""
+    """Whether its producer can be idempotent."""
 
     def produce(self, topic: str, records: Sequence[Sent], options: ProduceOptions = DEFAULTS) -> list[tuple[int, int]]:
         """Sends the records in order and waits; returns (partition, offset) of each."""
 
     def transact(self, topic: str, transactional_id: str, transactions: Sequence[Transaction]) -> None:
-        """One producer writes these, one after the other."""
+        """One producer writes these transactions, one after the other."""
 
     def consume(
         self, topic: str, count: int, *, partition: int = 0, offset: int = EARLIEST, committed: bool = False
@@ -142,7 +142,7 @@ class Client(Protocol):
         """Reads `count` records of one partition from an offset on; `committed` reads with read_committed."""
 
     def watermarks(self, topic: str, partition: int = 0) -> tuple[int, int]:
-        """First offset and the one after the last."""
+        """The first offset and the end offset."""
 
     def offset_for_time(self, topic: str, timestamp: int, partition: int = 0) -> int | None:
         """The first offset whose timestamp is at least this one."""
@@ -157,7 +157,7 @@ class Client(Protocol):
     def fence(self, topic: str, transactional_id: str) -> int:
         """Two producers of one id: the first writes "old" and, when the second has committed "new", can't commit.
 
-        Returns the error code that the first one was told.
+        Returns the error code that the first one got.
         """
 
     def start_load(self, topic: str) -> Load: ...
@@ -176,7 +176,7 @@ class Client(Protocol):
     def set_config(self, topic: str, key: str, value: str) -> None: ...
 
     def delete_records(self, topic: str, before: int) -> int:
-        """Deletes what lies before the offset in partition 0; returns the new first offset."""
+        """Deletes the records before the offset in partition 0; returns the new first offset."""
 
     def describe_group(self, group: str) -> GroupState: ...
 
@@ -195,7 +195,7 @@ def wait_until(condition: Callable[[], bool], what: str, timeout_s: float = TIME
 
 @dataclass
 class MemberThread:
-    """The shared part of a group member: a thread that polls until it is told to stop.
+    """The shared part of a group member: a thread that polls until `close` is called.
 
     `poll(self)` is called again and again; it updates `assignment` and `received`, and performs `pending_commit`.
     """

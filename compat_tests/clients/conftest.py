@@ -25,7 +25,7 @@ def new_client(name: str, bootstrap: str, agents: Agents) -> Client:
 
 
 LONG = (pytest.mark.long, pytest.mark.timeout(600))
-"""What is built in minutes may take them in its first test."""
+"""The time-out of the first test of a client that takes minutes to build."""
 
 
 @pytest.fixture(params=[*CLIENTS, *AGENTS, *(pytest.param(name, marks=LONG) for name in LONG_AGENTS)])

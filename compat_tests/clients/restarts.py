@@ -1,4 +1,4 @@
-"""A broker that ends, comes back and stalls under the load of many clients at once: what each of them makes of it.
+"""A broker that restarts and stalls under the load of many clients at once, and the result of each client.
 
 Each client keeps a producer, idempotent where it can be, and a member of a group busy in a topic of its own, all of
 them on one broker at the same time, since what takes long is the broker.
@@ -45,7 +45,7 @@ class Reader(Protocol):
 
 
 class Worker(Protocol):
-    """What a client must be able to do here."""
+    """The calls that a client of these tests has."""
 
     name: str
     bootstrap: str
@@ -57,7 +57,7 @@ class Worker(Protocol):
 
 
 class Held:
-    """How many records a topic holds, seen from outside."""
+    """The number of records in a topic."""
 
     def __init__(self, bootstrap: str, topic: str) -> None:
         self._reader = ConfluentClient(bootstrap)
@@ -73,7 +73,7 @@ class Held:
 
 @dataclass
 class Busy:
-    """One client at work, and what came of it."""
+    """One client with its load and its member, and the result."""
 
     client: Worker
     topic: str
@@ -159,7 +159,7 @@ def stall(broker: ChildProcess) -> None:
 
 
 def outcomes_of(clients: Clients, mortal: ChildProcess) -> dict[str, Outcome]:
-    """What becomes of each client while the broker stops, starts again and stalls; the broker is still there."""
+    """The result of each client after the broker stopped, started again and stalled; the broker is running."""
     with Wire(mortal.bootstrap) as wire:
         for name in clients:
             create_topic(wire, _topic(name), LOAD_PARTITIONS)

@@ -32,7 +32,7 @@ def test_offsets_are_committed_and_reset(client: Client, topic: str, group: str)
     assert client.committed(f"{group}-other", topic) is None
 
 
-def test_a_member_reads_everything_and_the_next_one_goes_on(client: Client, wide_topic: str, group: str) -> None:
+def test_a_later_member_continues_at_the_committed_offset(client: Client, wide_topic: str, group: str) -> None:
     member = client.join(group, wide_topic)
     try:
         wait_until(lambda: len(member.received) == 40, "40 records")
@@ -50,7 +50,7 @@ def test_a_member_reads_everything_and_the_next_one_goes_on(client: Client, wide
         successor.close()
 
 
-def test_two_members_share_and_one_takes_over(client: Client, wide_topic: str, group: str) -> None:
+def test_two_members_share_partitions_until_one_leaves(client: Client, wide_topic: str, group: str) -> None:
     first = client.join(group, wide_topic)
     try:
         wait_until(lambda: first.assignment == {0, 1, 2, 3}, "the first member's four partitions")
@@ -80,7 +80,7 @@ def test_groups_are_listed_and_described(client: Client, topic: str, group: str)
         member.close()
 
 
-def test_a_group_is_deleted_when_nobody_is_in_it(client: Client, topic: str, group: str) -> None:
+def test_only_a_group_without_members_is_deleted(client: Client, topic: str, group: str) -> None:
     member = client.join(group, topic)
     try:
         wait_until(lambda: member.assignment == {0}, "the assignment")

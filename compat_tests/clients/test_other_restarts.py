@@ -62,5 +62,5 @@ def outcomes(mortal: ChildProcess, clients: Clients) -> dict[str, Outcome]:
 
 
 @pytest.mark.parametrize("name", [*(pytest.param(each, marks=GONE) for each in OLD), *TOOLS, "kcat", "rdkafka"])
-def test_nothing_is_lost(outcomes: dict[str, Outcome], mortal: ChildProcess, name: str) -> None:
+def test_no_record_is_lost_over_restarts(outcomes: dict[str, Outcome], mortal: ChildProcess, name: str) -> None:
     check(outcomes[name], mortal)

@@ -23,7 +23,7 @@ def _numbered(count: int) -> list[Sent]:
 
 
 @pytest.mark.parametrize("codec", CODECS)
-def test_every_codec_comes_back_as_it_was_sent(client: Client, topic: str, codec: str) -> None:
+def test_records_of_every_codec_are_read_as_sent(client: Client, topic: str, codec: str) -> None:
     sent = _numbered(200)
     places = client.produce(topic, sent, ProduceOptions(codec))
     assert places == [(0, offset) for offset in range(200)]
@@ -66,7 +66,7 @@ def test_a_value_near_the_default_limit_passes(client: Client, topic: str) -> No
     _same(client.consume(topic, 1), sent)
 
 
-def test_partitions_are_apart(client: Client, topic_name: str) -> None:
+def test_partitions_are_independent(client: Client, topic_name: str) -> None:
     client.create_topic(topic_name, 3)
     # With KRaft a new topic's partitions are led a little later; kafkajs sends all of a request again when one is not.
     wait_until(lambda: client.topics().get(topic_name) == 3, "three partitions")
@@ -78,7 +78,7 @@ def test_partitions_are_apart(client: Client, topic_name: str) -> None:
         assert client.watermarks(topic_name, partition) == (0, 10)
 
 
-def test_a_key_is_always_in_one_partition_and_where_java_puts_it(client: Client, topic_name: str) -> None:
+def test_a_key_is_in_the_partition_of_javas_partitioner(client: Client, topic_name: str) -> None:
     """Java's own clients are in this matrix: they show that `partition_of` is what the others must agree with."""
     client.create_topic(topic_name, 7)
     keys = [f"key {i}".encode() * (1 + i % 3) for i in range(40)]
@@ -99,7 +99,7 @@ def test_log_append_time_replaces_the_producers_timestamp(client: Client, topic_
     assert all((record.timestamp or 0) > START_MS for record in received)
 
 
-def test_reading_starts_where_it_is_told_to(client: Client, topic: str) -> None:
+def test_reading_starts_at_the_given_offset(client: Client, topic: str) -> None:
     sent = _numbered(50)
     client.produce(topic, sent)
     assert [record.offset for record in client.consume(topic, 3, offset=17)] == [17, 18, 19]

@@ -29,7 +29,7 @@ def test_deleting_an_unknown_topic_is_refused(client: Client, topic_name: str) -
     assert refusal.value.code == UNKNOWN_TOPIC
 
 
-def test_partitions_are_never_taken_away(client: Client, topic_name: str) -> None:
+def test_a_smaller_number_of_partitions_is_refused(client: Client, topic_name: str) -> None:
     client.create_topic(topic_name, 3)
     with pytest.raises(KafkaCodeError) as refusal:
         client.add_partitions(topic_name, 2)

@@ -14,7 +14,7 @@ def filled(client: Client, topic: str) -> str:
     return topic
 
 
-def test_latest_begins_with_what_comes_after(client: Client, filled: str) -> None:
+def test_latest_begins_with_later_records(client: Client, filled: str) -> None:
     member = client.join(f"group-of-{filled}", filled, "latest")
     try:
         wait_until(lambda: member.assignment == {0}, "the assignment")
@@ -29,7 +29,7 @@ def test_latest_begins_with_what_comes_after(client: Client, filled: str) -> Non
         member.close()
 
 
-def test_none_leaves_it_to_the_user(client: Client, filled: str) -> None:
+def test_none_reports_the_missing_offset(client: Client, filled: str) -> None:
     member = client.join(f"group-of-{filled}", filled, "none")
     try:
         wait_until(lambda: member.error is not None, "the error")
@@ -39,7 +39,7 @@ def test_none_leaves_it_to_the_user(client: Client, filled: str) -> None:
 
 
 @pytest.mark.parametrize("reset", ["earliest", "latest"])
-def test_a_committed_offset_whose_record_is_gone_is_reset(client: Client, filled: str, reset: str) -> None:
+def test_a_committed_offset_out_of_range_is_reset(client: Client, filled: str, reset: str) -> None:
     group = f"group-of-{filled}"
     client.commit(group, filled, {0: 2})
     assert client.delete_records(filled, 5) == 5
@@ -57,7 +57,7 @@ def test_a_committed_offset_whose_record_is_gone_is_reset(client: Client, filled
         member.close()
 
 
-def test_a_committed_offset_counts_more_than_the_reset(client: Client, filled: str) -> None:
+def test_a_committed_offset_has_precedence_over_the_reset(client: Client, filled: str) -> None:
     group = f"group-of-{filled}"
     client.commit(group, filled, {0: 7})
     member = client.join(group, filled, "latest")

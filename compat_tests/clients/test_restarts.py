@@ -28,5 +28,7 @@ def outcomes(mortal: ChildProcess, agents: Agents) -> dict[str, Outcome]:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_nothing_is_lost_or_doubled(outcomes: dict[str, Outcome], mortal: ChildProcess, name: str) -> None:
+def test_every_record_is_written_once_over_restarts(
+    outcomes: dict[str, Outcome], mortal: ChildProcess, name: str
+) -> None:
     check(outcomes[name], mortal)

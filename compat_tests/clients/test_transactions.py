@@ -40,7 +40,7 @@ def test_a_second_producer_of_the_same_id_fences_the_first(client: Client, topic
     assert client.watermarks(topic) == (0, 4)
 
 
-def test_offsets_go_with_the_records(client: Client, topic: str) -> None:
+def test_offsets_are_committed_with_the_records(client: Client, topic: str) -> None:
     group = f"{topic}-group"
     client.transact(topic, f"{topic}-writer", [Transaction((b"a",), group=group, offset=1)])
     # A transaction's end is answered before its markers are written, and until then its offsets are nobody's.

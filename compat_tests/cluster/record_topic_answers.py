@@ -1,4 +1,4 @@
-"""Asks a real Apache Kafka 2.7.2 what ``tests/server/handlers/topic_cases.py`` asks, and keeps the answers as JSON.
+"""Sends the requests of ``tests/server/handlers/topic_cases.py`` to Apache Kafka 2.7.2, and keeps the answers as JSON.
 
 python -m compat_tests.cluster.record_topic_answers
 """

@@ -113,7 +113,7 @@ def check(message: Message, version: int, again: Again) -> None:
     assert agreed, f"version {version}: no example was accepted"
 
 
-def test_both_know_most_messages() -> None:
+def test_both_codecs_know_most_messages() -> None:
     known = {
         name: sum(codec(message, message.versions.high) is not None for message in cases())
         for name, codec in (("kio", kio_codec), ("kafka-python", kafka_python_codec))

@@ -1,4 +1,4 @@
-"""The people's commands as processes, on whatever broker is under test, and how fast they answer."""
+"""The commands for people as processes, on the broker under test, and their processor time."""
 
 import json
 import math
@@ -22,9 +22,9 @@ YARDSTICK = [
     "-c",
     "import asyncio, http.client, json, logging.config, sqlite3, ssl, unittest.mock",
 ]
-"""Some imports of Python's own, a quarter of what a command may take."""
+"""Some imports of the standard library, which take a quarter of a command's limit."""
 ENVIRONMENT = {key: value for key, value in os.environ.items() if key != "PYTHONDONTWRITEBYTECODE"}
-"""A user's: what was imported once is compiled."""
+"""A user's environment, in which modules are compiled at their first import."""
 
 
 def _run(broker: Broker, *words: str, stdin: str = "", code: int = 0) -> subprocess.CompletedProcess[str]:
@@ -63,7 +63,7 @@ def test_a_topics_whole_life(broker: Broker, topic_name: str) -> None:
 
 
 @pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
-def test_what_is_produced_is_consumed(broker: Broker, topic_name: str, codec: str) -> None:
+def test_produced_records_are_consumed(broker: Broker, topic_name: str, codec: str) -> None:
     _run(broker, "topics", "create", topic_name, "-p", "3")
     lines = "".join(f"key-{number}:{number}\n" for number in range(1000))
     _run(broker, "produce", topic_name, "-k", ":", "-z", codec, stdin=lines)
@@ -72,7 +72,7 @@ def test_what_is_produced_is_consumed(broker: Broker, topic_name: str, codec: st
     _run(broker, "topics", "delete", topic_name, "-y")
 
 
-def test_a_groups_offsets_move(broker: Broker, topic_name: str) -> None:
+def test_a_groups_offsets_are_reset(broker: Broker, topic_name: str) -> None:
     _run(broker, "produce", topic_name, stdin="a\nb\nc\n")
     _run(broker, "groups", "reset-offsets", topic_name, "--topic", topic_name, "--to", "1")
     described = _json(broker, "groups", "describe", topic_name)
@@ -118,11 +118,11 @@ def test_configurations(broker: Broker, topic_name: str) -> None:
         ["topics", "list", "--json"],
     ],
 )
-def test_a_command_costs_less_than_it_may_take(broker: Broker, words: list[str]) -> None:
+def test_a_command_takes_less_processor_time_than_its_limit(broker: Broker, words: list[str]) -> None:
     """Processor time of the whole process: it answers within 300 ms on a machine that is idle.
 
-    What it costs at its best counts, and the same work may take twice the time beside busy neighbours: what the
-    yardstick takes meanwhile tells how busy they are.
+    The best of several runs counts. The same work may take twice the time on a busy machine; the time of the imports
+    above shows how busy it is.
     """
     costs, yardsticks = [math.inf], [math.inf]
     while len(costs) <= 10 and min(costs) >= max(ANSWER_CPU_S, ANSWER_YARDSTICKS * min(yardsticks)):
@@ -132,7 +132,7 @@ def test_a_command_costs_less_than_it_may_take(broker: Broker, words: list[str])
 
 
 def _cpu_s(run: Callable[[], object]) -> float:
-    """What the processes that it starts and waits for take of the processor."""
+    """The processor time of the processes that the block starts and waits for."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     run()
     after = resource.getrusage(resource.RUSAGE_CHILDREN)

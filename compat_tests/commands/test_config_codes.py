@@ -172,7 +172,9 @@ def test_incremental_alter(
         ("cleanup.policy", [(APPEND, "compact,")], "delete,compact"),
     ],
 )
-def test_what_lists_become(broker: Broker, topic: str, key: str, changes: list[tuple[int, str]], value: str) -> None:
+def test_lists_after_appends_and_subtractions(
+    broker: Broker, topic: str, key: str, changes: list[tuple[int, str]], value: str
+) -> None:
     with ClusterClient(broker.bootstrap) as client:
         for operation, text in changes:
             configs = [incremental_alter_configs.AlterableConfig(key, operation, text)]

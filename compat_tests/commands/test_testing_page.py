@@ -78,7 +78,7 @@ def _command(language: str, file: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("language", FILES)
-def test_the_broker_of_an_example_goes_with_its_program(language: str, tmp_path: Path) -> None:
+def test_the_broker_of_an_example_ends_with_its_program(language: str, tmp_path: Path) -> None:
     file = tmp_path / FILES[language]
     file.write_text(AROUND[language].format(_example(language)), encoding="utf-8")
     command = _command(language, file)

@@ -1,4 +1,4 @@
-"""Requests of the data path, and what came back in comparable form."""
+"""Requests of the data path, and their responses in comparable form."""
 
 import socket
 import struct
@@ -22,7 +22,7 @@ TIMEOUT_S = 10
 
 
 def batch(*values: bytes, **fields: Any) -> bytes:
-    """What a producer would send."""
+    """A batch as a producer sends it."""
     listed = [
         Record(offset=at, timestamp=NOW_MS + at, key=None, value=value, headers=()) for at, value in enumerate(values)
     ]
@@ -30,7 +30,7 @@ def batch(*values: bytes, **fields: Any) -> bytes:
 
 
 def patched(data: bytes, position: int, new: bytes, *, with_crc: bool = True) -> bytes:
-    """A batch with other bytes in its header, and (unless told otherwise) the CRC that goes with them."""
+    """A batch with other bytes in its header, and the matching CRC unless ``with_crc`` is false."""
     changed = bytearray(data[:position] + new + data[position + len(new) :])
     if with_crc:
         changed[17:21] = struct.pack(">I", crc_of(changed, 0, len(changed)))
@@ -105,7 +105,7 @@ def raw(bootstrap: str) -> Iterator[socket.socket]:
 
 
 def is_closed(sock: socket.socket) -> bool:
-    """Whether the broker closes the connection, saying nothing; False if it neither speaks nor closes in a while."""
+    """Whether the broker closes the connection without a response; False if it does neither within the time."""
     sock.settimeout(3)
     try:
         return sock.recv(1) == b""

@@ -1,4 +1,4 @@
-"""What odd requests of the data path get: the same from Apache Kafka 2.7.2 (`--target kafka-2.7.2`) and from ours."""
+"""Unusual requests of the data path get equal answers from Apache Kafka 2.7.2 (`--target kafka-2.7.2`) and kafkapy."""
 
 import struct
 from typing import Any
@@ -116,7 +116,7 @@ def test_frames_that_close_the_connection(name: str, broker: Broker) -> None:
         assert is_closed(sock)
 
 
-def test_bytes_after_a_request_are_passed_over(broker: Broker) -> None:
+def test_bytes_after_a_request_are_ignored(broker: Broker) -> None:
     with raw(broker.bootstrap) as sock:
         sock.sendall(struct.pack(">ihhihi", 18, 3, 1, 1, -1, -1) + b"junk")
         assert not is_closed(sock)
@@ -131,7 +131,7 @@ def test_acks_0_with_an_error_closes_the_connection(broker: Broker) -> None:
         assert is_closed(sock)
 
 
-def test_where_and_how_to_produce(wire: Wire) -> None:
+def test_produce_to_unknown_partitions_and_with_bad_acks(wire: Wire) -> None:
     topic = new_topic(wire)
     assert [produce(wire, topic, THREE, acks=acks) for acks in (2, -2)] == [(21, -1)] * 2
     assert produce(wire, NOWHERE, THREE, acks=2) == (3, -1)
@@ -166,7 +166,7 @@ def refusal(wire: Wire, topic: str, records: bytes) -> tuple[int, int, list[int]
     )
 
 
-def test_what_a_refusal_says(wire: Wire) -> None:
+def test_the_error_text_of_a_refused_batch(wire: Wire) -> None:
     assert refusal(wire, new_topic(wire), REFUSED["a negative count"][0]) == (87, 0, [], False)
     assert refusal(wire, NOWHERE, THREE) == (3, -1, [], False)
     compacted = new_topic(wire, cleanup__policy="compact")
@@ -174,7 +174,7 @@ def test_what_a_refusal_says(wire: Wire) -> None:
 
 
 @pytest.mark.differs("kafka-4.1.0", reason="message.timestamp.difference.max.ms is gone (KIP-937)")
-def test_what_a_refused_timestamp_says(wire: Wire) -> None:
+def test_the_error_text_of_a_refused_timestamp(wire: Wire) -> None:
     strict = new_topic(wire, message__timestamp__difference__max__ms="3600000")
     old = encode_batch([Record(key=None, value=b"a", timestamp=5), Record(key=None, value=b"b", timestamp=NOW_MS)])
     assert refusal(wire, strict, old) == (32, 0, [0], True)
@@ -196,8 +196,8 @@ def test_sequences_of_idempotent_producers(wire: Wire) -> None:
 @pytest.mark.differs(
     "kafka-4.1.0", reason="segment.bytes is at least a megabyte (KIP-1030), and Produce begins with version 3 (KIP-896)"
 )
-def test_what_is_refused_first(wire: Wire) -> None:
-    """Several things are wrong with each: the order in which they are looked at decides."""
+def test_the_order_of_checks_of_a_batch(wire: Wire) -> None:
+    """Each batch has several faults: the order of the checks decides on the error."""
 
     def refused(topic: str, records: bytes, version: int = 8, **fields: Any) -> tuple[int, int]:
         answer = wire.ask(produce_request(topic, records, **fields), version).responses[0].partition_responses[0]
@@ -238,7 +238,7 @@ def test_a_batch_that_is_shorter_than_its_header(size: int, wire: Wire) -> None:
 
 @pytest.mark.differs("kafka-4.1.0", reason="message formats 0 and 1 are gone (KIP-724), Produce 0 to 2, too (KIP-896)")
 @pytest.mark.parametrize("codec", [1, 2, 3])
-def test_what_follows_compressed_data_is_passed_over(codec: int, wire: Wire) -> None:
+def test_bytes_after_compressed_data_are_ignored(codec: int, wire: Wire) -> None:
     content = compress(codec, encode_legacy([Record(b"k", b"v", NOW_MS, (), 0)], 1))
     for tail in (b"", b"\0\0\0"):
         data = entry(0, 1, codec, NOW_MS, None, content + tail)
@@ -276,7 +276,7 @@ def test_fetches(wire: Wire) -> None:
 
 
 @pytest.mark.differs(*IN_KRAFT, reason="who has no replica of the partition is answered NOT_LEADER_OR_FOLLOWER (6)")
-def test_a_fetch_of_a_follower_that_is_none(wire: Wire) -> None:
+def test_a_fetch_with_the_id_of_a_broker_that_is_no_replica(wire: Wire) -> None:
     topic = new_topic(wire)
     produce(wire, topic, THREE)
     found = fetch(wire, topic, replica_id=9)
@@ -337,7 +337,7 @@ def test_list_offsets(wire: Wire) -> None:
 
 
 @pytest.mark.differs("kafka-4.1.0", reason="a partition that is named twice is answered once")
-def test_list_offsets_of_a_partition_that_is_named_twice(wire: Wire) -> None:
+def test_list_offsets_of_a_repeated_partition(wire: Wire) -> None:
     topic = new_topic(wire)
     twice = ListOffsetsTopic(name=topic, partitions=[ListOffsetsPartition(partition_index=0, timestamp=-1)] * 2)
     answer = wire.ask(ListOffsetsRequest(replica_id=-1, topics=[twice]), 5)

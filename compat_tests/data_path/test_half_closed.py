@@ -37,7 +37,7 @@ def answered(broker: Broker, data: bytes) -> list[int]:
 
 @pytest.mark.differs("kafka-4.1.0", cases=["2"], reason="Produce begins with version 3, Fetch with 4 (KIP-896)")
 @pytest.mark.parametrize("version", [2, 11])
-def test_all_that_was_sent_is_done_and_answered(broker: Broker, version: int) -> None:
+def test_requests_before_a_half_close_are_all_answered(broker: Broker, version: int) -> None:
     with Wire(broker.bootstrap) as wire:
         full, empty = new_topic(wire), new_topic(wire)
         assert produce(wire, full, batch(b"x" * 1000)) == (0, 0)

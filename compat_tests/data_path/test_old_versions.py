@@ -95,7 +95,7 @@ OF_OLD_TOPICS = [name for name, (configs, *_) in (REFUSED | NAMED).items() if "m
     "kafka-3.9.1", cases=["LogAppendTime from a client"], reason="a client's LogAppendTime is passed over, not refused"
 )
 @pytest.mark.parametrize("name", REFUSED)
-def test_what_is_refused(name: str, wire: Wire) -> None:
+def test_records_that_old_versions_refuse(name: str, wire: Wire) -> None:
     configs, version, records, code = REFUSED[name]
     assert refusal(wire, configs, version, records) == code
 
@@ -104,7 +104,7 @@ def test_what_is_refused(name: str, wire: Wire) -> None:
 @pytest.mark.differs("kafka-4.1.0", cases=OF_OLD_TOPICS, reason=FORMATS_GONE)
 @pytest.mark.differs("kafka-3.9.1", cases=OF_OLD_TOPICS, reason=FORMATS_PASSED_OVER)
 @pytest.mark.parametrize("name", NAMED)
-def test_what_kafka_has_no_name_for(name: str, wire: Wire, broker: Broker) -> None:
+def test_records_that_kafka_refuses_with_an_unknown_error(name: str, wire: Wire, broker: Broker) -> None:
     configs, version, records, code = NAMED[name]
     assert refusal(wire, configs, version, records) == (UNKNOWN_SERVER_ERROR if "kafka-" in broker.name else code)
 
@@ -133,7 +133,7 @@ def test_records_that_close_the_connection(version: int, records: bytes, wire: W
 
 @pytest.mark.differs("kafka-4.1.0", reason=VERSIONS_GONE)
 @pytest.mark.parametrize("version", range(3))
-def test_what_old_versions_may_bring(version: int, wire: Wire) -> None:
+def test_records_that_old_versions_accept(version: int, wire: Wire) -> None:
     """Any format, several messages, and a piece of one more behind them."""
     topic = new_topic(wire)
     sent = [ONE, entries(b"v", magic=0), entries(b"a", b"b") + ONE[:30], entries(b"a", b"b", codec=3), batch(b"a")]

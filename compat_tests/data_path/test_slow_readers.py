@@ -25,7 +25,7 @@ VERSION = 11
 
 
 def fetch_frame(topic: str, partition_max_bytes: int) -> bytes:
-    """Asks for all partitions from their beginnings."""
+    """Fetches all partitions from their beginnings."""
     wanted = [FetchPartition(partition=index, partition_max_bytes=partition_max_bytes) for index in range(PARTITIONS)]
     request = FetchRequest(max_wait_ms=500, min_bytes=1, max_bytes=1 << 26)
     request.topics = [FetchTopic(topic=topic, partitions=wanted)]

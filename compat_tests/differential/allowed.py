@@ -1,4 +1,4 @@
-"""What may differ between Apache Kafka 2.7.2's answers and ours, each with its reason; anything else is a fault."""
+"""The allowed differences between the answers of Apache Kafka 2.7.2 and kafkapy, each with its reason."""
 
 from typing import Any, Final
 
@@ -27,7 +27,7 @@ NOT_LISTED: Final = {
     *(ApiKey.DESCRIBE_CLIENT_QUOTAS, ApiKey.ALTER_CLIENT_QUOTAS, ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS),
     *(ApiKey.ALTER_USER_SCRAM_CREDENTIALS, ApiKey.ALTER_PARTITION, ApiKey.UPDATE_FEATURES),
 }
-"""Listed by 2.7.2, not by us: the first three are for brokers of one cluster."""
+"""APIs that 2.7.2 lists and kafkapy does not: the first three are for brokers of one cluster."""
 NO_LIMIT: Final = 1 << 20
 TOPIC, BROKER, BROKER_LOGGER = 2, 4, 8
 OWN_SETTINGS: Final = {
@@ -35,7 +35,7 @@ OWN_SETTINGS: Final = {
     *("transaction.state.log.min.isr", "transaction.state.log.replication.factor"),
     *("zookeeper.connect", "zookeeper.session.timeout.ms"),
 }
-"""What one of the two has to be told, or has another default of."""
+"""Keys that only one of the two needs, or that have different defaults."""
 CODEC_MASK: Final = 7
 APART_MS: Final = 60_000
 NAMED_TWICE: Final = (
@@ -45,7 +45,7 @@ NAMED_TWICE: Final = (
 
 
 def _beside(case: Case) -> Any:
-    """Their part of the answer that the field belongs to."""
+    """The struct of Kafka's answer that has the field."""
     return at(case.theirs, case.gap.path[:-1])
 
 
@@ -53,7 +53,7 @@ def _beside(case: Case) -> Any:
 
 
 def _sent_records(case: Case) -> bytes:
-    """The records of the partition of a Produce request that the gap is about."""
+    """The records of the Produce request for the partition of the difference."""
     _, topic, _, partition, *_ = case.gap.path
     answer = at(case.theirs, ("responses", topic))
     index = answer["partition_responses"][partition]["index"]
@@ -69,7 +69,7 @@ def _is_produced(case: Case) -> bool:
 
 
 def is_compressed(sent: bytes) -> bool:
-    """Whether the first batch or entry says so."""
+    """Whether the attributes of the first batch or entry name a codec."""
     at_byte = 22 if len(sent) > 22 and sent[16] >= 2 else 17
     return len(sent) > at_byte and bool(sent[at_byte] & CODEC_MASK)
 
@@ -116,7 +116,7 @@ def _stricter(case: Case) -> bool:
 
 
 def _contents(case: Case) -> tuple[list[Any], list[Any]] | None:
-    """What the records of both say, if that can be told."""
+    """The content of the records of both, if it can be decoded."""
     if case.api != "FETCH" or case.gap.field != "records":
         return None
     try:
@@ -132,7 +132,7 @@ def _same_contents(case: Case) -> bool:
         return False
     first, second = contents
     shorter = min(len(first), len(second))
-    is_cut = case.version < 4 or is_limited(case.request)  # what is converted fills the bytes that the log has
+    is_cut = case.version < 4 or is_limited(case.request)  # converted records fill as many bytes as the log's
     return first == second or (is_cut and first[:shorter] == second[:shorter])
 
 
@@ -160,13 +160,13 @@ def _begins(whole: list[Any], part: list[Any]) -> bool:
 
 
 def is_limited(request: Any) -> bool:
-    """Whether a Fetch asks for less than all."""
+    """Whether a Fetch has a limit below the size of all records."""
     sizes: list[int] = [each.partition_max_bytes for topic in request.topics for each in topic.partitions]
     return bool(min([request.max_bytes, *sizes]) < NO_LIMIT)
 
 
 def _own_time(case: Case) -> bool:
-    """Theirs and ours are of this run: records of clients have the same on both."""
+    """Whether both times are from this run: records of clients have equal times on both brokers."""
     if case.api != "LIST_OFFSETS" or case.gap.field != "timestamp":
         return False
     return bool(min(case.gap[1:]) >= NOW_MS and abs(case.gap.theirs - case.gap.ours) < APART_MS)
@@ -236,7 +236,7 @@ def _no_producer_epoch(case: Case) -> bool:
 
 
 def is_no_path(name: str) -> bool:
-    """Whether ZooKeeper takes no node of this name."""
+    """Whether ZooKeeper refuses a node of this name."""
     return name in ("", ".", "..") or any(
         each == "/" or each < " " or "\x7f" <= each <= "\x9f" or "\ud800" <= each <= "\uf8ff" or each >= "\ufff0"
         for each in name
@@ -266,7 +266,7 @@ def _no_path(case: Case) -> bool:
 
 
 def _trips_over_change(case: Case) -> bool:
-    """Over no value, an operation that does not exist, or one on a list that nobody knows."""
+    """Whether the request has no value, an unknown operation, or a list operation on an unknown key."""
     theirs, ours = codes_of(case)
     if theirs != UNKNOWN_SERVER_ERROR:
         return False
@@ -392,5 +392,5 @@ RULES: Final = (
 
 
 def rule_for(case: Case) -> Rule | None:
-    """The reason why this may differ."""
+    """The reason for which this difference is allowed."""
     return next((rule for rule in RULES if rule.covers(case)), None)

@@ -1,4 +1,4 @@
-"""The two brokers side by side, set up alike."""
+"""The two brokers side by side, with equal settings."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,17 +19,17 @@ SETTINGS: Final = {
     "offsets.topic.num.partitions": "1",
     "transaction.state.log.num.partitions": "1",
     "max.incremental.fetch.session.cache.slots": "100000",
-    "log.cleaner.enable": "false",  # what is compacted when is not the question here
+    "log.cleaner.enable": "false",  # compaction is not compared here
     "delete.records.purgatory.purge.interval.requests": "1",
     "log.retention.ms": "-1",
     "offsets.retention.check.interval.ms": str(2**31 - 1),  # forgets groups that are empty when it strikes
 }
-"""One partition for each coordinator, so that whoever asks first finds it loaded."""
+"""One partition for each coordinator, so that it is loaded before the first request of a test."""
 
 
 @contextmanager
 def side_by_side() -> Iterator[Comparison]:
-    """Start both, and compare from when their coordinators are there."""
+    """Start both, and compare them when their coordinators are loaded."""
     with RealKafka(VERSION, heap="512M", config=SETTINGS) as theirs, KafkapyProcess(config=SETTINGS) as ours:
         for broker in (theirs, ours):
             warm_up(broker.bootstrap)
@@ -38,7 +38,7 @@ def side_by_side() -> Iterator[Comparison]:
 
 
 def warm_up(bootstrap: str) -> None:
-    """Have both coordinators' topics made and loaded: Kafka makes them on the first question."""
+    """Create and load the topics of both coordinators: Kafka creates them at the first request."""
     side = Side(bootstrap)
     for request, version in (
         (FindCoordinatorRequest("g", 0), 1),

@@ -1,10 +1,10 @@
-"""Many conversations with Apache Kafka 2.7.2 and kafkapy side by side, drawn by a seed, until enough is asked.
+"""Many conversations with Apache Kafka 2.7.2 and kafkapy side by side, drawn by a seed, up to a number of requests.
 
 python -m compat_tests.differential.campaign --requests 100000 [--seed 7] [--minutes 60] [--keep-going] [--to FOLDER]
 python -m compat_tests.differential.campaign --replay FILE…
 
-What the two don't agree on is made as small as it gets, printed, and kept as a file for ``--replay``. With
-``--keep-going`` nothing is made smaller: the first case of each difference is kept.
+A conversation with a difference is reduced as far as possible, printed, and kept as a file for ``--replay``. With
+``--keep-going`` nothing is reduced: the first case of each difference is kept.
 """
 
 import argparse
@@ -27,11 +27,11 @@ EXAMPLES_AT_ONCE = 40
 
 
 class DifferentError(AssertionError):
-    """The two brokers answered otherwise; the message is the conversation."""
+    """The two brokers answered differently; the message is the conversation."""
 
 
 def told(plan: Plan, found: Sequence[Difference], path: Path) -> str:
-    """The differences, and where their conversation is."""
+    """The differences, and the file with their conversation."""
     plan.write(path)
     return "\n".join([*map(str, found), f"as a file: {path}", path.read_text()])
 
@@ -51,7 +51,7 @@ def examine(comparison: Comparison, number: int, folder: Path, examples: int = E
     )
     @given(plans(comparison.served))
     def check(plan: Plan) -> None:
-        # what does not repeat is Kafka's ZooKeeper that hiccups
+        # a difference that is not repeated comes from a delay of Kafka's ZooKeeper
         found = comparison.hold(plan) and comparison.hold_again(plan)
         if found:
             raise DifferentError(told(plan, found, folder / f"difference-{number}.json"))
@@ -60,7 +60,7 @@ def examine(comparison: Comparison, number: int, folder: Path, examples: int = E
 
 
 class Collector:
-    """Stands in for a comparison and keeps the first conversation of each kind of difference."""
+    """Replaces a comparison and keeps the first conversation of each kind of difference."""
 
     def __init__(self, comparison: Comparison, folder: Path) -> None:
         self._comparison = comparison
@@ -69,7 +69,7 @@ class Collector:
         self.found: dict[str, int] = {}
 
     def hold(self, plan: Plan) -> list[Difference]:
-        """Tells nothing, remembers all that repeats."""
+        """Reports no difference, but keeps those that are repeated."""
         found = self._comparison.hold(plan)
         if found and not self._comparison.hold_again(plan):
             print(f"not again: {found[0]}", flush=True)
@@ -96,7 +96,7 @@ def arguments(given_arguments: Sequence[str]) -> argparse.Namespace:
 
 
 def run(wanted: argparse.Namespace, comparison: Comparison) -> int:
-    """The campaign's exit code; asks until there was enough, or the time is over."""
+    """The campaign's exit code; sends requests until there were enough, or the time is over."""
     collector = Collector(comparison, wanted.to) if wanted.keep_going else None
     started, number = time.monotonic(), wanted.seed
     while comparison.requests < wanted.requests and time.monotonic() - started < wanted.minutes * 60:
@@ -113,14 +113,14 @@ def run(wanted: argparse.Namespace, comparison: Comparison) -> int:
 
 
 def summary(comparison: Comparison) -> None:
-    """What was asked, and what was let pass."""
+    """Print the numbers of requests and of allowed differences."""
     print(f"{comparison.requests:,} requests, {len(comparison.by_api)} versions of APIs")
     for reason, count in comparison.excused.by_reason().most_common():
         print(f"{count:>7}  {reason}")
 
 
 def figures(seed_: int, comparison: Comparison) -> dict[str, Any]:
-    """What ``figures`` adds up."""
+    """The figures of a run, for ``figures``."""
     return {
         "seed": seed_,
         "requests": comparison.requests,

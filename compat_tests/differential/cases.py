@@ -1,4 +1,4 @@
-"""A difference with what is known about it, and what a rule about differences is."""
+"""A difference with its context, and the rules about differences."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -7,19 +7,19 @@ from compat_tests.differential.neutral import Gap, at
 
 
 class Facts(NamedTuple):
-    """What is known of the conversation."""
+    """The context of the conversation."""
 
     stamped: bool
     """The brokers give records their times."""
     compressed: bool
     """Something in its logs is."""
     waited: bool
-    """The answer did not come at once."""
+    """Whether the answer did not come at once."""
     damaged: bool
 
 
 class Case(NamedTuple):
-    """A request in which something differs: what was sent (by field), and both answers."""
+    """A request with a difference: the request by field, and both answers."""
 
     api: str
     version: int

@@ -1,4 +1,4 @@
-"""The same conversation with two brokers, and where their answers part."""
+"""The same conversation with two brokers, and the first difference of their answers."""
 
 import itertools
 import os
@@ -38,7 +38,7 @@ CORRELATION_ID: Final = 7
 AGAIN_PATIENCE: Final = 10.0
 AGAIN_S: Final = 1.5
 LATE_S: Final = 10.0
-"""How long the other broker has when one of them has answered."""
+"""The time that the other broker has when one of them has answered."""
 MOST_CONNECTIONS: Final = 20
 FIRST_SPARE: Final = 10
 Answer = bytes | str | None
@@ -46,7 +46,7 @@ CODECS: Final = ("gzip", "snappy", "lz4", "zstd")
 
 
 class Difference(NamedTuple):
-    """What the two did not agree on."""
+    """One difference between the two brokers."""
 
     place: int
     step: Step
@@ -61,7 +61,7 @@ class Difference(NamedTuple):
 
     @property
     def signature(self) -> str:
-        """The same for the same fault."""
+        """A key that is equal for differences of one cause."""
         kind = next(iter(self.step.damage), "") if self.step.damage else ""
         what = ".".join(part for part in self.what.split(".") if not part.isdigit())
         values = [str(each) if isinstance(each, int) else "" for each in (self.theirs, self.ours)]
@@ -69,7 +69,7 @@ class Difference(NamedTuple):
 
 
 def shown(value: Any) -> str:
-    """Short enough to be read."""
+    """The value as text of a readable length."""
     text = value.hex() if isinstance(value, bytes) else repr(value)
     return text if len(text) < 400 else f"{text[:400]}… ({len(text)} characters)"
 
@@ -109,7 +109,7 @@ class Comparison:
         return {key: versions for key, versions in both.items() if versions[0] <= versions[1]}
 
     def hold(self, plan: Plan) -> list[Difference]:
-        """Go through a plan until they differ; leaves nothing behind but groups."""
+        """Play a plan until the brokers differ; only groups are left behind."""
         talk = Conversation(self, f"d{self._session}x{next(self._numbers)}-")
         try:
             talk.make_topics(plan.topics)
@@ -118,7 +118,7 @@ class Comparison:
             talk.end(plan)
 
     def hold_again(self, plan: Plan) -> list[Difference]:
-        """What still differs when a busy machine has time: Kafka says nothing when settings have reached its logs."""
+        """The differences that stay at a slow repetition: Kafka does not report when settings have reached its logs."""
         self.patience = AGAIN_PATIENCE
         try:
             return self.hold(plan)
@@ -126,7 +126,7 @@ class Comparison:
             self.patience = 1.0
 
     def observe(self, place: int, step: Step, messages: list[Any], answers: list[Answer]) -> None:
-        """Print what both say, when asked to."""
+        """Print both answers, with ``--verbose``."""
         if self.is_verbose:
             print(f"{place + 1} {shown(step)}")
             for message, answer in zip(messages, answers, strict=True):
@@ -144,7 +144,7 @@ class Comparison:
 
 
 def request_frame(request: Any, version: int) -> bytes:
-    """A sound request of the harness."""
+    """A valid request of the harness."""
     return frame_of(RequestHeader(request.API_KEY, version, CORRELATION_ID, CLIENT_ID), encode(request, version), None)
 
 
@@ -165,7 +165,7 @@ class Conversation:
         self._used_offsets_in_transactions = False
 
     def make_topics(self, topics: dict[str, dict[str, Any]]) -> None:
-        """Those that the plan begins with, on both."""
+        """Create the plan's topics on both brokers."""
         self._note_settings([str(each["configs"]) for each in topics.values()])
         await_topics(self._sides, {self._prefix + name: each for name, each in topics.items()})
 
@@ -174,7 +174,7 @@ class Conversation:
         self._compressed |= any(codec in each for each in texts for codec in CODECS)
 
     def go_through(self, plan: Plan) -> list[Difference]:
-        """The first step's differences that has any."""
+        """The differences of the first step that has any."""
         for place, step in enumerate(plan.steps):
             found = self._step(place, step)
             if found or self._parted:
@@ -221,13 +221,13 @@ class Conversation:
         return frame_of(header, encode(request, step.version), step.damage)
 
     def _free_connection(self, wanted: int) -> int:
-        """Another one where the wanted one still waits for an answer."""
+        """The step's connection, or another one if it still waits for an answer."""
         if wanted not in self._pending:
             return wanted
         return next(number for number in itertools.count(FIRST_SPARE) if number not in self._pending)
 
     def _exchange(self, number: int, frames: list[bytes], announced: int | None, silent: bool) -> list[Answer]:
-        """Send, and what both say at once."""
+        """Send the request; returns the immediate answers of both."""
         for side, frame in zip(self._sides, frames, strict=True):
             side.connection(number).send(frame, announced)
             if silent:
@@ -235,7 +235,7 @@ class Conversation:
         return self._received(number, PATIENCE_S)
 
     def _received(self, number: int, timeout_s: float) -> list[Answer]:
-        """What both say in this time."""
+        """The answers of both within this time."""
         deadline = time.monotonic() + timeout_s
         return [side.connection(number).receive(max(0.0, deadline - time.monotonic())) for side in self._sides]
 
@@ -246,7 +246,7 @@ class Conversation:
         return answers
 
     def _once_more(self, step: Step, request: Any, frames: list[bytes], answers: list[Answer]) -> list[Answer]:
-        """Ask again while a broker says that one should, and what only reads until both say the same."""
+        """Repeat the request while a broker requires it; a request that only reads, until both answers are equal."""
         if step.damage is not None:
             return answers
         reads = step.api in READS and READS[step.api](step.body)
@@ -268,7 +268,7 @@ class Conversation:
         return answers
 
     def _cases(self, step: Step, request: Any, messages: list[Any], *, waited: bool = False) -> list[Case]:
-        """Every gap between two answers."""
+        """Every difference between two answers."""
         theirs, ours = (neutral.of(message) for neutral, message in zip(self._neutral, messages, strict=True))
         facts = Facts(self._stamped, self._compressed, waited, step.damage is not None)
         return [Case(step.api, step.version, request, theirs, ours, gap, facts) for gap in gaps(theirs, ours)]
@@ -309,7 +309,7 @@ class Conversation:
         return found
 
     def _late_answers(self, *, wait: bool) -> list[Difference]:
-        """Compare what comes after all; at the end both must have said the same number of things."""
+        """Compare the answers that come later; at the end both must have sent the same number."""
         for number, pending in list(self._pending.items()):
             answers = self._received(number, PATIENCE_S if wait else 0.0)
             if answers == [None, None]:
@@ -331,7 +331,7 @@ class Conversation:
             side.drop(number)
 
     def _may_be_silent(self, step: Step, request: Any, answers: list[Answer]) -> bool:
-        """Whether there is a reason why one of them says nothing."""
+        """Whether there is a reason why one of them does not answer."""
         theirs, ours = answers
         found = silence_for(Quiet(step.api, step.version, request, theirs, self._decoded(step, ours)))
         if found is None:
@@ -343,7 +343,7 @@ class Conversation:
     def _settle(
         self, place: int, step: Step, requests: list[Any], frames: list[bytes], answers: list[Answer]
     ) -> list[Difference]:
-        """What a broker does after its answer has to be done before the next request."""
+        """Wait for the work that a broker does after its answer, before the next request."""
         message = self._decoded(step, answers[0])
         if step.damage:
             return self._others_are_served(place, step)
@@ -373,24 +373,24 @@ class Conversation:
         return [] if all(served) else [Difference(place, step, "whether others are served", *served)]
 
     def end(self, plan: Plan) -> None:
-        """Close what is open and remove the topics."""
+        """Close the connections and remove the topics."""
         for side in self._sides:
             side.drop_all()
         names = [self._prefix + name for name in (*plan.topics, "n", "o", "missing", "auto", "with.dot", "")]
         try:
             await_topics(self._sides, dict.fromkeys(names), gone=True)
-        except DisagreeError:  # what asks for a topic just before the end may have it made just after
+        except DisagreeError:  # a request just before the end may create a topic just after it
             await_topics(self._sides, dict.fromkeys(names), gone=True)
 
 
 def is_silent(step: Step, request: Any) -> bool:
-    """Whether nothing is to be said: Produce that wants no acknowledgement."""
+    """Whether the request has no response: Produce with acks=0."""
     acks = step.body.get("acks") if request is None else getattr(request, "acks", None)
     return step.api == "PRODUCE" and acks == 0
 
 
 def is_probed(answer: Answer) -> bool:
-    """Whether it is the answer to what was asked behind a request that has none."""
+    """Whether it is the answer to the request behind one without a response."""
     return isinstance(answer, bytes) and answer[:4] == PROBE[4:8]
 
 

@@ -1,4 +1,4 @@
-"""Frames that are no sound requests."""
+"""Frames that are no valid requests."""
 
 import struct
 from typing import Any, Final
@@ -26,7 +26,7 @@ TOPIC_RESOURCE: Final = 2
 
 
 def damages(highest: int) -> st.SearchStrategy[dict[str, Any]]:
-    """What may be done to a frame of an API whose highest version is given."""
+    """The kinds of damage to a frame of an API whose highest version is given."""
     place = st.integers(0, 999)
     return st.one_of(
         st.builds(lambda keep: {"keep": keep}, place),
@@ -53,7 +53,7 @@ def frame_of(header: RequestHeader, body: bytes, damage: dict[str, Any] | None) 
         return head + body
     if "raw" in damage:
         return bytes.fromhex(damage["raw"])
-    if "header" in damage:  # with tagged fields where there should be none, and the other way round
+    if "header" in damage:  # with tagged fields in a version without them, or the reverse
         head = head[:-1] if request_header_version(header.api_key, header.api_version) == 2 else head + b"\0"
     frame = head + body + bytes.fromhex(damage.get("tail", ""))
     if "keep" in damage:
@@ -78,7 +78,7 @@ def _patched(frame: bytes, at: int, damage: dict[str, Any]) -> bytes:
 
 
 def would_harm(frame: bytes) -> bool:
-    """Whether bytes that were changed by chance ask for what breaks the brokers for the requests that follow."""
+    """Whether randomly changed bytes are a request that would break the brokers for later requests."""
     reader = Reader(frame)
     try:
         header = read_request_header(reader)

@@ -1,4 +1,4 @@
-"""What was let pass: how often, by reason, and one example of each kind."""
+"""The allowed differences of a run: their number by reason, and one example of each kind."""
 
 from collections import Counter
 from pathlib import Path
@@ -18,7 +18,7 @@ class Kind(NamedTuple):
 
 
 class Excuses:
-    """Counts them."""
+    """Counts the allowed differences."""
 
     def __init__(self) -> None:
         self.kinds: Counter[Kind] = Counter()
@@ -37,11 +37,11 @@ class Excuses:
             )
 
     def note_silence(self, reason: str, api: str) -> None:
-        """One of the two said nothing."""
+        """One of the two did not answer."""
         self.kinds[Kind(reason, api, "answer", (0, 0))] += 1
 
     def by_reason(self) -> Counter[str]:
-        """How often each reason was given."""
+        """The number of differences by reason."""
         found: Counter[str] = Counter()
         for kind, count in self.kinds.items():
             found[kind.reason] += count

@@ -1,4 +1,4 @@
-"""Adds up what runs of the campaign have left in their folders, as a page.
+"""Adds up the figures of the campaign's runs, as a page.
 
 python -m compat_tests.differential.figures FOLDER/run-*.json > PAGE
 """

@@ -1,4 +1,4 @@
-"""What brokers make up (member ids, producer ids, sessions): learned from the answers of each, and named alike."""
+"""Ids that brokers generate (of members, producers, sessions): learned from the answers, and named alike."""
 
 import random
 import re
@@ -12,18 +12,18 @@ from kafkapy.records.batch import HEADER_SIZE
 from kafkapy.records.record import Record, encode_batch
 
 MEMBER_ID: Final = re.compile(r"diff.{25,49}|[ij]-.{24,48}|[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.DOTALL)
-"""Damaged ones too."""
+"""Matches damaged member ids too."""
 NOW_MS: Final = int(time.time() * 1000)
-"""Of this run: both brokers get the same records."""
+"""The time of this run's records, which both brokers get."""
 MEMBER_ID_REQUIRED: Final = 79
 UNKNOWN: Final = {"member": "nobody", "producer": 987_654, "epoch": 0, "generation": 1, "session": 987_654}
-"""What a name stands for before anything was learned."""
+"""The values of names before an id was learned."""
 _FIRST_NAMED: Final = 10**15
 ATTRIBUTES_END: Final = 23
 
 
 class Ids:
-    """Those of one broker in one conversation."""
+    """The ids of one broker in one conversation."""
 
     def __init__(self, prefix: str, now_ms: int = NOW_MS) -> None:
         self.prefix = prefix
@@ -31,7 +31,7 @@ class Ids:
         self._learned: dict[str, list[Any]] = {kind: [] for kind in UNKNOWN}
 
     def learn(self, answer: Any) -> None:
-        """Remember what an answer gave out."""
+        """Remember the ids in an answer."""
         kind = type(answer).__name__
         if kind == "JoinGroupResponse" and answer.error_code in (0, MEMBER_ID_REQUIRED):
             self._add("member", answer.member_id)
@@ -49,7 +49,7 @@ class Ids:
             known.append(value)
 
     def resolve(self, value: Any) -> Any:
-        """What a JSON value of a plan stands for with this broker."""
+        """The value for this broker of a JSON value in a plan."""
         if isinstance(value, str) and value.startswith("@"):
             kind, _, back = value[1:].partition(":")
             if kind not in UNKNOWN or not back:
@@ -80,7 +80,7 @@ class Ids:
         return f"<{kind} {known.index(value) + 1}>" if value in known else value
 
     def pairs(self, other: "Ids") -> list[tuple[str, Any, Any]]:
-        """The kind, this broker's and the other's value of every id that both gave out."""
+        """The kind, this broker's value and the other's value of every id that both handed out."""
         return [
             (kind, *values)
             for kind, known in self._learned.items()
@@ -88,13 +88,13 @@ class Ids:
         ]
 
     def named_text(self, text: str) -> str:
-        """A text with the ids in it named; what nobody told us yet is just some id."""
+        """A text with names instead of the ids in it; unknown ids get a common name."""
         named = self.name("member", text)
         return named if named is not text else MEMBER_ID.sub("<some id>", text)
 
     def named_records(self, data: bytes) -> bytes:
-        """Batches with the same producer ids for everybody, without the times that brokers give, nor their CRCs."""
-        content = bytearray(data + bytes(HEADER_SIZE))  # a header that is cut off has names and times, too
+        """Batches with named producer ids, without the brokers' times and without CRCs."""
+        content = bytearray(data + bytes(HEADER_SIZE))  # a cut off header has ids and times, too
         for position, magic in batches(content, len(data)):
             if magic == 2:
                 self._name_batch(content, position)
@@ -116,7 +116,7 @@ class Ids:
 
 
 def batches(content: bytearray, end: int) -> Iterator[tuple[int, int]]:
-    """Position and magic of each batch or entry whose attributes are there."""
+    """Position and magic of each batch or entry that is not cut off before its attributes."""
     position = 0
     while position + ATTRIBUTES_END <= end:
         yield position, content[position + 16]

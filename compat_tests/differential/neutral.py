@@ -1,4 +1,4 @@
-"""An answer as plain values without what two brokers can't have in common, and how two of those differ."""
+"""Answers as plain values without the parts that two brokers can't have in common, and their differences."""
 
 import json
 import re
@@ -11,21 +11,21 @@ from kafkapy.records.batch import iterate_headers
 from kafkapy.records.record import read_records
 
 FOREIGN: Final = re.compile(r"d[0-9a-f]{4}x\d+-")
-"""How the names of all conversations begin."""
+"""The prefix of the names of all conversations."""
 NAMES: Final = ("name", "topic", "group_id", "resource_name", "topic_name")
 KEYS: Final = ("name", "topic", "group_id", "resource_name", "topic_name", "partition_index", "partition", "index")
 NUMBERED: Final = {"producer_id": "producer", "session_id": "session"}
 BROKER_IDS: Final = ("node_id", "controller_id", "leader_id", "replica_nodes", "isr_nodes")
-"""Only a broker that the test has not started itself has another one."""
+"""Fields with ids of brokers; only a broker that the test has not started has another id than the original."""
 KEPT_IN_ORDER: Final = ("FetchResponse", "ApiVersionsResponse")
-"""Elsewhere Kafka answers in the order of a hash table."""
+"""Responses whose lists have a defined order; in others Kafka's order is that of a hash table."""
 
 
 class Neutral:
     """One broker's answers in one conversation, made comparable."""
 
     def __init__(self, ids: Ids, port: int, *, alone: bool = False) -> None:
-        """``alone``: names that don't begin like the conversation's own are left out, whosever they are."""
+        """``alone``: names without the conversation's prefix are left out."""
         self._ids = ids
         self._port = port
         self._alone = alone
@@ -89,13 +89,13 @@ class Neutral:
 
 
 def _order(value: Any) -> str:
-    """By what a thing is called before what is said of it."""
+    """The sort key of an element: its names first, then its other fields."""
     named = [value.get(name) for name in KEYS] if isinstance(value, dict) else []
     return json.dumps([named, value], default=str)
 
 
 class Gap(NamedTuple):
-    """A place where two answers are not the same; a list of another length is one place."""
+    """A place where two answers differ; a list of another length is one place."""
 
     path: tuple[Any, ...]
     theirs: Any
@@ -108,7 +108,7 @@ class Gap(NamedTuple):
 
 
 def gaps(theirs: Any, ours: Any, path: tuple[Any, ...] = ()) -> Iterator[Gap]:
-    """Where two neutral answers differ."""
+    """The places where two neutral answers differ."""
     if theirs == ours:
         return
     if isinstance(theirs, dict) and isinstance(ours, dict):
@@ -122,14 +122,14 @@ def gaps(theirs: Any, ours: Any, path: tuple[Any, ...] = ()) -> Iterator[Gap]:
 
 
 def at(value: Any, path: tuple[Any, ...]) -> Any:
-    """What stands at a path of a neutral answer."""
+    """The value at a path of a neutral answer."""
     for each in path:
         value = value[each]
     return value
 
 
 def told(content: bytes, *, stamped: bool = False) -> list[Any]:
-    """What whole batches say: headers without sizes, and the records; ``stamped``: times are the brokers' own."""
+    """The content of whole batches: headers without sizes, and records; ``stamped``: times are the brokers' own."""
     found: list[Any] = []
     for position, header in iterate_headers(content):
         kept = header._replace(size=0, crc=0)

@@ -1,4 +1,4 @@
-"""Records for Produce as clients send them, and as nobody should: drawn by chance, the same for a seed."""
+"""Records for Produce, valid and invalid ones, drawn at random, the same for a seed."""
 
 import gzip
 import random
@@ -15,7 +15,7 @@ CODECS = (NONE, NONE, GZIP, SNAPPY, LZ4)
 OLD_MS = 1_000_000
 MIN_INT64, MAX_INT64 = -(2**63), 2**63 - 1
 PRODUCERS = ((-1, -1, -1), (-1, -1, -1), (-1, -1, -1), (5, 0, 0), (5, 0, 3), (5, 1, 0), (6, 0, 2**31 - 1), (7, -1, 0))
-"""Id, epoch, first sequence."""
+"""Producer ids with epoch and first sequence."""
 
 
 class OddRecords:
@@ -26,7 +26,7 @@ class OddRecords:
         self.now_ms = now_ms
 
     def draw(self) -> bytes | None:
-        """Most are as a client sends them or nearly so, some are damaged, a few are nothing at all."""
+        """Most records are valid or nearly so, some are damaged, a few are empty or null."""
         kind = self.chance.random()
         if kind < 0.01:
             return self.chance.choice([None, b"", bytes(17), bytes(80)])
@@ -88,7 +88,7 @@ class OddRecords:
         return data
 
     def _with_odd_header(self, data: bytes) -> bytes:
-        """Another value in one field of the header; the CRC goes with it."""
+        """Another value in one field of the header, with the matching CRC."""
         chance = self.chance
         at, layout, values = chance.choice(
             [
@@ -108,7 +108,7 @@ class OddRecords:
         return with_crc(changed(data, at, struct.pack(layout, chance.choice(values))))
 
     def _wrapper(self, listed: list[Record], magic: int, codec: int) -> bytes:
-        """A wrapper that is put together by hand, with whatever may be odd about it."""
+        """A wrapper with unusual or invalid fields."""
         chance = self.chance
         inner = encode_legacy(listed, chance.choice([magic] * 9 + [1 - magic]))
         odd = chance.random()
@@ -132,7 +132,7 @@ class OddRecords:
         return entry(offset, magic, attributes, timestamp, key, chance.choice([content] * 15 + [None]))
 
     def _compressed(self, inner: bytes, codec: int) -> bytes:
-        """What other libraries than Java's write, and what nothing can read."""
+        """Compressed data as other libraries than Java's write it, and data that no library can read."""
         chance = self.chance
         content = compress(codec, inner)
         odd = chance.random()
@@ -150,7 +150,7 @@ class OddRecords:
         return content
 
     def _damaged(self, data: bytes) -> bytes:
-        """Cut, or with one other byte, whose CRC may go with it."""
+        """Cut off, or with one changed byte, with or without a matching CRC."""
         chance = self.chance
         kind = chance.random()
         if kind < 0.2:

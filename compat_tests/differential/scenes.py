@@ -1,4 +1,4 @@
-"""Exchanges as clients have them, each request in any version."""
+"""Usual exchanges of clients, each request in any version."""
 
 from collections.abc import Callable
 from typing import Any
@@ -16,7 +16,7 @@ WHOLE = 1 << 22
 
 
 class Speaker:
-    """Draws a version for each request; ``least`` is the first one that can say it."""
+    """Draws a version for each request; ``least`` is the first one that can express it."""
 
     def __init__(self, draw: Draw, served: Served) -> None:
         self.draw = draw
@@ -51,7 +51,7 @@ class Speaker:
 
 
 def records(draw: Draw, served: Served) -> list[Step]:
-    """Records sound and odd, read back from the start in two versions."""
+    """Valid and invalid records, read from the start in two versions."""
     speaker = Speaker(draw, served)
     topic, partition = speaker.choice("@a", "@a", "@b"), 0
     steps = []
@@ -63,7 +63,7 @@ def records(draw: Draw, served: Served) -> list[Step]:
 
 
 def start_of_log(draw: Draw, served: Served) -> list[Step]:
-    """Records, then the log without its beginning."""
+    """Records, and reads after the log's beginning was deleted."""
     speaker = Speaker(draw, served)
     wanted = [{"partition_index": 0, "offset": speaker.choice(-1, 1, 2, 5)}]
     epoch = [{"partition": 0, "current_leader_epoch": -1, "leader_epoch": speaker.choice(0, 0, 1)}]
@@ -79,7 +79,7 @@ def start_of_log(draw: Draw, served: Served) -> list[Step]:
 
 
 def fetch_session(draw: Draw, served: Served) -> list[Step]:
-    """A session: whole, then what is new, one partition forgotten, another added, closed."""
+    """A fetch session: full, then incremental, one partition forgotten, another added, closed."""
     speaker = Speaker(draw, served)
     session: dict[str, Any] = {"session_id": "@session:0", "least": 7}
     forgotten = [{"topic": "@a", "partitions": [1]}]
@@ -96,7 +96,7 @@ def fetch_session(draw: Draw, served: Served) -> list[Step]:
 
 
 def _member(speaker: Speaker, group: str, **fields: Any) -> list[Step]:
-    """Joins (again, where the version first gives out an id) and is assigned something."""
+    """Joins (twice, if the version first hands out a member id) and gets an assignment."""
     who: dict[str, Any] = {"group_id": group, "session_timeout_ms": 30_000, "rebalance_timeout_ms": 60_000, **fields}
     protocols = [{"name": "range", "metadata": {"hex": "000000000001000174ffffffff"}}]
     join: dict[str, Any] = {**who, "protocol_type": "consumer", "protocols": protocols}
@@ -111,7 +111,7 @@ def _member(speaker: Speaker, group: str, **fields: Any) -> list[Step]:
 
 
 def group(draw: Draw, served: Served) -> list[Step]:
-    """A member's life: joined, heard, its offsets committed and read, described, gone, the group deleted."""
+    """A member joins, sends a heartbeat, commits and fetches offsets, is described, leaves; the group is deleted."""
     speaker = Speaker(draw, served)
     name = speaker.choice("@g", "@g", "@h")
     who: dict[str, Any] = {"group_id": name, "generation_id": "@generation:0", "member_id": "@member:0"}
@@ -157,7 +157,7 @@ def rebalance(draw: Draw, served: Served) -> list[Step]:
 
 
 def static_member(draw: Draw, served: Served) -> list[Step]:
-    """A member with a name of its own, which comes back and fences who it was."""
+    """A static member, which restarts and fences its old member id."""
     speaker = Speaker(draw, served)
     named: dict[str, Any] = {"group_instance_id": "i"}
     who: dict[str, Any] = {"group_id": "@g", "generation_id": "@generation:0", "group_instance_id": "i"}
@@ -172,7 +172,7 @@ def static_member(draw: Draw, served: Served) -> list[Step]:
 
 
 def transaction(draw: Draw, served: Served) -> list[Step]:
-    """A transaction with offsets, committed or not, and what each isolation level is shown."""
+    """A transaction with offsets, committed or aborted, read with each isolation level."""
     speaker = Speaker(draw, served)
     producer: dict[str, Any] = {"producer_id": "@producer:0", "producer_epoch": "@epoch:0"}
     mine: dict[str, Any] = {"transactional_id": "@t", **producer}
@@ -199,7 +199,7 @@ def transaction(draw: Draw, served: Served) -> list[Step]:
 
 
 def topic_life(draw: Draw, served: Served) -> list[Step]:
-    """A topic made, described, grown, configured, written to, and deleted."""
+    """A topic is created, described, extended, configured, written to, and deleted."""
     speaker = Speaker(draw, served)
     name = "@n"
     resource = [{"resource_type": 2, "resource_name": name, "configuration_keys": None}]

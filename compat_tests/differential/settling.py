@@ -1,4 +1,4 @@
-"""What Kafka does after it has answered: waited for, so that the next request finds both brokers in the same state."""
+"""Wait for the work that Kafka does after its answer, so that both brokers are in one state at the next request."""
 
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -16,14 +16,14 @@ from kafkapy.protocol.messages.offset_fetch import OffsetFetchRequest
 from kafkapy.protocol.primitives import encode
 
 PATIENCE_S: Final = 0.15
-"""What has not come by then has to wait for something."""
+"""Seconds after which a missing answer means that the request waits."""
 TIMEOUT_S: Final = 20.0
 PASSING: Final = (14, 15, 16, 51)
-"""The coordinator is coming, or has not ended the last transaction yet."""
+"""The errors while a coordinator is loading, or has not ended the last transaction yet."""
 UNKNOWN_TOPIC, LEADER_NOT_AVAILABLE, UNSTABLE_OFFSET, CONCURRENT_TRANSACTIONS = 3, 5, 88, 51
 TOPIC_EXISTS: Final = 36
 SETTINGS_TAKE_S: Final = 0.1
-"""Kafka hears of changed settings through ZooKeeper, a moment after its answer, and nothing tells when."""
+"""Seconds until Kafka has applied changed settings: it gets them through ZooKeeper after its answer."""
 CORRELATION_ID: Final = 7
 
 TOPICS_TAKE_S: Final = 5.0
@@ -31,7 +31,7 @@ ENDS_TAKE_S: Final = 2.0
 
 
 class DisagreeError(Exception):
-    """The brokers don't come to the same state; ``states`` are both."""
+    """The brokers did not reach the same state; ``states`` has both."""
 
     def __init__(self, *states: Any) -> None:
         super().__init__(*states)
@@ -48,11 +48,11 @@ READS: Final[dict[str, Callable[[dict[str, Any]], bool]]] = {
     ),
     "FETCH": lambda body: body.get("session_epoch", -1) == -1 and body.get("session_id", 0) == 0,
 }  # fmt: skip
-"""Requests that change nothing, so that they can be asked again while one broker is still at it."""
+"""Requests that change nothing, so that they can be repeated while one broker is still working."""
 
 
 def is_passing(message: Any) -> bool:
-    """Whether any code in the answer says that one should ask again."""
+    """Whether any code in the answer is retriable."""
     if isinstance(message, list):
         return any(map(is_passing, message))
     if not isinstance(message, Message):
@@ -73,7 +73,7 @@ def ask(side: Side, request: Any, version: int) -> Any:
 
 
 def _until(settled: Callable[[Side], bool], sides: tuple[Side, ...]) -> None:
-    """Wait for both; raises DisagreeError when one alone does not get there."""
+    """Wait for both; raises DisagreeError if only one of them reaches the condition."""
     states = [_is_in_time(settled, side) for side in sides]
     if len(set(states)) > 1:
         raise DisagreeError(*states)
@@ -116,9 +116,9 @@ def await_creation(sides: tuple[Side, ...], message: Any) -> None:
 
 
 def await_topics(sides: tuple[Side, ...], topics: Mapping[str, dict[str, Any] | None], *, gone: bool = False) -> None:
-    """Make (where settings are given) or delete topics, and wait until both brokers say the same of all.
+    """Create (if settings are given) or delete topics, and wait until both brokers describe all topics alike.
 
-    Raises DisagreeError when they don't.
+    Raises DisagreeError if they don't.
     """
     names = [name for name in topics if len(name) < 200]
     made = {name: each for name, each in topics.items() if each is not None}
@@ -216,7 +216,7 @@ def _has_pending_offsets(side: Side, group: str) -> bool:
 
 
 def await_settings(step: Step, message: Any, patience: float) -> None:
-    """Give settings of topics that were changed time to reach the log."""
+    """Wait until changed settings of topics have reached the log."""
     if step.api in ("ALTER_CONFIGS", "INCREMENTAL_ALTER_CONFIGS") and any(
         not each.error_code for each in message.responses
     ):

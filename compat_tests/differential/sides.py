@@ -20,11 +20,11 @@ PROBE: Final = struct.pack(">hhih", 18, 0, 0x7FFFFFF0, -1)
 
 
 class SilentError(Exception):
-    """A broker neither answers nor closes the connection."""
+    """A broker has neither answered nor closed the connection."""
 
 
 class Connection:
-    """Frames out and in."""
+    """A connection that sends and receives frames."""
 
     def __init__(self, bootstrap: str) -> None:
         host, _, port = bootstrap.rpartition(":")
@@ -34,7 +34,7 @@ class Connection:
 
     def send(self, frame: bytes, announced: int | None = None) -> None:
         """Send one frame; ``announced`` is its size unless it lies."""
-        with suppress(ConnectionError):  # what it said, or that it closed, is still to be read
+        with suppress(ConnectionError):  # earlier answers, or the end of the stream, can still be read
             self._socket.sendall(struct.pack(">i", len(frame) if announced is None else announced) + frame)
 
     def has_answer(self, timeout_s: float) -> bool:
@@ -87,17 +87,17 @@ class Side:
             connection.close()
 
     def drop_all(self) -> None:
-        """Close all but the harness's own."""
+        """Close all connections except the harness's own."""
         for number in [each for each in self._connections if each >= 0]:
             self.drop(number)
 
     def serves_others(self) -> bool:
-        """Whether somebody who was connected all the time still gets answers."""
+        """Whether a client that was connected all the time still gets answers."""
         self._bystander.send(PROBE)
         return isinstance(self._bystander.receive(), bytes)
 
     def ask(self, frame: bytes) -> bytes:
-        """The answer to a sound request on a connection of the harness itself."""
+        """The answer to a valid request on the harness's own connection."""
         connection = self.connection(-1)
         connection.send(frame)
         answer = connection.receive()

@@ -1,4 +1,4 @@
-"""Why one of the two brokers may say nothing, or close the connection, where the other answers."""
+"""The reasons for which one of the two brokers may not answer, or close the connection, while the other answers."""
 
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple
@@ -93,8 +93,8 @@ SILENCES: Final = (
         parts_ways=True,
     ),
     Silence(
-        "AlterConfigs: Kafka never answers when a resource is named twice, and leaves it as it is; we alter it once, with"
-        " its last settings",
+        "AlterConfigs: Kafka never answers when a resource is named twice, and leaves it as it is; we alter it once,"
+        " with its last settings",
         _set_twice,
         parts_ways=True,
     ),

@@ -30,7 +30,7 @@ def comparison() -> Iterator[Comparison]:
 
 
 @pytest.mark.parametrize("path", KEPT, ids=lambda path: path.stem)
-def test_what_differed_once_is_the_same(comparison: Comparison, path: Path) -> None:
+def test_kept_conversations_have_the_same_answers(comparison: Comparison, path: Path) -> None:
     found = comparison.hold(Plan.read(path))
     assert not found, "\n".join(map(str, found))
 

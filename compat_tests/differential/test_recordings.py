@@ -20,7 +20,7 @@ def bootstrap(broker: Broker) -> str:
 
 
 @pytest.mark.parametrize("name", names())
-def test_the_answers_are_those_that_were_recorded(bootstrap: str, name: str) -> None:
+def test_the_answers_equal_the_recorded_ones(bootstrap: str, name: str) -> None:
     playback = Playback(Recording.read(path_of(name)), bootstrap, f"recorded-{name}")
     playback.run()
     assert not playback.differences, "\n".join(playback.differences[:20])

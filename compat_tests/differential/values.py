@@ -1,4 +1,4 @@
-"""What the fields of generated requests hold: few values each, so that requests of one conversation meet."""
+"""The values of the fields of generated requests: few for each field, so that the requests of a conversation meet."""
 
 from typing import Any, Final
 
@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 Values = st.SearchStrategy[Any]
 PRODUCED_TO = "__consumer_offsets"
-"""Nobody may write to it; everything else leaves the brokers' own topics alone."""
+"""Clients may not write to it; all other requests do not touch internal topics."""
 MAX_INT32, MAX_INT64 = 2**31 - 1, 2**63 - 1
 
 
@@ -151,4 +151,4 @@ BY_TYPE: Final[dict[str, Values]] = {
     "int64": _of(0, 1, -1, MAX_INT64),
     "uuid": _of(None),
 }
-"""Of fields that the table above does not name."""
+"""The values of fields that the table above does not name."""

@@ -1,4 +1,4 @@
-"""One ZooKeeper for all moves; each test has a home of its own."""
+"""One ZooKeeper for all moves; each test has its own data directory."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """All of it needs Java."""
+    """All tests here need Java."""
     for item in items:
         if item.path.parent.name == "exchange":
             item.add_marker("java")

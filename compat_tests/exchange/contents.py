@@ -1,4 +1,4 @@
-"""What a broker serves, read as a client reads it: to be compared before and after a data directory has moved."""
+"""The content that a broker serves to clients, for a comparison before and after a move of its data directory."""
 
 from typing import Any, NamedTuple
 

@@ -1,4 +1,4 @@
-"""One data directory, one address and one cluster, whichever of the two brokers is at home there."""
+"""One data directory, one address and one cluster for the two brokers, which run there in turn."""
 
 import subprocess
 import time
@@ -54,7 +54,7 @@ class Home:
         self._led: set[tuple[str, int]] = set()
 
     def start(self, broker: ChildProcess) -> None:
-        """The broker takes its place; partitions that were led before are led again when this returns."""
+        """Start a broker; partitions that had leaders before have leaders again when this returns."""
         self._running = broker.start()
         deadline = time.monotonic() + 60
         while not self._led <= self._served():
@@ -68,7 +68,7 @@ class Home:
             return set()  # it answers before it knows of its topics
 
     def leave(self, *, kill: bool = False) -> None:
-        """The broker that is at home stops, or dies."""
+        """Stop or kill the running broker."""
         running, self._running = self._running, None
         if running is not None:
             self._led = set(partitions(self.bootstrap, internal=True))
@@ -77,7 +77,7 @@ class Home:
                 self._end_session()
 
     def _end_session(self) -> None:
-        """What ZooKeeper does to a dead broker's nodes when its time is over, now."""
+        """Delete the ephemeral nodes of a killed broker now, as ZooKeeper does after the session's time-out."""
         client = KazooClient(hosts=self.zookeeper_address)
         client.start()
         for path in (f"/brokers/ids/{BROKER_ID}", "/controller"):
@@ -86,13 +86,13 @@ class Home:
         client.close()
 
     def to_kafka(self, *, kill: bool = False) -> None:
-        """kafkapy leaves, its metadata goes to ZooKeeper, Apache Kafka starts on the same directory."""
+        """Stop kafkapy, export its metadata to ZooKeeper, start Apache Kafka on the same directory."""
         self.leave(kill=kill)
         self.metadata("export", "--overwrite")
         self.start(self.theirs)
 
     def to_kafkapy(self, *, kill: bool = False) -> None:
-        """Apache Kafka leaves, the metadata comes from ZooKeeper, kafkapy starts."""
+        """Stop Apache Kafka, import the metadata from ZooKeeper, start kafkapy."""
         self.leave(kill=kill)
         self.metadata("import", "--overwrite")
         self.start(self.ours)
@@ -109,6 +109,6 @@ class Home:
         return run.stdout
 
     def close(self) -> None:
-        """Nobody is at home any more."""
+        """Stop the broker and remove the directories."""
         self.ours.close()
         self.theirs.close()

@@ -1,4 +1,4 @@
-"""A data directory goes from kafkapy to Apache Kafka 2.7.2 and back, and the other way, under clients that stay."""
+"""A data directory moves from kafkapy to Apache Kafka 2.7.2 and back, and the reverse, while clients keep running."""
 
 import time
 from collections.abc import Callable
@@ -136,7 +136,7 @@ class Clients:
         return str(self.member.memberid())
 
     def delete_topic(self) -> None:
-        """A topic comes and goes, right before a move."""
+        """Create and delete a topic, right before a move."""
         admin = kafka_admin.AdminClient({"bootstrap.servers": self.home.bootstrap, **QUIET})
         admin.create_topics([kafka_admin.NewTopic(DOOMED, 3, 1)])[DOOMED].result()
         admin.delete_topics([DOOMED])[DOOMED].result()
@@ -157,7 +157,7 @@ class Clients:
 
 
 def _seen(home: Home) -> dict[str, object]:
-    """Everything that must be the same after a move; whoever is at home may compact further."""
+    """The content that must be equal after a move; either broker may compact further."""
     contents = read_all(home.bootstrap)
     compacted = contents.pop(("compacted", 0))
     return {
@@ -170,7 +170,7 @@ def _seen(home: Home) -> dict[str, object]:
 
 
 def _at_rest(home: Home, value: Callable[[Home], dict[str, object]] = _seen) -> dict[str, object]:
-    """What is seen twice in a row: cleaners work on their own."""
+    """The content when two successive reads are equal, since the cleaner works in between."""
     seen = value(home)
     for _ in range(20):
         time.sleep(0.5)
@@ -182,7 +182,9 @@ def _at_rest(home: Home, value: Callable[[Home], dict[str, object]] = _seen) -> 
 
 @pytest.mark.parametrize("kill", [False, True], ids=["stopped", "killed"])
 @pytest.mark.parametrize("first", ["kafkapy", "kafka"])
-def test_there_and_back(home: Home, first: str, kill: bool, tools_of: ToolsOf) -> None:
+def test_records_survive_moves_of_a_directory_in_both_directions(
+    home: Home, first: str, kill: bool, tools_of: ToolsOf
+) -> None:
     clients = Clients(home)
     home.start(home.ours if first == "kafkapy" else home.theirs)
     moves = [home.to_kafka, home.to_kafkapy] if first == "kafkapy" else [home.to_kafkapy, home.to_kafka]

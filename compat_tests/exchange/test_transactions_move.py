@@ -21,7 +21,7 @@ GROUP = "orders-group"
 """Java's hashes of these two are negative, those of the other names positive."""
 LEFT = "left \U0001f642/%日本"
 OPEN_GROUP = "auditors"
-"""Whoever asks for its offsets while a transaction commits some is told to wait."""
+"""A group whose offsets are unstable while a transaction commits some."""
 
 
 def _producer(home: Home, transactional_id: str | None = None) -> Producer:
@@ -71,7 +71,7 @@ def _create(home: Home) -> None:
 
 
 def _begun(home: Home) -> tuple[Producer, Producer, Producer]:
-    """One without transactions, one that has ended twelve, and one that has begun its first."""
+    """Three producers: without transactions, with twelve ended ones, and with its first one open."""
     plain, steady, left = _producer(home), _producer(home, STEADY), _producer(home, LEFT)
     steady.init_transactions(30)
     for number in range(12):

@@ -1,4 +1,4 @@
-"""What the tests ask of a control port."""
+"""A client of a control port."""
 
 import json
 import urllib.request
@@ -39,6 +39,6 @@ class Fault:
 
     @property
     def fired(self) -> int:
-        """How often it has been applied."""
+        """The number of requests to which the rule was applied."""
         fired: int = self._control.ask("GET", f"/faults/{self.number}")["fired"]
         return fired

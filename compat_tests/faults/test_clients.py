@@ -1,4 +1,4 @@
-"""Stock clients meet faults that the control port sets, and get over those that they can get over."""
+"""Stock clients and the faults that the control port sets: clients recover from retriable ones."""
 
 from collections.abc import Iterator
 
@@ -49,14 +49,14 @@ def topic(client: Client, topic_name: str) -> str:
     return topic_name
 
 
-def test_a_producer_tries_again(client: Client, control: Control, topic: str) -> None:
+def test_a_producer_retries_after_a_retriable_error(client: Client, control: Control, topic: str) -> None:
     with control.fault(action="error", error="NOT_LEADER_OR_FOLLOWER", api="Produce", topic=topic, count=2) as fault:
         assert client.produce(topic, [Sent(b"x")]) == [(0, 0)]
         assert fault.fired == 2
     assert [each.value for each in client.consume(topic, 1)] == [b"x"]
 
 
-def test_a_producer_gives_up_what_will_not_get_better(client: Client, control: Control, topic: str) -> None:
+def test_a_producer_reports_an_error_that_is_not_retriable(client: Client, control: Control, topic: str) -> None:
     with (
         control.fault(action="error", error="MESSAGE_TOO_LARGE", api="Produce", topic=topic),
         pytest.raises(KafkaCodeError) as refusal,
@@ -66,14 +66,14 @@ def test_a_producer_gives_up_what_will_not_get_better(client: Client, control: C
     assert client.watermarks(topic) == (0, 0)
 
 
-def test_an_idempotent_producer_whose_answer_is_lost_writes_once(client: Client, control: Control, topic: str) -> None:
+def test_an_idempotent_producer_without_a_response_writes_once(client: Client, control: Control, topic: str) -> None:
     with control.fault(action="drop", when="after", api="Produce", topic=topic, count=1) as fault:
         client.produce(topic, [Sent(b"x")], IDEMPOTENT)
         assert fault.fired == 1
     assert client.watermarks(topic) == (0, 1)
 
 
-def test_a_consumer_tries_again(client: Client, control: Control, topic: str) -> None:
+def test_a_consumer_retries_after_a_retriable_error(client: Client, control: Control, topic: str) -> None:
     client.produce(topic, [Sent(b"x"), Sent(b"y")])
     with (
         control.fault(action="error", error="NOT_LEADER_OR_FOLLOWER", api="Fetch", topic=topic, count=1) as refusing,
@@ -84,7 +84,7 @@ def test_a_consumer_tries_again(client: Client, control: Control, topic: str) ->
         assert (refusing.fired, dropping.fired) == (1, 1)
 
 
-def test_a_group_finds_its_coordinator_in_the_end(client: Client, control: Control, topic: str) -> None:
+def test_a_group_retries_until_it_finds_its_coordinator(client: Client, control: Control, topic: str) -> None:
     client.produce(topic, [Sent(b"x")])
     with control.fault(action="error", error="COORDINATOR_NOT_AVAILABLE", api="FindCoordinator", count=2) as fault:
         member = client.join(topic, topic)
@@ -95,7 +95,7 @@ def test_a_group_finds_its_coordinator_in_the_end(client: Client, control: Contr
         assert fault.fired == 2
 
 
-def test_a_member_whose_session_ends_comes_back(client: Client, control: Control, topic: str) -> None:
+def test_a_member_joins_again_after_its_session_ended(client: Client, control: Control, topic: str) -> None:
     client.produce(topic, [Sent(b"x")])
     with control.fault(action="expire_member", api="Heartbeat", group=topic, count=1) as fault:
         member = client.join(topic, topic)
@@ -108,7 +108,7 @@ def test_a_member_whose_session_ends_comes_back(client: Client, control: Control
             member.close()
 
 
-def test_a_broker_that_pauses_is_waited_for(client: Client, control: Control, topic: str) -> None:
+def test_clients_wait_for_a_paused_broker(client: Client, control: Control, topic: str) -> None:
     with control.fault(action="pause", duration_ms=300, api="Produce", topic=topic, count=1) as fault:
         client.produce(topic, [Sent(b"x")])
         assert fault.fired == 1

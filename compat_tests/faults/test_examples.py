@@ -35,7 +35,7 @@ def _command(language: str) -> list[str]:
 
 
 @pytest.mark.parametrize("language", FILES)
-def test_an_example_does_what_it_says(language: str, tmp_path: Path) -> None:
+def test_an_example_prints_the_expected_lines(language: str, tmp_path: Path) -> None:
     try:
         command = _command(language)
     except MissingToolchainError as missing:

@@ -1,4 +1,4 @@
-"""What most tests of groups begin with."""
+"""The fixtures of most tests of groups."""
 
 from collections.abc import Iterator
 

@@ -14,11 +14,11 @@ CONVERSATIONS = {
 NAMES = list(CONVERSATIONS)
 OLD_PROTOCOL = "2.2"
 REFUSED = [name for name in static_member_cases.CONVERSATIONS if "v7" in name]
-"""What is asked where the inter-broker protocol is too old for static members."""
+"""The conversations with an inter-broker protocol that is too old for static members."""
 
 
 def hold(name: str, bootstrap: str, group: str) -> list[Any]:
-    """The transcript of one conversation, about a group that nobody used before."""
+    """The transcript of one conversation, with an unused group."""
     with connected(bootstrap, group) as talk:
         CONVERSATIONS[name](talk)
     return talk.transcript

@@ -69,7 +69,7 @@ class LibrdkafkaCrowd:
                         self.received[message.value() or b""] += 1
 
     def close(self) -> None:
-        """Each in a thread of its own, and the last ones are left to themselves after a while.
+        """Close each member in its own thread; threads that are left after a time-out are not joined.
 
         Some calls never return: where a heartbeat tells of a rebalance just then, librdkafka 2.16 now and then waits
         for ever for the answer to its LeaveGroup (seen with Apache Kafka 2.7.2).
@@ -152,7 +152,7 @@ def crowds(bootstrap: str, group: str, topic: str, count: int) -> list[Crowd]:
 
 
 def total(members: list[Crowd]) -> Counter[bytes]:
-    """What all of them got."""
+    """The records of all members."""
     counted: Counter[bytes] = Counter()
     for crowd in members:
         counted += crowd.received

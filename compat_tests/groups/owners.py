@@ -1,4 +1,4 @@
-"""Who owns which partition, as the coordinator tells it: the one view that all client libraries share."""
+"""The owners of partitions, as DescribeGroups shows them: the one view for all client libraries."""
 
 import threading
 from types import TracebackType
@@ -15,7 +15,7 @@ LOOK_EVERY_S = 0.02
 
 
 def assigned(data: bytes) -> list[tuple[str, int]]:
-    """What a ConsumerProtocolAssignment, of any version, grants."""
+    """The partitions of a ConsumerProtocolAssignment, of any version."""
     if not data:
         return []
     reader = Reader(memoryview(data))
@@ -25,7 +25,7 @@ def assigned(data: bytes) -> list[tuple[str, int]]:
 
 
 class Watch:
-    """Describes a group again and again; every settled generation that it sees must share everything out once."""
+    """Describes a group repeatedly; each stable generation must assign every partition once."""
 
     def __init__(self, bootstrap: str, group: str, partitions: set[tuple[str, int]]) -> None:
         self._wire = Wire(bootstrap)

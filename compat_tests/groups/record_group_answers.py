@@ -33,7 +33,7 @@ def answers() -> dict[str, Any]:
 
 
 def records() -> dict[str, Any]:
-    """What lies in the log after one life, by configuration."""
+    """The records in the log after one member's life, by configuration."""
     found = {}
     with ZooKeeper() as zookeeper:
         for place, (name, config) in enumerate(CONFIGURATIONS.items()):

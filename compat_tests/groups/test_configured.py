@@ -1,4 +1,4 @@
-"""What the configuration changes for groups: size, the first rebalance, metadata, how long offsets are kept."""
+"""The configuration of groups: their size, the first rebalance, metadata, the retention of offsets."""
 
 import time
 from collections.abc import Iterator
@@ -85,7 +85,7 @@ def committed(wire: Wire, group: str) -> set[str]:
     return {name for name, *_ in fetch(wire, group, topics=None)}
 
 
-def test_the_first_rebalance_waits_and_then_waits_for_more(wire: Wire, second: Wire, group: str) -> None:
+def test_each_new_member_extends_the_initial_delay(wire: Wire, second: Wire, group: str) -> None:
     started = time.monotonic()
     wire.send(join_request(group), 1)
     assert not wire.has_answer(DELAY_S / 2)
@@ -95,7 +95,7 @@ def test_the_first_rebalance_waits_and_then_waits_for_more(wire: Wire, second: W
     assert (first.generation_id, other.generation_id, len(first.members) + len(other.members)) == (1, 1, 2)
 
 
-def test_the_first_rebalance_waits_no_longer_than_members_may_take(wire: Wire, second: Wire, group: str) -> None:
+def test_the_initial_delay_ends_at_the_rebalance_timeout(wire: Wire, second: Wire, group: str) -> None:
     started = time.monotonic()
     wire.send(join_request(group, rebalance_timeout_ms=700), 1)
     assert not wire.has_answer(DELAY_S / 2)
@@ -115,8 +115,10 @@ def test_a_group_has_a_size(configured: str, wire: Wire, second: Wire, group: st
             assert (refused.error_code, refused.member_id, refused.generation_id, refused.members) == (81, "", -1, [])
 
 
-def test_who_comes_first_gets_the_places(configured: str, wire: Wire, second: Wire, group: str) -> None:
-    """While a group rebalances those count that have joined: a member that comes late finds its place taken."""
+def test_the_first_members_that_join_again_stay_in_a_full_group(
+    configured: str, wire: Wire, second: Wire, group: str
+) -> None:
+    """During a rebalance only members that have joined count: a later one is refused if the group is full."""
     first, _ = settled(wire, group)
     second.send(join_request(group), 1)
     assert not second.has_answer()
@@ -129,7 +131,7 @@ def test_who_comes_first_gets_the_places(configured: str, wire: Wire, second: Wi
     assert wire.ask(HeartbeatRequest(group, 2, first), 0).error_code == 25
 
 
-def test_who_does_not_join_again_in_time_is_out(wire: Wire, second: Wire, group: str) -> None:
+def test_a_member_that_does_not_join_again_in_time_is_removed(wire: Wire, second: Wire, group: str) -> None:
     """The rebalance takes as long as the slowest member may, not as long as a session; static members stay in it."""
     fields: dict[str, Any] = {"rebalance_timeout_ms": 700, "session_timeout_ms": 20_000}
     first, _ = settled(wire, group, **fields)
@@ -142,7 +144,7 @@ def test_who_does_not_join_again_in_time_is_out(wire: Wire, second: Wire, group:
     assert wire.ask(join_request(group, first), 1).error_code == 25
 
 
-def test_a_static_member_that_does_not_join_again_keeps_its_place(wire: Wire, second: Wire, group: str) -> None:
+def test_a_static_member_that_does_not_join_again_stays(wire: Wire, second: Wire, group: str) -> None:
     fields: dict[str, Any] = {"rebalance_timeout_ms": 700, "session_timeout_ms": 20_000}
     first = wire.ask(join_request(group, group_instance_id="i", **fields), 5).member_id
     assert wire.ask(sync_request(group, 1, first, group_instance_id="i"), 3).error_code == 0
@@ -153,7 +155,7 @@ def test_a_static_member_that_does_not_join_again_keeps_its_place(wire: Wire, se
     assert wire.ask(HeartbeatRequest(group, 2, first, "i"), 3).error_code == 0
 
 
-def test_a_silent_member_is_out_after_its_session(wire: Wire, second: Wire, group: str) -> None:
+def test_a_member_without_heartbeats_is_removed_after_its_session(wire: Wire, second: Wire, group: str) -> None:
     """A heartbeat prolongs it, one of a wrong generation does not."""
     member_id, _ = settled(wire, group, session_timeout_ms=3_000, rebalance_timeout_ms=60_000)
     for wait_s, generation, code in (2, 1, 0), (2, 2, 22), (1.75, 1, 25):
@@ -168,14 +170,14 @@ def test_metadata_and_sessions_have_the_configured_limits(wire: Wire, group: str
 
 
 @NO_DATES
-def test_commits_without_members_age(wire: Wire, group: str) -> None:
+def test_commits_without_members_expire(wire: Wire, group: str) -> None:
     commit_dated(wire, group, "t", RETENTION_MS + 5_000)
     commit_dated(wire, f"{group}-young", "t", RETENTION_MS - 20_000)
     assert not wire.has_answer(CHECKED_S)
     assert (committed(wire, group), committed(wire, f"{group}-young")) == (set(), {"t"})
 
 
-def test_a_commit_may_have_a_retention_of_its_own(wire: Wire, group: str) -> None:
+def test_a_commit_may_name_a_retention_time(wire: Wire, group: str) -> None:
     versions = 2, 3, 4
     for version in versions:
         assert commit(wire, f"{group}-{version}", version, retention_time_ms=300) == 0
@@ -186,8 +188,8 @@ def test_a_commit_may_have_a_retention_of_its_own(wire: Wire, group: str) -> Non
         assert committed(wire, f"{group}-{version}-long") == {"t"}, version
 
 
-def test_a_retention_beyond_the_end_of_time_is_over_at_once(wire: Wire, group: str) -> None:
-    """The sum with the present time wraps."""
+def test_a_retention_time_that_overflows_is_over_at_once(wire: Wire, group: str) -> None:
+    """The sum of the retention time and the present time wraps."""
     for version in 2, 4:
         assert commit(wire, f"{group}-{version}", version, retention_time_ms=2**63 - 1) == 0
     assert not wire.has_answer(CHECKED_S)
@@ -196,7 +198,7 @@ def test_a_retention_beyond_the_end_of_time_is_over_at_once(wire: Wire, group: s
 
 
 @NO_DATES
-def test_what_members_read_is_kept_and_other_topics_age(wire: Wire, group: str) -> None:
+def test_only_offsets_of_unsubscribed_topics_expire(wire: Wire, group: str) -> None:
     """Members subscribe to t, not to u. What other protocols than the consumer's read is not known: all is kept."""
     member_id, generation = settled(wire, group, session_timeout_ms=20_000)
     other = f"{group}-connect"
@@ -209,7 +211,7 @@ def test_what_members_read_is_kept_and_other_topics_age(wire: Wire, group: str) 
 
 
 @NO_DATES
-def test_an_empty_group_ages_from_when_it_became_empty(wire: Wire, group: str) -> None:
+def test_offsets_of_an_empty_group_expire_from_when_it_became_empty(wire: Wire, group: str) -> None:
     member_id, generation = settled(wire, group, session_timeout_ms=20_000)
     commit_dated(wire, group, "t", 2 * RETENTION_MS, generation_id_or_member_epoch=generation, member_id=member_id)
     assert wire.ask(LeaveGroupRequest(group, members=[MemberIdentity(member_id)]), 3).error_code == 0

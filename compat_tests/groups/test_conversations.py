@@ -15,7 +15,7 @@ from tests.server.wire import Wire
 RECORDED = Path(__file__).parents[2] / "tests/server/handlers/data/group_answers.json"
 ANSWERS: dict[str, Any] = json.loads(RECORDED.read_text())
 OPERATIONS = {"kafka-4.1.0": 3400}
-"""What may be done to a group, other than in 2.7.2: `test_operations_on_a_group` has the reason."""
+"""The operations on a group that differ from 2.7.2: `test_operations_on_a_group` has the reason."""
 
 
 @pytest.fixture(scope="module")
@@ -26,7 +26,7 @@ def bootstrap(broker: Broker) -> str:
 
 
 def expected(name: str, target: str) -> Any:
-    """What 2.7.2 answered, with the operations that there are on this target."""
+    """The answers of 2.7.2, with the operations of this target."""
 
     def with_operations(entry: dict[str, Any]) -> dict[str, Any]:
         known = entry.get("authorized_operations", 0) > 0 and target in OPERATIONS
@@ -68,5 +68,5 @@ def expected(name: str, target: str) -> Any:
     reason="a group whose last offset is deleted goes when offsets are next looked through (KIP-848)",
 )
 @pytest.mark.parametrize("name", NAMES)
-def test_the_answers_are_those_of_2_7_2(broker: Broker, bootstrap: str, topic_name: str, name: str) -> None:
+def test_the_answers_equal_those_of_2_7_2(broker: Broker, bootstrap: str, topic_name: str, name: str) -> None:
     assert comparable(hold(name, bootstrap, topic_name)) == comparable(expected(name, broker.name))

@@ -1,4 +1,4 @@
-"""How soon the first member of a group reads: as soon as it asks, where the initial delay is 0."""
+"""The first member of a group reads without a delay if the initial delay is 0."""
 
 import time
 from collections.abc import Iterator
@@ -30,7 +30,7 @@ def wire(broker: Broker, topic_name: str) -> Iterator[Wire]:
 
 
 def first_record(bootstrap: str, group: str, topic: str) -> float:
-    """Milliseconds that a client without delays of its own takes, over everything that a client asks."""
+    """Milliseconds for all requests of a client that adds no delay."""
     started = time.perf_counter()
     with Wire(bootstrap) as wire:
         wire.ask(MetadataRequest([MetadataRequestTopic(name=topic)]), 5)

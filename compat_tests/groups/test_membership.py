@@ -107,7 +107,7 @@ def test_odd_joins_of_a_settled_group(wire: Wire, group: str, fields: dict[str, 
     assert (joined.error_code, joined.generation_id, joined.leader) == (expected, -1, "")
 
 
-def test_an_id_that_was_given_out_with_an_instance_id(wire: Wire, group: str) -> None:
+def test_a_handed_out_member_id_with_an_instance_id(wire: Wire, group: str) -> None:
     given = wire.ask(join_request(group), 5).member_id
     joined = wire.ask(join_request(group, given, group_instance_id="i"), 5)
     assert (joined.error_code, joined.member_id) == (-1, "")
@@ -171,7 +171,7 @@ def test_requests_for_groups_that_do_not_exist(wire: Wire, group: str) -> None:
     assert wire.ask(LeaveGroupRequest("", "x"), 1).error_code == 24
 
 
-def test_while_others_join(wire: Wire, second: Wire, group: str) -> None:
+def test_requests_during_the_join_phase(wire: Wire, second: Wire, group: str) -> None:
     leader = stable(wire, group)
     second.send(join_request(group), 1)
     assert not second.has_answer()
@@ -203,7 +203,7 @@ def test_a_member_that_leaves_while_the_leader_assigns(wire: Wire, second: Wire,
     assert (alone.error_code, alone.generation_id, alone.leader) == (0, 3, joined.member_id)
 
 
-def test_a_follower_may_ask_again(wire: Wire, second: Wire, group: str) -> None:
+def test_a_follower_may_repeat_its_join(wire: Wire, second: Wire, group: str) -> None:
     leader = stable(wire, group)
     second.send(join_request(group), 1)
     assert not second.has_answer()
@@ -224,10 +224,10 @@ def test_a_follower_may_ask_again(wire: Wire, second: Wire, group: str) -> None:
         (("b", "a"), "a"),
     ],
 )
-def test_members_that_want_different_protocols(
+def test_members_with_different_protocols(
     wire: Wire, second: Wire, group: str, wanted: tuple[str, str], chosen: str
 ) -> None:
-    """One vote each: what Kafka's map of the votes has first is chosen."""
+    """Each protocol has one vote: the first one in Kafka's map of the votes is chosen."""
     leader = stable(wire, group, protocols=wanted)
     second.send(join_request(group, protocols=wanted[::-1]), 1)
     assert not second.has_answer()
@@ -254,7 +254,7 @@ def test_leaving(wire: Wire, group: str) -> None:
 
 
 class TestStaticMembers:
-    def test_a_return_disturbs_nobody(self, wire: Wire, group: str) -> None:
+    def test_a_restarted_static_member_causes_no_rebalance(self, wire: Wire, group: str) -> None:
         old = stable(wire, group, group_instance_id="i")
         back = wire.ask(join_request(group, group_instance_id="i"), 5)
         assert (back.error_code, back.generation_id, back.leader, back.members) == (0, 1, old, [])
@@ -264,16 +264,18 @@ class TestStaticMembers:
         assert heartbeat(wire, group, old, 1) == 25
         assert wire.ask(join_request(group, old, group_instance_id="i"), 5).error_code == 82
 
-    def test_a_return_with_another_protocol_makes_all_join(self, wire: Wire, group: str) -> None:
+    def test_a_restarted_static_member_with_another_protocol_causes_a_rebalance(self, wire: Wire, group: str) -> None:
         stable(wire, group, group_instance_id="i", protocols=("range", "sticky"))
         back = wire.ask(join_request(group, group_instance_id="i", protocols=("sticky", "range")), 5)
         assert (back.generation_id, back.protocol_name, back.leader) == (2, "sticky", back.member_id)
 
-    def test_a_return_while_the_leader_assigns_makes_all_join(self, wire: Wire, group: str) -> None:
+    def test_a_static_member_that_restarts_in_completing_causes_a_rebalance(self, wire: Wire, group: str) -> None:
         assert wire.ask(join_request(group, group_instance_id="i"), 5).generation_id == 1
         assert wire.ask(join_request(group, group_instance_id="i"), 5).generation_id == 2
 
-    def test_the_old_one_that_waits_is_fenced(self, wire: Wire, second: Wire, group: str) -> None:
+    def test_a_waiting_request_of_a_replaced_static_member_is_fenced(
+        self, wire: Wire, second: Wire, group: str
+    ) -> None:
         stable(wire, group, group_instance_id="i")
         second.send(join_request(group, group_instance_id="j"), 5)
         assert not second.has_answer()

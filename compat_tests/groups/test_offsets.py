@@ -151,7 +151,7 @@ def test_deleting_offsets(wire: Wire, group: str) -> None:
 
 
 @STAYS_A_WHILE
-def test_the_last_offset_takes_its_group_along(wire: Wire, group: str) -> None:
+def test_a_group_is_deleted_with_its_last_offset(wire: Wire, group: str) -> None:
     assert commit(wire, group) == 0
     assert offset_delete(wire, group) == (0, [0])
     assert offset_delete(wire, group) == (69, [])
@@ -163,7 +163,7 @@ def test_deleting_offsets_of_members_that_are_no_consumers(wire: Wire, group: st
 
 
 @STAYS_A_WHILE
-def test_an_empty_group_without_offsets_goes_with_a_deletion(wire: Wire, group: str) -> None:
+def test_an_offset_deletion_deletes_an_empty_group_without_offsets(wire: Wire, group: str) -> None:
     member_id = stable(wire, group)
     assert wire.ask(LeaveGroupRequest(group, member_id), 1).error_code == 0
     assert offset_delete(wire, group) == (0, [0])

@@ -1,4 +1,4 @@
-"""Which partition of the coordinators' topics keeps a group, and which a transactional id: that of Kafka's own hash.
+"""The partition that keeps a group, or a transactional id, is that of Kafka's own hash.
 
 Coordinators that don't agree on it don't find each other's groups and transactions in a cluster, nor in a directory
 that has moved.

@@ -71,7 +71,9 @@ def client(broker: Broker, topic_name: str) -> ConfluentClient:
     return found
 
 
-def test_cooperative_members_keep_what_does_not_move(broker: Broker, client: ConfluentClient, topic_name: str) -> None:
+def test_cooperative_members_keep_their_other_partitions(
+    broker: Broker, client: ConfluentClient, topic_name: str
+) -> None:
     strategy = {"partition_assignment_strategy": "cooperative-sticky"}
     first = Watched(broker.bootstrap, topic_name, topic_name, **strategy)
     poll_until([first], lambda: first.owned == set(range(PARTITIONS)), "all partitions")
@@ -89,7 +91,7 @@ def test_cooperative_members_keep_what_does_not_move(broker: Broker, client: Con
     first.consumer.close()
 
 
-def test_a_static_member_that_restarts_disturbs_nobody(
+def test_a_restarted_static_consumer_causes_no_rebalance(
     broker: Broker, client: ConfluentClient, topic_name: str
 ) -> None:
     def static(name: str) -> Watched:
@@ -108,7 +110,9 @@ def test_a_static_member_that_restarts_disturbs_nobody(
     back.consumer.close()
 
 
-def test_a_static_member_fences_its_double(broker: Broker, client: ConfluentClient, topic_name: str) -> None:
+def test_a_static_member_fences_another_with_its_instance_id(
+    broker: Broker, client: ConfluentClient, topic_name: str
+) -> None:
     first = Watched(broker.bootstrap, topic_name, topic_name, group_instance_id="one")
     poll_until([first], lambda: first.owned == set(range(PARTITIONS)), "all partitions")
     double = Watched(broker.bootstrap, topic_name, topic_name, group_instance_id="one")

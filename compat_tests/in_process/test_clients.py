@@ -177,7 +177,7 @@ def test_a_coroutine_waits_beside_its_own_clients() -> None:
 
 
 @pytest.mark.parametrize("end", ["restart", "kill"])
-def test_a_producer_outlives_the_brokers_end(own: Broker, end: str) -> None:
+def test_a_producer_continues_after_a_restart_of_the_broker(own: Broker, end: str) -> None:
     producer = ConfluentProducer(
         {"bootstrap.servers": own.bootstrap, "reconnect.backoff.ms": 10, "reconnect.backoff.max.ms": 50, "log_level": 0}
     )

@@ -1,4 +1,4 @@
-"""Clients from before Kafka 0.11, unchanged, and newer libraries that are told to speak as those did."""
+"""Clients from before Kafka 0.11, unchanged, and newer libraries that are configured for old brokers."""
 
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -71,7 +71,7 @@ def java_clients(version: str, agent: Agent) -> Iterator[OldClient]:
 
 
 def kafka_python_client(version: tuple[int, ...], bootstrap: str) -> OldClient:
-    """kafka-python, told the broker's version."""
+    """kafka-python, configured with the broker's version."""
     settings: dict[str, Any] = {"bootstrap_servers": bootstrap, "api_version": version}
     magic = 1 if version >= (0, 10) else 0
 

@@ -38,7 +38,7 @@ def old_agents(broker: Broker) -> Iterator[OldAgents]:
 
 @pytest.fixture(scope="module")
 def old_clients(broker: Broker, old_agents: OldAgents) -> "list[OldClient]":
-    """All of them."""
+    """All old clients."""
     from compat_tests.old_clients.clients import java_clients, other_clients
 
     found = other_clients(broker.bootstrap)
@@ -55,5 +55,5 @@ def old_agent(request: pytest.FixtureRequest, old_agents: OldAgents) -> Agent:
 
 @pytest.fixture(scope="module", params=[version for version in OLD_CLIENT_VERSIONS if not version.startswith("0.8")])
 def group_agent(request: pytest.FixtureRequest, old_agents: OldAgents) -> Agent:
-    """Those that join groups through the broker; before 0.9 that went through ZooKeeper."""
+    """The clients that join groups through the broker; before 0.9 clients used ZooKeeper."""
     return old_agents(request.param)

@@ -1,4 +1,4 @@
-"""What clients of before 0.11 wrote, all others read, in topics of every message format."""
+"""All clients read the records of clients from before 0.11, in topics of every message format."""
 
 from collections.abc import Iterator
 
@@ -39,7 +39,7 @@ def records(client: str, codec: str, first: int) -> list[Sent]:
 @pytest.mark.scenario("records", client="clients before 0.11")
 @pytest.mark.differs("kafka-3.9.1", cases=["0.9.0"], reason="message.format.version is passed over (KIP-724)")
 @pytest.mark.parametrize("name", FORMATS)
-def test_everyone_reads_what_everyone_wrote(wire: Wire, old_clients: list[OldClient], name: str) -> None:
+def test_every_client_reads_the_records_of_every_client(wire: Wire, old_clients: list[OldClient], name: str) -> None:
     topic = new_topic(wire, message__format__version=name)
     expected: list[tuple[bytes | None, bytes | None, int | None]] = []
     own_times: set[int] = set()
@@ -67,7 +67,7 @@ def fetched(agent: Agent, how: str, topic: str, count: int, **fields: int) -> li
     return [unpacked_record(each) for each in agent.ask(how, **asked)]
 
 
-def test_fetches_of_any_size_lose_nothing(wire: Wire, old_agent: Agent) -> None:
+def test_fetches_of_any_size_return_every_record(wire: Wire, old_agent: Agent) -> None:
     """Old consumers take no more than they asked for: a batch may come cut, converted data be longer than it was."""
     topic = new_topic(wire)
     sent = [Sent(b"v" * at, b"k", (), NOW_MS + at) for at in range(200)]
@@ -80,7 +80,7 @@ def test_fetches_of_any_size_lose_nothing(wire: Wire, old_agent: Agent) -> None:
 
 
 @pytest.mark.scenario("errors", client="java-{old_agent}")
-def test_switched_off_conversion_is_refused(wire: Wire, old_agent: Agent) -> None:
+def test_fetches_are_refused_without_down_conversion(wire: Wire, old_agent: Agent) -> None:
     topic = new_topic(wire, message__downconversion__enable="false")
     sent = {"topic": topic, "records": [packed_record(Sent(b"v"))], "codec": "none", "acks": 1, "limit": 1 << 20}
     old_agent.ask("produce", **sent)
@@ -89,7 +89,7 @@ def test_switched_off_conversion_is_refused(wire: Wire, old_agent: Agent) -> Non
 
 
 @pytest.mark.scenario("groups", client="java-{group_agent}")
-def test_a_group_goes_on_where_it_was(wire: Wire, group_agent: Agent) -> None:
+def test_a_group_continues_at_its_committed_offset(wire: Wire, group_agent: Agent) -> None:
     topic = new_topic(wire)
     sent = {"topic": topic, "records": [packed_record(Sent(b"%d" % at)) for at in range(10)], "codec": "none"}
     group_agent.ask("produce", acks=-1, limit=1 << 20, **sent)

@@ -46,7 +46,7 @@ def spelled(records: list[Record]) -> list[str]:
 
 
 def expected_reading(data: bytes) -> list[str]:
-    """What the oracle should say of ``data``."""
+    """The expected answer of the oracle for ``data``."""
     lines = []
     for position, header in iterate_headers(data):
         lines.append(",".join(["batch", *map(_java, _fields(header))]))
@@ -72,7 +72,7 @@ def _java(value: object) -> str:
 @pytest.mark.parametrize("codec", CODECS)
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("timestamp_type", [0, 1])
-def test_java_reads_what_we_write(oracle: RecordsOracle, codec: int, seed: int, timestamp_type: int) -> None:
+def test_java_reads_kafkapys_batches(oracle: RecordsOracle, codec: int, seed: int, timestamp_type: int) -> None:
     data = encode_batch(
         some_records(seed), compression=codec, timestamp_type=timestamp_type, base_offset=2**40 + seed,
         partition_leader_epoch=seed, producer_id=5, producer_epoch=1, base_sequence=2**31 - 2,
@@ -84,7 +84,7 @@ def test_java_reads_what_we_write(oracle: RecordsOracle, codec: int, seed: int, 
 @pytest.mark.parametrize("codec", CODECS)
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("timestamp_type", [0, 1])
-def test_we_read_what_java_writes(oracle: RecordsOracle, codec: int, seed: int, timestamp_type: int) -> None:
+def test_kafkapy_reads_javas_batches(oracle: RecordsOracle, codec: int, seed: int, timestamp_type: int) -> None:
     listed = some_records(seed)
     (answer,) = oracle.ask(
         "write", codec, timestamp_type, 77, 12, 3, 40, _java(seed > 1), 6, 1_800_000_000_000, *spelled(listed)

@@ -71,7 +71,9 @@ def javas_reading(oracle: RecordsOracle, data: bytes) -> list[tuple[str, ...]]:
 
 
 @pytest.mark.parametrize(("magic", "codec", "timestamp_type"), list(product(OLD, CODECS, (0, 1))))
-def test_both_write_and_read_the_same(oracle: RecordsOracle, magic: int, codec: int, timestamp_type: int) -> None:
+def test_kafka_and_kafkapy_write_and_read_equal_message_sets(
+    oracle: RecordsOracle, magic: int, codec: int, timestamp_type: int
+) -> None:
     for seed in range(4):
         listed = placed([record._replace(headers=()) for record in some_records(seed)], 77)
         append_time = NOW if timestamp_type else -1
@@ -92,7 +94,7 @@ def test_both_write_and_read_the_same(oracle: RecordsOracle, magic: int, codec: 
 
 
 @pytest.mark.parametrize(("magic", "codec"), [pair for pair in product(OLD, CODECS) if pair != (0, LZ4)])
-def test_kafka_python_reads_ours_and_we_read_theirs(magic: int, codec: int) -> None:
+def test_kafka_python_and_kafkapy_read_each_others_message_sets(magic: int, codec: int) -> None:
     """But for LZ4 of magic 0, for whose quirk it wants one more package; Java's classes judge that above."""
     listed = placed([record._replace(headers=()) for record in some_records(3)])
     ours = encode_legacy(listed, magic, compression=codec)
@@ -250,7 +252,7 @@ STORED_BY_KAFKA = 53
 
 @pytest.mark.parametrize("magic", range(3))
 @pytest.mark.parametrize("number", range(len(strange_sets())))
-def test_strange_sets(oracle: RecordsOracle, number: int, magic: int) -> None:
+def test_unusual_message_sets(oracle: RecordsOracle, number: int, magic: int) -> None:
     data = strange_sets()[number]
     for timestamp_type, compression, strict in product((0, 1), (PRODUCER, 0, 2), (False, True)):
         difference = 10 if strict else 2**63 - 1

@@ -21,7 +21,7 @@ LISTED = [
 
 @pytest.mark.parametrize("batch_class", [DefaultRecordBatch, AioBatch])
 @pytest.mark.parametrize("codec", range(5))
-def test_they_read_what_we_write(batch_class: Any, codec: int) -> None:
+def test_other_libraries_read_kafkapys_batches(batch_class: Any, codec: int) -> None:
     batch = batch_class(encode_batch(LISTED, compression=codec, base_offset=9))
     assert batch.validate_crc()
     found = [
@@ -32,7 +32,7 @@ def test_they_read_what_we_write(batch_class: Any, codec: int) -> None:
 
 @pytest.mark.parametrize("builder_class", [DefaultRecordBatchBuilder, AioBuilder])
 @pytest.mark.parametrize("codec", range(5))
-def test_we_read_what_they_write(builder_class: Any, codec: int) -> None:
+def test_kafkapy_reads_the_batches_of_other_libraries(builder_class: Any, codec: int) -> None:
     builder = builder_class(
         magic=2, compression_type=codec, is_transactional=0, producer_id=-1, producer_epoch=-1, base_sequence=-1,
         batch_size=1 << 20,

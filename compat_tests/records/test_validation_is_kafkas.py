@@ -71,7 +71,7 @@ def compare(oracle: RecordsOracle, data: bytes, policy: ProducePolicy, version: 
 
 
 def refused_places(verdict: list[str]) -> list[str]:
-    """Of an error's ``place=message``, whose wording is each broker's own."""
+    """The places of an error's ``place=message``, since the messages differ."""
     return [listed.split("=")[0] for listed in verdict[3:]]
 
 
@@ -110,7 +110,7 @@ def batches_of_records() -> Iterator[tuple[str, bytes, ProducePolicy]]:
 
 
 @pytest.mark.parametrize(("data", "policy"), [case[1:] for case in batches_of_records()])
-def test_records_at_fault(oracle: RecordsOracle, data: bytes, policy: ProducePolicy) -> None:
+def test_batches_with_bad_records(oracle: RecordsOracle, data: bytes, policy: ProducePolicy) -> None:
     compare(oracle, data, policy)
 
 
@@ -124,12 +124,12 @@ ANOTHER_MAGIC_BEHIND = PLAIN + bytes(8) + b"\0\0\0\x20" + b"\0\0\0\0\1" + bytes(
     + [patched(PLAIN, ">b", 16, magic) for magic in (0, 1, 3, -1)]
     + [patched(PLAIN, ">i", 8, 13), patched(PLAIN, ">i", 8, 40)[:52]],
 )
-def test_batches_that_are_none(oracle: RecordsOracle, data: bytes) -> None:
+def test_bytes_that_are_no_batch(oracle: RecordsOracle, data: bytes) -> None:
     compare(oracle, data, ProducePolicy(PARTITION))
 
 
 @pytest.mark.parametrize("tail", [bytes(11), PLAIN[:-1], bytes(11) + b"\x40" + bytes(4) + b"\2"])
-def test_a_piece_of_a_batch_behind_is_ignored(oracle: RecordsOracle, tail: bytes) -> None:
+def test_an_incomplete_batch_at_the_end_is_ignored(oracle: RecordsOracle, tail: bytes) -> None:
     policy = ProducePolicy(PARTITION)
     kafkas = kafkas_verdict(oracle, PLAIN + tail, policy, 8)
     assert our_verdict(PLAIN + tail, policy, 8) == [*kafkas[:3], kafkas[3][: 2 * len(PLAIN)], "3"]
@@ -147,7 +147,7 @@ def test_zstd_before_version_7(oracle: RecordsOracle) -> None:
     + [(">i", 57, count) for count in (-1, 0, 2, 4)]
     + [(">q", 43, 6), (">b", 61, 120), (">b", 61, 0), (">b", 61, 1), (">b", 61, 8), (">b", 62, 1), (">b", 65, 80)],
 )
-def test_headers_that_lie(oracle: RecordsOracle, layout: str, offset: int, value: int) -> None:
+def test_batches_with_contradicting_headers(oracle: RecordsOracle, layout: str, offset: int, value: int) -> None:
     compare(oracle, patched(PLAIN, layout, offset, value), ProducePolicy(PARTITION, PRODUCER))
 
 
@@ -167,7 +167,7 @@ def test_records_that_are_broken(oracle: RecordsOracle, codec: int, body: str, c
     compare(oracle, raw(body, count, codec), ProducePolicy(PARTITION))
 
 
-def test_lying_offsets_are_our_own_rule(oracle: RecordsOracle) -> None:
+def test_contradicting_offsets_are_refused_by_kafkapy_alone(oracle: RecordsOracle) -> None:
     """Kafka 2.7.2 stores them as they are, or fails inside where the batch is compressed."""
     policy = ProducePolicy(PARTITION)
     for codec, kafkas in ((0, "ok"), (4, "error")):

@@ -30,11 +30,11 @@ class Reader:
         self._directory = directory
 
     def batch(self, isolation: str) -> DataFrame:
-        """All that is there now."""
+        """All records in the topic now."""
         return self._load(self._spark.read, isolation, minPartitions=SHARES)
 
     def stream(self, isolation: str) -> DataFrame:
-        """All that is there now, and what earlier calls have read."""
+        """All records in the topic now, and those that earlier calls have read."""
         rows, checkpoints = (str(self._directory / f"{what}-{isolation}") for what in ("rows", "checkpoints"))
         source = self._load(self._spark.readStream, isolation, maxOffsetsPerTrigger=OFFSETS_PER_BATCH)
         sink = source.writeStream.format("parquet").option("path", rows).option("checkpointLocation", checkpoints)

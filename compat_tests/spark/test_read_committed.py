@@ -75,7 +75,7 @@ class History:
         self.committed: list[Row] = []
 
     def unfold(self) -> None:
-        """Some are committed, some aborted, and long stretches hold nothing but what was aborted."""
+        """Some transactions are committed, some aborted; long ranges hold only aborted records."""
         for number in range(ROUNDS):
             fates = number % 2 == 0 or number > ROUNDS - 8, number % 3 == 0
             if 10 <= number < 20:
@@ -121,7 +121,7 @@ def wait_for_markers(admin: AdminClient, topic: str) -> None:
 
 @contextmanager
 def spark_reading(bootstrap: str, topic: str, directory: Path) -> Iterator[Ask]:
-    """Asks a Spark of its own; sorted rows."""
+    """Reads with a new Spark process; sorted rows."""
     command = [sys.executable, "-m", "compat_tests.spark.reader", bootstrap, topic, str(directory)]
     with (
         (directory / "reader.log").open("wb") as log,

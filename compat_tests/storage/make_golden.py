@@ -96,7 +96,7 @@ def _transact(bootstrap: str) -> None:
 
 
 def wait_for_cleaner(broker: RealKafka, timeout_s: float = 30) -> None:
-    """Return when the compacted topic has been cleaned and the checkpoint says so."""
+    """Return when the compacted topic has been cleaned and the checkpoint has its offset."""
     path = broker.data / "cleaner-offset-checkpoint"
     deadline = time.monotonic() + timeout_s
     while not (path.exists() and "compacted 0 " in path.read_text()):

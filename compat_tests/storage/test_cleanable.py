@@ -1,4 +1,4 @@
-"""What waits for compaction, what is compacted when and what stays: Apache Kafka 2.7.2 and kafkapy decide the same.
+"""Apache Kafka 2.7.2 and kafkapy compact the same logs at the same time and keep the same records.
 
 One topic for each case, with the same records and timestamps, filled while no cleaner works; then the broker is started
 again with one. What is compared, after each of two such rounds, is the cleaner's checkpoint, the log's offsets, the
@@ -147,7 +147,7 @@ def _states(broker: Broker, topics: Topics) -> dict[str, Any]:
 
 
 def _settled(brokers: list[Broker], topics: list[Topics]) -> list[dict[str, Any]]:
-    """The state of every topic once nothing has changed for two seconds, twenty looks of the cleaner."""
+    """The state of every topic when nothing has changed for two seconds, in which the cleaner checks twenty times."""
     deadline = time.monotonic() + TIMEOUT_S
     before: list[dict[str, Any]] = []
     while (states := [_states(*pair) for pair in zip(brokers, topics, strict=True)]) != before:
@@ -158,7 +158,7 @@ def _settled(brokers: list[Broker], topics: list[Topics]) -> list[dict[str, Any]
 
 
 def _refuses(broker: Broker, topics: Topics) -> None:
-    """What a compacted topic doesn't take."""
+    """A compacted topic refuses DeleteRecords and records without a key."""
     without_key = bytes(encode_batch([Record(None, b"v", NOW_MS, (), 0)]))
     with Wire(broker.bootstrap) as wire:
         for topic in topics.values():
@@ -169,7 +169,7 @@ def _refuses(broker: Broker, topics: Topics) -> None:
 
 @pytest.fixture(scope="module")
 def outcomes() -> tuple[Outcome, Outcome]:
-    """What 2.7.2 and we have made of each case."""
+    """The state of each case on 2.7.2 and on kafkapy."""
     found: tuple[Outcome, Outcome] = {case: [] for case in CASES}, {case: [] for case in CASES}
     with ExitStack() as stack:
         brokers: list[Broker] = [
@@ -196,13 +196,13 @@ def outcomes() -> tuple[Outcome, Outcome]:
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_the_same_is_compacted(outcomes: tuple[Outcome, Outcome], case: str) -> None:
+def test_kafka_and_kafkapy_compact_the_same_records(outcomes: tuple[Outcome, Outcome], case: str) -> None:
     theirs, ours = (outcome[case] for outcome in outcomes)
     assert ours == theirs
 
 
 def test_the_cases_differ(outcomes: tuple[Outcome, Outcome]) -> None:
-    """Something is compacted where something is due, and nothing where nothing is."""
+    """Logs are compacted in the cases with due records, and not in the others."""
     theirs, _ = outcomes
     never = {case for case, rounds in theirs.items() if rounds[-1]["clean to"] is None}
     assert {"never dirty enough", "not overdue", "without timestamps nothing is overdue"} <= never

@@ -114,7 +114,7 @@ def consumed(bootstrap: str, topic: str) -> Newest:
 
 
 def contents(directory: Path) -> dict[str, bytes]:
-    """What compaction writes, by name."""
+    """The files that compaction writes, by name."""
     endings = (".log", ".index", ".timeindex", ".txnindex")
     return {path.name: path.read_bytes() for path in sorted(directory.iterdir()) if path.name.endswith(endings)}
 
@@ -132,7 +132,7 @@ def surviving(directory: Path) -> list[tuple[object, ...]]:
 
 
 def checkpoint(data: Path) -> dict[str, int]:
-    """What cleaner-offset-checkpoint says."""
+    """The content of cleaner-offset-checkpoint."""
     path = data / "cleaner-offset-checkpoint"
     lines = path.read_text().splitlines()[2:] if path.exists() else []
     return {line.split()[0]: int(line.split()[2]) for line in lines}
@@ -179,7 +179,7 @@ def compact_ours(data: Path) -> None:
 
 
 def compact_theirs(broker: RealKafka, expected: dict[str, int]) -> None:
-    """The same by the real broker, which stops then."""
+    """The same by the real broker, which is then stopped."""
     broker.overrides = {**CLEANING, **IO_BUFFER, "log.segment.delete.delay.ms": "0"}
     broker.start()
     until(lambda: expected.items() <= checkpoint(broker.data).items(), f"{checkpoint(broker.data)} to be {expected}")
@@ -187,7 +187,7 @@ def compact_theirs(broker: RealKafka, expected: dict[str, int]) -> None:
 
 
 def hand_over(broker: RealKafka, ours: Path, newest: dict[str, Newest]) -> None:
-    """The real broker goes on with what we compacted, serves it, and compacts it further."""
+    """The real broker serves the logs that kafkapy has compacted, and compacts them further."""
     shutil.rmtree(broker.data)
     shutil.copytree(ours, broker.data, copy_function=shutil.copy2)
     clean_to = checkpoint(ours)

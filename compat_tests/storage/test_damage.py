@@ -255,7 +255,7 @@ def _read(bootstrap: str, topic: str) -> tuple[int, list[int], bool]:
 
 @pytest.fixture(scope="module", params=["kafkapy", pytest.param("kafka-2.7.2", marks=pytest.mark.java)])
 def served(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    """What each topic's consumer got: from a broker that was started twice on damaged files."""
+    """The records that each topic's consumer got from a broker that was started twice on damaged files."""
     directory = tmp_path_factory.mktemp("damaged")
     cases = {**CASES, **(BETTER if request.param == "kafkapy" else {})}
     broker: KafkapyProcess | RealKafka
@@ -279,7 +279,7 @@ def served(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
         yield found
 
 
-def test_what_is_served_after_each_damage(served: Served) -> None:
+def test_the_records_served_after_each_damage(served: Served) -> None:
     cases = {name: {**CASES, **BETTER}[name] for name in served}
     expected = {
         name: (case.end, [offset for part in case.read for offset in part], case.fails) for name, case in cases.items()

@@ -53,7 +53,7 @@ ABORTED: Final = 20
 """Before this record a transaction writes and is aborted."""
 
 USUAL: Final = "Recovering "
-"""How the warning begins that each start after a kill logs."""
+"""The beginning of the warning that each start after a kill logs."""
 NOT_YET: Final = (3, 5, 6, 14, 15, 16, 51)
 """Error codes of a broker that has just started, or that still ends a transaction."""
 
@@ -69,7 +69,7 @@ PROPERTIES: Final = {
 }
 
 Values = dict[tuple[str, int], bytes]
-"""What lies at each offset of each topic's partition 0; control batches are left out."""
+"""The record at each offset of each topic's partition 0; control batches are left out."""
 
 
 class Template(NamedTuple):
@@ -81,7 +81,7 @@ class Template(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """What became of a case; ``problem`` is None when it is as it has to be."""
+    """The outcome of a case; ``problem`` is None if it is as expected."""
 
     kind: str
     problem: str | None
@@ -304,7 +304,7 @@ async def _offset(client: Client, topic: str, timestamp: int) -> int:
 
 
 async def _read_all(client: Client) -> tuple[Values, set[str]]:
-    """What each topic serves from its first offset, and the topics of which a Fetch failed."""
+    """The records of each topic from its first offset, and the topics of which a Fetch failed."""
     found: Values = {}
     failed = set()
     for topic in (TOPIC, TRIMMED):

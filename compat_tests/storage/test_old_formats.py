@@ -121,7 +121,7 @@ def _records_of(content: bytes) -> list[Record]:
 
 
 class Fed(NamedTuple):
-    """What a broker that was fed left behind, and what it had answered to fetches."""
+    """The files of a broker after the requests, and its responses to fetches."""
 
     data: Path
     fetched: dict[tuple[object, ...], tuple[int, int, bytes]]
@@ -187,7 +187,7 @@ def test_the_files_are_the_same(real: Path, ours: Path, topic: str) -> None:
 
 
 @pytest.mark.parametrize("topic", GZIPPED)
-def test_what_is_compressed_anew_holds_the_same(real: Path, ours: Path, topic: str) -> None:
+def test_recompressed_batches_hold_the_same_records(real: Path, ours: Path, topic: str) -> None:
     def held(data: Path) -> list[tuple[tuple[int, ...], list[Record]]]:
         content = b"".join(path.read_bytes() for path in sorted((data / f"{topic}-0").glob("*.log")))
         return [
@@ -199,7 +199,7 @@ def test_what_is_compressed_anew_holds_the_same(real: Path, ours: Path, topic: s
 
 
 @pytest.mark.parametrize("topic", CONFIGS)
-def test_dump_log_finds_nothing_wrong_with_ours(kafka_tools: Tools, ours: Path, topic: str) -> None:
+def test_dump_log_accepts_kafkapys_files_of_old_formats(kafka_tools: Tools, ours: Path, topic: str) -> None:
     logs = sorted((ours / f"{topic}-0").glob("*.log"))
     counted = sum(len(_records_of(path.read_bytes())) for path in logs)
     assert dump(kafka_tools, logs, "--deep-iteration").count("offset: ") >= counted

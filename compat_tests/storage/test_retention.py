@@ -1,4 +1,4 @@
-"""The same appends and retention settings on Apache Kafka 2.7.2 and on kafkapy: they leave the same.
+"""The same appends and retention settings on Apache Kafka 2.7.2 and on kafkapy leave the same logs.
 
 Offsets, segments, files by name and by content, checkpointed log starts, and what a fetch of each offset answers.
 Both brokers look for expired segments first 30 seconds after their start; every topic is set up before that.
@@ -121,7 +121,7 @@ def _checkpointed(data: Path, name: str, topics: dict[str, str]) -> dict[str, in
 
 
 class Outcome(NamedTuple):
-    """What one broker has left of each case: while it ran, its checkpoint, and after a clean stop."""
+    """The log of each case on one broker: while it ran, its checkpoint, and after a clean stop."""
 
     running: dict[str, dict[str, Any]]
     log_starts: dict[str, int]
@@ -148,7 +148,7 @@ def _outcome(broker: ChildProcess, data: Path, topics: dict[str, str]) -> Outcom
 
 @pytest.fixture(scope="module")
 def outcomes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Outcome, Outcome]]:
-    """What 2.7.2 and we have left."""
+    """The logs of 2.7.2 and of kafkapy."""
     with ExitStack() as stack:
         real, ours = RealKafka("2.7.2", heap="256M", config=SETTINGS), KafkapyProcess(config=SETTINGS)
         filled = []
@@ -160,7 +160,7 @@ def outcomes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Outcome
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_the_same_is_left(outcomes: tuple[Outcome, Outcome], case: str) -> None:
+def test_kafka_and_kafkapy_keep_the_same_segments(outcomes: tuple[Outcome, Outcome], case: str) -> None:
     theirs, ours = (outcome.running[case] for outcome in outcomes)
     assert ours == theirs
 

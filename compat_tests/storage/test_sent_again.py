@@ -45,7 +45,7 @@ def _start_again(broker: KafkapyProcess | RealKafka) -> None:
     ],
     ids=["kafkapy", "Kafka 2.7.2"],
 )
-def test_what_lies_in_earlier_segments(start: Callable[[], KafkapyProcess | RealKafka], forgotten: int) -> None:
+def test_batches_sent_again_after_a_restart(start: Callable[[], KafkapyProcess | RealKafka], forgotten: int) -> None:
     with start() as broker:
         with Wire(broker.bootstrap) as wire:
             topic = new_topic(wire, segment__bytes="100")  # one batch each

@@ -105,7 +105,7 @@ def _dump_complains(tools: Tools, path: Path) -> str:
 
 
 @pytest.mark.parametrize(("suffix", "damage"), DAMAGE, ids=[f"{suffix}{each.__name__}" for suffix, each in DAMAGE])
-def test_the_two_agree(
+def test_dump_log_and_verify_agree(
     kafka_tools: Tools, sample: Path, tmp_path: Path, suffix: str, damage: Callable[[Path], None]
 ) -> None:
     folder = Path(shutil.copytree(sample, tmp_path / sample.name))
@@ -120,7 +120,7 @@ def test_the_two_agree(
 
 
 @pytest.mark.parametrize("damage", [_version, _cut, _unordered])
-def test_of_aborted_transactions_only_we_see_damage(
+def test_only_verify_finds_damage_to_aborted_transactions(
     kafka_tools: Tools, sample: Path, tmp_path: Path, damage: Callable[[Path], None]
 ) -> None:
     """The tool prints what entries there are, the version always as 0, and compares them with nothing."""

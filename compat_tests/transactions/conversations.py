@@ -1,4 +1,4 @@
-"""What a transactional client may say, right and wrong: each conversation gives a list of what it heard.
+"""Conversations of a transactional client, with right and wrong requests: each gives a list of the answers.
 
 ``record_answers`` has held them with Apache Kafka 2.7.2 and keeps its answers.
 """

@@ -1,4 +1,4 @@
-"""Holds every conversation with Apache Kafka 2.7.2 and keeps what it answered.
+"""Holds every conversation with Apache Kafka 2.7.2 and keeps the answers.
 
 python -m compat_tests.transactions.record_answers
 """

@@ -40,7 +40,7 @@ class Talk:
         self.topic = new_topic(wire, 2)
 
     def settled(self, ask: Callable[[], Any]) -> Any:
-        """Ask until the answer is not that one has to wait."""
+        """Repeat the request until its error is not a retriable one."""
         while True:
             answer = ask()
             if (answer[0] if isinstance(answer, tuple) else answer) not in PASSING:
@@ -166,7 +166,7 @@ class Talk:
         return found[0].offset, found[1].offset
 
     def seen(self) -> list[Any]:
-        """What a consumer with read_committed makes of partition 0."""
+        """The records of partition 0 that a read_committed consumer gets."""
         answer = fetch(self.wire, self.topic, isolation_level=1)
         aborted = [(each.producer_id, each.first_offset) for each in answer.aborted_transactions or ()]
         return [each.decode() for each in visible(answer.records or b"", aborted)]

@@ -38,7 +38,7 @@ NOT_GIVEN_OUT = "a batch of an epoch that the coordinator did not give out: INVA
 )
 @pytest.mark.differs("kafka-4.1.0", cases=["sequences"], reason=NOT_GIVEN_OUT)
 @pytest.mark.parametrize("name", ALL)
-def test_the_answers_are_those_of_2_7_2(broker: Broker, topic_name: str, name: str) -> None:
+def test_the_answers_equal_those_of_2_7_2(broker: Broker, topic_name: str, name: str) -> None:
     with Wire(broker.bootstrap) as wire:
         heard = ALL[name](Talk(wire, topic_name))
     assert json.loads(json.dumps(heard)) == RECORDED[name]

@@ -103,9 +103,7 @@ def _restart(broker: ChildProcess) -> None:
 @pytest.mark.timeout(300)
 @pytest.mark.scenario("restart", client=CLIENT)
 @pytest.mark.parametrize("guarantee", GUARANTEES)
-def test_no_word_is_counted_twice_while_the_broker_ends_and_comes_back(
-    broker: Broker, command: list[str], guarantee: str
-) -> None:
+def test_no_word_is_counted_twice_while_the_broker_restarts(broker: Broker, command: list[str], guarantee: str) -> None:
     """The words are the numbers of a load: each is counted, once, whatever Streams has to do again."""
     with own_broker(broker, {}) as mortal:
         client = ConfluentClient(mortal.bootstrap)

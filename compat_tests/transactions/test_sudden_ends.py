@@ -1,6 +1,6 @@
-"""A broker that dies between any two steps of a transaction: nothing aborted is seen, nothing committed is missing.
+"""A broker that is killed between any two steps of a transaction: aborted records stay hidden, committed ones are kept.
 
-They kill the process that they test, so each has a kafkapy of its own, whatever `--target` says.
+The tests kill the broker, so each starts its own kafkapy, independent of `--target`.
 """
 
 from collections.abc import Iterator
@@ -66,7 +66,7 @@ def _step(talk: Talk, producer: Producer, step: str, number: int, *, commit: boo
     assert code == 0, (step, code)
 
 
-def test_the_same_producer_goes_on_after_each_step(mortal: Mortal) -> None:
+def test_a_producer_continues_after_a_kill_at_each_step(mortal: Mortal) -> None:
     talk = mortal.talk
     producer = talk.producer()
     seen: list[str] = []
@@ -88,7 +88,7 @@ def test_the_same_producer_goes_on_after_each_step(mortal: Mortal) -> None:
 
 
 @pytest.mark.parametrize("deadly", STEPS[:-1])
-def test_a_successor_finds_nothing_half_done(mortal: Mortal, deadly: str) -> None:
+def test_a_new_producer_sees_no_partial_transaction_after_a_kill(mortal: Mortal, deadly: str) -> None:
     talk = mortal.talk
     producer = talk.producer()
     for step in STEPS[: STEPS.index(deadly) + 1]:
@@ -103,7 +103,7 @@ def test_a_successor_finds_nothing_half_done(mortal: Mortal, deadly: str) -> Non
     assert (talk.seen(), talk.committed(7, stable=True)) == (["0"], (0, 0))
 
 
-def test_what_nobody_ends_times_out_after_the_restart(mortal: Mortal) -> None:
+def test_an_open_transaction_times_out_after_the_restart(mortal: Mortal) -> None:
     talk = mortal.talk
     producer = talk.producer(timeout_ms=1_000)
     for step in STEPS[:-1]:

@@ -4,11 +4,10 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Final
 
-from kafkapy.config.broker_config import BrokerConfig
+from kafkapy.config.broker_config import BrokerConfig, check_built
 from kafkapy.config.broker_keys import BROKER_KEYS, broker_key
 from kafkapy.config.errors import InvalidConfigError
 from kafkapy.config.properties import parse
-from kafkapy.config.unbuilt import check_built
 from kafkapy.text import nearest
 
 START_DEFAULTS: Final[Mapping[str, str]] = {"group.initial.rebalance.delay.ms": "0"}

@@ -1,8 +1,8 @@
-"""What AlterConfigs and IncrementalAlterConfigs make of overrides, and what they refuse, as Apache Kafka 2.7.2 does.
+"""The overrides after AlterConfigs and IncrementalAlterConfigs, and the refusals of both, as in Apache Kafka 2.7.2.
 
 A value that its key does not allow is INVALID_REQUEST (42) here, an unknown topic key INVALID_CONFIG (40). Where
-2.7.2 trips over a request and answers UNKNOWN_SERVER_ERROR (a null value, APPEND to a key that it does not know),
-kafkapy says what is wrong with one of these two. (KIP-133, KIP-226, KIP-339)
+2.7.2 fails with UNKNOWN_SERVER_ERROR (a null value, APPEND to a key that it does not know), kafkapy answers with one of
+these two codes and an explanation. (KIP-133, KIP-226, KIP-339)
 """
 
 from collections import Counter
@@ -26,7 +26,7 @@ from kafkapy.config.topic_keys import topic_key
 
 
 class Operation(IntEnum):
-    """What IncrementalAlterConfigs does to a key; the numbers are the wire's."""
+    """The operations of IncrementalAlterConfigs; the numbers are those of the protocol."""
 
     SET = 0
     DELETE = 1
@@ -46,7 +46,7 @@ class Change(NamedTuple):
 
 
 def replaced(changes: Iterable[tuple[str, str | None]]) -> dict[str, str]:
-    """The overrides after AlterConfigs, which replaces them all; of equal keys the last wins."""
+    """The overrides after AlterConfigs, which replaces them all; the last of several equal keys counts."""
     overrides = {}
     for name, value in changes:
         if value is None:
@@ -116,7 +116,7 @@ def _list_after(current: str | None, operation: Operation, value: str, name: str
 
 
 def _items(text: str | None) -> list[str]:
-    """As Java's ``split(",")``: empty items at the end are none, but an empty text is one."""
+    """Split as Java's ``split(",")`` does: empty items at the end are dropped, but an empty text is one item."""
     items = (text or "").split(",")
     while len(items) > 1 and not items[-1]:
         items.pop()
@@ -134,7 +134,7 @@ def check_topic(topic: str, overrides: Mapping[str, str]) -> None:
 def check_broker(config: BrokerConfig, name: str, overrides: Mapping[str, str]) -> None:
     """Raise InvalidAlterationError unless a running broker takes ``overrides``.
 
-    ``name`` is the resource's: the broker's id, or empty for all brokers.
+    ``name`` is the name of the resource: the broker's id, or empty for all brokers.
     """
     try:
         for rule in _RULES:
@@ -153,7 +153,7 @@ def _only_dynamic_keys(_config: BrokerConfig, _name: str, overrides: Mapping[str
         raise InvalidConfigError(f"Only a restart changes these: {_names(fixed)}")
 
 
-def _security_by_listener(_config: BrokerConfig, _name: str, overrides: Mapping[str, str]) -> None:
+def _security_keys_name_a_listener(_config: BrokerConfig, _name: str, overrides: Mapping[str, str]) -> None:
     bare = [name for name in overrides if name in PER_LISTENER_SECURITY]
     if bare:
         raise InvalidConfigError(f"These can be updated only per listener, with the listener's prefix: {_names(bare)}")
@@ -166,7 +166,7 @@ def _values_are_allowed(_config: BrokerConfig, _name: str, overrides: Mapping[st
             key.parse(text)
 
 
-def _one_brokers_keys_name_it(_config: BrokerConfig, name: str, overrides: Mapping[str, str]) -> None:
+def _keys_of_one_broker_have_its_id(_config: BrokerConfig, name: str, overrides: Mapping[str, str]) -> None:
     own = [each for each in overrides if not name and _belongs_to_one_broker(each)]
     if own:
         raise InvalidConfigError(f"These are set for one broker, by its id: {_names(own)}")
@@ -192,7 +192,7 @@ _THREADS: Final = (
 )
 
 
-def _threads_at_most_double(config: BrokerConfig, _name: str, overrides: Mapping[str, str]) -> None:
+def _thread_counts_at_most_double(config: BrokerConfig, _name: str, overrides: Mapping[str, str]) -> None:
     for name in _THREADS:
         if name not in overrides:
             continue
@@ -202,7 +202,7 @@ def _threads_at_most_double(config: BrokerConfig, _name: str, overrides: Mapping
             raise InvalidConfigError(f"{name}={wanted} must be between half and double of the current value {now}")
 
 
-def _values_go_together(config: BrokerConfig, name: str, overrides: Mapping[str, str]) -> None:
+def _values_fit_together(config: BrokerConfig, name: str, overrides: Mapping[str, str]) -> None:
     if name:
         config.with_dynamic(per_broker=overrides)
     else:
@@ -215,10 +215,10 @@ def _names(names: Iterable[str]) -> str:
 
 _RULES: Final = (
     _only_dynamic_keys,
-    _security_by_listener,
+    _security_keys_name_a_listener,
     _values_are_allowed,
-    _one_brokers_keys_name_it,
+    _keys_of_one_broker_have_its_id,
     _no_passwords,
-    _threads_at_most_double,
-    _values_go_together,
+    _thread_counts_at_most_double,
+    _values_fit_together,
 )

@@ -26,13 +26,13 @@ _BROKER_LEVEL: Final = (Dynamic.CLUSTER_WIDE, Dynamic.PER_BROKER)
 
 
 class DynamicLayers(NamedTuple):
-    """Both layers as texts, and what they come to."""
+    """Both layers as texts, and the values that result from them."""
 
     cluster_texts: Mapping[str, str]
     broker_texts: Mapping[str, str]
     values: Mapping[str, Value]
     hidden: frozenset[str]
-    """Static keys out of force: a dynamic ``log.retention.ms`` also replaces a static ``log.retention.hours``."""
+    """Static keys that dynamic ones replace: ``log.retention.ms`` also replaces a static ``log.retention.hours``."""
 
     def changed_names(self, other: "DynamicLayers") -> frozenset[str]:
         """The keys that have another value in ``other``."""
@@ -51,11 +51,11 @@ def _allowed(texts: Mapping[str, str], modes: tuple[Dynamic, ...]) -> dict[str, 
     return {name: text for name, text in texts.items() if (key := broker_key(name)) is None or key.dynamic in modes}
 
 
-# What values of several broker keys must fulfil together, each rule by the keys that it is about.
+# Rules about the values of several broker keys together.
 #
-# These are the checks of Apache Kafka 2.7's start that no single key can make. Left out are those that nothing here
-# depends on: no ``log.cleaner.threads`` are no cleaner, and the listener of brokers among themselves (with that of the
-# controller) has nobody to serve yet.
+# These are the checks of Apache Kafka 2.7's start that concern more than one key. Checks that kafkapy does not need are
+# left out: with 0 ``log.cleaner.threads`` there is no cleaner, and the listeners for other brokers and for the
+# controller are not used yet.
 
 
 def check_broker_values(config: "BrokerConfig") -> None:
@@ -78,7 +78,7 @@ def _there_is_a_log_directory(config: "BrokerConfig") -> None:
         raise invalid_value("log.dirs", config["log.dirs"], "must name at least one directory")
 
 
-def _times_of_the_log_are_possible(config: "BrokerConfig") -> None:
+def _log_times_are_possible(config: "BrokerConfig") -> None:
     if config.log_roll_ms < 1:
         raise invalid_value("log.roll.ms", config.log_roll_ms, "must be at least 1")
     if config.log_roll_jitter_ms < 0:
@@ -93,12 +93,12 @@ def _compression_is_known(config: "BrokerConfig") -> None:
         raise invalid_value("compression.type", config["compression.type"], problem)
 
 
-def _offsets_are_compressed_with_what_all_know(config: "BrokerConfig") -> None:
+def _offsets_codec_is_known_to_all_brokers(config: "BrokerConfig") -> None:
     codec, protocol = config.integer("offsets.topic.compression.codec"), config.text("inter.broker.protocol.version")
     if not 0 <= codec <= _ZSTD:
         raise invalid_value("offsets.topic.compression.codec", codec, f"must be between 0 and {_ZSTD}")
     if codec == _ZSTD and format_of(protocol) < format_of(_FIRST_RELEASE_WITH_ZSTD):
-        # Kafka speaks of 2.1, too, and asks for its message format alone.
+        # Kafka, too, checks only the message format, though its message names the release 2.1.
         raise invalid_value("offsets.topic.compression.codec", codec, f"{protocol}'s message format has no zstd")
 
 
@@ -108,7 +108,7 @@ def _the_cleaner_has_memory(config: "BrokerConfig") -> None:
         raise invalid_value("log.cleaner.dedupe.buffer.size", size, "must be more than 1 MiB per cleaner thread")
 
 
-def _replicas_wait_less_than_they_may(config: "BrokerConfig") -> None:
+def _replica_fetches_wait_less_than_their_limits(config: "BrokerConfig") -> None:
     wait = config.integer("replica.fetch.wait.max.ms")
     for name in ("replica.socket.timeout.ms", "replica.lag.time.max.ms"):
         if wait > config.integer(name):
@@ -136,7 +136,7 @@ def _a_request_fits_the_queue(config: "BrokerConfig") -> None:
         raise invalid_value("queued.max.request.bytes", queued, "must not be below socket.request.max.bytes")
 
 
-def _somebody_may_connect(config: "BrokerConfig") -> None:
+def _connections_are_possible(config: "BrokerConfig") -> None:
     overrides = parse_counts("max.connections.per.ip.overrides", config.text("max.connections.per.ip.overrides"))
     if config.integer("max.connections.per.ip") == 0 and not overrides:
         raise invalid_value("max.connections.per.ip", 0, "is possible with max.connections.per.ip.overrides alone")
@@ -165,15 +165,15 @@ _REFUSAL_DELAY: Final = "connection.failed.authentication.delay.ms"
 _RULES: Final = (
     _broker_id_is_in_its_range,
     _there_is_a_log_directory,
-    _times_of_the_log_are_possible,
+    _log_times_are_possible,
     _compression_is_known,
     _the_cleaner_has_memory,
-    _replicas_wait_less_than_they_may,
+    _replica_fetches_wait_less_than_their_limits,
     _offset_commits_can_be_acknowledged,
     _brokers_exchange_the_message_format,
-    _offsets_are_compressed_with_what_all_know,
+    _offsets_codec_is_known_to_all_brokers,
     _a_request_fits_the_queue,
-    _somebody_may_connect,
+    _connections_are_possible,
     _refusal_delay_is_below_idle_time,
     _listeners_can_be_reached,
 )
@@ -186,7 +186,7 @@ KAFKAPY_DEFAULTS: Final[dict[str, Value]] = {
     "transaction.state.log.replication.factor": 1,
     "transaction.state.log.min.isr": 1,
 }
-"""kafkapy's own defaults on the embedded store; with ``zookeeper.connect`` set, Apache Kafka's hold."""
+"""kafkapy's own defaults on the embedded store; with ``zookeeper.connect`` set, those of Apache Kafka are used."""
 
 NO_LAYERS: Final = layers({}, {})
 Listener = Callable[[frozenset[str]], None]
@@ -202,7 +202,7 @@ class Source(IntEnum):
 
 
 class Setting(NamedTuple):
-    """What one of the places that can set a key says, as it was written there."""
+    """The setting of a key in one of the sources, as text."""
 
     name: str
     text: str
@@ -210,19 +210,22 @@ class Setting(NamedTuple):
 
 
 def default_data_directory(environ: Mapping[str, str] = os.environ) -> str:
-    """Where data goes unless ``log.dirs`` says so: ``$XDG_DATA_HOME/kafkapy`` or ``~/.local/share/kafkapy``."""
+    """The data directory without ``log.dirs``: ``$XDG_DATA_HOME/kafkapy`` or ``~/.local/share/kafkapy``."""
     base = environ.get("XDG_DATA_HOME") or os.path.join(environ.get("HOME") or "~", ".local", "share")
     return os.path.join(os.path.expanduser(base), "kafkapy")
 
 
 class BrokerConfig:
-    """Typed values by key, ``config["log.segment.bytes"]``; a broker's overrides beat the cluster's, these the file."""
+    """Typed values by key: ``config["log.segment.bytes"]``.
+
+    The overrides of the broker have precedence over those of the cluster, and these over the file.
+    """
 
     def __init__(self, originals: Mapping[str, str], dynamic: DynamicLayers = NO_LAYERS) -> None:
         self.originals: Final = dict(originals)
         """Everything that was configured when the broker started, unknown keys too, as text."""
         self.unknown: Final = tuple(name for name in originals if name not in KNOWN_KEYS)
-        """Names that no key has, for a warning (or, on the command line, for a refusal)."""
+        """Names of unknown keys, for a warning (or, on the command line, for a refusal)."""
         self._static = {name: KNOWN_KEYS[name].parse(text) for name, text in originals.items() if name in KNOWN_KEYS}
         self.dynamic = dynamic
         """The dynamic overrides that are in force; ``update_dynamic`` changes them."""
@@ -243,7 +246,7 @@ class BrokerConfig:
         return self.default(name)
 
     def default(self, name: str) -> Value:
-        """The value of ``name`` when nobody sets it; KeyError for a name that no key has."""
+        """The value of ``name`` without any setting; raises KeyError for an unknown key."""
         if name in KAFKAPY_DEFAULTS and self.embedded_store:
             return KAFKAPY_DEFAULTS[name]
         key = broker_key(name)
@@ -252,7 +255,7 @@ class BrokerConfig:
         return key.default
 
     def integer(self, name: str) -> int:
-        """The value of a key of whole numbers that has one."""
+        """The value of an integer key; it must not be None."""
         value = self[name]
         assert isinstance(value, int)
         return value
@@ -267,9 +270,9 @@ class BrokerConfig:
         return value if isinstance(value, str) else ""
 
     def settings(self, name: str) -> list[Setting]:
-        """Every place that sets ``name`` or a synonym of it, the winning one first (KIP-226).
+        """Every setting of ``name`` or a synonym of it, the one in force first (KIP-226).
 
-        As in Apache Kafka what stands before the first setting of ``name`` itself is left out.
+        As in Apache Kafka, settings before the first one of ``name`` itself are left out.
         """
         names = synonyms(name)
         places = (
@@ -289,8 +292,8 @@ class BrokerConfig:
     ) -> None:
         """Replace a whole layer of dynamic overrides, then tell the listeners which keys have another value.
 
-        Keys that can't change at that level are passed over, as Apache Kafka does with what it finds in ZooKeeper;
-        raises InvalidConfigError, and changes nothing, when the values don't go together.
+        Keys that can't change at that level are ignored, as Apache Kafka ignores them in ZooKeeper; raises
+        InvalidConfigError, and changes nothing, if the values contradict each other.
         """
         old = self.dynamic
         self.dynamic = self.with_dynamic(cluster_default=cluster_default, per_broker=per_broker).dynamic
@@ -302,7 +305,7 @@ class BrokerConfig:
     def with_dynamic(
         self, *, cluster_default: Mapping[str, str] | None = None, per_broker: Mapping[str, str] | None = None
     ) -> "BrokerConfig":
-        """Return what ``update_dynamic`` would lead to, as a configuration of its own."""
+        """Return another configuration, with the values that ``update_dynamic`` would result in."""
         now = self.dynamic
         cluster = now.cluster_texts if cluster_default is None else cluster_default
         broker = now.broker_texts if per_broker is None else per_broker
@@ -344,10 +347,10 @@ class BrokerConfig:
 
     @property
     def advertised_listeners(self) -> tuple[EndPoint, ...]:
-        """The configured addresses for clients; empty when only ``listeners`` says where the broker is.
+        """The configured addresses for clients; empty if only ``listeners`` is set.
 
-        ``advertised.host.name`` and ``advertised.port`` stand in for ``advertised.listeners``, and what is missing of
-        the two comes from ``host.name`` and ``port``.
+        Without ``advertised.listeners``, ``advertised.host.name`` and ``advertised.port`` are used; if one of them is
+        missing, ``host.name`` or ``port``.
         """
         text = self.text("advertised.listeners")
         host, port = self["advertised.host.name"], self["advertised.port"]
@@ -388,3 +391,28 @@ class BrokerConfig:
             if isinstance(value, int):
                 return value * factor
         raise AssertionError("the last choice has a default")
+
+
+# Features that Apache Kafka has and kafkapy does not have yet. A configuration that needs one is refused: serving
+# plaintext instead of TLS, or every client instead of the authorized ones, would be worse than not starting.
+
+REFUSED_KEYS: Final = {
+    "zookeeper.connect": "kafkapy can't join a ZooKeeper cluster yet; without this key it keeps the metadata itself",
+    "authorizer.class.name": "kafkapy has no access control yet",
+    "client.quota.callback.class": "kafkapy has no quotas yet",
+    "create.topic.policy.class.name": "kafkapy can't load Java classes",
+    "alter.config.policy.class.name": "kafkapy can't load Java classes",
+}
+"""Key → the reason why kafkapy does not start while it is set."""
+
+
+def check_built(config: BrokerConfig) -> None:
+    """Raise InvalidConfigError if ``config`` needs a feature that kafkapy does not have."""
+    for name, reason in REFUSED_KEYS.items():
+        if config[name]:
+            raise InvalidConfigError(f"{name} is set: {reason}")
+    for endpoint in config.listeners:
+        if endpoint.security_protocol != "PLAINTEXT":
+            raise InvalidConfigError(
+                f"the listener {endpoint} uses {endpoint.security_protocol}: kafkapy supports only PLAINTEXT"
+            )

@@ -263,7 +263,7 @@ BROKER_KEYS: Final[dict[str, ConfigKey]] = {key.name: key for key in _STATIC_KEY
 """Every key that ``server.properties`` may hold."""
 
 KNOWN_KEYS: Final[dict[str, ConfigKey]] = BROKER_KEYS | OWN_BROKER_KEYS
-"""With those that only kafkapy has."""
+"""The keys of Apache Kafka and those that only kafkapy has."""
 
 DYNAMIC_ONLY_KEYS: Final[dict[str, ConfigKey]] = {key.name: key for key in _THROTTLE_KEYS}
 """Keys that a broker takes while it runs but never from ``server.properties``."""

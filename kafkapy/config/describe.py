@@ -1,6 +1,6 @@
-"""What DescribeConfigs tells of a broker's and a topic's configuration, field by field as Apache Kafka 2.7.2 does.
+"""The entries of DescribeConfigs for a broker and a topic, field by field as in Apache Kafka 2.7.2.
 
-Its quirks are kept: an unknown key is shown as a secret of unknown type, and synonyms begin with the key itself.
+Its peculiarities are kept: an unknown key is shown as a secret of unknown type, and synonyms begin with the key itself.
 (KIP-133, KIP-226, KIP-569)
 
 A description is made once and shared until the configuration changes; nothing may change it. A broker's takes 4 ms to
@@ -27,7 +27,7 @@ _TOPIC_KEYS: Final = TOPIC_KEYS | OWN_TOPIC_KEYS
 
 
 class Synonym(NamedTuple):
-    """A setting that has, or would have, a say in a key's value; ``value`` is None for secrets."""
+    """A setting of a key, in force or replaced by those before it; ``value`` is None for secrets."""
 
     name: str
     value: str | None
@@ -52,7 +52,7 @@ class Descriptions(list[Description]):
     def __init__(self, each: Iterable[Description] = ()) -> None:
         super().__init__(each)
         self.derived: dict[Any, Any] = {}
-        """What its users make of it, as the bytes of a response: kept as long as the description itself."""
+        """The encoded forms of the description in a response, kept as long as the description."""
 
 
 class _Shared:
@@ -125,10 +125,10 @@ def _entry(name: str, value: str | None, settings: Iterable[Setting], source: So
 
 
 def describe_topic(config: BrokerConfig, overrides: Mapping[str, str]) -> Descriptions:
-    """The 26 keys of a topic with ``overrides`` on a broker with ``config``; of our own those that are set.
+    """The 26 keys of a topic with ``overrides`` on a broker with ``config``, then kafkapy's own keys that are set.
 
-    Keys that are stored although topics don't have them show without their value, as in Apache Kafka. Topics with equal
-    overrides share one description. Raises InvalidConfigError for a value that its key does not allow.
+    Stored keys that topics don't have are shown without their value, as in Apache Kafka. Topics with equal overrides
+    share one description. Raises InvalidConfigError for a value that its key does not allow.
     """
     shared = _shared(config)
     key = tuple(overrides.items())
@@ -167,7 +167,7 @@ def _foreign_entry(name: str) -> Description:
 
 
 def _plain_topic(config: BrokerConfig) -> dict[str, Description]:
-    """Each key of a topic that overrides none."""
+    """Each key of a topic without overrides."""
     log_config = LogConfig.resolve(config)
     return {name: _topic_entry(config, log_config, name) for name in _TOPIC_KEYS}
 

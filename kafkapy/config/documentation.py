@@ -1,10 +1,11 @@
 """What each configuration key does, in one to three sentences: for DescribeConfigs and ``kafkapy configs describe``.
 
-The texts are kafkapy's own. They are imported only when somebody asks for them.
+The texts are kafkapy's own. The module is imported when a client requests them.
 """
 
 from typing import Final
 
+from kafkapy.config.broker_config import REFUSED_KEYS
 from kafkapy.config.broker_keys import base_name
 from kafkapy.config.own_keys import OWN_DOCUMENTATION
 
@@ -15,7 +16,7 @@ _BROKER: Final[dict[str, str]] = {
     **OWN_DOCUMENTATION,
     # ZooKeeper
     "zookeeper.connect": "Addresses of the ZooKeeper servers that keep the cluster's metadata, as host:port separated by commas, with an optional path at the end. Without it kafkapy keeps the metadata in its own data directory.",
-    "zookeeper.session.timeout.ms": "How long ZooKeeper keeps the broker registered after it last heard from it, in milliseconds.",
+    "zookeeper.session.timeout.ms": "How long ZooKeeper keeps the broker registered after the broker's last message, in milliseconds.",
     "zookeeper.connection.timeout.ms": "How long the broker waits for its first connection to ZooKeeper, in milliseconds. Without a value the session timeout is used.",
     "zookeeper.sync.time.ms": "How far a ZooKeeper follower may be behind its leader, in milliseconds.",
     "zookeeper.set.acl": "Whether the nodes that the broker writes to ZooKeeper get access control lists.",
@@ -47,7 +48,7 @@ _BROKER: Final[dict[str, str]] = {
     "queued.max.requests": "How many requests may wait for a processing thread before the broker stops to read from sockets.",
     "queued.max.request.bytes": "How many bytes of requests may be in memory at once before the broker stops to read further ones. With -1 kafkapy uses a limit of its own.",
     "request.timeout.ms": "How long this broker waits for the response to a request that it sent to another broker, in milliseconds.",
-    "socket.connection.setup.timeout.ms": "How long the broker waits for a connection to another broker before it gives the attempt up, in milliseconds.",
+    "socket.connection.setup.timeout.ms": "How long the broker waits for a connection to another broker before the attempt fails, in milliseconds.",
     "socket.connection.setup.timeout.max.ms": "Upper bound of the time that a repeated attempt to connect to another broker may take, in milliseconds.",
     # listeners and sockets
     "authorizer.class.name": "Java class that decides which principal may do what; empty means that every client may do everything.",
@@ -297,13 +298,7 @@ UNUSED: Final = frozenset({
     "client.quota.callback.class", "connections.max.reauth.ms", "security.providers", "principal.builder.class",
     "leader.replication.throttled.replicas", "follower.replication.throttled.replicas",
 } - {"zookeeper.connect"})  # fmt: skip
-"""Keys that kafkapy reads and checks, and that change nothing: the part of Kafka that they are for is not built."""
-
-REFUSED: Final = frozenset({
-    "zookeeper.connect", "authorizer.class.name", "client.quota.callback.class", "create.topic.policy.class.name",
-    "alter.config.policy.class.name",
-})  # fmt: skip
-"""Keys that ``check_built`` refuses when they are set."""
+"""Keys that kafkapy reads and checks without any effect: the part of Kafka that they configure is not built."""
 
 
 def broker_documentation(name: str) -> str | None:
@@ -320,6 +315,6 @@ def topic_documentation(name: str) -> str | None:
 def _with_note(name: str, text: str | None) -> str | None:
     if text is None:
         return None
-    if name in REFUSED:
+    if name in REFUSED_KEYS:
         return f"{text} {_REFUSED}"
     return f"{text} {_NOT_USED}" if name in UNUSED and "changes nothing" not in text else text

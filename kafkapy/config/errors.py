@@ -1,4 +1,4 @@
-"""What is refused in a configuration, with the code that goes on the wire."""
+"""The errors of configurations, with their codes in the protocol."""
 
 from typing import ClassVar
 
@@ -13,15 +13,15 @@ class InvalidConfigError(BrokerError):
 
 
 class InvalidValueError(InvalidConfigError):
-    """A value that its key does not allow; AlterConfigs answers it otherwise than the rest (42, not 40)."""
+    """A value that its key does not allow; AlterConfigs answers it with 42 instead of 40."""
 
 
 class InvalidAlterationError(BrokerError):
-    """A change of configuration that can't be made as it was asked for (INVALID_REQUEST)."""
+    """A change of a configuration that is not possible (INVALID_REQUEST)."""
 
     error_code: ClassVar[int] = ErrorCode.INVALID_REQUEST
 
 
 def invalid_value(name: str, value: object, allowed: str) -> InvalidValueError:
-    """An error that says which key, what it was given and what it takes; ``allowed`` follows a colon."""
+    """Return an error that names the key, its value and the allowed values; ``allowed`` follows a colon."""
     return InvalidValueError(f"{value} can't be the value of {name}: {allowed}")

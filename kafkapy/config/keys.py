@@ -1,4 +1,4 @@
-"""What a configuration key is: its type, default, allowed values, and how its text becomes a value and back.
+"""Configuration keys: their types, defaults and allowed values, and the parsing and formatting of values.
 
 ``broker_keys.py`` and ``topic_keys.py`` hold the keys themselves. Texts are read and written as Java does it
 (``java.lang.Integer.parseInt``, ``Double.toString`` …), because clients compare what DescribeConfigs answers. (Below
@@ -13,11 +13,11 @@ from typing import Final, NamedTuple, Protocol
 
 from kafkapy.config.errors import invalid_value
 
-# The values that a key allows, each kind a small object that can say what is wrong with a value.
+# Restrictions on a key's values; each can tell what is wrong with a value.
 
 
 BLANKS: Final = "".join(map(chr, range(ord(" ") + 1)))
-"""What Java's ``String.trim`` takes off both ends; no-break spaces and the like are not among them."""
+"""The characters that Java's ``String.trim`` removes at both ends; a no-break space is not one of them."""
 
 Value = str | int | float | bool | tuple[str, ...] | None
 """A parsed configuration value; lists are tuples, passwords and class names are strings."""
@@ -27,12 +27,12 @@ class Allowed(Protocol):
     """A restriction on a key's values."""
 
     def problem(self, value: Value) -> str | None:
-        """What ``value`` violates, as the end of a sentence, or None."""
+        """Return the violated restriction as the end of a sentence; None if ``value`` is allowed."""
         ...
 
 
 class AtLeast(NamedTuple):
-    """Numbers from ``minimum`` up, and what is no number: Kafka asks whether a value is below."""
+    """Numbers of at least ``minimum``, and NaN: Kafka refuses only values that are below."""
 
     minimum: int
 
@@ -43,7 +43,7 @@ class AtLeast(NamedTuple):
 
 
 class Between(NamedTuple):
-    """Numbers from ``minimum`` to ``maximum``, both included, and what is no number."""
+    """Numbers from ``minimum`` to ``maximum``, both included, and NaN."""
 
     minimum: int
     maximum: int
@@ -89,7 +89,7 @@ class Release(NamedTuple):
 
 
 def release_of(text: str) -> str | None:
-    """What of ``RELEASES`` a text means, the newest of its release for a number such as ``2.7.2``; None if unknown."""
+    """The version in ``RELEASES`` that a text means, for ``2.7.2`` the newest of 2.7; None if it is unknown."""
     words = 3 if text.startswith("0.") else 2
     prefix = ".".join(text.split(".")[:words])
     return next((each for each in reversed(RELEASES) if prefix in (each, each.partition("-")[0])), None)
@@ -134,7 +134,7 @@ class ConfigType(IntEnum):
 
 
 class Dynamic(IntEnum):
-    """Whether a running broker takes a new value, and for whom (KIP-226)."""
+    """Whether a running broker accepts a new value, and for which brokers it may be set (KIP-226)."""
 
     READ_ONLY = 0
     PER_BROKER = 1
@@ -142,7 +142,7 @@ class Dynamic(IntEnum):
 
 
 class Importance(IntEnum):
-    """How much an operator should care, as Apache Kafka rates it."""
+    """The importance of a key for operators, as Apache Kafka rates it."""
 
     LOW = 0
     MEDIUM = 1
@@ -226,7 +226,7 @@ def _parse_boolean(text: str) -> bool:
 
 
 _INTEGER: Final = re.compile(r"[+-]?(?:(?![\U00010000-\U0010ffff])\d)+")
-"""The digits of any script will do, as ``Character.digit`` has them: not those that take two UTF-16 units."""
+"""Digits of any script are allowed, as by ``Character.digit``, except those that take two UTF-16 units."""
 _DOUBLE: Final = re.compile(r"[+-]?(NaN|Infinity|([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?[fFdD]?)", re.ASCII)
 _HEXADECIMAL: Final = re.compile(r"([+-]?0[xX](?:[0-9a-f]+\.?[0-9a-f]*|\.[0-9a-f]+)p[+-]?[0-9]+)[fd]?", re.ASCII | re.I)
 

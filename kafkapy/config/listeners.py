@@ -55,7 +55,7 @@ def parse_counts(key: str, text: str) -> dict[str, int]:
 def parse_listeners(key: str, text: str, protocols: dict[str, str]) -> tuple[EndPoint, ...]:
     """The end points of ``listeners`` or ``advertised.listeners`` (``key``); raises InvalidConfigError.
 
-    As in Apache Kafka each name, and each port but 0, may stand there once.
+    As in Apache Kafka each name, and each port but 0, may occur once.
     """
     endpoints = tuple(_endpoint(key, item, protocols) for item in re.split(r"\s*,\s*", text.strip()) if item)
     names = [endpoint.listener_name for endpoint in endpoints]

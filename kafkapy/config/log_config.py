@@ -13,7 +13,7 @@ from kafkapy.config.topic_keys import BROKER_KEY_OF, TOPIC_KEYS, topic_key
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LogConfig:
-    """All 26 topic keys, dots written as underscores, in Kafka's units and with Kafka 2.7's defaults; then our own."""
+    """All 26 topic keys, dots written as underscores, with Kafka 2.7's units and defaults; then kafkapy's own."""
 
     segment_bytes: int = 1_073_741_824
     segment_ms: int = 604_800_000
@@ -50,12 +50,12 @@ class LogConfig:
 
     @property
     def delete(self) -> bool:
-        """Whether old segments go by age and size."""
+        """Whether old segments are deleted by age and size."""
         return "delete" in self.cleanup_policy
 
     @property
     def flush_before_ack(self) -> bool:
-        """Whether nothing is acknowledged or shown before an fsync."""
+        """Whether records are acknowledged and visible only after an fsync."""
         return self.kafkapy_flush == FLUSH_BEFORE_ACK
 
     @property

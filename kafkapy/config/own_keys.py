@@ -1,7 +1,7 @@
 """The keys that kafkapy has and Apache Kafka has not: their names begin with ``kafkapy.``.
 
-Apache Kafka warns of such a key in ``server.properties`` and goes on. It does not take one among a topic's overrides:
-``kafkapy metadata export`` leaves those out.
+Apache Kafka logs a warning about such a key in ``server.properties`` and starts. It refuses one among a topic's
+overrides: ``kafkapy metadata export`` leaves those out.
 """
 
 from typing import Final
@@ -45,7 +45,7 @@ OWN_DOCUMENTATION: Final[dict[str, str]] = {
         "How many replicas the partitions of all topics together may have. Requests for more are refused. It is a key "
         "of kafkapy alone."
     ),
-    # Clients are answered LEADER_NOT_AVAILABLE for the others, as for any topic that is being created, and ask again.
+    # For further topics clients get LEADER_NOT_AVAILABLE, as for a topic that is being created, and retry.
     "kafkapy.auto.create.topics.per.second": (
         "How many topics a second Metadata requests may create, with bursts of ten times as many. It is a key of "
         "kafkapy alone."
@@ -55,16 +55,16 @@ OWN_DOCUMENTATION: Final[dict[str, str]] = {
         "beyond it is refused. It is a key of kafkapy alone."
     ),
     "kafkapy.producer.ids.max": (
-        "How many producer ids a partition remembers. Beyond it those are forgotten that were silent longest and have "
+        "How many producer ids a partition remembers. Beyond it those are forgotten that wrote least recently and have "
         "no open transaction. It is a key of kafkapy alone."
     ),
 }
-"""What each key does, for DescribeConfigs and ``kafkapy configs describe``."""
+"""The description of each key, for DescribeConfigs and ``kafkapy configs describe``."""
 
 OWN_TOPIC_KEYS: Final[dict[str, ConfigKey]] = {_FLUSH.name: _FLUSH._replace(dynamic=Dynamic.CLUSTER_WIDE)}
 """The keys that a topic may override, by name; without an override the broker's value holds."""
 
 
 def is_own(name: str) -> bool:
-    """Whether Apache Kafka has no such key, because it is kafkapy's."""
+    """Whether the key is one of kafkapy's, which Apache Kafka does not have."""
     return name.startswith(PREFIX)

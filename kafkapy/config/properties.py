@@ -36,7 +36,7 @@ def _logical_lines(text: str) -> Iterator[str]:
         line = (joined or "") + line
         joined = None
         if (len(natural) - len(natural.rstrip("\\"))) % 2:
-            joined = line[:-1] or None  # with nothing before it the next line is one of its own
+            joined = line[:-1] or None  # a line with the backslash alone is not continued
         else:
             yield line
     if joined is not None:

@@ -36,7 +36,7 @@ logger = logging.getLogger(__name__)
 
 
 class Watchers:
-    """What the controller wants to be told; each callable puts an event in its queue."""
+    """The controller's watches; each callable puts an event into its queue."""
 
     def __init__(self, enqueue: Callable[[str, str], None]) -> None:
         def watcher(kind: str) -> Watch:
@@ -54,7 +54,7 @@ class Watchers:
 
 
 class ActiveController:
-    """Made at election, dropped at resignation. One event at a time calls one of its methods.
+    """The handlers of events. Made at election, dropped at resignation; one event at a time calls one method.
 
     All of them raise ControllerMovedError when another broker has taken over.
     """
@@ -128,7 +128,7 @@ class ActiveController:
             await self._send_metadata(self.context.brokers, ())
 
     async def topics_changed(self) -> None:
-        """Topics have been created, or are gone."""
+        """Topics have been created or deleted."""
         names = await self._store.children(TopicsZNode.PATH, self._watchers.topics)
         for topic in self.context.assignments.keys() - set(names):
             await pause()
@@ -151,7 +151,7 @@ class ActiveController:
         await self._start_partitions([TopicPartition(topic, index) for index in added])
 
     async def deletions_changed(self) -> None:
-        """Somebody wants topics deleted."""
+        """The deletion of topics has been requested."""
         topics = await self._store.children(DeleteTopicsZNode.PATH, self._watchers.deletions)
         unknown = [topic for topic in topics if topic not in self.context.assignments]
         if not self._config.flag("delete.topic.enable"):
@@ -166,7 +166,7 @@ class ActiveController:
             await self.elections.elect_requested()
 
     async def log_directories_failed(self) -> None:
-        """Brokers have lost data directories: their LeaderAndIsr answers show which replicas were there."""
+        """Data directories of brokers have failed: the brokers' LeaderAndIsr responses show the lost replicas."""
         parent = LogDirEventNotificationZNode.PATH
         names = await self._store.children(parent, self._watchers.log_dir_events)
         nodes = await self._store.get_many([f"{parent}/{name}" for name in names])
@@ -181,8 +181,8 @@ class ActiveController:
         if isinstance(response, LeaderAndIsrResponse):
             await self._replicas_answered(outgoing.broker, response)
             return
-        assert isinstance(outgoing.request, StopReplicaRequest), "nothing else is waited for"
-        assert isinstance(response, StopReplicaResponse), "a StopReplica is answered with its response"
+        assert isinstance(outgoing.request, StopReplicaRequest), "the controller waits for no other request"
+        assert isinstance(response, StopReplicaResponse), "the response is that of StopReplica"
         errors = {(found.topic_name, found.partition_index): found.error_code for found in response.partition_errors}
         done: list[Replica] = []
         failed: list[Replica] = []
@@ -197,7 +197,7 @@ class ActiveController:
         await self._deletion.deleted(done)
 
     def concerns_log_directories(self, broker: int, response: LeaderAndIsrResponse) -> bool:
-        """Tell whether ``response`` may change what is known of the broker's data directories."""
+        """Tell whether ``response`` may change the known state of the broker's data directories."""
         return bool(self.context.on_offline_directories.get(broker)) or any(
             found.error_code == ErrorCode.KAFKA_STORAGE_ERROR for found in response.partition_errors
         )
@@ -316,6 +316,6 @@ class ActiveController:
 
 
 def inter_broker_listener(config: BrokerConfig) -> str:
-    """The name of the listener that brokers use among themselves."""
+    """The name of the listener for requests of other brokers."""
     named = str(config["inter.broker.listener.name"] or "")
     return named or str(config["security.inter.broker.protocol"])

@@ -1,6 +1,6 @@
-"""What the active controller remembers: brokers, assignments, leadership, and the state of everything.
+"""The memory of the active controller: brokers, assignments, leadership, states of partitions and replicas.
 
-Read from the store at election, changed by one event at a time; nothing here does I/O.
+It is read from the store at election and changed by one event at a time; nothing here does I/O.
 """
 
 import logging
@@ -48,7 +48,7 @@ class ControllerContext:
         self.brokers: dict[int, LiveBroker] = {}
         self.stopping: set[int] = set()
         self.on_offline_directories: dict[int, set[TopicPartition]] = {}
-        """The partitions of a live broker whose data directories have failed, as its answers to LeaderAndIsr say."""
+        """By live broker, the partitions whose data directories have failed, by its responses to LeaderAndIsr."""
         self.assignments: dict[str, dict[int, ReplicaAssignment]] = {}
         self.leadership: dict[TopicPartition, LeaderIsr] = {}
         self.topics_to_delete: set[str] = set()
@@ -65,7 +65,7 @@ class ControllerContext:
         self.assignments[topic] = dict(partitions)
 
     def assignment(self, partition: TopicPartition) -> ReplicaAssignment:
-        """Who holds ``partition``; nobody when it is not known."""
+        """The replicas of ``partition``; none if it is not known."""
         return self.assignments.get(partition.topic, {}).get(partition.partition, ReplicaAssignment(()))
 
     def partitions(self, topics: Iterable[str] | None = None) -> Iterator[TopicPartition]:
@@ -84,14 +84,14 @@ class ControllerContext:
         return [found for found in self.replicas(self.partitions()) if found.broker in wanted]
 
     def is_online(self, replica: Replica, *, include_stopping: bool = False) -> bool:
-        """The replica's broker is there, and so is its data directory."""
+        """Whether the replica's broker is live, and its data directory works."""
         broker = replica.broker
         if broker not in self.brokers or replica.partition in self.on_offline_directories.get(broker, ()):
             return False
         return include_stopping or broker not in self.stopping
 
     def offline_replicas(self, partition: TopicPartition) -> list[int]:
-        """The brokers of ``partition`` that are away or about to stop, or whose data directory with it is offline."""
+        """The brokers of ``partition`` that are not live or about to stop, or whose data directory with it has failed."""
         lost, stopping = self.on_offline_directories, self.stopping
         return [
             broker
@@ -104,7 +104,7 @@ class ControllerContext:
         return [broker for broker in self.assignment(partition).replicas if self.is_online(Replica(partition, broker))]
 
     def move_partition(self, partition: TopicPartition, target: PartitionState) -> bool:
-        """Note a new state; False, with an error in the log, if the partition can't enter it from its current one.
+        """Set a new state; False, with an error in the log, if the partition can't enter it from its current one.
 
         NON_EXISTENT forgets the partition.
         """
@@ -119,7 +119,7 @@ class ControllerContext:
         return True
 
     def move_replica(self, replica: Replica, target: ReplicaState) -> bool:
-        """Note a new state; False, with an error in the log, if the replica can't enter it from its current one.
+        """Set a new state; False, with an error in the log, if the replica can't enter it from its current one.
 
         NON_EXISTENT forgets the replica.
         """
@@ -156,7 +156,7 @@ class ControllerContext:
         self.topics_to_delete.discard(topic)
 
 
-# How the controller writes: every operation only as long as this broker is still the controller.
+# The controller's writes: each succeeds only while this broker is still the controller.
 
 
 class ControllerMovedError(Exception):

@@ -1,4 +1,4 @@
-"""Election of the controller, and its queue: one event at a time, whatever it was that happened.
+"""Election of the controller, and its queue, which handles one event at a time.
 
 Every broker runs one of these. It watches ``/controller`` and tries to become the controller when there is none; the
 one that succeeds holds an ``ActiveController`` until another broker takes over or the session ends.
@@ -67,7 +67,7 @@ class Controller:
 
     @property
     def is_active(self) -> bool:
-        """This broker is the controller."""
+        """Whether this broker is the controller."""
         return self._active is not None
 
     def address_of(self, broker_id: int) -> tuple[str, int] | None:
@@ -82,7 +82,7 @@ class Controller:
         return endpoint.host, endpoint.port
 
     def is_deleting(self, topic: str) -> bool:
-        """The deletion of ``topic`` has been asked for and is not complete."""
+        """Whether the deletion of ``topic`` has been requested and is not complete."""
         return self._active is not None and topic in self._active.context.topics_to_delete
 
     async def ask(self, name: str, work: Callable[[ActiveController], Awaitable[T]]) -> T:
@@ -133,7 +133,7 @@ class Controller:
         self._resign()
 
     async def stop(self) -> None:
-        """Work through what has arrived, then stop. The controllership ends with the session."""
+        """Handle the queued events, then stop. The controllership ends with the session."""
         if self._worker is not None:
             await self._events.join()
             self._worker.cancel()
@@ -142,7 +142,7 @@ class Controller:
         self._resign()
 
     def _put(self, key: str, event: Event) -> None:
-        """Queue an event; one that says no more than one still waiting is left out."""
+        """Queue an event, unless one with the same key is waiting."""
         if key not in self._queued:
             self._queued.add(key)
             self._events.put_nowait((key, event))
@@ -151,7 +151,7 @@ class Controller:
         while True:
             key, event = await self._events.get()
             try:
-                await pause()  # neither a queue that is not empty nor the store need let others run
+                await pause()  # a queue with events, and the store, may never let other work run
                 self._queued.discard(key)
                 await event()
             except ControllerMovedError as moved:

@@ -1,4 +1,4 @@
-"""Who shall lead a partition. Pure: replicas, in-sync replicas and live brokers in, a leader and ISR out.
+"""The election of a partition's leader. Pure: replicas, in-sync replicas and live brokers in, a leader and ISR out.
 
 The laws, which every election keeps: a leader is live; unless the election is unclean it comes from the ISR; the
 ISR is never empty and holds the leader. Each election that changes anything takes the next leader epoch.
@@ -26,7 +26,7 @@ class Elected(NamedTuple):
 def elect_offline(
     replicas: Sequence[int], isr: Sequence[int], live: Collection[int], *, unclean: bool
 ) -> Elected | None:
-    """After the leader died: the first live replica that is in sync; if ``unclean`` allows it, any live one."""
+    """After the leader failed: the first live replica that is in sync; if ``unclean`` allows it, any live one."""
     in_sync = tuple(broker for broker in isr if broker in live)
     clean = next((broker for broker in replicas if broker in in_sync), None)
     if clean is not None:
@@ -45,7 +45,7 @@ def elect_preferred(replicas: Sequence[int], isr: Sequence[int], live: Collectio
 
 
 def elect_reassigned(target: Sequence[int], isr: Sequence[int], live: Collection[int]) -> Elected | None:
-    """The first of the replicas that shall remain that is live and in sync; the ISR stays as it is."""
+    """The first of the ``target`` replicas that is live and in sync; the ISR stays as it is."""
     leader = next((broker for broker in target if broker in live and broker in isr), None)
     return None if leader is None else Elected(leader, tuple(isr))
 
@@ -53,25 +53,25 @@ def elect_reassigned(target: Sequence[int], isr: Sequence[int], live: Collection
 def elect_controlled_shutdown(
     replicas: Sequence[int], isr: Sequence[int], live: Collection[int], stopping: Collection[int]
 ) -> Elected | None:
-    """A leader that is not about to stop; those that are leave the ISR. ``live`` may still hold the stopping ones."""
+    """A leader that is not stopping; stopping brokers leave the ISR, though ``live`` may still contain them."""
     leader = next((broker for broker in replicas if broker in live and broker in isr and broker not in stopping), None)
     return None if leader is None else Elected(leader, tuple(broker for broker in isr if broker not in stopping))
 
 
 def without_replica(leader: int, isr: Sequence[int], replica: int) -> Elected:
-    """What is left when ``replica`` goes offline: the last member stays in the ISR, so that it is known who has all."""
+    """Leader and ISR when ``replica`` goes offline: the last member stays in the ISR, since it has all records."""
     remaining = tuple(isr) if len(isr) == 1 else tuple(broker for broker in isr if broker != replica)
     return Elected(NO_LEADER if leader == replica else leader, remaining)
 
 
-# Where the replicas of new partitions go: Kafka's placement, rack-aware or not. Pure; randomness is handed in.
+# The placement of the replicas of new partitions, as in Kafka, rack-aware or not. Pure; randomness is handed in.
 
 
 class Placement(NamedTuple):
-    """How many partitions to place, each how often, and where the round begins.
+    """The number of partitions to place, their replication factor, and the start of the round over the brokers.
 
     ``start_index`` is the place of the first partition's leader among the brokers and also the distance to its first
-    follower; None lets chance decide both. Partitions added later go on from ``first_partition``.
+    follower; None means that both are random. Partitions added later continue from ``first_partition``.
     """
 
     partitions: int
@@ -86,9 +86,9 @@ class Placement(NamedTuple):
 
 
 def check_placement(racks: Mapping[int, str | None], placement: Placement) -> None:
-    """Raise what keeps ``assign_replicas`` from placing the replicas on these brokers (each with its rack).
+    """Raise an error if ``assign_replicas`` can't place the replicas on these brokers (each with its rack).
 
-    InvalidPartitionsError, InvalidReplicationFactorError, and as Apache Kafka an unknown error (-1) when only some
+    InvalidPartitionsError, InvalidReplicationFactorError, and as in Apache Kafka an unknown error (-1) when only some
     brokers have a rack.
     """
     partitions, factor = placement.partitions, placement.replication_factor
@@ -145,7 +145,7 @@ class _Plain:
         return sorted(racks)
 
     def replicas(self, partition: int, replication_factor: int) -> tuple[int, ...]:
-        """The replicas of the next partition; ask in ascending order."""
+        """The replicas of the next partition; call it in ascending order."""
         count = len(self.brokers)
         if partition > 0 and partition % count == 0:
             self._shift += 1
@@ -161,7 +161,7 @@ class _Plain:
 
 
 class _RackAware(_Plain):
-    """As plain, over the interleaved brokers; a rack, then a broker, is taken twice only when all have been taken."""
+    """As ``_Plain``, over the interleaved brokers; no rack or broker is used twice before all were used once."""
 
     def __init__(self, racks: Mapping[int, str | None], random: Random, placement: Placement) -> None:
         super().__init__(racks, random, placement)
@@ -189,7 +189,7 @@ class _RackAware(_Plain):
 
 
 def _place(first: int, shift: int, step: int, count: int) -> int:
-    """Where a follower sits: never on its leader, all places within ``count - 1`` steps."""
+    """The place of a follower: never that of its leader, and all others within ``count - 1`` steps."""
     if count == 1:
         return first
     return (first + 1 + (shift + step) % (count - 1)) % count

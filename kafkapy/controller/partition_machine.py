@@ -1,4 +1,4 @@
-"""The state machine of partitions: first leaders, elections, and what they write and request.
+"""The state machine of partitions: first leaders, elections, and their writes and requests.
 
 **States** (``states.py`` has the table of transitions):
 
@@ -26,10 +26,10 @@ A partition for which no replica can lead stays as it is; the next broker that j
 
 - after 1: an assignment without states; the partitions start as New and get their leaders (``start_up``,
   ``trigger_online``);
-- after 3, or between the write of an election and its requests: states that no broker has been told of. The new
-  controller sends the state of every partition to every broker when it starts; brokers ignore leader epochs that they
-  know already.
-- A controller that has lost its office without noticing cannot write: the check of ``/controller_epoch`` fails
+- after 3, or between the write of an election and its requests: states that no broker has received. The new controller
+  sends the state of every partition to every broker when it starts; brokers ignore leader epochs that they know
+  already.
+- A controller that has been replaced without noticing it cannot write: the check of ``/controller_epoch`` fails
   (ControllerMovedError), and brokers refuse its requests by their controller epoch.
 """
 
@@ -72,7 +72,7 @@ class PartitionMachine:
         self._unclean_default = unclean_default
 
     def start_up(self) -> None:
-        """Set the states from what was loaded."""
+        """Set the states from the loaded leaders."""
         states = self._context.partition_states
         for partition in self._context.partitions():
             leadership = self._context.leadership.get(partition)
@@ -84,12 +84,12 @@ class PartitionMachine:
                 states[partition] = PartitionState.OFFLINE
 
     async def trigger_online(self) -> None:
-        """Try to give every partition without a leader one."""
+        """Try to elect a leader for every partition without one."""
         waiting = self._context.partitions_in(PartitionState.NEW) + self._context.partitions_in(PartitionState.OFFLINE)
         await self.bring_online(waiting)
 
     async def bring_online(self, partitions: Sequence[TopicPartition]) -> None:
-        """First leaders for new partitions, an election after the leader's death for the others."""
+        """Set first leaders for new partitions, elect leaders for those whose leader failed."""
         states = self._context.partition_states
         await self._start_new([found for found in partitions if states.get(found) is PartitionState.NEW])
         leaderless = [found for found in partitions if states.get(found) is PartitionState.OFFLINE]
@@ -97,7 +97,7 @@ class PartitionMachine:
             await self.elect(leaderless, await self._offline_election(leaderless))
 
     async def elect(self, partitions: Sequence[TopicPartition], election: Election) -> None:
-        """Hold an election for each; what finds no leader stays as it is, with a line in the log."""
+        """Hold an election for each partition; one without a possible leader stays as it is, with a line in the log."""
         remaining = list(partitions)
         while remaining:
             remaining = await self._elect_once(remaining, election)
@@ -138,7 +138,7 @@ class PartitionMachine:
         return await self.write_states(chosen, self._lead)
 
     async def read_states(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, LeaderIsr]:
-        """Return the states in the store, which leaders of older protocols may have changed.
+        """Return the states in the store, since leaders with older protocols may have changed them.
 
         A partition without a state that can be read is left out. Raises ControllerMovedError.
         """
@@ -157,7 +157,7 @@ class PartitionMachine:
     async def write_states(
         self, states: dict[TopicPartition, LeaderIsr], written: Callable[[TopicPartition, LeaderIsr], None]
     ) -> list[TopicPartition]:
-        """Set states whose ``zk_version`` is the expected one, tell ``written``; those that changed meanwhile."""
+        """Write states at their ``zk_version``, call ``written`` for each; return those that had changed meanwhile."""
         writes = []
         for partition, state in states.items():
             await pause()

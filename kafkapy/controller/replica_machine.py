@@ -1,4 +1,4 @@
-"""Moves replicas between the states of ``states.py``: what their brokers are told, the ISR without those that left."""
+"""The state machine of replicas (``states.py`` has the states): requests to their brokers, and changes of the ISR."""
 
 from collections.abc import Sequence
 
@@ -21,7 +21,7 @@ class ReplicaMachine:
         self._batch = batch
 
     def start_up(self) -> tuple[list[Replica], list[Replica]]:
-        """Set the states from the live brokers; the replicas that are online, and those that are not."""
+        """Set the states from the live brokers; returns the online replicas, and the others."""
         online, offline = [], []
         for replica in self._context.replicas(self._context.partitions()):
             if self._context.is_online(replica):
@@ -33,20 +33,20 @@ class ReplicaMachine:
         return online, offline
 
     async def start_new(self, replicas: Sequence[Replica]) -> None:
-        """Note new replicas; the first LeaderAndIsr of their partition creates them."""
+        """Enter new replicas; the first LeaderAndIsr of their partition creates them."""
         for replica in replicas:
             await pause()
             self._context.move_replica(replica, ReplicaState.NEW)
 
     async def finish_new(self, replicas: Sequence[Replica]) -> None:
-        """Note where new replicas are once their partitions have leaders: a replica whose broker is away is offline."""
+        """Move new replicas on when their partitions have leaders: a replica whose broker is not live is offline."""
         for replica in replicas:
             await pause()
             online = self._context.is_online(replica)
             self._context.move_replica(replica, ReplicaState.ONLINE if online else ReplicaState.OFFLINE)
 
     async def bring_online(self, replicas: Sequence[Replica]) -> None:
-        """Send the leadership of these replicas' partitions to their brokers, which are there (again)."""
+        """Send the leadership of these replicas' partitions to their brokers, which are live (again)."""
         for replica in replicas:
             await pause()
             if (
@@ -56,7 +56,7 @@ class ReplicaMachine:
                 self._batch.add_leader_and_isr([replica.broker], replica.partition)
 
     async def take_offline(self, replicas: Sequence[Replica]) -> None:
-        """Stop these replicas, where their broker still listens, and take them out of the ISR."""
+        """Stop these replicas, if their broker still listens, and remove them from the ISR."""
         by_broker: dict[int, list[TopicPartition]] = {}
         for replica in replicas:
             await pause()
@@ -74,7 +74,7 @@ class ReplicaMachine:
                 self._batch.add_update_metadata(self._context.brokers, leaderless)
 
     async def delete(self, replicas: Sequence[Replica]) -> None:
-        """Have the brokers of these replicas, which are offline by state, remove their files; each broker answers."""
+        """Send requests to delete the files of these replicas, whose state is Offline; each broker answers."""
         for replica in replicas:
             await pause()
             if self._context.move_replica(replica, ReplicaState.DELETION_STARTED):

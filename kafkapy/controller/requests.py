@@ -1,4 +1,4 @@
-"""The controller's requests to brokers: gathered in a step, then one of a kind per broker, in Kafka's order.
+"""The controller's requests to brokers: gathered during an event, then one of a kind per broker, in Kafka's order.
 
 LeaderAndIsr goes to the replicas of a partition, UpdateMetadata of the same partitions to every broker, StopReplica
 last. Versions follow inter-broker protocol 2.7: LeaderAndIsr 4, UpdateMetadata 6, StopReplica 3.
@@ -15,7 +15,7 @@ from kafkapy.clock import Clock
 from kafkapy.controller.context import ControllerContext, Replica
 from kafkapy.metadata.image import SECURITY_PROTOCOL_IDS
 from kafkapy.metadata.znodes import BrokerIdZNode
-from kafkapy.network.peer import BrokerChannel, PeerUnreachableError
+from kafkapy.network.peer import RETRY_MS, BrokerChannel, PeerUnreachableError
 from kafkapy.protocol.message import Message, ProtocolError
 from kafkapy.protocol.messages.leader_and_isr import (
     LeaderAndIsrLiveLeader,
@@ -43,7 +43,6 @@ logger = logging.getLogger(__name__)
 LEADER_AND_ISR_VERSION: Final = 4
 UPDATE_METADATA_VERSION: Final = 6
 STOP_REPLICA_VERSION: Final = 3
-RETRY_MS: Final = 100
 
 
 class Outgoing(NamedTuple):
@@ -55,7 +54,7 @@ class Outgoing(NamedTuple):
 
 
 class RequestBatch:
-    """Gathers one step's orders; ``take`` empties it."""
+    """Gathers the content of one event's requests; ``take`` empties it."""
 
     def __init__(self, context: ControllerContext, inter_broker_listener: str) -> None:
         self._context = context
@@ -80,7 +79,7 @@ class RequestBatch:
         self._metadata_partitions.update((found, None) for found in partitions if found in leadership)
 
     def add_stop_replica(self, replica: Replica, *, delete: bool) -> None:
-        """Tell a broker to stop fetching, or also to remove its copy."""
+        """Request a broker to stop its replica, and with ``delete`` to remove the files."""
         if replica.broker in self._context.brokers:
             wanted = self._stop.setdefault(replica.broker, {})
             wanted[replica.partition] = delete or wanted.get(replica.partition, False)
@@ -251,7 +250,7 @@ class PeerQueues:
         self._senders[broker] = sender
 
     def _ended(self, broker: int, sender: "asyncio.Task[None]") -> None:
-        """Continue after an unexpected failure, as Apache Kafka does: no answer may stop the queue."""
+        """Continue after an unexpected failure, as Apache Kafka does: no response may stop the queue."""
         error = None if sender.cancelled() else sender.exception()
         if error is not None and self._senders.get(broker) is sender:
             logger.error("A request of the controller to broker %d failed, trying again", broker, exc_info=error)

@@ -2,11 +2,11 @@
 
     partition   NonExistent → New → Online ⇄ Offline → NonExistent
     replica     NonExistent → New → Online ⇄ Offline → DeletionStarted → DeletionSuccessful → NonExistent
-                                                    ⇄ DeletionIneligible ←┘ (the broker is away)
+                                                    ⇄ DeletionIneligible ←┘ (the broker is not live)
 
-The tables say from which states a state may be entered. ``ControllerContext`` leaves a partition or replica where it
-is, with an error in the log, when it can't enter the state that it is sent to, as Kafka does: the others go on. Moves
-that do more than remember a state live in ``partition_machine`` and ``replica_machine``.
+The tables have, for each state, the states from which it may be entered. ``ControllerContext`` refuses other moves with
+an error in the log, as Kafka does: the partition or replica keeps its state, and the others continue. The writes and
+requests of moves are in ``partition_machine`` and ``replica_machine``.
 """
 
 from enum import Enum
@@ -14,7 +14,7 @@ from typing import Final
 
 
 class PartitionState(Enum):
-    """Does a partition exist, has it ever had a leader, has it one now."""
+    """Whether a partition exists, has ever had a leader, and has one now."""
 
     NON_EXISTENT = "NonExistentPartition"
     NEW = "NewPartition"
@@ -23,7 +23,7 @@ class PartitionState(Enum):
 
 
 class ReplicaState(Enum):
-    """Does a replica exist, is its broker there, how far is its deletion."""
+    """Whether a replica exists and its broker is live, and the progress of its deletion."""
 
     NON_EXISTENT = "NonExistentReplica"
     NEW = "NewReplica"

@@ -1,7 +1,7 @@
 """Deletion of topics: every broker forgets the topic, its replicas stop and remove their files, its nodes are deleted.
 
-A replica on a broker that is away, or that never was there, makes its topic wait (*ineligible*) until that broker is
-back. Its other replicas remove their files meanwhile, and other topics go on.
+A replica on a broker that is not live, or never existed, makes its topic wait (*ineligible*) until that broker
+registers. The topic's other replicas remove their files meanwhile, and other topics are not affected.
 """
 
 import logging
@@ -23,10 +23,10 @@ logger = logging.getLogger(__name__)
 
 
 class TopicDeletion:
-    """Works through ``context.topics_to_delete``; ``flush`` sends what has been gathered in the batch.
+    """Deletes the topics of ``context.topics_to_delete``; ``flush`` sends the gathered requests.
 
-    Topics that are asked for together go together. A topic whose nodes the store refuses waits for the next change
-    of any topic to delete; the error is in the log and the other topics go on.
+    Topics whose deletion is requested together are deleted together. A topic whose nodes the store refuses waits for
+    the next change of any topic to delete; the error is in the log, and the other topics are not affected.
     """
 
     def __init__(
@@ -47,19 +47,19 @@ class TopicDeletion:
         self._failed: set[str] = set()
 
     async def enqueue(self, topics: Iterable[str]) -> None:
-        """Delete these too."""
+        """Delete these topics too."""
         added = set(topics)
         self._context.topics_to_delete |= added
         await self._resume(added)
 
     async def broker_is_back(self, brokers: Iterable[int]) -> None:
-        """Go on with the topics that have waited for these brokers."""
+        """Continue with the topics that have waited for these brokers."""
         topics = {replica.partition.topic for replica in self._context.replicas_on(brokers)}
         self._ineligible -= topics
         await self._resume(topics)
 
     async def broker_is_gone(self, replicas: Iterable[Replica]) -> None:
-        """Let topics wait whose replicas, these, can't answer now."""
+        """Let the topics of these replicas wait: their brokers can't answer now."""
         await self.failed(list(replicas))
 
     async def deleted(self, replicas: Iterable[Replica]) -> None:

@@ -1,7 +1,7 @@
-"""TopicAdmin: topics are created, deleted and extended by writing to the tree; the controller sees it and acts.
+"""TopicAdmin creates, deletes and extends topics by writing to the tree; the controller reacts to the change.
 
 A request is answered when this broker's metadata shows the result, or with REQUEST_TIMED_OUT (7) when its time is
-over; what was written stays and goes on.
+over; the written change stays, and the controller completes it.
 """
 
 import asyncio
@@ -71,7 +71,7 @@ from kafkapy.types import NO_LEADER, TopicPartition
 
 
 BURST_S: Final = 10
-"""Automatic creation may use the permitted number of this many seconds at once."""
+"""The seconds whose permitted number of topics automatic creation may use at once."""
 
 
 class _PendingReplicas(NamedTuple):
@@ -112,19 +112,19 @@ class ReplicaLimit:
         return Admissions(self)
 
     def seen(self, image: MetadataImage, topic: str) -> None:
-        """Stop counting what was written of a topic and is in the image now."""
+        """Stop counting the written replicas of a topic that are in the image now."""
         found = image.topics.get(topic)
         if found is not None and topic in self._written:
             partitions = len(found.partitions)
             self._keep(topic, [each for each in self._written[topic] if each.partitions > partitions])
 
     def deleted(self, topic: str) -> None:
-        """Stop counting what was written of a topic that is deleted now."""
+        """Stop counting the written replicas of a topic that is deleted now."""
         if topic in self._written:
             self._keep(topic, [])
 
     def settle(self, image: MetadataImage, names: Container[str] | None = None) -> Steps[None]:
-        """Stop counting what is in the image by now, or of a topic that is not among ``names``, all in the store.
+        """Stop counting replicas that are in the image, or whose topic is not among ``names``, the topics in the store.
 
         A step is a topic.
         """
@@ -151,7 +151,7 @@ class ReplicaLimit:
 
 
 class Admissions:
-    """What one request was admitted: given back when its ``with`` statement ends, but for what it has written."""
+    """The replicas that were admitted for one request; the unwritten ones are released at the end of ``with``."""
 
     def __init__(self, limit: ReplicaLimit) -> None:
         self._limit = limit
@@ -175,13 +175,13 @@ class Admissions:
         self._admitted[topic] = _PendingReplicas(topic, partitions, replicas)
 
     def withdraw(self, topic: str) -> None:
-        """Give back what was admitted for a topic, if anything: it is not created by this request."""
+        """Release the admission of a topic, if there is one: this request does not create it."""
         admission = self._admitted.pop(topic, None)
         if admission is not None:
             self._limit.count(-admission.replicas)
 
     def written(self, topic: str) -> None:
-        """The store has the topic: keep counting what was admitted for it until the image has it, or it is gone."""
+        """The store has the topic: keep counting its replicas until the image has them, or the topic is deleted."""
         admission = self._admitted.pop(topic, None)
         if admission is not None:
             self._limit.add_written(admission)
@@ -196,7 +196,7 @@ class CreationRate:
         self._used_up_until_s = -math.inf
 
     def take(self) -> bool:
-        """Permit one more topic, or return False: later."""
+        """Permit one more topic; False if it must be created later."""
         now_s = self._clock.monotonic_s()
         next_s = max(self._used_up_until_s, now_s - BURST_S) + 1 / self._config.integer(AUTO_CREATE_RATE)
         if next_s > now_s:
@@ -206,13 +206,13 @@ class CreationRate:
 
 
 TOGETHER: Final = 500
-"""Topics that are written together: their plans are in memory until then."""
+"""The most topics that are written together: their plans are in memory until then."""
 
 UNSET = -1
 """A number of partitions or replicas that is left to the broker's defaults, or given by an assignment."""
 
 REMOVAL_MS = 500
-"""How long the answer to a deletion waits for the last files; brokers that are away can make it take any time."""
+"""The longest wait of a deletion's response for the last files, since a broker may never be live again."""
 
 Assignment = Mapping[int, ReplicaAssignment]
 
@@ -228,7 +228,7 @@ class NewTopic(NamedTuple):
 
 
 class MorePartitions(NamedTuple):
-    """A topic that shall have ``total`` partitions; ``assignments`` are the brokers of the new ones."""
+    """A topic to extend to ``total`` partitions; ``assignments`` are the brokers of the new ones."""
 
     name: str
     total: int
@@ -236,7 +236,7 @@ class MorePartitions(NamedTuple):
 
 
 class TopicResult(NamedTuple):
-    """What became of a topic: ``error`` None when it went well; the rest for those created."""
+    """The result for a topic: ``error`` is None after success; the other fields are set for created topics."""
 
     name: str
     error: BrokerError | None = None
@@ -246,15 +246,15 @@ class TopicResult(NamedTuple):
 
 
 class ControllerView(Protocol):
-    """The controller's word."""
+    """The state of the controller that TopicAdmin needs."""
 
     @property
     def is_active(self) -> bool:
-        """This broker is the controller."""
+        """Whether this broker is the controller."""
         ...
 
     def is_deleting(self, topic: str) -> bool:
-        """The topic is on its way out."""
+        """Whether the topic is being deleted."""
         ...
 
 
@@ -293,7 +293,7 @@ class TopicAdmin:
     async def create_topics(
         self, topics: Sequence[NewTopic], timeout_ms: int, *, validate_only: bool = False
     ) -> list[TopicResult]:
-        """Create what can be created; one result per name."""
+        """Create the topics that can be created; one result per name."""
         twice = await _named_twice(topic.name for topic in topics)
         await self._look_around()
         results: dict[str, TopicResult] = {}
@@ -313,7 +313,7 @@ class TopicAdmin:
         admissions: Admissions,
         created: list[str] | None,
     ) -> None:
-        """Write what can be created, with its names into ``created``; None only checks."""
+        """Write the topics that can be created, and add their names to ``created``; None only checks."""
         checked_replicas = 0
         planned: list[_Planned] = []
         for topic in topics:
@@ -340,7 +340,7 @@ class TopicAdmin:
         await self._create(planned, results, admissions)
 
     async def delete_topics(self, names: Sequence[str], timeout_ms: int) -> list[TopicResult]:
-        """Ask the controller to delete these; one result per name."""
+        """Request the controller to delete topics; one result per name."""
         results: dict[str, TopicResult] = {}
         wanted: list[str] = []
         for name in names:
@@ -361,7 +361,7 @@ class TopicAdmin:
         for name in wanted:
             await pause()
             left_ms = timeout_ms - (self._clock.monotonic_s() - started) * 1000
-            # A request without time is answered that it is over, whatever has come of it, as Kafka does.
+            # A request with no time-out is answered REQUEST_TIMED_OUT even if it succeeded, as in Kafka.
             gone = timeout_ms > 0 and await self._metadata.wait_until(_absent(name), left_ms, self._clock)
             if gone:
                 await self._wait_removed(name, min(left_ms, REMOVAL_MS))
@@ -403,7 +403,7 @@ class TopicAdmin:
         return list(results.values())
 
     async def create_automatically(self, names: Sequence[str]) -> dict[str, BrokerError | None]:
-        """Create topics that somebody asked for by name alone, internal ones in their own shape; any broker may.
+        """Create topics that were requested by name alone, internal ones with their own settings; any broker may.
 
         Does not wait: None means that the topic is being created, or has just been created by another request.
         LeaderNotAvailableError means that it can be created later (``CreationRate``).
@@ -442,7 +442,7 @@ class TopicAdmin:
                 outcomes[name] = result.error
 
     def _admit_automatic(self, name: str, admissions: Admissions) -> Placement | None:
-        """Return how to create a topic, None if it is there; raises what is in the way."""
+        """Return the placement of a new topic, None if it exists; raises an error if it can't be created."""
         partitions = self._config.integer("num.partitions")
         factor = self._config.integer("default.replication.factor")
         internal = name in INTERNAL_TOPICS
@@ -454,7 +454,7 @@ class TopicAdmin:
         if name in self._names:
             return None
         self._names.check_collision(name)
-        if not internal:  # their number is configured, and groups and transactions can't do without them
+        if not internal:  # the number of internal topics' partitions is configured, and coordinators need the topics
             self._limit.check(self._metadata.image, placement.replicas)
             if not self._rate.take():
                 raise LeaderNotAvailableError("Topics are being created faster than this broker allows.")
@@ -465,7 +465,7 @@ class TopicAdmin:
         return list(internal_topic_shape(name, self._config)[2].items()) if name in INTERNAL_TOPICS else []
 
     async def _look_around(self) -> None:
-        """Read which topics there are."""
+        """Read the names of all topics."""
         await self._names.refresh(self._names_in_store)
         await in_turns(self._limit.settle(self._metadata.image, self._names))
 
@@ -490,7 +490,7 @@ class TopicAdmin:
             raise InvalidTopicError("The topic is being deleted.")
 
     async def _check(self, topic: NewTopic) -> None:
-        """Check what concerns this topic alone, in Kafka's order; but numbers of replicas before the replicas."""
+        """Check one topic, in Kafka's order, except that the number of replicas is checked before the replicas."""
         if topic.name in self._metadata.image.topics:
             raise TopicExistsError(f"A topic '{topic.name}' already exists.")
         null = [key for key, value in topic.configs if value is None]
@@ -528,7 +528,7 @@ class TopicAdmin:
         return Placement(partitions, factor)
 
     async def _plan(self, topic: NewTopic, placement: Placement) -> _Planned:
-        """Assign the replicas of a topic; until it is written other requests are told that it exists."""
+        """Assign the replicas of a topic; until it is written, other requests get TopicExistsError."""
         self._being_written.add(topic.name)
         self._names.add(topic.name)
         if topic.assignments:
@@ -550,7 +550,7 @@ class TopicAdmin:
     async def _create(
         self, planned: Sequence[_Planned], results: dict[str, TopicResult], admissions: Admissions
     ) -> None:
-        """Write the nodes of topics, and into ``results`` an error for each that could not be created."""
+        """Write the nodes of topics, and add to ``results`` an error for each that could not be created."""
         errors: dict[str, BrokerError] = {}
         try:
             configs = await self._store.get_many(
@@ -592,7 +592,7 @@ class TopicAdmin:
                 results[name] = TopicResult(name, RequestTimedOutError())
 
     def end_waits(self) -> None:
-        """Answer the requests that wait for their topics: with RequestTimedOutError where these are not there yet."""
+        """Answer the requests that wait for their topics, with RequestTimedOutError for topics that are not ready."""
         self._metadata.end_waits()
 
     def stop_waits(self) -> None:
@@ -653,7 +653,7 @@ class TopicAdmin:
                 first = placement.first_partition
                 added = {index: ReplicaAssignment(tuple(ids)) for index, ids in enumerate(topic.assignments, first)}
             data = TopicZNode({**znode.partitions, **added}, znode.other).encode()
-            assert node is not None, "a topic without a node can't grow"
+            assert node is not None, "a topic without a node can't be extended"
             extended.append((topic, SetData(TopicZNode.path(topic.name), data, node.stat.version)))
         changed = [] if admissions is None else await self._write_extended(extended, results, admissions)
         return changed, checked_replicas
@@ -684,7 +684,7 @@ class TopicAdmin:
         return changed
 
     async def _grown(self, topic: MorePartitions, node: Node | None) -> tuple[TopicZNode, Placement]:
-        """Return the topic as it is, and what has to be added."""
+        """Return the present topic, and the placement of the partitions to add."""
         if node is None:
             raise UnknownTopicOrPartitionError(f"There is no topic '{topic.name}'.")
         znode = TopicZNode.decode(node.data)

@@ -57,13 +57,13 @@ class Answer(Generic[T]):
 
 
 def respond(answer: Answer[T], build: Callable[[T], R]) -> R | Awaitable[R]:
-    """What a handler returns: ``build(value)`` if the answer is set, else a future of it."""
+    """Return ``build(value)`` if the answer is set, else a future of it, for a handler to return."""
     if answer.is_set:
         return build(answer.value)
     future: asyncio.Future[R] = asyncio.get_running_loop().create_future()
 
     def deliver(value: T) -> None:
-        if not future.done():  # its connection may be closed
+        if not future.done():  # cancelled if its connection was closed
             future.set_result(build(value))
 
     answer.on_set(deliver)
@@ -79,7 +79,7 @@ def _value_of(answer: Answer[T]) -> "asyncio.Future[T]":
     future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
 
     def deliver(value: T) -> None:
-        if not future.done():  # its connection may be closed
+        if not future.done():  # cancelled if its connection was closed
             future.set_result(value)
 
     answer.on_set(deliver)

@@ -1,4 +1,4 @@
-"""Hashes of Java and Scala that decide something in Kafka: where a name is kept, and the order of a map's keys."""
+"""The hashes of Java and Scala that Kafka's behaviour depends on: the partition of a name, and the order of a map."""
 
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
@@ -41,7 +41,7 @@ def in_hash_order(keys: Iterable[str]) -> list[str]:
 
 
 def _level(keys: Sequence[tuple[int, str]], shift: int = 0) -> list[tuple[int, str]]:
-    """A level of the map: first the keys that are alone in their places, then the places that hold more."""
+    """Return the keys of one level of the map: first those that are alone in a place, then those of shared places."""
     if shift >= INT32_MASK.bit_length():
         return list(keys)
     places: dict[int, list[tuple[int, str]]] = {}

@@ -1,8 +1,8 @@
 """Load a partition of an internal topic from its start, so that its coordinator can replay every record.
 
-A load is cut into steps, so that a large partition does not hold up other requests. Records that can't be decoded are
-skipped, counted and logged: one bad record must not make a whole partition unavailable. Where a segment is damaged, its
-readable batches are searched. Only a partition that can't be read at all (its disk fails) is not loaded.
+A load is cut into steps, so that a large partition does not delay other requests. Records that can't be decoded are
+skipped, counted and logged: one bad record must not make a whole partition unavailable. In a damaged segment the load
+searches for the readable batches. Only a partition that can't be read at all (its disk fails) is not loaded.
 """
 
 import logging
@@ -30,7 +30,7 @@ RECORDS_IN_A_STEP: Final = 256
 SKIPPED_LINES: Final = 10
 """Lines in the log for the undecodable records of one partition."""
 UNDECODABLE: Final = (ProtocolError, BrokerError)
-"""The errors that the replay of a record raises whose key or value is not as a broker writes it."""
+"""The errors of the replay of a record with a key or value that no broker writes."""
 
 
 class PartitionSource(Protocol):
@@ -56,14 +56,14 @@ class LoadProgress:
         self._counters = counters
 
     def check(self, content: bytes, position: int, header: BatchHeader) -> None:
-        """Raise ``CorruptRecordError`` unless the batch is what was written and its offsets are those expected."""
+        """Raise ``CorruptRecordError`` unless the batch has the right CRC and the expected offsets."""
         if not self.offset <= header.last_offset < self.end_offset:
             raise CorruptRecordError(f"offsets up to {header.last_offset} where {self.offset} was expected")
         if not crc_is_valid(content, position, header):
             raise CorruptRecordError(f"the CRC of the batch at offset {header.base_offset} is wrong")
 
     def skip(self, offset: int, error: Exception, count: int = 1) -> None:
-        """Count records from ``offset`` on that can't be decoded; the first places of a partition are logged."""
+        """Count records from ``offset`` on that can't be decoded; only the first ``SKIPPED_LINES`` calls are logged."""
         if self._skipped < SKIPPED_LINES:
             reason = str(error).encode("unicode_escape").decode()
             logger.warning(
@@ -121,7 +121,7 @@ def replay_records(
 
 
 def _records(content: bytes, header: BatchHeader, position: int) -> Iterable[Record]:
-    """All records at once where they are few, as in nearly all batches: a third faster than one by one."""
+    """Return all records at once if they are few, as in nearly all batches: a third faster than one by one."""
     if header.record_count <= RECORDS_IN_A_STEP:
         with suppress(RecordsError):
             return read_records(content, header, position)
@@ -131,7 +131,7 @@ def _records(content: bytes, header: BatchHeader, position: int) -> Iterable[Rec
 ReplayBatches = Callable[[bytes, LoadProgress], Steps[int | None]]
 """Replays the whole batches of one read; returns the offset behind the last one, None if there is none.
 
-Raises ``CorruptRecordError`` where the bytes are not a batch as it was written.
+Raises ``CorruptRecordError`` for bytes that are not an undamaged batch.
 """
 
 
@@ -140,8 +140,8 @@ def read_partition(
 ) -> Steps[bool]:
     """Give the partition of ``progress`` to ``replay_batches``, from the start of its log to the end.
 
-    Returns False if it could not be read to the end: then clients must repeat their requests until a broker can, since
-    a part of the state would be worse than none.
+    Returns False if the log could not be read to its end. The partition is then not served, since a part of the state
+    would be worse than none: clients repeat their requests until a broker has loaded the partition.
     """
     is_complete = True
     size = min(buffer_size, LARGEST_STEP)
@@ -161,7 +161,7 @@ def read_partition(
 
 
 def _replay_next(log: Any, progress: LoadProgress, size: int, replay_batches: ReplayBatches) -> Steps[None]:
-    """Replay one read. If it is damaged, replay the whole batches that are found in the rest of its segment."""
+    """Replay one read. If its bytes are damaged, replay the whole batches that are found in the rest of the segment."""
     offset = progress.offset
     try:
         records = log.read(offset, size, up_to_offset=None).records
@@ -174,6 +174,6 @@ def _replay_next(log: Any, progress: LoadProgress, size: int, replay_batches: Re
             return
     except (CorruptRecordError, KafkaStorageError) as error:
         logger.warning("%s is damaged behind offset %d: %s", progress.topic_partition, progress.offset, error)
-    # nothing is found either if compaction has removed all batches up to the end
+    # a read also returns no batch if compaction has removed all batches up to the end
     progress.offset = offset
     progress.offset = yield from log.salvage(offset, lambda run: replay_batches(run, progress), progress.skip_damage)

@@ -48,7 +48,7 @@ from kafkapy.types import TopicPartition
 
 logger = logging.getLogger(__name__)
 
-# What a coordinator needs of its broker
+# The parts of the broker that a coordinator uses
 
 
 class Config(Protocol):
@@ -108,7 +108,7 @@ def at_once(step: Callable[[], None]) -> None:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Background:
-    """What a coordinator takes from its broker for work beside requests; the defaults need no event loop.
+    """The broker's services for a coordinator's work outside of requests; the defaults need no event loop.
 
     ``soon`` calls the function that writes the markers of an EndTxn, whose response does not wait for them.
     """
@@ -120,10 +120,10 @@ class Background:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TopicSettings:
-    """An internal topic and how its partitions are read and written.
+    """The name of an internal topic, and the settings with which its partitions are read and written.
 
-    ``partition_count`` is that of the configuration, with which the topic is created. ``append_timeout_ms`` bounds the
-    wait for other replicas, of which ``required_acks`` says how many must have a record (-1: all in sync).
+    ``partition_count`` is the configured one, with which the topic is created. ``append_timeout_ms`` bounds the wait
+    for other replicas; ``required_acks`` is the number of replicas that must have a record (-1: all in sync).
     """
 
     topic: str
@@ -150,7 +150,7 @@ def append_safely(
 ) -> None:
     """Append; call ``on_appended`` when enough replicas have the batch, or at an error.
 
-    With one replica that is before this returns.
+    With one replica ``on_appended`` is called before this function returns.
     """
     try:
         appended = log.append_internal(topic_partition, batch, timeout_ms, required_acks)
@@ -188,7 +188,7 @@ def _append_ended(on_appended: OnAppended, future: "asyncio.Future[AppendResult]
 
 
 class Shard(ABC):
-    """The state that the records of one partition make; only ``replay_batch`` and what it calls change it.
+    """The state that results from the records of one partition; only replay changes it.
 
     ``leader_epoch`` is that of the partition. While ``is_loading`` no request is served.
     """
@@ -213,7 +213,7 @@ class Shard(ABC):
     def replay_batches(self, content: bytes, progress: LoadProgress) -> Steps[int | None]:
         """Replay the whole batches of one read; returns the offset behind the last one, None if there is none.
 
-        Raises ``CorruptRecordError`` where the bytes are not a batch as it was written.
+        Raises ``CorruptRecordError`` for bytes that are not an undamaged batch.
         """
         begin = progress.offset
         for count, (position, header) in enumerate(iterate_headers(content), 1):
@@ -232,11 +232,11 @@ class Runtime(ABC, Generic[S]):
     """The partitions of one internal topic that this broker leads."""
 
     entries: ClassVar[str]
-    """What the shards keep, for the log."""
+    """The plural noun for the shards' entries in log lines."""
     stopped_error: ClassVar[int] = ErrorCode.COORDINATOR_NOT_AVAILABLE
     """The error of requests before ``startup`` and after ``shutdown``."""
     unloaded_error: ClassVar[int] = ErrorCode.NONE
-    """The error of a write that the log has, but whose shard was unloaded before the other replicas acknowledged it."""
+    """The error of a write to a shard that was unloaded before the other replicas acknowledged the records."""
 
     def __init__(
         self,
@@ -263,7 +263,7 @@ class Runtime(ABC, Generic[S]):
     # Start and stop
 
     def startup(self) -> None:
-        """Serve requests; to be called before the broker learns which partitions it leads."""
+        """Serve requests; call it before the broker learns which partitions it leads."""
         self._leadership.add_leadership_listener(self)
         self.is_running = True
 
@@ -310,7 +310,7 @@ class Runtime(ABC, Generic[S]):
         return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if shard.is_loading else shard
 
     def is_current(self, shard: S) -> bool:
-        """Whether the shard has not been unloaded; to be asked again after each step of long work."""
+        """Whether the shard has not been unloaded; long work checks it again after each step."""
         return self.shards.get(shard.partition) is shard
 
     def loaded_shards(self) -> Iterator[S]:
@@ -330,7 +330,10 @@ class Runtime(ABC, Generic[S]):
         replay: Callable[[AppendResult], None],
         on_done: Callable[[int], None],
     ) -> None:
-        """Append ``batch``; once it is safe ``replay`` its records, then call ``on_done`` with 0 or an error code."""
+        """Append ``batch``; ``replay`` its records when enough replicas have it, then call ``on_done`` with 0.
+
+        If the append fails, call ``on_done`` with the error code alone.
+        """
         settings = self._settings
         try:  # as ``append_safely``, without its callback: nearly all appends are acknowledged at once
             appended = self._log.append_internal(
@@ -410,7 +413,7 @@ class Runtime(ABC, Generic[S]):
 
     @abstractmethod
     def finish_loading(self, shard: S) -> Steps[None]:
-        """The shard has replayed its whole log: let it serve, and continue what was in progress."""
+        """The shard has replayed its whole log: serve its requests, and continue the work that was in progress."""
 
     @abstractmethod
     def shard_unloaded(self, shard: S) -> None:

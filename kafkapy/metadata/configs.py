@@ -1,7 +1,7 @@
-"""ConfigAdmin: configuration that changes while brokers run, in the tree; a note under ``/config/changes`` tells all.
+"""ConfigAdmin: dynamic configuration in the tree; a note under ``/config/changes`` announces each change to brokers.
 
-Every broker reads the notes that are new to it, reads the configuration that each one names, and applies it. At the
-start all of it is read once; applying a configuration twice must do no harm.
+Every broker reads each new note, reads the configuration that the note names, and applies it. At its start a broker
+reads all configurations once; applying a configuration twice must do no harm.
 """
 
 import asyncio
@@ -34,19 +34,19 @@ logger = logging.getLogger(__name__)
 
 
 class ConfigListener(Protocol):
-    """Told after a configuration has changed, with all that is configured now."""
+    """Called after a configuration has changed, with all overrides that are set now."""
 
     def topic_config_changed(self, topic: str, overrides: Mapping[str, str]) -> None:
-        """The overrides of ``topic``."""
+        """The overrides of ``topic`` have changed."""
         ...
 
     def broker_config_changed(self, broker_id: int | None, overrides: Mapping[str, str]) -> None:
-        """The dynamic configuration of one broker, or (None) of all; already part of this broker's BrokerConfig."""
+        """The overrides of one broker, or (None) of all, have changed; this broker's BrokerConfig has them already."""
         ...
 
 
 class ConfigAdmin:
-    """See above."""
+    """Reads and writes the overrides of topics and brokers, and applies changes that other brokers have written."""
 
     def __init__(self, config: BrokerConfig, clock: Clock, store: MetadataStore) -> None:
         self._config = config
@@ -59,19 +59,19 @@ class ConfigAdmin:
         self._again = False
 
     def add_listener(self, listener: ConfigListener) -> None:
-        """Tell ``listener`` about changes from now on; it must not raise."""
+        """Call ``listener`` after each change from now on; it must not raise."""
         self._listeners.append(listener)
 
     async def topic_overrides(self, topic: str) -> dict[str, str]:
-        """What is configured for ``topic`` itself, from the store."""
+        """The overrides of ``topic``, from the store."""
         return await self._read(ConfigEntity.topic(topic))
 
     async def broker_overrides(self, broker_id: int | None) -> dict[str, str]:
-        """What is configured for one broker, or (None) for all, from the store."""
+        """The overrides of one broker, or (None) of all, from the store."""
         return await self._read(ConfigEntity.broker(broker_id))
 
     def cached_topic_overrides(self, topic: str) -> Mapping[str, str]:
-        """What this broker last read for ``topic``: nothing for one of ``unread_topics``."""
+        """The overrides of ``topic`` that this broker last read; empty for one of ``unread_topics``."""
         return self._topics.get(topic, _NO_OVERRIDES)
 
     async def load_topics(self, topics: Iterable[str]) -> None:
@@ -86,7 +86,7 @@ class ConfigAdmin:
         return list(dict.fromkeys(topic for topic in topics if topic not in self._topics))
 
     def forget_topic(self, topic: str) -> None:
-        """The topic is deleted; one of the same name begins anew."""
+        """Forget the overrides of a deleted topic."""
         self._topics.pop(topic, None)
 
     async def load(self, topics: Sequence[str]) -> dict[str, Mapping[str, str]]:
@@ -97,22 +97,22 @@ class ConfigAdmin:
         return {topic: self._topics[topic] for topic in topics}
 
     async def start(self) -> None:
-        """From now on apply what the notes say, beginning with those that are there."""
+        """Apply the changes that notes announce from now on, beginning with the existing notes."""
         await self._process_notes()
 
     async def stop(self) -> None:
-        """Apply nothing more."""
+        """Apply no more changes."""
         task, self._task = self._task, None
         if task is not None:
             task.cancel()
             await asyncio.wait([task])
 
     async def set_topic_overrides(self, topic: str, overrides: Mapping[str, str]) -> None:
-        """Replace what is configured for ``topic`` and tell every broker. The caller has validated it."""
+        """Replace the overrides of ``topic`` and write a note for every broker. The caller has validated them."""
         await self._write(ConfigEntity.topic(topic), overrides)
 
     async def set_broker_overrides(self, broker_id: int | None, overrides: Mapping[str, str]) -> None:
-        """Replace what is configured for one broker, or (None) all, and tell every broker."""
+        """Replace the overrides of one broker, or (None) of all, and write a note for every broker."""
         await self._write(ConfigEntity.broker(broker_id), overrides)
 
     async def _read(self, entity: ConfigEntity) -> dict[str, str]:
@@ -162,7 +162,7 @@ class ConfigAdmin:
         await self._delete_old_notes(names)
 
     async def _delete_old_notes(self, names: Sequence[str]) -> None:
-        """Delete the notes of ``names``, oldest first, that have outlived their use: few are read to find them."""
+        """Delete the notes of ``names`` that are old enough, oldest first; few notes are read to find them."""
         too_old_ms = self._clock.now_ms() - NOTE_LIFETIME_MS
         for some in pieces(names, NOTES_AT_ONCE):
             nodes = await self._notes(some)

@@ -1,15 +1,16 @@
 """The embedded MetadataStore: the tree in memory, followed by its two files (``store_files``) when it has them.
 
 An operation changes the tree at once, on the event loop, which puts all of them in one order. Its answer, its
-watches, and every later read wait until the file has it. While one commit is on its way to the disk, what arrives
-gathers for the next: however many operations an event has, it costs one or two commits.
+watches, and every later read wait until the file has the change. While one commit is being written to the disk, further
+changes are gathered for the next commit: an event costs one or two commits, however many operations it has.
 
-While the disk refuses a commit, everybody waits, as they would for a ZooKeeper that can't be reached; the commit is
-tried again each second until the disk takes it, with what has come meanwhile. So nothing is lost or done twice.
+While the disk refuses a commit, all calls wait, as they would for a ZooKeeper that can't be reached; the commit is
+tried again each second, with the changes that have come meanwhile, until the disk takes it. So no change is lost or
+made twice.
 
 The start of a broker is the exception (``run_ahead``): its registration and the election of leaders must not wait for
-space on a disk that only the running broker can free. They hold in memory until the disk takes them. If the process
-ends before that, the next start does the same again.
+space on a disk that only the running broker can free. These changes are in memory alone until the disk takes them. If
+the process ends before that, the next start makes them again.
 """
 
 import asyncio
@@ -50,10 +51,10 @@ FILE_NAME: Final = "kafkapy-metadata.sqlite"
 a foreign folder there."""
 
 MULTIS_OF_A_COMMIT: Final = 500
-"""How many multis of one call go into a commit: preparing a commit, and telling of it, can't be interrupted."""
+"""The most multis of one call in a commit: the preparation of a commit, and its watches, can't be interrupted."""
 
 RETRY_MS: Final = 1000
-"""How long to wait before a commit that the disk refused is tried again."""
+"""The pause before a commit that the disk refused is tried again."""
 
 logger = logging.getLogger(__name__)
 
@@ -67,7 +68,7 @@ class Retry:
 
     @property
     def is_waiting(self) -> bool:
-        """Whether somebody is in a pause."""
+        """Whether a pause is running."""
         return self._over is not None and not self._over.done()
 
     async def pause(self, duration_ms: int) -> None:
@@ -92,7 +93,7 @@ class EmbeddedStore:
         self.tree: Final = Tree()
         self._clock = clock
         self._file: StoreFiles | None = None
-        if path is not None:  # a store in memory does without SQLite
+        if path is not None:  # a store in memory needs no SQLite
             self._file = import_module("kafkapy.metadata.store_files").StoreFiles(path)
         self._sessions: dict[int, EmbeddedSession] = {}
         self._changed: set[str] = set()
@@ -105,12 +106,12 @@ class EmbeddedStore:
         self._runs_ahead = False
         self._told = 0
         self.failed = False
-        """The store was closed while the disk refused its changes."""
+        """Whether the store was closed while the disk refused its changes."""
 
     async def open(self, cluster_id: str | None = None) -> None:
-        """Read the files; raises StoreFileError. Ephemeral nodes of an earlier run are not there any more.
+        """Read the files; raises StoreFileError. Ephemeral nodes of an earlier run no longer exist.
 
-        ``cluster_id``: they must hold the metadata of a cluster, as the data directory belongs to this one.
+        With ``cluster_id``, to which the data directory belongs, the files must hold the metadata of a cluster.
         """
         if self._file is not None:
             loop = asyncio.get_running_loop()
@@ -138,7 +139,7 @@ class EmbeddedStore:
         return self.tree.zxid
 
     async def close(self) -> None:
-        """End every session and close the file; what the disk refuses now is lost."""
+        """End every session and close the file; changes that the disk refuses now are lost."""
         self._is_closing = True
         self._retry.now()
         for session in list(self._sessions.values()):
@@ -148,7 +149,7 @@ class EmbeddedStore:
             self._file.thread.shutdown(wait=False)
 
     def apply(self, operations: Iterable[Operation], session_id: int) -> list[Result]:
-        """Change the tree now; ``committed`` waits for the file and then tells the watches."""
+        """Change the tree now; ``committed`` waits for the file and then calls the watches."""
         if self.failed:
             raise StoreClosedError("/")
         applied = self.tree.apply(operations, self._clock.now_ms(), session_id)
@@ -157,7 +158,7 @@ class EmbeddedStore:
         return applied.results
 
     async def committed(self) -> None:
-        """Wait until everything applied so far is on the disk and told; see ``run_ahead`` for the exception.
+        """Wait until all changes so far are on the disk and their watches called; ``run_ahead`` is the exception.
 
         Raises StoreClosedError when the store is closed before the disk takes it.
         """
@@ -195,7 +196,7 @@ class EmbeddedStore:
         await asyncio.gather(*waits, return_exceptions=True)
 
     def forget(self, session_id: int) -> None:
-        """The session is over."""
+        """Forget a session that has ended."""
         del self._sessions[session_id]
 
     async def _write_after(self, file: "StoreFiles", previous: asyncio.Task[None] | None) -> None:
@@ -238,7 +239,7 @@ class EmbeddedStore:
 
 
 class EmbeddedSession:
-    """See ``MetadataStore``. Its session ends when it is closed; tests let it expire before."""
+    """A ``MetadataStore`` on the embedded store. Its session ends when it is closed; tests let it expire before."""
 
     def __init__(self, store: EmbeddedStore, session_id: int) -> None:
         self.watches: Final = Watches()
@@ -259,7 +260,7 @@ class EmbeddedSession:
         self._listeners.append(listener)
 
     async def expire(self) -> None:
-        """Let the session expire, as ZooKeeper does when it has not heard of a client for the session's time-out."""
+        """Let the session expire, as ZooKeeper does without a message of the client for the session's time-out."""
         self._check_open()
         self._usable.clear()
         self.watches.clear()
@@ -284,7 +285,7 @@ class EmbeddedSession:
     async def get_many(self, paths: Sequence[str], watch: Watch | None = None) -> list[Node | None]:
         """See ``MetadataStore.get_many``."""
         await self._settled()
-        # All nodes are of one moment, and watched from then on; a write replaces a node and does not change it.
+        # All nodes are read at one moment, and watched from then on; a write replaces a node and does not change it.
         nodes = list(map(self._store.tree.nodes.get, paths))
         if watch is not None:
             for path, node in zip(paths, nodes, strict=True):
@@ -379,7 +380,7 @@ class EmbeddedSession:
         try:
             return self._store.apply(operations, self._session_id)
         except StoreError as error:
-            return error.with_traceback(None)  # which refers to the frame that gets the outcome
+            return error.with_traceback(None)  # the traceback refers to the frame that gets the outcome
 
     async def _session(self) -> None:
         """Wait until there is a session."""
@@ -389,7 +390,7 @@ class EmbeddedSession:
             self._check_open()
 
     async def _settled(self) -> None:
-        """Wait until everything before a read is done and told; the session has not expired then."""
+        """Wait until all changes before a read are committed and their watches called, in a session that holds."""
         await self._session()
         await self._store.committed()
         while not self._usable.is_set():

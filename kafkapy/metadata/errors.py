@@ -1,4 +1,4 @@
-"""What the cluster layer refuses, each with its code on the wire."""
+"""The errors of requests about topics, partitions and brokers, each with its code in the protocol."""
 
 from typing import ClassVar
 
@@ -13,7 +13,7 @@ class UnknownTopicOrPartitionError(BrokerError):
 
 
 class LeaderNotAvailableError(BrokerError):
-    """The partition has no leader right now, or its topic is still being created."""
+    """The partition has no leader at the moment, or its topic is still being created."""
 
     error_code: ClassVar[int] = ErrorCode.LEADER_NOT_AVAILABLE
 
@@ -37,7 +37,7 @@ class ReplicaNotAvailableError(BrokerError):
 
 
 class StaleControllerEpochError(BrokerError):
-    """A controller that has been replaced is still sending."""
+    """The request comes from a controller that has been replaced."""
 
     error_code: ClassVar[int] = ErrorCode.STALE_CONTROLLER_EPOCH
 
@@ -49,7 +49,7 @@ class InvalidTopicError(BrokerError):
 
 
 class NotEnoughReplicasError(BrokerError):
-    """Fewer replicas are in sync than ``min.insync.replicas`` asks; nothing was appended."""
+    """Fewer replicas are in sync than ``min.insync.replicas``; nothing was appended."""
 
     error_code: ClassVar[int] = ErrorCode.NOT_ENOUGH_REPLICAS
 
@@ -67,7 +67,7 @@ class InvalidRequiredAcksError(BrokerError):
 
 
 class TopicExistsError(BrokerError):
-    """A topic of that name is already there."""
+    """A topic of that name exists already."""
 
     error_code: ClassVar[int] = ErrorCode.TOPIC_ALREADY_EXISTS
 
@@ -122,7 +122,7 @@ class ReassignmentInProgressError(BrokerError):
 
 
 class TransactionalIdAuthorizationFailedError(BrokerError):
-    """The request's transactional id is not the client's to use."""
+    """The client may not use the transactional id of the request."""
 
     error_code: ClassVar[int] = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
 

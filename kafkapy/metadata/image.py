@@ -1,6 +1,6 @@
-"""What a broker knows of the cluster: an immutable picture, replaced as a whole by each UpdateMetadata.
+"""The image of the cluster's metadata that a broker keeps: immutable, replaced as a whole by each UpdateMetadata.
 
-Handlers read ``MetadataCache.image`` and need no lock; two reads of one picture always agree. UpdateMetadata replaces
+Handlers read ``MetadataCache.image`` and need no lock; two reads of one image always agree. UpdateMetadata replaces
 the live brokers and adds, updates or (leader -2) removes single partitions.
 """
 
@@ -23,7 +23,7 @@ _PROTOCOL_NAMES: Final = {number: name for name, number in SECURITY_PROTOCOL_IDS
 
 
 class Endpoint(NamedTuple):
-    """Where a broker's listener is reached."""
+    """The address of a broker's listener."""
 
     host: str
     port: int
@@ -60,7 +60,7 @@ class TopicImage(NamedTuple):
 class MetadataImage(NamedTuple):
     """The cluster at one moment.
 
-    ``controller_id`` is -1 until the controller has spoken; ``replica_count`` is that of all partitions together.
+    ``controller_id`` is -1 before the first UpdateMetadata; ``replica_count`` is that of all partitions together.
     """
 
     cluster_id: str | None = None
@@ -80,7 +80,7 @@ Predicate = Callable[[MetadataImage], bool]
 
 
 class MetadataCache:
-    """Holds the current picture and tells who listens or waits when it changes."""
+    """Holds the current image, and calls listeners and ends waits when it changes."""
 
     def __init__(self, cluster_id: str | None = None) -> None:
         self.image = MetadataImage(cluster_id)
@@ -89,7 +89,7 @@ class MetadataCache:
         self._is_stopping = False
 
     def set_cluster_id(self, cluster_id: str) -> None:
-        """Known from the store before the controller speaks."""
+        """Set the cluster's id, which the store has before the first UpdateMetadata."""
         self.image = self.image._replace(cluster_id=cluster_id)
 
     def is_known(self, topic: str, partition: int) -> bool:
@@ -97,7 +97,7 @@ class MetadataCache:
         return self.image.partition(topic, partition) is not None
 
     def is_alive(self, broker_id: int) -> bool:
-        """Tell whether the broker is registered, as the controller last said."""
+        """Tell whether the broker is registered, by the last UpdateMetadata."""
         return broker_id in self.image.brokers
 
     def add_listener(self, listener: Listener) -> None:
@@ -105,9 +105,9 @@ class MetadataCache:
         self._listeners.append(listener)
 
     def apply(self, request: UpdateMetadataRequest) -> Steps[list[TopicPartition]]:
-        """Take over what the controller says; the result is the partitions that it deleted.
+        """Apply a request of the controller; the result is the partitions that it deleted.
 
-        A step is a partition; the picture changes at the end, as a whole.
+        A step is a partition; the image changes at the end, as a whole.
         """
         while True:
             before = self.image
@@ -131,7 +131,7 @@ class MetadataCache:
         return deleted
 
     async def wait_until(self, predicate: Predicate, timeout_ms: float, clock: Clock) -> bool:
-        """Wait until the picture satisfies ``predicate``; False when the time is over first."""
+        """Wait until the image satisfies ``predicate``; False if the time is over first."""
         if predicate(self.image):
             return True
         if timeout_ms <= 0 or self._is_stopping:
@@ -151,7 +151,7 @@ class MetadataCache:
             _give_up(future)
 
     def stop_waits(self) -> None:
-        """End every ``wait_until`` now and from now on: the broker stops, and no change of the picture follows."""
+        """End every ``wait_until`` now and from now on: the broker stops, and no change of the image follows."""
         self._is_stopping = True
         self.end_waits()
 
@@ -162,7 +162,7 @@ def _give_up(future: "asyncio.Future[bool]") -> None:
 
 
 class _Changes:
-    """What an UpdateMetadata request makes of the topics of an image."""
+    """The topics of an image while an UpdateMetadata request is applied to them."""
 
     def __init__(self, before: MetadataImage) -> None:
         self.topics = dict(before.topics)

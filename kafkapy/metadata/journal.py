@@ -76,7 +76,7 @@ class MetadataJournal:
         self.path: Final = path
         self.is_stale = True
         self.problem: str | None = None
-        """What ``load`` found behind the last good record."""
+        """The damage that ``load`` found behind the last good record, as a sentence; None if there was none."""
         self._files = files
         self._size = 0
         self._replaced_size = 0
@@ -130,7 +130,7 @@ class MetadataJournal:
 
     def replace(self, zxid: int, rows: Iterable[Row]) -> None:
         """Write the file again with these nodes. Raises ``OSError``; the file is as before."""
-        self._replaced_size = self._size  # what is refused is tried again when the file has doubled
+        self._replaced_size = self._size  # after a refusal the next attempt is made when the file has doubled
         checksum = crc32c(HEADER)
         written = bytearray(HEADER)
         remaining = map(encode_row, rows)

@@ -26,7 +26,7 @@ class ProducerIds:
         self._is_confirmed = False
 
     async def next_producer_id(self) -> int:
-        """An id that nobody has had; the next block is claimed when this one is used up."""
+        """An id that was never handed out; the next block is claimed when this one is used up."""
         async with self._claiming:
             if not self._is_confirmed:
                 await self._store.exists(ProducerIdBlockZNode.PATH)  # returns when all changes are on the disk

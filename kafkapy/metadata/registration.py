@@ -1,4 +1,4 @@
-"""A broker's place in the tree: the nodes that must be there, the cluster's id, and ``/brokers/ids/N``."""
+"""The registration of a broker in the tree: the nodes that must exist, the cluster's id, and ``/brokers/ids/N``."""
 
 import base64
 from collections.abc import Callable, Sequence
@@ -26,7 +26,7 @@ class BrokerIdTakenError(BrokerError):
 
 
 async def ensure_persistent_paths(store: MetadataStore) -> None:
-    """What every broker makes sure of first, all in one go."""
+    """Create the nodes that must exist before a broker registers, in one call of the store."""
     wanted = dict.fromkeys(found for path in PERSISTENT_PATHS for found in _with_parents(path))
     for outcome in await store.transactions([Create(path)] for path in wanted):
         if isinstance(outcome, StoreError) and not isinstance(outcome, NodeExistsError):
@@ -53,7 +53,7 @@ async def cluster_id(store: MetadataStore, random_bytes: Callable[[int], bytes])
 async def register(
     store: MetadataStore, clock: Clock, broker_id: int, endpoints: Sequence[BrokerEndpoint], rack: str | None
 ) -> int:
-    """Register a broker; its epoch. Raises BrokerIdTakenError when another session holds the id."""
+    """Register a broker; returns its epoch. Raises BrokerIdTakenError when another session holds the id."""
     path = BrokerIdZNode.path(broker_id)
     data = BrokerIdZNode(broker_id, tuple(endpoints), rack, clock.now_ms()).encode()
     try:

@@ -35,7 +35,7 @@ _REFUSED: Final = frozenset(
         sqlite3.SQLITE_READONLY,
     )
 )
-"""SQLite's codes for what the system refuses; every other failure of a read means that the file is damaged."""
+"""SQLite's codes for refusals of the system; every other failure of a read means that the file is damaged."""
 
 
 class SqliteFile:
@@ -50,8 +50,8 @@ class SqliteFile:
     def load(self) -> Content:
         """Open the file, made when it is missing; return what it holds.
 
-        Raises ``StoreDamagedError`` when that is not what was written, ``StoreFileError`` when the file is locked,
-        can't be opened, or is of a newer release.
+        Raises ``StoreDamagedError`` when the content is damaged, ``StoreFileError`` when the file is locked, can't be
+        opened, or is of a newer release.
         """
         with self._failures():
             database = self._database = self._open()
@@ -94,7 +94,7 @@ class SqliteFile:
             raise StoreFileError(f"{self.path}: the cluster's metadata could not be written: {error}") from error
 
     def rows(self) -> Iterator[Row]:
-        """Every node; raises ``StoreDamagedError`` at one that is not what was written."""
+        """Every node; raises ``StoreDamagedError`` at a damaged one."""
         with self._failures():
             yield from self._rows()
 
@@ -153,7 +153,7 @@ class SqliteFile:
 
     @contextmanager
     def _failures(self) -> Iterator[None]:
-        """Close the file and raise the error that ``load`` names for what SQLite refuses."""
+        """Close the file after an error of SQLite, and raise the error that ``load`` documents instead."""
         try:
             yield
         except sqlite3.Error as error:

@@ -9,16 +9,16 @@ Laws that both implementations keep (``tests/metadata/store_contract.py`` holds 
 - A *sequential* node gets ten digits appended to its name, growing within its parent.
 - ``multi`` happens as a whole or not at all. ``transactions`` runs several of them one after the other, each for
   itself, and costs one wait: what an event writes goes out in one call.
-- A watch tells once, by a plain call on the event loop, that what was read has changed; reading again renews it. It
-  is told before the answer to a later read that shows the change, and must not raise.
+- A watch is called once, on the event loop, when the node or list that was read has changed; reading again renews it.
+  It is called before a later read returns the change, and must not raise.
 - A read sees every earlier write of its own session.
 
-The session of a store can expire: the store has not heard of its client for the session's time-out. Its ephemeral
-nodes are deleted then, and its watches are gone. The client opens another session as soon as it reaches the store
-again, with another ``session_id``. Its users hear of both, as those of Apache Kafka's ``ZooKeeperClient`` do:
+The session of a store can expire: the store got no message of its client for the session's time-out. Its ephemeral
+nodes are deleted then, and its watches are dropped. The client opens another session as soon as it reaches the store
+again, with another ``session_id``. Listeners are called for both, as those of Apache Kafka's ``ZooKeeperClient`` are:
 
-- ``SessionEvent.EXPIRED``, by a plain call on the event loop: stop acting on what only held in the session (the office
-  of the controller), and cancel the work that depends on it. This comes before any call that waited goes on.
+- ``SessionEvent.EXPIRED``, by a plain call on the event loop: give up the roles that the session held (that of the
+  controller), and cancel the work that depends on them. This comes before any waiting call continues.
 - ``SessionEvent.RENEWED``: create the ephemeral nodes again and read again everything that was watched.
 - A call that is made between the two waits, as it does while the store can't be reached, and is then done in the
   renewed session. A write whose answer was outstanding when the session expired raises ``SessionExpiredError``: the
@@ -33,11 +33,11 @@ from kafkapy.errors import BrokerError
 from kafkapy.protocol.errors import ErrorCode
 
 ANY_VERSION = -1
-"""A write that names this version does not care which one is there."""
+"""A write that names this version accepts any version of the node."""
 
 
 class StoreError(Exception):
-    """An operation that the store refused; ``path`` says where."""
+    """An operation that the store refused; ``path`` is the node's."""
 
     def __init__(self, path: str) -> None:
         super().__init__(path)
@@ -49,11 +49,11 @@ class NoNodeError(StoreError):
 
 
 class NodeExistsError(StoreError):
-    """The node to create is already there."""
+    """The node to create exists already."""
 
 
 class BadVersionError(StoreError):
-    """The node's version is not the expected one: somebody else wrote in between."""
+    """The node's version is not the expected one: another client has written in between."""
 
 
 class NotEmptyError(StoreError):
@@ -65,7 +65,7 @@ class NoChildrenForEphemeralsError(StoreError):
 
 
 class SessionEndedError(StoreError, BrokerError):
-    """The session in which the operation was asked for is over."""
+    """The session in which the operation was called is over."""
 
 
 class SessionExpiredError(SessionEndedError):
@@ -81,7 +81,7 @@ class SessionExpiredError(SessionEndedError):
 
 
 class StoreClosedError(SessionEndedError):
-    """The store is closed, or can't be written any more; nothing further will be answered.
+    """The store is closed, or can't be written any more; every further call raises this error.
 
     Requests that need the store are answered KAFKA_STORAGE_ERROR.
     """
@@ -99,11 +99,11 @@ class StoreFileError(BrokerError):
 
 
 class StoreDamagedError(StoreFileError):
-    """A file of the metadata does not hold what was written to it."""
+    """A file of the metadata is damaged."""
 
 
 class NodeStat(NamedTuple):
-    """What is known of a node besides its data; ``owner`` is the session id of an ephemeral node, else 0."""
+    """The properties of a node besides its data; ``owner`` is the session id of an ephemeral node, else 0."""
 
     czxid: int
     mzxid: int
@@ -113,7 +113,7 @@ class NodeStat(NamedTuple):
 
 
 class Node(NamedTuple):
-    """A node's data (None is not the same as empty) and what is known of it."""
+    """A node's data (None is not the same as empty) and its other properties."""
 
     data: bytes | None
     stat: NodeStat
@@ -156,7 +156,7 @@ Outcome = list[Result] | StoreError
 
 
 class EventKind(Enum):
-    """What happened to a watched node."""
+    """The kinds of changes of a watched node."""
 
     CREATED = "created"
     CHANGED = "changed"
@@ -165,7 +165,7 @@ class EventKind(Enum):
 
 
 class WatchEvent(NamedTuple):
-    """Told once to whoever watched ``path``."""
+    """A change of ``path``, with which each watch on it is called once."""
 
     kind: EventKind
     path: str
@@ -175,7 +175,7 @@ Watch = Callable[[WatchEvent], None]
 
 
 class SessionEvent(Enum):
-    """What happened to the session of a store; see the top of this page."""
+    """The events of a store's session; the text at the top of this file describes them."""
 
     EXPIRED = "expired"
     RENEWED = "renewed"
@@ -196,7 +196,7 @@ class MetadataStore(Protocol):
         ...
 
     def add_session_listener(self, listener: SessionListener) -> None:
-        """Tell ``listener`` of the end of each session and of the beginning of the next; it must not raise."""
+        """Call ``listener`` at the end of each session and at the beginning of the next; it must not raise."""
         ...
 
     async def get(self, path: str, watch: Watch | None = None) -> Node:
@@ -204,11 +204,11 @@ class MetadataStore(Protocol):
         ...
 
     async def get_many(self, paths: Sequence[str], watch: Watch | None = None) -> list[Node | None]:
-        """``get`` for many nodes as they are at one moment; None where there is none."""
+        """``get`` for many nodes as they are at one moment; None for a missing node."""
         ...
 
     async def exists(self, path: str, watch: Watch | None = None) -> NodeStat | None:
-        """The node's stat or None; watches its creation, its data and its deletion, there or not."""
+        """The node's stat or None; watches its creation, its data and its deletion, also if it is missing."""
         ...
 
     async def children(self, path: str, watch: Watch | None = None) -> list[str]:
@@ -234,7 +234,7 @@ class MetadataStore(Protocol):
         ...
 
     async def transactions(self, multis: Iterable[Sequence[Operation]]) -> list[Outcome]:
-        """Run each ``multi`` for itself, in order; an outcome is its results or the error that refused it."""
+        """Run each ``multi`` by itself, in order; an outcome is its results or the error that refused it."""
         ...
 
     async def close(self) -> None:
@@ -243,7 +243,7 @@ class MetadataStore(Protocol):
 
 
 async def ensure_path(store: MetadataStore, path: str, data: bytes | None = None) -> None:
-    """Create ``path`` and the parents that it lacks; nothing happens when it is there."""
+    """Create ``path`` and its missing parents; nothing happens if it exists."""
     try:
         await store.create(path, data)
     except NodeExistsError:

@@ -40,18 +40,18 @@ RESTORE: Final = (
 
 
 def journal_path(database_path: str) -> str:
-    """Where the journal is of a database at ``database_path``."""
+    """The path of the journal of a database at ``database_path``."""
     return database_path.removesuffix(DATABASE_SUFFIX) + JOURNAL_SUFFIX
 
 
 def is_stored(database_path: str) -> bool:
-    """Whether one of the two files is there."""
+    """Whether one of the two files exists."""
     files = Files()
     return files.exists(database_path) or files.exists(journal_path(database_path))
 
 
 def move_aside(database_path: str) -> None:
-    """Rename what there is of the two files to names that end in ``.damaged``."""
+    """Rename the existing ones of the two files to names that end in ``.damaged``."""
     files = Files()
     _rename_database(files, database_path)
     journal = journal_path(database_path)
@@ -70,13 +70,13 @@ class StoreFiles:
 
     def __init__(self, path: str) -> None:
         self.path: Final = path
-        """The database's."""
+        """The path of the database."""
         self.thread: Final = ThreadPoolExecutor(max_workers=1, thread_name_prefix="kafkapy-metadata")
         self._files = Files()
         self._database = SqliteFile(path)
         self._journal = MetadataJournal(self._files, journal_path(path))
         self._unwritten: dict[str, Row] | None = None
-        """What the database has to be written again with, if the disk refused that at the start."""
+        """The content for writing the database again, if the disk refused that at the start."""
 
     def load(self, cluster_id: str | None = None, *, repairs: bool = True) -> Content:
         """Open or make the files, and repair one from the other, unless they shall only be read.
@@ -130,7 +130,7 @@ class StoreFiles:
         if self._journal.is_large:
             try:
                 self._journal.replace(zxid, self._database.rows())
-            except (OSError, StoreDamagedError) as error:  # the commit is on the disk all the same
+            except (OSError, StoreDamagedError) as error:  # the commit is on the disk nevertheless
                 logger.warning("%s could not be written again and grows on: %s", self._journal.path, error)
 
     def _load(self, *, repairs: bool) -> Content:

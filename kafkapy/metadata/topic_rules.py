@@ -1,4 +1,4 @@
-"""What a topic may be called, and which replicas it may be given. Each rule has its error, checked in Kafka's order."""
+"""The rules for names and replica assignments of topics. Each rule has its error; they are checked in Kafka's order."""
 
 import asyncio
 import re
@@ -14,10 +14,10 @@ TRANSACTION_STATE_TOPIC: Final = "__transaction_state"
 INTERNAL_TOPICS: Final = frozenset({GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC})
 MAX_NAME_LENGTH: Final = 249
 MOST_REPLICAS: Final = 1_000
-"""Replicas of one partition that a CreateTopics request may name, be there such brokers or not. Each step of the
-controller handles a partition with all of them; Apache Kafka has no bound."""
+"""The most replicas of one partition that a CreateTopics request may name, whether these brokers exist or not. Each
+step of the controller handles a partition with all of its replicas; Apache Kafka has no bound."""
 _SHOWN: Final = 100
-"""How many brokers, or characters of an overlong name, an error's text shows."""
+"""The number of brokers, or characters of an overlong name, that an error's text shows."""
 _LEGAL: Final = re.compile(r"[a-zA-Z0-9._-]+", re.ASCII)
 
 
@@ -38,7 +38,7 @@ def check_name(name: str) -> None:
 class TopicNames:
     """The names of all topics, with a lookup of those that differ only in ``.`` and ``_``.
 
-    These are the same in names of metrics, so that only one of two such topics can exist.
+    Metrics of two such topics would have the same name, so only one of them can exist.
     """
 
     def __init__(self) -> None:
@@ -60,7 +60,7 @@ class TopicNames:
             await in_turns(self._replace(now))
 
     def _replace(self, now: set[str]) -> Steps[None]:
-        """Step through the names that were not known before, or are no longer there."""
+        """Step through the names that are new, or no longer exist."""
         for name in self._names - now:
             yield
             self.discard(name)
@@ -113,7 +113,7 @@ def count_replicas(assignment: Mapping[int, Sequence[int]]) -> Steps[int]:
 
 
 def check_assignment(assignment: Mapping[int, Sequence[int]]) -> Steps[None]:
-    """Partitions 0, 1, 2 … with equally many replicas, none twice; raises InvalidReplicaAssignmentError.
+    """Check for partitions 0, 1, 2 … with equally many distinct replicas; raises InvalidReplicaAssignmentError.
 
     A step is a partition.
     """
@@ -142,7 +142,7 @@ def check_assignment(assignment: Mapping[int, Sequence[int]]) -> Steps[None]:
 
 
 def check_added(added: Mapping[int, Sequence[int]], existing: Sequence[int], brokers: Collection[int]) -> Steps[None]:
-    """Replicas of further partitions: as many as ``existing`` (partition 0's), distinct, on live brokers.
+    """Check the replicas of added partitions: as many as ``existing`` (partition 0's), distinct, on live brokers.
 
     A step is a partition.
     """

@@ -1,6 +1,6 @@
-"""The tree of the embedded store, in memory: applies operations, keeps versions, knows who watches what.
+"""The tree of the embedded store, in memory: nodes with versions, operations, and watches.
 
-No I/O and no await: what ``apply`` changed is handed back, so that a file can follow before anybody is told.
+No I/O and no await: ``apply`` returns the changes, so that they can be written to a file before watches are called.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -30,8 +30,7 @@ from kafkapy.metadata.store import (
 class TreeNode:
     """A node in memory; ``sequence`` is the number that its next sequential child gets.
 
-    A write of the data puts a new object in its place (``written``), so whoever holds the old one still has the data
-    and stat of that moment.
+    A write of the data puts a new object in its place (``written``); the old object keeps its data and stat.
     """
 
     __slots__ = ("data", "czxid", "mzxid", "version", "created_ms", "owner", "sequence", "children")
@@ -44,7 +43,7 @@ class TreeNode:
 
     @property
     def stat(self) -> NodeStat:
-        """What readers get to know besides the data."""
+        """The node's properties besides its data, as readers get them."""
         return NodeStat(self.czxid, self.mzxid, self.version, self.created_ms, self.owner)
 
     def written(self, data: bytes | None, zxid: int) -> "TreeNode":
@@ -55,7 +54,7 @@ class TreeNode:
 
 
 class Applied(NamedTuple):
-    """What one multi did: a result per operation, the paths that differ now, and the events to tell."""
+    """The outcome of one multi: a result per operation, the changed paths, and the events for watches."""
 
     results: list[Result]
     changed: set[str]
@@ -71,12 +70,12 @@ def _take_back(undo: list[Undo]) -> None:
 
 
 def parent_of(path: str) -> str:
-    """The path above; the root's own is the root."""
+    """The path of the parent; the root is its own parent."""
     return path.rpartition("/")[0] or "/"
 
 
 class Tree:
-    """All nodes by path. The root is always there."""
+    """All nodes by path. The root always exists."""
 
     def __init__(self) -> None:
         self.nodes: Final[dict[str, TreeNode]] = {"/": TreeNode(None, NodeStat(0, 0, 0, 0, 0))}
@@ -94,7 +93,7 @@ class Tree:
         return list(self.find(path).children or ())
 
     def load(self, rows: Iterable[tuple[str, TreeNode]]) -> None:
-        """Take over nodes that were stored, parents in any order."""
+        """Load stored nodes, in any order."""
         for path, node in rows:
             node.children = self.nodes[path].children if path in self.nodes else None
             self.nodes[path] = node
@@ -105,7 +104,7 @@ class Tree:
     def apply(self, operations: Iterable[Operation], now_ms: int, session_id: int) -> Applied:
         """Do all operations or, when one is refused, none; raises that one's StoreError.
 
-        Even a refused multi takes a zxid, as in ZooKeeper: numbers are never given twice.
+        Even a refused multi takes a zxid, as in ZooKeeper: numbers are never used twice.
         """
         self.zxid += 1
         applied = Applied([], set(), [])
@@ -208,7 +207,7 @@ class Tree:
 
 
 class Watches:
-    """The watches of one session. The same callable on the same node is told once, however often it asked."""
+    """The watches of one session. A callable is called once for a node, however often it was added."""
 
     def __init__(self) -> None:
         self._data: Final[dict[str, dict[Watch, None]]] = {}
@@ -220,15 +219,15 @@ class Watches:
         self._children.clear()
 
     def add_data(self, path: str, watch: Watch) -> None:
-        """Tell ``watch`` about the creation, a change or the deletion of ``path``."""
+        """Call ``watch`` at the creation, a change or the deletion of ``path``."""
         self._data.setdefault(path, {})[watch] = None
 
     def add_children(self, path: str, watch: Watch) -> None:
-        """Tell ``watch`` about a change of the names below ``path``, or its deletion."""
+        """Call ``watch`` at a change of the names below ``path``, or its deletion."""
         self._children.setdefault(path, {})[watch] = None
 
     def fire(self, events: Iterable[WatchEvent]) -> None:
-        """Tell those who asked about these events."""
+        """Call the watches of these events."""
         for event in events:
             for watch in self._take(event):
                 watch(event)

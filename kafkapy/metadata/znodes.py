@@ -1,8 +1,8 @@
-"""Kafka's tree: brokers, the controller, and what is there once per cluster. One class per path.
+"""The nodes of Kafka's tree: brokers, the controller, the cluster, topics and configurations. One class per path.
 
-Everything is read by key, unknown keys are ignored and optional ones may be missing: other releases write other
-keys in another order. What is written is what Apache Kafka 2.7 writes. ``decode`` raises ValueError on data that
-lacks what the node is for. Topics and configurations come after the cluster and its brokers.
+Data is read by key, unknown keys are ignored and optional ones may be missing: other releases write other keys in
+another order. ``encode`` writes the data of Apache Kafka 2.7. ``decode`` raises ValueError on data without a required
+key.
 """
 
 import json
@@ -28,7 +28,7 @@ PERSISTENT_PATHS: Final = (
     "/config/users",
     "/config/brokers",
 )
-"""What every broker makes sure of when it starts, in Kafka's order."""
+"""The nodes that every broker creates at its start if they are missing, in Kafka's order."""
 
 
 def encode_json(value: Mapping[str, Any]) -> bytes:
@@ -45,7 +45,7 @@ def decode_json(data: bytes | None) -> dict[str, Any]:
 
 
 def required(value: Mapping[str, Any], key: str) -> Any:
-    """What stands under ``key``; raises ValueError when nothing does."""
+    """The value of ``key``; raises ValueError if it is missing."""
     if key not in value:
         raise ValueError(f"no {key!r} in {dict(value)!r}")
     return value[key]
@@ -77,7 +77,7 @@ class BrokerIdZNode(NamedTuple):
 
     @staticmethod
     def path(broker_id: int) -> str:
-        """Where broker ``broker_id`` registers."""
+        """The path of broker ``broker_id``."""
         return f"/brokers/ids/{broker_id}"
 
     def encode(self) -> bytes:
@@ -227,7 +227,7 @@ class LogDirEventNotificationZNode:
 
     @classmethod
     def decode(cls, data: bytes | None) -> "LogDirEventNotificationZNode":
-        """Who it was."""
+        """The broker whose directory has failed."""
         return cls(int(required(decode_json(data), "broker")))
 
 
@@ -243,7 +243,7 @@ def _endpoint(text: str, protocols: Mapping[str, str]) -> BrokerEndpoint:
     return BrokerEndpoint(name, protocols.get(name, name), host.removeprefix("[").removesuffix("]"), int(port))
 
 
-# Kafka's tree: topics, their partitions' states, and what is asked of the controller about them.
+# Kafka's tree: topics, their partitions' states, and requests to the controller about them.
 
 
 class ReplicaAssignment(NamedTuple):
@@ -260,7 +260,7 @@ class ReplicaAssignment(NamedTuple):
 
 
 class LeaderIsr(NamedTuple):
-    """Who leads a partition and who is in sync; ``zk_version`` is that of the node it was read from."""
+    """The leader and the in-sync replicas of a partition; ``zk_version`` is the version of its node."""
 
     leader: int
     leader_epoch: int
@@ -276,14 +276,14 @@ class TopicsZNode:
 
 
 class TopicZNode(NamedTuple):
-    """``/brokers/topics/T``: who holds which partition. ``other`` keeps what newer releases put beside (topic_id)."""
+    """``/brokers/topics/T``: the assignment of a topic. ``other`` keeps the keys of newer releases (topic_id)."""
 
     partitions: Mapping[int, ReplicaAssignment]
     other: Mapping[str, Any] = MappingProxyType({})
 
     @staticmethod
     def path(topic: str) -> str:
-        """Where the assignment of ``topic`` is."""
+        """The path of the assignment of ``topic``."""
         return f"/brokers/topics/{topic}"
 
     def encode(self) -> bytes:
@@ -341,7 +341,7 @@ class PartitionStateZNode:
 
     @staticmethod
     def path(partition: TopicPartition) -> str:
-        """Where the partition's state is."""
+        """The path of the partition's state."""
         return f"/brokers/topics/{partition.topic}/partitions/{partition.partition}/state"
 
     @staticmethod
@@ -381,7 +381,7 @@ class DeleteTopicZNode:
 
     @staticmethod
     def path(topic: str) -> str:
-        """Where the deletion of ``topic`` is asked for."""
+        """The path whose creation requests the deletion of ``topic``."""
         return f"/admin/delete_topics/{topic}"
 
 
@@ -398,7 +398,7 @@ class PreferredElectionZNode:
 
     @staticmethod
     def decode(data: bytes | None) -> list[TopicPartition]:
-        """The partitions asked for."""
+        """The partitions to elect preferred leaders for."""
         listed = required(decode_json(data), "partitions")
         return [TopicPartition(str(required(found, "topic")), int(required(found, "partition"))) for found in listed]
 
@@ -428,7 +428,7 @@ class ReassignPartitionsZNode:
         }
 
 
-# Kafka's tree: what is configured at run time, and the notes that tell brokers to read it again.
+# Kafka's tree: dynamic configurations, and the notes that announce changes to brokers.
 
 
 DEFAULT_ENTITY: Final = "<default>"
@@ -436,7 +436,7 @@ DEFAULT_ENTITY: Final = "<default>"
 
 
 class ConfigEntity(NamedTuple):
-    """What a configuration belongs to: ``kind`` is topics, brokers, clients or users; ``name`` as in the tree."""
+    """The owner of a configuration: ``kind`` is topics, brokers, clients or users; ``name`` as in the tree."""
 
     kind: str
     name: str
@@ -462,7 +462,7 @@ class ConfigZNode:
 
     @staticmethod
     def path(entity: ConfigEntity) -> str:
-        """Where an entity's configuration is."""
+        """The path of an entity's configuration."""
         return f"/config/{entity.kind}/{entity.name}"
 
     @staticmethod
@@ -486,7 +486,7 @@ class ConfigChangesZNode:
 
     @classmethod
     def child_path(cls) -> str:
-        """Where the next note goes; the store adds ten digits."""
+        """The path of the next note, without the ten digits that the store adds."""
         return f"{cls.PATH}/{cls.CHILD}"
 
     @staticmethod

@@ -1,26 +1,26 @@
-"""The memory for requests that arrive and responses that are read: two budgets of ``queued.max.request.bytes`` each.
+"""The memory for incoming requests and unread responses: two budgets of ``queued.max.request.bytes`` each.
 
 - Requests that have arrived in part: what counts is the size of receive buffers, which grow with the bytes that arrive;
   announcing a large frame is free. When the budget is used up, connections with frames above ``SMALL_FRAME_SIZE`` are
-  not read, but for one: the **exempt** connection may exceed the budget until its frame is complete, so that there is
-  always progress. The one with the fewest bytes to come is exempt.
+  not read, except one: the **exempt** connection may exceed the budget until its frame is complete, so that there is
+  always progress. The connection with the fewest bytes to come is exempt.
 - Responses above ``SMALL_FRAME_SIZE`` that a client has not read yet: they count, and while the budget is used up no
   request whose response may be large is served (``server/dispatch.py``). Records that are sent from files don't count.
-- Decoded requests share the second budget: the values of one with more than ``INLINE_SLOTS`` (``server/dispatch.py``),
-  and the partitions of a fetch whose session has many, count with the responses until they are answered (``Held``),
-  whatever they wait for.
+- Decoded requests share the second budget: the values of a request with more than ``INLINE_SLOTS``
+  (``server/dispatch.py``), and the partitions of a fetch whose session has many, count with the responses until the
+  request is answered (``Held``).
 
 Smaller frames and responses live in buffers that every connection has, and are not counted.
 
-While something waits, those that hold memory are checked once a second, so that peers that stall or trickle can't keep
-the others waiting. A connection is closed when
+While a connection or request waits for memory, the holders of memory are checked once a second, so that peers that
+stall or send slowly can't keep the others waiting. A connection is closed when
 
 - nothing arrived, or was read, for ``STALLED_CHECKS`` seconds,
 - its frame or response is still incomplete after ``MOST_CHECKS`` seconds, or
 - it waits itself, and its peer has closed it before the frame was complete.
 
-Meanwhile requests that wait for an event must not hold memory: those that are ``Held`` are asked to end their waiting
-(a fetch is answered with what there is), and ``relieve`` is called, which ends the waiting for topics (7).
+Meanwhile requests that wait for an event must not hold memory: the waiting of those that are ``Held`` is ended (a fetch
+is answered with the data that is there), and ``relieve`` is called, which ends the waiting for topics (7).
 
 An exempt connection from which nothing arrives for a second is no longer exempt. While nothing waits, a slow peer is
 only subject to ``connections.max.idle.ms``, as in Apache Kafka.
@@ -34,7 +34,7 @@ from kafkapy.clock import Clock, TimerHandle
 
 SMALL_FRAME_SIZE: Final = 65_536
 DEFAULT_LIMIT: Final = 1 << 30
-"""Bytes, where ``queued.max.request.bytes`` is -1: Apache Kafka has no limit then, we keep one."""
+"""The limit in bytes if ``queued.max.request.bytes`` is -1; Apache Kafka has no limit then."""
 
 CHECK_MS: Final = 1_000
 STALLED_CHECKS: Final = 5
@@ -42,7 +42,7 @@ MOST_CHECKS: Final = 30
 
 
 class Holder(Protocol):
-    """What the budget asks of a connection's incomplete request, of its unread response, and of a request to serve."""
+    """A connection's incomplete request, its unread response, or a request to serve, as the budget sees it."""
 
     @property
     def missing_size(self) -> int:
@@ -50,7 +50,7 @@ class Holder(Protocol):
         ...
 
     def memory_granted(self) -> None:
-        """It may ask for memory again."""
+        """The holder may ask for memory again."""
         ...
 
     def is_abandoned(self) -> bool:
@@ -58,7 +58,7 @@ class Holder(Protocol):
         ...
 
     def give_up(self, reason: str) -> None:
-        """Close the connection; what it holds is given back when it is closed."""
+        """Close the connection; its memory is released when it is closed."""
         ...
 
 
@@ -86,7 +86,7 @@ class _Admission:
 
 
 def _nothing() -> None:
-    """Nothing waits."""
+    """Do nothing: the request waits for nothing."""
 
 
 class Held:
@@ -98,7 +98,7 @@ class Held:
 
     def __init__(self, budget: "FrameBudget", end_waiting: Callable[[], None] = _nothing) -> None:
         self.end_waiting = end_waiting
-        """Ends what the request waits for, if that is possible."""
+        """Ends the waiting of the request, if that is possible."""
         self._budget = budget
 
     def __enter__(self) -> "Held":
@@ -127,7 +127,7 @@ class Held:
 
 
 class _Holding:
-    """The memory of one connection, and what the checks have seen of it."""
+    """The memory of one holder, and its progress at the last checks."""
 
     __slots__ = ("size", "seen_size", "stalled_checks", "checks")
 
@@ -146,7 +146,7 @@ class FrameBudget:
     def __init__(self, clock: Clock, limit: int = DEFAULT_LIMIT) -> None:
         self.available = limit
         self.given_up = 0
-        """Connections that were closed since they kept others waiting."""
+        """The number of connections that were closed because they kept others waiting."""
         self.relieve: Callable[[], None] = _nothing
         """Called once a second while something waits for memory."""
         self._clock = clock
@@ -183,7 +183,7 @@ class FrameBudget:
             self._timer = self._clock.call_later(CHECK_MS, self._check)
 
     def release(self, holder: Holder) -> None:
-        """Take back all that the holder has: its frame has been served, or its connection is closed."""
+        """Release all memory of the holder: its frame has been served, or its connection is closed."""
         self._waiting.pop(holder, None)
         holding = self._holdings.pop(holder, None)
         if holding is not None:
@@ -217,7 +217,7 @@ class FrameBudget:
     def _check_holders(self) -> None:
         for holder, holding in tuple(self._holdings.items()):
             if holder in self._waiting:
-                continue  # it is not read, so it can't be slow
+                continue  # its socket is not read, so its peer can't be slow
             size = holder.missing_size
             if isinstance(holder, Held):
                 holder.end_waiting()

@@ -1,15 +1,15 @@
 """One accepted socket: carries bytes, requests and replies between the event loop, the core and the dispatcher.
 
-What a connection does next is decided in ``core.py``, which has the states and laws; when replies leave together in
-``pacing.py``; how bytes get on the wire in ``transport.py`` and ``sender.py``. This module has the effects:
+``core.py`` decides what a connection does next, and describes the states and laws; ``pacing.py`` decides which replies
+leave together; ``transport.py`` and ``sender.py`` send bytes. This module has the effects:
 
 - asyncio calls ``get_buffer`` and ``buffer_updated``; ``_serve`` takes requests from the core while it has some, and
-  hands each to the dispatcher, whose answer is a frame, nothing, or something to wait for;
-- what the core returns is written to the transport, or given to the sender if it has file slices. What the socket does
-  not take comes back as ``pause_writing`` and ``resume_writing``, or as the sender's ``on_done``;
+  hands each to the dispatcher, whose answer is a frame, nothing, or a future to wait for;
+- the core's output is written to the transport, or given to the sender if it has file slices. If the socket does not
+  take all of it, ``pause_writing`` and ``resume_writing`` are called, or the sender's ``on_done``;
 - after ``FIRST_SLICE_S`` of work on requests that arrived together the connection goes to the queue of the loop's long
-  work (``kafkapy/turns.py``), and goes on with them when its turn comes. Without that one client that pipelines
-  keeps the others waiting for as long as it likes: up to 120 s (``bench/results/2026-11-23-robustness.md``);
+  work (``kafkapy/turns.py``), and goes on with them when its turn comes. Without this limit one client that pipelines
+  requests delays the others as long as it sends: up to 120 s (``bench/results/2026-11-23-robustness.md``);
 - a large frame, and a large response that is not read, are charged to the broker's budgets (``budget.py``).
 
 How a connection ends:
@@ -17,10 +17,11 @@ How a connection ends:
 - The peer closes its side: the requests that it had sent are answered first. A fetch waits for no more data then, since
   the peer may be gone.
 - The peer is lost: a waiting fetch is cancelled; a request that changes something runs on (``keep_until_done``).
-- Whatever the peer sends, nothing but its own connection ends, with one line in the log that says who and why. So
-  does an exception that a handler did not expect: it goes to the loop's exception handler, with its traceback.
-- The peer stops in the middle, or reads nothing: the listener closes it after ``connections.max.idle.ms``, and the
-  budget earlier if it keeps others from memory.
+- The peer sends invalid bytes: only its own connection ends, with one line in the log that has its address and the
+  reason. An exception that a handler did not expect ends the connection too, and goes to the loop's exception handler,
+  with its traceback.
+- The peer stops in the middle, or reads nothing: the listener closes the connection after ``connections.max.idle.ms``,
+  and the budget earlier if others wait for the memory that it holds.
 """
 
 import asyncio
@@ -46,7 +47,7 @@ from kafkapy.turns import FIRST_SLICE_S, SLICE_S, turns
 logger: Final = logging.getLogger(__name__)
 
 _REFUSALS: Final = (ProtocolError, RefusedError)
-"""The peer sent what can't be answered."""
+"""The peer sent bytes that can't be answered."""
 _SEND_FAILURES: Final = (OSError, FileCutError)
 
 
@@ -76,19 +77,19 @@ class _UnreadResponse:
 
 
 class ConnectionOwner(Protocol):
-    """What a connection needs of its listener."""
+    """The listener of a connection, as the connection uses it."""
 
     @property
     def name(self) -> str:
-        """Of the listener."""
+        """The listener's name."""
 
     @property
     def transport(self) -> ConnectionTransport:
-        """Of its security protocol."""
+        """The transport of the listener's security protocol."""
 
     @property
     def limits(self) -> Limits:
-        """Of frames."""
+        """The limits of frames."""
 
     @property
     def metrics(self) -> Metrics:
@@ -107,13 +108,13 @@ class ConnectionOwner(Protocol):
         """Replies of one iteration of the loop that leave together."""
 
     def opened(self, connection: "Connection") -> None:
-        """The connection is there."""
+        """The connection has its transport."""
 
     def closed(self, connection: "Connection") -> None:
         """The connection has ended."""
 
     def keep_until_done(self, task: "asyncio.Task[Any]") -> None:
-        """A request of the closed connection goes on."""
+        """Keep the task of a request of the closed connection until it is done."""
 
 
 class Connection(asyncio.BufferedProtocol):
@@ -157,7 +158,7 @@ class Connection(asyncio.BufferedProtocol):
     def __repr__(self) -> str:
         return f"<Connection {self.session}>"
 
-    # what the event loop calls
+    # called by the event loop
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """See ``asyncio.BaseProtocol``."""
@@ -224,7 +225,7 @@ class Connection(asyncio.BufferedProtocol):
         # Not at once: the transport calls this during a write, where it must not be aborted.
         asyncio.get_running_loop().call_soon(self._guarded, self._go_on_sending)
 
-    # what the listener calls
+    # called by the listener
 
     @property
     def unsent_size(self) -> int:
@@ -232,16 +233,16 @@ class Connection(asyncio.BufferedProtocol):
         return self._transport.get_write_buffer_size() if self._transport is not None else 0
 
     def progress(self) -> tuple[int, int, int, int, bool]:
-        """Return what changes while anything moves: a connection for which it stays the same too long is closed."""
+        """Return counters that change while data moves: the connection is closed if they stay the same too long."""
         sent = self._sender.bytes_sent if self._sender is not None else 0
         return self.core.requests, self.unsent_size, sent, self.core.buffered_size, self._waiting is not None
 
     def rest(self) -> None:
-        """Nothing moved for a while: hold no memory for what may come."""
+        """Nothing moved for a while: hold no memory for requests that may come."""
         self.core.rest()
 
     def close(self, reason: str, level: int = logging.INFO, *, drops_unsent: bool = True) -> None:
-        """End the connection, with one line in the log; at once, or when what is unsent has left."""
+        """End the connection, with one line in the log; at once, or when the unsent bytes have left."""
         transport = self._transport
         if transport is None:
             return
@@ -259,8 +260,8 @@ class Connection(asyncio.BufferedProtocol):
     def _serve(self) -> None:
         """Answer what has arrived, until a response has to be waited for or the slice is over.
 
-        The plain course of a request is written out here: each call less is a percent of a small request. Raises
-        ``_REFUSALS``, ``_SEND_FAILURES``, and what a handler did not expect; replies to earlier requests leave first.
+        The usual course of a request is written inline: each saved call is about 1 % of a small request. Raises
+        ``_REFUSALS``, ``_SEND_FAILURES`` and unexpected errors of handlers; replies to earlier requests leave first.
         """
         core, late, transport = self.core, self._late, self._transport
         assert transport is not None
@@ -283,7 +284,7 @@ class Connection(asyncio.BufferedProtocol):
                         self._give_back()
                 if core.is_empty:
                     break
-                now_s = self._now_s()  # a single request is never asked for the time
+                now_s = self._now_s()  # not called for a single request
                 slice_end_s = slice_end_s or now_s + self._slice_s
                 if now_s >= slice_end_s:
                     core.set_busy(QUEUED)
@@ -309,7 +310,7 @@ class Connection(asyncio.BufferedProtocol):
     def _guarded(self, step: Callable[[], None]) -> None:
         """Run a step outside ``buffer_updated``: if it fails unexpectedly, the connection must not hang.
 
-        This is the one place where a handler's bug is met; the exception goes on to the loop's exception handler,
+        This is the one place that handles a handler's bug; the exception goes on to the loop's exception handler,
         which logs it. (In ``buffer_updated`` the transport itself does both.)
         """
         done = False
@@ -328,7 +329,7 @@ class Connection(asyncio.BufferedProtocol):
                 self.close("a handler failed unexpectedly, see the traceback", logging.ERROR)
 
     def _refuse(self, error: ProtocolError | RefusedError) -> None:
-        """End the connection for what its peer has sent."""
+        """End the connection because of the bytes that its peer has sent."""
         self._owner.metrics.connections_failed += 1
         if self._reserved:
             self._give_back()
@@ -341,7 +342,7 @@ class Connection(asyncio.BufferedProtocol):
     # responses that come later
 
     def _wait_for(self, waiting: Waiting[Any]) -> None:
-        """The response to the request that is out comes later; a task may need its frame until it is done."""
+        """The response to the current request comes later; a task may need the request's frame until it is done."""
         keeps_frame = isinstance(waiting.future, asyncio.Task)
         self.core.begin_wait(keeps_frame=keeps_frame)
         if self._reserved and not keeps_frame:
@@ -355,7 +356,7 @@ class Connection(asyncio.BufferedProtocol):
             hurry(waiting.future)
 
     def _on_response(self, future: "asyncio.Future[Message | list[Part] | None]") -> None:
-        """A response that was waited for has come."""
+        """The response that the connection waits for is there."""
         waiting, self._waiting = self._waiting, None
         if waiting is None or future.cancelled():
             return

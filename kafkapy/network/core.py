@@ -20,16 +20,16 @@ Several may hold at once. Requests may arrive in any state; they are kept, and l
 2. ``next_frame`` hands it out, a view into the receive buffer. It must not be called while ``busy`` is set.
 3. The caller ends the request with exactly one of ``reply`` (the response is there, or there is none) and
    ``begin_wait``; the latter is followed by ``end_wait`` when the response is there.
-4. What these return is sent at once. A small reply may stay here while more requests have arrived; ``take_replies``
-   returns all that stayed. Whatever is sent later leaves behind them.
+4. The returned output is sent at once. A small reply may stay here while more requests have arrived; ``take_replies``
+   returns all that stayed. Later output is sent behind them.
 
 **Laws.**
 
 - A request is not decoded before the one before it is answered: replies have the order of the requests.
 - It is also not decoded before the kernel has that reply. Exception: small replies to requests that arrived together,
   up to ``TOGETHER_SIZE`` of them. A peer that never reads therefore holds one large response, or ``TOGETHER_SIZE`` of
-  small ones, and no further request of its is served.
-- What arrives while a request is served is kept up to ``READ_AHEAD_SIZE``; then ``has_read_enough`` holds.
+  small ones, and none of its further requests is served.
+- Bytes that arrive while a request is served are kept up to ``READ_AHEAD_SIZE``; then ``has_read_enough`` holds.
 - The frame stays valid until it is released: ``reply`` does that, ``begin_wait`` if the handler needs it no more.
 - A produced batch is a view into the frame, so the receive buffer is replaced and not resized while a frame is out.
 
@@ -37,7 +37,7 @@ Several may hold at once. Requests may arrive in any state; they are kept, and l
 
 - The peer closes its side (``peer_closed``): requests that have arrived are answered, then ``is_finished`` holds.
 - The peer stops in the middle of a frame: ``missing_size`` tells how much is missing. Nothing ends by itself here;
-  the listener closes connections on which nothing moves, ``budget.py`` those that keep others from memory.
+  the listener closes connections on which nothing moves, ``budget.py`` those that hold memory that others wait for.
 - The bytes are no frame: ``next_frame`` raises a ``ProtocolError``. The caller sends what ``take_replies`` returns,
   so that earlier requests keep their replies, and closes.
 - ``close`` is called when the connection ends for any reason. Replies that stay here may still be taken.

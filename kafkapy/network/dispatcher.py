@@ -1,4 +1,4 @@
-"""What a connection needs of the server: the answers to its frames."""
+"""The server as a connection uses it: it answers frames."""
 
 import asyncio
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
@@ -14,17 +14,17 @@ class Waiting(NamedTuple, Generic[R]):
     """A request whose response, or its encoded frame, comes later."""
 
     route: R
-    """What the dispatcher knows of the request's API and version."""
+    """The dispatcher's data about the request's API and version."""
     header: RequestHeader
     future: "asyncio.Future[Any]"
-    """Of a ``Message``, of an encoded frame (``list[Part]``), of None, or of another future of these."""
+    """A future of a ``Message``, of an encoded frame (``list[Part]``), of None, or of another such future."""
 
 
 class Dispatcher(Protocol):
     """Answers frames."""
 
     def dispatch(self, frame: memoryview, session: Session, /) -> list[Part] | Waiting[Any] | None:
-        """Return the frame of the response, what to wait for, or None when there is no answer."""
+        """Return the frame of the response, the future to wait for, or None if there is no response."""
 
     def answer(self, waiting: Any, /) -> list[Part] | Waiting[Any] | None:
         """Return the same for a request whose future is done."""

@@ -1,8 +1,8 @@
-"""Why a connection is closed on purpose."""
+"""The errors for which a connection is closed on purpose."""
 
 
 class RefusedError(Exception):
-    """The peer sent what can't be answered; the sentence goes into the log, the connection is closed."""
+    """The peer sent a request that can't be answered: the connection is closed, the error's text is logged."""
 
 
 class UnservedRequestError(RefusedError):
@@ -10,8 +10,8 @@ class UnservedRequestError(RefusedError):
 
 
 class UnansweredFailureError(RefusedError):
-    """A Produce with acks=0 failed: closing the connection is the only way to say so, and Kafka's."""
+    """A Produce with acks=0 failed: closing the connection is the only way to report it, as in Kafka."""
 
 
 class UnencodableResponseError(Exception):
-    """A handler's response has no form in the request's version: a bug of ours, not of the peer."""
+    """A handler's response can't be encoded in the request's version: a bug of kafkapy, not of the peer."""

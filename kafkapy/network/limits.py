@@ -1,4 +1,4 @@
-"""How many connections a broker takes, and from whom."""
+"""The limits on a broker's connections, in all and from one host."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -58,7 +58,7 @@ class ConnectionCounts:
         self._by_host[host] += 1
 
     def remove(self, host: str) -> None:
-        """It is gone."""
+        """A connection was closed."""
         self.total -= 1
         self._by_host[host] -= 1
         if not self._by_host[host]:
@@ -68,17 +68,17 @@ class ConnectionCounts:
             retry()
 
     def wait(self, retry: Callable[[], None]) -> None:
-        """Call ``retry`` when a connection, of whichever listener, is gone."""
+        """Call ``retry`` once, when a connection of any listener is closed."""
         self._waiting.append(retry)
 
 
 @dataclass(slots=True, eq=False)
 class Shared:
-    """What all listeners of a broker have in common."""
+    """The objects that all listeners of a broker share."""
 
     limits: Limits
     budget: FrameBudget
-    """For requests."""
+    """The memory for requests."""
     response_budget: FrameBudget
     metrics: Metrics = field(default_factory=Metrics)
     counts: ConnectionCounts = field(default_factory=ConnectionCounts)

@@ -1,8 +1,8 @@
-"""A bound address: accepts connections within the limits, watches the idle ones, closes all at the end.
+"""A bound address: it accepts connections within the limits, closes idle ones, and all of them when the broker stops.
 
-The broker accepts by itself instead of through ``loop.create_server``, so that a full broker (``max.connections``, or
-no descriptors left) leaves further clients in the system's queue, as Apache Kafka does, and one host's surplus
-(``max.connections.per.ip``) is turned away before anything is spent on it.
+The listener accepts connections itself instead of through ``loop.create_server``, so that a full broker
+(``max.connections``, or no descriptors left) leaves further clients in the system's queue, as Apache Kafka does, and
+connections above ``max.connections.per.ip`` are refused before anything is allocated for them.
 """
 
 import asyncio
@@ -94,7 +94,7 @@ class Listener:
         self._schedule_sweep()
 
     async def stop(self) -> None:
-        """Accept no more, drop what is open, wait until it is gone."""
+        """Accept no more connections, close the open ones, and wait until they are closed."""
         self._pause()
         self._socket.close()
         self._dispatcher = None
@@ -111,7 +111,7 @@ class Listener:
     # accepting
 
     def resume(self) -> None:
-        """Accept connections, if the listener is to and did not."""
+        """Accept connections again, if the listener was started and has paused."""
         if self._dispatcher is not None and not self._accepting:
             self._accepting = True
             asyncio.get_running_loop().add_reader(self._socket.fileno(), self._accept)
@@ -165,7 +165,7 @@ class Listener:
             self.closed(connection)
 
     def keep_until_done(self, task: "asyncio.Task[Any]") -> None:
-        """Hold on to a task that nobody else refers to."""
+        """Keep a reference to a task until it is done: the event loop has only a weak one."""
         self._tasks.add(task)
         task.add_done_callback(self._task_done)
 
@@ -178,18 +178,18 @@ class Listener:
             result = task.result()
             if isinstance(result, asyncio.Future):  # of a request that waits for an event
                 result.cancel()
-        elif not isinstance(error, ProtocolError | RefusedError):  # these close the connection, and it is closed
-            logger.error("A request whose client had gone failed", exc_info=error)
+        elif not isinstance(error, ProtocolError | RefusedError):  # these only close the connection, which is closed
+            logger.error("A request failed after its client had closed the connection", exc_info=error)
 
-    # what connections report
+    # called by connections
 
     def opened(self, connection: Connection) -> None:
-        """The connection's transport is there."""
+        """The connection has its transport."""
         if self._dispatcher is None:
             connection.close("the broker stops", logging.DEBUG)
 
     def closed(self, connection: Connection) -> None:
-        """The connection is gone."""
+        """The connection is closed."""
         self.connections.discard(connection)
         self._quiet.pop(connection, None)
         self._counts.remove(connection.session.peer_host)
@@ -204,7 +204,7 @@ class Listener:
         self._sweep_timer = self._clock.call_later(pause_ms, self._sweep)
 
     def _sweep(self) -> None:
-        """Close what did not move for the idle time: silent clients, and readers that take nothing any more."""
+        """Close connections on which nothing moved for the idle time: the client sends nothing, or reads nothing."""
         for connection in tuple(self.connections):
             progress = connection.progress()
             before, sweeps = self._quiet.get(connection, (None, 0))

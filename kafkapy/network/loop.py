@@ -1,13 +1,14 @@
-"""The broker's event loop: asyncio's, with a selector that sends late replies and stays awake for a busy client.
+"""The broker's event loop: asyncio's, with a selector that sends late replies and polls for a busy client.
 
 Before the selector waits, the replies that were kept for the end of the iteration are sent (``LateReplies`` in
 ``pacing.py``).
 
-While one client asks again as soon as it is answered, ``PollingSelector`` looks for the next request for up to
-``POLL_S`` before it sleeps. A commit on one connection then takes 119 instead of 180 µs for the same processor time of
-126 µs, where other programs keep the processors busy 105 µs as before for 7 % more; reading a log of 2 GB takes 0.40
-instead of 0.46 s per GB (two processors of a virtual machine, ``bench/results/2026-11-22-loop.md``). Polling for any
-number of clients was tried: it took 11 % more processor time with two connections and up to a fifth more with 16.
+While one client sends its next request as soon as it has the response, ``PollingSelector`` looks for that request for
+up to ``POLL_S`` before it sleeps. A commit on one connection then takes 119 instead of 180 µs for the same processor
+time of 126 µs; while other programs use the processors it takes 105 µs as before, for 7 % more processor time. Reading
+a log of 2 GB takes 0.40 instead of 0.46 s per GB (two processors of a virtual machine,
+``bench/results/2026-11-22-loop.md``). Polling for any number of clients took 11 % more processor time with two
+connections and up to a fifth more with 16.
 """
 
 import asyncio
@@ -23,7 +24,7 @@ virtual machine a process that sleeps is woken in 30 µs or more, with cold cach
 
 QUICK_WAITS: Final = 8
 """Successive waits that have to end within ``POLL_S`` with a request of the same client before the selector polls: a
-burst is not enough, and several clients keep the broker awake by themselves."""
+burst is not enough, and with several clients the process sleeps seldom."""
 
 
 Ready = list[tuple[selectors.SelectorKey, int]]
@@ -48,7 +49,7 @@ class _Selector(selectors.DefaultSelector):
 
 
 class PollingSelector(_Selector):
-    """Polls for up to ``POLL_S`` before it sleeps, while one client asks again as soon as it is answered."""
+    """Polls for up to ``POLL_S`` before it sleeps, while one client sends each request after the last response."""
 
     def __init__(self, late: LateReplies, clock: Clock) -> None:
         super().__init__(late)
@@ -90,6 +91,6 @@ class BrokerLoop(asyncio.SelectorEventLoop):
 
 
 def late_replies() -> LateReplies:
-    """Return those of the running loop; on any other loop than a ``BrokerLoop`` no reply is ever late."""
+    """Return the late replies of the running loop; on any other loop than a ``BrokerLoop`` no reply is late."""
     loop = asyncio.get_running_loop()
     return loop.late_replies if isinstance(loop, BrokerLoop) else LateReplies()

@@ -1,6 +1,6 @@
 """When replies leave and how much is read ahead: rules that change the cost of a connection, never its replies.
 
-``core.py`` and ``connection.py`` would be right without them. Each rule has its measured gain beside it, as processor
+``core.py`` and ``connection.py`` would be correct without them. Each rule has its measured gain beside it, as processor
 time of the broker's process for one request.
 
 | rule | where it is applied |
@@ -44,8 +44,8 @@ class LateReplier(Protocol):
 class LateReplies:
     """The connections whose replies leave at the end of an iteration of the event loop.
 
-    An iteration serves the sockets that one look at the selector found ready. A reply that leaves in its midst wakes
-    its client, which takes the processor from the other requests, and sleeps again until the next reply arrives. When
+    An iteration serves the sockets that one call of the selector found ready. A reply that is sent during the iteration
+    wakes its client, which uses the processor instead of the broker and sleeps again until the next reply arrives. When
     the replies of an iteration leave one after the other, as they do from a network thread of Apache Kafka, a commit on
     16 connections takes a tenth less processor time (52.5 → 47.5 µs) and one on 64 connections a quarter less (60.8 →
     44.2 µs; two processors, ``bench/results/2026-11-22-loop.md``).
@@ -55,7 +55,7 @@ class LateReplies:
 
     def __init__(self) -> None:
         self.ready_count = 0
-        """Sockets that this iteration serves; 0 on a loop that doesn't tell."""
+        """The number of sockets that this iteration serves; 0 on a loop that does not count them."""
         self._connections: list[LateReplier] = []
 
     def add(self, connection: LateReplier) -> None:

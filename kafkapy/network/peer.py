@@ -1,13 +1,16 @@
-"""The way to another broker: what carries a request there and its response back.
+"""The channels that carry a request to a broker and bring its response back.
 
 ``LocalChannel`` reaches the brokers of this process by a call, and the others through the connections of
 ``peer_connection``, which is imported when the first request goes to another process.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Protocol
+from typing import Final, Protocol
 
 from kafkapy.protocol.message import Message
+
+RETRY_MS: Final = 100
+"""The pause before a request is sent again to a broker that did not answer it."""
 
 
 class PeerUnreachableError(Exception):

@@ -5,16 +5,16 @@ the sender of transaction markers, ...): requests to one broker go out one after
 brokers do, and a broker that is slow for one part must not delay another part. Requests to different brokers do not
 wait for each other.
 
-A request fails with ``PeerUnreachableError`` when its broker can't be reached, closes the connection, answers with what
-is no response, or does not answer in time. The connection is closed then: a late response could be taken for that of
-the next request. Whether the broker has done what was asked is not known; the caller decides what it sends again.
+A request fails with ``PeerUnreachableError`` when its broker can't be reached, closes the connection, sends bytes that
+are no response, or does not answer in time. The connection is closed then: a late response could be taken for that of
+the next request. The broker may have executed the request or not; the caller decides whether to send it again.
 
-After a failure the next connection waits for an exponential back-off. Only a response resets the back-off, so a broker
-that accepts connections and closes them is not asked without pause.
+After a failure the next connection waits for an exponential back-off. Only a response resets the back-off, so it also
+applies to a broker that accepts connections and closes them.
 
 ``tls`` wraps the socket, ``authenticate`` makes the handshake that comes before the first request (SASL).
 
-The module is imported when the first request to another broker is sent: a broker that is alone does not need it.
+The module is imported when the first request to another broker is sent: a single broker does not need it.
 """
 
 import asyncio
@@ -30,28 +30,28 @@ from kafkapy.protocol.client_core import ClientCore, Handshake, Request
 from kafkapy.protocol.message import Message, ProtocolError
 
 BACKOFF_JITTER: Final = 0.2
-"""The share by which a back-off is longer or shorter, so that brokers do not come back all at once."""
+"""The share by which a back-off is longer or shorter, so that brokers do not reconnect all at once."""
 
 Address = tuple[str, int]
 """Host and port."""
 
 AddressOf = Callable[[int], Address | None]
-"""Returns where a broker is reached, None for one that is not registered."""
+"""Returns the address of a broker, None for one that is not registered."""
 
 
 class PeerTimes(NamedTuple):
-    """How long to wait for what, in milliseconds; the defaults are Apache Kafka's."""
+    """Time limits and pauses in milliseconds; the defaults are Apache Kafka's."""
 
     request_ms: int = 30_000
     connect_ms: int = 10_000
-    """From the first packet to the end of the handshake."""
+    """The limit from the first packet to the end of the handshake."""
     backoff_ms: int = 50
     """The first pause after a failure; each further one doubles it."""
     backoff_max_ms: int = 1_000
 
 
 class PeerSettings(NamedTuple):
-    """What the connections of one part of a broker have in common."""
+    """The settings of all connections of one part of a broker."""
 
     client_id: str
     times: PeerTimes = PeerTimes()
@@ -61,11 +61,11 @@ class PeerSettings(NamedTuple):
 
 
 class PeerConnection(asyncio.Protocol):
-    """One connection, with one request in flight. ``abort`` ends it, and what waits for a response fails."""
+    """One connection, with one request in flight. ``abort`` ends it, and the request in flight fails."""
 
     def __init__(self, core: ClientCore) -> None:
         self.failure: PeerUnreachableError | None = None
-        """Why the connection can't be used any more."""
+        """The reason why the connection can't be used any more."""
         self._core = core
         self._transport: asyncio.Transport | None = None
         self._response: asyncio.Future[Message] | None = None
@@ -73,12 +73,12 @@ class PeerConnection(asyncio.Protocol):
     def ask(self, request: Request, version: int) -> "asyncio.Future[Message]":
         """Send a request; the future has the response, or fails with ``PeerUnreachableError``.
 
-        Raises the latter when the connection has failed already, ``ProtocolError`` for a request that the version can't
-        express.
+        Raises ``PeerUnreachableError`` if the connection has failed already, and ``ProtocolError`` for a request that
+        the version can't express.
         """
         if self.failure is not None:
             raise self.failure
-        assert self._transport is not None, "a connection that has not failed is there"
+        assert self._transport is not None, "a connection that has not failed has a transport"
         response = self._response = asyncio.get_running_loop().create_future()
         self._transport.write(self._core.request(request, version))
         return response
@@ -129,10 +129,10 @@ class _Peer:
         self._is_closed = False
         self._failures = 0
         self._not_before_s = 0.0
-        """When the next request, or the next connection, may be made."""
+        """The time from which on the next request may be sent, or the next connection be made."""
 
     def close(self) -> None:
-        """End the connection for good: the request in flight fails, and so do those that wait."""
+        """End the connection for good: the request in flight fails, and so do the waiting ones."""
         self._is_closed = True
         self._disconnect()
 
@@ -179,7 +179,7 @@ class _Peer:
         loop = asyncio.get_running_loop()
         try:
             await loop.create_connection(lambda: connection, *address, ssl=self._settings.tls)
-        except (OSError, UnicodeError) as error:  # the latter for a name that can't be one of a host
+        except (OSError, UnicodeError) as error:  # UnicodeError: the host's name is not valid
             raise PeerUnreachableError(f"no connection: {getattr(error, 'strerror', None) or error}") from error
         if self._settings.authenticate is None:
             return

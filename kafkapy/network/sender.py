@@ -1,15 +1,16 @@
-"""Sending a response whose records lie in files.
+"""Send responses whose records are in files.
 
 ``BodySender`` reads slices of files and writes them to the event loop's transport, a piece at a time: it works on every
 transport, also where bytes are encrypted on the way or the system has no ``sendfile``. ``SendfileSender`` sends
 slices of 32 kB and more from the file to the socket within the kernel: plaintext only, since it goes past the
 event loop's transport. ``transport.py`` chooses. Measured on CPython 3.11, 64 kB cost 14 µs by calling ``os.sendfile``
-directly and 54 µs by ``loop.sendfile``, and nothing is left behind when the connection is aborted. What the socket
-doesn't take is sent when it is writable again, watched on a duplicate of the socket's descriptor (the loop guards the
-transport's own). Below 32 kB a read and a write together with what is around the slice cost less than ``sendfile``.
+directly and 54 µs by ``loop.sendfile``, and nothing is left behind when the connection is aborted. Bytes that the
+socket does not take are sent when it is writable again, which is watched on a duplicate of the socket's descriptor (the
+loop guards the transport's own). Below 32 kB, reading a slice and writing it together with the bytes around it costs
+less than ``sendfile``.
 
-A slice that has to be converted for an old client is made and sent piece by piece; between two of them the loop
-serves the others.
+A slice that has to be converted for an old client is converted and sent piece by piece; between two pieces the loop
+serves other connections.
 """
 
 import asyncio
@@ -24,7 +25,7 @@ from kafkapy.storage.log.converted import ConvertedSlice
 
 SENDFILE_FROM_SIZE: Final = 32_768
 PIECE_SIZE: Final = 262_144
-"""Bytes that are read for a client before the socket has taken them: a client that never reads holds no more."""
+"""The most bytes that are read for a client before the socket has taken them."""
 _MAX_COUNT: Final = 0x7FFF_F000
 
 
@@ -33,7 +34,7 @@ sendfile: Callable[[int, int, int, int], int] | None = getattr(os, "sendfile", N
 
 
 class FileCutError(Exception):
-    """A file became shorter than the response that announced its bytes: the connection can't be saved."""
+    """A file became shorter than the response that announced its bytes: the connection must be closed."""
 
 
 class BodySender:
@@ -73,7 +74,7 @@ class BodySender:
             self._on_done()
 
     def close(self) -> None:
-        """Drop what is not sent: the connection is gone."""
+        """Drop the unsent parts: the connection is closed."""
         while self._parts:
             part = self._parts.popleft()
             if isinstance(part, FileSlice | ConvertedSlice):
@@ -137,7 +138,7 @@ class BodySender:
         return isinstance(part, FileSlice) and part.size >= SENDFILE_FROM_SIZE
 
     def _send_slice(self) -> bool:
-        """Send from the slice in front; tell whether all of it went."""
+        """Send from the first part, a slice; tell whether all of it was sent."""
         body = self._parts[0]
         assert isinstance(body, FileSlice)
         while body.size:
@@ -160,7 +161,7 @@ class BodySender:
     def _go_on(self) -> None:
         """Send on outside of ``send`` and ``unblocked``.
 
-        Errors end the connection, as they do in the event loop's own writes, and so do faults of ours.
+        Errors end the connection, as they do in the event loop's own writes, and so do bugs.
         """
         done = None
         try:
@@ -221,7 +222,7 @@ class SendfileSender(BodySender):
             self.bytes_sent += sent
             body.position += sent
             body.size -= sent
-            if sent < wanted:  # the socket is full, or the file was cut, which the next call tells
+            if sent < wanted:  # the socket is full, or the file was cut, which the next call shows
                 self._watch()
                 return False
         self._drop_first(body)
@@ -240,11 +241,11 @@ class SendfileSender(BodySender):
             self._watched = None
 
     def _go_on(self) -> None:
-        """Send on, and watch the socket as long as it is a slice that it has to take.
+        """Continue to send; watch the socket while the first part is a slice.
 
-        The watch stays while a slice is in front: a large one fills the socket many times over, and it was
-        ``_send_slice`` that found it full, however little of the slice was left. Else the transport has to be written
-        to next, or a piece to be converted.
+        The watch stays while a slice is first: a large slice fills the socket many times, and ``_send_slice`` found it
+        full, even if little of the slice was left. Otherwise the next bytes go through the transport, or a piece has
+        to be converted.
         """
         super()._go_on()
         if not self._parts or self._is_blocked() or not isinstance(self._parts[0], FileSlice):
@@ -252,4 +253,4 @@ class SendfileSender(BodySender):
 
 
 def _nothing() -> None:
-    """What a closed sender calls."""
+    """The callback of a closed sender."""

@@ -1,4 +1,4 @@
-"""What a broker knows of the peer of one connection."""
+"""The peer of one connection, as the broker knows it."""
 
 from typing import Final
 
@@ -7,9 +7,9 @@ ANONYMOUS: Final = "User:ANONYMOUS"
 
 
 class Session:
-    """The peer of one connection, as handlers see it: where it is, over which listener it came, and who it is.
+    """The peer of one connection, as handlers see it: its address, its listener and its principal.
 
-    It lasts as long as the connection. What authentication finds out replaces ``principal``. The client id is part of
+    It lasts as long as the connection. Authentication replaces ``principal``. The client id is part of
     each request (``RequestHeader.client_id``): a client may change it from one request to the next.
     """
 

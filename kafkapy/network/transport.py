@@ -1,8 +1,8 @@
-"""What depends on a listener's security protocol: how a socket starts, how records get on it, what the kernel knows.
+"""The parts of a connection that depend on the security protocol: its start, its sender, and bytes in the kernel.
 
 A plaintext connection may write to its descriptor beside the event loop, which is what ``sendfile`` does. Under TLS
-that would put plaintext between encrypted records, so ``ConnectionTransport`` is the only place that hands out senders
-and looks at descriptors. A transport for TLS
+that would put plaintext between encrypted records, so ``ConnectionTransport`` is the only place that makes senders and
+uses descriptors. A transport for TLS
 
 - starts the handshake in ``start`` (``ssl=``) and sets the session's principal after it;
 - has ``limit_writing`` call ``set_write_buffer_limits(high=1, low=0)``: with 0 asyncio's TLS transport pauses at once,
@@ -25,7 +25,7 @@ from kafkapy.network.sender import BodySender, SendfileSender
 from kafkapy.storage.io import portable
 
 _END: Final = getattr(select, "POLLRDHUP", 0)
-"""Linux tells that the end of the stream has arrived; 0 elsewhere."""
+"""The event with which Linux reports that the end of the stream has arrived; 0 on other systems."""
 _fcntl: Any = portable.module_or_none("fcntl")
 _termios: Any = portable.module_or_none("termios")
 
@@ -47,13 +47,13 @@ class ConnectionTransport(Protocol):
     def new_sender(
         self, transport: asyncio.Transport, *, is_blocked: Callable[[], bool], on_done: Callable[[], None]
     ) -> BodySender:
-        """Return what sends responses with file slices on ``transport``; see ``BodySender``."""
+        """Return the sender of responses with file slices on ``transport``; see ``BodySender``."""
         ...
 
     def unread_before_end(self, transport: asyncio.Transport) -> int | None:
         """Return the bytes of requests in the kernel before the end of the stream.
 
-        None if the end has not arrived, or if it can't be told.
+        None if the end has not arrived, or if the system does not report it.
         """
         ...
 
@@ -84,7 +84,7 @@ class PlaintextTransport:
 
 
 def unread_before_end(descriptor: int) -> int | None:
-    """Return the unread bytes before the end of the stream; None if the end has not arrived, or can't be told.
+    """Return the unread bytes before the end of the stream; None if it has not arrived, or is not reported.
 
     The event loop learns of the end of a stream only by reading, and a connection that waits for memory is not read.
     """

@@ -78,7 +78,10 @@ class _InFlight(NamedTuple):
 
 
 class ClientCore:
-    """See above. ``highest`` limits the versions that ``version_of`` chooses, by API key."""
+    """The state of one client connection, without I/O: bytes of requests out, responses in.
+
+    ``highest`` limits the versions that ``version_of`` chooses, by API key.
+    """
 
     def __init__(
         self,

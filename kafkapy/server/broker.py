@@ -16,12 +16,11 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self
 
 from kafkapy.clock import Clock, SystemClock
-from kafkapy.config.broker_config import BrokerConfig
+from kafkapy.config.broker_config import BrokerConfig, check_built
 from kafkapy.config.errors import InvalidConfigError
 from kafkapy.config.listeners import EndPoint
 from kafkapy.config.log_config import LogConfig
 from kafkapy.config.own_keys import FETCH_SESSION_PARTITIONS, PRODUCER_IDS_MAX
-from kafkapy.config.unbuilt import check_built
 from kafkapy.controller.active_controller import inter_broker_listener
 from kafkapy.coordinator.group.coordinator import GroupCoordinator
 from kafkapy.coordinator.runtime import Background

@@ -3,10 +3,9 @@
 from collections.abc import Mapping
 from typing import Final
 
-from kafkapy.config.broker_config import BrokerConfig
+from kafkapy.config.broker_config import BrokerConfig, check_built
 from kafkapy.config.broker_keys import BROKER_KEYS, broker_key
 from kafkapy.config.errors import InvalidConfigError
-from kafkapy.config.unbuilt import check_built
 from kafkapy.testing.errors import BrokerStartError
 from kafkapy.text import nearest
 

@@ -121,7 +121,7 @@ def test_a_directory_of_kafka_gets_its_metadata_from_zookeeper(run: Run, server:
                      ["last", "producer", "id", "block", "2000-2999"], ["ACLs", "on", "resources", "1"]):  # fmt: skip
         assert expected in lines
     assert "without a folder, which will be empty: flights-1" in imported.err
-    assert "nobody will serve: orders-0" in imported.err
+    assert "which are not served: orders-0" in imported.err
     exported = run("metadata", "export", "--data", f"{path}", "--zookeeper", f"{SERVERS}/other")
     assert exported.code == 0
     assert "broker.id=1" in exported.out

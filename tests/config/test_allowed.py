@@ -1,4 +1,4 @@
-"""Each kind of restriction lets through what Kafka lets through, and says what is wrong with the rest."""
+"""Each kind of restriction allows the values that Kafka allows, and explains what is wrong with others."""
 
 import pytest
 
@@ -19,7 +19,7 @@ def test_at_least() -> None:
     assert AtLeast(1).problem(1) is None
     assert AtLeast(1).problem(0) == "must be at least 1"
     assert AtLeast(1).problem("1") == "must be at least 1"
-    assert AtLeast(1).problem(float("nan")) is None  # Kafka asks whether it is below
+    assert AtLeast(1).problem(float("nan")) is None  # Kafka refuses only values that are below
 
 
 def test_between() -> None:
@@ -38,12 +38,12 @@ def test_one_of_takes_a_word_or_a_list_of_them() -> None:
 
 
 @pytest.mark.parametrize("text", ["2.7", "2.7.2", "2.7-IV2", "0.11.0.3", "1.0", "0.8.2", "2.0.1-SNAPSHOT", "2.7-IV2.1"])
-def test_releases_that_2_7_knows(text: str) -> None:
+def test_releases_that_2_7_knows_are_allowed(text: str) -> None:
     assert Release().problem(text) is None
 
 
 @pytest.mark.parametrize("text", ["2.8", "3.0", "0.7", "new", "", "2", "2.7-IV3", "2.7-"])
-def test_releases_that_it_does_not_know(text: str) -> None:
+def test_other_releases_are_refused(text: str) -> None:
     assert Release().problem(text) == f"must be one of: {', '.join(RELEASES)}"
 
 
@@ -51,7 +51,7 @@ def test_a_version_number_means_the_newest_format_of_its_release() -> None:
     assert release_of("2.7.2") == "2.7-IV2"
     assert release_of("0.10.1") == "0.10.1-IV2"
     assert release_of("9.9") is None
-    # what Kafka 2.7.2's ApiVersion makes of a version in full with something behind it
+    # as Kafka 2.7.2's ApiVersion reads a full version with further text
     assert release_of("0.10.0-IV1.3") == "0.10.0-IV1"
     assert release_of("2.7-IV0..") == "2.7-IV0"
     assert format_of("0.10.0-IV0.x") == 1
@@ -69,12 +69,12 @@ def test_a_version_number_means_the_newest_format_of_its_release() -> None:
     "items", [(), ("*",), ("0:1", "12:3"), ("*", "0:1"), ("*", "a"), ("0:1", ""), ("", ""), ("0:1 ", "\x001:2")]
 )
 def test_throttled_replicas_are_pairs_or_all(items: tuple[str, ...]) -> None:
-    """All of these are taken by the validator of Apache Kafka 2.7.2, and the next ones by none."""
+    """The validator of Apache Kafka 2.7.2 accepts these values and refuses those of the next test."""
     assert ThrottledReplicas().problem(items) is None
 
 
 @pytest.mark.parametrize("items", [("0",), ("0:1", "*"), ("a:b",), ("0:1:2",), ("-1:0",), ("0:",), (":1",)])
-def test_anything_else_is_no_list_of_throttled_replicas(items: tuple[str, ...]) -> None:
+def test_other_lists_of_throttled_replicas_are_refused(items: tuple[str, ...]) -> None:
     assert ThrottledReplicas().problem(items) == "must be * or a list of partition:broker pairs"
 
 

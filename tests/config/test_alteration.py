@@ -1,4 +1,4 @@
-"""Alterations lead to the overrides, and are refused with the codes, that a running 2.7.2 showed."""
+"""Alterations result in the overrides, and in the error codes, of a running Apache Kafka 2.7.2."""
 
 import pytest
 
@@ -9,7 +9,7 @@ from kafkapy.config.errors import InvalidAlterationError, InvalidConfigError
 SET, DELETE, APPEND, SUBTRACT = range(4)
 
 
-def test_alter_configs_replaces_everything_and_the_last_of_equal_keys_wins() -> None:
+def test_alter_configs_replaces_all_overrides_and_the_last_equal_key_counts() -> None:
     assert replaced([("retention.ms", "1"), ("segment.ms", "2"), ("retention.ms", "3")]) == {
         "retention.ms": "3",
         "segment.ms": "2",
@@ -36,7 +36,7 @@ def test_a_null_value_is_refused() -> None:
         ({"cleanup.policy": "a,b"}, ("cleanup.policy", SUBTRACT, "b,a"), {"cleanup.policy": ""}),
     ],
 )
-def test_incremental_changes(
+def test_incremental_changes_set_delete_append_and_subtract(
     before: dict[str, str], change: tuple[str, int, str | None], after: dict[str, str]
 ) -> None:
     assert changed_topic(before, [Change(*change)]) == after
@@ -56,8 +56,10 @@ def test_incremental_changes(
         ("0:0,", SUBTRACT, "0:0", ""),
     ],
 )
-def test_empty_items_count_but_at_the_end_of_others(before: str | None, operation: int, text: str, after: str) -> None:
-    """As Apache Kafka 2.7.2 does it, with the texts as they stand."""
+def test_empty_items_count_except_at_the_end_of_a_list(
+    before: str | None, operation: int, text: str, after: str
+) -> None:
+    """As Apache Kafka 2.7.2 does it, without any trimming of the texts."""
     key = "leader.replication.throttled.replicas"
     overrides = {} if before is None else {key: before}
     assert changed_topic(overrides, [Change(key, operation, text)]) == {key: after}
@@ -74,7 +76,7 @@ def test_empty_items_count_but_at_the_end_of_others(before: str | None, operatio
         (("nope", APPEND, "5"), 40, "Unknown config name: nope"),
     ],
 )
-def test_refused_changes(change: tuple[str, int, str | None], code: int, message: str) -> None:
+def test_impossible_changes_are_refused(change: tuple[str, int, str | None], code: int, message: str) -> None:
     with pytest.raises((InvalidAlterationError, InvalidConfigError)) as refused:
         changed_topic({}, [Change(*change)])
     assert (refused.value.error_code, str(refused.value)) == (code, message)
@@ -100,7 +102,7 @@ def test_a_brokers_lists_start_from_its_defaults() -> None:
         ({"cleanup.policy": "delete,foo"}, 42, "must be one of: compact, delete"),
     ],
 )
-def test_refused_overrides_of_a_topic(overrides: dict[str, str], code: int, message: str) -> None:
+def test_bad_overrides_of_a_topic_are_refused(overrides: dict[str, str], code: int, message: str) -> None:
     with pytest.raises((InvalidAlterationError, InvalidConfigError)) as refused:
         check_topic("t", overrides)
     assert refused.value.error_code == code
@@ -120,7 +122,7 @@ def test_refused_overrides_of_a_topic(overrides: dict[str, str], code: int, mess
         ({"ssl.keystore.type": "JKS"}, "per listener, with the listener's prefix: Set(ssl.keystore.type)"),
     ],
 )
-def test_refused_overrides_of_brokers(name: str, overrides: dict[str, str], message: str) -> None:
+def test_bad_overrides_of_a_broker_are_refused(name: str, overrides: dict[str, str], message: str) -> None:
     with pytest.raises(InvalidAlterationError) as refused:
         check_broker(BrokerConfig.from_properties(), name, overrides)
     assert str(refused.value).startswith(f"BROKER '{name}' refuses it: ")
@@ -130,7 +132,7 @@ def test_refused_overrides_of_brokers(name: str, overrides: dict[str, str], mess
 @pytest.mark.parametrize(
     "overrides", [{"listeners": "PLAINTEXT://:1"}, {"listener.name.external.ssl.keystore.type": "JKS"}]
 )
-def test_one_brokers_keys_are_refused_for_all(overrides: dict[str, str]) -> None:
+def test_keys_of_one_broker_are_refused_for_all_brokers(overrides: dict[str, str]) -> None:
     check_broker(BrokerConfig.from_properties(), "0", overrides)
     with pytest.raises(InvalidAlterationError, match="These are set for one broker, by its id"):
         check_broker(BrokerConfig.from_properties(), "", overrides)
@@ -149,20 +151,20 @@ def test_passwords_are_refused(properties: dict[str, str], message: str) -> None
         check_broker(config, "0", {"listener.name.external.scram-sha-256.sasl.jaas.config": "secret"})
 
 
-def test_good_overrides_are_taken_unknown_ones_too() -> None:
+def test_good_and_unknown_overrides_of_a_broker_are_accepted() -> None:
     overrides = {"num.io.threads": "\x0016", "nope": "1", "listener.name.external.max.connections": "5"}
     config = BrokerConfig.from_properties()
     check_broker(config, "", overrides)
     assert config["num.io.threads"] == 8
 
 
-def test_subtracting_takes_one_of_equal_items_each_and_the_first() -> None:
+def test_subtract_removes_the_first_of_equal_items_for_each_value() -> None:
     key = "leader.replication.throttled.replicas"
     changed = changed_topic({key: "1:1,2:2,1:1,3:3,1:1"}, [Change(key, SUBTRACT, "1:1,3:3,1:1,4:4")])
     assert changed == {key: "2:2,1:1"}
 
 
-def test_long_lists_take_time_by_their_length_alone() -> None:
+def test_the_time_of_a_change_is_linear_in_the_length_of_lists() -> None:
     key = "leader.replication.throttled.replicas"
     items = [f"{number}:0" for number in range(200_000)]
     changed = changed_topic({key: ",".join(items)}, [Change(key, SUBTRACT, ",".join(items[:0:-1]))])

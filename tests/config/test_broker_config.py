@@ -2,7 +2,7 @@
 
 import pytest
 
-from kafkapy.config.broker_config import BrokerConfig, Setting, Source, default_data_directory
+from kafkapy.config.broker_config import BrokerConfig, Setting, Source, default_data_directory, layers
 from kafkapy.config.errors import InvalidConfigError
 from kafkapy.config.listeners import EndPoint
 
@@ -11,7 +11,7 @@ def _config(**properties: str) -> BrokerConfig:
     return BrokerConfig.from_properties({name.replace("_", "."): text for name, text in properties.items()})
 
 
-def test_with_nothing_configured_one_broker_works_on_loopback() -> None:
+def test_the_default_is_a_single_broker_on_loopback() -> None:
     config = BrokerConfig.from_properties()
     assert config.embedded_store
     assert config.broker_id == -1
@@ -25,7 +25,7 @@ def test_with_nothing_configured_one_broker_works_on_loopback() -> None:
     assert config.log_dirs == (default_data_directory(),)
 
 
-def test_in_a_cluster_kafkas_own_defaults_hold() -> None:
+def test_with_zookeeper_kafkas_defaults_are_used() -> None:
     config = _config(zookeeper_connect="localhost:2181")
     assert not config.embedded_store
     assert config["offsets.topic.replication.factor"] == 3
@@ -33,17 +33,17 @@ def test_in_a_cluster_kafkas_own_defaults_hold() -> None:
     assert config.listeners[0].port == 9092
 
 
-def test_the_data_directory_is_the_users_own() -> None:
+def test_the_default_data_directory_is_in_the_users_home() -> None:
     assert default_data_directory({"XDG_DATA_HOME": "/data", "HOME": "/home/a"}) == "/data/kafkapy"
     assert default_data_directory({"HOME": "/home/a"}) == "/home/a/.local/share/kafkapy"
 
 
-def test_log_dirs_win_over_log_dir() -> None:
+def test_log_dirs_has_precedence_over_log_dir() -> None:
     assert _config(log_dir="/a").log_dirs == ("/a",)
     assert _config(log_dir="/a", log_dirs="/b, /c,").log_dirs == ("/b", "/c")
 
 
-def test_host_and_port_stand_in_for_listeners() -> None:
+def test_host_and_port_replace_missing_listeners() -> None:
     assert str(_config(port="9999").listeners[0]) == "PLAINTEXT://127.0.0.1:9999"
     assert str(_config(host_name="10.0.0.1").listeners[0]) == "PLAINTEXT://10.0.0.1:9092"
     assert str(_config(listeners="PLAINTEXT://:1", port="2").listeners[0]) == "PLAINTEXT://:1"
@@ -59,10 +59,10 @@ def test_host_and_port_stand_in_for_listeners() -> None:
         ({"advertised_host_name": "me", "advertised_listeners": "PLAINTEXT://you:1"}, "PLAINTEXT://you:1"),
     ],
 )
-def test_the_advertised_host_and_port_stand_in_for_advertised_listeners(
+def test_the_advertised_host_and_port_replace_missing_advertised_listeners(
     settings: dict[str, str], advertised: str
 ) -> None:
-    """As ``KafkaConfig.advertisedListeners`` of Apache Kafka 2.7.2 says."""
+    """As in ``KafkaConfig.advertisedListeners`` of Apache Kafka 2.7.2."""
     assert [str(endpoint) for endpoint in _config(**settings).advertised_listeners] == [advertised]
 
 
@@ -88,7 +88,7 @@ def test_a_bad_value_is_refused_with_its_key() -> None:
         _config(num_partitions="many")
 
 
-def test_the_more_exact_key_wins() -> None:
+def test_the_key_with_the_finer_unit_has_precedence() -> None:
     assert _config(log_retention_hours="1").log_retention_ms == 3_600_000
     assert _config(log_retention_hours="1", log_retention_minutes="1").log_retention_ms == 60_000
     assert _config(log_retention_minutes="1", log_retention_ms="5").log_retention_ms == 5
@@ -114,7 +114,7 @@ def test_layers_of_dynamic_overrides() -> None:
     assert config["log.retention.ms"] == 100
 
 
-def test_listeners_hear_what_changed_and_only_that() -> None:
+def test_listeners_get_exactly_the_changed_keys() -> None:
     config = _config()
     heard: list[frozenset[str]] = []
     config.add_listener(heard.append)
@@ -124,7 +124,7 @@ def test_listeners_hear_what_changed_and_only_that() -> None:
     assert heard == [{"num.io.threads", "num.network.threads"}, {"num.network.threads"}]
 
 
-def test_keys_that_can_not_change_at_a_level_are_passed_over() -> None:
+def test_keys_that_can_not_change_at_a_level_are_ignored() -> None:
     config = _config()
     config.update_dynamic(
         cluster_default={"num.partitions": "9", "ssl.keystore.type": "PKCS12", "no.such.key": "1"},
@@ -136,7 +136,7 @@ def test_keys_that_can_not_change_at_a_level_are_passed_over() -> None:
     assert config["leader.replication.throttled.rate"] == 10
 
 
-def test_overrides_that_do_not_go_together_change_nothing() -> None:
+def test_contradicting_overrides_change_nothing() -> None:
     config = _config()
     heard: list[frozenset[str]] = []
     config.add_listener(heard.append)
@@ -152,3 +152,31 @@ def test_a_generated_id_is_assigned_later() -> None:
     assert config.broker_id == 1001
     assert config["broker.id"] == 1001
     assert "broker.id" not in config.originals
+
+
+# The two dynamic layers, and which of their keys count
+
+
+def test_the_layer_of_one_broker_has_precedence() -> None:
+    both = layers({"num.io.threads": "4", "num.network.threads": "2"}, {"num.io.threads": "6"})
+    assert both.values == {"num.io.threads": 6, "num.network.threads": 2}
+
+
+def test_keys_that_can_not_change_at_a_level_are_left_out() -> None:
+    both = layers({"ssl.keystore.type": "JKS", "num.partitions": "3"}, {"ssl.keystore.type": "PKCS12"})
+    assert (both.cluster_texts, both.broker_texts) == ({}, {"ssl.keystore.type": "PKCS12"})
+
+
+def test_unknown_keys_are_kept_as_texts_alone() -> None:
+    both = layers({"who.knows": "1"}, {})
+    assert (both.cluster_texts, both.values) == ({"who.knows": "1"}, {})
+
+
+def test_a_dynamic_value_hides_the_static_synonyms() -> None:
+    assert layers({}, {"log.roll.ms": "7"}).hidden == {"log.roll.ms", "log.roll.hours"}
+
+
+def test_changed_names_are_the_keys_with_different_values() -> None:
+    before = layers({"num.io.threads": "4", "log.roll.ms": "7"}, {})
+    after = layers({"num.io.threads": "5"}, {"log.roll.ms": "7", "log.retention.ms": "1"})
+    assert before.changed_names(after) == after.changed_names(before) == {"num.io.threads", "log.retention.ms"}

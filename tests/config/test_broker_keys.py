@@ -1,4 +1,4 @@
-"""The table of broker keys against what the classes of the released 2.7.2 jars say (``tests/golden``)."""
+"""The table of broker keys against the classes of the released 2.7.2 jars (``tests/golden``)."""
 
 import json
 from pathlib import Path
@@ -48,12 +48,12 @@ def test_the_keys_that_are_only_dynamic() -> None:
         ("ssl.keystore.type", "ssl.keystore.type"),
     ],
 )
-def test_a_key_may_stand_there_for_one_listener(name: str, base: str) -> None:
+def test_a_key_may_have_a_listeners_prefix(name: str, base: str) -> None:
     assert base_name(name) == base
     assert broker_key(name) is BROKER_KEYS[base]
 
 
-def test_names_that_no_key_has() -> None:
+def test_unknown_names_are_no_keys() -> None:
     assert broker_key("no.such.key") is None
     assert broker_key("listener.name.inside.no.such.key") is None
     assert synonyms("listener.name.inside.no.such.key") == ("listener.name.inside.no.such.key", "no.such.key")

@@ -62,7 +62,7 @@ def test_the_defaults_of_all_brokers_are_described_as_2_7_2_describes_them() -> 
     assert _by_name(describe_cluster_default(golden_config())) == _golden_by_name("")
 
 
-def test_kafkapys_own_defaults_show_as_defaults() -> None:
+def test_kafkapys_own_defaults_are_described_as_defaults() -> None:
     ours = _by_name(describe_broker(BrokerConfig.from_properties()))
     assert len(ours) == 216
     assert ours["listeners"]["value"] == "PLAINTEXT://127.0.0.1:9092"
@@ -70,7 +70,7 @@ def test_kafkapys_own_defaults_show_as_defaults() -> None:
     assert {entry["source"] for entry in ours.values()} == {5}
 
 
-def test_our_own_key_is_told_of_only_where_somebody_has_set_it() -> None:
+def test_kafkapys_own_topic_key_is_described_only_if_it_is_set() -> None:
     broker = BrokerConfig.from_properties({"kafkapy.flush": "ack"})
     for described in (_by_name(describe_broker(broker)), _by_name(describe_topic(broker, {}))):
         assert described["kafkapy.flush"]["value"] == "ack"
@@ -83,7 +83,7 @@ def test_our_own_key_is_told_of_only_where_somebody_has_set_it() -> None:
         assert "kafkapy.flush" not in described
 
 
-def test_a_stored_key_that_topics_do_not_have_shows_without_its_value_as_on_2_7_2() -> None:
+def test_an_unknown_stored_topic_key_is_described_without_its_value() -> None:
     described = describe_topic(golden_config(), {"retention.ms": "5000", "another.release": "1"})
     assert len(described) == 27
     assert _plain(described[-1]) == {

@@ -2,7 +2,7 @@
 
 import pytest
 
-from kafkapy.config.errors import InvalidConfigError
+from kafkapy.config.errors import InvalidConfigError, invalid_value
 from kafkapy.config.keys import AtLeast, ConfigKey, ConfigType, Value, format_value
 
 
@@ -22,7 +22,7 @@ def _parse(kind: ConfigType, text: str) -> object:
         (ConfigType.DOUBLE, "1e3", 1000.0),
         (ConfigType.DOUBLE, ".5d", 0.5),
         (ConfigType.DOUBLE, "Infinity", float("inf")),
-        (ConfigType.BOOLEAN, "\x00true\x1f", True),  # Java trims all up to a blank, and nothing else
+        (ConfigType.BOOLEAN, "\x00true\x1f", True),  # Java trims the characters up to the space, and no others
         (ConfigType.BOOLEAN, "fal\u017fe", False),
         (ConfigType.INT, "٣", 3),
         (ConfigType.LONG, "-1\uff12", -12),
@@ -38,8 +38,8 @@ def _parse(kind: ConfigType, text: str) -> object:
         (ConfigType.PASSWORD, "secret", "secret"),
     ],
 )
-def test_a_text_becomes_the_value_that_java_reads(kind: ConfigType, text: str, value: object) -> None:
-    """Read alike by ``ConfigDef.parseType`` of Apache Kafka 2.7.2."""
+def test_a_text_is_parsed_as_by_java(kind: ConfigType, text: str, value: object) -> None:
+    """``ConfigDef.parseType`` of Apache Kafka 2.7.2 gives the same values."""
     assert _parse(kind, text) == value
 
 
@@ -59,7 +59,7 @@ def test_a_text_becomes_the_value_that_java_reads(kind: ConfigType, text: str, v
         (ConfigType.DOUBLE, "infinity"),
     ],
 )
-def test_a_text_of_another_type_is_refused_with_key_value_and_what_is_wanted(kind: ConfigType, text: str) -> None:
+def test_the_error_of_a_text_of_another_type_names_key_value_and_type(kind: ConfigType, text: str) -> None:
     with pytest.raises(InvalidConfigError, match=r"some\.key: not ") as refused:
         _parse(kind, text)
     assert refused.value.error_code == 40
@@ -119,3 +119,9 @@ def test_a_value_is_written_as_java_writes_it(value: Value, text: str | None) ->
 )
 def test_the_unit_is_what_the_name_ends_with(name: str, unit: str | None) -> None:
     assert ConfigKey(name, ConfigType.LONG, None).unit == unit
+
+
+def test_an_error_has_kafkas_code_and_names_key_value_and_allowed_values() -> None:
+    error = invalid_value("retention.ms", -2, "must be at least -1")
+    assert InvalidConfigError.error_code == error.error_code == 40
+    assert str(error) == "-2 can't be the value of retention.ms: must be at least -1"

@@ -37,13 +37,13 @@ def test_end_points_have_name_protocol_host_and_port() -> None:
         ("a:1,a:2", {"a": 2}),
     ],
 )
-def test_each_address_may_have_a_number(text: str, counts: dict[str, int]) -> None:
-    """As Apache Kafka 2.7.2 takes ``max.connections.per.ip.overrides``; the next ones it refuses."""
+def test_connection_counts_are_parsed_by_address(text: str, counts: dict[str, int]) -> None:
+    """As Apache Kafka 2.7.2 reads ``max.connections.per.ip.overrides``; it refuses those of the next test."""
     assert parse_counts("key", text) == counts
 
 
 @pytest.mark.parametrize("text", ["a", "a:", "a:x", "a:1,,b:2", ",a:1", "a b:1", "a/:1", "a:2147483648", "a:1.0"])
-def test_what_has_no_address_and_number_is_refused(text: str) -> None:
+def test_a_connection_count_without_address_or_number_is_refused(text: str) -> None:
     with pytest.raises(InvalidConfigError, match="each item must be ADDRESS:NUMBER"):
         parse_counts("key", text)
 
@@ -65,7 +65,7 @@ def test_an_empty_host_stays_empty() -> None:
         ("PLAINTEXT://:1,OUTSIDE://:1", "have the same port"),
     ],
 )
-def test_what_can_not_be_bound_is_refused(text: str, problem: str) -> None:
+def test_bad_listeners_are_refused(text: str, problem: str) -> None:
     with pytest.raises(InvalidConfigError, match=problem):
         parse_listeners("listeners", text, PROTOCOLS)
 

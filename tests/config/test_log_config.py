@@ -22,7 +22,7 @@ def test_a_broker_without_settings_gives_the_defaults() -> None:
     assert asdict(LogConfig.resolve(BrokerConfig.from_properties())) == asdict(LogConfig())
 
 
-def test_the_brokers_values_reach_the_topic_and_overrides_win() -> None:
+def test_a_topics_overrides_have_precedence_over_the_brokers_values() -> None:
     broker = BrokerConfig.from_properties(
         {"log.segment.bytes": "1000", "log.retention.minutes": "1", "log.roll.hours": "2", "message.max.bytes": "500"}
     )
@@ -61,7 +61,7 @@ def test_good_overrides_are_taken() -> None:
     validate_topic_overrides({"min.compaction.lag.ms": "1", "max.compaction.lag.ms": "1", "compression.type": "zstd"})
 
 
-def test_our_own_key_goes_from_the_broker_to_the_topic() -> None:
+def test_kafkapys_own_key_is_inherited_from_the_broker() -> None:
     broker = BrokerConfig.from_properties({"kafkapy.flush": "ack"})
     assert broker.unknown == ()
     assert LogConfig.resolve(broker).flush_before_ack

@@ -1,4 +1,4 @@
-"""The syntax of ``java.util.Properties``; what is expected here was read by Java itself."""
+"""The syntax of ``java.util.Properties``; Java itself read the expected values."""
 
 import pytest
 
@@ -40,7 +40,7 @@ from kafkapy.config.properties import parse
         ("a=\\ud83d\\ude00", {"a": "😀"}),
     ],
 )
-def test_a_text_reads_as_java_reads_it(text: str, values: dict[str, str]) -> None:
+def test_properties_are_parsed_as_by_java(text: str, values: dict[str, str]) -> None:
     assert parse(text) == values
 
 

@@ -1,8 +1,8 @@
-"""Values that each key allows but that do not go together are refused when the broker starts."""
+"""Configurations that a broker refuses to start with: contradicting values, and features that do not exist."""
 
 import pytest
 
-from kafkapy.config.broker_config import BrokerConfig
+from kafkapy.config.broker_config import BrokerConfig, check_built
 from kafkapy.config.errors import InvalidConfigError
 
 
@@ -47,7 +47,7 @@ from kafkapy.config.errors import InvalidConfigError
         ({"advertised.listeners": "SSL://a:9092"}, "names SSL, which listeners lacks"),
     ],
 )
-def test_values_that_do_not_go_together_are_refused(properties: dict[str, str], problem: str) -> None:
+def test_contradicting_values_are_refused(properties: dict[str, str], problem: str) -> None:
     with pytest.raises(InvalidConfigError, match=problem):
         BrokerConfig.from_properties(properties)
 
@@ -70,6 +70,34 @@ def test_values_that_do_not_go_together_are_refused(properties: dict[str, str], 
         {"listeners": "PLAINTEXT://:0", "advertised.listeners": "PLAINTEXT://broker:9092"},
     ],
 )
-def test_values_that_do_are_taken(properties: dict[str, str]) -> None:
+def test_consistent_values_are_accepted(properties: dict[str, str]) -> None:
     config = BrokerConfig.from_properties(properties)
     assert {name: config.originals[name] for name in properties} == properties
+
+
+@pytest.mark.parametrize(
+    ("properties", "message"),
+    [
+        ({"zookeeper.connect": "localhost:2181"}, "zookeeper.connect is set: kafkapy can't join"),
+        ({"authorizer.class.name": "kafka.security.authorizer.AclAuthorizer"}, "no access control yet"),
+        ({"create.topic.policy.class.name": "a.B"}, "can't load Java classes"),
+        ({"listeners": "SSL://127.0.0.1:9093"}, r"the listener SSL://127\.0\.0\.1:9093 uses SSL"),
+        (
+            {"listeners": "IN://:1", "listener.security.protocol.map": "IN:SASL_PLAINTEXT"},
+            "uses SASL_PLAINTEXT: kafkapy supports only PLAINTEXT",
+        ),
+    ],
+)
+def test_features_that_kafkapy_lacks_are_refused(properties: dict[str, str], message: str) -> None:
+    with pytest.raises(InvalidConfigError, match=message):
+        check_built(BrokerConfig.from_properties(properties))
+
+
+@pytest.mark.parametrize(
+    "properties",
+    [{}, {"listeners": "IN://:1", "listener.security.protocol.map": "IN:PLAINTEXT"}, {"zookeeper.connect": ""}],
+)
+def test_features_that_kafkapy_has_are_accepted(properties: dict[str, str]) -> None:
+    config = BrokerConfig.from_properties(properties)
+    check_built(config)
+    assert config.embedded_store

@@ -1,9 +1,10 @@
-"""The table of topic keys against what the classes of the released 2.7.2 jars say (``tests/golden``)."""
+"""The table of topic keys against the classes of the released 2.7.2 jars (``tests/golden``), and kafkapy's own keys."""
 
 import pytest
 
-from kafkapy.config.broker_keys import KNOWN_KEYS
-from kafkapy.config.topic_keys import BROKER_KEY_OF, TOPIC_KEYS
+from kafkapy.config.broker_keys import BROKER_KEYS, KNOWN_KEYS
+from kafkapy.config.own_keys import OWN_BROKER_KEYS, OWN_TOPIC_KEYS, is_own
+from kafkapy.config.topic_keys import BROKER_KEY_OF, TOPIC_KEYS, topic_key
 from tests.config.test_broker_keys import GOLDEN
 
 
@@ -25,3 +26,11 @@ def test_a_key_has_kafkas_type_default_importance_and_broker_key(name: str) -> N
 
 def test_every_broker_key_behind_a_topic_key_exists() -> None:
     assert set(BROKER_KEY_OF.values()) <= set(KNOWN_KEYS)
+
+
+def test_own_keys_differ_from_kafkas() -> None:
+    own = OWN_BROKER_KEYS.keys() | OWN_TOPIC_KEYS.keys()
+    assert all(is_own(name) for name in own)
+    assert not any(is_own(name) for name in (*BROKER_KEYS, *TOPIC_KEYS))
+    assert topic_key("kafkapy.flush") is OWN_TOPIC_KEYS["kafkapy.flush"]
+    assert topic_key("kafkapy.other") is None

@@ -1,4 +1,4 @@
-"""Brokers' metadata sides in one process, over one embedded store, with a record of writes and requests."""
+"""The controllers and metadata of several brokers in one process, on one store, with a record of their requests."""
 
 import asyncio
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
@@ -24,7 +24,7 @@ from kafkapy.turns import finish
 
 
 class RecordingSession(EmbeddedSession):
-    """Notes every operation that went through, but not the checks."""
+    """Records every successful operation except the checks."""
 
     writes: list[Operation]
 
@@ -44,7 +44,7 @@ class RecordingSession(EmbeddedSession):
 
 
 class FakeBroker:
-    """A broker without logs: it keeps its metadata, and agrees to everything else."""
+    """A broker without logs: it keeps its metadata, and answers all other requests with success."""
 
     def __init__(self, cluster: "Cluster", broker_id: int, settings: Mapping[str, str]) -> None:
         self.id = broker_id
@@ -99,7 +99,7 @@ class FakeBroker:
 
 
 class Cluster:
-    """Several of them."""
+    """Several such brokers."""
 
     def __init__(self, store: EmbeddedStore, clock: Clock) -> None:
         self.store = store
@@ -119,7 +119,7 @@ class Cluster:
         return found
 
     async def settle(self) -> None:
-        """Let the controllers work until nothing is left to do."""
+        """Let the controllers work until all events are handled."""
         for _ in range(3):
             for broker in list(self.brokers.values()):
                 await broker.node.controller._events.join()

@@ -1,4 +1,4 @@
-"""Three brokers with the topics of the cluster that the traces were taken of."""
+"""Three brokers with the topics of the cluster from which the traces were recorded."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping

@@ -1,4 +1,4 @@
-"""What the controller wrote and sent in real clusters of three 2.7.2 brokers, and what ours does in the same events."""
+"""The controller writes and sends what was recorded in clusters of three Apache Kafka 2.7.2 brokers."""
 
 import pytest
 
@@ -67,8 +67,8 @@ def test_partitions_are_added() -> None:
     run(scenario, ("rf2",))
 
 
-def test_a_leader_dies_and_comes_back() -> None:
-    """Traces T2 and T3 (but for the ISR, which leaders ask to be grown)."""
+def test_a_leader_fails_and_returns() -> None:
+    """Traces T2 and T3 (except the ISR, which leaders extend)."""
 
     async def scenario(started: Cluster) -> None:
         await started.brokers[3].kill()
@@ -120,8 +120,8 @@ def test_a_leader_dies_and_comes_back() -> None:
     run(scenario)
 
 
-def test_the_controller_dies() -> None:
-    """Trace T7: the next one writes leader -1 first, then elects; partition epochs stay, the request's is new."""
+def test_the_controller_fails() -> None:
+    """Trace T7: the next controller writes leader -1 first, then elects; only the controller epoch is new."""
 
     async def scenario(started: Cluster) -> None:
         await started.brokers[1].kill()
@@ -161,7 +161,7 @@ def test_a_broker_that_comes_back_at_once_has_failed_in_between() -> None:
     run(scenario, ("rf3",))
 
 
-def test_a_broker_that_moves_is_announced() -> None:
+def test_a_brokers_new_address_is_sent_to_all() -> None:
     async def scenario(started: Cluster) -> None:
         fake = started.brokers[3]
         node = await fake.session.get("/brokers/ids/3")

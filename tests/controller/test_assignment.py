@@ -25,7 +25,7 @@ def test_ten_partitions_on_five_brokers() -> None:
     }  # fmt: skip
 
 
-def test_partitions_added_to_a_topic_go_on() -> None:
+def test_added_partitions_continue_the_placement() -> None:
     assert _lists({1: None, 2: None, 3: None}, Placement(2, 2, 0, 2)) == {2: [3, 1], 3: [1, 3]}
 
 
@@ -37,7 +37,7 @@ def test_racks_take_turns() -> None:
     }  # fmt: skip
 
 
-def test_one_broker_takes_all() -> None:
+def test_a_single_broker_gets_all_replicas() -> None:
     assert _lists({7: None}, Placement(3, 1)) == {0: [7], 1: [7], 2: [7]}
 
 
@@ -51,7 +51,7 @@ def test_one_broker_takes_all() -> None:
         ({0: "a", 1: None}, Placement(1, 1), BrokerError, -1),
     ],
 )
-def test_what_can_not_be_placed(
+def test_impossible_placements_are_refused(
     racks: dict[int, str | None], placement: Placement, error: type[BrokerError], code: int
 ) -> None:
     with pytest.raises(error) as refused:

@@ -15,7 +15,7 @@ def _context() -> ControllerContext:
     return context
 
 
-def test_questions() -> None:
+def test_the_context_answers_queries() -> None:
     context = _context()
     assert list(context.partitions()) == list(context.partitions(["t"])) == [FIRST, SECOND]
     assert list(context.partitions(["u"])) == []
@@ -61,7 +61,7 @@ def test_replicas_move_as_the_table_says(
     assert caplog.messages == ([] if may else [refusal])
 
 
-def test_states_are_forgotten_in_the_end() -> None:
+def test_the_last_transition_forgets_the_state() -> None:
     context = _context()
     for partition in (FIRST, SECOND):
         assert context.move_partition(partition, PartitionState.NEW)

@@ -11,7 +11,7 @@ from tests.controller.harness import Cluster, cluster
 
 
 async def _oust(started: Cluster) -> None:
-    """Somebody deletes the office; whoever is faster has it then."""
+    """``/controller`` is deleted; the first broker that creates it again is the controller."""
     await started.brokers[2].session.delete("/controller")
     await started.settle()
 
@@ -29,7 +29,7 @@ def test_the_first_broker_is_the_controller_and_the_others_know() -> None:
     asyncio.run(main())
 
 
-def test_an_office_that_is_lost_is_elected_anew() -> None:
+def test_a_new_controller_is_elected_when_its_node_is_deleted() -> None:
     async def main() -> None:
         async with cluster(1, 2) as started:
             started.forget()
@@ -68,7 +68,7 @@ def test_a_controller_that_writes_too_late_resigns(caplog: pytest.LogCaptureFixt
         asyncio.run(main())
 
 
-def test_an_office_taken_by_somebody_else_is_given_up() -> None:
+def test_a_controller_resigns_when_another_broker_is_the_controller() -> None:
     async def main() -> None:
         async with cluster(1, 2) as started:
             session = started.brokers[2].session
@@ -114,7 +114,7 @@ def test_a_broken_node_does_not_stop_the_queue(caplog: pytest.LogCaptureFixture)
     asyncio.run(main())
 
 
-def test_events_after_the_session_are_of_no_consequence() -> None:
+def test_events_after_the_end_of_the_session_change_nothing() -> None:
     async def main() -> None:
         async with cluster(1, 2) as started:
             controller = started.brokers[1].node.controller

@@ -1,4 +1,4 @@
-"""The elections that were measured on Apache Kafka 2.7.2, and the laws that hold for all."""
+"""The elections that were recorded from Apache Kafka 2.7.2, and the laws of all elections."""
 
 import pytest
 from hypothesis import given

@@ -47,7 +47,7 @@ class Setting:
         return [request_line(outgoing.request) for outgoing in finish(self.batch.take())]
 
 
-def test_a_state_that_changed_meanwhile_is_read_and_decided_again() -> None:
+def test_an_election_on_a_changed_state_is_repeated() -> None:
     async def main() -> None:
         setting = Setting()
         await setting.store(FIRST)
@@ -78,7 +78,7 @@ def test_states_written_by_a_newer_controller_are_not_touched() -> None:
     asyncio.run(main())
 
 
-def test_what_can_not_be_written_is_logged_and_left(caplog: pytest.LogCaptureFixture) -> None:
+def test_states_that_can_not_be_written_are_logged_and_skipped(caplog: pytest.LogCaptureFixture) -> None:
     async def main() -> None:
         setting = Setting()
         await setting.store(FIRST)

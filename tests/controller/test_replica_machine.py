@@ -11,7 +11,7 @@ def _machine(setting: Setting) -> ReplicaMachine:
     return ReplicaMachine(setting.context, setting.machine, setting.batch)
 
 
-def test_at_the_start_brokers_decide() -> None:
+def test_initial_replica_states_follow_from_the_live_brokers() -> None:
     async def main() -> None:
         setting = Setting()
         await setting.store(FIRST)
@@ -45,7 +45,7 @@ def test_a_replica_leaves_the_isr_unless_it_is_the_last() -> None:
     asyncio.run(main())
 
 
-def test_a_state_that_changed_meanwhile_is_tried_again() -> None:
+def test_a_write_to_a_changed_state_is_repeated() -> None:
     async def main() -> None:
         setting = Setting()
         await setting.store(FIRST)

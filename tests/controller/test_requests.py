@@ -52,7 +52,7 @@ def test_one_request_of_a_kind_per_broker_in_kafkas_order() -> None:
     assert metadata.live_brokers[0].rack == "r"
 
 
-def test_what_is_being_deleted_is_marked() -> None:
+def test_partitions_that_are_being_deleted_are_marked() -> None:
     context = _context()
     context.topics_to_delete.add("t")
     batch = RequestBatch(context, "MISSING")

@@ -148,7 +148,7 @@ def test_configuration_that_changed_between_two_sessions_is_applied() -> None:
     asyncio.run(main())
 
 
-def test_an_id_that_another_broker_has_taken_meanwhile_is_asked_for_again(caplog: pytest.LogCaptureFixture) -> None:
+def test_registration_is_repeated_while_another_broker_has_the_id(caplog: pytest.LogCaptureFixture) -> None:
     async def main() -> None:
         clock = ManualClock()
         store = EmbeddedStore(None, clock)

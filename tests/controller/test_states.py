@@ -1,7 +1,7 @@
 from kafkapy.controller.states import PARTITION_ENTERED_FROM, REPLICA_ENTERED_FROM, PartitionState, ReplicaState
 
 
-def test_everything_begins_and_ends_somewhere() -> None:
+def test_every_state_can_be_entered_and_left() -> None:
     assert set(PARTITION_ENTERED_FROM) == set(PartitionState)
     assert set(REPLICA_ENTERED_FROM) == set(ReplicaState)
     assert PARTITION_ENTERED_FROM[PartitionState.NEW] == {PartitionState.NON_EXISTENT}

@@ -88,7 +88,7 @@ def test_a_broker_that_dies_while_it_deletes() -> None:
     run(scenario, ("rf3",))
 
 
-def test_a_replica_on_a_broker_that_never_was_there_holds_up_its_own_topic_alone(
+def test_a_replica_on_an_unknown_broker_delays_only_its_topic(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async def scenario(started: Cluster) -> None:
@@ -193,7 +193,7 @@ def test_many_topics_are_deleted_together() -> None:
     run(scenario, ())
 
 
-def test_deletions_that_make_no_sense_are_taken_away() -> None:
+def test_deletions_of_unknown_topics_are_removed() -> None:
     async def scenario(started: Cluster) -> None:
         session = started.controller.session
         await session.create("/admin/delete_topics/nobody")
@@ -203,7 +203,7 @@ def test_deletions_that_make_no_sense_are_taken_away() -> None:
     run(scenario, ())
 
 
-def test_deletion_switched_off() -> None:
+def test_deletion_may_be_disabled() -> None:
     async def main() -> None:
         async with cluster(1, **{"delete.topic.enable": "false"}) as started:
             admin = started.controller.node.topic_admin

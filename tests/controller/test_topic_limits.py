@@ -33,7 +33,7 @@ def _image(name: str, partitions: int, replicas: int) -> MetadataImage:
     return MetadataImage(topics={name: topic}, replica_count=partitions * replicas)
 
 
-def test_what_exists_and_what_is_being_created_counts() -> None:
+def test_existing_and_pending_replicas_count() -> None:
     limit, image = _limit(10), _image("there", 2, 2)
     with limit.admissions() as mine, limit.admissions() as others:
         mine.admit(image, "a", 3, 3)
@@ -64,7 +64,7 @@ def _growing(limit: ReplicaLimit, *partitions: int) -> None:
         have = total
 
 
-def test_what_is_written_is_counted_once_when_the_image_has_it() -> None:
+def test_written_replicas_are_counted_once_when_the_image_has_them() -> None:
     limit = _limit(10)
     _growing(limit, 2, 3)
     with pytest.raises(PolicyViolationError):
@@ -82,7 +82,7 @@ def test_what_is_written_is_counted_once_when_the_image_has_it() -> None:
     limit.check(MetadataImage(), 10)
 
 
-def test_what_is_deleted_or_not_in_the_store_is_not_counted() -> None:
+def test_replicas_of_deleted_or_unwritten_topics_are_not_counted() -> None:
     limit = _limit(10)
     for _ in range(3):
         _growing(limit, 3, 5)
@@ -123,7 +123,7 @@ def _codes(results: list[TopicResult]) -> list[int]:
 
 
 @pytest.mark.parametrize("validate_only", [False, True])
-def test_billions_of_partitions_cost_nothing(validate_only: bool) -> None:
+def test_a_refused_request_for_billions_of_partitions_allocates_nothing(validate_only: bool) -> None:
     async def scenario(started: Cluster) -> None:
         admin = started.controller.node.topic_admin
         await admin.create_topics([NewTopic("t", 1, 1)], 1000)
@@ -139,7 +139,7 @@ def test_billions_of_partitions_cost_nothing(validate_only: bool) -> None:
     _run(scenario)
 
 
-def test_of_too_many_replicas_none_is_looked_at() -> None:
+def test_an_assignment_with_too_many_replicas_is_refused_before_its_checks() -> None:
     """An assignment beyond the limit is refused by its length, also where other rules would refuse it."""
 
     class Unread(Sequence[int]):
@@ -250,7 +250,7 @@ def test_requests_without_time_do_not_use_up_the_limit() -> None:
     _run(scenario, **TEN)
 
 
-def test_a_growth_that_must_be_tried_again_keeps_what_another_request_was_admitted(
+def test_a_repeated_extension_keeps_the_admission_of_another_request(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Two requests read the same version of a topic: the one that writes second gives back its own replicas only."""

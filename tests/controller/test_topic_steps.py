@@ -64,7 +64,7 @@ REQUESTS: dict[str, Callable[[TopicAdmin], Awaitable[Any]]] = {
 
 
 @pytest.mark.parametrize("name", REQUESTS)
-def test_others_have_a_turn_for_each_topic(name: str) -> None:
+def test_other_work_runs_after_each_topic(name: str) -> None:
     async def main() -> None:
         async with cluster(1) as started:
             admin = started.controller.node.topic_admin

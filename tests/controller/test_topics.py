@@ -76,7 +76,7 @@ def test_four_times_the_partitions_take_about_four_times_the_time() -> None:
         gc.enable()
 
 
-def test_a_topic_that_exists_where_the_metadata_is_late() -> None:
+def test_a_topic_that_only_the_store_has_exists() -> None:
     async def scenario(started: Cluster) -> None:
         node, session = started.controller.node, started.controller.session
         await session.create("/brokers/topics/late", b"nonsense, so that the controller leaves it alone")
@@ -106,7 +106,7 @@ def test_a_configuration_that_was_left_behind_is_replaced() -> None:
     _run(scenario)
 
 
-def test_nothing_happens_to_a_topic_that_is_going_or_moving() -> None:
+def test_topics_that_are_being_deleted_or_reassigned_are_refused() -> None:
     async def scenario(started: Cluster) -> None:
         node, session = started.controller.node, started.controller.session
         await node.topic_admin.create_topics([NewTopic("t", assignments={0: [1, 2]}), NewTopic("moving", 1, 1)], 1000)
@@ -168,7 +168,7 @@ def test_a_store_that_has_ended_is_a_storage_error() -> None:
 
 
 @pytest.mark.parametrize("action", ["create", "delete", "auto"])
-def test_a_store_that_refuses_is_no_answer_about_topics(action: str) -> None:
+def test_an_unexpected_refusal_of_the_store_is_raised(action: str) -> None:
     async def scenario(started: Cluster) -> None:
         node, session = started.controller.node, started.controller.session
         await node.topic_admin.create_topics([NewTopic("t", 1, 1)], 1000)
@@ -193,7 +193,7 @@ def test_a_store_that_refuses_is_no_answer_about_topics(action: str) -> None:
     _run(scenario)
 
 
-def test_one_answer_waits_for_all_and_no_longer_than_asked() -> None:
+def test_a_response_waits_for_all_topics_within_the_time_out() -> None:
     async def scenario(started: Cluster) -> None:
         node = started.controller.node
         topics = [NewTopic("nowhere", assignments={0: [9]}), NewTopic("here", 1, 1)]

@@ -1,7 +1,7 @@
-"""Consumers in miniature: they do what clients do with the coordinator's answers, one step whenever they are told to.
+"""Small consumers that react to the coordinator's answers as clients do, one step at each call of ``step``.
 
-A consumer knows only what it was answered; what it owns it has from its last SyncGroup. The assignor is the simplest
-that there is. ``Record`` is what a world of them may never see broken.
+A consumer knows only the answers that it got; it owns the partitions of its last SyncGroup. The assignor is as simple
+as possible. ``Record`` checks the laws that must hold for all consumers.
 """
 
 from collections.abc import Iterable
@@ -16,11 +16,11 @@ from tests.coordinator.world import World
 PARTITIONS = 5
 MEMBER_ID_REQUIRED = 79
 LOST = (22, 25, 82)
-"""Errors after which a consumer gives up its membership; others make it join again under its id."""
+"""Errors after which a consumer gives up its membership; after other errors it joins again with its member id."""
 
 
 class Record:
-    """All that was ever granted: who got which partitions in which generation."""
+    """All assignments so far: the partitions of each consumer in each generation."""
 
     def __init__(self) -> None:
         self.granted: dict[int, dict[int, str]] = {}
@@ -34,20 +34,20 @@ class Record:
         return answer
 
     def lead(self, answer: JoinResult) -> None:
-        """A leader learned of its members: law 3, each has joined this generation, but static ones may be away."""
+        """A leader got its members: law 3, each has joined this generation; only static ones may be away."""
         for each in answer.members:
             if each.instance_id is None:
                 joins = [join.value.generation_id for join in self._joins[each.member_id] if join.is_set]
                 assert answer.generation_id in joins, f"{each.member_id} did not join {answer.generation_id}"
 
     def hand_in(self, generation: int, parts: Iterable[bytes]) -> None:
-        """A leader sends the parts of a generation."""
+        """A leader sends the assignments of a generation."""
         self._handed_in.setdefault(generation, set()).update(parts)
 
     def grant(self, generation: int, name: str, partitions: bytes) -> None:
-        """A SyncGroup was answered well: law 1, nobody else has any of them in this generation.
+        """A SyncGroup succeeded: law 1, no other consumer has any of the partitions in this generation.
 
-        Law 4: the part is one that a leader handed in for this generation, not for another and not out of thin air.
+        Law 4: a leader has sent this assignment for this generation.
         """
         assert partitions in self._handed_in.get(generation, ()), f"{name} got {partitions!r} in {generation}"
         owners = self.granted.setdefault(generation, {})
@@ -56,12 +56,12 @@ class Record:
         self.newest_generation = max(self.newest_generation, generation)
 
     def accept_commit(self, generation: int) -> None:
-        """A commit was taken: law 2, its generation is the newest that was ever handed to anybody."""
-        assert generation >= self.newest_generation, f"a commit of generation {generation} got in"
+        """A commit succeeded: law 2, its generation is the newest in which a consumer has an assignment."""
+        assert generation >= self.newest_generation, f"a commit of generation {generation} succeeded"
 
 
 class Consumer:
-    """One client. ``name`` stays the same over restarts of a static one."""
+    """One client. The ``name`` of a static member stays the same over its restarts."""
 
     def __init__(self, name: str, world: World, record: Record, instance_id: str | None = None) -> None:
         self.name = name
@@ -78,12 +78,12 @@ class Consumer:
 
     @property
     def is_waiting(self) -> bool:
-        """Whether it can do nothing before an answer comes."""
+        """Whether the consumer waits for an answer."""
         waiting = self._joining or self._syncing
         return waiting is not None and not waiting.is_set
 
     def step(self) -> None:
-        """Take an answer that has come, or do what is next."""
+        """Take an answer that has come, or send the next request."""
         if self._joining is not None:
             if self._joining.is_set:
                 answer, self._joining = self._joining.value, None
@@ -138,14 +138,14 @@ class Consumer:
             self.member_id = ""
 
     def heartbeat(self) -> None:
-        """Say that it lives, and hear how the group is."""
+        """Send a heartbeat, and react to its error code."""
         if self.is_settled:
             error_code = self._world.heartbeat(self.member_id, self.generation, self.instance_id)
             if error_code:
                 self._refused(error_code)
 
     def commit(self, partition: int, offset: int) -> Any:
-        """Commit an offset of a partition that it owns, or once owned; the answer, with what it would mean."""
+        """Commit an offset of a partition that the consumer owns or owned; returns the answer and the commit."""
         tp = TopicPartition("t", partition)
         generation = max(self.generation, 0)
         answer = self._world.commit(offset, self.member_id or "gone", generation, tp=tp, instance_id=self.instance_id)
@@ -154,14 +154,14 @@ class Consumer:
         return answer, tp, offset
 
     def leave(self) -> None:
-        """Go, as a consumer does that is closed."""
+        """Leave the group, as a consumer does that is closed."""
         finish(self._world.coordinator.leave("g", [LeavingMember(self.member_id, self.instance_id)]))
         self.member_id = ""
         self._refused(0)
         self._joining = self._syncing = None
 
     def crash(self) -> None:
-        """Forget everything and tell nobody."""
+        """Forget everything without a request to the coordinator."""
         self.member_id, self.generation = "", -1
         self._refused(0)
         self._joining = self._syncing = None

@@ -3,7 +3,7 @@ import pytest
 from kafkapy.coordinator.answer import Answer
 
 
-def test_an_answer_that_is_there_calls_back_at_once() -> None:
+def test_a_set_answer_calls_back_at_once() -> None:
     seen: list[int] = []
     answer = Answer.of(3)
     answer.on_set(seen.append)
@@ -25,7 +25,7 @@ def test_an_answer_without_callback_keeps_its_value() -> None:
     assert answer.value == 5
 
 
-def test_one_request_gets_one_answer_and_one_listener() -> None:
+def test_an_answer_is_set_once_and_has_one_callback() -> None:
     answer: Answer[int] = Answer()
     answer.on_set(print)
     with pytest.raises(AssertionError):

@@ -1,4 +1,4 @@
-"""Groups and transactional ids lie where Kafka's own hash has them."""
+"""Groups and transactional ids are in the partitions that Kafka's hash gives."""
 
 import pytest
 
@@ -8,7 +8,7 @@ from kafkapy.coordinator.hashing import absolute_hash, hash_code, in_hash_order,
 @pytest.mark.parametrize(
     ("group_id", "partition"), [("g-dyn", 3), ("g-static", 0), ("g-tx", 2), ("test_transactions-14179-1", 3)]
 )
-def test_groups_lie_where_kafka_put_them(group_id: str, partition: int) -> None:
+def test_groups_are_in_the_partitions_of_kafka(group_id: str, partition: int) -> None:
     assert partition_for(group_id, 4) == partition
 
 
@@ -24,7 +24,7 @@ def test_groups_lie_where_kafka_put_them(group_id: str, partition: int) -> None:
         ("polygenelubricants", 0),  # the smallest number, which has no absolute value
     ],
 )
-def test_the_absolute_value_is_javas(text: str, expected: int) -> None:
+def test_the_absolute_value_equals_javas(text: str, expected: int) -> None:
     """Printed by Apache Kafka 2.7.2's own ``Utils.abs(text.hashCode())``."""
     assert absolute_hash(text) == expected
 
@@ -33,7 +33,7 @@ def test_the_absolute_value_is_javas(text: str, expected: int) -> None:
     ("text", "expected"),
     [("", 0), ("a", 97), ("😀", 1_772_899), ("polygenelubricants", 2**31), ("billing", -109_829_509)],
 )
-def test_the_hash_is_javas(text: str, expected: int) -> None:
+def test_the_hash_equals_javas(text: str, expected: int) -> None:
     assert hash_code(text) == expected & 0xFFFFFFFF
 
 
@@ -59,5 +59,5 @@ FORTY = (
         ("C# Aa BB x", "x C# Aa BB"),
     ],
 )
-def test_the_order_is_scalas(keys: str, ordered: str) -> None:
+def test_the_order_equals_scalas(keys: str, ordered: str) -> None:
     assert in_hash_order(keys.split(" ")) == ordered.split(" ")

@@ -1,4 +1,4 @@
-"""Partitions of the internal topics in real files, damaged: what can be decoded is served."""
+"""Partitions of the internal topics in damaged files: the decodable records are loaded."""
 
 import logging
 from collections.abc import Iterator
@@ -56,7 +56,7 @@ def group_shard() -> GroupShard:
 
 
 def offsets(log: Log, counters: Counters | None = None) -> dict[str, int]:
-    """What each group has committed, as it is loaded from ``log``."""
+    """The committed offset of each group, as loaded from ``log``."""
     shard = group_shard()
     assert finish(load(log, shard, counters))
     return {group_id: group.offsets.fetch(TP).offset for group_id, group in shard.groups.items()}
@@ -89,7 +89,7 @@ def damage(log: Log, position: int, content: bytes) -> None:
         (b"\xff\xff", None, False),
     ],
 )
-def test_a_record_that_no_broker_writes(
+def test_a_record_that_no_broker_writes_is_skipped(
     log: Log, key: bytes, value: bytes | None, is_skipped: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     append(log, commit("g", 5), Record(key, value, 7), commit("h", 6))
@@ -100,7 +100,7 @@ def test_a_record_that_no_broker_writes(
     assert ("Skipped 1 undecodable records at offset 1 of __consumer_offsets-0" in caplog.text) == is_skipped
 
 
-def test_a_group_with_two_members_of_one_id(log: Log) -> None:
+def test_a_group_record_with_a_repeated_member_id_is_skipped(log: Log) -> None:
     world = World()
     world.stable(2)
     (record,) = [each for each in world.log.records() if each.value is not None]
@@ -112,7 +112,7 @@ def test_a_group_with_two_members_of_one_id(log: Log) -> None:
     assert counters.skipped_records == 1
 
 
-def test_lines_are_few_and_escaped(log: Log, caplog: pytest.LogCaptureFixture) -> None:
+def test_log_lines_of_skipped_records_are_few_and_escaped(log: Log, caplog: pytest.LogCaptureFixture) -> None:
     for _ in range(SKIPPED_LINES + 3):
         append(log, Record(b"", b"", 7))
     append(log, *[Record(b"\0\x63", b"", 7)] * 4)
@@ -128,7 +128,7 @@ def test_lines_are_few_and_escaped(log: Log, caplog: pytest.LogCaptureFixture) -
 
 @pytest.mark.parametrize("at", [0, 8, 11, 16, 17, 21, 22, 57, 60, 61, 70, -1])
 @pytest.mark.parametrize("place", [0, 1, 3])
-def test_a_flipped_byte_costs_one_commit(log: Log, at: int, place: int) -> None:
+def test_a_flipped_byte_loses_one_commit(log: Log, at: int, place: int) -> None:
     for number in range(4):
         append(log, commit(f"g{number}", number))
     start, end = [*positions(log), log.segments.first.size][place : place + 2]
@@ -141,8 +141,8 @@ def test_a_flipped_byte_costs_one_commit(log: Log, at: int, place: int) -> None:
 
 
 @pytest.mark.parametrize("at", [0, 8, 17, 80, -5])
-def test_the_last_undamaged_one_of_equal_commits_counts(log: Log, at: int) -> None:
-    """Such are read by what is new in them: that must not hide that one was damaged."""
+def test_the_last_undamaged_commit_of_a_partition_counts(log: Log, at: int) -> None:
+    """Commits that are equal up to their values are decoded by their values; the damage must be found nevertheless."""
     for number in range(20):
         append(log, commit("g", number), base_sequence=0)
     start = positions(log)[-1]
@@ -151,7 +151,7 @@ def test_the_last_undamaged_one_of_equal_commits_counts(log: Log, at: int) -> No
     assert offsets(log) == {"g": 18}
 
 
-def test_zeros_in_the_middle(log: Log) -> None:
+def test_batches_after_zeros_are_loaded(log: Log) -> None:
     for number in range(9):
         append(log, commit(f"g{number}", number))
     starts = positions(log)
@@ -161,8 +161,8 @@ def test_zeros_in_the_middle(log: Log) -> None:
     assert counters.skipped_records == 4
 
 
-def test_a_batch_whose_records_are_no_records(log: Log) -> None:
-    """Its CRC is right, so it was written like this."""
+def test_a_batch_without_decodable_records_is_skipped(log: Log) -> None:
+    """The CRC of the batch is right: it was written with these bytes."""
     header = read_header(encode_batch([commit("g", 1)] * 3))
     whole = write_batch(header, b"\x02\x07")
     log.append_as_follower(write_batch(header._replace(attributes=1), b"no gzip"))
@@ -182,7 +182,7 @@ def test_the_records_before_the_broken_one_of_a_batch_count(log: Log) -> None:
     assert counters.skipped_records == 1
 
 
-def test_a_marker_without_content(log: Log) -> None:
+def test_a_marker_without_content_is_skipped(log: Log) -> None:
     log.append_as_follower(encode_batch([Record(b"\0", b"", 1)], is_control=True))
     log.append_as_follower(encode_batch([commit("h", 6)], base_offset=1))
     counters = Counters()
@@ -200,7 +200,7 @@ def test_transactional_ids_around_damage(log: Log, place: int) -> None:
     assert list(shard.transactions) == [f"x{number}" for number in range(4) if number != place]
 
 
-def test_long_batches_and_many_batches_are_taken_in_steps(log: Log) -> None:
+def test_long_batches_and_many_batches_are_replayed_in_steps(log: Log) -> None:
     append(log, *[commit("g", number, metadata=str(number)) for number in range(3 * RECORDS_IN_A_STEP)])
     assert sum(1 for _ in load(log, group_shard())) >= 3
     for number in range(200):

@@ -1,9 +1,9 @@
-"""Consumers under random fates on a clock that only the test moves, against a model that knows none of the rules.
+"""Random histories of consumers on a clock that only the test moves, checked against a simple model.
 
-The model (``consumers.Record``) remembers what was handed out. Whatever happens: no partition has two owners in one
-generation, everybody gets what the leader of that generation handed in, which knows only those who joined; no commit
-of a generation gets in after a newer one was handed out; what was acknowledged stays; of two with one instance id the
-older one is told; and once the trouble ends, everybody who lives shares all partitions.
+The model (``consumers.Record``) remembers all assignments. At any time: no partition has two owners in one generation;
+each member gets the assignment that the leader of the generation sent, and the leader knows only members that joined;
+no commit of a generation succeeds after a newer generation was assigned; acknowledged commits stay; of two consumers
+with one instance id the older one is fenced; and when the failures end, the running consumers share all partitions.
 """
 
 import os
@@ -24,7 +24,7 @@ CONSUMERS = st.integers(0, 4)
 STATIC = st.integers(3, 4)
 FENCED = 82
 ROUNDS = 60
-"""Rounds of steps, a second each, in which living consumers must have settled: sessions last 10 s, rejoining 60 s."""
+"""Rounds of steps, a second each, after which the group must be stable: sessions last 10 s, rejoining 60 s."""
 
 
 class Ownership(RuleBasedStateMachine):
@@ -34,7 +34,7 @@ class Ownership(RuleBasedStateMachine):
         delay=st.sampled_from([0, 3_000]), rebalance_ms=st.sampled_from([5_000, 60_000]), alive=st.sets(CONSUMERS)
     )
     def start(self, delay: int, rebalance_ms: int, alive: set[int]) -> None:
-        """Who has 5 s to join again may miss it while its session, 10 s, still runs."""
+        """A member with a rebalance time-out of 5 s may miss it while its session of 10 s continues."""
         self.world = World(group_initial_rebalance_delay_ms=delay)
         self.world.commit(0, tp=TopicPartition("kept", 0))  # so that the group is never deleted as empty
         self.record = Record()
@@ -61,7 +61,7 @@ class Ownership(RuleBasedStateMachine):
 
     @rule(rounds=st.integers(1, 6))
     def go_on(self, rounds: int) -> None:
-        """What consumers do that nothing happens to."""
+        """The steps of consumers that nothing interrupts."""
         for _ in range(rounds):
             for place in sorted(self.alive):
                 self.consumers[place].heartbeat()
@@ -89,12 +89,12 @@ class Ownership(RuleBasedStateMachine):
 
     @rule(place=CONSUMERS)
     def fall_silent(self, place: int) -> None:
-        """It goes on believing what it believes, and may speak again."""
+        """The consumer keeps its state, and may send requests again later."""
         self.alive.discard(place)
 
     @rule(place=STATIC)
     def start_twice(self, place: int) -> None:
-        """Another one comes with the instance id of one that still runs, and believes that it is a member."""
+        """Another consumer joins with the instance id of a running one."""
         old = self.consumers[place]
         new = self.consumers[place] = Consumer(old.name, self.world, self.record, old.instance_id)
         new.rebalance_timeout_ms = old.rebalance_timeout_ms
@@ -116,7 +116,7 @@ class Ownership(RuleBasedStateMachine):
 
     @rule(newcomer=CONSUMERS)
     def acknowledge_while_the_next_leader_assigns(self, newcomer: int) -> None:
-        """What the leader before had written is acknowledged when the next one has not answered yet."""
+        """Appends of the leader before are acknowledged before the next leader has answered."""
         self.replicas(is_slow=True)
         self.go_on(3)
         self.consumers[newcomer].crash()
@@ -125,7 +125,7 @@ class Ownership(RuleBasedStateMachine):
         self.replicas(is_slow=False)
 
     def until_the_leader_assigns(self) -> None:
-        """Let the living move on, one step each, up to that moment; it need not come."""
+        """Let the running consumers take one step each until that moment; it need not come."""
         for place in sorted(self.alive) * 3:
             if self.world.group().state is states.COMPLETING:
                 return
@@ -148,7 +148,7 @@ class Ownership(RuleBasedStateMachine):
 
     @rule()
     def fail_over(self) -> None:
-        """Another broker reads what the log has, acknowledged or not."""
+        """Another broker loads the log, acknowledged records and others."""
         self.world.broker.acknowledge()
         self.settle_commits()
         self.world.restart()
@@ -163,7 +163,7 @@ class Ownership(RuleBasedStateMachine):
     def acknowledged_commits_stay(self) -> None:
         self.settle_commits()
         for tp, offset in self.kept.items():
-            # one that was not acknowledged may have been written all the same
+            # a commit that was not acknowledged may be in the log nevertheless
             assert offset <= self.world.fetch(tp=tp) <= self.next_offset
 
     def teardown(self) -> None:

@@ -21,11 +21,11 @@ from tests.coordinator.world import TP, Broker, Later, World, append_result
 PARTITION = TopicPartition(GROUP_METADATA_TOPIC, 0)
 
 
-def test_an_answer_that_is_there_needs_no_future() -> None:
+def test_a_set_answer_needs_no_future() -> None:
     assert respond(Answer.of(2), str) == "2"
 
 
-def test_an_answer_that_comes_later_is_a_future() -> None:
+def test_an_answer_that_is_set_later_is_a_future() -> None:
     async def scenario() -> None:
         answer: Answer[int] = Answer()
         waiting = respond(answer, str)
@@ -36,7 +36,7 @@ def test_an_answer_that_comes_later_is_a_future() -> None:
     asyncio.run(scenario())
 
 
-def test_an_answer_for_a_connection_that_is_gone() -> None:
+def test_an_answer_for_a_closed_connection_is_dropped() -> None:
     async def scenario() -> None:
         answer: Answer[int] = Answer()
         waiting = respond(answer, str)
@@ -73,7 +73,7 @@ def test_a_step_of_loading_is_short_whatever_the_buffer(configured: int, expecte
     assert not world.coordinator._runtime.shards[0].known_keys
 
 
-def test_leadership_that_is_lost_while_loading() -> None:
+def test_leadership_lost_while_loading_ends_the_load() -> None:
     world = World()
     for offset in range(5):
         world.commit(offset)
@@ -96,7 +96,7 @@ def test_a_log_whose_end_was_compacted_is_loaded() -> None:
     assert world.fetch() == 5
 
 
-def test_file_slices_are_read_and_let_go() -> None:
+def test_file_slices_are_read_and_released() -> None:
     world = World()
     world.commit(5)
     data, released = world.log.batches[0], []
@@ -131,7 +131,7 @@ def test_loading_is_logged(caplog: pytest.LogCaptureFixture) -> None:
 
 
 @pytest.mark.parametrize("metadata", ["", "m"])
-def test_an_append_acknowledged_after_the_partition_moved_on_and_back(metadata: str) -> None:
+def test_an_append_acknowledged_after_leadership_was_lost_and_regained(metadata: str) -> None:
     world = World()
     world.broker.is_slow = True
     late = world.commit(CommittedOffset(5, metadata=metadata))
@@ -143,7 +143,7 @@ def test_an_append_acknowledged_after_the_partition_moved_on_and_back(metadata: 
     assert late.value == {TP: 0}
 
 
-def test_an_append_that_was_cancelled() -> None:
+def test_a_cancelled_append_makes_the_broker_not_the_coordinator() -> None:
     world = World()
     world.broker.is_slow = True
     answer = world.commit(5)
@@ -153,7 +153,7 @@ def test_an_append_that_was_cancelled() -> None:
     assert answer.value == {TP: 16}
 
 
-def test_an_append_that_fails_for_no_reason_of_kafkas_is_a_bug() -> None:
+def test_an_append_that_fails_without_an_error_code_raises() -> None:
     world = World()
 
     def append_internal(*_: Any) -> Any:
@@ -176,7 +176,7 @@ def test_records_are_compressed_as_configured(codec: int) -> None:
     assert world.fetch() == 5
 
 
-def test_only_loaded_partitions_are_asked_for_their_groups() -> None:
+def test_only_groups_of_loaded_partitions_are_listed() -> None:
     world = World()
     world.commit(5)
     assert [group.group_id for piece in world.coordinator._runtime.groups() for _, group in piece] == ["g"]
@@ -205,7 +205,7 @@ def test_groups_of_an_unloaded_partition_are_ended_in_pieces() -> None:
     assert waiting.value.error_code in (0, 16)
 
 
-def test_a_response_that_is_built_in_turns() -> None:
+def test_a_large_response_is_built_in_turns() -> None:
     def build(value: int) -> Steps[str]:
         yield
         return str(value)

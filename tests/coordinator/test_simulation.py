@@ -1,4 +1,4 @@
-"""Random lives of a group on a clock that only the test moves: whatever happens, the laws of ``states.py`` hold."""
+"""Random histories of a group on a clock that only the test moves: the laws of ``states.py`` always hold."""
 
 from typing import Any
 
@@ -20,7 +20,7 @@ INSTANCES = st.sampled_from(["i", "j"])
 
 
 class GroupLife(RuleBasedStateMachine):
-    """Members come, speak, fall silent and go; replicas are slow; the coordinator is reloaded in between."""
+    """Members join, send requests, stop sending and leave; replicas are slow; the coordinator is reloaded."""
 
     ids = Bundle("ids")
 
@@ -126,7 +126,7 @@ class GroupLife(RuleBasedStateMachine):
 
     @rule()
     def reload(self) -> None:
-        """As after a restart: whatever the log holds counts, acknowledged by then or not."""
+        """As after a restart: all records of the log count, acknowledged by then or not."""
         self.world.broker.acknowledge()
         self.settle_commits()
         self.world.restart()

@@ -52,7 +52,7 @@ RANGE = (("range", subscription("t")),)
 
 
 class Later(Future[Any]):
-    """A future of asyncio's looks that calls back at once and needs no loop."""
+    """A future with asyncio's methods that calls its callbacks at once and needs no loop."""
 
 
 def append_result(first_offset: int) -> AppendResult:
@@ -97,7 +97,7 @@ class MemoryLog:
 
 
 class Broker:
-    """What the coordinator sees of the broker: logs, leadership, metadata. Failures and slow replicas on demand."""
+    """The broker's logs, leadership and metadata, as the coordinator uses them, with failures and slow replicas."""
 
     def __init__(self) -> None:
         self.logs: dict[TopicPartition, MemoryLog] = {}
@@ -147,7 +147,7 @@ class Broker:
         return result
 
     def acknowledge(self, error: BaseException | None = None) -> None:
-        """The other replicas have it now (or something went wrong)."""
+        """The other replicas acknowledge the appends (or fail)."""
         waiting, self.unacknowledged = self.unacknowledged, []
         for future, result in waiting:
             if error is None:
@@ -185,11 +185,11 @@ class World:
         self._listener.on_leader(topic_partition, leader_epoch)
 
     def resign(self, topic_partition: TopicPartition, leader_epoch: int | None) -> None:
-        """This broker is the leader no more."""
+        """This broker is no longer the leader."""
         self._listener.on_follower_or_stopped(topic_partition, leader_epoch)
 
     def run_later(self) -> None:
-        """From the next start on, what runs in the background is kept in ``later``."""
+        """From the next start on, background work is kept in ``later`` instead of run."""
         self.background = Background(run=self.later.append)
 
     def restart(self) -> None:
@@ -224,7 +224,7 @@ class World:
         return self.coordinator.join(self.call(member_id, **fields))
 
     def joined(self, member_id: str = "", **fields: Any) -> JoinResult:
-        """A join that must be answered at once and well."""
+        """Send a JoinGroup that must succeed at once."""
         result = self.join(member_id, **fields).value
         assert result.error_code == 0
         return result
@@ -275,7 +275,7 @@ class World:
 
 
 def states_world(state: str) -> tuple[World, str]:
-    """A group brought to ``state`` by requests, and the id of a member of it (none in Empty)."""
+    """A group brought to ``state`` by requests, and the id of one of its members (none in Empty)."""
     world = World()
     member_id = "nobody"
     if state == "Empty":

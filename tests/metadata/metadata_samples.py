@@ -1,4 +1,4 @@
-"""A cluster's metadata as Apache Kafka 2.7.2 leaves it in ZooKeeper."""
+"""A cluster's metadata as Apache Kafka 2.7.2 writes it to ZooKeeper."""
 
 from kafkapy.metadata.exchange.metadata_tree import MetadataTree
 
@@ -49,6 +49,6 @@ def tree() -> MetadataTree:
 
 
 def without(*paths: str) -> MetadataTree:
-    """The sample without these nodes and what is below them."""
+    """The sample without these nodes and the nodes below them."""
     gone = {path for path in NODES for start in paths if path == start or path.startswith(start + "/")}
     return MetadataTree({path: data for path, data in NODES.items() if path not in gone}, 1)

@@ -100,7 +100,7 @@ def test_everything_is_read_at_the_start() -> None:
     asyncio.run(main())
 
 
-def test_old_notes_are_taken_away() -> None:
+def test_old_notes_are_deleted() -> None:
     async def main() -> None:
         clock, one, two = await _two()
         await one.admin.set_topic_overrides("t", {})
@@ -163,7 +163,7 @@ def test_an_invalid_change_notification_is_ignored(caplog: pytest.LogCaptureFixt
     assert "config_change_0000000000" in caplog.text
 
 
-def test_a_session_that_ends_ends_the_watching() -> None:
+def test_the_end_of_the_session_ends_the_watching() -> None:
     async def main() -> None:
         _, one, two = await _two()
         two.admin._noticed(None)  # type: ignore[arg-type]  # the event itself says nothing that is used

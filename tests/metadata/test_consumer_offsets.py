@@ -27,7 +27,7 @@ def run(scenario: Callable[[MetadataStore], Awaitable[Any]]) -> None:
     asyncio.run(main())
 
 
-def test_what_is_committed_is_fetched() -> None:
+def test_committed_offsets_are_fetched() -> None:
     async def scenario(store: MetadataStore) -> None:
         assert await consumer_offsets.fetch(store, "g", [T0]) == {T0: NONE}
         assert await consumer_offsets.commit(store, "g", {T0: 5, T1: -7}) == {T0: 0, T1: 0}
@@ -41,7 +41,7 @@ def test_what_is_committed_is_fetched() -> None:
     run(scenario)
 
 
-def test_what_others_have_written_is_read() -> None:
+def test_offsets_written_by_clients_are_fetched() -> None:
     async def scenario(store: MetadataStore) -> None:
         await consumer_offsets.commit(store, "g", {T0: 5, T1: 6})
         await store.set("/consumers/g/offsets/t/0", None)
@@ -86,7 +86,7 @@ def test_a_store_that_is_closed() -> None:
     run(scenario)
 
 
-def test_each_commit_is_for_itself() -> None:
+def test_a_refused_commit_does_not_affect_the_others() -> None:
     class Refusing:
         """A store in which one of two writes is refused."""
 

@@ -110,7 +110,7 @@ def test_a_write_whose_session_expires_before_the_answer_is_refused(tmp_path: Pa
             assert isinstance(store, EmbeddedSession)
             for renew in (False, True):
                 write = asyncio.ensure_future(store.create(f"/made-{renew}"))
-                await asyncio.sleep(0)  # the tree has it, the file has not
+                await asyncio.sleep(0)  # the tree has the change, the file does not
                 expiry = asyncio.ensure_future(store.expire())
                 read = asyncio.ensure_future(store.children("/"))
                 await expiry
@@ -147,7 +147,7 @@ def test_no_operation_of_an_expired_session_is_done_in_the_next(monkeypatch: pyt
     asyncio.run(main())
 
 
-def test_everything_but_ephemeral_nodes_outlives_a_restart(tmp_path: Path) -> None:
+def test_all_but_ephemeral_nodes_survive_a_restart(tmp_path: Path) -> None:
     path = str(tmp_path / FILE_NAME)
 
     async def main() -> None:
@@ -236,14 +236,14 @@ def test_a_foreign_file_is_refused(tmp_path: Path) -> None:
 
 
 def _full_disk(path: str) -> tuple[int, int]:
-    """From now on no file of this process grows beyond what the store's have: the system's own refusal."""
+    """From now on the system refuses that a file of this process grows beyond the size of the store's files."""
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     sizes = [Path(path + suffix).stat().st_size for suffix in ("", "-wal")]
     resource.setrlimit(resource.RLIMIT_FSIZE, (max(sizes), limits[1]))
     return limits
 
 
-def test_while_the_disk_refuses_everybody_waits_and_nothing_is_lost_or_doubled(
+def test_calls_wait_while_the_disk_refuses_and_nothing_is_lost_or_doubled(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     path = str(tmp_path / FILE_NAME)
@@ -296,7 +296,7 @@ def test_while_the_disk_refuses_everybody_waits_and_nothing_is_lost_or_doubled(
 
 
 def test_a_start_does_not_wait_for_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """While it runs ahead the store answers and tells from memory; after that everybody waits as before."""
+    """While it runs ahead the store answers, and calls watches, from memory; after that all calls wait as before."""
     path = str(tmp_path / FILE_NAME)
     clock = ManualClock()
     write = SqliteFile.write

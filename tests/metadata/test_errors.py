@@ -19,7 +19,7 @@ def test_each_error_has_its_own_code() -> None:
     assert all(code > 0 for code in codes)
 
 
-# kafka-python spells three of Kafka's names differently, and one file of ours fails as Kafka's storage does.
+# kafka-python spells three of Kafka's names differently, and StoreFileError has the code of Kafka's storage errors.
 SPELLED = {
     "StoreFile": "KafkaStorage",
     "NotLeaderOrFollower": "NotLeaderForPartition",

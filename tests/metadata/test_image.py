@@ -34,7 +34,7 @@ def _request(*states: UpdateMetadataPartitionState, brokers: tuple[int, ...] = (
     )
 
 
-def test_partitions_come_change_and_go() -> None:
+def test_partitions_are_added_changed_and_deleted() -> None:
     cache = MetadataCache("cluster")
     heard: list[tuple[MetadataImage, list[TopicPartition]]] = []
     cache.add_listener(lambda image, deleted: heard.append((image, deleted)))
@@ -83,7 +83,7 @@ def test_before_version_3_a_listener_is_named_by_its_protocol() -> None:
     assert cache.image.brokers[1].endpoints == {"SSL": Endpoint("h", 1, "SSL")}
 
 
-def test_waiting() -> None:
+def test_waits_for_the_image_end_at_a_change_or_the_time_out() -> None:
     async def main() -> None:
         clock, cache = ManualClock(), MetadataCache()
         assert await cache.wait_until(lambda image: not image.topics, 0, clock)

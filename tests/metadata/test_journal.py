@@ -82,7 +82,7 @@ def test_many_nodes_cut_off_among_them_count_as_damage(tmp_path: Path) -> None:
         _journal(tmp_path).load()
 
 
-def test_it_becomes_large_and_is_written_again(tmp_path: Path) -> None:
+def test_a_large_journal_is_written_again(tmp_path: Path) -> None:
     journal = _written(tmp_path)
     big: Row = ("/big", b"x" * 40_000, 13, 13, 0, 1, 0)
     while not journal.is_large:
@@ -98,7 +98,7 @@ def test_it_becomes_large_and_is_written_again(tmp_path: Path) -> None:
 
 
 class _Refusing(Files):
-    """Writes half of what it is given, or refuses the fsync."""
+    """Writes half of the bytes, or refuses the fsync."""
 
     number = 0
     writes = True
@@ -117,7 +117,7 @@ class _Refusing(Files):
 
 @pytest.mark.parametrize("writes", [True, False])
 @pytest.mark.parametrize(("number", "is_stale"), [(errno.ENOSPC, False), (errno.EIO, True)])
-def test_a_commit_that_the_disk_refuses_is_not_in_it(tmp_path: Path, number: int, is_stale: bool, writes: bool) -> None:
+def test_a_refused_commit_is_not_in_the_journal(tmp_path: Path, number: int, is_stale: bool, writes: bool) -> None:
     _written(tmp_path)
     files = _Refusing()
     files.writes = writes

@@ -20,7 +20,7 @@ def test_data_is_compared_by_meaning(one: bytes | None, other: bytes | None, sam
     assert same_data(one, other) is same
 
 
-def test_changes_are_what_must_happen_to_the_target() -> None:
+def test_changes_make_the_target_equal_to_the_source() -> None:
     target = MetadataTree({**without("/consumers").nodes, "/controller_epoch": b"3", "/admin/extra": b""})
     assert changes(tree(), target) == [
         NodeChange("gone", "/admin/extra"),
@@ -34,13 +34,13 @@ def _refuse(target: MetadataTree, *, overwrite: bool = False) -> None:
     refuse_overwriting(tree(), target, changes(tree(), target), "there", overwrite=overwrite)
 
 
-def test_an_empty_place_and_the_same_are_not_refused() -> None:
+def test_empty_and_equal_targets_are_not_refused() -> None:
     _refuse(MetadataTree({}))
     _refuse(tree())
     _refuse(without("/consumers"))
 
 
-def test_older_and_newer_metadata_is_refused_until_asked_for() -> None:
+def test_older_and_newer_metadata_is_overwritten_only_with_permission() -> None:
     older = MetadataTree({**NODES, "/controller_epoch": b"3"})
     with pytest.raises(MetadataError, match=r"older: controller epoch 3.*has 7\): /controller_epoch differs.*--overwr"):
         _refuse(older)

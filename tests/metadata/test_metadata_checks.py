@@ -67,12 +67,12 @@ def test_warnings() -> None:
     assert warnings(ending, Directories(mine, frozenset({TopicPartition("flights", 0)}))) == []
     strangers = frozenset(TopicPartition("x", index) for index in range(7))
     (unknown,) = warnings(tree(), Directories(mine, FLIGHTS | strangers))
-    assert unknown.endswith("which nobody will serve: x-0, x-1, x-2, x-3, x-4 and 2 more")
+    assert unknown.endswith("which are not served: x-0, x-1, x-2, x-3, x-4 and 2 more")
     (elsewhere,) = warnings(tree(), Directories(MetaProperties(2, CLUSTER_ID), FLIGHTS))
     assert elsewhere == "no partition has a replica on broker 2, whose data directory this is"
 
 
-def test_several_brokers_are_no_kafkapy() -> None:
+def test_metadata_of_several_brokers_is_refused() -> None:
     require_one_broker(tree(), 1)
     require_one_broker(tree(), None)
     require_one_broker(MetadataTree({}), None)

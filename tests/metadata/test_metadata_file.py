@@ -20,7 +20,7 @@ def test_no_file_is_an_empty_tree_and_stays_none(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_what_is_written_is_read_again(tmp_path: Path) -> None:
+def test_written_metadata_is_read_again(tmp_path: Path) -> None:
     path = metadata_path(str(tmp_path))
     _write(path, tree())
     assert read_file_tree(path) == tree()
@@ -31,7 +31,7 @@ def test_what_is_written_is_read_again(tmp_path: Path) -> None:
     assert sorted(each.name for each in tmp_path.iterdir()) == names
 
 
-def test_a_broker_starts_on_it_and_what_it_alone_has_stays(tmp_path: Path) -> None:
+def test_a_broker_starts_on_written_files_and_its_own_nodes_stay(tmp_path: Path) -> None:
     path = metadata_path(str(tmp_path))
     _write(path, tree())
 
@@ -55,7 +55,7 @@ def test_a_broker_starts_on_it_and_what_it_alone_has_stays(tmp_path: Path) -> No
     assert asyncio.run(run()) == ["config_change_0000000000", "config_change_0000000001"]
 
 
-def test_a_number_of_a_sequential_child_is_not_given_twice(tmp_path: Path) -> None:
+def test_a_number_of_a_sequential_child_is_not_used_twice(tmp_path: Path) -> None:
     path = metadata_path(str(tmp_path))
     _write(path, tree())
 

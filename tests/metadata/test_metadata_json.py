@@ -7,7 +7,7 @@ from kafkapy.metadata.exchange.metadata_tree import MetadataError, MetadataTree
 from tests.metadata.metadata_samples import tree
 
 
-def test_a_document_comes_back() -> None:
+def test_a_document_is_decoded_to_its_tree() -> None:
     odd = {"/consumers/text": b"plain text", "/consumers/number": b"12", "/consumers/raw": b"\xff\x00"}
     there = MetadataTree({**tree().nodes, **odd}, 4)
     document = encode_document(there)
@@ -32,6 +32,6 @@ def test_a_document_comes_back() -> None:
         (b'{"format":"kafkapy-metadata","version":1,"nodes":{"/consumers":{"base64":"?"}}}', "is no base64"),
     ],
 )
-def test_what_is_wrong_with_a_document_is_said(content: bytes, said: str) -> None:
+def test_errors_name_the_fault_of_a_document(content: bytes, said: str) -> None:
     with pytest.raises(MetadataError, match=said):
         decode_document(content, "f")

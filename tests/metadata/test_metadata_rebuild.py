@@ -27,7 +27,7 @@ def _batch_of_epoch(epoch: int) -> bytes:
     return bytes(content)
 
 
-def test_topics_are_what_their_folders_say(tmp_path: Path) -> None:
+def test_topics_are_rebuilt_from_their_folders(tmp_path: Path) -> None:
     one, two = tmp_path / "one", tmp_path / "two"
     for path in (one / "t-0", two / "t-2", one / "__transaction_state-0", one / "__consumer_offsets-0"):
         path.mkdir(parents=True)
@@ -78,7 +78,7 @@ def test_a_damaged_checkpoint_is_replaced_by_the_batches(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("identity", [None, MetaProperties(None, "x"), MetaProperties(1, None)])
-def test_without_an_identity_nothing_is_made(tmp_path: Path, identity: MetaProperties | None) -> None:
+def test_nothing_is_rebuilt_without_meta_properties(tmp_path: Path, identity: MetaProperties | None) -> None:
     with pytest.raises(MetadataError, match=f"no meta.properties in {tmp_path} says whose"):
         _rebuilt(tmp_path, identity=identity)
 

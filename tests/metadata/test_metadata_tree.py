@@ -6,7 +6,7 @@ from kafkapy.types import TopicPartition
 from tests.metadata.metadata_samples import CLUSTER_ID, NODES, tree
 
 
-def test_what_a_tree_says() -> None:
+def test_the_content_of_a_tree() -> None:
     found = tree()
     found.check()
     assert (found.cluster_id, found.controller_epoch) == (CLUSTER_ID, 7)
@@ -62,7 +62,7 @@ def test_a_node_that_no_broker_could_read_is_named(path: str, data: bytes) -> No
         ),
     ],
 )
-def test_what_no_broker_could_start_with_is_named(path: str, data: bytes, said: str) -> None:
+def test_metadata_that_no_broker_could_start_with_is_named(path: str, data: bytes, said: str) -> None:
     with pytest.raises(MetadataError, match=f"^{path}.*{said}"):
         MetadataTree({**NODES, path: data}).check()
 
@@ -86,18 +86,18 @@ def test_what_no_broker_could_start_with_is_named(path: str, data: bytes, said: 
         ("/clusters/mine", False),
     ],
 )
-def test_what_lasts_is_carried(path: str, carried: bool) -> None:
+def test_persistent_nodes_are_carried(path: str, carried: bool) -> None:
     assert is_carried(path) is carried
 
 
-def test_kafka_is_given_no_key_that_it_would_refuse() -> None:
+def test_kafkapys_own_keys_are_not_exported_to_kafka() -> None:
     path = "/config/topics/flights"
     ours = MetadataTree({**NODES, path: ConfigZNode.encode({"cleanup.policy": "compact", "kafkapy.flush": "ack"})})
     assert ours.for_kafka().configs("topics") == {"flights": {"cleanup.policy": "compact"}}
     assert dict(tree().for_kafka().nodes) == dict(tree().nodes)
 
 
-def test_own_keys_come_back_to_what_is_still_there() -> None:
+def test_own_keys_return_to_the_existing_nodes() -> None:
     own = b'{"version":1,"config":{"cleanup.policy":"delete","kafkapy.flush":"ack"}}'
     ours = MetadataTree({**NODES, "/config/topics/flights": own, "/config/topics/gone": own})
     back = tree().with_own_keys_of(ours)

@@ -13,7 +13,7 @@ from kafkapy.testing.clock import ManualClock
 
 
 class Rival(EmbeddedSession):
-    """Somebody else claims a block just before the first attempt."""
+    """Another broker claims a block just before the first attempt."""
 
     rivals = 1
 
@@ -24,7 +24,7 @@ class Rival(EmbeddedSession):
         return await super().set(path, data, version)
 
 
-def test_each_broker_has_blocks_of_its_own() -> None:
+def test_brokers_claim_different_blocks() -> None:
     async def main() -> None:
         store = EmbeddedStore(None, SystemClock())
         first, second = ProducerIds(1, store.session()), ProducerIds(2, store.session())
@@ -39,7 +39,7 @@ def test_each_broker_has_blocks_of_its_own() -> None:
     asyncio.run(main())
 
 
-def test_a_lost_race_is_run_again() -> None:
+def test_a_claim_is_repeated_after_a_lost_race() -> None:
     async def main() -> None:
         store = EmbeddedStore(None, SystemClock())
         session = Rival(store, store.session().session_id)

@@ -33,7 +33,7 @@ def test_the_broker_epoch_is_the_registrations_czxid() -> None:
     asyncio.run(main())
 
 
-def test_a_store_that_fails_is_told() -> None:
+def test_an_error_of_the_store_is_raised() -> None:
     async def main() -> None:
         session = EmbeddedStore(None, ManualClock()).session()
         await session.create("/brokers", b"", ephemeral=True)

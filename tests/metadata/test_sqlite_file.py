@@ -117,7 +117,7 @@ def test_a_file_of_the_first_format_is_read_and_replaced(tmp_path: Path) -> None
 
 
 def first_format(path: Path, zxid: int, rows: list[Row]) -> None:
-    """Write a file as earlier releases did."""
+    """Write a file in the format of earlier releases."""
     database = sqlite3.connect(path)
     database.executescript(
         """

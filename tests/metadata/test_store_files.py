@@ -63,7 +63,7 @@ def _copies(directory: Path) -> list[Content | None]:
     return found
 
 
-def test_both_have_everything_and_nothing_else_is_there(stopped: Path, killed: Path) -> None:
+def test_both_files_have_all_nodes_and_no_other_file_exists(stopped: Path, killed: Path) -> None:
     assert sorted(each.name for each in stopped.iterdir()) == [JOURNAL, NAME]
     assert sorted(each.name for each in killed.iterdir()) == [JOURNAL, NAME, NAME + "-wal"]
     for directory in (stopped, killed):
@@ -135,7 +135,7 @@ def test_without_a_good_copy_the_files_are_named_and_left(stopped: Path, damage:
 
 
 @pytest.mark.parametrize("missing", [NAME, JOURNAL])
-def test_one_missing_and_the_other_damaged_is_refused(stopped: Path, missing: str) -> None:
+def test_a_missing_file_beside_a_damaged_one_is_refused(stopped: Path, missing: str) -> None:
     (stopped / missing).unlink()
     other = JOURNAL if missing == NAME else NAME
     (stopped / other).write_bytes(b"x" * 2000)
@@ -143,7 +143,7 @@ def test_one_missing_and_the_other_damaged_is_refused(stopped: Path, missing: st
         _load(stopped)
 
 
-def test_a_folder_with_something_in_it_is_left_alone(stopped: Path) -> None:
+def test_a_folder_in_the_place_of_a_file_is_not_changed(stopped: Path) -> None:
     (stopped / JOURNAL).unlink()
     (stopped / JOURNAL).mkdir()
     (stopped / JOURNAL / "mine").touch()
@@ -162,7 +162,7 @@ def test_a_damaged_database_is_kept_under_another_name(killed: Path, caplog: pyt
     assert said.endswith(f"It is written again from {killed / JOURNAL}")
 
 
-def test_damage_in_both_is_told_when_something_can_be_used(killed: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_damage_in_both_files_is_logged(killed: Path, caplog: pytest.LogCaptureFixture) -> None:
     (killed / (NAME + "-wal")).unlink()
     journal = (killed / JOURNAL).read_bytes()
     (killed / JOURNAL).write_bytes(journal[:-3] + b"xyz")
@@ -283,7 +283,7 @@ def test_a_large_journal_is_written_again_when_there_is_room(
     assert _copies(stopped)[0] == _copies(stopped)[1]
 
 
-def test_where_the_journal_is() -> None:
+def test_the_path_of_the_journal() -> None:
     assert journal_path("/d/kafkapy-metadata.sqlite") == "/d/kafkapy-metadata.journal"
 
 

@@ -48,7 +48,7 @@ def test_collisions() -> None:
             _names("x", other).check_collision(name)
 
 
-def test_names_come_and_go() -> None:
+def test_names_are_added_and_removed() -> None:
     known = _names("a.b", "a_b", "c")
     with pytest.raises(InvalidTopicError, match=r"a.b, a_b"):
         known.check_collision("a.b")
@@ -65,7 +65,7 @@ def test_names_come_and_go() -> None:
 
 
 def test_refreshes_that_overlap_leave_the_names_of_the_last(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A difference that is worked off with pauses must not be applied to names that another refresh has changed."""
+    """A difference that is applied with pauses must not be applied to names that another refresh has changed."""
     monkeypatch.setattr(turns, "SLICE_S", 0.0)
     every, odd = [f"t.{number}" for number in range(100)], [f"t.{number}" for number in range(1, 100, 2)]
     in_store = list(every)
@@ -95,7 +95,7 @@ def test_refreshes_that_overlap_leave_the_names_of_the_last(monkeypatch: pytest.
     asyncio.run(main())
 
 
-def test_what_refusals_of_assignments_name() -> None:
+def test_refusals_of_assignments_have_the_numbers() -> None:
     with pytest.raises(InvalidReplicaAssignmentError, match="partition 0 has 1, partition 1 has 2"):
         finish(check_assignment({0: [1], 1: [1, 2]}))
     with pytest.raises(InvalidReplicaAssignmentError, match=r"Partition 0 .*: 1, 1"):
@@ -129,7 +129,7 @@ def test_contradictory_additions(replicas: list[int]) -> None:
 
 
 def test_internal_topics_have_their_own_shape() -> None:
-    """As a running 2.7.2 made them."""
+    """As Apache Kafka 2.7.2 creates them."""
     config = BrokerConfig.from_properties({"zookeeper.connect": "z:1"})
     assert internal_topic_shape("__consumer_offsets", config) == (
         50,

@@ -31,7 +31,7 @@ def test_a_topic_whose_replicas_move() -> None:
     assert topic.encode() == MOVING
 
 
-def test_what_newer_releases_add_is_kept() -> None:
+def test_keys_of_newer_releases_are_kept() -> None:
     topic = TopicZNode.decode(NEWER)
     assert topic.partitions == {0: ReplicaAssignment((5, 6)), 1: ReplicaAssignment((6, 5))}
     assert not topic.partitions[0].is_reassigning
@@ -61,7 +61,7 @@ def test_paths() -> None:
     assert DeleteTopicZNode.path("rf2") == "/admin/delete_topics/rf2"
 
 
-def test_what_the_legacy_tools_ask() -> None:
+def test_requests_of_the_legacy_tools() -> None:
     preferred = b'{"version":1,"partitions":[{"topic":"rf2","partition":0}]}'
     assert PreferredElectionZNode.decode(preferred) == [PARTITION]
     assert PreferredElectionZNode.encode([PARTITION]) == preferred

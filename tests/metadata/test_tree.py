@@ -1,4 +1,4 @@
-"""The tree against a model: whatever operations come, a refused multi changes nothing and the rest adds up."""
+"""The tree against a model, with random operations: a refused multi changes nothing, others change both alike."""
 
 import pytest
 from hypothesis import given

@@ -1,4 +1,4 @@
-"""Large frames and their share of the memory."""
+"""The memory for large frames, and the order in which connections get it."""
 
 import asyncio
 
@@ -46,7 +46,7 @@ def peers(count: int, limit: int = 100) -> tuple[ManualClock, FrameBudget, list[
     return clock, budget, [Peer(budget) for _ in range(count)]
 
 
-def test_the_limit_holds_but_for_one_connection() -> None:
+def test_only_one_connection_may_exceed_the_limit() -> None:
     _, budget, (first, second, third, fourth) = peers(4)
     assert first.take(80)
     assert second.take(500)  # does not fit: exempt
@@ -54,7 +54,7 @@ def test_the_limit_holds_but_for_one_connection() -> None:
     assert second.take(1000)
     assert not first.take(10)
     assert not third.take(10)
-    budget.release(fourth)  # which has nothing
+    budget.release(fourth)  # it holds nothing
     assert (first.granted, third.granted) == (0, 0)
     budget.release(second)
     assert (first.granted, third.granted) == (1, 1)
@@ -91,7 +91,7 @@ def test_senders_that_stall_are_closed_while_others_wait() -> None:
     clock, budget, (stalled, exempt, waiting) = peers(3)
     assert stalled.take(100)
     clock.advance(100 * CHECK_MS)
-    assert stalled.reason == ""  # nobody waits
+    assert stalled.reason == ""  # no connection waits
     assert exempt.take(100)
     assert not waiting.take(50)
     for _ in range(STALLED_CHECKS):
@@ -104,7 +104,7 @@ def test_senders_that_stall_are_closed_while_others_wait() -> None:
     assert budget.given_up == 1
 
 
-def test_senders_that_trickle_are_closed_while_others_wait() -> None:
+def test_slow_senders_are_closed_while_others_wait() -> None:
     clock, _, (slow, exempt, waiting) = peers(3)
     slow.frame_size = exempt.frame_size = 10_000
     assert slow.take(100)
@@ -119,7 +119,7 @@ def test_senders_that_trickle_are_closed_while_others_wait() -> None:
     assert waiting.wants == 0
 
 
-def test_an_exempt_connection_that_stalls_lets_the_next_one_go_on() -> None:
+def test_a_stalled_connection_is_no_longer_exempt() -> None:
     clock, _, (first, exempt, waiting) = peers(3)
     assert first.take(100)
     assert exempt.take(100)
@@ -173,7 +173,7 @@ def test_requests_with_large_responses_wait_while_responses_are_not_read() -> No
     asyncio.run(scenario())
 
 
-def test_a_complete_request_may_take_its_time() -> None:
+def test_a_complete_request_is_not_closed_however_long_it_takes() -> None:
     clock, _, (served, exempt, waiting) = peers(3)
     assert served.take(100)
     served.received_size = served.frame_size
@@ -181,12 +181,12 @@ def test_a_complete_request_may_take_its_time() -> None:
     exempt.received_size = exempt.frame_size
     assert not waiting.take(50)
     clock.advance(CHECK_MS)
-    assert waiting.wants == 0  # what is being served is no longer exempt
+    assert waiting.wants == 0  # a request that is being served is no longer exempt
     clock.advance(2 * MOST_CHECKS * CHECK_MS)
     assert served.reason == exempt.reason == ""
 
 
-def test_what_is_held_is_asked_to_end_its_waiting_while_others_need_memory() -> None:
+def test_held_requests_end_their_waiting_while_others_need_memory() -> None:
     async def main() -> None:
         clock, budget, (reader, _) = peers(2)
         asked: list[str] = []

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from kafkapy import turns
+from kafkapy.network import errors
 from kafkapy.network.pacing import READ_AHEAD_SIZE
 from kafkapy.protocol.messages.api_versions import ApiVersionsRequest
 from kafkapy.protocol.messages.init_producer_id import InitProducerIdRequest
@@ -43,7 +44,7 @@ from tests.server.harness import (
 )
 
 
-def test_requests_that_came_together_are_answered_in_order(tmp_path: Path) -> None:
+def test_requests_that_arrived_together_are_answered_in_order(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with running_broker(tmp_path) as broker:
             client = await Client.connect(broker)
@@ -57,7 +58,7 @@ def test_requests_that_came_together_are_answered_in_order(tmp_path: Path) -> No
 
 
 class Recording:
-    """A transport that notes the sizes of its writes."""
+    """A transport that records the sizes of its writes."""
 
     def __init__(self, transport: Any) -> None:
         self.transport = transport
@@ -71,7 +72,7 @@ class Recording:
         return bool(self.transport.is_closing())
 
 
-def test_small_answers_to_requests_that_came_together_leave_together(
+def test_small_replies_to_requests_that_arrived_together_leave_together(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("kafkapy.network.connection.FIRST_SLICE_S", 10)  # all of them, on a busy machine too
@@ -92,7 +93,7 @@ def test_small_answers_to_requests_that_came_together_leave_together(
     run(scenario())
 
 
-def test_answers_leave_before_a_connection_ends_for_what_came_after_them(tmp_path: Path) -> None:
+def test_earlier_replies_leave_before_invalid_bytes_end_the_connection(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with running_broker(tmp_path) as broker:
             client = await Client.connect(broker)
@@ -159,8 +160,8 @@ async def _answers_before_the_end(client: Client, data: bytes) -> list[tuple[int
 
 
 @pytest.mark.parametrize("version", [0, 2, 11])
-def test_who_closes_its_side_gets_the_answers_to_all_that_it_has_sent(tmp_path: Path, version: int) -> None:
-    """What an old version of Fetch is answered is found out in steps; a fetch without data waits no longer."""
+def test_a_client_that_closes_its_side_gets_all_responses(tmp_path: Path, version: int) -> None:
+    """An old version of Fetch is answered in steps; a fetch without data ends its waiting."""
 
     async def scenario() -> None:
         async with running_broker(tmp_path) as broker:
@@ -224,7 +225,7 @@ def test_answers_leave_before_the_end_even_when_the_socket_is_full(
                     received += piece
                 if reads:
                     assert len(received) == 150 * (4 + int.from_bytes(received[:4]))
-                while broker.listeners[0].connections:  # at once, or as one that takes nothing
+                while broker.listeners[0].connections:  # closed at once, or as idle
                     clock.advance(1000)
                     await asyncio.sleep(0)
                 slow.close()
@@ -232,7 +233,7 @@ def test_answers_leave_before_the_end_even_when_the_socket_is_full(
     run(scenario())
 
 
-def test_a_reader_that_takes_nothing_stops_its_own_requests_only(tmp_path: Path) -> None:
+def test_a_client_that_reads_nothing_stops_only_its_own_requests(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with running_broker(tmp_path) as broker:
             client = await Client.connect(broker)
@@ -256,7 +257,7 @@ def test_a_reader_that_takes_nothing_stops_its_own_requests_only(tmp_path: Path)
     run(scenario())
 
 
-def test_what_is_read_ahead_is_bounded(tmp_path: Path) -> None:
+def test_the_bytes_read_ahead_are_bounded(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with running_broker(tmp_path) as broker:
             client = await Client.connect(broker)
@@ -336,7 +337,7 @@ def test_a_file_that_was_cut_ends_the_connection(tmp_path: Path) -> None:
     run(scenario())
 
 
-def test_a_handlers_bug_ends_the_connection_and_nothing_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_handlers_bug_ends_only_its_connection(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def scenario() -> None:
         async with running_broker(tmp_path) as broker:
             failures: list[dict[str, Any]] = []
@@ -372,7 +373,7 @@ def test_a_bug_in_a_handler_that_waited_ends_the_connection(tmp_path: Path, monk
     run(scenario())
 
 
-def test_silent_connections_are_closed_waiting_ones_are_not(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_idle_connections_are_closed_and_waiting_ones_are_not(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
 
     async def scenario() -> None:
@@ -395,7 +396,7 @@ def test_silent_connections_are_closed_waiting_ones_are_not(tmp_path: Path, capl
     run(scenario())
 
 
-def test_a_request_that_takes_long_to_arrive_is_not_silence(tmp_path: Path) -> None:
+def test_a_connection_with_a_slowly_arriving_request_is_not_idle(tmp_path: Path) -> None:
     async def scenario() -> None:
         clock = ManualClock()
         async with running_broker(tmp_path, clock=clock, connections__max__idle__ms="8000") as broker:
@@ -413,7 +414,7 @@ def test_a_request_that_takes_long_to_arrive_is_not_silence(tmp_path: Path) -> N
     run(scenario())
 
 
-def test_a_reader_that_takes_nothing_for_long_is_closed(tmp_path: Path) -> None:
+def test_a_client_that_reads_nothing_for_the_idle_time_is_closed(tmp_path: Path) -> None:
     async def scenario() -> None:
         clock = ManualClock()
         async with running_broker(tmp_path, clock=clock, connections__max__idle__ms="8000") as broker:
@@ -433,7 +434,7 @@ def test_a_reader_that_takes_nothing_for_long_is_closed(tmp_path: Path) -> None:
     run(scenario())
 
 
-def test_large_requests_wait_for_their_share_of_the_memory(tmp_path: Path) -> None:
+def test_large_requests_wait_for_memory(tmp_path: Path) -> None:
     async def scenario() -> None:
         large = frame(produce_request("t", batch(b"x" * 200_000)), 8)
         size = len(large) - 4
@@ -444,7 +445,7 @@ def test_large_requests_wait_for_their_share_of_the_memory(tmp_path: Path) -> No
             budget = broker.listeners[0].budget
             for each in clients[:2]:
                 each.send(large[:-10])
-            await until(lambda: budget.available < -60_000)  # the second may go on, the third one has to wait
+            await until(lambda: budget.available < -60_000)  # the second continues, the third has to wait
             clients[2].send(large)
             other = await Client.connect(broker)
             for _ in range(20):
@@ -470,7 +471,7 @@ async def _half_sent(broker: BrokerServer, count: int, large: bytes) -> list[Cli
 
 @pytest.mark.parametrize("closes", [False, True])
 def test_half_sent_requests_do_not_keep_others_waiting(tmp_path: Path, closes: bool) -> None:
-    """They stall, or their peers close them; either way the memory stays within its limit and comes back."""
+    """The connections stall, or their peers close them; the memory stays within its limit and is released."""
 
     async def scenario() -> None:
         clock = ManualClock()
@@ -572,7 +573,7 @@ asyncio.run(main())
 
 
 @pytest.mark.slow
-def test_5000_idle_connections_cost_little(tmp_path: Path) -> None:
+def test_5000_idle_connections_take_little_memory(tmp_path: Path) -> None:
     count = 5000
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = 2 * count + 500
@@ -633,3 +634,9 @@ def test_closed_connections_leave_memory_without_a_garbage_collection(tmp_path: 
         run(scenario())
     finally:
         gc.enable()
+
+
+def test_only_refusals_are_refused_errors() -> None:
+    assert issubclass(errors.UnservedRequestError, errors.RefusedError)
+    assert issubclass(errors.UnansweredFailureError, errors.RefusedError)
+    assert not issubclass(errors.UnencodableResponseError, errors.RefusedError)

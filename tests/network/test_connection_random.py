@@ -1,7 +1,7 @@
-"""Random requests in random pieces on several connections at once: every answer comes, in order, and is right.
+"""Random requests in random pieces on several connections at once: every response comes, in order, and is right.
 
-A dropped wake-up is found here: nothing waits for a clock, and a connection on which nothing moves for ``LOST_S`` has
-lost one. What is asked depends on the seed alone; what meets, on how much the sockets take as well.
+The test finds lost wake-ups: nothing waits for a clock, so a connection on which nothing moves for ``LOST_S`` has lost
+one. The requests depend on the seed alone; their timing also depends on how much the sockets take.
 """
 
 import asyncio
@@ -35,11 +35,11 @@ from tests.server.harness import Client, batch, frame, running_broker, until
 
 LOST_S = 5
 WAIT_MS = 600_000
-"""A fetch that waits so long is answered because of what is produced, or never."""
+"""The wait of a fetch that only produced records can end."""
 BUDGET = 1_000_000
 """Bytes of large requests: two of them are too many."""
 FULL, LIVE, TAKEN, SAFE, JUNK = "full", "live", "taken", "safe", "junk"
-"""Topics: what is read; what fetches wait for; where batches go that nobody flushes, that are, that nobody counts."""
+"""Topics: for reading; for waiting fetches; for batches without a flush, with a flush, and that are not counted."""
 FULL_PARTITIONS = 4
 CROWD = 8
 SLOTS = 3
@@ -49,7 +49,7 @@ Check = Callable[[Any], None]
 
 
 class Asked(NamedTuple):
-    """A request, and what its answer must be; no check where there is no answer."""
+    """A request, and the check of its response; None if it has no response."""
 
     data: bytes
     api_key: int
@@ -58,7 +58,7 @@ class Asked(NamedTuple):
 
 
 class World:
-    """A running broker, and what is in it."""
+    """A running broker, and the content of its topics."""
 
     def __init__(self, broker: BrokerServer, control: Client, rng: random.Random) -> None:
         self.broker = broker
@@ -69,7 +69,7 @@ class World:
         self.produced = {(topic, slot): 0 for topic in (LIVE, TAKEN, SAFE) for slot in range(SLOTS)}
 
     async def fill(self) -> None:
-        """Make the topics, and put batches of all sizes into ``FULL``."""
+        """Create the topics, and append batches of all sizes to ``FULL``."""
         await self.control.create_topic(FULL, FULL_PARTITIONS)
         for topic in (LIVE, TAKEN, JUNK):
             await self.control.create_topic(topic, SLOTS)
@@ -86,7 +86,7 @@ class World:
             self.stored.append(batches)
 
     def read(self, partition: int, first: int, max_bytes: int, *, min_one_batch: bool) -> bytes:
-        """What a fetch finds from the batch ``first`` on."""
+        """The bytes that a fetch gets from the batch ``first`` on."""
         data = b"".join(self.stored[partition][first:])
         size = len(self.stored[partition][first])
         if len(data) <= max_bytes or size <= max_bytes:
@@ -95,10 +95,10 @@ class World:
 
 
 class Script:
-    """What one connection asks."""
+    """The requests of one connection."""
 
     def __init__(self, world: World, slot: int, *, counts: bool = False, is_small: bool = False) -> None:
-        """``counts``: it fetches and fills what is the slot's own; ``is_small``: of small requests alone."""
+        """``counts``: fetch from and append to the slot's own partitions; ``is_small``: small requests alone."""
         self.world = world
         self.slot = slot
         self.counts = counts
@@ -127,7 +127,7 @@ class Script:
         self.ask(request, 4, lambda answer: expect(len(answer.topics[0].partitions), FULL_PARTITIONS))
 
     def configs(self) -> None:
-        """A coroutine's answer."""
+        """A request that a coroutine answers."""
         request = DescribeConfigsRequest([DescribeConfigsResource(2, FULL, None)])
         self.ask(request, 1, lambda answer: expect(answer.results[0].error_code, 0))
 
@@ -150,7 +150,7 @@ class Script:
         self.ask(request, 8, check if acks else None)
 
     def wishes(self) -> tuple[list[tuple[int, int, int]], int]:
-        """(partition, its batch to begin with, bytes) of some partitions; the bytes of all."""
+        """Return (partition, first batch, bytes) of some partitions, and the bytes of all."""
         partitions = self.rng.sample(range(FULL_PARTITIONS), self.rng.randrange(1, FULL_PARTITIONS + 1))
         sizes = (100, 20_000, 60_000, 300_000, 4_000_000)
         chosen = [(at, self.rng.randrange(8), self.rng.choice(sizes)) for at in partitions]
@@ -182,7 +182,7 @@ class Script:
         self.ask(self.fetch(wishes, max_bytes), self.rng.choice((4, 11)), check)
 
     def fetch_old(self) -> None:
-        """Converted on its way; what is announced and not made is filled up."""
+        """A fetch whose batches are converted; announced bytes that conversion does not make are padded."""
         partition, first, size = self.wishes()[0][0]
         version = self.rng.choice((0, 1, 2, 3))
         source = self.world.read(partition, first, size, min_one_batch=True)
@@ -198,7 +198,7 @@ class Script:
         self.ask(request, version, check)
 
     def fetch_live(self) -> None:
-        """Waits for what another client produces, or no longer than until our side is closed."""
+        """A fetch that waits until another client produces, or until our side is closed."""
         offset = self.world.produced[LIVE, self.slot]
         self.world.produced[LIVE, self.slot] += 1
         made = batch(os.urandom(self.rng.choice((10, 50_000))))
@@ -225,7 +225,7 @@ def expect(found: object, wanted: object) -> None:
 
 
 def converted(source: bytes, magic: int) -> tuple[bytes, int]:
-    """What ``source`` becomes, and how long it is announced to be."""
+    """Return ``source`` converted, and its announced length."""
     first = measure(source)
     if first is None:
         return source, len(source)
@@ -234,7 +234,7 @@ def converted(source: bytes, magic: int) -> tuple[bytes, int]:
 
 
 async def turn(rng: random.Random) -> None:
-    """Let the loop go round a few times, or not."""
+    """Let the loop run a few iterations, or none."""
     for _ in range(rng.choice((0, 0, 1, 3, 20))):
         await asyncio.sleep(0)
 
@@ -253,7 +253,7 @@ class Peer:
     def __init__(self, world: World, script: Script) -> None:
         self.world = world
         self.script = script
-        self.rng = random.Random(world.rng.random())  # its turns don't depend on those of others
+        self.rng = random.Random(world.rng.random())  # independent of the other connections
         self.received = bytearray()
         self.answers = 0
         self.turn: Callable[[], Awaitable[None]] = partial(turn, self.rng)
@@ -283,7 +283,7 @@ class Peer:
             self.sock.shutdown(socket.SHUT_WR)
 
     async def produce(self) -> None:
-        """What the script's fetches wait for, mostly when they do."""
+        """Produce the records that the script's fetches wait for, mostly while they wait."""
         waited_for = TopicPartition(LIVE, self.script.slot)
         for made in self.script.live:
             for _ in range(self.rng.choice((0, 2000, 2000))):
@@ -303,7 +303,7 @@ class Peer:
         expect(bytes(self.received), b"")
 
     async def take(self, correlation_id: int, asked: Asked) -> None:
-        """Take the answer, if there is to be one."""
+        """Receive the response, if the request has one."""
         if asked.check is not None:
             reader = Reader(await self.answer())
             expect(read_response_header(reader, asked.api_key, asked.version), correlation_id)
@@ -324,13 +324,13 @@ class Peer:
         return taken
 
     async def ask_all(self) -> None:
-        """Send, and take every answer."""
+        """Send all requests, and receive every response."""
         await self.connect()
         await asyncio.gather(self.send(), self.receive())
         self.sock.close()
 
     async def ask_one_by_one(self) -> None:
-        """Without haste, so that those who do meet, turn for turn."""
+        """Send slowly, so that the requests of other connections interleave with these."""
         self.turn = _at_once
         await self.connect()
         for correlation_id, asked in enumerate(self.script.asked, 1):
@@ -339,7 +339,7 @@ class Peer:
         self.sock.close()
 
     async def die(self) -> None:
-        """Send and take a part, then be gone."""
+        """Send and receive a part, then disconnect."""
         await self.connect()
         data = b"".join(each.data for each in self.script.asked)
         for piece in pieces(self.rng, data[: self.rng.randrange(1, len(data))]):
@@ -354,11 +354,11 @@ class Peer:
 
 
 async def _at_once() -> None:
-    """No turn for others."""
+    """Do not let the loop run."""
 
 
 async def play(world: World) -> None:
-    """One round: some connections at once, then nothing of them is left."""
+    """One round: several connections at once; afterwards nothing of them remains."""
     dead = Peer(world, Script(world, 0))
     peers = [Peer(world, Script(world, slot, counts=True)) for slot in range(SLOTS)]
     crowd = [Peer(world, Script(world, 0, is_small=True)) for _ in range(world.rng.choice((0, CROWD)))]
@@ -379,7 +379,7 @@ async def play(world: World) -> None:
 
 
 def limit_sendfile(patch: pytest.MonkeyPatch, rng: random.Random) -> None:
-    """Have the socket take less than it would, or be none that can."""
+    """Make the socket accept fewer bytes, or refuse ``sendfile``."""
     if rng.random() < 0.3 or sender_module.sendfile is None:
         patch.setattr(sender_module, "sendfile", None)
         return
@@ -393,7 +393,7 @@ def limit_sendfile(patch: pytest.MonkeyPatch, rng: random.Random) -> None:
 
 async def rounds(path: Path, seeds: range) -> None:
     """Play a round for each seed on one broker."""
-    of_2020 = "-1"  # which is when the batches were made
+    of_2020 = "-1"  # the batches are from 2020
     memory = {"queued__max__request__bytes": str(BUDGET), "socket__request__max__bytes": str(BUDGET)}
     async with running_broker(path, log__retention__ms=of_2020, **memory) as broker:
         control = await Client.connect(broker)
@@ -412,9 +412,9 @@ async def rounds(path: Path, seeds: range) -> None:
 
 
 @pytest.mark.parametrize(("new_loop", "seeds"), [(BrokerLoop, range(16)), (asyncio.new_event_loop, range(16, 20))])
-def test_every_answer_comes_in_order(
+def test_random_requests_are_answered_in_order(
     tmp_path: Path, new_loop: Callable[[], asyncio.AbstractEventLoop], seeds: range
 ) -> None:
-    """On the broker's own loop, and on one that answers cannot wait for."""
+    """On the broker's own loop, and on one without late replies."""
     with asyncio.Runner(loop_factory=new_loop) as runner:
         runner.run(rounds(tmp_path, seeds))

@@ -1,4 +1,4 @@
-"""A connection without a socket: what the core takes, keeps and gives out (test_connection: the same with sockets)."""
+"""The connection's core without a socket: its input, its state and its output (test_connection has sockets)."""
 
 import struct
 from itertools import combinations
@@ -96,8 +96,8 @@ def test_a_request_without_a_response_sends_nothing_and_keeps_the_order() -> Non
 
 
 @pytest.mark.parametrize(("request_size", "reply_size"), [(10, TOGETHER_SIZE // 2), (TOGETHER_SIZE // 2, 10)])
-def test_only_so_many_bytes_stay(request_size: int, reply_size: int) -> None:
-    """A peer that sends requests and reads nothing holds no more of the broker's memory."""
+def test_replies_to_a_bounded_number_of_bytes_stay(request_size: int, reply_size: int) -> None:
+    """A peer that sends requests and reads nothing takes no more of the broker's memory."""
     core = core_with(*[bytes(request_size)] * 3)
     taken(core)
     assert core.reply(small(bytes(reply_size)), False) is None
@@ -118,7 +118,7 @@ def test_a_large_response_leaves_behind_the_small_ones() -> None:
     assert core.reply([b"shared"], False) == [b"shared"], "bytes that are not the core's own are not extended"
 
 
-def test_nothing_is_taken_while_a_response_is_waited_for() -> None:
+def test_no_request_is_taken_while_a_response_is_pending() -> None:
     core = core_with(b"1", b"2", b"3")
     taken(core)
     core.reply(small(b"one"), False)
@@ -163,10 +163,10 @@ def test_requests_are_read_ahead_up_to_a_limit() -> None:
     arrive(core, b"x")
     assert (before, core.has_read_enough) == (False, True)
     core.end_wait(None)
-    assert not core.has_read_enough, "what is there is looked at first"
+    assert not core.has_read_enough, "the bytes that have arrived are decoded first"
 
 
-def test_nothing_is_taken_before_all_reasons_are_gone() -> None:
+def test_no_request_is_taken_before_all_reasons_are_cleared() -> None:
     core = core_with(b"1")
     for reason in (SENDING, UNSENT, QUEUED):
         core.set_busy(reason)
@@ -190,7 +190,7 @@ def test_a_closed_connection_takes_no_request_and_keeps_its_replies() -> None:
 @pytest.mark.parametrize(
     ("prefix", "error"), [(b"\xff\xff\xff\xff", InvalidFrameLength), (b"\x7f\xff\xff\xff", FrameTooLarge)]
 )
-def test_replies_stay_when_something_that_is_no_frame_follows(prefix: bytes, error: type[Exception]) -> None:
+def test_replies_stay_when_invalid_bytes_follow(prefix: bytes, error: type[Exception]) -> None:
     core = core_with(b"1")
     arrive(core, prefix)
     taken(core)
@@ -233,7 +233,7 @@ def test_only_large_frames_count_and_only_as_they_grow() -> None:
     core = ConnectionCore(MAX_FRAME_SIZE)
     arrive(core, struct.pack(">i", 10 * SMALL_FRAME_SIZE))
     taken(core)
-    assert core.budgeted_size <= 0, "to announce a size is free"
+    assert core.budgeted_size <= 0, "an announced size is not charged"
     arrive(core, bytes(4 * SMALL_FRAME_SIZE))
     taken(core)
     assert SMALL_FRAME_SIZE < core.budgeted_size < 8 * SMALL_FRAME_SIZE
@@ -247,7 +247,7 @@ NOW, UNANSWERED, LARGE, LATER, LATER_LARGE = "now", "unanswered", "large", "late
 
 
 class Conversation:
-    """Sends the requests 0, 1, 2, … in pieces, answers each as its kind says, and keeps what leaves in its order."""
+    """Sends the requests 0, 1, 2, … in pieces, answers each by its kind, and records the output in its order."""
 
     def __init__(self, kinds: list[str], sizes: list[int], others_are_ready: bool) -> None:
         self.core = ConnectionCore(MAX_FRAME_SIZE)
@@ -293,7 +293,7 @@ class Conversation:
     events=st.lists(st.sampled_from(("arrive", "end_wait", "block", "unblock")), max_size=30),
     others_are_ready=st.booleans(),
 )
-def test_whatever_happens_every_reply_leaves_once_and_in_order(
+def test_every_reply_leaves_once_and_in_order(
     kinds: list[str], sizes: list[int], pieces: list[int], events: list[str], others_are_ready: bool
 ) -> None:
     conversation = Conversation(kinds, sizes, others_are_ready)

@@ -1,4 +1,4 @@
-"""Connection limits as they are configured and counted."""
+"""The configuration of connection limits, and the counting of connections."""
 
 import resource
 
@@ -25,7 +25,7 @@ def test_limits_come_from_the_configuration() -> None:
     assert (limits.max_frame_size, limits.per_ip_overrides) == (5000, {"127.0.0.1": 5, "::1": 2})
 
 
-def test_counting_by_host() -> None:
+def test_connections_are_counted_by_host() -> None:
     limits = Limits(1, 100, 2, {"special": 1}, 1)
     counts = ConnectionCounts()
     for _ in range(2):
@@ -40,7 +40,7 @@ def test_counting_by_host() -> None:
     assert counts.total == 2
 
 
-def test_whoever_waits_for_a_place_hears_once_that_one_is_free() -> None:
+def test_each_waiting_listener_is_called_once_when_a_connection_closes() -> None:
     counts = ConnectionCounts()
     heard: list[str] = []
     for _ in range(2):
@@ -52,7 +52,7 @@ def test_whoever_waits_for_a_place_hears_once_that_one_is_free() -> None:
     assert heard == ["one", "other"]
 
 
-def test_a_broker_takes_all_descriptors_that_it_may() -> None:
+def test_a_broker_raises_its_limit_of_descriptors() -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     try:
         resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, 256), hard))
@@ -62,6 +62,6 @@ def test_a_broker_takes_all_descriptors_that_it_may() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
-def test_a_system_without_such_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_system_without_a_limit_of_descriptors(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "resource", None)
     assert allow_many_descriptors() == -1

@@ -32,7 +32,7 @@ def test_a_port_in_use_is_named() -> None:
             bind(endpoint("127.0.0.1", port))
 
 
-def test_an_address_is_its_owners_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_bound_address_is_not_shared_on_windows(monkeypatch: pytest.MonkeyPatch) -> None:
     assert OWN_ADDRESS == socket.SO_REUSEADDR
     monkeypatch.setattr(socket, "SO_EXCLUSIVEADDRUSE", -5, raising=False)
     assert runpy.run_path(str(listener.__file__))["OWN_ADDRESS"] == -5, "as on Windows"
@@ -62,7 +62,7 @@ def test_a_host_with_too_many_connections_is_turned_away(tmp_path: Path, caplog:
     run(scenario())
 
 
-def test_a_full_broker_lets_further_clients_wait(tmp_path: Path) -> None:
+def test_further_clients_of_a_full_broker_wait(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with running_broker(tmp_path, max__connections="1") as broker:
             first = await Client.connect(broker)
@@ -77,7 +77,7 @@ def test_a_full_broker_lets_further_clients_wait(tmp_path: Path) -> None:
     run(scenario())
 
 
-def test_a_place_that_gets_free_on_one_listener_is_for_clients_of_all(tmp_path: Path) -> None:
+def test_a_connection_closed_on_one_listener_lets_a_client_of_another_in(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with running_broker(
             tmp_path,
@@ -140,7 +140,7 @@ def test_stopping_closes_every_connection(tmp_path: Path) -> None:
     run(scenario())
 
 
-def test_a_request_outlives_its_client(
+def test_a_request_continues_after_its_client_disconnects(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def scenario() -> None:
@@ -163,7 +163,7 @@ def test_a_request_outlives_its_client(
             client.writer.transport.abort()
             await until(lambda: not broker.listeners[0].connections)
             go.set()
-            await until(lambda: "whose client had gone failed" in caplog.text)
+            await until(lambda: "failed after its client had closed the connection" in caplog.text)
             assert finished == ["began", "ended"]
 
     run(scenario())

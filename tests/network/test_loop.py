@@ -1,4 +1,4 @@
-"""Answers that leave together: the loop's part alone, and with four clients of a broker."""
+"""Replies that leave together: the loop alone, and with four clients of a broker."""
 
 import asyncio
 import selectors
@@ -26,7 +26,7 @@ class Waiting:
         self.flush = on_flush
 
 
-def test_they_leave_in_their_order_and_once() -> None:
+def test_late_replies_leave_once_and_in_order() -> None:
     left: list[int] = []
     late = LateReplies()
     for number in range(3):
@@ -36,7 +36,7 @@ def test_they_leave_in_their_order_and_once() -> None:
     assert left == [0, 1, 2]
 
 
-def test_no_more_than_a_limited_number_waits() -> None:
+def test_the_number_of_waiting_connections_is_bounded() -> None:
     left: list[None] = []
     late = LateReplies()
     for _ in range(MOST - 1):
@@ -46,7 +46,7 @@ def test_no_more_than_a_limited_number_waits() -> None:
     assert len(left) == MOST
 
 
-def test_they_leave_before_the_loop_waits_and_it_knows_how_many_are_ready() -> None:
+def test_late_replies_leave_before_the_selector_waits() -> None:
     async def scenario() -> None:
         loop = asyncio.get_running_loop()
         late = late_replies()
@@ -72,7 +72,9 @@ def test_they_leave_before_the_loop_waits_and_it_knows_how_many_are_ready() -> N
 
 
 @pytest.mark.parametrize("ended", [True, False])
-def test_it_does_not_wait_when_a_connection_is_to_end(monkeypatch: pytest.MonkeyPatch, ended: bool) -> None:
+def test_the_selector_does_not_wait_when_a_connection_is_about_to_end(
+    monkeypatch: pytest.MonkeyPatch, ended: bool
+) -> None:
     timeouts: list[float | None] = []
     select = selectors.DefaultSelector.select
 
@@ -83,7 +85,7 @@ def test_it_does_not_wait_when_a_connection_is_to_end(monkeypatch: pytest.Monkey
     loop = BrokerLoop()
     monkeypatch.setattr(selectors.DefaultSelector, "select", recorded)
     loop.late_replies.add(Waiting(lambda: ended))
-    loop.call_later(0.02, loop.stop)  # as long as nothing is ready the loop would wait for that
+    loop.call_later(0.02, loop.stop)  # without ready sockets the loop would wait for this timer
     loop.run_forever()
     monkeypatch.undo()
     loop.close()
@@ -91,7 +93,7 @@ def test_it_does_not_wait_when_a_connection_is_to_end(monkeypatch: pytest.Monkey
 
 
 class Scripted:
-    """A selector's system call: each look takes some time and finds descriptors, as written; then nothing any more."""
+    """A selector's system call with scripted durations and ready descriptors; after the script it finds nothing."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.looks: list[tuple[float, list[int]]] = []
@@ -107,7 +109,7 @@ class Scripted:
         return [(selectors.SelectorKey(each, each, selectors.EVENT_READ, None), selectors.EVENT_READ) for each in found]
 
     def wait(self, timeout: float | None, *looks: tuple[float, list[int]]) -> list[float | None]:
-        """The timeouts that the system was given."""
+        """Return the time-outs of the system calls."""
         self.timeouts.clear()
         self.looks = list(looks)
         self.selector.select(timeout)
@@ -122,12 +124,12 @@ def scripted(monkeypatch: pytest.MonkeyPatch) -> Scripted:
 QUICK = POLL_S / 2
 
 
-def test_it_polls_while_one_client_asks_again_and_again(scripted: Scripted) -> None:
+def test_the_selector_polls_while_one_client_sends_requests(scripted: Scripted) -> None:
     for _ in range(QUICK_WAITS + 1):
         assert scripted.wait(None, (QUICK, [7])) == [None]
     assert scripted.wait(None, (QUICK / 2, []), (QUICK / 2, []), (0, [7])) == [0, 0, 0]
     assert scripted.wait(0, (0, [7])) == [0]
-    assert scripted.wait(None, (QUICK, []), (QUICK, []), (1, [7])) == [0, 0, None]  # in vain: that was all of it
+    assert scripted.wait(None, (QUICK, []), (QUICK, []), (1, [7])) == [0, 0, None]  # the polling found nothing
     assert scripted.wait(None, (QUICK, [7])) == [None]
 
 
@@ -136,7 +138,7 @@ def test_it_polls_while_one_client_asks_again_and_again(scripted: Scripted) -> N
     [(2 * POLL_S, [7]), (QUICK, [8]), (QUICK, [7, 8]), (QUICK, [])],
     ids=["a pause", "another client", "two at once", "a timer"],
 )
-def test_anything_else_ends_it(scripted: Scripted, disturbance: tuple[float, list[int]]) -> None:
+def test_other_events_end_the_polling(scripted: Scripted, disturbance: tuple[float, list[int]]) -> None:
     for _ in range(QUICK_WAITS):
         scripted.wait(None, (QUICK, [7]))
     scripted.wait(1e-9, disturbance)
@@ -144,13 +146,13 @@ def test_anything_else_ends_it(scripted: Scripted, disturbance: tuple[float, lis
         assert scripted.wait(None, (QUICK, [7])) == [None]
 
 
-def test_two_clients_by_turns_are_enough_to_keep_it_awake(scripted: Scripted) -> None:
+def test_the_selector_does_not_poll_for_two_clients_in_turn(scripted: Scripted) -> None:
     for _ in range(QUICK_WAITS):
         assert scripted.wait(None, (QUICK, [7])) == [None]
         assert scripted.wait(None, (QUICK, [8])) == [None]
 
 
-def test_timers_are_kept_while_it_polls(scripted: Scripted) -> None:
+def test_timers_are_kept_while_the_selector_polls(scripted: Scripted) -> None:
     for _ in range(QUICK_WAITS + 1):
         scripted.wait(None, (QUICK, [7]))
     assert scripted.wait(QUICK, (QUICK / 2, []), (QUICK / 2, [])) == [0, 0, 0]
@@ -159,7 +161,7 @@ def test_timers_are_kept_while_it_polls(scripted: Scripted) -> None:
     assert scripted.wait(10 * POLL_S, (POLL_S, []))[-1] == pytest.approx(9 * POLL_S, rel=0.01)
 
 
-def test_on_another_loop_none_is_late() -> None:
+def test_no_reply_is_late_on_another_loop() -> None:
     async def scenario() -> None:
         late = late_replies()
         await asyncio.sleep(0)
@@ -170,7 +172,7 @@ def test_on_another_loop_none_is_late() -> None:
 
 
 class Recorded:
-    """Writes down who is served and who is sent an answer."""
+    """Records which client is served and which one is sent a reply."""
 
     def __init__(self, broker: BrokerServer, monkeypatch: pytest.MonkeyPatch) -> None:
         self.events: list[tuple[str, int]] = []
@@ -196,7 +198,7 @@ class Recorded:
             self.events.append((what, self.ports.index(port)))
 
     async def clients(self, count: int) -> list[Client]:
-        """New ones, whose events are noted from now on."""
+        """Connect new clients, whose events are recorded from now on."""
         clients = [await Client.connect(self._broker) for _ in range(count)]
         for client in clients:
             await client.ask(ApiVersionsRequest(), 0)
@@ -209,7 +211,7 @@ def of(what: str, count: int) -> list[tuple[str, int]]:
 
 
 @pytest.mark.parametrize("count", [1, FEW - 1, FEW, 6])
-def test_from_a_few_clients_on_all_are_served_before_they_are_answered(
+def test_several_ready_clients_are_all_served_before_replies_leave(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, count: int
 ) -> None:
     async def scenario() -> None:
@@ -227,14 +229,14 @@ def test_from_a_few_clients_on_all_are_served_before_they_are_answered(
     run(scenario())
 
 
-def test_nobody_waits_for_a_large_request(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_replies_do_not_wait_for_a_large_request(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def scenario() -> None:
         async with running_broker(tmp_path) as broker:
             recorded = Recorded(broker, monkeypatch)
             clients = await recorded.clients(4)
             await clients[0].create_topic("t")
             large = frame(produce_request("t", batch(bytes(LATE_SIZE))), 8)
-            clients[2].send(large)  # its connection has room for the next one, which comes in one piece
+            clients[2].send(large)  # afterwards the buffer has room for another large request in one piece
             await clients[2].receive()
             recorded.events.clear()
             for client, request in zip(clients, (REQUEST, REQUEST, large, REQUEST), strict=True):
@@ -249,7 +251,7 @@ def test_nobody_waits_for_a_large_request(tmp_path: Path, monkeypatch: pytest.Mo
     run(scenario())
 
 
-def test_who_ends_with_what_was_asked_is_answered_first(tmp_path: Path) -> None:
+def test_earlier_replies_of_a_connection_that_ends_leave_first(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with running_broker(tmp_path) as broker:
             clients = [await Client.connect(broker) for _ in range(6)]
@@ -264,7 +266,9 @@ def test_who_ends_with_what_was_asked_is_answered_first(tmp_path: Path) -> None:
     run(scenario())
 
 
-def test_a_client_gone_before_its_late_reply_harms_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_connection_closed_before_its_late_reply_affects_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async def scenario() -> None:
         async with running_broker(tmp_path) as broker:
             clients = [await Client.connect(broker) for _ in range(5)]
@@ -284,7 +288,7 @@ def test_a_client_gone_before_its_late_reply_harms_no_other(tmp_path: Path, monk
 
             monkeypatch.setattr(LateReplies, "leave", drop_first)
             answers = await asyncio.gather(*(client.receive() for client in clients))
-            assert len(set(answers)) == 1  # what was answered before the end is sent
+            assert len(set(answers)) == 1  # replies from before the end are sent
             await until(lambda: dropped[0] not in broker.listeners[0].connections)
 
     run(scenario())

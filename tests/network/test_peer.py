@@ -14,7 +14,7 @@ def _outgoing(broker: int, controller_epoch: int) -> Outgoing:
 
 
 class Channel:
-    """Answers when it is told to."""
+    """A channel that answers when the test opens its gate."""
 
     def __init__(self) -> None:
         self.sent: list[tuple[int, int]] = []
@@ -58,7 +58,7 @@ def test_each_broker_gets_its_requests_in_order_one_at_a_time() -> None:
     asyncio.run(main())
 
 
-def test_a_broker_that_does_not_answer_is_asked_again_until_it_is_gone() -> None:
+def test_a_request_is_repeated_until_it_is_answered_or_the_broker_is_removed() -> None:
     async def main() -> None:
         channel, clock = Channel(), ManualClock()
         queues = PeerQueues(channel, clock, lambda *_: None)
@@ -88,7 +88,7 @@ def test_a_broker_that_does_not_answer_is_asked_again_until_it_is_gone() -> None
     asyncio.run(main())
 
 
-def test_brokers_of_this_process() -> None:
+def test_requests_to_brokers_of_this_process() -> None:
     async def answer(_request: Message, _version: int) -> Message:
         return UpdateMetadataResponse(error_code=2)
 
@@ -103,7 +103,7 @@ def test_brokers_of_this_process() -> None:
     asyncio.run(main())
 
 
-def test_no_answer_and_no_failure_stops_a_queue(caplog: pytest.LogCaptureFixture) -> None:
+def test_unexpected_answers_and_failures_do_not_stop_a_queue(caplog: pytest.LogCaptureFixture) -> None:
     errors = [ProtocolError("cut short"), RuntimeError("a fault")]
     answered: list[int] = []
 

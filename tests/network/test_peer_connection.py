@@ -1,4 +1,4 @@
-"""Requests to other brokers: a running broker answers them, and no peer, whatever it does, holds up another one."""
+"""Requests to other brokers: a running broker answers them, and a misbehaving peer never delays another one."""
 
 import asyncio
 import random
@@ -64,7 +64,7 @@ class Served:
 
 
 class Peers:
-    """Brokers that do what a test says, and the channel to them; the broker's id is its place in the list."""
+    """Scripted brokers and the channel to them; a broker's id is its place in the list."""
 
     def __init__(self, clock: ManualClock, settings: PeerSettings) -> None:
         self.clock = clock
@@ -170,7 +170,7 @@ def test_a_running_broker_answers_one_request_after_the_other_on_one_connection(
     run(scenario())
 
 
-def test_a_running_broker_that_stops_and_comes_back_at_another_port(tmp_path: Path) -> None:
+def test_a_broker_that_restarts_at_another_port_is_connected_again(tmp_path: Path) -> None:
     async def scenario() -> None:
         port = 0
         times = PeerTimes(backoff_ms=1, backoff_max_ms=1)
@@ -230,9 +230,7 @@ async def speaks_first(served: Served) -> None:
         (speaks_another_protocol, "no response of a Kafka broker: .*1213486160 bytes"),
     ],
 )
-def test_a_peer_that_breaks_the_connection_fails_the_request_and_is_connected_again(
-    misbehave: Serve, message: str
-) -> None:
+def test_a_broken_connection_fails_the_request_and_is_made_again(misbehave: Serve, message: str) -> None:
     async def scenario() -> None:
         async with peers(once(misbehave)) as found:
             await found.fails(found.send(0), f"broker 0 at .*{message}")
@@ -244,7 +242,7 @@ def test_a_peer_that_breaks_the_connection_fails_the_request_and_is_connected_ag
 
 
 @pytest.mark.parametrize("misbehave", [silent, stops_in_the_middle])
-def test_a_peer_that_stops_answering_fails_in_time_and_delays_no_other_one(misbehave: Serve) -> None:
+def test_a_peer_that_stops_answering_fails_in_time_and_delays_no_other_peer(misbehave: Serve) -> None:
     async def scenario() -> None:
         async with peers(once(misbehave), healthy) as found:
             stuck, behind = found.send(0), found.send(0)
@@ -283,7 +281,7 @@ def test_a_late_response_is_not_taken_for_that_of_the_next_request() -> None:
     run(scenario())
 
 
-def test_what_a_peer_sends_unasked_ends_the_connection() -> None:
+def test_bytes_without_a_request_end_the_connection() -> None:
     async def scenario() -> None:
         async with peers(once(speaks_first)) as found:
             sending = found.send(0)
@@ -307,7 +305,7 @@ def test_a_request_that_is_cancelled_ends_its_connection() -> None:
     run(scenario())
 
 
-def test_brokers_that_are_not_there() -> None:
+def test_requests_to_unreachable_brokers_fail() -> None:
     async def scenario() -> None:
         async with peers(healthy) as found:
             await found.fails(found.send(5), "broker 5 is not registered")
@@ -398,7 +396,7 @@ def test_a_throttled_client_waits_before_its_next_request_but_no_longer_than_for
     run(scenario())
 
 
-def test_closing_ends_what_is_in_flight_and_what_waits() -> None:
+def test_closing_fails_requests_in_flight_and_waiting_ones() -> None:
     async def scenario() -> None:
         async with peers(silent) as found:
             sending = [found.send(0), found.send(0)]
@@ -415,7 +413,7 @@ def test_closing_ends_what_is_in_flight_and_what_waits() -> None:
     run(scenario())
 
 
-def test_a_request_that_its_version_can_not_express_is_the_callers_fault() -> None:
+def test_a_request_that_its_version_can_not_express_raises_protocol_error() -> None:
     async def scenario() -> None:
         async with peers(healthy) as found:
             with pytest.raises(ProtocolError):

@@ -1,4 +1,4 @@
-"""Clients that announce, send slowly, or never read: what they cost, and what the others notice."""
+"""Clients that announce large frames, send slowly, or never read: their memory, and the effect on other clients."""
 
 import asyncio
 import logging
@@ -34,11 +34,11 @@ from tests.server.harness import (
 REQUESTS = 8
 PARTITIONS = 60
 SLICE_SIZE = 30_000
-"""Below what is sent by ``sendfile``."""
+"""Smaller than slices that are sent by ``sendfile``."""
 
 
 def _memory(size: int) -> dict[str, str]:
-    """As little as one largest request takes, for all requests together."""
+    """The smallest possible limit: the memory of one request of the largest size for all requests together."""
     return {"queued__max__request__bytes": str(size), "socket__request__max__bytes": str(size)}
 
 
@@ -60,7 +60,7 @@ def test_announced_frames_take_no_memory(tmp_path: Path) -> None:
     run(scenario())
 
 
-def test_when_nothing_is_left_one_frame_after_the_other_gets_done(tmp_path: Path) -> None:
+def test_without_free_memory_frames_are_completed_one_after_the_other(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with running_broker(tmp_path, **_memory(1_000_000)) as broker:
             client = await Client.connect(broker)
@@ -100,7 +100,7 @@ async def _small_slices(client: Client) -> bytes:
 
 
 async def _never_reading(broker: Any, request: bytes) -> tuple[Any, Connection]:
-    """A client that asks more than sockets take, and doesn't read; its connection, blocked."""
+    """Return a client that requests more than sockets take and does not read, and its blocked connection."""
     sock = small_receive_buffer(broker.port)
     sock.sendall(request * REQUESTS)
     port = sock.getsockname()[1]
@@ -128,7 +128,7 @@ def test_small_slices_are_read_as_the_client_takes_them(tmp_path: Path) -> None:
     run(scenario())
 
 
-def test_a_file_cut_while_the_client_does_not_read_is_one_line_in_the_log(
+def test_a_file_cut_while_the_client_does_not_read_is_logged_in_one_line(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
@@ -156,7 +156,7 @@ def test_a_file_cut_while_the_client_does_not_read_is_one_line_in_the_log(
     run(scenario())
 
 
-def test_a_connection_at_rest_holds_no_buffer(tmp_path: Path) -> None:
+def test_an_idle_connection_holds_no_receive_buffer(tmp_path: Path) -> None:
     async def scenario() -> None:
         clock = ManualClock()
         async with running_broker(tmp_path, clock=clock, connections__max__idle__ms="8000") as broker:
@@ -175,7 +175,7 @@ def test_a_connection_at_rest_holds_no_buffer(tmp_path: Path) -> None:
 
 
 def _large_fetch(topic: str, count: int = 4000, **fields: Any) -> bytes:
-    """A fetch that names one partition many times: large when decoded, and there is nothing to be read."""
+    """A fetch that names one partition many times: large when decoded, without any records in the response."""
     request = fetch_request(topic, max_wait_ms=2**31 - 1, session_epoch=-1, **fields)
     request.topics[0].partitions *= count
     return frame(request, 11)
@@ -212,7 +212,7 @@ def test_large_fetches_that_wait_are_answered_when_others_need_their_memory(tmp_
     run(scenario())
 
 
-def test_a_large_fetch_gives_its_memory_back_when_its_client_goes_or_data_comes(tmp_path: Path) -> None:
+def test_a_large_fetch_releases_its_memory_when_it_ends(tmp_path: Path) -> None:
     async def scenario() -> None:
         limit = 50_000_000
         async with running_broker(tmp_path, **_memory(limit)) as broker:
@@ -233,7 +233,7 @@ def test_a_large_fetch_gives_its_memory_back_when_its_client_goes_or_data_comes(
     run(scenario())
 
 
-def test_a_small_fetch_counts_with_what_its_session_waits_for(tmp_path: Path) -> None:
+def test_a_small_fetch_is_charged_for_the_partitions_of_its_session(tmp_path: Path) -> None:
     async def scenario() -> None:
         clock, limit, count = ManualClock(), 150_000, 120
         async with running_broker(tmp_path, clock=clock, **_memory(limit)) as broker:
@@ -273,7 +273,7 @@ def test_a_small_fetch_counts_with_what_its_session_waits_for(tmp_path: Path) ->
 
 
 def test_creations_that_wait_for_their_topics_are_answered_when_others_need_their_memory(tmp_path: Path) -> None:
-    """Topics on a broker that is not there never get a leader."""
+    """Topics on a broker that does not exist never get a leader."""
 
     async def scenario() -> None:
         clock, limit = ManualClock(), 5_000_000
@@ -308,7 +308,7 @@ def test_creations_that_wait_for_their_topics_are_answered_when_others_need_thei
     run(scenario())
 
 
-def test_a_creation_that_waits_does_not_hold_up_the_stop(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_waiting_creation_does_not_delay_the_stop(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     async def scenario() -> None:
         async with running_broker(tmp_path) as broker:
             topic = CreatableTopic("t", num_partitions=-1, replication_factor=-1)

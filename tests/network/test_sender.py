@@ -1,4 +1,4 @@
-"""Parts and slices on a socket that takes little at a time. (test_connection holds it within a broker.)"""
+"""Parts and slices on a socket that takes few bytes at a time (test_connection tests the sender within a broker)."""
 
 import asyncio
 import gc
@@ -113,7 +113,7 @@ async def receive(sock: socket.socket, size: int) -> bytes:
 
 @pytest.fixture(params=["sendfile", "reading"])
 def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """By sendfile, or as where there is none."""
+    """With sendfile, and as on a system without it."""
     if request.param == "reading":
         monkeypatch.setattr(sender_module, "sendfile", None)
 
@@ -139,7 +139,7 @@ def test_everything_arrives_in_order_through_a_narrow_socket(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("left", [1, 100, SENDFILE_FROM_SIZE - 1, SENDFILE_FROM_SIZE, SENDFILE_FROM_SIZE + 1])
-def test_what_a_full_socket_leaves_of_a_slice_is_sent_however_little_it_is(
+def test_the_rest_of_a_slice_is_sent_after_the_socket_was_full(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, left: int
 ) -> None:
     taken_at_once = 2 * SENDFILE_FROM_SIZE
@@ -161,17 +161,17 @@ def test_what_a_full_socket_leaves_of_a_slice_is_sent_however_little_it_is(
 
 @settings(
     max_examples=200, deadline=None, phases=(Phase.reuse, Phase.generate)
-)  # a lost byte is waited for: no shrinking
+)  # a lost byte makes the test wait, so examples are not shrunk
 @given(
     sizes=st.lists(st.integers(0, 3 * SENDFILE_FROM_SIZE), min_size=1, max_size=8),
     in_files=st.integers(0, 255),
     takes=st.lists(st.integers(5_000, 2 * SENDFILE_FROM_SIZE), min_size=1, max_size=5),
     reads=st.lists(st.integers(5_000, 4 * SENDFILE_FROM_SIZE), min_size=1, max_size=5),
 )
-def test_whatever_the_socket_takes_and_the_reader_reads_everything_arrives(
+def test_all_bytes_arrive_with_any_sizes_of_writes_and_reads(
     tmp_path_factory: pytest.TempPathFactory, sizes: list[int], in_files: int, takes: list[int], reads: list[int]
 ) -> None:
-    """Bit n of ``in_files``: part n lies in a file. ``takes`` and ``reads`` are gone through again and again."""
+    """Bit n of ``in_files``: part n is in a file. ``takes`` and ``reads`` are used cyclically."""
     path = tmp_path_factory.mktemp("parts", numbered=True)
     data = [os.urandom(size) for size in sizes]
     whole = b"".join(data)
@@ -220,8 +220,8 @@ def test_a_file_cut_while_the_socket_is_full_aborts(tmp_path: Path) -> None:
     on_a_socket(test)
 
 
-def test_a_fault_of_ours_in_the_midst_of_an_answer_aborts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody would go on with it."""
+def test_a_bug_while_a_response_is_sent_aborts_the_connection(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No code would continue the conversion."""
     batches = b"".join(batch(os.urandom(900), base_offset=at) for at in range(300))
 
     async def test(sender: BodySender, peer: Peer, theirs: socket.socket) -> None:
@@ -251,7 +251,7 @@ def test_closing_drops_what_is_unsent(tmp_path: Path) -> None:
     on_a_socket(test)
 
 
-def test_converted_slices_are_made_piece_by_piece_and_others_get_their_turn(tmp_path: Path) -> None:
+def test_converted_slices_are_sent_piece_by_piece_between_other_connections(tmp_path: Path) -> None:
     batches = b"".join(batch(os.urandom(900), base_offset=at) for at in range(300))
 
     async def test(sender: BodySender, peer: Peer, theirs: socket.socket) -> None:
@@ -297,7 +297,7 @@ def test_a_converted_slice_ends_with_its_connection(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("is_closed", [False, True])
-def test_a_slice_that_is_converted_beside_the_loop_is_waited_for(tmp_path: Path, is_closed: bool) -> None:
+def test_the_sender_waits_for_a_slice_that_a_thread_converts(tmp_path: Path, is_closed: bool) -> None:
     batches = batch(b"small") + batch(*[b""] * 50, base_offset=1, compression=1) + batch(bytes(9000), base_offset=51)
 
     async def test(sender: BodySender, peer: Peer, theirs: socket.socket) -> None:

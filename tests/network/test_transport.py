@@ -1,4 +1,4 @@
-"""What depends on a listener's security protocol; that one for TLS needs no more than ``ConnectionTransport`` has."""
+"""The parts that depend on the security protocol; a transport for TLS needs only ``ConnectionTransport``."""
 
 import asyncio
 import logging
@@ -32,7 +32,7 @@ def test_the_unread_bytes_before_the_end_are_counted() -> None:
 
 
 @pytest.mark.parametrize("missing", ["_END", "_fcntl", "_termios"])
-def test_systems_that_cannot_tell(missing: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unread_bytes_are_unknown_on_other_systems(missing: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(transport, missing, None)
     here, there = socket.socketpair()
     with here, there:
@@ -41,7 +41,7 @@ def test_systems_that_cannot_tell(missing: str, monkeypatch: pytest.MonkeyPatch)
 
 
 class EncryptedTransport:
-    """A transport for TLS, made of what ``ConnectionTransport`` asks for."""
+    """A transport for TLS with the methods of ``ConnectionTransport``."""
 
     def __init__(self, context: ssl.SSLContext) -> None:
         self.context = context
@@ -120,7 +120,7 @@ def test_an_encrypted_connection_gets_slices_through_its_transport(
     run(scenario())
 
 
-def test_a_connection_that_can_not_be_started_ends_alone(
+def test_a_failed_start_ends_only_its_connection(
     tmp_path: Path, certificate: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)

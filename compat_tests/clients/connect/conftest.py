@@ -13,7 +13,7 @@ from tools.jars import VERSIONS
     params=[VERSIONS[0], *(pytest.param(each, marks=pytest.mark.long) for each in VERSIONS[1:])],
 )
 def connect_version(request: pytest.FixtureRequest) -> str:
-    """Each release whose Kafka Connect and MirrorMaker are tried; the later ones in long runs alone."""
+    """Each release whose Kafka Connect and MirrorMaker are tested; the later ones in long runs alone."""
     version: str = request.param
     return version
 

@@ -44,7 +44,7 @@ def test_a_standalone_worker_copies_a_file(
 
 @pytest.mark.long
 @pytest.mark.scenario("restart", client="connect-standalone-{connect_version}")
-def test_a_standalone_worker_goes_on_where_it_was(
+def test_a_standalone_worker_continues_after_a_restart(
     broker: Broker, connect_version: str, topic_name: str, tmp_path: Path
 ) -> None:
     connectors = file_connectors("again", topic_name, tmp_path)
@@ -90,7 +90,7 @@ class Distributed:
         wait_long(lambda: self.worker.states(name) == states, f"{name} to be {states}")
 
     def write(self) -> None:
-        """Some more lines."""
+        """Write more lines to the source's file."""
         append_lines(self.directory / f"{self.name}.in", range(self.count, self.count + LINES))
         self.count += LINES
 
@@ -138,7 +138,7 @@ def test_workers_and_sinks_are_groups(distributed: Distributed) -> None:
 
 
 @pytest.mark.scenario("admin", client="connect-distributed-{connect_version}")
-def test_what_connect_keeps_is_kept_compacted(distributed: Distributed) -> None:
+def test_connects_internal_topics_are_compacted(distributed: Distributed) -> None:
     client = distributed.client
     kept = {f"{distributed.group}-{kind}": count for kind, count in (("config", 1), ("offset", 2), ("status", 2))}
     assert {name: client.topics()[name] for name in kept} == kept
@@ -170,7 +170,7 @@ def test_an_unknown_connector_is_refused(distributed: Distributed) -> None:
     cases=["2.7.2"],
 )
 @pytest.mark.scenario("restart", client="connect-distributed-{connect_version}")
-def test_a_broker_that_comes_back_gets_the_rest(distributed: Distributed) -> None:
+def test_lines_continue_after_a_restart_of_the_broker(distributed: Distributed) -> None:
     distributed.write()
     distributed.broker.stop()
     distributed.write()

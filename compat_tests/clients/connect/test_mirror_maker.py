@@ -20,7 +20,7 @@ START_MS = 1_700_000_000_000
 PARTITIONS, RECORDS = 3, 20
 """Records of each partition."""
 READ = 3
-"""Those of the first one that the group has read."""
+"""Records of the first partition that the group has read."""
 
 
 def _sent(first: int, count: int) -> list[Sent]:
@@ -59,7 +59,7 @@ class Mirror:
         return self.here.consume(self.copy, self._end(partition), partition=partition)
 
     def _end(self, partition: int) -> int:
-        """Where the copy ends; 0 while a target that has just come back does not lead it yet."""
+        """The end offset of the copy; 0 while a restarted target does not lead the partition yet."""
         try:
             return self.here.watermarks(self.copy, partition)[1]
         except KafkaException as failure:
@@ -128,7 +128,7 @@ def test_configurations_and_partitions_follow(mirror: Mirror) -> None:
     "kafka-3.9.1", reason="when a broker that is its own controller came back, nothing is copied for minutes"
 )
 @pytest.mark.scenario("restart", client=CLIENT)
-def test_a_target_that_comes_back_gets_the_rest(mirror: Mirror) -> None:
+def test_records_continue_after_a_restart_of_the_target(mirror: Mirror) -> None:
     mirror.read(0, RECORDS)
     mirror.target.stop()
     mirror.there.produce(mirror.topic, _sent(RECORDS, RECORDS))

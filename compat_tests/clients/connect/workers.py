@@ -71,7 +71,7 @@ class ConnectProcess(ChildProcess):
 
 
 class Worker(ConnectProcess):
-    """A Connect worker: standalone with its connectors, or distributed, which is told of them later.
+    """A Connect worker: standalone with its connectors, or distributed, which gets them later by its REST interface.
 
     A distributed one keeps what it knows in topics named after its group.
     """
@@ -131,7 +131,7 @@ class Worker(ConnectProcess):
         return True
 
     def states(self, connector: str) -> list[str]:
-        """The state of a connector and its tasks; [] while there is none."""
+        """The states of a connector and its tasks; [] if the connector does not exist."""
         try:
             status = self.ask("GET", f"/connectors/{connector}/status")
         except urllib.error.HTTPError as refusal:
@@ -180,5 +180,5 @@ def append_lines(path: Path, numbers: range) -> None:
 
 
 def lines_of(path: Path) -> list[str]:
-    """What the sink has written so far."""
+    """The lines that the sink has written so far."""
     return path.read_text().splitlines() if path.exists() else []

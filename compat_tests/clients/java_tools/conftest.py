@@ -13,7 +13,7 @@ AFTERWARDS = "test_afterwards.py"
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Everything here needs Java; what looks at a broker's whole data directory comes last of that broker's tests."""
+    """All tests here need Java; those that read a broker's whole data directory are the last ones of that broker."""
     for item in items:
         if item.path.parent.name == "java_tools":
             item.add_marker("java")
@@ -35,7 +35,7 @@ class BrokerTools:
         self.version = tools.version
 
     def attempt(self, tool: str, *arguments: str, text: str = "") -> Said:
-        """Runs the tool against the broker, whatever its exit code."""
+        """Runs the tool against the broker, with any exit code."""
         return self.tools.attempt(tool, "--bootstrap-server", self.bootstrap, *arguments, text=text)
 
     def run(self, tool: str, *arguments: str, text: str = "") -> str:

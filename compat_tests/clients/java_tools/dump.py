@@ -16,7 +16,7 @@ CHUNK = 200
 
 
 def dump(tools: Tools, paths: Sequence[Path], *options: str) -> str:
-    """What the tool says about the files, after making sure that it found nothing wrong and left none out."""
+    """The output of the tool for the files, after a check that it found no damage and left no file out."""
     said = ""
     for first in range(0, len(paths), CHUNK):
         files = ",".join(map(str, paths[first : first + CHUNK]))

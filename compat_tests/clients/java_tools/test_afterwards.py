@@ -30,7 +30,7 @@ def _dump_all(data: Path, tools: Tools) -> str:
 
 
 @pytest.mark.parametrize("version", READERS)
-def test_every_log_of_the_run_is_sound(
+def test_every_log_of_the_run_is_undamaged(
     broker: Broker, tools_of: Callable[[str], Tools], version: str, topic_name: str
 ) -> None:
     if broker.data is None:

@@ -68,7 +68,7 @@ def test_every_record_is_read(directory: Path, tools: Tools) -> None:
 
 
 def _deleted(directory: Path) -> int:
-    """How many records went with whole segments that DeleteRecords left behind."""
+    """The number of records in the segments that DeleteRecords has deleted."""
     first = min(int(path.stem) for path in (directory / "codec-gzip-0").glob("*.log"))
     assert first <= 31
     return first

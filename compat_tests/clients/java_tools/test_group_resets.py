@@ -15,7 +15,7 @@ from compat_tests.groups.wire import Wire, find_coordinator
 
 HOUR_MS = 3_600_000
 RECORDS = 10
-"""One an hour, the last half an hour ago."""
+"""The times of the records: one an hour, the last one half an hour ago."""
 
 pytestmark = [
     pytest.mark.parametrize("tools_version", ["2.7.2", "4.1.0"], indirect=True),
@@ -85,7 +85,7 @@ FORMS: list[tuple[str, Callable[[Reset], list[str]], int]] = [
 ]
 
 
-def test_every_form(reset: Reset) -> None:
+def test_every_form_of_reset(reset: Reset) -> None:
     got = {}
     for name, form, _ in FORMS:
         reset.commit(reset.group)
@@ -93,7 +93,7 @@ def test_every_form(reset: Reset) -> None:
     assert got == {name: [expected, expected] for name, _, expected in FORMS}
 
 
-def test_a_plan_is_exported_and_taken_from_a_file(reset: Reset, tmp_path: Path) -> None:
+def test_a_plan_is_exported_and_read_from_a_file(reset: Reset, tmp_path: Path) -> None:
     plan = reset.run("--reset-offsets", "--shift-by", "2", "--topic", f"{reset.topic}:0", "--export", "--dry-run")
     assert reset.committed() == [4, 4]
     (line,) = [line for line in plan.splitlines() if reset.topic in line]
@@ -119,7 +119,7 @@ def test_several_groups_and_all_topics(reset: Reset, tmp_path: Path) -> None:
     assert (reset.committed(), reset.committed(other)) == ([RECORDS] * 2, [RECORDS] * 2)
 
 
-def test_what_is_described(reset: Reset) -> None:
+def test_the_output_of_describe(reset: Reset) -> None:
     """Offsets of a group without members, its state and its (no) members, by themselves and with --verbose."""
     for verbose in [], ["--verbose"]:
         said = reset.tools.attempt("ConsumerGroupCommand", "--group", reset.group, "--describe", *verbose).all

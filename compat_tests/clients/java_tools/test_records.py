@@ -51,7 +51,7 @@ def test_every_codec_performs(tools: BrokerTools, topic_name: str, codec: str) -
     assert report[2] == "0.3815"
 
 
-def test_what_is_verifiably_produced_is_verifiably_consumed(tools: BrokerTools, topic_name: str) -> None:
+def test_the_verifiable_consumer_reads_the_verifiable_producers_records(tools: BrokerTools, topic_name: str) -> None:
     tools.create(topic_name, 3)
     option = "--broker-list" if tools.version.startswith("2.") else "--bootstrap-server"
     alone = JavaTools(tools.version)  # its summary comes from a hook at the end of its JVM

@@ -29,7 +29,7 @@ def _describe(tools: BrokerTools, topic: str) -> str:
 
 
 def _offsets(tools: BrokerTools, topic: str, *arguments: str) -> dict[int, int]:
-    """Each partition's offset; one that has none for the asked time is missing or -1, by the release."""
+    """Each partition's offset; one without an offset for the time is missing or -1, depending on the release."""
     lines = tools.by_older_name("GetOffsetShell", "--topic", topic, *arguments).splitlines()
     places = [line.rsplit(":", 2) for line in lines if line.startswith(topic)]
     return {int(partition): int(offset) for _, partition, offset in places if offset not in ("", "-1")}
@@ -91,7 +91,9 @@ def test_offsets_are_shown_by_time(tools: BrokerTools, topic_name: str) -> None:
     assert _offsets(tools, topic_name, "--time", "99999999999999") == {}
 
 
-def test_records_are_deleted_and_the_logs_size_is_told(tools: BrokerTools, topic_name: str, tmp_path: Path) -> None:
+def test_records_are_deleted_and_the_size_of_the_log_is_shown(
+    tools: BrokerTools, topic_name: str, tmp_path: Path
+) -> None:
     tools.create(topic_name)
     tools.fill(topic_name, [f"{i}" for i in range(10)])
     wish = tmp_path / "delete.json"
@@ -114,7 +116,7 @@ def test_records_are_deleted_and_the_logs_size_is_told(tools: BrokerTools, topic
 
 
 @pytest.mark.differs(*IN_KRAFT, reason="serves its own versions of the APIs")
-def test_every_served_api_is_told(tools: BrokerTools) -> None:
+def test_every_served_api_is_listed(tools: BrokerTools) -> None:
     told = dict(
         re.findall(r"^\t(\w+)\(\d+\): ([\d to]+?) \[usable: \d+\]", tools.run("BrokerApiVersionsCommand"), re.M)
     )

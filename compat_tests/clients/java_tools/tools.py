@@ -21,7 +21,7 @@ SOURCE = Path(__file__).with_name("ToolServer.java")
 
 @dataclass(frozen=True)
 class Said:
-    """What a tool printed, and its exit code."""
+    """The output of a tool, and its exit code."""
 
     code: int
     out: str
@@ -57,7 +57,7 @@ class Tools:
                 stream.close()
 
     def attempt(self, tool: str, *arguments: str, text: str = "", timeout_s: float = 60) -> Said:
-        """Runs the tool with `text` as its input, whatever its exit code."""
+        """Runs the tool with `text` as its input, with any exit code."""
         if not find_java().has_compiler:
             command = self._alone.command(tool, *arguments)
             run = subprocess.run(command, input=text, capture_output=True, text=True, timeout=timeout_s, check=False)

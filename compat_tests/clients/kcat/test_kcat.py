@@ -54,7 +54,7 @@ def topic(broker: Broker, topic_name: str) -> str:
 
 
 @pytest.mark.parametrize("codec", CODECS)
-def test_records_come_back_with_keys_and_headers(kcat: Kcat, topic: str, codec: str) -> None:
+def test_records_are_read_with_keys_and_headers(kcat: Kcat, topic: str, codec: str) -> None:
     text = "".join(f"k{i}:value {i} {'v' * 100}\n" for i in range(50))
     kcat.run("-P", "-t", topic, "-p", "1", "-K", ":", "-H", "origin=kcat", "-z", codec, text=text)
     found = kcat.consume(topic, "-p", "1", "-o", "beginning")
@@ -70,19 +70,19 @@ def test_an_idempotent_producer_is_served(kcat: Kcat, topic: str) -> None:
     assert [int(each["payload"]) for each in kcat.consume(topic, "-p", "0")] == list(range(500))
 
 
-def test_a_topic_comes_to_be_by_being_used(kcat: Kcat, topic_name: str) -> None:
+def test_a_topic_is_created_when_it_is_used(kcat: Kcat, topic_name: str) -> None:
     kcat.run("-P", "-t", topic_name, text="first\n")
     assert [each["payload"] for each in kcat.consume(topic_name)] == ["first"]
 
 
-def test_nulls_are_told_from_empty_values(kcat: Kcat, topic: str) -> None:
+def test_nulls_and_empty_values_stay_different(kcat: Kcat, topic: str) -> None:
     kcat.run("-P", "-t", topic, "-p", "0", "-K", ":", "-Z", text="deleted:\n")
     (found,) = kcat.consume(topic, "-p", "0")
     assert (found["key"], found["payload"]) == ("deleted", None)
 
 
 @pytest.mark.scenario("offset resets", client="kcat")
-def test_reading_starts_and_stops_where_it_is_told_to(kcat: Kcat, topic: str) -> None:
+def test_reading_starts_and_stops_at_the_given_offsets(kcat: Kcat, topic: str) -> None:
     kcat.run("-P", "-t", topic, "-p", "0", text="".join(f"{i}\n" for i in range(20)))
     assert [each["offset"] for each in kcat.consume(topic, "-p", "0", "-o", "7", "-c", "3")] == [7, 8, 9]
     assert [each["offset"] for each in kcat.consume(topic, "-p", "0", "-o", "-2")] == [18, 19]
@@ -113,14 +113,14 @@ def test_metadata_names_the_broker_and_the_partitions(kcat: Kcat, topic: str) ->
 
 
 @pytest.mark.scenario("errors", client="kcat")
-def test_an_unknown_topic_is_told(kcat: Kcat, topic_name: str) -> None:
+def test_an_unknown_topic_is_reported(kcat: Kcat, topic_name: str) -> None:
     said = kcat.attempt("-C", "-t", topic_name, "-e", "-X", "allow.auto.create.topics=false")
     assert said.returncode != 0
     assert "Unknown topic or partition" in said.stderr
 
 
 @pytest.mark.scenario("groups", client="kcat")
-def test_a_group_shares_and_goes_on(kcat: Kcat, topic: str, broker: Broker) -> None:
+def test_a_group_shares_partitions_and_continues(kcat: Kcat, topic: str, broker: Broker) -> None:
     group = f"group-of-{topic}"
     kcat.run("-P", "-t", topic, "-p", "0", text="a\nb\n")
     kcat.run("-P", "-t", topic, "-p", "1", text="c\n")

@@ -1,1 +1,1 @@
-"""What real clients and Apache Kafka 2.7.2 said to each other, kept as frames."""
+"""The conversations of real clients with Apache Kafka 2.7.2, kept as frames."""

@@ -28,12 +28,12 @@ PLAIN_READS: Final = (
     "METADATA", "DESCRIBE_CONFIGS", "LIST_GROUPS", "DESCRIBE_GROUPS", "OFFSET_FETCH", "LIST_OFFSETS",
     "HEARTBEAT",
 )  # fmt: skip
-"""What shows a change a moment after it was answered: asked again before the answers count as different."""
+"""Requests that may show a change only a moment after it was answered: repeated before answers count as different."""
 AGAIN_S: Final = 3.0
 
 
 class Asked(NamedTuple):
-    """A request that is on its way; ``data`` is its frame."""
+    """A pending request; ``data`` is its frame."""
 
     api: ApiKey
     version: int
@@ -48,11 +48,11 @@ class Asked(NamedTuple):
         return decoded(data, self.api, 0) if found is None and self.api == ApiKey.API_VERSIONS else found
 
     def is_passing(self, data: bytes | str | None) -> bool:
-        """Whether the answer says that one should ask again."""
+        """Whether the answer has a retriable error."""
         return is_passing(self.answer(data))
 
     def can_be_repeated(self, answer: bytes | str | None) -> bool:
-        """Whether asking again changes nothing: it was only put off, or only reads."""
+        """Whether the request may be repeated: it was not executed, or only reads."""
         return self.api.name in PLAIN_READS or self.is_passing(answer)
 
 
@@ -73,7 +73,7 @@ class Playback:
         self.differences: list[str] = []
 
     def run(self) -> None:
-        """Play until an answer differs; what the client did not wait for is not waited for either."""
+        """Play until an answer differs; playback waits only for the answers that the client waited for."""
         try:
             for frame in self._recording.frames:
                 if self.differences:
@@ -156,7 +156,7 @@ class Playback:
             found = self._gaps(asked, frame.data, answer)
         self.answers += 1
         if asked.is_passing(frame.data) and found:
-            return  # what the client had to wait for is done sooner here
+            return  # the client's retry is not needed: this broker is faster
         name = f"answer {self.answers}, {asked.api.name} v{asked.version}"
         self.differences += [f"{name}: {each.path} was {each.theirs!r}, is {each.ours!r}" for each in found]
 

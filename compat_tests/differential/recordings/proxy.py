@@ -1,7 +1,7 @@
-"""Stands between a client and a broker, and keeps every frame.
+"""A proxy between a client and a broker, which keeps every frame.
 
-One request at a time is on its way to the broker, unless it is one that waits: what is played back can't overlap in
-another way than it was recorded.
+It passes one request at a time to the broker, except those that may wait, so that requests overlap at playback as they
+did in the recording.
 """
 
 import asyncio
@@ -14,7 +14,7 @@ from compat_tests.process import HOST, free_port
 
 ANSWERED_WITHIN_S = 0.5
 WAITING_APIS = (1, 11, 14)
-"""Fetch, JoinGroup and SyncGroup may have no answer for long; they get a moment."""
+"""The wait for an answer of Fetch, JoinGroup and SyncGroup, which may take long, before the next request is passed."""
 A_MOMENT_S = 0.03
 
 

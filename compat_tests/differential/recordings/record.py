@@ -1,4 +1,4 @@
-"""Records what real clients and Apache Kafka 2.7.2 say to each other.
+"""Records the conversations of real clients with Apache Kafka 2.7.2.
 
 python -m compat_tests.differential.recordings.record [client…]
 """
@@ -85,7 +85,7 @@ PARTS: tuple[Callable[[Client, str], None], ...] = (produce_and_consume, consume
 
 
 def scenario(client: Client, topic: str) -> None:
-    """Everything; what a library can't do at all is left out."""
+    """All parts; those that a library does not support are left out."""
     client.create_topic(topic, 2, {"retention.ms": "-1"})
     wait_until(lambda: topic in client.topics(), f"topic {topic}")
     for part in PARTS:

@@ -23,7 +23,7 @@ class Frame(NamedTuple):
 
 @dataclass
 class Recording:
-    """All that passed between one client program and the broker."""
+    """All frames between one client program and the broker."""
 
     port: int
     frames: list[Frame] = field(default_factory=list)
@@ -51,5 +51,5 @@ def names() -> list[str]:
 
 
 def path_of(name: str) -> Path:
-    """Where a client's recording is."""
+    """The path of a client's recording."""
     return FOLDER / f"{name}.gz"

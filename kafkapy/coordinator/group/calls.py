@@ -85,7 +85,7 @@ class CommitCall(NamedTuple):
 
 
 commit_call_of = maker(CommitCall)
-"""Of a tuple of all five."""
+"""Make a ``CommitCall`` from a tuple of all five fields."""
 
 
 class Producer(NamedTuple):
@@ -98,7 +98,7 @@ class Producer(NamedTuple):
 
 NO_PRODUCER = Producer()
 COMMITTER = Producer(base_sequence=0)
-"""Of an OffsetCommit, which belongs to no transaction."""
+"""The producer fields of an OffsetCommit, which belongs to no transaction."""
 
 
 class GroupListing(NamedTuple):

@@ -1,7 +1,7 @@
-"""The group coordinator: the requests' entry. It finds the group and calls the function that decides on the request.
+"""The group coordinator, the entry of all requests: it finds the group and calls the function that decides.
 
 JoinGroup, SyncGroup, OffsetCommit and TxnOffsetCommit return an ``Answer``, all others a result or the steps to one.
-``rebalance.py`` tells how the requests of members belong together.
+``rebalance.py`` describes the order of the members' requests.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -47,7 +47,7 @@ _STORE_ERRORS: Final[Mapping[int, int]] = {
     ErrorCode.MESSAGE_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
     ErrorCode.RECORD_LIST_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
 }
-"""The log's error → the members', if the group could not be written; others stay as they are."""
+"""The log's error → the error for members, if the group could not be written; other errors stay as they are."""
 
 
 class GroupCoordinator:
@@ -71,12 +71,12 @@ class GroupCoordinator:
         self._removal = Removal(self._runtime, self._rebalancer, clock)
         self._offsets = OffsetRequests(self._runtime, self._rebalancer)
         self.commit_offsets: Final = self._offsets.commit
-        """OffsetCommit: an error code for each partition. No method of its own, which would cost each commit a call."""
+        """OffsetCommit: an error code for each partition. An attribute: a method would cost each commit a call."""
 
     # Start and stop
 
     def startup(self) -> None:
-        """Serve requests; to be called before the broker learns which partitions it leads."""
+        """Serve requests; call it before the broker learns which partitions it leads."""
         self._runtime.startup()
         self._metadata.add_listener(self._metadata_changed)
         self._runtime.repeat(self._expire, self.settings.offsets_retention_check_interval_ms)
@@ -220,7 +220,7 @@ class GroupCoordinator:
         return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if is_loading else 0, listings
 
     def describe_group(self, group_id: str) -> Steps[GroupDescription]:
-        """DescribeGroups of one group; one that does not exist is Dead."""
+        """DescribeGroups of one group; a group that does not exist is Dead."""
         shard = self._runtime.find(group_id)
         if isinstance(shard, int):
             return GroupDescription(shard, group_id)

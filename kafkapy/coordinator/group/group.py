@@ -17,10 +17,10 @@ from kafkapy.types import NO_TIMESTAMP
 
 
 class Group:
-    """One consumer group (or Connect cluster, or another user of the group protocol), state without I/O.
+    """The state of one consumer group (or Connect cluster, or another user of the group protocol), without I/O.
 
     ``state_timestamp_ms`` is the wall-clock time of the last transition, -1 if a stored group has none.
-    ``subscribed`` is the topics that the members consume, ``None`` when that can't be known, or not yet.
+    ``subscribed`` is the topics that the members consume; ``None`` if they are not known (yet).
     """
 
     __slots__ = (
@@ -88,7 +88,7 @@ class Group:
         return self.protocol_type == CONSUMER_PROTOCOL_TYPE
 
     def supports(self, protocol_type: str, protocols: Protocols) -> bool:
-        """Whether a member with these protocols fits in."""
+        """Whether a member with these protocols may join."""
         if self.state is states.EMPTY:
             return bool(protocol_type) and bool(protocols)
         return self.protocol_type == protocol_type and self.members.common_protocols.accept(protocols)
@@ -159,7 +159,7 @@ class Group:
         return self._subscription
 
     def is_subscribed_to(self, topic: str) -> bool:
-        """Whether a member consumes the topic; True if that can't be known."""
+        """Whether a member consumes the topic; True if the subscriptions are not known."""
         return self.subscribed is None or topic in self.subscribed
 
     def listing(self) -> GroupListing:

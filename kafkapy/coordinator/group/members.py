@@ -124,12 +124,12 @@ class Members(Mapping[str, Member]):
             self.leader_id = member.member_id
 
     def restore_leader(self, member_id: str | None) -> None:
-        """Make the member the leader that was stored; the first member stays the leader if it is not one of them."""
+        """Make the stored leader the leader again; if it is not a member, the first member stays the leader."""
         if member_id in self._by_id:
             self.leader_id = member_id
 
     def remove(self, member_id: str) -> None:
-        """Remove a member, if there is one of the id; if it was the leader, the one that joined next is."""
+        """Remove the member with this id, if there is one; the member that joined after a removed leader leads."""
         member = self._by_id.pop(member_id, None)
         if member is None:
             return
@@ -187,14 +187,14 @@ class Members(Mapping[str, Member]):
         return max((member.rebalance_timeout_ms for member in self._by_id.values()), default=0)
 
     def change_protocols(self, member: Member, protocols: Protocols) -> None:
-        """Replace the protocols of a member."""
+        """Replace the protocols of a member, and count them."""
         self.common_protocols.remove(member.protocols)
         member.protocols = protocols
         self.common_protocols.add(protocols)
         self._charge_all(member)
 
     def assign(self, member: Member, assignment: bytes) -> None:
-        """Set the assignment of a member."""
+        """Set the assignment of a member, and charge its size to the budget."""
         self._charge(member, len(assignment) - len(member.assignment))
         member.assignment = assignment
 

@@ -107,7 +107,7 @@ def _rejoin(rebalancer: Rebalancer, group: Group, call: JoinCall) -> Answer[Join
 def _is_repeated(group: Group, member: Member, protocols: Protocols) -> bool:
     """Whether the present generation answers the request: the member did not get the response, and nothing has changed.
 
-    The leader of a Stable group that joins again requests a new assignment, so that is no repetition.
+    The leader of a Stable group that joins again requests a new assignment, so its request is no repetition.
     """
     if member.protocols != protocols:
         return False

@@ -1,4 +1,4 @@
-"""The bound on the memory of all groups' members: their metadata, protocols and assignments, kept as long as they stay.
+"""The bound on the memory for the members of all groups: their metadata, protocols and assignments.
 
 A client chooses the size of its metadata, up to a whole request, and the number of its members; Apache Kafka has no
 bound. Each member, each of its protocols, each topic that a group reads and each member id that was handed out also

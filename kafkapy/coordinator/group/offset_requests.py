@@ -28,7 +28,9 @@ _LOG_ERRORS: Final[Mapping[int, int]] = {
     ErrorCode.MESSAGE_TOO_LARGE: ErrorCode.INVALID_COMMIT_OFFSET_SIZE,
     ErrorCode.RECORD_LIST_TOO_LARGE: ErrorCode.INVALID_COMMIT_OFFSET_SIZE,
 }
-"""The log's error → the client's: it must find the coordinator again, wait, or send less. Others stay as they are."""
+"""The log's error → the error for the client, which must find the coordinator again, wait, or send less.
+
+Other errors stay as they are."""
 
 
 def log_error(error_code: int) -> int:
@@ -200,8 +202,8 @@ class OffsetRequests:
     ) -> Steps[tuple[int, dict[TopicPartition, FetchedOffset]]]:
         """OffsetFetch in steps; with ``None`` all partitions that have an offset.
 
-        If the group is deleted between two steps, the rest has no offsets; if its shard is unloaded, the whole is an
-        error.
+        If the group is deleted between two steps, the remaining partitions have no offsets; if its shard is unloaded,
+        the result is an error.
         """
         error_code, fetched = self.fetch(group_id, ())
         if partitions is None:

@@ -10,7 +10,7 @@ NO_EXPIRY: Final = -1
 
 
 class CommittedOffset(NamedTuple):
-    """An offset of a partition. ``expire_timestamp_ms`` is set only by clients that ask for their own retention."""
+    """An offset of a partition. ``expire_timestamp_ms`` is set only if the client named a retention time."""
 
     offset: int
     leader_epoch: int = NO_EPOCH
@@ -20,7 +20,7 @@ class CommittedOffset(NamedTuple):
 
 
 committed_offset_of = maker(CommittedOffset)
-"""Of a tuple of all five."""
+"""Make a ``CommittedOffset`` from a tuple of all five fields."""
 
 
 class FetchedOffset(NamedTuple):

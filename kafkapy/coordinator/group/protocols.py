@@ -1,4 +1,4 @@
-"""The assignment protocols that members name, which of them all support, and the subscriptions in their metadata.
+"""The assignment protocols of a group's members, the choice of a common one, and the subscriptions of the members.
 
 Kafka counts how often the members of a group name a protocol, and takes it for common if the count is the number of
 members. A protocol that a member names twice therefore counts for one member too many, and the next member that has
@@ -16,11 +16,11 @@ from kafkapy.protocol.primitives import ProtocolError, Reader
 from kafkapy.turns import Steps, finish
 
 Protocols = tuple[tuple[str, bytes], ...]
-"""The protocols of one member, in its order of preference, each with the member's metadata for it."""
+"""The protocols of one member, in its order of preference, each with its metadata."""
 
 
 def names_of(protocols: Protocols) -> list[str]:
-    """The names, a repeated one as often as it is repeated."""
+    """Return the protocols' names, with repetitions."""
     return [name for name, _ in protocols]
 
 
@@ -61,7 +61,8 @@ class CommonProtocols:
         """The common protocol with the most votes; each of the members votes for the first of its list that is common.
 
         If the votes are equal, the first one in Kafka's map of them wins. If Kafka counts none as common, or selects
-        one that is not, it fails and its group never becomes Stable. Here all that are common are candidates then.
+        one that is not common, its JoinGroup fails and the group never becomes Stable. In these cases this function
+        selects among all protocols that are common.
         """
         common = set(filter(self.all_support, names_of(preferences[0])))
         candidates = set(filter(self._counts_as_common, common)) or common
@@ -83,7 +84,7 @@ TOPICS_IN_A_STEP: Final = 512
 
 
 def read_topics(metadata: bytes, topics: set[str]) -> Steps[None]:
-    """Add the topics of one member's metadata to ``topics``; raise ``ProtocolError`` when it is something else."""
+    """Add the topics of one member's metadata to ``topics``; raise ``ProtocolError`` for metadata of another form."""
     reader = Reader(memoryview(metadata))
     reader.read_int16()  # any version, negative ones too
     remaining = reader.read_count()
@@ -96,7 +97,7 @@ def read_topics(metadata: bytes, topics: set[str]) -> Steps[None]:
 
 
 def topics_of(metadata: bytes) -> set[str]:
-    """Return the topics of one member's metadata; raise ``ProtocolError`` when it is something else."""
+    """Return the topics of one member's metadata; raise ``ProtocolError`` for metadata of another form."""
     topics: set[str] = set()
     finish(read_topics(metadata, topics))
     return topics
@@ -107,7 +108,7 @@ def subscribed_topics(
 ) -> Steps[AbstractSet[str] | None]:
     """Return the topics of all ``subscriptions``, which are the members' metadata of the chosen protocol.
 
-    None when that can't be known, also because ``budget`` has no room for so many.
+    None if the metadata can't be read, or if ``budget`` has no room for the topics.
     """
     if protocol_type != CONSUMER_PROTOCOL_TYPE:
         return None

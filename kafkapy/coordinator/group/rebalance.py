@@ -117,7 +117,10 @@ class Rebalancer:
             self.try_complete_join(group)
 
     def remove_member(self, group: Group, member: Member) -> None:
-        """Remove a member that left or whose session ended; the others rebalance, without others the group is Empty."""
+        """Remove a member that left or whose session ended; the other members rebalance.
+
+        Without other members the group becomes Empty.
+        """
         group.members.remove(member.member_id)
         member.answer_join(JoinResult(ErrorCode.UNKNOWN_MEMBER_ID, ""))
         member.answer_sync(SyncResult(ErrorCode.UNKNOWN_MEMBER_ID))
@@ -129,7 +132,7 @@ class Rebalancer:
     # The join phase
 
     def maybe_prepare(self, group: Group) -> None:
-        """Start a join phase if the state allows it; in PreparingRebalance one is running."""
+        """Start a join phase if the state allows it; in PreparingRebalance one is running already."""
         if states.PREPARING in states.TRANSITIONS[group.state]:
             self.prepare(group)
 

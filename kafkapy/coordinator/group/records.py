@@ -3,7 +3,7 @@
 Every key starts with an int16 version that tells its kind, every value with the version of its layout. The layouts of
 Kafka 2.7 are written:
 
-    key 1   offset of a group's partition   value 3, or 1 when the client asked for a retention of its own
+    key 1   offset of a group's partition   value 3, or 1 if the client named a retention time
     key 2   metadata of a group             value 3
     value null                              tombstone: expired or deleted
 
@@ -42,7 +42,7 @@ _OFFSET_3 = Struct(">hqih")
 """Version, offset, leader epoch and the length of the metadata, which the timestamp follows."""
 _TIMESTAMP = Struct(">q")
 _OFFSET_3_AND_HEADERS = Struct(">hqihqb")
-"""The whole value without metadata; behind it the number of the record's headers."""
+"""The whole value of a commit without metadata, then the number of the record's headers."""
 
 
 class OffsetKey(NamedTuple):
@@ -175,7 +175,7 @@ def _group_key(group_id: str) -> bytes:
     return _encode(GroupMetadataKey(group_id), GROUP_KEY_VERSION)
 
 
-# Commits as one batch. Nearly all have neither metadata nor a retention of their own, and a group commits the same
+# Commits as one batch. Nearly all have neither metadata nor a retention time, and a group commits the same
 # partitions again and again, so that only the value's numbers change: what ``offset_record`` and ``encode_batch`` would
 # write, byte for byte, in a fifth of the time.
 
@@ -200,7 +200,7 @@ def commits_in_steps(
 ) -> Steps[ValidatedBatch | None]:
     """Build the batch of a large commit, uncompressed, with values of version 3, with metadata too.
 
-    None if a commit has a retention of its own, for which values of version 3 have no field.
+    None if a commit has a retention time, for which values of version 3 have no field.
     """
     body = bytearray()
     for place, (topic_partition, committed) in enumerate(offsets.items()):

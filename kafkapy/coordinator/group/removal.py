@@ -25,12 +25,12 @@ from kafkapy.types import NO_TIMESTAMP, TopicPartition, as_long
 def expired_offsets(
     group: Group, partitions: Iterable[TopicPartition], now_ms: int, retention_ms: int
 ) -> list[TopicPartition]:
-    """Those of ``partitions`` whose offsets have expired (``offsets.retention.minutes``, KIP-211).
+    """Return the ``partitions`` whose offsets have expired (``offsets.retention.minutes``, KIP-211).
 
     * Of a group without members: all, the retention counts from when it became Empty.
     * Of a consumer group with members: those of topics without a subscriber, counted from the commit.
     * Of consumers without group management: all, counted from the commit.
-    * A commit with a retention of its own expires at the end of that, under the same conditions.
+    * A commit with a retention time expires at the end of it, under the same conditions.
     * Of any other group with members (its subscriptions can't be read): none.
     """
     counts_from_empty = group.protocol_type is not None and group.state is states.EMPTY
@@ -69,7 +69,8 @@ class Removal:
     def delete_group(self, shard: GroupShard, group_id: str) -> Steps[int]:
         """DeleteGroups of one group: the error code.
 
-        The group is deleted with its last offsets. A member that joins before that, or a commit, has the rest.
+        The group is deleted with its last offsets. If a member joins or commits before that, the group stays, with the
+        remaining offsets.
         """
         while True:
             group = shard.groups.get(group_id)
@@ -121,7 +122,7 @@ class Removal:
         return self._remove_all(lambda _, partitions: [each for each in partitions if each in deleted])
 
     def _remove_all(self, choose: Callable[[Group, Sequence[TopicPartition]], list[TopicPartition]]) -> Steps[None]:
-        """Remove of the offsets of all groups, in pieces, those that ``choose`` returns for a piece."""
+        """Remove the offsets that ``choose`` returns for each piece of each group's partitions."""
         for groups in self._runtime.groups():
             for shard, group in groups:
                 committed = list(group.offsets.committed)

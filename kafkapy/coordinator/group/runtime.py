@@ -55,7 +55,7 @@ class GroupRuntime(Runtime[GroupShard]):
         return shard.groups.get(group_id) or ErrorCode.UNKNOWN_MEMBER_ID
 
     def groups(self) -> Iterator[list[tuple[GroupShard, Group]]]:
-        """All groups that are served, in pieces; of each piece those that still exist when it is reached."""
+        """All groups that are served, in pieces; a piece leaves out the groups that were deleted before its turn."""
         for shard in self.loaded_shards():
             for piece in pieces(list(shard.groups.values())):
                 if self.is_current(shard):
@@ -71,7 +71,7 @@ class GroupRuntime(Runtime[GroupShard]):
         *,
         producer: Producer = NO_PRODUCER,
     ) -> None:
-        """Append, once it is safe replay, then call ``on_done`` with 0 or the log's error.
+        """Append, replay when enough replicas have the records, then call ``on_done`` with 0 or the log's error.
 
         With a ``producer`` that has an id the records belong to its transaction.
         """
@@ -84,7 +84,7 @@ class GroupRuntime(Runtime[GroupShard]):
     def append_locally(self, shard: GroupShard, records: list[Record]) -> int:
         """Append and replay without waiting for other replicas; returns 0 or the log's error.
 
-        For tombstones only: one that is lost with this broker is written again by the next check of the retention.
+        For tombstones only: the next check of the retention writes a tombstone again that is lost with this broker.
         """
         try:
             result = self._log.append(

@@ -12,10 +12,10 @@ from kafkapy.metadata.topic_rules import GROUP_METADATA_TOPIC
 
 OFFSET_VALUE_RELEASES: Final = {1: "0.8.0", 2: "2.1-IV0", 3: "2.1-IV1"}
 GROUP_VALUE_RELEASES: Final = {0: "0.8.0", 1: "0.10.1-IV0", 2: "2.1-IV0", 3: "2.3-IV0"}
-"""Version of a value and the inter-broker protocol from which on Kafka writes it: older brokers must read the log."""
+"""Version of a value → the lowest inter-broker protocol with which Kafka writes it: older brokers must read the log."""
 UNLIMITED: Final = 2**31 - 1
 LARGEST_GROUP: Final = 5_000
-"""Members of a group where ``group.max.size`` is unlimited, which is its default.
+"""The largest number of members of a group while ``group.max.size`` is unlimited, which is its default.
 
 A rebalance handles all of them in one step, in about 10 µs each. The record of a larger group would exceed Kafka's
 default of ``max.message.bytes`` anyway.
@@ -47,7 +47,7 @@ class GroupSettings:
 
     @classmethod
     def from_config(cls, config: Config | Mapping[str, Any]) -> "GroupSettings":
-        """Read them from the broker's configuration."""
+        """Read the keys from the broker's configuration."""
         protocol = config["inter.broker.protocol.version"]
         return cls(
             min_session_timeout_ms=config["group.min.session.timeout.ms"],

@@ -49,9 +49,9 @@ class KnownCommit:
 class GroupShard(Shard):
     """The groups of one partition. When ``is_read`` the whole log has been replayed.
 
-    ``known_keys`` holds, until then, the decoded keys: a log has each many times; ``known_commits`` the same for
-    batches of one commit, by their bytes up to the value. ``open_transactions`` holds, by producer id, the groups for
-    which it has committed offsets in a transaction.
+    ``known_keys`` holds, until then, the decoded keys, since a log repeats each key many times; ``known_commits`` holds
+    those of batches of one commit, by the bytes up to the value. ``open_transactions`` holds, by producer id, the
+    groups for which it has committed offsets in a transaction.
     """
 
     __slots__ = ("groups", "open_transactions", "known_keys", "known_commits", "is_read", "_now_ms", "_budget")
@@ -109,7 +109,7 @@ class GroupShard(Shard):
                 yield
         self.is_loading = False
 
-    # Replay of what is loaded
+    # Replay while loading
 
     def replay_batches(self, content: bytes, progress: LoadProgress) -> Steps[int | None]:
         """Replay the whole batches of one read; returns the offset behind the last one, None if there is none.
@@ -138,7 +138,8 @@ class GroupShard(Shard):
     def _replay_last_commits(
         self, content: bytes, last_commits: dict[KnownCommit, int], progress: LoadProgress
     ) -> None:
-        for position in last_commits.values():  # first all: an earlier commit may be the last undamaged one of its key
+        # All are checked first: if one is damaged, none is replayed, since an earlier commit of its key may be good.
+        for position in last_commits.values():
             progress.check(content, position, read_header(content, position))
         for known, position in last_commits.items():
             base_offset, length = _OFFSET_AND_LENGTH.unpack_from(content, position)
@@ -198,7 +199,7 @@ class GroupShard(Shard):
         first_offset: int,
         producer_id: int = NO_PRODUCER_ID,
     ) -> None:
-        """Replay the records of ``plain_commits``: decoded, they would give the commits that they were made of."""
+        """Replay the records of ``plain_commits`` without decoding them: the commits are known."""
         group = self.groups.get(group_id)
         if group is None:
             return  # deleted between the append and its acknowledgement
@@ -259,7 +260,7 @@ class GroupShard(Shard):
 
 
 def _restore_deleted(group: Group) -> None:
-    """Replay a tombstone: offsets that follow in the log belong to a group that only keeps offsets."""
+    """Replay a tombstone: later offsets in the log belong to a group that has no members, only offsets."""
     group.restore(states.EMPTY)
 
 

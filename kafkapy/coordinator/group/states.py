@@ -9,7 +9,7 @@ Laws
     4. A group with members has exactly one leader, which is one of them.
     5. Dead is final: the group was deleted or unloaded; requests that still hold the object must find the group again.
 
-The tables below them say which error a request gets that passed the checks of group, member and generation
+The tables below have the error, by state, of a request that passed the checks of group, member and generation
 (0: none, the request is served).
 
 The classic group protocol is described in Kafka's protocol guide and in KIP-62, KIP-345, KIP-394, KIP-429.

@@ -1,4 +1,4 @@
-"""The transaction coordinator: the requests' entry. It finds the transactional id, calls the function that decides
+"""The transaction coordinator, the entry of all requests: it finds the transactional id and the decision on the request
 (``decisions.py``), and writes the transition.
 
 Each request gets an ``Answer``, which is set at once unless other replicas have to acknowledge a record first.
@@ -56,14 +56,14 @@ class TransactionCoordinator:
     # Start and stop
 
     def startup(self) -> None:
-        """Serve requests; to be called before the broker learns which partitions it leads."""
+        """Serve requests; call it before the broker learns which partitions it leads."""
         self._runtime.startup()
         self._metadata.add_listener(self._metadata_changed)
         self._runtime.repeat(self._abort_timed_out, self.settings.abort_check_interval_ms)
         self._runtime.repeat(self._expire, self.settings.expiration_check_interval_ms)
 
     def shutdown(self) -> None:
-        """Stop the timers; the log has everything that was acknowledged, and the next start ends what was prepared."""
+        """Stop the timers; the log has everything that was acknowledged, and the next start ends what is prepared."""
         self._markers.stop()
         self._runtime.shutdown()
 
@@ -83,7 +83,7 @@ class TransactionCoordinator:
     # Requests
 
     def initialize(self, call: InitializeCall, new_id: int | None = None) -> Answer[Initialized] | None:
-        """InitProducerId. None: to be called again with ``new_id``, a producer id that has not been used yet."""
+        """InitProducerId. None means: call it again with ``new_id``, a producer id that has not been used yet."""
         if not call.transactional_id:
             return _refused(ErrorCode.INVALID_REQUEST)
         if not 0 < call.timeout_ms <= self.settings.max_timeout_ms:
@@ -208,4 +208,4 @@ def _refused(error_code: int) -> Answer[Initialized]:
 
 
 def _log_abort(transaction: Transaction, error_code: int) -> None:
-    logger.info("Aborted %s, open for too long: error %d", transaction.transactional_id, error_code)
+    logger.info("Aborted the transaction of %s after its time-out: error %d", transaction.transactional_id, error_code)

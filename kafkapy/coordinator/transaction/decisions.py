@@ -1,7 +1,7 @@
 """The decisions of the transaction coordinator: a request of a producer, or time, leads to a transition or an error.
 
-Only ``fence`` changes a transaction, which keeps the epoch. ``TransactionRuntime.append`` writes the transition to the
-log, and its replay changes the transaction.
+Only ``fence`` changes a transaction: it raises the epoch at once. ``TransactionRuntime.append`` writes a transition to
+the log, and its replay changes the transaction.
 """
 
 from collections.abc import Iterable
@@ -22,7 +22,7 @@ from kafkapy.coordinator.transaction.transaction import (
 from kafkapy.protocol.errors import ErrorCode
 from kafkapy.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 
-# InitProducerId: the producer id and epoch, and the producer that is fenced by it (KIP-98, KIP-360)
+# InitProducerId: the next producer id and epoch, which fence the producer before (KIP-98, KIP-360)
 
 
 class Prerequisite(Enum):
@@ -35,7 +35,7 @@ class Prerequisite(Enum):
 
 
 def new_transaction(call: InitializeCall, producer_id: int, now_ms: int) -> Transaction:
-    """An unknown transactional id; it has no epoch before its first record."""
+    """Return the state of an unknown transactional id; it has no epoch before its first record."""
     data = TransactionData(producer_id, NO_PRODUCER_EPOCH, call.timeout_ms, last_update_ms=now_ms)
     return Transaction(call.transactional_id, data)
 
@@ -83,7 +83,7 @@ def _next_producer(
         previous_epoch = NO_PRODUCER_EPOCH if expected == NO_ID_AND_EPOCH else data.producer_epoch
         return _transition(call, now_ms, producer, ProducerIdAndEpoch(data.producer_id, previous_epoch))
     if expected.epoch == transaction.previous.epoch:
-        # a repeated request, whose first response was lost: the same result, and no producer is fenced
+        # the first response was lost and the request is repeated: the same result, and no producer is fenced
         return _transition(
             call, now_ms, ProducerIdAndEpoch(data.producer_id, data.producer_epoch), transaction.previous
         )
@@ -162,7 +162,7 @@ def complete(transaction: Transaction, now_ms: int) -> Transition:
 
 
 def timed_out(transactions: Iterable[Transaction], now_ms: int) -> list[Transaction]:
-    """Those to abort: open for longer than their producers' time-outs."""
+    """Return the transactions to abort: they are open for longer than their producers' time-outs."""
     return [
         each
         for each in transactions
@@ -173,7 +173,7 @@ def timed_out(transactions: Iterable[Transaction], now_ms: int) -> list[Transact
 
 
 def expired(transactions: Iterable[Transaction], now_ms: int, expiration_ms: int) -> list[Transaction]:
-    """Those to forget: without an open transaction, and not updated for ``expiration_ms``."""
+    """Return the transactional ids to forget: without an open transaction, and not updated for ``expiration_ms``."""
     return [
         each
         for each in transactions

@@ -1,9 +1,9 @@
 """The end of transactions: a marker in each of their partitions, sent until all have it, then the completing record.
 
 If a transaction has up to about a hundred partitions, all led by this broker, the markers and the record are written
-before ``start`` returns; those of more partitions in steps. After an EndTxn that is in the loop's next iteration,
-before any socket is read again: a producer that waits for the response, as all clients do, does not get
-CONCURRENT_TRANSACTIONS then. Requests that were sent together with the EndTxn may get it, as in Kafka, and so may the
+in one step; the markers of more partitions in several. After an EndTxn this first step is in the loop's next iteration,
+before it reads any socket: a producer that has waited for the response, as all clients do, does not get
+CONCURRENT_TRANSACTIONS. Requests that were sent together with the EndTxn may get it, as in Kafka, and so may the
 producer of a larger transaction.
 """
 
@@ -21,7 +21,7 @@ from kafkapy.coordinator.transaction.shard import TransactionShard
 from kafkapy.coordinator.transaction.transaction import Transaction, Transition
 from kafkapy.errors import BrokerError
 from kafkapy.metadata.topic_rules import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
-from kafkapy.network.peer import BrokerChannel, PeerUnreachableError
+from kafkapy.network.peer import RETRY_MS, BrokerChannel, PeerUnreachableError
 from kafkapy.protocol.errors import ErrorCode
 from kafkapy.protocol.message import ProtocolError
 from kafkapy.protocol.messages.write_txn_markers import (
@@ -82,7 +82,7 @@ class MarkerWriter:
     def write(self, topic_partition: TopicPartition, ending: Ending, on_done: Callable[[int], None]) -> None:
         """Append the marker; ``on_done`` gets 0 once all in-sync replicas have it, or an error code.
 
-        With one replica that is before this returns.
+        With one replica ``on_done`` is called before this method returns.
         """
         if refusal := self.refusal(topic_partition):
             on_done(refusal)
@@ -108,16 +108,16 @@ class MarkerWriter:
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if is_elsewhere else error.error_code
 
 
-# Markers to the leaders of their partitions: a call for those of this broker, WriteTxnMarkers for those of others
+# Markers to the leaders of their partitions: by a call to this broker, by WriteTxnMarkers to other brokers
 
 
 DELETED: Final = -2
-"""In the place of a leader: the topic was deleted."""
+"""Instead of a leader: the topic was deleted."""
 VERSION: Final = 0
-"""Of WriteTxnMarkers, between brokers of 2.7."""
+"""The version of WriteTxnMarkers between brokers of 2.7."""
 
 OWN_AT_ONCE: Final = 32
-"""Markers of this broker's partitions that are written one after the other: about a millisecond."""
+"""Markers of this broker's partitions that are written in one step: about a millisecond."""
 OTHERS_AT_ONCE: Final = 512
 """Markers in one request to another broker."""
 
@@ -132,7 +132,7 @@ class MarkerChannel(Protocol):
         ...
 
     def most_at_once(self, broker_id: int) -> int:
-        """How many markers ``write`` takes for the broker without holding the event loop for long."""
+        """The number of markers that one call of ``write`` may take for the broker: more would block the event loop."""
         ...
 
     def write(
@@ -218,11 +218,10 @@ def _request(ending: Ending, partitions: Sequence[TopicPartition]) -> WriteTxnMa
     return WriteTxnMarkersRequest([marker])
 
 
-RETRY_MS: Final = 100
 PARTITIONS_IN_A_STEP: Final = 128
 """Partitions whose leaders are found between two places to pause."""
 NAMED_PARTITIONS: Final = 10
-"""Partitions in one line of the log."""
+"""Partitions that one log line names."""
 
 _NO_MARKER_NEEDED: Final = frozenset(
     {ErrorCode.NONE, ErrorCode.UNSUPPORTED_VERSION, ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT}
@@ -246,7 +245,7 @@ _RETRIED: Final = frozenset(
 class _Completion:
     """The end of one transaction: the partitions without a marker, and those whose markers were sent.
 
-    ``is_logged`` is set when the log has a line that the markers are late.
+    ``is_logged`` is set when a log line has said that the markers are late.
     """
 
     __slots__ = ("shard", "transaction", "missing", "sent", "is_sending", "is_completing", "is_logged")
@@ -315,7 +314,7 @@ class MarkerSender:
         }
 
     def stop(self) -> None:
-        """Stop sending; the next start continues."""
+        """Stop sending; the broker's next start sends the missing markers."""
         self._completions.clear()
         if self._timer is not None:
             self._timer.cancel()
@@ -342,7 +341,7 @@ class MarkerSender:
     def _send(self, completion: _Completion) -> Steps[None]:
         """Send the markers that are missing and have not been sent.
 
-        It ends early when the transaction is forgotten.
+        The steps end early when the transaction is forgotten.
         """
         if completion.is_sending:
             return
@@ -391,7 +390,7 @@ class MarkerSender:
     def _give_up(self, completion: _Completion, topic_partition: TopicPartition, error_code: int) -> None:
         """Stop ending a transaction: the partition knows a later producer or coordinator, which ends it.
 
-        As in Kafka requests of the transactional id get CONCURRENT_TRANSACTIONS until its shard is loaded again.
+        As in Kafka, requests of the transactional id get CONCURRENT_TRANSACTIONS until its shard is loaded again.
         """
         logger.error("%s refused the marker of %r with error %d", topic_partition, completion.transaction, error_code)
         del self._completions[completion.transaction]
@@ -405,7 +404,8 @@ class MarkerSender:
                 named = ", ".join(map(str, islice(completion.missing, NAMED_PARTITIONS)))
                 further = len(completion.missing) - NAMED_PARTITIONS
                 more = f" and {further} more" if further > 0 else ""
-                logger.info("The end of %s waits for %s%s", completion.transaction.transactional_id, named, more)
+                name = completion.transaction.transactional_id
+                logger.info("The end of the transaction of %s waits for markers in %s%s", name, named, more)
             self._schedule_retry()
             return
         completion.is_completing = True

@@ -25,14 +25,14 @@ VALUE_VERSION = 0
 
 _VERSION = Struct(">h")
 _HEAD = Struct(">qhib")
-"""Of a value, behind its version: producer id and epoch, time-out, state."""
+"""The first fields of a value behind its version: producer id and epoch, time-out, state."""
 _TAIL = Struct(">qq")
-"""Its end: last update, start."""
+"""The last fields of a value: time of the last update, start of the transaction."""
 _KNOWN_KEYS = _KNOWN_VALUES = 256
 _NO_PRODUCER = (NO_PRODUCER_ID, NO_PRODUCER_EPOCH, NO_SEQUENCE)
 _NO_PRODUCER = (NO_PRODUCER_ID, NO_PRODUCER_EPOCH, NO_SEQUENCE)
 _KNOWN_PARTITIONS = 64
-"""Values with more of them are not kept."""
+"""The largest number of partitions of a value that is kept."""
 
 
 class UnknownTransactionStateError(BrokerError):
@@ -104,7 +104,7 @@ def _value(partitions: tuple[TopicPartition, ...] | None) -> bytes:
 
 
 def batch_of(records: Sequence[Record], timestamp_ms: int) -> ValidatedBatch:
-    """Records of one time as a batch: the bytes of ``encode_batch``, which the log need not validate again."""
+    """Return records with one timestamp as a batch: the bytes of ``encode_batch``, which the log need not validate."""
     body = bytearray()
     for place, record in enumerate(records):
         write_record(body, record, 0, place)

@@ -33,8 +33,9 @@ _LOG_ERRORS: Final[Mapping[int, int]] = {
     ErrorCode.MESSAGE_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
     ErrorCode.RECORD_LIST_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
 }
-"""The log's error → the producer's: it repeats its request, finds the coordinator again, or fails. Others stay as they
-are."""
+"""The log's error → the error for the producer, which repeats its request, finds the coordinator again, or fails.
+
+Other errors stay as they are."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -51,7 +52,7 @@ class TransactionSettings:
 
     @classmethod
     def from_config(cls, config: Config | Mapping[str, Any]) -> "TransactionSettings":
-        """Read them from the broker's configuration."""
+        """Read the keys from the broker's configuration."""
         return cls(
             max_timeout_ms=config["transaction.max.timeout.ms"],
             id_expiration_ms=config["transactional.id.expiration.ms"],
@@ -89,7 +90,7 @@ class TransactionRuntime(Runtime[TransactionShard]):
         self._markers = markers
 
     def transactions(self) -> Iterator[tuple[TransactionShard, list[Transaction]]]:
-        """All transactional ids that are served, in pieces; of each those that still exist when it is reached."""
+        """All transactional ids that are served, in pieces; a piece leaves out those forgotten before its turn."""
         for shard in self.loaded_shards():
             for piece in pieces(list(shard.transactions.values())):
                 if self.is_current(shard):
@@ -101,9 +102,10 @@ class TransactionRuntime(Runtime[TransactionShard]):
     def append(
         self, shard: TransactionShard, transaction: Transaction, transition: Transition, on_done: Callable[[int], None]
     ) -> None:
-        """Append the transition's record; once it is safe replay it, then call ``on_done`` with 0 or an error code.
+        """Append the transition's record, replay it when enough replicas have it, then call ``on_done``.
 
-        Until then the transactional id has a pending transition, and other requests are refused.
+        ``on_done`` gets 0 or an error code. Until then the transactional id has a pending transition, and other
+        requests are refused.
         """
         states.check_transition(transaction.data.state, transition.data.state)
         transaction.has_pending_transition = True

@@ -9,10 +9,10 @@ Laws
     4. The producer's epoch never falls while its id stays; a producer of another epoch than the present one is fenced.
     5. Partitions are held in Ongoing and Prepare* only.
 
-The tables below say which error a request gets that passed the checks of producer id and epoch (0: none).
+The tables below have the error, by state, of a request that passed the checks of producer id and epoch (0: none).
 
-The numbers and names are those of Kafka's transaction log (KIP-98); its 6 (Dead) and 7 (PrepareEpochFence) are
-states that are passed through in memory and never written.
+The numbers and names are those of Kafka's transaction log (KIP-98); its states 6 (Dead) and 7 (PrepareEpochFence) exist
+only in memory and are never written.
 """
 
 from enum import IntEnum

@@ -1,4 +1,4 @@
-"""A transactional id: what the log has of it and what only its coordinator knows, and the requests of its producers."""
+"""A transactional id: its state in the log, the state that only its coordinator has, and the requests of producers."""
 
 from typing import Final, NamedTuple
 
@@ -6,7 +6,7 @@ from kafkapy.coordinator.transaction.states import EMPTY, TransactionState
 from kafkapy.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_TIMESTAMP, TopicPartition
 
 MAX_EPOCH: Final = 32_767
-"""Of an int16. A producer gets the last but one at most; the last is for fencing it."""
+"""The largest int16. A producer gets the last but one at most; the last is for fencing it."""
 
 
 class TransactionData(NamedTuple):
@@ -37,7 +37,7 @@ NO_ID_AND_EPOCH: Final = ProducerIdAndEpoch()
 
 
 class Transaction:
-    """A transactional id and its present or last transaction, state without I/O.
+    """The state of a transactional id and of its present or last transaction, without I/O.
 
     ``has_pending_transition`` is set from a decision until the log has its record, and until all markers are written.
     ``previous`` is the producer before the present one (KIP-360): a producer that did not get the response to its
@@ -78,7 +78,7 @@ class Transaction:
         return self.data.producer_epoch if self.fenced_at is None else self.fenced_at
 
 
-# The requests of producers, their results, and what is decided on them
+# The requests of producers, their results, and the decisions on them
 
 
 class InitializeCall(NamedTuple):

@@ -1,8 +1,7 @@
-"""Committed offsets in the metadata tree, where Kafka kept them before it had a topic for them (0.8.2).
+"""Committed offsets in the metadata tree, where Kafka kept them before ``__consumer_offsets`` (0.8.2).
 
 ``/consumers/<group>/offsets/<topic>/<partition>`` holds an offset in decimal. OffsetCommit and OffsetFetch version 0
-read and write it, clients of the original design read and write it themselves; nothing else looks at it, and nothing
-takes it away.
+read and write it, and the oldest clients read and write it themselves; no other code reads it, and nothing deletes it.
 """
 
 import re
@@ -16,7 +15,7 @@ from kafkapy.protocol.errors import ErrorCode
 from kafkapy.types import TopicPartition
 
 _FORBIDDEN: Final = re.compile("[\0-\x1f\x7f-\x9f\ud800-\uf8ff\ufff0-\U0010ffff]|//|/\\.{1,2}(/|$)|/$")
-"""What ZooKeeper allows in no path; letters above U+FFFF it sees as the surrogates that Java writes them with."""
+"""Characters that ZooKeeper does not allow in a path; Java encodes characters above U+FFFF as surrogates."""
 
 
 class ConsumerOffsetZNode:
@@ -24,7 +23,7 @@ class ConsumerOffsetZNode:
 
     @staticmethod
     def path(group_id: str, partition: TopicPartition) -> str:
-        """Where the offset lies; ValueError for a group whose name can't be a part of a path."""
+        """The path of the offset; raises ValueError for a group whose name can't be a part of a path."""
         path = f"/consumers/{group_id}/offsets/{partition.topic}/{partition.partition}"
         if _FORBIDDEN.search(path):
             raise ValueError(f"no path can have the group {group_id!r} in it")
@@ -37,12 +36,12 @@ class ConsumerOffsetZNode:
 
     @staticmethod
     def decode(data: bytes | None) -> int | None:
-        """None of a node that has nothing in it; ValueError for what is no number."""
+        """The offset, None if the node is empty; raises ValueError if the data is no number."""
         return None if data is None else int(data)
 
 
 class FetchedTreeOffset(NamedTuple):
-    """What is told of a partition: an error code (0: none) and an offset (-1: none)."""
+    """The result for a partition: an error code (0: none) and an offset (-1: none)."""
 
     error_code: int
     offset: int = -1
@@ -51,7 +50,7 @@ class FetchedTreeOffset(NamedTuple):
 async def commit(
     store: MetadataStore, group_id: str, offsets: Mapping[TopicPartition, int]
 ) -> dict[TopicPartition, int]:
-    """Set the offsets, each for itself; returns an error code for each (0: done)."""
+    """Set each offset by itself; returns an error code for each (0: done)."""
     try:
         paths = {partition: ConsumerOffsetZNode.path(group_id, partition) for partition in offsets}
     except ValueError:
@@ -74,7 +73,7 @@ async def commit(
 async def fetch(
     store: MetadataStore, group_id: str, partitions: Iterable[TopicPartition]
 ) -> dict[TopicPartition, FetchedTreeOffset]:
-    """The offset of each partition; UNKNOWN_TOPIC_OR_PARTITION where there is none."""
+    """The offset of each partition; UNKNOWN_TOPIC_OR_PARTITION for one without an offset."""
     wanted = list(partitions)
     try:
         nodes = await store.get_many([ConsumerOffsetZNode.path(group_id, partition) for partition in wanted])

@@ -1,4 +1,4 @@
-"""What carrying a tree over another would change, and when that is refused. Nothing is overwritten unasked."""
+"""The changes that replace one metadata tree by another, and the refusal to overwrite a tree without permission."""
 
 import json
 from collections.abc import Sequence
@@ -14,14 +14,14 @@ _NAMED: Final = 5
 
 
 class NodeChange(NamedTuple):
-    """``kind`` is ``new`` (the target lacks the node), ``other`` (its data differs) or ``gone`` (it has it alone)."""
+    """``kind`` is ``new`` (the source alone has the node), ``gone`` (the target alone) or ``other`` (other data)."""
 
     kind: str
     path: str
 
 
 def same_data(one: bytes | None, other: bytes | None) -> bool:
-    """Whether two nodes say the same: JSON by its meaning, and no data is as good as empty data."""
+    """Whether two nodes have equal data: JSON is compared by its values, and no data equals empty data."""
     if (one or b"") == (other or b""):
         return True
     try:
@@ -31,7 +31,7 @@ def same_data(one: bytes | None, other: bytes | None) -> bool:
 
 
 def changes(source: MetadataTree, target: MetadataTree) -> list[NodeChange]:
-    """What must happen to ``target`` for it to be ``source``, by path."""
+    """The changes that make ``target`` equal to ``source``, by path."""
     found = []
     for path in sorted(source.nodes.keys() | target.nodes.keys()):
         if path not in target.nodes:
@@ -46,9 +46,9 @@ def changes(source: MetadataTree, target: MetadataTree) -> list[NodeChange]:
 def refuse_overwriting(
     source: MetadataTree, target: MetadataTree, found: Sequence[NodeChange], where: str, *, overwrite: bool
 ) -> None:
-    """Raise MetadataError unless the target is empty, the same already, or the user asked for it.
+    """Raise MetadataError unless the target is empty, equal already, or the user gave --overwrite.
 
-    Another cluster's metadata is never overwritten, a running cluster's neither.
+    The metadata of another cluster, or of a running one, is never overwritten.
     """
     if target.live_brokers:
         ids = ", ".join(map(str, target.live_brokers))

@@ -1,4 +1,4 @@
-"""Whether a tree and a broker's data directories belong together, and what would not be served."""
+"""Checks whether a tree and a broker's data directories belong together, and whether all partitions would be served."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -16,14 +16,14 @@ _NAMED = 5
 
 
 class Directories(NamedTuple):
-    """What lies in a broker's data directories."""
+    """The content of a broker's data directories."""
 
     identity: MetaProperties | None
     partitions: frozenset[TopicPartition]
 
     @classmethod
     def read(cls, directories: Sequence[DataDirectory]) -> "Directories":
-        """Raises MetadataError when they belong to different brokers, or hold a folder that is no partition."""
+        """Read the directories; raises MetadataError if they belong to different brokers, or hold a foreign folder."""
         found = {identity for each in directories if (identity := each.read_identity()) is not None}
         if len(found) > 1:
             raise MetadataError(f"the data directories belong to different brokers: {sorted(map(str, found))}")
@@ -45,7 +45,7 @@ def check_identity(tree: MetadataTree, directories: Directories, where: str) -> 
 
 
 def check_topic_configs(tree: MetadataTree) -> list[str]:
-    """Raise MetadataError on a topic's setting that no broker starts with; a sentence on those that are ignored."""
+    """Raise MetadataError on a topic's setting that no broker starts with; return a warning about ignored settings."""
     unknown, defaults = [], BrokerConfig.from_properties({})
     for topic, config in sorted(tree.configs("topics").items()):
         try:
@@ -57,7 +57,7 @@ def check_topic_configs(tree: MetadataTree) -> list[str]:
 
 
 def warnings(tree: MetadataTree, directories: Directories) -> list[str]:
-    """What a user should know before a broker starts on both: sentences."""
+    """Return sentences that a user should read before a broker starts on both."""
     assigned = tree.replicas()
     broker_id = None if directories.identity is None else directories.identity.broker_id
     here = {partition for partition, replicas in assigned.items() if broker_id is None or broker_id in replicas}
@@ -69,14 +69,14 @@ def warnings(tree: MetadataTree, directories: Directories) -> list[str]:
     if missing and directories.partitions:
         said.append(f"partitions without a folder, which will be empty: {_listed(missing)}")
     if unknown:
-        said.append(f"folders of topics that the metadata does not know, which nobody will serve: {_listed(unknown)}")
+        said.append(f"folders of topics that the metadata does not know, which are not served: {_listed(unknown)}")
     if broker_id is not None and assigned and not here:
         said.append(f"no partition has a replica on broker {broker_id}, whose data directory this is")
     return said
 
 
 def require_one_broker(tree: MetadataTree, broker_id: int | None) -> None:
-    """Raise MetadataError unless every partition has its replica on ``broker_id`` (None: on one and the same)."""
+    """Raise MetadataError unless every partition has its replica on ``broker_id`` (None: all on one broker)."""
     sets = {tuple(replicas) for replicas in tree.replicas().values()}
     expected = (broker_id,) if broker_id is not None else next(iter(sets), ())
     foreign = {broker for replicas in sets for broker in replicas} - set(expected)

@@ -1,4 +1,4 @@
-"""The embedded store's files as a whole, while no broker has them open."""
+"""Read and write the whole content of the embedded store's files, while no broker has them open."""
 
 import os
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ from kafkapy.metadata.tree import TreeNode, parent_of
 
 
 def metadata_path(log_directory: str) -> str:
-    """Where the store of a broker whose first log directory this is has its file."""
+    """The path of the store's database in the first log directory of a broker."""
     return os.path.join(log_directory, FILE_NAME)
 
 
@@ -32,7 +32,7 @@ def read_file_tree(path: str) -> MetadataTree:
 
 
 def write_file_tree(path: str, source: MetadataTree, found: Sequence[NodeChange], now_ms: int) -> None:
-    """Bring the files to ``source``, in one commit; ``found`` is what differs. Raises ``StoreFileError``.
+    """Make the files equal to ``source``, in one commit; ``found`` is the changes. Raises ``StoreFileError``.
 
     Nodes that stay as they are keep their numbers; the others get the next one, with version 0.
     """
@@ -42,7 +42,7 @@ def write_file_tree(path: str, source: MetadataTree, found: Sequence[NodeChange]
         zxid = content.zxid + 1
         before = {row[0]: node_of(row) for row in content.rows.values()}
         written = {change.path: source.nodes[change.path] for change in found if change.kind != GONE}
-        # A parent may lie outside of what is carried.
+        # A parent may be a node that is not carried over.
         for node_path in list(written):
             while (node_path := parent_of(node_path)) != "/" and node_path not in before:
                 written.setdefault(node_path, None)
@@ -60,5 +60,5 @@ def write_file_tree(path: str, source: MetadataTree, found: Sequence[NodeChange]
 
 
 def _sequence(node: TreeNode | None) -> int:
-    """Numbers of sequential children are never given twice, whatever becomes of the node."""
+    """The next number of a sequential child; a number is never used twice, even if the node is deleted."""
     return 0 if node is None else node.sequence

@@ -45,7 +45,7 @@ def _shown(data: bytes | None) -> Any:
 
 
 def decode_document(content: bytes, where: str) -> MetadataTree:
-    """The tree of a document; raises MetadataError with ``where`` it came from when it is none."""
+    """The tree of a document; raises MetadataError, which names ``where``, if the content is no such document."""
     try:
         document = json.loads(content)
     except ValueError as error:

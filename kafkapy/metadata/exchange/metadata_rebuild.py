@@ -1,10 +1,10 @@
-"""A cluster's metadata made again from a broker's data directories, when every copy of it is lost.
+"""Rebuild a cluster's metadata from a broker's data directories, when every copy of the metadata is lost.
 
 The folders name the topics and partitions, ``meta.properties`` the cluster and the broker, and the leader epoch
-checkpoints the last leader epochs. Producer ids that were given are in the producer snapshots, except recent ones: the
-next block begins far above. What no file of a partition says is lost: topics' configurations, those of brokers,
-clients and users, and ACLs. So that no record is deleted by a default, topics keep everything (``KEEP_ALL``) until
-somebody configures them; the internal topics get Apache Kafka's own configuration.
+checkpoints the last leader epochs. Used producer ids are in the producer snapshots, except recent ones: the next block
+begins far above. The configurations of topics, brokers, clients and users, and ACLs, are in no file of a partition, and
+are lost. So that no record is deleted by a default, topics keep everything (``KEEP_ALL``) until an operator configures
+them; the internal topics get Apache Kafka's own configuration.
 """
 
 from collections.abc import Iterator, Sequence
@@ -41,7 +41,7 @@ from kafkapy.types import TopicPartition
 
 KEEP_ALL: Final = {"cleanup.policy": "delete", "retention.bytes": "-1", "retention.ms": "-1"}
 UNSEEN_PRODUCER_IDS: Final = 1_000_000_000
-"""How many producer ids may have been given above the largest one that a snapshot names."""
+"""The most producer ids that may have been used above the largest one in a snapshot."""
 MAX_PARTITIONS: Final = 100_000
 """A larger number in a folder's name is taken for a mistake."""
 
@@ -51,7 +51,7 @@ _CONTROLLER_EPOCH: Final = 1
 def rebuilt(
     files: Files, directories: Sequence[DataDirectory], identity: MetaProperties | None, config: BrokerConfig
 ) -> tuple[MetadataTree, list[str]]:
-    """Return the metadata, and what a user should know of it: sentences.
+    """Return the metadata, and sentences about it that a user should read.
 
     Raises ``MetadataError`` when ``meta.properties`` does not say whose the directories are, and ``OSError``.
     """
@@ -99,7 +99,7 @@ def rebuilt(
 def _add_topic(
     nodes: dict[str, bytes | None], topic: str, count: int, broker_id: int, config: BrokerConfig
 ) -> list[str]:
-    """Add a topic's nodes; return what a user should know."""
+    """Add a topic's nodes; return sentences that a user should read."""
     said = []
     settings = KEEP_ALL
     if topic in INTERNAL_TOPICS:
@@ -132,7 +132,7 @@ def _producer_ids(files: Files, folder: str) -> Iterator[int]:
 
 
 def _files_of(files: Files, folder: str, suffix: str) -> list[tuple[str, int]]:
-    """The paths and sizes of a folder's files whose names end so."""
+    """The paths and sizes of a folder's files whose names end with ``suffix``."""
     return [
         (f"{folder}/{name}", size) for name, size in files.list_directory(folder) if name.endswith(suffix) and size >= 0
     ]

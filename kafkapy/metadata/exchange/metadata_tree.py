@@ -1,9 +1,9 @@
-"""A cluster's metadata as a whole, at rest: what goes from one store to another while no broker runs.
+"""A cluster's whole metadata, as it is carried from one store to another while no broker runs.
 
-Carried is what lasts in Kafka's tree: the cluster's id, topics with assignments and partition states (leader epochs
-among them), configurations, pending deletions and reassignments, the controller epoch, the producer id block, features,
-ACLs, delegation tokens, old consumers. Left behind is what belongs to a running broker: registrations, the elected
-controller, and the notes about changes, which every broker reads anew when it starts.
+The persistent nodes of Kafka's tree are carried: the cluster's id, topics with assignments and partition states (with
+leader epochs), configurations, pending deletions and reassignments, the controller epoch, the producer id block,
+features, ACLs, delegation tokens, old consumers. The nodes of running brokers are not carried: registrations, the
+elected controller, and notes about changes, since every broker reads all configurations when it starts.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -43,14 +43,14 @@ ROOTS: Final = (
     "/kafka-acl-extended",
     "/latest_producer_id_block",
 )
-"""What is carried, with everything below."""
+"""The nodes that are carried with all nodes below them."""
 
 NOTES: Final = ("/config/changes", "/delegation_token/token_changes")
-"""Of these the node alone is carried: its children tell running brokers of changes."""
+"""The nodes that are carried without their children, which announce changes to running brokers."""
 
 
 KINDS: Final = ("topics", "brokers", "clients", "users")
-"""What can be configured."""
+"""The kinds of entities that have configurations."""
 
 _T = TypeVar("_T")
 
@@ -61,7 +61,7 @@ class MetadataError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class MetadataTree:
-    """Path → data of every node that is carried; ``live_brokers`` are registered where it was read."""
+    """Path → data of every node that is carried; ``live_brokers`` are registered in the store of the tree."""
 
     nodes: Mapping[str, bytes | None]
     broker_id_sequence: int = 0
@@ -69,12 +69,12 @@ class MetadataTree:
 
     @property
     def cluster_id(self) -> str | None:
-        """The cluster's id, None in a store where no broker has ever started."""
+        """The cluster's id, None in a store that no broker has ever used."""
         return self._at(ClusterIdZNode.PATH, ClusterIdZNode.decode)
 
     @property
     def controller_epoch(self) -> int:
-        """How many controllers there have been: the larger, the newer of two trees of one cluster."""
+        """The number of controllers so far: of two trees of one cluster, the newer one has the larger number."""
         return self._at(ControllerEpochZNode.PATH, ControllerEpochZNode.decode) or 0
 
     @property
@@ -88,7 +88,7 @@ class MetadataTree:
         return {name: topic for name, topic in found.items() if topic is not None}
 
     def topics_to_delete(self) -> frozenset[str]:
-        """Those whose deletion was asked for and is not over: a part of each may have gone."""
+        """The topics whose deletion was requested and is not complete: a part of each may be deleted."""
         return frozenset(self._below(DeleteTopicsZNode.PATH))
 
     def state(self, partition: TopicPartition) -> LeaderIsr | None:
@@ -96,7 +96,7 @@ class MetadataTree:
         return self._at(PartitionStateZNode.path(partition), lambda data: PartitionStateZNode.decode(data, 0))
 
     def configs(self, kind: str) -> dict[str, dict[str, str]]:
-        """What is configured of one of ``KINDS``: name → key → value, without the empty ones."""
+        """The configurations of one of ``KINDS``: name → key → value, without the empty ones."""
         parent = ConfigZNode.kind_path(kind)
         prefix = parent + "/"
         found = {
@@ -115,7 +115,7 @@ class MetadataTree:
         return replace(self, nodes=nodes)
 
     def with_own_keys_of(self, other: "MetadataTree") -> "MetadataTree":
-        """The same with kafkapy's own keys of ``other``, where it has the node: they could not go to a ZooKeeper."""
+        """The same with kafkapy's own keys of ``other`` for the existing nodes: a ZooKeeper could not keep them."""
         nodes = dict(self.nodes)
         for kind in KINDS:
             here = self.configs(kind)

@@ -52,7 +52,7 @@ class ZooKeeperTree:
         self._chroot = address.chroot
 
     def read(self) -> MetadataTree:
-        """Everything that is carried, and who is registered; an empty tree when the chroot is not there."""
+        """All nodes that are carried, and the registered brokers; an empty tree if the chroot does not exist."""
         nodes: dict[str, bytes | None] = {}
         versions: dict[str, int] = {}
         level = [root for root in ROOTS if self._client.exists(self._chroot + root)]
@@ -74,7 +74,7 @@ class ZooKeeperTree:
         return tuple(sorted(int(name) for name in names if name.isdecimal()))
 
     def _read_level(self, paths: Sequence[str]) -> dict[str, tuple[bytes | None, Any, list[str]]]:
-        """Data, stat and children of each path; a path that has gone meanwhile is left out."""
+        """Data, stat and children of each path; a path that was deleted meanwhile is left out."""
         found = {}
         waiting = iter(dict.fromkeys(paths))
         while some := list(islice(waiting, _IN_FLIGHT)):
@@ -95,7 +95,7 @@ class ZooKeeperTree:
         return found
 
     def write(self, source: MetadataTree, found: Sequence[NodeChange]) -> None:
-        """Bring the tree to ``source``; ``found`` is what differs. It may be called again after a failure."""
+        """Make the tree equal to ``source``; ``found`` is the changes. It may be called again after a failure."""
         self._client.ensure_path(self._chroot or "/")
         for path in dict.fromkeys(parent_of(change.path) for change in found if change.kind == NEW):
             if not is_carried(path):
@@ -122,14 +122,14 @@ class ZooKeeperTree:
                 )
 
     def _count_up(self, sequence: int) -> None:
-        """A broker id is generated from the version of one node: what was given out is not given out again."""
+        """Raise the version of the node from which broker ids are generated, so that no id is generated twice."""
         stat = self._client.exists(self._chroot + SEQUENCE_PATH)
         for _ in range(sequence - stat.version if stat else 0):
             self._client.set(self._chroot + SEQUENCE_PATH, b"")
 
 
 def _multis(source: MetadataTree, found: Sequence[NodeChange]) -> Iterator[list[NodeChange]]:
-    """Parents before their children, children before their parents where they go; a bounded number at once."""
+    """Create parents before their children, delete children before their parents; a bounded number at once."""
     going = sorted((change for change in found if change.kind == GONE), key=lambda change: change.path, reverse=True)
     coming = sorted((change for change in found if change.kind != GONE), key=lambda change: change.path)
     multi: list[NodeChange] = []
@@ -146,7 +146,7 @@ def _multis(source: MetadataTree, found: Sequence[NodeChange]) -> Iterator[list[
 
 @contextmanager
 def connected(address: ZooKeeperAddress, connect_s: float = CONNECT_S) -> Iterator[ZooKeeperTree]:
-    """A connection while the block runs; what ZooKeeper refuses is raised as MetadataError with a sentence."""
+    """A connection while the block runs; an error of ZooKeeper is raised as MetadataError with a sentence."""
     logger.addHandler(logging.NullHandler())
     logger.propagate = False
     client = KazooClient(hosts=address.servers, logger=logger)

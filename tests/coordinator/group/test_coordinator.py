@@ -7,7 +7,7 @@ from tests.coordinator.world import TP, World
 PARTITION = TopicPartition(GROUP_METADATA_TOPIC, 0)
 
 
-def test_while_loading_members_are_kept_calm() -> None:
+def test_requests_of_members_while_loading() -> None:
     world = World()
     world.coordinator._runtime.shards[0].is_loading = True
     assert world.join().value.error_code == 14
@@ -21,7 +21,7 @@ def test_while_loading_members_are_kept_calm() -> None:
     assert finish(world.coordinator.list_groups()) == (14, [])
 
 
-def test_a_broker_that_does_not_lead() -> None:
+def test_requests_to_a_broker_that_does_not_lead_the_partition() -> None:
     world = World(leads=False)
     assert world.join().value.error_code == 16
     assert world.sync("m", 1).value.error_code == 16
@@ -30,7 +30,7 @@ def test_a_broker_that_does_not_lead() -> None:
     assert finish(world.coordinator.list_groups()) == (0, [])
 
 
-def test_a_coordinator_that_was_shut_down() -> None:
+def test_requests_to_a_coordinator_that_was_shut_down() -> None:
     world = World()
     world.coordinator.shutdown()
     assert world.join().value.error_code == 15
@@ -64,7 +64,7 @@ def test_groups_are_listed_by_state() -> None:
     assert finish(world.coordinator.describe_group("g")).state == "Stable"
 
 
-def test_only_its_own_topic_concerns_it() -> None:
+def test_leadership_of_other_topics_is_ignored() -> None:
     world = World(leads=False)
     world.lead(TopicPartition("t", 0), 0)
     assert world.join().value.error_code == 16
@@ -73,12 +73,12 @@ def test_only_its_own_topic_concerns_it() -> None:
     assert world.joined().error_code == 0
 
 
-def test_leadership_that_is_lost_and_regained() -> None:
+def test_groups_are_loaded_again_when_leadership_is_regained() -> None:
     world = World()
     world.commit(5)
     world.lead(PARTITION, 3)
     world.resign(PARTITION, 2)
-    assert world.fetch() == 5  # news from before that
+    assert world.fetch() == 5  # the message was of an earlier epoch
     waiting = world.join(), world.join()
     world.resign(PARTITION, 4)
     assert waiting[1].value.error_code == 16
@@ -100,7 +100,7 @@ def test_a_group_that_lost_its_coordinator_between_two_steps_is_not_written() ->
     assert seen == [16]
 
 
-def test_the_configured_partitions_create_the_topic() -> None:
+def test_the_topic_is_created_with_the_configured_partitions() -> None:
     world = World(leads=False, offsets_topic_num_partitions=4)
     assert world.coordinator.partition_for("g-dyn") == 3
 

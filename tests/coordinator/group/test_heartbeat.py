@@ -30,7 +30,7 @@ def test_heartbeats_keep_the_session_alive_even_while_joining_is_due(state: str)
     assert member_id in world.group().members
 
 
-def test_a_member_that_is_silent_for_its_session_is_out() -> None:
+def test_a_member_without_heartbeats_is_removed_after_its_session_time_out() -> None:
     world = World()
     member_id = world.stable()[0]
     world.clock.advance(9_999)
@@ -52,13 +52,15 @@ def test_a_heartbeat_sets_no_timer() -> None:
 @pytest.mark.parametrize(
     ("member_id", "generation", "instance_id", "expected"), [("x", 1, None, 25), ("x", 1, "i", 82)]
 )
-def test_strangers_and_fenced_members(member_id: str, generation: int, instance_id: str | None, expected: int) -> None:
+def test_heartbeats_of_unknown_and_fenced_members_are_refused(
+    member_id: str, generation: int, instance_id: str | None, expected: int
+) -> None:
     world = World()
     world.stable(instance_id="i")
     assert world.heartbeat(member_id, generation, instance_id) == expected
 
 
-def test_an_old_generation() -> None:
+def test_a_heartbeat_of_an_old_generation_is_refused() -> None:
     world = World()
     assert world.heartbeat(world.stable()[0], 0) == 22
 

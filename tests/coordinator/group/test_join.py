@@ -10,7 +10,7 @@ STICKY = (("sticky", subscription("t")),)
 BOTH = (("range", subscription("t")), ("sticky", subscription("t")))
 
 
-def test_the_first_member_of_an_empty_group_is_in_at_once_without_any_timer_of_the_join_phase() -> None:
+def test_without_initial_delay_the_first_member_joins_at_once() -> None:
     world = World()
     result = world.joined()
     assert (result.generation_id, result.protocol_type, result.protocol_name) == (1, "consumer", "range")
@@ -20,7 +20,7 @@ def test_the_first_member_of_an_empty_group_is_in_at_once_without_any_timer_of_t
     assert world.group().join_timer is None
 
 
-def test_an_id_is_given_out_before_joining() -> None:
+def test_a_member_id_is_handed_out_before_the_member_joins() -> None:
     world = World()
     required = world.join(requires_known_member_id=True).value
     assert (required.error_code, required.generation_id, required.leader_id) == (79, -1, "")
@@ -36,13 +36,13 @@ def test_an_unused_pending_id_is_forgotten_after_the_session_timeout() -> None:
     leader = world.stable()[0]
     pending = world.join(requires_known_member_id=True).value.member_id
     rejoin = world.join(leader)
-    assert not rejoin.is_set  # the group waits for the id that it gave out
+    assert not rejoin.is_set  # the group waits for the pending member id
     world.clock.advance(10_000)
     assert rejoin.value.generation_id == 2
     assert world.join(pending).value.error_code == 25
 
 
-def test_an_id_given_out_does_not_go_with_an_instance_id() -> None:
+def test_a_handed_out_member_id_excludes_an_instance_id() -> None:
     world = World()
     pending = world.join(requires_known_member_id=True).value.member_id
     refused = world.join(pending, instance_id="i").value
@@ -86,7 +86,7 @@ def test_joins_that_a_stable_group_refuses(fields: dict[str, Any], expected: int
     assert world.group().state.value == "Stable"
 
 
-def test_a_dead_group() -> None:
+def test_a_dead_group_refuses_joins() -> None:
     world = World()
     world.stable()
     group = world.group()
@@ -113,7 +113,7 @@ def test_the_protocol_that_all_support_is_chosen() -> None:
     assert second.value.protocol_name == "sticky"
 
 
-def test_a_follower_that_lost_its_answer_gets_it_again() -> None:
+def test_a_follower_that_repeats_its_join_gets_the_same_result() -> None:
     world = World()
     leader, follower = world.stable(2)
     again = world.joined(follower)
@@ -122,7 +122,7 @@ def test_a_follower_that_lost_its_answer_gets_it_again() -> None:
 
 
 @pytest.mark.parametrize("who", ["leader", "follower with something new"])
-def test_a_rejoin_that_starts_over(who: str) -> None:
+def test_a_changed_member_or_the_leader_starts_a_rebalance_by_joining_again(who: str) -> None:
     world = World()
     leader, follower = world.stable(2, protocols=BOTH)
     answer = world.join(leader, protocols=BOTH) if who == "leader" else world.join(follower)
@@ -130,7 +130,7 @@ def test_a_rejoin_that_starts_over(who: str) -> None:
     assert world.group().state.value == "PreparingRebalance"
 
 
-def test_while_the_leader_assigns_unchanged_members_get_their_answer_again() -> None:
+def test_unchanged_members_that_join_again_in_completing_get_the_same_result() -> None:
     world = World()
     leader = world.joined()
     assert world.joined(leader.member_id) == leader
@@ -138,7 +138,7 @@ def test_while_the_leader_assigns_unchanged_members_get_their_answer_again() -> 
     assert changed.generation_id == 2
 
 
-def test_the_group_has_no_room_while_stable_and_known_members_stay() -> None:
+def test_a_full_stable_group_refuses_new_members_and_keeps_known_ones() -> None:
     world = World(group_max_size=2)
     leader, follower = world.stable(2)
     refused = world.join().value
@@ -148,7 +148,7 @@ def test_the_group_has_no_room_while_stable_and_known_members_stay() -> None:
     assert not world.join(leader).is_set
 
 
-def test_while_joining_the_last_to_come_back_are_refused() -> None:
+def test_a_group_above_its_bound_refuses_the_last_members_that_join_again() -> None:
     world = World(group_max_size=2)
     first, second = world.stable(2)
     third = world.join(second, protocols=BOTH)
@@ -158,7 +158,7 @@ def test_while_joining_the_last_to_come_back_are_refused() -> None:
     assert first not in world.group().members
 
 
-def test_a_member_that_waits_already_has_its_room() -> None:
+def test_a_waiting_member_may_join_again_in_a_full_group() -> None:
     world = World(group_max_size=2)
     leader, follower = world.stable(2)
     world.join(follower, protocols=BOTH)
@@ -176,11 +176,11 @@ def test_a_refused_static_member_loses_its_instance_id() -> None:
 
 
 class TestStaticMembers:
-    def test_they_need_no_id_beforehand(self) -> None:
+    def test_static_members_need_no_member_id_to_join(self) -> None:
         world = World()
         assert world.joined(instance_id="i").member_id.startswith("i-")
 
-    def test_one_that_is_back_does_not_disturb_a_settled_group(self) -> None:
+    def test_a_restarted_static_member_causes_no_rebalance_of_a_stable_group(self) -> None:
         world = World()
         old = world.stable(instance_id="i")[0]
         assignment = world.group().members[old].assignment
@@ -193,13 +193,13 @@ class TestStaticMembers:
         world.restart()
         assert list(world.group().members) == [back.member_id]
 
-    def test_one_that_changes_the_protocol_makes_all_join(self) -> None:
+    def test_a_restarted_static_member_with_other_protocols_causes_a_rebalance(self) -> None:
         world = World()
         world.stable(instance_id="i", protocols=BOTH)
         back = world.joined(instance_id="i", protocols=(BOTH[1], BOTH[0]))
         assert (back.generation_id, back.protocol_name) == (2, "sticky")
 
-    def test_one_that_is_back_while_the_leader_assigns_makes_all_join(self) -> None:
+    def test_a_static_member_that_restarts_in_completing_causes_a_rebalance(self) -> None:
         world = World()
         first = world.joined(instance_id="i")
         waiting = world.sync(first.member_id, 0)
@@ -207,7 +207,7 @@ class TestStaticMembers:
         back = world.joined(instance_id="i")
         assert (back.generation_id, back.leader_id) == (2, back.member_id)
 
-    def test_one_that_is_back_while_all_join_takes_part(self) -> None:
+    def test_a_static_member_that_restarts_in_the_join_phase_joins(self) -> None:
         world = World()
         leader = world.stable(instance_id="i")[0]
         second = world.join(instance_id="j")
@@ -215,7 +215,7 @@ class TestStaticMembers:
         assert back.value.generation_id == second.value.generation_id == 2
         assert leader not in world.group().members
 
-    def test_the_one_that_still_waits_is_fenced(self) -> None:
+    def test_a_waiting_join_of_a_replaced_static_member_is_fenced(self) -> None:
         world = World()
         leader = world.stable(instance_id="i")[0]
         waiting = world.join(instance_id="j")
@@ -223,7 +223,7 @@ class TestStaticMembers:
         assert waiting.value.error_code == 82
         assert leader in world.group().members
 
-    def test_the_one_that_waits_for_its_part_is_fenced(self) -> None:
+    def test_a_waiting_sync_of_a_replaced_static_member_is_fenced(self) -> None:
         world = World()
         leader = world.joined().member_id
         follower = world.join(instance_id="j")
@@ -232,7 +232,7 @@ class TestStaticMembers:
         world.join(instance_id="j")
         assert waiting.value.error_code == 82
 
-    def test_a_log_that_refuses_the_new_id_keeps_the_old_one(self) -> None:
+    def test_the_old_member_id_stays_if_the_log_refuses_the_new_one(self) -> None:
         world = World()
         old = world.stable(instance_id="i")[0]
         world.broker.error = KafkaStorageError("disk")
@@ -241,7 +241,7 @@ class TestStaticMembers:
         assert list(world.group().members) == [old]
         assert world.heartbeat(old, 1, "i") == 0
 
-    def test_others_that_come_before_the_log_has_the_new_id_win(self) -> None:
+    def test_a_rebalance_that_starts_before_the_new_id_is_in_the_log_continues(self) -> None:
         world = World()
         world.stable(instance_id="i")
         world.broker.is_slow = True
@@ -251,7 +251,7 @@ class TestStaticMembers:
         world.broker.acknowledge()
         assert world.group().state.value == "CompletingRebalance"
 
-    def test_they_stay_in_the_group_while_they_are_away(self) -> None:
+    def test_static_members_stay_in_the_group_while_they_are_away(self) -> None:
         world = World()
         first = world.joined(instance_id="i", session_timeout_ms=1_800_000).member_id
         second = world.join()

@@ -16,7 +16,7 @@ def test_leave_by_state(state: str, expected: int) -> None:
     assert member_id not in world.group().members
 
 
-def test_the_last_member_leaves_an_empty_generation_behind() -> None:
+def test_the_group_is_empty_in_a_new_generation_after_the_last_member_left() -> None:
     world = World()
     member_id = world.stable()[0]
     finish(world.coordinator.leave("g", [LeavingMember(member_id)]))
@@ -32,7 +32,7 @@ def test_the_others_join_again_at_once() -> None:
     assert world.joined(follower).leader_id == follower
 
 
-def test_several_members_each_with_its_own_error() -> None:
+def test_each_leaving_member_gets_an_error_code() -> None:
     world = World()
     static = world.stable(instance_id="i")[0]
     pending = world.join(requires_known_member_id=True).value.member_id
@@ -48,7 +48,7 @@ def test_several_members_each_with_its_own_error() -> None:
     assert static not in world.group().members
 
 
-def test_an_id_that_was_given_out_belongs_to_no_instance() -> None:
+def test_a_handed_out_member_id_belongs_to_no_instance_id() -> None:
     world = World()
     known, other = world.stable(2)
     given = world.join(requires_known_member_id=True).value.member_id
@@ -66,7 +66,7 @@ def test_a_member_that_leaves_while_it_waits_is_answered() -> None:
     assert (waiting.value.error_code, waiting.value.member_id) == (25, "")
 
 
-def test_a_follower_that_leaves_while_it_waits_for_its_part_is_answered() -> None:
+def test_a_follower_that_leaves_while_its_sync_waits_is_answered() -> None:
     world = World()
     leader = world.joined().member_id
     follower = world.join()

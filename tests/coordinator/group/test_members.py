@@ -17,7 +17,7 @@ def members(*them: Member) -> Members:
     return group
 
 
-def test_the_first_leads_and_the_next_in_line_follows() -> None:
+def test_the_first_member_leads_and_the_next_one_succeeds_it() -> None:
     group = members(member("1"), member("2"), member("3"))
     assert group.leader_id == "1"
     group.remove("2")
@@ -42,7 +42,7 @@ def test_the_common_protocols_follow_changes() -> None:
     assert group.common_protocols.all_support("b")
 
 
-def test_a_leader_that_has_not_joined_gives_way() -> None:
+def test_a_leader_that_has_not_joined_is_replaced() -> None:
     first, second = member("1"), member("2")
     group = members(first, second)
     assert not group.elect_joined_leader()
@@ -83,7 +83,7 @@ def test_removing_a_member_leaves_anothers_instance_id_alone() -> None:
     assert group.static_ids == {"i": "2"}
 
 
-def test_a_second_request_of_a_member_sends_the_first_off() -> None:
+def test_a_second_request_of_a_member_ends_the_waiting_of_the_first() -> None:
     waiting = member("1")
     first = waiting.wait_for_join()
     second = waiting.wait_for_join()

@@ -1,4 +1,4 @@
-"""What members send is bounded, and what they took is given back whichever way they go."""
+"""The memory for members is bounded, and is released when they leave, for any reason."""
 
 import random
 
@@ -43,7 +43,7 @@ def refused(world: World) -> int:
 
 
 @pytest.mark.parametrize(("size", "has_room"), [(-5, True), (0, True), (1, True), (2, False)])
-def test_room(size: int, has_room: bool) -> None:
+def test_the_budget_has_room_up_to_its_bound(size: int, has_room: bool) -> None:
     budget = MetadataBudget(100)
     budget.used_bytes = 99
     assert budget.has_room(size) == has_room
@@ -51,7 +51,7 @@ def test_room(size: int, has_room: bool) -> None:
     assert budget.has_room(0)
 
 
-def test_a_member_that_the_budget_has_no_room_for() -> None:
+def test_a_member_beyond_the_budget_is_refused() -> None:
     world = World(kafkapy_group_metadata_max_bytes=25_000)
     leader = world.joined(protocols=LARGE)
     world.join(group_id="h", protocols=LARGE)
@@ -65,7 +65,7 @@ def test_a_member_that_the_budget_has_no_room_for() -> None:
     assert used(world) == expected(world) == 2 * (MEMBER_BYTES + PROTOCOL_BYTES + 10_000 + len("range"))
 
 
-def test_member_ids_that_were_given_out_count() -> None:
+def test_handed_out_member_ids_are_charged() -> None:
     world = World(kafkapy_group_metadata_max_bytes=MEMBER_BYTES + PROTOCOL_BYTES + 500)
     codes = [world.join(requires_known_member_id=True, protocols=RANGE).value.error_code for _ in range(5)]
     assert codes == [79, 79, 81, 81, 81]
@@ -144,8 +144,8 @@ def test_the_protocols_of_a_member_are_counted(count: int, expected_code: int, n
     assert refused(world) == (expected_code == 81)
 
 
-def test_an_assignment_that_there_is_no_room_for_is_refused_until_there_is() -> None:
-    """The members stay, join again, and are served once others are gone; nothing is kept of what was refused."""
+def test_an_assignment_is_refused_while_the_budget_has_no_room() -> None:
+    """The members stay, join again, and get their assignment when others have left; the refused one is not kept."""
     world = World(kafkapy_group_metadata_max_bytes=30_000)
     world.joined(group_id="h", protocols=LARGE)
     leader = world.joined().member_id
@@ -165,7 +165,7 @@ def test_an_assignment_that_there_is_no_room_for_is_refused_until_there_is() -> 
     assert used(world) == expected(world) > 20_000
 
 
-def test_an_assignment_in_the_place_of_one_as_large_needs_no_room() -> None:
+def test_an_assignment_that_replaces_one_of_its_size_needs_no_room() -> None:
     world = World(kafkapy_group_metadata_max_bytes=15_000)
     leader = world.joined().member_id
     assert world.sync(leader, 1, assignments={leader: bytes(10_000)}).value.error_code == 0
@@ -174,7 +174,7 @@ def test_an_assignment_in_the_place_of_one_as_large_needs_no_room() -> None:
     assert used(world) == expected(world)
 
 
-def test_an_assignment_that_no_record_can_hold_is_refused_as_the_log_would() -> None:
+def test_an_assignment_that_no_record_can_hold_gets_the_logs_error() -> None:
     world = World()
     leader = world.joined().member_id
     assert world.sync(leader, 1, assignments={leader: bytes(GROUP_MAX_BYTES)}).value.error_code == -1
@@ -182,7 +182,7 @@ def test_an_assignment_that_no_record_can_hold_is_refused_as_the_log_would() -> 
     assert list(world.log.records()) == []
 
 
-def test_a_group_that_a_refused_join_has_made_is_forgotten() -> None:
+def test_a_group_that_a_refused_join_created_is_forgotten() -> None:
     world = World()
     assert world.join(protocols=()).value.error_code == 23
     assert not world.has_group()

@@ -66,7 +66,7 @@ def test_partitions_with_too_much_metadata_are_refused_alone() -> None:
     assert (world.fetch(), world.fetch(tp=OTHER)) == (-1, 2)
 
 
-def test_an_unknown_group_with_a_generation() -> None:
+def test_a_commit_of_a_generation_of_an_unknown_group_is_refused() -> None:
     world = World()
     assert world.commit(1, "x", 0).value == {TP: 22}
     assert not world.has_group()
@@ -78,7 +78,7 @@ def test_offsets_of_an_unknown_group() -> None:
     assert finish(world.coordinator.fetch_offsets("g", None)) == (0, {})
 
 
-def test_an_offset_that_an_open_transaction_commits() -> None:
+def test_an_offset_that_an_open_transaction_commits_is_unstable() -> None:
     world = World()
     world.commit(1)
     world.group().offsets.replay_in_transaction(5, TP, 9, CommittedOffset(2))
@@ -87,7 +87,7 @@ def test_an_offset_that_an_open_transaction_commits() -> None:
 
 
 @pytest.mark.parametrize(("leads", "error_code"), [(False, 16), (True, 15)])
-def test_a_broker_that_does_not_coordinate(leads: bool, error_code: int) -> None:
+def test_a_broker_that_is_not_the_coordinator_refuses_commits(leads: bool, error_code: int) -> None:
     world = World(leads=leads)
     if leads:
         world.coordinator.shutdown()
@@ -122,7 +122,7 @@ def test_a_producer_without_an_epoch_commits_nothing() -> None:
     assert (world.fetch(), world.fetch(tp=OTHER)) == (-1, -1)
 
 
-def test_refused_commits_in_a_transaction() -> None:
+def test_commits_in_a_transaction_are_refused_as_other_commits() -> None:
     world = World()
     assert in_transaction(world, metadata="m" * 5_000) == {TP: 12, OTHER: 0}
     world.broker.error = KafkaStorageError()
@@ -132,7 +132,7 @@ def test_refused_commits_in_a_transaction() -> None:
     assert (world.fetch(), world.fetch(tp=OTHER)) == (-1, 1)
 
 
-def test_a_group_that_is_deleted_takes_the_open_commit_with_it() -> None:
+def test_a_deleted_group_drops_the_commits_of_open_transactions() -> None:
     world = World()
     in_transaction(world)
     assert world.delete_groups(["g"]) == {"g": 0}
@@ -153,7 +153,7 @@ def test_a_marker_written_while_loading_is_read_with_the_log() -> None:
 
 
 @pytest.mark.parametrize(("event", "expected"), [("", (0, [1, 1])), ("delete", (0, [1, -1])), ("move", (16, []))])
-def test_offsets_that_are_fetched_in_steps(event: str, expected: tuple[int, list[int]]) -> None:
+def test_a_group_that_changes_while_its_offsets_are_fetched(event: str, expected: tuple[int, list[int]]) -> None:
     world = World()
     partitions = [TopicPartition("t", number) for number in range(130)]
     for partition in partitions:
@@ -169,7 +169,7 @@ def test_offsets_that_are_fetched_in_steps(event: str, expected: tuple[int, list
 
 
 @pytest.mark.parametrize("partitions", [None, [TP]])
-def test_offsets_at_once_are_those_in_steps(partitions: list[TopicPartition] | None) -> None:
+def test_offsets_fetched_at_once_equal_those_fetched_in_steps(partitions: list[TopicPartition] | None) -> None:
     world = World()
     asked = partitions or []
     for _ in range(2):
@@ -213,7 +213,9 @@ def test_commit_to_a_dead_group(generation: int) -> None:
     ("member_id", "generation", "instance_id", "expected"),
     [("x", 1, "i", 82), ("x", 1, None, 25), ("", 0, None, 22), ("", -1, None, 22), ("x", -1, "i", 82)],
 )
-def test_the_members_checks(member_id: str, generation: int, instance_id: str | None, expected: int) -> None:
+def test_commits_pass_the_members_checks(
+    member_id: str, generation: int, instance_id: str | None, expected: int
+) -> None:
     world = World()
     known = world.stable(instance_id="i")[0]
     assert world.commit(1, member_id or known, generation, instance_id=instance_id).value == {TP: expected}
@@ -242,11 +244,11 @@ def test_metadata_is_measured_in_javas_characters(metadata: str, is_refused: boo
 @pytest.mark.parametrize(
     ("error", "expected"), [(0, 0), (3, 15), (19, 15), (20, 15), (6, 16), (56, 16), (10, 28), (18, 28), (4, 28), (7, 7)]
 )
-def test_errors_of_the_log(error: int, expected: int) -> None:
+def test_errors_of_the_log_are_mapped_for_clients(error: int, expected: int) -> None:
     assert log_error(error) == expected
 
 
-def test_a_transaction_s_commit_to_a_dead_group() -> None:
+def test_a_commit_in_a_transaction_to_a_dead_group() -> None:
     world = World()
     world.commit()
     group = world.group()
@@ -268,7 +270,7 @@ def test_a_transaction_s_commit_to_a_dead_group() -> None:
 def test_the_members_checks_in_a_transaction(
     group_id: str, member_id: str, generation: int, instance_id: str | None, expected: int
 ) -> None:
-    """Member and generation count only where they are named."""
+    """Member and generation are checked only if the request names them."""
     world = World()
     known = world.stable(instance_id="i")[0]
     call = CommitCall(

@@ -39,7 +39,7 @@ def test_a_commit_acknowledged_after_a_later_tombstone_stays_removed() -> None:
     assert offsets._position == {}
 
 
-def test_commits_on_their_way_are_counted() -> None:
+def test_commits_that_are_being_appended_are_counted() -> None:
     offsets = Offsets()
     offsets.replay(A, 1, CommittedOffset(10))
     assert offsets.has_only([A])
@@ -87,7 +87,7 @@ def test_a_transaction_does_not_overwrite_a_later_commit() -> None:
     assert offsets.fetch(A).offset == 20
 
 
-def test_offsets_on_their_way_in_a_transaction_are_unstable_too() -> None:
+def test_offsets_that_a_transaction_is_appending_are_unstable_too() -> None:
     offsets = Offsets()
     offsets.append_in_transaction_started([A, B])
     offsets.append_in_transaction_started([A])

@@ -45,7 +45,7 @@ def test_the_common_protocol_with_the_most_votes(lists: list[str], chosen: str) 
         ),
     ],
 )
-def test_of_equally_many_votes_the_hashes_decide(lists: list[str], chosen: str) -> None:
+def test_hashes_decide_between_protocols_with_equal_votes(lists: list[str], chosen: str) -> None:
     """Answered by Apache Kafka 2.7.2's own ``GroupMetadata.selectProtocol``."""
     assert counted(lists).select([protocols(names) for names in lists]) == chosen
 
@@ -58,7 +58,7 @@ def test_of_equally_many_votes_the_hashes_decide(lists: list[str], chosen: str) 
         (["a a b", "b", "a b"], "b"),
     ],
 )
-def test_a_choice_where_kafkas_group_is_stuck(lists: list[str], chosen: str) -> None:
+def test_a_protocol_is_chosen_where_kafkas_group_never_becomes_stable(lists: list[str], chosen: str) -> None:
     assert counted(lists).select([protocols(names) for names in lists]) == chosen
 
 

@@ -80,7 +80,7 @@ def test_absent_static_members_stay_until_their_sessions_end() -> None:
     assert (world.group().state.value, world.group().generation_id) == ("Empty", 2)
 
 
-def test_a_rebalance_timeout_of_nothing_does_not_spin() -> None:
+def test_a_rebalance_timeout_of_0_does_not_loop() -> None:
     world = World()
     world.stable(instance_id="i", rebalance_timeout_ms=0)
     second = world.join(rebalance_timeout_ms=0)
@@ -106,7 +106,7 @@ def test_an_empty_generation_is_written() -> None:
     assert (world.group().state.value, world.group().generation_id) == ("Empty", 2)
 
 
-def test_loaded_members_have_a_full_session_to_show_themselves() -> None:
+def test_sessions_of_loaded_members_start_when_they_are_loaded() -> None:
     world = World()
     member_id = world.stable()[0]
     world.restart()

@@ -65,7 +65,7 @@ def test_there_are_records_of_every_kind() -> None:
     assert sum(record.value is None for record in real_records()) == 1
 
 
-def test_a_commit_with_its_own_retention_is_written_in_the_layout_that_has_one() -> None:
+def test_a_commit_with_a_retention_time_is_written_in_version_1() -> None:
     committed = CommittedOffset(5, -1, "m", 1_000, 2_000)
     record = offset_record("g", TopicPartition("t", 1), committed, 7)
     assert record.value is not None
@@ -91,7 +91,7 @@ def test_groups_of_every_version_are_read(version: int) -> None:
 
 
 @pytest.mark.parametrize("key", [b"\x00\x03", b"\x00\x0f\x00\x00", b"\xff\xff"])
-def test_keys_of_later_releases_are_not_ours(key: bytes) -> None:
+def test_keys_of_later_releases_are_not_decoded(key: bytes) -> None:
     assert decode_key(key) is None
 
 
@@ -102,26 +102,26 @@ def test_the_oldest_key_is_read_like_its_successor() -> None:
 
 
 @pytest.mark.parametrize("cut", range(4))
-def test_a_key_that_is_cut_off(cut: int) -> None:
+def test_a_cut_off_key_is_a_protocol_error(cut: int) -> None:
     key = group_tombstone("g", 0).key
     assert key is not None
     with pytest.raises(ProtocolError):
         decode_key(key[:cut])
 
 
-def test_values_of_unknown_versions() -> None:
+def test_values_of_unknown_versions_are_protocol_errors() -> None:
     for decode in (decode_offset, decode_group):
         with pytest.raises(ProtocolError):
             decode(b"\x00\x63" + bytes(60))
 
 
-def test_an_empty_group_that_was_never_more() -> None:
+def test_the_record_of_a_group_that_never_had_members() -> None:
     value = group_record(Group("g", lambda: 0), {}, 0).value
     assert value == bytes.fromhex("0003 0000 00000000 ffff ffff ffffffffffffffff 00000000")
 
 
 @pytest.mark.parametrize("value", [b"\x00\x03" + bytes(11), b"\x00\x03" + bytes(12) + b"\x00\x05m" + bytes(8)])
-def test_an_offset_that_is_cut_off(value: bytes) -> None:
+def test_a_cut_off_offset_is_a_protocol_error(value: bytes) -> None:
     with pytest.raises(ProtocolError):
         decode_offset(value)
 
@@ -152,14 +152,14 @@ def test_the_fast_path_writes_the_same_bytes(
 
 
 @given(names, st.dictionaries(partitions, plain, min_size=1, max_size=5))
-def test_reading_it_gives_the_commits_again(group_id: str, offsets: dict[TopicPartition, CommittedOffset]) -> None:
-    """Why ``replay_commits`` may take them from memory."""
+def test_the_fast_path_is_decoded_to_its_commits(group_id: str, offsets: dict[TopicPartition, CommittedOffset]) -> None:
+    """Therefore ``replay_commits`` may take the commits from memory."""
     batch = plain_commits(group_id, offsets, 0, COMMITTER)
     assert batch is not None
     read = {decode_key(record.key or b""): decode_offset(record.value or b"") for record in read_records(batch.buffer)}
     assert read == {OffsetKey(group_id, partition): each for partition, each in offsets.items()}
 
 
-def test_commits_with_more_to_say_are_left_to_the_ordinary_way() -> None:
+def test_commits_with_metadata_or_retention_do_not_take_the_fast_path() -> None:
     for odd in (CommittedOffset(1, metadata="m"), CommittedOffset(1, expire_timestamp_ms=5)):
         assert plain_commits("g", {TP: CommittedOffset(1), TopicPartition("u", 0): odd}, 0, COMMITTER) is None

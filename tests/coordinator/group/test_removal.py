@@ -40,7 +40,7 @@ def test_a_deleted_group_stays_deleted() -> None:
     assert world.fetch() == -1
 
 
-def test_a_group_that_only_kept_offsets_has_no_tombstone_of_its_own() -> None:
+def test_a_group_without_a_record_gets_no_tombstone() -> None:
     world = World()
     world.commit()
     world.delete_groups(["g"])
@@ -60,7 +60,7 @@ def test_a_tombstone_that_the_log_refuses_changes_nothing() -> None:
     assert not world.has_group()
 
 
-def test_offsets_of_an_empty_group_can_go_and_the_group_with_the_last() -> None:
+def test_an_empty_group_is_deleted_with_its_last_offset() -> None:
     world = World()
     world.commit(1)
     world.commit(2, tp=OTHER)
@@ -73,7 +73,7 @@ def test_offsets_of_an_empty_group_can_go_and_the_group_with_the_last() -> None:
     assert not world.has_group()
 
 
-def test_an_empty_group_without_offsets_stays_where_nothing_may_be_deleted() -> None:
+def test_an_empty_group_without_offsets_stays_if_no_offset_may_be_deleted() -> None:
     world = World()
     (member_id,) = world.stable()
     finish(world.coordinator.leave("g", [LeavingMember(member_id)]))
@@ -104,7 +104,7 @@ def test_offsets_of_members_that_are_no_consumers_stay() -> None:
     assert finish(world.coordinator.delete_offsets("g", [TP])) == (68, {})
 
 
-def test_the_retention_is_checked_now_and_then() -> None:
+def test_the_retention_is_checked_at_the_configured_interval() -> None:
     world = World()
     world.commit(1)
     world.clock.advance(7 * 86_400_000 - 1)
@@ -207,7 +207,7 @@ def test_a_large_group_that_changes_while_it_is_deleted(event: str, expected: in
 
 
 @pytest.mark.parametrize(("event", "expected"), [("", 0), ("join", 86), ("delete", 0), ("move", 16)])
-def test_offsets_that_are_deleted_in_steps(event: str, expected: int) -> None:
+def test_a_group_that_changes_while_its_offsets_are_deleted(event: str, expected: int) -> None:
     world, partitions = large_group()
     steps = world.coordinator.delete_offsets("g", partitions)
     next(steps)
@@ -221,7 +221,7 @@ def test_offsets_that_are_deleted_in_steps(event: str, expected: int) -> None:
     assert (error_code, errors[partitions[0]], errors[partitions[-1]]) == (0, 0, expected)
 
 
-def test_offsets_of_deleted_topics_go() -> None:
+def test_offsets_of_deleted_topics_are_removed() -> None:
     world = World()
     world.commit(1)
     world.commit(2, tp=OTHER)
@@ -283,7 +283,7 @@ def test_members_with_unknown_subscriptions_lose_no_offsets(fields: dict[str, An
     assert expired(group, 10**15) == []
 
 
-def test_a_group_that_is_empty_loses_all_counted_from_then() -> None:
+def test_offsets_of_an_empty_group_expire_counted_from_when_it_became_empty() -> None:
     world, group = settled()
     world.clock.advance(10_000)
     assert group.state.value == "Empty"
@@ -307,7 +307,7 @@ def test_consumers_without_group_management_count_from_the_commit() -> None:
     assert expired(group, 6_000) == [TP]
 
 
-def test_a_commit_from_before_the_beginning_of_time_does_not_age() -> None:
+def test_a_commit_with_the_smallest_timestamp_does_not_expire() -> None:
     """Kafka's difference of the two times wraps."""
     group = Group("g", lambda: 0)
     group.offsets.replay(TP, 0, CommittedOffset(1, commit_timestamp_ms=-(2**63)))
@@ -315,21 +315,21 @@ def test_a_commit_from_before_the_beginning_of_time_does_not_age() -> None:
     assert expired(group, 6_000) == [OTHER]
 
 
-def test_a_retention_of_its_own_wins() -> None:
+def test_the_retention_time_of_a_commit_takes_precedence() -> None:
     group = Group("g", lambda: 0)
     group.offsets.replay(TP, 0, CommittedOffset(1, commit_timestamp_ms=5_000, expire_timestamp_ms=9_000))
     assert expired(group, 8_999) == []
     assert expired(group, 9_000) == [TP]
 
 
-def test_an_offset_with_a_commit_on_its_way_stays() -> None:
+def test_an_offset_with_a_pending_commit_stays() -> None:
     group = Group("g", lambda: 0)
     group.offsets.replay(TP, 0, CommittedOffset(1, commit_timestamp_ms=5_000))
     group.offsets.append_started([TP])
     assert expired(group, 10**15) == []
 
 
-def test_a_topic_of_a_changed_subscription_counts() -> None:
+def test_offsets_of_a_newly_subscribed_topic_stay() -> None:
     world, group = settled()
     member_id = next(iter(group.members))
     world.joined(member_id, protocols=(("range", subscription("other")),))

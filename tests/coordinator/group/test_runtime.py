@@ -9,7 +9,7 @@ from kafkapy.testing.clock import ManualClock
 from kafkapy.types import TopicPartition
 from tests.coordinator.world import Broker
 
-PARTITION = TopicPartition(GROUP_METADATA_TOPIC, 3)  # of 4 the one of g-dyn
+PARTITION = TopicPartition(GROUP_METADATA_TOPIC, 3)  # of 4 partitions, the one that keeps the group g-dyn
 
 
 def group_runtime(broker: Broker, partitions: int, background: Background | None = None) -> GroupRuntime:
@@ -36,7 +36,7 @@ def test_checks_in_kafkas_order() -> None:
     assert (runtime.find_named(""), runtime.find("")) == (24, 16)
 
 
-def test_the_topic_decides_on_the_number_of_partitions() -> None:
+def test_the_number_of_partitions_is_that_of_the_topic() -> None:
     broker = Broker()
     runtime = group_runtime(broker, 50)
     before = runtime.partition_for("g-dyn")

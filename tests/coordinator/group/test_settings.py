@@ -17,7 +17,7 @@ def test_groups_are_bounded_unless_configured(configured: int, expected: int) ->
     assert GroupSettings.from_config({**CONFIG, "group.max.size": configured}).max_size == expected
 
 
-def test_units() -> None:
+def test_seconds_and_minutes_are_converted_to_milliseconds() -> None:
     settings = GroupSettings.from_config({**CONFIG, "offsets.retention.minutes": 2})
     assert settings.offsets_retention_ms == 120_000
 
@@ -29,6 +29,8 @@ def test_units() -> None:
         ("2.2.2", 3, 2), ("2.3-IV0", 3, 3), ("2.7", 3, 3),
     ],
 )  # fmt: skip
-def test_values_are_as_old_as_the_protocol(protocol: str, offset_version: int, group_version: int) -> None:
+def test_the_version_of_values_follows_the_inter_broker_protocol(
+    protocol: str, offset_version: int, group_version: int
+) -> None:
     settings = GroupSettings.from_config({**CONFIG, "inter.broker.protocol.version": protocol})
     assert (settings.offset_value_version, settings.group_value_version) == (offset_version, group_version)

@@ -23,7 +23,7 @@ PARTITION = TopicPartition(GROUP_METADATA_TOPIC, 0)
 
 
 def replay(shard: GroupShard, data: bytes) -> Counters:
-    """Take over the batches of ``data``; the counters tell what was skipped."""
+    """Load the batches of ``data``; the counters count skipped records."""
     counters = Counters()
     for position, header in iterate_headers(data):
         finish(shard.replay_batch(data, header, position, LoadProgress(PARTITION, counters)))
@@ -47,7 +47,7 @@ def committed(offset: int, **fields: int | bool) -> bytes:
     return encode_batch([offset_record("g", TP, CommittedOffset(offset), 0)], **fields)  # type: ignore[arg-type]  # passed on
 
 
-def test_real_records_bring_groups_back() -> None:
+def test_groups_are_loaded_from_real_records() -> None:
     shard = GroupShard(TopicPartition(GROUP_METADATA_TOPIC, 0), 0, lambda: 0)
     records = real_records()
     for record in records[:3]:
@@ -55,7 +55,7 @@ def test_real_records_bring_groups_back() -> None:
     static = shard.groups["g-static"]
     assert (static.state.value, static.generation_id, static.protocol_name) == ("Stable", 1, "range")
     assert static.members.static_ids == {"inst-1": static.members.leader_id}
-    assert static.is_subscribed_to("other")  # it is not looked at before all is loaded
+    assert static.is_subscribed_to("other")  # subscriptions are not read before the whole log is loaded
     finish(static.update_subscribed())
     assert static.is_subscribed_to("cmp")
     assert not static.is_subscribed_to("other")
@@ -86,12 +86,12 @@ def test_offsets_in_transactions_wait_for_their_marker(marker: ControlType | Non
     assert bool(shard.open_transactions) == (marker is None)
 
 
-def test_markers_of_others_and_other_control_records_change_nothing() -> None:
+def test_markers_of_other_producers_and_other_control_records_change_nothing() -> None:
     shard = loaded(committed(5), encode_marker(ControlType.ABORT, Marker(4, 0, 0), 0), encode_leader_change(b"", 0))
     assert shard.groups["g"].offsets.fetch(TP).offset == 5
 
 
-def test_records_that_are_not_ours_are_skipped() -> None:
+def test_records_of_unknown_kinds_are_skipped() -> None:
     data = encode_batch([Record(None, b"x"), Record(b"\x00\x07", b"x"), Record(b"\x00\x07", None)])
     assert not loaded(data).groups
     assert (
@@ -99,7 +99,7 @@ def test_records_that_are_not_ours_are_skipped() -> None:
     )  # the one without a key; the others are newer
 
 
-def test_a_group_that_was_deleted_and_then_only_keeps_offsets() -> None:
+def test_offsets_after_a_tombstone_belong_to_a_group_without_members() -> None:
     world = World()
     world.stable()
     batch = encode_batch([group_tombstone("g", 0), offset_record("g", TP, CommittedOffset(1), 0)], base_offset=9)
@@ -108,7 +108,7 @@ def test_a_group_that_was_deleted_and_then_only_keeps_offsets() -> None:
     assert (group.state.value, group.generation_id, group.protocol_type, len(group.members)) == ("Empty", 0, None, 0)
 
 
-def test_a_leader_that_the_record_does_not_name() -> None:
+def test_the_first_member_leads_if_the_record_names_no_leader() -> None:
     world = World()
     member_id = world.stable()[0]
     group = world.group()
@@ -118,7 +118,7 @@ def test_a_leader_that_the_record_does_not_name() -> None:
     assert world.group().members.leader_id == member_id
 
 
-def test_a_living_group_is_settled_by_its_record_only_in_the_same_generation() -> None:
+def test_a_record_settles_a_served_group_only_in_the_same_generation() -> None:
     world = World()
     world.broker.is_slow = True
     leader = world.joined().member_id
@@ -154,7 +154,7 @@ def commit_batch(offset: int, tail: bytes = b"\0", **fields: Any) -> bytes:
         [commit_batch(1, tail=b"\x80\0"), commit_batch(2, tail=b"\x80\0"), commit_batch(3, tail=b"\x80\0")],
         [commit_batch(1), commit_batch(2), commit_batch(3, expire_timestamp_ms=10**15)],
     ],
-    ids=["all alike", "one with metadata", "an unusual zero", "a retention of its own"],
+    ids=["all alike", "one with metadata", "an unusual zero", "a retention time"],
 )
 def test_repeated_commits_of_a_partition_are_decoded_by_their_values(batches: list[bytes]) -> None:
     world = World(leads=False)

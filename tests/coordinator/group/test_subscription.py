@@ -11,7 +11,7 @@ def subscribed(protocol_type: str | None, protocol_name: str | None, *subscripti
     return finish(subscribed_topics(protocol_type, protocol_name, subscriptions, MetadataBudget()))
 
 
-def test_the_topics_of_any_version() -> None:
+def test_topics_of_metadata_of_any_version_are_read() -> None:
     metadata = subscription("a", "b")
     assert topics_of(metadata) == {"a", "b"}
     later = b"\x00\x09" + metadata[2:] + b"fields of version 9"
@@ -20,7 +20,7 @@ def test_the_topics_of_any_version() -> None:
 
 
 @pytest.mark.parametrize("metadata", [b"", b"\x00", b"\xff\xff\x00\x00\x00\x00", b"\x00\x00\x00\x00\x00\x05"])
-def test_metadata_that_is_not_a_subscription(metadata: bytes) -> None:
+def test_metadata_that_is_not_a_subscription_is_a_protocol_error(metadata: bytes) -> None:
     with pytest.raises(ProtocolError):
         topics_of(metadata)
 
@@ -41,7 +41,7 @@ def test_many_topics_are_read_in_steps() -> None:
     assert subscribed("consumer", "range", subscription(*names), subscription("t")) == {*names, "t"}
 
 
-def test_topics_that_there_is_no_room_for_are_not_known() -> None:
+def test_topics_beyond_the_budget_are_not_known() -> None:
     budget = MetadataBudget(TOPIC_BYTES * 3)
     assert finish(subscribed_topics("consumer", "range", [subscription("a", "b", "c")], budget)) == {"a", "b", "c"}
     assert finish(subscribed_topics("consumer", "range", [subscription("a", "b", "c", "d")], budget)) is None
@@ -60,7 +60,7 @@ def test_subscribed_topics_are_charged_and_released() -> None:
     assert budget.used_bytes == before - TOPIC_BYTES - len(subscription("b")) + len(subscription())
 
 
-def test_a_rebalance_ends_the_reading_of_the_generation_before() -> None:
+def test_a_rebalance_ends_the_reading_of_the_earlier_subscriptions() -> None:
     world = World()
     world.run_later()
     world.start()
@@ -76,7 +76,7 @@ def test_a_rebalance_ends_the_reading_of_the_generation_before() -> None:
     assert world.group().subscribed == {"t"}
 
 
-def test_the_reading_ends_with_the_group() -> None:
+def test_a_deleted_group_ends_the_reading_of_subscriptions() -> None:
     world = World()
     world.run_later()
     world.start()

@@ -26,7 +26,7 @@ def test_a_follower_waits_for_the_leaders_assignment() -> None:
     assert set(world.group().members) == {leader, follower.value.member_id}
 
 
-def test_members_that_the_leader_left_out_get_nothing() -> None:
+def test_members_that_the_leader_left_out_get_an_empty_assignment() -> None:
     world = World()
     leader = world.joined().member_id
     assert world.sync(leader, 1).value.assignment == b""
@@ -80,7 +80,7 @@ def test_an_assignment_that_the_log_refuses_makes_all_join_again(late: bool) -> 
     assert [member.assignment for member in world.group().members.values()] == [b"", b""]
 
 
-def test_an_assignment_is_given_out_when_all_replicas_have_it() -> None:
+def test_members_get_the_assignment_when_all_replicas_have_it() -> None:
     world = World()
     world.broker.is_slow = True
     leader = world.joined().member_id
@@ -91,7 +91,7 @@ def test_an_assignment_is_given_out_when_all_replicas_have_it() -> None:
     assert answer.value.assignment == b"x"
 
 
-def test_an_assignment_of_a_generation_that_is_over_changes_nothing() -> None:
+def test_an_assignment_of_an_earlier_generation_changes_nothing() -> None:
     world = World()
     world.broker.is_slow = True
     leader = world.joined().member_id
@@ -105,7 +105,7 @@ def test_an_assignment_of_a_generation_that_is_over_changes_nothing() -> None:
     assert follower.is_set
 
 
-def test_an_error_for_a_generation_that_joins_again_anyway() -> None:
+def test_an_append_error_after_the_next_join_phase_began_changes_nothing() -> None:
     world = World()
     world.broker.is_slow = True
     leader = world.joined().member_id

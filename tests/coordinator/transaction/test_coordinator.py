@@ -18,12 +18,12 @@ def test_requests_need_a_transactional_id() -> None:
     assert world.end(NOBODYS, name="") == 42
 
 
-def test_that_exists() -> None:
+def test_a_transactional_id_must_exist() -> None:
     world = TransactionWorld()
     assert (world.add(NOBODYS), world.end(NOBODYS)) == (49, 49)
 
 
-def test_on_this_broker() -> None:
+def test_a_transactional_id_must_be_kept_by_this_broker() -> None:
     world = TransactionWorld()
     world.resign(TopicPartition("t", 0), 1)
     world.resign(SHARD, 1)
@@ -92,7 +92,7 @@ def test_a_fencing_that_the_log_refuses_fences_nevertheless() -> None:
     assert world.producer() == (old.producer_id, 2)
 
 
-def test_a_fencing_on_its_way_to_the_log() -> None:
+def test_requests_while_a_fencing_is_being_appended() -> None:
     world = TransactionWorld()
     old = world.producer()
     world.add(old)
@@ -106,7 +106,7 @@ def test_a_fencing_on_its_way_to_the_log() -> None:
     assert world.states()[-1] == "COMPLETE_ABORT"
 
 
-def test_the_last_epoch_serves_for_fencing_then_there_is_a_new_id() -> None:
+def test_a_new_producer_id_follows_the_last_epoch() -> None:
     world = TransactionWorld()
     world.producer()
     world.transaction().data = world.transaction().data._replace(producer_epoch=32_765)
@@ -124,7 +124,7 @@ def test_an_open_transaction_is_aborted_when_its_time_is_over() -> None:
     producer = world.producer(timeout_ms=4_000)
     world.clock.advance(7_000)
     world.add(producer, TP, OTHER)
-    world.clock.advance(3_000)  # looked at after 10 s: not over yet
+    world.clock.advance(3_000)  # the check after 10 s: not timed out yet
     assert world.states()[-1] == "ONGOING"
     world.clock.advance(9_999)
     assert world.states()[-1] == "ONGOING"
@@ -147,21 +147,21 @@ def test_a_transaction_with_a_pending_transition_is_not_aborted() -> None:
     assert (ended.value, world.states()[-1]) == (0, "COMPLETE_COMMIT")
 
 
-def test_a_time_out_that_the_log_refuses_is_tried_at_the_next_look(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_time_out_that_the_log_refuses_is_tried_at_the_next_check(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("INFO")
     world = TransactionWorld()
     producer = world.producer(timeout_ms=1)
     world.add(producer)
     world.broker.errors[SHARD] = NotLeaderOrFollowerError()
     world.clock.advance(10_000)
-    assert "Aborted x, open for too long: error 16" in caplog.text
+    assert "Aborted the transaction of x after its time-out: error 16" in caplog.text
     world.broker.errors.clear()
     world.clock.advance(10_000)
     assert world.states()[-1] == "COMPLETE_ABORT"
     assert markers(world.broker.log(TP)) == [(0, producer.producer_id, 1, 0)]
 
 
-def test_the_time_out_counts_on_after_a_restart() -> None:
+def test_the_time_out_continues_after_a_restart() -> None:
     world = TransactionWorld()
     world.add(world.producer(timeout_ms=15_000))
     world.clock.advance(9_000)
@@ -170,7 +170,7 @@ def test_the_time_out_counts_on_after_a_restart() -> None:
     assert world.states()[-1] == "COMPLETE_ABORT"
 
 
-def test_offsets_and_output_move_together() -> None:
+def test_offsets_and_records_are_committed_together() -> None:
     world = TransactionWorld()
     producer = world.producer()
     for number, commit in enumerate([True, False, True]):
@@ -184,7 +184,7 @@ def test_offsets_and_output_move_together() -> None:
     assert world.committed() == [b"0", b"2"]
 
 
-def test_stopping_and_starting_again() -> None:
+def test_a_transaction_continues_after_a_restart() -> None:
     world = TransactionWorld()
     producer = world.producer()
     world.restart()

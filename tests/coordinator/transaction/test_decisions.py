@@ -77,7 +77,7 @@ def test_a_producer_that_was_replaced_is_fenced(expected: ProducerIdAndEpoch) ->
 
 
 @pytest.mark.parametrize("epoch", [LAST, LAST + 1])
-def test_when_the_epochs_run_out_there_is_a_new_id(epoch: int) -> None:
+def test_a_new_producer_id_is_needed_when_the_epochs_are_used_up(epoch: int) -> None:
     assert ask(transaction(epoch)) is Prerequisite.PRODUCER_ID
     assert ask(transaction(epoch), new_id=20) == given(20, 0, ProducerIdAndEpoch(10, -1))
     assert ask(transaction(epoch), ProducerIdAndEpoch(10, epoch), 20) == given(20, 0, ProducerIdAndEpoch(10, epoch))
@@ -112,7 +112,7 @@ def test_a_pending_transition_is_concurrent() -> None:
     assert ask(made, ProducerIdAndEpoch(9, 9)) == 51
 
 
-def test_the_new_producer_is_in_the_log() -> None:
+def test_the_transition_has_the_new_producer() -> None:
     world = TransactionWorld()
     assert world.initialize() == (0, 1000, 0)
     assert world.initialize(timeout_ms=7) == (0, 1000, 1)
@@ -138,7 +138,7 @@ def test_the_first_partition_begins_the_transaction(state: states.TransactionSta
     assert add_partitions(with_partitions(state), call(TP), 9) == Transition(expected)
 
 
-def test_more_partitions_leave_its_beginning() -> None:
+def test_more_partitions_keep_the_start_time() -> None:
     expected = TransactionData(10, 3, 60_000, states.ONGOING, (TP, OTHER), 9, 4)
     assert add_partitions(with_partitions(states.ONGOING, TP), call(OTHER, TP), 9) == Transition(expected)
 
@@ -161,17 +161,17 @@ def test_no_partitions_are_added_to_a_prepared_transaction(state: states.Transac
         (ProducerIdAndEpoch(-1, -1), 49),
     ],
 )
-def test_only_for_the_producer_that_has_the_transactional_id(producer: ProducerIdAndEpoch, code: int) -> None:
+def test_partitions_are_added_only_for_the_present_producer(producer: ProducerIdAndEpoch, code: int) -> None:
     assert add_partitions(with_partitions(states.PREPARE_ABORT, TP), call(OTHER, producer=producer), 9) == code
 
 
-def test_not_while_a_record_is_on_its_way() -> None:
+def test_no_partitions_are_added_while_a_transition_is_pending() -> None:
     made = with_partitions(states.ONGOING, TP)
     made.has_pending_transition = True
     assert add_partitions(made, call(TP), 9) == 51
 
 
-def test_not_for_a_producer_that_is_just_being_fenced() -> None:
+def test_no_partitions_are_added_for_a_producer_that_is_being_fenced() -> None:
     made = with_partitions(states.ONGOING, TP)
     made.fenced_at = 4
     assert add_partitions(made, call(TP), 9) == 90
@@ -189,13 +189,13 @@ def data(state: TransactionState, epoch: int = 3) -> TransactionData:
 
 
 @pytest.mark.parametrize(("is_commit", "target"), [(True, states.PREPARE_COMMIT), (False, states.PREPARE_ABORT)])
-def test_an_open_transaction_is_decided(is_commit: bool, target: TransactionState) -> None:
+def test_an_open_transaction_is_committed_or_aborted(is_commit: bool, target: TransactionState) -> None:
     assert end(to_end(states.ONGOING), EndCall("x", PRODUCER, is_commit), 9) == Transition(data(target))
 
 
 @pytest.mark.parametrize("state", [each for each in TransactionState if each is not states.ONGOING])
 @pytest.mark.parametrize("is_commit", [True, False])
-def test_other_states_have_no_transition(state: TransactionState, is_commit: bool) -> None:
+def test_ending_in_other_states_makes_no_transition(state: TransactionState, is_commit: bool) -> None:
     expected = (states.COMMIT if is_commit else states.ABORT)[state]
     assert end(to_end(state), EndCall("x", PRODUCER, is_commit), 9) == expected
 
@@ -225,7 +225,7 @@ def test_there_is_no_epoch_after_the_last() -> None:
     ("state", "target"),
     [(states.PREPARE_COMMIT, states.COMPLETE_COMMIT), (states.PREPARE_ABORT, states.COMPLETE_ABORT)],
 )
-def test_completion(state: TransactionState, target: TransactionState) -> None:
+def test_a_prepared_transaction_completes(state: TransactionState, target: TransactionState) -> None:
     assert complete(to_end(state), 9) == Transition(data(target)._replace(partitions=()))
 
 

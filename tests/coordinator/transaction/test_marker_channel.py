@@ -46,7 +46,7 @@ def channel(world: TransactionWorld, peers: Peers | None = None) -> BrokerMarker
     return BrokerMarkers(HERE, world.broker, writer, peers or Peers())
 
 
-def test_where_a_partition_is_led() -> None:
+def test_the_leader_of_a_partition() -> None:
     world = TransactionWorld()
     world.broker.image = image({SHARD: HERE, OTHER: ELSEWHERE})  # type: ignore[assignment]  # a real one
     for tp in (OTHER, THIRD):
@@ -65,7 +65,7 @@ def test_incomplete_metadata_shows_no_deleted_topics(known: dict[TopicPartition,
     assert channel(world).leader_of(TP) == NO_LEADER
 
 
-def test_own_partitions_get_theirs_at_once() -> None:
+def test_partitions_of_this_broker_get_their_markers_at_once() -> None:
     world = TransactionWorld()
     answers: list[Mapping[TopicPartition, int]] = []
     world.broker.errors[OTHER] = NotLeaderOrFollowerError()

@@ -37,7 +37,7 @@ def test_a_marker_is_a_control_batch_of_the_producer(commit: bool) -> None:
     ("error", "code"),
     [(NotLeaderOrFollowerError(), 3), (UnknownTopicOrPartitionError(), 3), (KafkaStorageError(), 56)],
 )
-def test_partitions_that_are_not_here(error: BrokerError, code: int) -> None:
+def test_markers_of_partitions_that_this_broker_does_not_lead_are_refused(error: BrokerError, code: int) -> None:
     world = TransactionWorld()
     world.broker.absent[TP] = error
     assert write(world) == [code]
@@ -46,13 +46,13 @@ def test_partitions_that_are_not_here(error: BrokerError, code: int) -> None:
     assert writer.leads(GROUPS)
 
 
-def test_a_format_without_transactions() -> None:
+def test_a_partition_with_an_old_message_format_refuses_markers() -> None:
     world = TransactionWorld()
     world.broker.log(TP).config.message_format = 1
     assert write(world) == [43]
 
 
-def test_errors_of_the_partition() -> None:
+def test_errors_of_the_partition_are_returned() -> None:
     world = TransactionWorld()
     world.broker.errors[TP] = NotEnoughReplicasError()
     assert write(world) == [19]

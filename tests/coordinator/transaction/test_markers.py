@@ -8,7 +8,6 @@ import pytest
 from kafkapy.coordinator.transaction.markers import (
     NAMED_PARTITIONS,
     OWN_AT_ONCE,
-    RETRY_MS,
     Ending,
     MarkerSender,
     OnWritten,
@@ -20,6 +19,7 @@ from kafkapy.metadata.errors import (
     RequestTimedOutError,
     UnknownTopicOrPartitionError,
 )
+from kafkapy.network.peer import RETRY_MS
 from kafkapy.storage.errors import (
     InvalidProducerEpochError,
     KafkaStorageError,
@@ -53,7 +53,7 @@ def test_a_transaction_has_ended_when_its_end_is_answered(commit: bool, name: st
     assert world.states() == ["EMPTY", "ONGOING", f"PREPARE_{name}", f"COMPLETE_{name}"]
     for tp in (TP, OTHER, GROUPS):
         assert markers(world.broker.log(tp)) == [(int(commit), *producer, 0)]
-    assert world.add(producer) == 0  # nobody is told to wait
+    assert world.add(producer) == 0  # not CONCURRENT_TRANSACTIONS
     assert world.clock.pending_timers() == world.groups.clock.pending_timers()
     assert world.coordinator._markers._timer is None
 
@@ -103,7 +103,7 @@ def test_the_answer_does_not_wait_for_markers() -> None:
     assert world.end(producer) == 0
     assert (world.add(producer), world.end(producer), world.initialize().error_code) == (51, 51, 51)
     world.clock.advance(RETRY_MS * 3)
-    assert len(markers(world.broker.log(OTHER))) == 1  # no second one while the first is on its way
+    assert len(markers(world.broker.log(OTHER))) == 1  # no second marker while the first is being appended
     world.broker.acknowledge()
     assert waiting(world) == 0
     assert (world.states()[-1], world.end(producer)) == ("COMPLETE_COMMIT", 0)
@@ -131,8 +131,8 @@ def test_temporary_errors_are_retried(error: BrokerError, caplog: pytest.LogCapt
     del world.broker.errors[OTHER]
     world.clock.advance(RETRY_MS)
     assert world.states()[-1] == "COMPLETE_COMMIT"
-    assert len(markers(world.broker.log(TP))) == 1  # it had its own already
-    assert caplog.text.count("The end of x waits for t-1") == 1
+    assert len(markers(world.broker.log(TP))) == 1  # this partition had its marker already
+    assert caplog.text.count("The end of the transaction of x waits for markers in t-1") == 1
 
 
 @pytest.mark.parametrize("error", [InvalidProducerEpochError(), TransactionCoordinatorFencedError()])
@@ -150,7 +150,7 @@ def test_a_fenced_marker_ends_the_attempts(error: BrokerError, caplog: pytest.Lo
     assert world.add(producer) == 0
 
 
-def test_partitions_in_an_old_format_have_nothing_to_end() -> None:
+def test_partitions_in_an_old_format_get_no_marker() -> None:
     world = TransactionWorld()
     producer = world.producer()
     world.add(producer)
@@ -229,7 +229,7 @@ def test_a_restart_ends_prepared_transactions() -> None:
     assert waiting(world) == 0
 
 
-def test_the_next_coordinator_ends_them_instead() -> None:
+def test_the_next_coordinator_ends_prepared_transactions() -> None:
     world = TransactionWorld()
     producer = world.producer()
     world.add(producer, TP, OTHER)
@@ -245,7 +245,7 @@ def test_the_next_coordinator_ends_them_instead() -> None:
     assert markers(world.broker.log(OTHER)) == []
 
 
-def test_the_partition_went_while_the_completing_record_was_written() -> None:
+def test_a_shard_unloaded_while_the_completing_record_is_written() -> None:
     world = TransactionWorld()
     producer = world.producer()
     world.add(producer)
@@ -283,7 +283,7 @@ MANY = [TopicPartition("many", index) for index in range(300)]
 
 
 def ending() -> tuple[TransactionWorld, list[Steps[None]]]:
-    """A world in which a transaction of 300 partitions is being ended, and what runs of that."""
+    """A world in which a transaction of 300 partitions is being ended, and the running steps."""
     world = TransactionWorld()
     world.broker.image = image(dict.fromkeys([SHARD, *MANY], HERE))  # type: ignore[assignment]  # a real one
     producer = world.producer()
@@ -352,7 +352,7 @@ def test_a_retry_that_is_requested_during_a_retry() -> None:
     assert (marked(world), world.states()[-1]) == (len(MANY), "COMPLETE_COMMIT")
 
 
-def test_only_some_of_the_partitions_that_it_waits_for_are_named(caplog: pytest.LogCaptureFixture) -> None:
+def test_the_log_line_names_only_some_of_the_missing_partitions(caplog: pytest.LogCaptureFixture) -> None:
     world, running = ending()
     world.broker.errors = dict.fromkeys(MANY, NotLeaderOrFollowerError())
     with caplog.at_level(logging.INFO):
@@ -362,7 +362,7 @@ def test_only_some_of_the_partitions_that_it_waits_for_are_named(caplog: pytest.
 
 
 class Remote:
-    """Leaders elsewhere, who answer when the test wants."""
+    """Other brokers that lead partitions and answer when the test calls them."""
 
     def __init__(self) -> None:
         self.asked: list[tuple[int, Ending, list[TopicPartition], OnWritten]] = []

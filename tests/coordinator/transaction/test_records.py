@@ -41,7 +41,7 @@ REAL = [
 
 
 @pytest.mark.parametrize(("value", "data"), REAL)
-def test_the_bytes_are_kafkas(value: str, data: TransactionData) -> None:
+def test_records_have_the_bytes_of_kafka(value: str, data: TransactionData) -> None:
     record = transaction_record("tx-1", data, 5)
     assert record.key is not None
     assert record.value is not None
@@ -56,7 +56,7 @@ def test_a_tombstone() -> None:
     assert (record.key.hex(), record.value) == (KEY, None)
 
 
-def test_partitions_of_a_topic_stand_together() -> None:
+def test_a_value_lists_the_partitions_of_a_topic_together() -> None:
     mixed = (TopicPartition("a", 1), TopicPartition("b", 0), TopicPartition("a", 0))
     record = transaction_record("x", TransactionData(1, 0, 1, TransactionState.ONGOING, mixed), 0)
     assert record.value is not None
@@ -84,9 +84,9 @@ partition_lists = st.lists(
     partition_lists,
 )
 def test_a_record_is_decoded_to_what_was_encoded(data: TransactionData, added: tuple[TopicPartition, ...]) -> None:
-    """Why ``replay_data`` may take it from memory: partitions may stand in another order, which no record shows."""
+    """Therefore ``replay_data`` may take the data from memory; only the order of partitions may differ."""
     if data.state is TransactionState.EMPTY:
-        data = data._replace(partitions=())  # nobody has added any
+        data = data._replace(partitions=())  # no partition was added
     record = transaction_record("x", data, 0)
     assert record.value is not None
     read = decode_value(record.value)
@@ -107,7 +107,7 @@ def test_values_of_many_partitions_are_not_kept(count: int) -> None:
     assert _value.cache_info().currsize == (count == 64)
 
 
-def test_keys_of_later_releases_are_not_ours() -> None:
+def test_keys_of_later_releases_are_not_decoded() -> None:
     assert decode_key(b"\x00\x01\x00\x01x") is None
 
 
@@ -119,7 +119,7 @@ def test_a_later_layout_of_the_value_is_read() -> None:
 
 
 @pytest.mark.parametrize("state", [6, 7, -1])
-def test_states_that_are_never_written(state: int) -> None:
+def test_states_that_are_never_written_are_refused(state: int) -> None:
     value = bytearray.fromhex(REAL[0][0])
     value[16] = state & 0xFF
     with pytest.raises(UnknownTransactionStateError):
@@ -127,7 +127,7 @@ def test_states_that_are_never_written(state: int) -> None:
 
 
 @pytest.mark.parametrize("value", [b"", b"\x00\x05", bytes.fromhex(REAL[1][0])[:-9]])
-def test_values_that_are_cut_off_or_unknown(value: bytes) -> None:
+def test_cut_off_and_unknown_values_are_protocol_errors(value: bytes) -> None:
     with pytest.raises(ProtocolError):
         decode_value(value)
 

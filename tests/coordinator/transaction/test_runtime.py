@@ -56,7 +56,7 @@ def test_a_refused_append_changes_nothing(error: BrokerError, code: int) -> None
 
 
 @pytest.mark.parametrize("code", [10, 18])
-def test_a_record_that_is_too_large(code: int) -> None:
+def test_a_record_that_is_too_large_for_the_log(code: int) -> None:
     class TooLargeError(BrokerError):
         error_code = code
 
@@ -78,7 +78,7 @@ def test_other_requests_are_refused_while_a_record_is_appended() -> None:
     assert world.transaction().data.state.name == "ONGOING"
 
 
-def test_a_record_acknowledged_after_the_unload() -> None:
+def test_a_record_acknowledged_after_the_unload_is_not_replayed() -> None:
     world = TransactionWorld()
     producer = world.producer()
     world.broker.slow.add(SHARD)
@@ -108,7 +108,7 @@ def test_a_message_from_an_earlier_epoch_unloads_nothing() -> None:
     assert world.initialize().error_code == 16
 
 
-def test_a_large_partition_answers_14_until_all_is_read() -> None:
+def test_requests_get_error_14_until_a_large_partition_is_loaded() -> None:
     world = TransactionWorld()
     for number in range(4):
         world.initialize(f"x{number}")
@@ -180,7 +180,7 @@ def test_tombstones_that_the_log_refuses_are_written_later() -> None:
     assert world.shard.transactions == {}
 
 
-def test_a_transactional_id_that_is_just_forgotten_is_not_given_out() -> None:
+def test_a_transactional_id_whose_tombstone_is_pending_is_refused() -> None:
     world = TransactionWorld()
     world.initialize()
     world.broker.slow.add(SHARD)
@@ -191,7 +191,7 @@ def test_a_transactional_id_that_is_just_forgotten_is_not_given_out() -> None:
     assert world.initialize() == (0, 1001, 0)
 
 
-def test_an_unknown_state_in_the_log_is_not_guessed_at(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_record_with_an_unknown_state_is_skipped(caplog: pytest.LogCaptureFixture) -> None:
     world = TransactionWorld()
     world.initialize()
     (record,) = world.log.records()

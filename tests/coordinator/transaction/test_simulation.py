@@ -1,6 +1,6 @@
-"""Random lives of transactional ids against a list: what is committed is seen, what is aborted is not.
+"""Random histories of transactional ids against a model: committed records are seen, aborted ones are not.
 
-Old producers come back, time passes, partitions go and come, the coordinator is started anew at any step.
+Old producers return, time passes, partitions are deleted and created, the coordinator restarts at any step.
 """
 
 import os
@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, invariant, multiple, rule
 
 from kafkapy.coordinator.transaction import states
-from kafkapy.coordinator.transaction.markers import RETRY_MS
 from kafkapy.coordinator.transaction.records import decode_key, decode_value
 from kafkapy.coordinator.transaction.transaction import ProducerIdAndEpoch
 from kafkapy.metadata.errors import NotLeaderOrFollowerError
+from kafkapy.network.peer import RETRY_MS
 from kafkapy.records.batch import iterate_headers
 from kafkapy.types import TopicPartition
 from tests.coordinator.transaction.world import GROUPS, OTHER, TransactionWorld
@@ -28,7 +28,7 @@ TIMEOUT_MS, CHECK_MS = 60_000, 10_000
 
 
 class Model:
-    """What one transactional id should be."""
+    """The expected state of one transactional id."""
 
     def __init__(self) -> None:
         self.present: ProducerIdAndEpoch | None = None
@@ -95,7 +95,7 @@ class TransactionLife(RuleBasedStateMachine):
             return multiple()
         answer = self.world.initialize(name, expected=of)
         assert answer == (0, of.producer_id, of.epoch + 1)
-        assert self.world.initialize(name, expected=of) == answer  # asked again
+        assert self.world.initialize(name, expected=of) == answer  # the request is repeated
         model.present, model.last_end = ProducerIdAndEpoch(answer.producer_id, answer.epoch), None
         return (name, model.present)
 

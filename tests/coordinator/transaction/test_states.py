@@ -8,7 +8,9 @@ ALLOWED = {(source, target) for source, targets in states.TRANSITIONS.items() fo
 
 @pytest.mark.parametrize("source", TransactionState)
 @pytest.mark.parametrize("target", TransactionState)
-def test_every_move_is_in_the_table_or_refused(source: TransactionState, target: TransactionState) -> None:
+def test_a_transactional_id_changes_state_along_the_table_only(
+    source: TransactionState, target: TransactionState
+) -> None:
     if (source, target) in ALLOWED:
         check_transition(source, target)
     else:
@@ -22,7 +24,7 @@ def test_the_numbers_are_those_of_kafkas_log() -> None:
 
 
 @pytest.mark.parametrize("table", [states.INITIALIZE, states.ADD, states.COMMIT, states.ABORT])
-def test_every_table_knows_every_state(table: dict[TransactionState, int]) -> None:
+def test_every_table_has_every_state(table: dict[TransactionState, int]) -> None:
     assert table.keys() == set(TransactionState)
     assert set(table.values()) <= {0, 48, 51}
 

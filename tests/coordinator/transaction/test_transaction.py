@@ -27,7 +27,7 @@ def test_the_repr_of_a_transaction() -> None:
     )
 
 
-def test_a_refusal_names_no_producer() -> None:
+def test_a_refused_initialization_has_no_producer() -> None:
     assert Initialized(51) == (51, -1, -1)
 
 

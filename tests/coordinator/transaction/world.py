@@ -56,7 +56,7 @@ def image(leaders: Mapping[TopicPartition, int]) -> MetadataImage:
 
 
 def markers(log: MemoryLog) -> list[tuple[int, int, int, int]]:
-    """Of every marker: type, producer id, producer epoch, coordinator epoch."""
+    """The type, producer id, producer epoch and coordinator epoch of every marker."""
     found = []
     for data in log.batches:
         header = next(iterate_headers(data))[1]
@@ -67,7 +67,7 @@ def markers(log: MemoryLog) -> list[tuple[int, int, int, int]]:
 
 
 class TransactionWorld:
-    """Leads everything there is: ``__transaction_state-0``, ``__consumer_offsets-0``, ``t-0`` and ``t-1``."""
+    """A broker that leads ``__transaction_state-0``, ``__consumer_offsets-0``, ``t-0`` and ``t-1``."""
 
     def __init__(self, *, broker: Broker | None = None, **config: Any) -> None:
         self.groups = World(broker=broker)
@@ -96,7 +96,7 @@ class TransactionWorld:
         self._listener.on_leader(topic_partition, leader_epoch)
 
     def resign(self, topic_partition: TopicPartition, leader_epoch: int | None) -> None:
-        """This broker is the leader no more."""
+        """This broker is no longer the leader."""
         self._listener.on_follower_or_stopped(topic_partition, leader_epoch)
 
     def call_soon(self, step: Callable[[], None]) -> None:
@@ -126,7 +126,7 @@ class TransactionWorld:
         return self.shard.transactions[transactional_id]
 
     def written(self) -> list[TransactionData | None]:
-        """What the log says, record by record."""
+        """The transaction's state in each record of the log."""
         return [None if each.value is None else decode_value(each.value) for each in self.log.records()]
 
     def states(self) -> list[str]:
@@ -175,7 +175,7 @@ class TransactionWorld:
     # data
 
     def write(self, producer: ProducerIdAndEpoch, value: bytes, tp: TopicPartition = TP) -> None:
-        """What a producer sends to a partition; nobody checks sequences here."""
+        """Append a producer's batch to a partition; sequences are not checked."""
         self.broker.log(tp).append(
             encode_batch(
                 [Record(None, value, 1)],
@@ -187,7 +187,7 @@ class TransactionWorld:
         )
 
     def committed(self, tp: TopicPartition = TP) -> list[bytes | None]:
-        """What a consumer with read_committed is shown."""
+        """The records that a read_committed consumer gets."""
         open_since: dict[int, list[bytes | None]] = {}
         seen: list[bytes | None] = []
         for data in self.broker.log(tp).batches:
