@@ -44,7 +44,7 @@ def test_batches_larger_than_what_is_read_at_once(tmp_path: Path) -> None:
     [
         (bytes(SMALLEST_BATCH - 1), "ends within a batch's header"),
         (bytes(100), "holds a batch of 12 bytes"),
-        (_entry(0, 1)[:-1] + b"X", "what is no batch"),
+        (_entry(0, 1)[:-1] + b"X", "bytes that are no batch"),
         (_entry(1, 1)[:-1], "where 34 are left"),
         (_entry(1, 1)[:16] + b"\x03" + _entry(1, 1)[17:], "No format has magic 3|No whole record batch"),
     ],

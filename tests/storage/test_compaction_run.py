@@ -179,7 +179,7 @@ def test_a_swap_that_can_not_be_taken_back_is_told(
     monkeypatch.setattr(world.storage.files, "sync_path", refuse)
     run_of(world).abort()
     disk.go_on()
-    assert "can't be taken back" in caplog.text
+    assert "can't be undone" in caplog.text
     world.clock.advance(0)
     assert world.logs.directories.online == []
 

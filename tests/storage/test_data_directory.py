@@ -131,7 +131,7 @@ def test_partitions_and_leftovers(tmp_path: Path, caplog: pytest.LogCaptureFixtu
         (tmp_path / name).mkdir()
     (tmp_path / "kafkapy-metadata.sqlite").touch()
     assert _directory(tmp_path).list_partitions() == ([TopicPartition("a", 0)], [f"{tmp_path}/{doomed}"])
-    assert "-future, a partition on its way to here, is left alone" in caplog.text
+    assert "-future, a partition that was being moved to this directory, is not used" in caplog.text
     (tmp_path / "lost+found").mkdir()
     with pytest.raises(ForeignDirectoryError, match=r"lost\+found is not a partition's folder"):
         _directory(tmp_path).list_partitions()

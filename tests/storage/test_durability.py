@@ -226,7 +226,7 @@ def test_an_fsync_that_a_fault_of_ours_ends_is_refused(tmp_path: Path, monkeypat
         with pytest.raises(ValueError, match="a fault"):
             work()
         done()
-    with pytest.raises(KafkaStorageError, match="has not come to its end"):
+    with pytest.raises(KafkaStorageError, match="the fsync has not ended"):
         log.durability.is_settled(1)
     log.durability.resume()
     flusher.catch_up()

@@ -44,7 +44,7 @@ def test_a_directory_that_fails_at_the_start_is_left_out(
     assert told == [f"{tmp_path}/a 0"]
     assert caplog.text.count("is offline until the next start") == 1
     assert f"The data directory {tmp_path}/a is offline until the next start" in caplog.text
-    assert "The others go on" in caplog.text
+    assert "The others stay in use" in caplog.text
     manager.shutdown()
     assert [(tmp_path / name / ".kafka_cleanshutdown").exists() for name in "ab"] == [where == "a", True]
 

@@ -64,7 +64,7 @@ def test_the_end_is_empty_and_beyond_it_an_error(log: Log) -> None:
     assert log.read(10, 10**6).records == b""
     log.advance_log_start_offset(5)
     for offset in (4, 11, -1):
-        with pytest.raises(OffsetOutOfRangeError, match=f"Offset {offset} of orders-0 is not within 5 and 10"):
+        with pytest.raises(OffsetOutOfRangeError, match=f"Offset {offset} of orders-0 is not between 5 and 10"):
             log.read(offset, 10**6)
 
 

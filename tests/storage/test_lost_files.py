@@ -89,7 +89,7 @@ def test_a_closed_segment_that_was_cut_off_is_named(
     path.write_bytes(path.read_bytes()[:size])
     _again(log, clean=clean, recovery_point=recovery_point)
     said = [line for line in _errors(caplog) if "is cut off" in line]
-    expected = f"{path} is cut off at byte {size}: the records behind that are lost"
+    expected = f"{path} is cut off at byte {size}: the records after it are lost"
     assert said == ([expected] if clean or recovery_point else [])
 
 

@@ -54,5 +54,5 @@ def test_what_is_no_record_is_corrupt() -> None:
     offsets = OffsetMap(10_000, 0.9, 10)
     with pytest.raises(CorruptRecordError, match="ends before its last record"):
         offsets.put_records(b"\x80", 1, 0, 0)
-    with pytest.raises(CorruptRecordError, match="goes on after"):
+    with pytest.raises(CorruptRecordError, match="Bytes follow the last record"):
         offsets.mark(body(b"a", b"b"), 1, 0, retain_deletes=False)

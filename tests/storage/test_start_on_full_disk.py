@@ -278,7 +278,7 @@ def test_an_identity_is_written_by_the_next_start(tmp_path: Path, caplog: pytest
     logs, _ = start(tmp_path, files)
     files.fail_at = 1
     logs.directories.write_identity(1, "cluster", START_MS)
-    assert "says no broker yet" in caplog.text
+    assert "has no meta.properties yet" in caplog.text
     files.fail_at, files.code = files.changes + 1, errno.EIO
     with pytest.raises(OSError, match="No space"):
         logs.directories.write_identity(1, "cluster", START_MS)

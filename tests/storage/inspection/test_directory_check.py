@@ -43,13 +43,13 @@ def test_a_directory_in_use_is_noted(data: Path) -> None:
     with held_by_another(data / ".lock"):
         (data / "recovery-point-offset-checkpoint").write_text("0\n1\nseg 0 999\n")
         found = _check(data)
-    assert found == [(NOTE, "data", "a broker is using it: what is being written now may look unfinished")]
+    assert found == [(NOTE, "data", "a broker is using it: files that it is writing now may look unfinished")]
 
 
 def test_strangers_and_deleted_partitions(data: Path) -> None:
     (data / f"gone-0.{'0' * 32}-delete").mkdir()
     assert _check(data) == [
-        (NOTE, f"gone-0.{'0' * 32}-delete", "a deleted partition; it goes a while after the next start")
+        (NOTE, f"gone-0.{'0' * 32}-delete", "a deleted partition; it is removed some time after the next start")
     ]
     (data / "stranger").mkdir()
     assert any(kind == ERROR and "no broker starts with it" in message for kind, _, message in _check(data))

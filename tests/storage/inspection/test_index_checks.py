@@ -38,7 +38,7 @@ def test_right_offsets(tmp_path: Path) -> None:
     assert _offsets(tmp_path, (3, SIZE), (9, 4 * SIZE)) == []
     assert _offsets(tmp_path, (5, SIZE)) == []  # an append of two batches: its last offset, its first position
     (note,) = _offsets(tmp_path, (3, SIZE), tail=bytes(80))
-    assert note.message == "80 bytes of zeros follow the entries, as a Kafka that crashed leaves them"
+    assert note.message == "80 bytes of zeros follow the entries, as after a crash of Apache Kafka"
 
 
 @pytest.mark.parametrize(

@@ -50,10 +50,10 @@ def test_message_sets_are_batches(tmp_path: Path) -> None:
     ("tail", "torn", "said"),
     [
         (b"\0" * 5, True, "5 bytes are left, which are no whole batch"),
-        (b"\0" * 14, False, "can't be"),
+        (b"\0" * 14, False, "can't have a length"),
         (bytes(batch(1))[:-1], True, "no whole batch"),
         (bytes(batch(1))[:15], True, "15 bytes are left"),
-        (b"\0" * 8 + b"\0\0\0\2" + b"x" * 9, False, "can't be"),
+        (b"\0" * 8 + b"\0\0\0\2" + b"x" * 9, False, "can't have a length"),
         (b"\0" * 11 + b"\x0f" + b"\0" * 4 + b"\x09" + b"\0" * 90, False, "magic 9"),
     ],
 )

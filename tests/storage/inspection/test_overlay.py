@@ -37,7 +37,7 @@ def _expected(folder: str) -> list[Action]:
         Action(REMOVED, f"{folder}/old", "10 bytes"),
         Action(RENAMED, f"{folder}/a.log", "to c.log"),
         Action(RENAMED, f"{folder}/b.log", "to b.log.deleted"),
-        Action(WRITTEN, f"{folder}/a.index", "made anew"),
+        Action(WRITTEN, f"{folder}/a.index", "rebuilt"),
         Action(WRITTEN, f"{folder}/new", "new"),
     ]
 

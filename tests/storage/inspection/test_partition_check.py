@@ -77,7 +77,7 @@ def test_offsets_that_go_back(folder: Path) -> None:
     log = logs(folder)[-1]
     log.write_bytes(log.read_bytes() + batch(1, base_offset=3))
     messages = [each.message for each in check(folder) if each.path == str(log)]
-    assert messages[0].startswith("offset 3 where at least ")
+    assert messages[0].startswith("offset 3, at least ")
 
 
 def test_segments_that_overlap_or_leave_a_gap(folder: Path) -> None:
@@ -110,11 +110,13 @@ def test_leftovers_and_orphans(tmp_path: Path) -> None:
 def test_records_that_are_not_what_the_header_says(tmp_path: Path) -> None:
     rising = [Record(None, b"v", START_MS, offset=5), Record(None, b"v", START_MS, offset=3)]
     wrong = encode_batch(rising, base_offset=0, keep_offsets=True)
-    assert "its records' offsets do not grow" in {each.message for each in check(_folder(tmp_path, wrong))}
+    assert "the batch's records are not in the order of offsets" in {
+        each.message for each in check(_folder(tmp_path, wrong))
+    }
     early = encode_batch([Record(None, b"v", START_MS, offset=2)], base_offset=4, keep_offsets=True)
     (tmp_path / "b").mkdir()
     messages = {each.message for each in check(_folder(tmp_path / "b", early))}
-    assert "it holds offsets 2 to 2" in messages
+    assert "the batch holds offsets 2 to 2" in messages
     cut = bytearray(batch(2))
     cut[57:61] = (3).to_bytes(4, "big")
     (tmp_path / "c").mkdir()
@@ -127,7 +129,7 @@ def test_records_that_can_not_be_unpacked(tmp_path: Path) -> None:
     broken = bytearray(encode_batch([Record(None, b"v" * 100, START_MS)], compression=1))
     broken = bytearray(_with_crc(broken[:70] + b"xxxxx" + broken[75:]))
     folder = _folder(tmp_path, broken)
-    assert any(each.message.startswith("its records can't be read") for each in check(folder))
+    assert any(each.message.startswith("the batch's records can't be read") for each in check(folder))
     assert not any("can't be read" in each.message for each in check(folder, deep=False))
 
 
@@ -141,7 +143,7 @@ def test_a_batch_too_large_to_look_into(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.setattr(log_scan, "MAX_IN_MEMORY", 64)
     monkeypatch.setattr(log_scan, "CHUNK_BYTES", 64)
     folder = _folder(tmp_path, batch(1, value=b"v" * 500))
-    assert any("its records were not looked at" in each.message for each in check(folder))
+    assert any("its records were not checked" in each.message for each in check(folder))
 
 
 def test_message_sets(tmp_path: Path) -> None:
@@ -196,7 +198,7 @@ def test_folders_in_the_place_of_files(folder: Path) -> None:
         path.mkdir()
     (folder / "mine").mkdir()
     found = said(check(folder))
-    assert (ERROR, log.name, "a folder in the place of a segment, whose records are lost") in found
+    assert (ERROR, log.name, "a folder in the place of a segment: the segment's records are lost") in found
     remade = "a folder in the place of a file, which the next start makes"
     assert (WARNING, log.with_suffix(".timeindex").name, remade) in found
     assert (NOTE, "mine", "a folder; brokers leave it alone") in found

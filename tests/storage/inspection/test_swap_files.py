@@ -30,12 +30,12 @@ def test_a_flipped_bit(tmp_path: Path) -> None:
     change(path, -1, b"\xff")
     (found,) = _found(path)
     assert (found.severity, found.offset) == (ERROR, 9)
-    assert "CRC is wrong; the next start puts this file" in found.message
+    assert "CRC is wrong; the next start replaces undamaged files" in found.message
 
 
 def test_offsets_that_go_back(tmp_path: Path) -> None:
     (found,) = _found(_swap(tmp_path, batch(2, base_offset=5), batch(1)))
-    assert found.message.startswith("offset 0 where at least 7 was due")
+    assert found.message.startswith("offset 0, at least 7 was expected")
 
 
 def test_an_end_that_is_no_batch(tmp_path: Path) -> None:
