@@ -1,4 +1,4 @@
-"""What is wrong with an index, found entry by entry; ``test_partition_check`` has the whole."""
+"""Faults of an index, found entry by entry; ``test_partition_check`` checks whole partitions."""
 
 from pathlib import Path
 
@@ -96,7 +96,7 @@ def test_wrong_times(tmp_path: Path, entries: list[tuple[int, int]], message: st
     assert (warned.severity, warned.message) == ("warning", message + MENDED)
 
 
-def test_a_closed_segment_wants_its_largest_timestamp(tmp_path: Path) -> None:
+def test_a_closed_segments_index_must_have_its_largest_timestamp(tmp_path: Path) -> None:
     (found,) = _times(tmp_path, (11, 3))
     assert found.message == f"the last entry lacks the segment's largest timestamp, {START_MS + 41}"
 

@@ -5,7 +5,7 @@ import pytest
 
 from kafkapy.records.record import Record, encode_batch, encode_legacy
 from kafkapy.storage.inspection import log_scan
-from kafkapy.storage.inspection.findings import ERROR, NOTE, WARNING, Findings
+from kafkapy.storage.inspection.findings import ERROR, MAX_OF_A_FILE, NOTE, WARNING, Finding, Findings
 from kafkapy.storage.inspection.partition_check import Extent, Options, check_file, check_partition
 from kafkapy.storage.io.files import Files
 from tests.storage.inspection.support import change, check, logs, said, written
@@ -32,7 +32,7 @@ def _folder(tmp_path: Path, *batches: bytes | bytearray) -> Path:
     return folder
 
 
-def test_nothing_is_wrong_with_ours_and_kafkas(folder: Path) -> None:
+def test_partitions_of_kafkapy_and_kafka_have_no_findings(folder: Path) -> None:
     assert len(logs(folder)) > 3
     assert sorted(folder.glob("*.txnindex"))
     progress: list[int] = []
@@ -139,7 +139,7 @@ def _with_crc(content: bytes | bytearray) -> bytes:
     return bytes(content[:17]) + crc32c(content[21:]).to_bytes(4, "big") + bytes(content[21:])
 
 
-def test_a_batch_too_large_to_look_into(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_records_of_a_very_large_batch_are_not_checked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(log_scan, "MAX_IN_MEMORY", 64)
     monkeypatch.setattr(log_scan, "CHUNK_BYTES", 64)
     folder = _folder(tmp_path, batch(1, value=b"v" * 500))
@@ -211,3 +211,13 @@ def test_a_missing_log_is_an_error_unless_its_segment_was_being_deleted(folder: 
     assert missing not in said(check(folder))
     log.with_suffix(".log.deleted").unlink()
     assert missing in said(check(folder))
+
+
+def test_only_the_first_findings_of_a_file_are_kept() -> None:
+    found = Findings()
+    for number in range(MAX_OF_A_FILE + 5):
+        found.add(ERROR, "a", f"{number}", position=number)
+    found.add(NOTE, "b", "other")
+    assert len(found) == MAX_OF_A_FILE + 2
+    assert found[MAX_OF_A_FILE] == Finding(ERROR, "a", "and more findings")
+    assert (found.has(ERROR), found.has(WARNING), found.has(NOTE)) == (True, False, True)

@@ -21,7 +21,7 @@ def _found(path: Path) -> Findings:
     return findings
 
 
-def test_a_whole_one_may_have_gaps(tmp_path: Path) -> None:
+def test_a_whole_swap_file_may_have_gaps(tmp_path: Path) -> None:
     assert _found(_swap(tmp_path, batch(2), batch(1, base_offset=9))) == []
 
 
@@ -45,7 +45,7 @@ def test_an_end_that_is_no_batch(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("content", "worst"), [(bytes(batch(2)), NOTE), (b"torn", ERROR)])
-def test_it_is_part_of_a_partitions_check(tmp_path: Path, content: bytes, worst: str) -> None:
+def test_a_partitions_check_includes_swap_files(tmp_path: Path, content: bytes, worst: str) -> None:
     folder = tmp_path / "orders-0"
     folder.mkdir()
     _swap(folder, content)
