@@ -12,8 +12,8 @@ from kafkapy.records.record import Record, read_records
 from kafkapy.storage.checkpoints import CLEANER, HIGH_WATERMARK, LOG_START_OFFSET, RECOVERY_POINT, decode
 from kafkapy.storage.inspection.index_files import aborted_entries, offset_entries, time_entries
 from kafkapy.storage.inspection.log_scan import ScannedBatch
-from kafkapy.storage.inspection.partition_check import EPOCHS_NAME
 from kafkapy.storage.io.files import Files
+from kafkapy.storage.log.leader_epochs import LEADER_EPOCHS_NAME
 from kafkapy.storage.log.producer_state import decode_snapshot
 from kafkapy.storage.log.segment import BASE_DIGITS, LOG_SUFFIX
 
@@ -112,7 +112,7 @@ _READERS: Final[dict[str, Callable[[Files, str], Iterator[Row]]]] = {
     HIGH_WATERMARK: _checkpoint,
     LOG_START_OFFSET: _checkpoint,
     CLEANER: _checkpoint,
-    EPOCHS_NAME: _epochs,
+    LEADER_EPOCHS_NAME: _epochs,
     "meta.properties": _properties,
 }
 

@@ -15,6 +15,7 @@ from kafkapy.storage.inspection.index_checks import OffsetIndexCheck, TimeIndexC
 from kafkapy.storage.inspection.log_scan import LogScan, ScannedBatch
 from kafkapy.storage.inspection.producer_checks import SnapshotChecks, TransactionIndexCheck, Transactions
 from kafkapy.storage.io.files import Files
+from kafkapy.storage.log.leader_epochs import LEADER_EPOCHS_NAME
 from kafkapy.storage.log.producer_state import SUFFIX as SNAPSHOT_SUFFIX
 from kafkapy.storage.log.segment import (
     BASE_DIGITS,
@@ -26,7 +27,6 @@ from kafkapy.storage.log.segment import (
 )
 from kafkapy.storage.recovery.replace import SWAP_SUFFIX
 
-EPOCHS_NAME: Final = "leader-epoch-checkpoint"
 LEFTOVERS: Final = {
     ".deleted": "a deleted segment's file; the next start removes it",
     ".cleaned": "an unfinished compaction's file; the next start removes it",
@@ -37,7 +37,7 @@ _OF_A_SEGMENT: Final = (LOG_SUFFIX, OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRAN
 
 LOG_SWAP_SUFFIX: Final = LOG_SUFFIX + SWAP_SUFFIX
 _SWAP_THEN: Final = "; the next start replaces undamaged files by this one, unless all of them are there"
-_REMADE: Final = (OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX, SNAPSHOT_SUFFIX, EPOCHS_NAME)
+_REMADE: Final = (OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX, SNAPSHOT_SUFFIX, LEADER_EPOCHS_NAME)
 
 
 class Extent(NamedTuple):
@@ -129,7 +129,7 @@ class PartitionCheck:
                 self._segments.setdefault(int(base), set()).add(suffix)
             elif base.isdecimal() and suffix == SNAPSHOT_SUFFIX:
                 self._snapshots.append((int(base), path))
-            elif name not in (EPOCHS_NAME, "partition.metadata"):
+            elif name not in (LEADER_EPOCHS_NAME, "partition.metadata"):
                 self._findings.add(NOTE, path, "no file of a log; brokers leave it alone")
         self._name_orphans(
             {name[:BASE_DIGITS] for name, _ in listing if LOG_SUFFIX in name and name.endswith(DELETED_SUFFIX)}
@@ -245,7 +245,7 @@ class PartitionCheck:
             self._findings.add(ERROR, path, f"the batch holds offsets {offsets[0]} to {offsets[-1]}", **where)
 
     def _read_epochs(self) -> None:
-        path = f"{self._directory}/{EPOCHS_NAME}"
+        path = f"{self._directory}/{LEADER_EPOCHS_NAME}"
         if not self._files.exists(path):
             return
         try:
@@ -264,14 +264,14 @@ class PartitionCheck:
         begun = [epoch for epoch, start in self._epochs if start <= header.base_offset]
         if header.base_offset >= self._epochs[0][1] and begun[-1] != header.partition_leader_epoch:
             self._findings.add(
-                ERROR, path, f"leader epoch {header.partition_leader_epoch}, {EPOCHS_NAME} says {begun[-1]}",
+                ERROR, path, f"leader epoch {header.partition_leader_epoch}, {LEADER_EPOCHS_NAME} says {begun[-1]}",
                 offset=header.base_offset,
             )  # fmt: skip
 
     def _check_epochs(self, end_offset: int) -> None:
         for epoch, start in self._epochs:
             if start > end_offset:
-                path = f"{self._directory}/{EPOCHS_NAME}"
+                path = f"{self._directory}/{LEADER_EPOCHS_NAME}"
                 self._findings.add(WARNING, path, f"epoch {epoch} begins at {start}, the log ends at {end_offset}")
 
 

@@ -17,7 +17,7 @@ from functools import partial
 from struct import Struct
 from typing import Any, Final
 
-from kafkapy.records.batch import HEADER_SIZE, MAGIC_OFFSET, SMALLEST_LENGTH, iterate_headers, measure
+from kafkapy.records.batch import HEADER_SIZE, LOG_OVERHEAD, MAGIC_OFFSET, SMALLEST_LENGTH, iterate_headers, measure
 from kafkapy.records.convert import convert, convert_in_steps
 from kafkapy.records.errors import CorruptRecordError, RecordsError
 from kafkapy.storage.io.files import FileSlice
@@ -32,7 +32,6 @@ Compute = Callable[[Callable[[], Any]], "asyncio.Future[Any]"]
 _SENT_SIZE: Final = 256 * 1024
 """Maximum bytes of one piece for the socket."""
 _FILLER_SIZE: Final = 128 * 1024
-_LOG_OVERHEAD: Final = 12
 _SIZED: Final = Struct(">8xi4xb")  # length, magic
 _LONG_ENTRY: Final = Struct(">qi")  # offset, length
 
@@ -50,11 +49,11 @@ def holds_newer_format(source: FileSlice, magic: int) -> Generator[None, None, b
             length, found = _SIZED.unpack_from(chunk, at)
             if length < SMALLEST_LENGTH:
                 raise CorruptRecordError(f"A batch can't have a length of {length}")
-            if position + at + length + _LOG_OVERHEAD > source.size:
+            if position + at + length + LOG_OVERHEAD > source.size:
                 return False
             if found > magic:
                 return True
-            at += length + _LOG_OVERHEAD
+            at += length + LOG_OVERHEAD
         if at == 0:
             return False
         position += at
@@ -105,7 +104,7 @@ class ConvertedSlice:
                 pieces.append(piece)
                 yield
         self._ready = memoryview(b"".join(pieces))
-        self.size = max(len(self._source), len(self._ready)) if self._ready else _LOG_OVERHEAD
+        self.size = max(len(self._source), len(self._ready)) if self._ready else LOG_OVERHEAD
 
     def next_piece(self) -> bytes | memoryview:
         """Return the next bytes, at most ``size``, or none if the caller should pause first.
@@ -163,7 +162,7 @@ class ConvertedSlice:
         content = memoryview(source.read_part(PIECE_SIZE, position))
         if len(content) > MAGIC_OFFSET and measure(content) is None:
             (length,) = Struct(">i").unpack_from(content, 8)
-            content = memoryview(source.read_part(length + _LOG_OVERHEAD, position))
+            content = memoryview(source.read_part(length + LOG_OVERHEAD, position))
         at = 0
         while (size := measure(content, at)) is not None:
             at += size
