@@ -43,7 +43,7 @@ ATTRIBUTES_OFFSET = 21
 MAX_TIMESTAMP_OFFSET = 35
 MAGIC = 2
 SMALLEST_LENGTH = 14
-"""What Kafka calls the record overhead of magic 0: a length below it is impossible in every format."""
+"""The smallest length in any format: that of a message of magic 0 without key and value (Kafka's record overhead)."""
 
 COMPRESSION_MASK = 0x07
 TIMESTAMP_TYPE_BIT = 0x08

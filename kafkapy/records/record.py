@@ -248,7 +248,7 @@ def _read_headers(body: bytes, place: int, end: int) -> tuple[Headers, int]:
 
 # Message sets: the formats of magic 0 (Kafka 0.7 to 0.9) and magic 1 (0.10), in which each record is a batch.
 #
-# A set is entries back to back, without a header of its own. One entry, big-endian (KIP-31, KIP-32)::
+# A set is a sequence of entries without a header for the set. One entry, big-endian (KIP-31, KIP-32)::
 #
 #     0   offset      int64
 #     8   length      int32      bytes that follow this field

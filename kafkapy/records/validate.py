@@ -75,7 +75,7 @@ FIRST_VERSION_OF_ZSTD = 7
 
 @dataclass(frozen=True, slots=True)
 class ProducePolicy:
-    """What a partition's configuration requires of produced batches. Build it once, not per request.
+    """The rules of a partition's configuration for produced batches. Build it once, not per request.
 
     ``compression`` is a codec's number or ``PRODUCER``; ``key_required`` is true for compacted topics; sizes are in
     bytes; ``magic`` is the format of the log by ``message.format.version``.

@@ -298,7 +298,7 @@ class Subject:
 
 
 class Died:
-    """What ``attempt`` returns when the process died."""
+    """The result of ``attempt`` when the process died."""
 
 
 __all__ = ["Died", "Stored", "Subject"]

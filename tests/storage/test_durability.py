@@ -279,7 +279,7 @@ def test_a_close_writes_the_bytes_of_a_failed_fsync_again(tmp_path: Path) -> Non
     _append(log, 10)
     work, done = flusher.waiting.popleft()
     files.broken = ".log"
-    work()  # in its thread, while the broker stops: nobody hears of it
+    work()  # in the flusher's thread, while the broker stops: the result is ignored
     before = contents(tmp_path)
     rewritten: list[int] = []
     real_write = files.write_at

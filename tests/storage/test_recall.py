@@ -10,7 +10,7 @@ from kafkapy.storage.recovery.recovery import Checkpointed
 from tests.storage.support import batch, marker, open_log, produced, reopen
 
 ONE_EACH = LogConfig(segment_bytes=130)
-"""So that each batch of these tests has a segment of its own."""
+"""A segment size with which each batch of these tests has a separate segment."""
 
 
 def _known(log: Log, producer_id: int = 7) -> list[tuple[int, int]]:
@@ -86,7 +86,7 @@ def test_within_one_segment_below_the_snapshot(tmp_path: Path) -> None:
     log = reopen(log)  # the snapshot is in the middle of the segment
     log.append_as_leader(produced(4), 0)
     log.flush()
-    assert _known(log) == [(3, 3), (4, 4)]  # after a clean stop nobody has asked for the others
+    assert _known(log) == [(3, 3), (4, 4)]  # after a clean stop the others are not looked up yet
     log.release()
     again = open_log(tmp_path, checkpointed=Checkpointed(clean=False, recovery_point=5, mended=True))
     assert _known(again) == [(sequence, sequence) for sequence in range(5)]
@@ -95,7 +95,7 @@ def test_within_one_segment_below_the_snapshot(tmp_path: Path) -> None:
 def test_batches_of_other_producers_epochs_and_instances_are_not_mixed(tmp_path: Path) -> None:
     log = open_log(tmp_path, ONE_EACH)
     sent = [
-        produced(0),  # before the producer was forgotten, and began anew
+        produced(0),  # before the producer was evicted and began again
         produced(6),
         produced(7),
         produced(0, epoch=4, producer_id=8),

@@ -22,7 +22,7 @@ class Case(NamedTuple):
     recovery_point: int = 0
 
 
-# What Apache Kafka 2.7.2 leaves of the same directories, at each of three unclean starts in a row.
+# The epochs that Apache Kafka 2.7.2 leaves in the same directories, at each of three unclean starts in a row.
 AS_KAFKA: Final = {
     "retention took the segment before a gap": Case({3: [(5, 0), (6, 0)]}, [(0, 3)], [(0, 3)]),
     "and a crash came before the epochs said so": Case({3: [(5, 0), (6, 0)]}, [(0, 0)], [(0, 3)]),

@@ -245,7 +245,7 @@ def test_bytes_that_can_not_be_written_again_are_written_later(tmp_path: Path) -
 
 
 def test_recovery_points_that_are_too_high_are_removed(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """Nothing that follows may be trusted because of them, and there is no space for lower ones."""
+    """Because of them a start would trust later records, and there is no space for lower ones."""
     logs, log = start(tmp_path)
     fill(log)
     log.flush()

@@ -50,7 +50,7 @@ class Extent(NamedTuple):
 
 @dataclass(slots=True)
 class Options:
-    """What a check is to do and to assume.
+    """The depth of a check, the state of the directory, and a callback.
 
     ``deep``: also read the records of each batch. ``is_clean``: the last stop was clean. ``is_in_use``: a broker is
     writing, so the last segment's indexes may lack entries. ``progress`` is called with the number of bytes read.
