@@ -9,13 +9,9 @@ from kafkapy.cli.output import bytes_progress, done, fail, fail_with, show
 from kafkapy.storage.data_directory import parse_partition
 from kafkapy.storage.inspection.directory_check import check_directory, is_data_directory, list_logs
 from kafkapy.storage.inspection.findings import ERROR, WARNING, Findings
-from kafkapy.storage.inspection.partition_check import (
-    EPOCHS_NAME,
-    Options,
-    check_file,
-    check_partition,
-)
+from kafkapy.storage.inspection.partition_check import Options, check_file, check_partition
 from kafkapy.storage.io.files import Files
+from kafkapy.storage.log.leader_epochs import LEADER_EPOCHS_NAME
 from kafkapy.storage.log.segment import BASE_DIGITS, LOG_SUFFIX
 
 ERRORS_FOUND = 1
@@ -78,7 +74,7 @@ def _bytes(files: Files, path: str) -> int:
 
 def _is_of_a_partition(path: str) -> bool:
     name = os.path.basename(path)
-    return name[:BASE_DIGITS].isdecimal() or name == EPOCHS_NAME
+    return name[:BASE_DIGITS].isdecimal() or name == LEADER_EPOCHS_NAME
 
 
 def _bytes_read_for(files: Files, path: str) -> int:

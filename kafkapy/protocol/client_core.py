@@ -6,13 +6,13 @@ responses from ``next_response`` until there is none.
 
 - Responses come in the order of the requests. The correlation id of each must be that of the oldest request that is
   not answered.
-- A frame grows with the bytes that arrive, not with the size that it announces, and has a maximum. A response keeps
-  its frame: fields of records are views of it.
-- After a ``ProtocolError`` nothing is known of the bytes that follow: the connection must be closed.
-- ``throttle_ms`` is how long the broker asks the client to wait before the next request (KIP-219). The shell waits: it
-  has the clock.
-- A ``Handshake`` is what must be said before the first request: ``negotiate`` asks for the versions that the broker
-  serves, and SASL has one of its own. TLS needs nothing here: it stands between the socket and these bytes.
+- The buffer of a frame grows with the bytes that arrive, not with the size that the frame announces, and has a maximum.
+  A response keeps its frame: fields of type ``records`` are views of it.
+- After a ``ProtocolError`` the bytes that follow can't be interpreted: the connection must be closed.
+- ``throttle_ms`` is the time that the broker asks the client to wait before the next request (KIP-219). The shell has
+  the clock and waits.
+- A ``Handshake`` has the requests that must be sent before any other: ``negotiate`` asks for the versions that the
+  broker serves, and SASL has another. TLS needs none: it is between the socket and these bytes.
 """
 
 import struct
@@ -31,10 +31,10 @@ from kafkapy.protocol.reader import Reader
 from kafkapy.protocol.writer import Writer
 
 MAX_RESPONSE_SIZE: Final = 256 * 1024 * 1024
-"""Bytes of a response's frame."""
+"""Maximum bytes of a response's frame."""
 
 DECODED_VALUES: Final = 100_000_000
-"""Values of a response, see ``Reader``."""
+"""Maximum number of values in a response, see ``Reader``."""
 
 _PREFIX: Final = struct.Struct(">i")
 _NO_LIMITS: Final[Mapping[ApiKey, int]] = MappingProxyType({})
@@ -55,7 +55,7 @@ _BROKER_WAITS_BELOW: Final = {
 
 
 class Request(Protocol):
-    """A message that asks for something: those of a class called ``…Request``."""
+    """A request message: an instance of a generated class ``…Request``."""
 
     API_KEY: int
     MAX_VERSION: int
@@ -154,7 +154,7 @@ class ClientCore:
         return _PREFIX.pack(len(body)) + body
 
     def receive_data(self, data: bytes) -> None:
-        """Take in bytes that have arrived; what is wrong with them, ``next_response`` raises in its place."""
+        """Take bytes that have arrived; ``next_response`` raises the error of bad bytes after the responses before."""
         view = memoryview(data)
         while view and self._failure is None:
             if self._frame_size < 0:
@@ -198,7 +198,7 @@ class ClientCore:
 
     def _decode(self, frame: memoryview) -> Message:
         if not self._in_flight:
-            raise ProtocolError("a response that no request has asked for")
+            raise ProtocolError("a response to no request")
         expected, key, version = self._in_flight.popleft()
         reader = Reader(frame, DECODED_VALUES)
         correlation_id = read_response_header(reader, key, version)

@@ -1,8 +1,8 @@
-"""A stream of bytes cut into frames: int32 size, then that many bytes. No I/O; made for asyncio.BufferedProtocol.
+"""Cuts a stream of bytes into frames: int32 size, then that many bytes. No I/O; made for asyncio.BufferedProtocol.
 
-One frame is out at a time. While it is, what arrives is kept behind it but not looked at. The buffer is not resized
-then, since views into it may be alive: it is replaced. It grows with the bytes that arrive, never with the announced
-size.
+One frame at a time is in use, from ``next_frame`` to ``release``. Meanwhile the bytes that arrive are stored after it
+and not parsed. The buffer is not resized then, since views into it may be in use: it is replaced. The buffer grows with
+the bytes that arrive, never with the announced size.
 """
 
 from collections.abc import Callable
@@ -12,13 +12,13 @@ from typing import Final
 from kafkapy.protocol.message import ProtocolError
 
 INITIAL_SIZE: Final = 4096
-"""Bytes of a fresh buffer: small, for there may be thousands of idle connections."""
+"""Bytes of a new buffer: small, as there may be thousands of idle connections."""
 
 READ_AT_ONCE_SIZE: Final = 262_144
-"""A buffer that is filled to its brim grows to this size, so that one read brings several frames."""
+"""A buffer that a read has filled completely grows up to this size, so that one read brings several frames."""
 
 KEPT_SIZE: Final = 1 << 20
-"""Bytes of a buffer that outlives its frame; a larger one is dropped."""
+"""Maximum bytes of a buffer that is kept after its frame; a larger one is dropped."""
 
 PREFIX_SIZE: Final = 4
 """Bytes before each frame that hold its size."""
@@ -56,9 +56,9 @@ class FrameDecoder:
         new_buffer: Callable[[int], memoryview] = _array,
         extended_buffer: Callable[[memoryview, int], memoryview] = _unextended,
     ) -> None:
-        """``new_buffer`` makes a buffer of a size.
+        """``new_buffer(size)`` makes a buffer.
 
-        ``extended_buffer`` extends one to a size without a copy, or returns it as long as it is.
+        ``extended_buffer(buffer, size)`` extends a buffer without a copy, or returns it unchanged.
         """
         self.max_frame_size = max_frame_size
         self._new_buffer = new_buffer
@@ -66,20 +66,20 @@ class FrameDecoder:
         self.pending_size = 0
         """Announced size of the frame that isn't complete yet; 0 while its size isn't known."""
         self.is_empty = True
-        """Whether no bytes are held, neither of a frame that is out: asked for every request, so no property."""
+        """Whether no bytes are held, not even of a frame in use; an attribute, as every request reads it."""
         self._view = memoryview(bytearray())
-        self._start = 0  # of the bytes not given out yet, or of the frame that is out
+        self._start = 0  # of the bytes not returned yet, or of the frame in use
         self._end = 0
-        self._frame_end = -1  # -1: no frame is out
+        self._frame_end = -1  # -1: no frame is in use
 
     @property
     def full(self) -> bool:
-        """No room is left behind the frame that is out: stop reading until it is released."""
+        """Whether there is no room after the frame in use: the caller stops reading until it is released."""
         return self._frame_end >= 0 and self._end == len(self._view)
 
     @property
     def buffered_size(self) -> int:
-        """Bytes held, a frame that is out included."""
+        """Bytes held, including a frame in use."""
         return self._end - self._start
 
     @property
@@ -94,12 +94,12 @@ class FrameDecoder:
         return size if self._end < size else self._grown_size(size)
 
     def _grown_size(self, size: int) -> int:
-        """The size of a buffer that the incomplete frame fills: doubled, at most what the frame takes."""
+        """The new size of a buffer that the incomplete frame fills: twice the old one, at most the frame's size."""
         wanted = self.pending_size + PREFIX_SIZE
         return max(INITIAL_SIZE, min(2 * size, wanted) if wanted > size else 2 * size)
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        """Where the next bytes go; never empty."""
+        """Return the memory for the next bytes; never empty."""
         del sizehint
         size = len(self._view)
         if self._frame_end >= 0:
@@ -110,7 +110,7 @@ class FrameDecoder:
         return self._view[self._end :] if self._end else self._view
 
     def _make_room(self, size: int) -> None:
-        """Move what is there to the front, or take a larger buffer when it is the frame that fills this one."""
+        """Move the bytes to the front, or take a larger buffer if the incomplete frame fills this one."""
         held = self._end - self._start
         if self._start and self._end == size < READ_AT_ONCE_SIZE:
             self._replace(2 * size)
@@ -121,7 +121,7 @@ class FrameDecoder:
             self._grow(self._grown_size(size))
 
     def _grow(self, size: int) -> None:
-        """Make the buffer of an incomplete frame larger: no view of it is alive, so the same one may be extended."""
+        """Make the buffer of an incomplete frame larger: no view of it is in use, so it may be extended in place."""
         if self._start == 0:
             self._view = self._extended(self._view, size)
         if len(self._view) < size:
@@ -138,17 +138,17 @@ class FrameDecoder:
         self._start, self._end = 0, held
 
     def buffer_updated(self, size: int) -> None:
-        """``size`` bytes were put into the buffer."""
+        """Note that ``size`` bytes were put into the buffer."""
         self._end += size
         self.is_empty = False
 
     def next_frame(self) -> memoryview | None:
-        """The next whole frame without its size prefix, valid until `release`; None when there is none yet.
+        """Return the next whole frame without its size prefix, valid until ``release``; None when there is none yet.
 
-        Raises FrameTooLarge or InvalidFrameLength; the stream is of no use afterwards.
+        Raises FrameTooLarge or InvalidFrameLength; the stream can't be used afterwards.
         """
         if self._frame_end >= 0:
-            raise RuntimeError("release the frame that is out first")
+            raise RuntimeError("the frame in use was not released")
         start = self._start + PREFIX_SIZE
         if self._end < start:
             return None
@@ -165,9 +165,9 @@ class FrameDecoder:
         return self._view[start : self._frame_end]
 
     def release(self) -> None:
-        """The frame that is out isn't needed any more; its bytes may be overwritten."""
+        """End the use of the frame; its bytes may be overwritten."""
         if self._frame_end < 0:
-            raise RuntimeError("no frame is out")
+            raise RuntimeError("no frame is in use")
         frame_size = self._frame_end - self._start
         self._start = self._frame_end
         self._frame_end = -1
@@ -181,13 +181,13 @@ class FrameDecoder:
             self._replace(KEPT_SIZE)
 
     def rest(self) -> None:
-        """Give the buffer back if nothing is in it."""
+        """Free the buffer if it is empty."""
         if self._start == self._end and self._frame_end < 0:
             self._start = self._end = 0
             self._view = memoryview(bytearray())
 
     def _adapt(self, frame_size: int, was_filled: bool) -> None:
-        """Double an empty buffer that was read full, halve one that is far too large for the last frame."""
+        """Double an empty buffer that a read has filled, halve one that is far too large for the last frame."""
         size = len(self._view)
         if size > KEPT_SIZE:
             self._view = self._new_buffer(KEPT_SIZE)

@@ -1,8 +1,8 @@
 """Request and response headers: which version goes with which API and version.
 
 Request header v0 belongs to ControlledShutdown v0 alone, v1 adds the client id, v2 tagged fields (flexible versions).
-Response header v0 is the correlation id alone, v1 adds tagged fields; ApiVersions always answers with v0, since the
-client doesn't know yet what the broker speaks (KIP-511).
+Response header v0 is the correlation id alone, v1 adds tagged fields. The response to ApiVersions always has v0, since
+the client doesn't know yet which versions the broker supports (KIP-511).
 """
 
 from functools import partial
@@ -30,7 +30,7 @@ _NEVER: Final = 0x7FFF
 
 
 class RequestHeader(NamedTuple):
-    """What stands before a request's body."""
+    """The fields before a request's body."""
 
     api_key: int
     api_version: int
@@ -40,7 +40,7 @@ class RequestHeader(NamedTuple):
 
 
 _header: Final = partial(tuple.__new__, RequestHeader)
-"""``types.maker``, which ``protocol`` may not import: calling the class runs Python, for every request."""
+"""Like ``types.maker``, which ``protocol`` may not import: calling the class runs Python code for every request."""
 
 
 class UnknownApi(ProtocolError):  # noqa: N818  # the wire's nouns read better at the raise
@@ -74,14 +74,14 @@ _VERSIONS: Final = {
 
 
 def request_header_version(api_key: int, version: int) -> int:
-    """0, 1 or 2."""
+    """The version of the request header: 0, 1 or 2."""
     if api_key == ApiKey.CONTROLLED_SHUTDOWN and version == 0:
         return 0
     return 2 if version >= _VERSIONS[api_key].flexible_from else 1
 
 
 def response_header_version(api_key: int, version: int) -> int:
-    """0 or 1."""
+    """The version of the response header: 0 or 1."""
     if api_key == ApiKey.API_VERSIONS:
         return 0
     return 1 if version >= _VERSIONS[api_key].flexible_from else 0
@@ -123,7 +123,7 @@ def read_request_header(reader: Reader) -> RequestHeader:
 
 
 def _read_short(reader: Reader, left: int) -> RequestHeader:
-    """Too short for a client id: only ControlledShutdown v0 has none."""
+    """Read a header that is too short for a client id: only ControlledShutdown v0 has none."""
     if left < 8:
         raise Truncated(f"a request header in {left} bytes")
     api_key, version, correlation_id = reader.unpack(_FIXED)
@@ -135,7 +135,7 @@ def _read_short(reader: Reader, left: int) -> RequestHeader:
 
 
 def _unsupported(reader: Reader, api_key: int, version: int, correlation_id: int) -> UnknownApi:
-    if api_key == ApiKey.API_VERSIONS:  # is answered, so the rest of the header must be one
+    if api_key == ApiKey.API_VERSIONS:  # such a request is answered, so the rest of its header must be valid
         reader.read_nullable_string()
         if version >= _VERSIONS[api_key].flexible_from:
             reader.read_unknown_tagged_fields(in_any_order=True)
@@ -145,7 +145,7 @@ def _unsupported(reader: Reader, api_key: int, version: int, correlation_id: int
 
 
 def write_request_header(writer: Writer, header: RequestHeader) -> None:
-    """The client's side, and what a broker sends to other brokers."""
+    """Write the header of a request, as clients do, and brokers in requests to other brokers."""
     header_version = request_header_version(header.api_key, header.api_version)
     writer.buffer += _FIXED.pack(header.api_key, header.api_version, header.correlation_id)
     if header_version >= 1:
@@ -157,14 +157,14 @@ def write_request_header(writer: Writer, header: RequestHeader) -> None:
 
 
 def write_response_header(writer: Writer, api_key: int, version: int, correlation_id: int) -> None:
-    """What stands before a response's body."""
+    """Write the header of a response."""
     writer.buffer += _INT32.pack(correlation_id)
     if response_header_version(api_key, version):
         writer.buffer.append(0)
 
 
 def read_response_header(reader: Reader, api_key: int, version: int) -> int:
-    """The correlation id; tagged fields are passed over."""
+    """Return the correlation id; tagged fields are ignored."""
     correlation_id = reader.read_int32()
     if response_header_version(api_key, version):
         reader.read_unknown_tagged_fields(in_any_order=True)

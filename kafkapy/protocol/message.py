@@ -8,19 +8,19 @@ if TYPE_CHECKING:
     from kafkapy.protocol.writer import Writer
 
 MAX_STRING_SIZE: Final = 0x7FFF
-"""Bytes of a string's UTF-8 form; Kafka holds the compact form to it too."""
+"""Maximum bytes of a string's UTF-8 form; Kafka applies it to compact strings too."""
 
 ZERO_UUID: Final = UUID(int=0)
 
 EMPTY: Final[list[Any]] = []
-"""Stands for "a new empty list" as a default parameter; never stored."""
+"""As a default parameter it means a new empty list; it is never stored."""
 
 TaggedFields = list[tuple[int, bytes]] | None
-"""Tagged fields that the definitions don't know, as (tag, bytes) in the order they came: kept, to be passed on."""
+"""Tagged fields that the definitions don't have, as (tag, bytes) in the order received: kept and written again."""
 
 
 class ProtocolError(Exception):
-    """Bytes that are no valid message, or a message that has no valid bytes in the version asked for."""
+    """Bytes are no valid message, or a message can't be encoded in the given version."""
 
 
 class Truncated(ProtocolError):  # noqa: N818  # the wire's nouns read better at the raise
@@ -28,11 +28,11 @@ class Truncated(ProtocolError):  # noqa: N818  # the wire's nouns read better at
 
 
 class LimitExceeded(ProtocolError):  # noqa: N818
-    """A count or size is beyond what the bytes at hand or the decoding budget can hold."""
+    """A count or size is larger than the remaining bytes or the decoding budget allow."""
 
 
 class InvalidValue(ProtocolError):  # noqa: N818
-    """A value that the protocol doesn't allow: a null where none may be, a varint that doesn't end."""
+    """A value that the protocol doesn't allow, such as a null in a field without null, or a varint that doesn't end."""
 
 
 class UnsupportedVersion(ProtocolError):  # noqa: N818
@@ -46,11 +46,11 @@ class OpaqueBody(Protocol):
 
 
 Records = bytes | bytearray | memoryview | OpaqueBody
-"""What a field of type ``records`` holds; reading gives a memoryview into the frame, without a copy."""
+"""The value of a field of type ``records``; reading returns a memoryview into the frame, without a copy."""
 
 
 class Message:
-    """Base of the generated classes: fields are the slots, equality and repr go through them."""
+    """Base of the generated classes: the slots are the fields, which equality and repr use."""
 
     __slots__: tuple[str, ...] = ()
     __hash__ = None  # type: ignore[assignment]  # messages are mutable; object declares a method here
@@ -80,16 +80,16 @@ class Message:
 
 
 def unsupported_version(message: type[Message], version: int) -> UnsupportedVersion:
-    """The error for a message that has no such version."""
+    """The error for a message in a version that doesn't exist."""
     return UnsupportedVersion(f"{message.__name__} has no version {version}")
 
 
 def unsupported_field(message: Message, field: str, version: int) -> UnsupportedVersion:
-    """The error for a field that is set although the version can't carry it and receivers rely on it."""
+    """The error for a field that is set, that receivers need, and that the version doesn't have."""
     value = getattr(message, field)
     return UnsupportedVersion(f"{type(message).__name__} version {version} can't carry {field}={value!r}")
 
 
 def unsupported_tagged_fields(message: Message, version: int) -> UnsupportedVersion:
-    """The error for unknown tagged fields in a version that has no place for them."""
+    """The error for unknown tagged fields in a version without tagged fields."""
     return UnsupportedVersion(f"{type(message).__name__} version {version} can't carry tagged fields")

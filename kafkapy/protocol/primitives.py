@@ -11,8 +11,8 @@ Grammar (Kafka protocol guide; KIP-482 for the compact forms and tagged fields):
     uuid                            16 bytes
     tagged fields                   count, then per field: tag, size (unsigned varints), bytes; tags ascend
 
-Every length is checked against the bytes that are there before anything is allocated, and every array charges the
-reader's budget, since two bytes on the wire can become an object of hundreds.
+Every length is compared with the remaining bytes before memory is allocated, and every array is charged to the reader's
+budget, since two bytes of a message can become an object of some hundred bytes.
 """
 
 import struct
@@ -58,7 +58,7 @@ __all__ = [
 
 
 def decode(message: type[M], data: bytes | bytearray | memoryview, version: int) -> M:
-    """Read a message that fills ``data``; raises ProtocolError, also for bytes left over."""
+    """Read the message that fills ``data``; raises ProtocolError, also if bytes are left over."""
     reader = Reader(data)
     decoded = message.read(reader, version)
     reader.expect_end()

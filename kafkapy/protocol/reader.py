@@ -19,13 +19,13 @@ DEFAULT_BUDGET: Final = 1_000_000
 """Value slots that one message may decode into (each at most about 100 bytes of memory)."""
 
 PIECE_SIZE: Final = 1 << 20
-"""Bytes that are copied by one call, which keeps other threads from running."""
+"""Maximum bytes that one call copies; other threads can't run during the call."""
 
 BYTES_OF_A_SLOT: Final = 1024
-"""Bytes of a longer field that take a value slot: a message with many of them is not decoded on the event loop."""
+"""Bytes of a long field that count as one value slot: a message with many of them is not decoded on the event loop."""
 
 NUMBERS_AT_ONCE: Final = 4096
-"""Numbers that are unpacked by one call, which keeps other threads from running."""
+"""Maximum numbers that one call unpacks; other threads can't run during the call."""
 
 MAX_INT32: Final = 2**31 - 1
 
@@ -63,7 +63,7 @@ class Reader:
             raise InvalidValue(f"{self.end - self.position} bytes left over after the message")
 
     def _take(self, size: int) -> int:
-        """Move over ``size`` bytes and return where they start."""
+        """Advance by ``size`` bytes and return the position before them."""
         position = self.position
         self.position = end = position + size
         if end > self.end:
@@ -71,7 +71,7 @@ class Reader:
         return position
 
     def _truncated(self, size: int, position: int) -> Truncated:
-        """The error for ``size`` bytes that aren't there; the position stays before them."""
+        """The error for ``size`` bytes of which some are missing; sets the position before them."""
         self.position = position
         return Truncated(f"{size} bytes wanted at {position}, {self.end - position} left")
 
@@ -82,7 +82,7 @@ class Reader:
             raise LimitExceeded("the message decodes into more values than its budget allows")
 
     def unpack(self, layout: Struct) -> tuple[Any, ...]:
-        """Several adjacent fixed-size values in one call."""
+        """Read several adjacent fixed-size values in one call."""
         position = self.position
         self.position = end = position + layout.size
         if end > self.end:
@@ -171,7 +171,7 @@ class Reader:
 
     def read_string(self) -> str:
         """A string that may not be null."""
-        start = self.position + 2  # written out, since requests are made of strings and each call costs
+        start = self.position + 2  # inlined: requests have many strings, and each call takes time
         if start > self.end:
             raise self._truncated(2, start - 2)
         size = _INT16.unpack_from(self.buffer, start - 2)[0]
@@ -187,7 +187,7 @@ class Reader:
 
     def read_nullable_string(self) -> str | None:
         """Any negative length is null, as in Java."""
-        start = self.position + 2  # written out as above
+        start = self.position + 2  # inlined as above
         if start > self.end:
             raise self._truncated(2, start - 2)
         size = _INT16.unpack_from(self.buffer, start - 2)[0]
@@ -203,7 +203,7 @@ class Reader:
         """A string that may not be null."""
         size = self.read_unsigned_varint() - 1
         if size < 0:
-            raise InvalidValue("a null string where none may be")
+            raise InvalidValue("a null string in a field without null")
         return self._string(size)
 
     def read_compact_nullable_string(self) -> str | None:
@@ -211,7 +211,7 @@ class Reader:
         size = self.read_unsigned_varint() - 1
         return None if size < 0 else self._string(size)
 
-    # Bytes and records: views into the frame; ``bytes`` fields are copied out, so that they outlive it.
+    # Records are views into the frame; fields of type ``bytes`` are copied, so that they can be kept after it.
 
     def _view(self, size: int) -> memoryview:
         position = self.position
@@ -247,7 +247,7 @@ class Reader:
         """Bytes that may not be null."""
         size = self.read_unsigned_varint() - 1
         if size < 0:
-            raise InvalidValue("null bytes where none may be")
+            raise InvalidValue("null bytes in a field without null")
         return self._copy(size)
 
     def read_compact_nullable_bytes(self) -> bytes | None:
@@ -280,7 +280,7 @@ class Reader:
         """Record batches that may not be null."""
         size = self.read_unsigned_varint() - 1
         if size < 0:
-            raise InvalidValue("null records where none may be")
+            raise InvalidValue("null records in a field without null")
         return self._view(size)
 
     def read_compact_nullable_records(self) -> memoryview | None:
@@ -288,7 +288,7 @@ class Reader:
         size = self.read_unsigned_varint() - 1
         return None if size < 0 else self._view(size)
 
-    # Arrays: a count of -1 says null. The count is checked first: each element takes at least one byte.
+    # Arrays: a count of -1 is null. The count is checked first: each element takes at least one byte.
 
     def read_count(self) -> int:
         """The count of an array that may not be null."""
@@ -309,7 +309,7 @@ class Reader:
         """The count of a compact array that may not be null."""
         count = self.read_unsigned_varint() - 1
         if count < 0:
-            raise InvalidValue("a null array where none may be")
+            raise InvalidValue("a null array in a field without null")
         return count
 
     def read_compact_nullable_count(self) -> int:
@@ -317,7 +317,7 @@ class Reader:
         return self.read_unsigned_varint() - 1
 
     def read_structs(self, struct: type[M], count: int, version: int) -> list[M]:
-        """``count`` elements of one class."""
+        """Read ``count`` elements of one class."""
         if count > self.end - self.position:
             raise LimitExceeded(f"an array of {count} elements in {self.end - self.position} bytes")
         self.budget -= count * struct.WEIGHT
@@ -329,7 +329,7 @@ class Reader:
         return [read(self, version) for _ in range(count)]
 
     def read_numbers(self, letter: str, size: int, count: int) -> list[int]:
-        """``count`` integers of ``size`` bytes, named by struct's letter."""
+        """Read ``count`` integers of ``size`` bytes; ``letter`` is their format in ``struct``."""
         if count * size > self.end - self.position:
             raise LimitExceeded(f"an array of {count} integers in {self.end - self.position} bytes")
         self._spend(count)
@@ -367,7 +367,7 @@ class Reader:
     # Tagged fields (KIP-482)
 
     def read_tag_count(self) -> int:
-        """How many follow; one of 2^31 and more is negative to Java, which then reads none."""
+        """The number of tagged fields; 2^31 and more is negative in Java, which then reads none."""
         count = self.read_unsigned_varint()
         return count if count <= MAX_INT32 else 0
 
@@ -380,21 +380,21 @@ class Reader:
         return tag, self.position + size
 
     def read_unknown_tag(self, tag: int, end: int, known: TaggedFields) -> TaggedFields:
-        """Keep a tagged field that the definitions don't know."""
+        """Keep a tagged field that the definitions don't have."""
         self._spend(3)
         fields = [] if known is None else known
         fields.append((tag, bytes(self._view(end - self.position))))
         return fields
 
     def expect_tag_end(self, tag: int, end: int) -> None:
-        """A known tagged field fills the size that it announced."""
+        """Check that a known tagged field has the size that it announced."""
         if self.position != end:
             raise InvalidValue(f"tagged field {tag} has another size than it announces")
 
     def read_unknown_tagged_fields(self, *, in_any_order: bool = False) -> TaggedFields:
-        """The tag section of a struct that has no tagged fields of its own.
+        """Read the tag section of a struct for which the definitions have no tagged fields.
 
-        Tags ascend: Kafka 2.7 insists on it in what follows a header, not in the header itself.
+        Tags must ascend: Kafka 2.7 checks that in the body of a message, not in its header.
         """
         fields: TaggedFields = None
         previous = -1

@@ -22,9 +22,9 @@ _INT32: Final = Struct(">i")
 _NO_LIMIT: Final = 2**63
 
 COPIED_BODY_SIZE: Final = 4096
-"""Bodies of bytes up to this size are copied into the buffer: a part of its own costs a system call's vector entry."""
+"""Bodies of bytes up to this size are copied into the buffer: a separate part takes a vector entry of a system call."""
 COPIED_ENCODED_SIZE: Final = 256
-"""The same for encoded bytes, which several elements of a message may share: a part takes some 150 bytes of memory."""
+"""The same for encoded bytes, which several elements of a message may share: a part takes about 150 bytes of memory."""
 
 
 class TooManyStructs(Exception):  # noqa: N818  # no error of the message: the caller chose the limit
@@ -32,22 +32,22 @@ class TooManyStructs(Exception):  # noqa: N818  # no error of the message: the c
 
 
 class Writer:
-    """Collects a message in ``buffer``; opaque bodies stay parts of their own, in order."""
+    """Collects a message in ``buffer``; opaque bodies stay separate parts, in order."""
 
     __slots__ = ("buffer", "_parts", "_structs_left")
 
     def __init__(self, start: bytes = b"", max_structs: int | None = None) -> None:
-        """``start`` stands before everything that is written; ``max_structs`` limits the elements of all arrays."""
+        """``start`` has the first bytes of the message; ``max_structs`` limits the elements of all arrays."""
         self.buffer = bytearray(start)
         self._parts: list[Part] = []
         self._structs_left = _NO_LIMIT if max_structs is None else max_structs
 
     def parts(self) -> list[Part]:
-        """Everything written, in order; bodies are the objects that were handed in."""
+        """All parts in order; bodies are the objects that were passed in."""
         return [*self._parts, self.buffer] if self.buffer or not self._parts else list(self._parts)
 
     def frame(self) -> list[Part]:
-        """``parts`` as a frame: the first four bytes, left free by ``start``, get the size of what follows them."""
+        """``parts`` as a frame: its size is written into the first four bytes, which ``start`` reserves."""
         if not self._parts:
             _INT32.pack_into(self.buffer, 0, len(self.buffer) - 4)
             return [self.buffer]
@@ -61,7 +61,7 @@ class Writer:
         return sum(len(part) for part in self._parts) + len(self.buffer)
 
     def getvalue(self) -> bytes:
-        """All bytes in one piece; raises InvalidValue when a body is not made of bytes."""
+        """All bytes in one piece; raises InvalidValue when a body has no bytes in memory."""
         pieces: list[bytes | bytearray | memoryview] = []
         for part in self.parts():
             if not isinstance(part, bytes | bytearray | memoryview):
@@ -148,7 +148,7 @@ class Writer:
             self.write_compact_bytes(value)
 
     def _body(self, body: Records) -> None:
-        """Copy a small body of bytes; any other becomes a part of its own."""
+        """Copy a small body of bytes; any other becomes a separate part."""
         if isinstance(body, bytes | bytearray | memoryview) and len(body) <= COPIED_BODY_SIZE:
             self.buffer += body
         else:
@@ -157,7 +157,7 @@ class Writer:
             self.buffer = bytearray()
 
     def write_encoded(self, content: bytes) -> None:
-        """Add bytes of the message that are encoded already; more than ``COPIED_ENCODED_SIZE`` are not copied."""
+        """Add encoded bytes of the message; more than ``COPIED_ENCODED_SIZE`` bytes are not copied."""
         if len(content) <= COPIED_ENCODED_SIZE:
             self.buffer += content
         else:
@@ -166,7 +166,7 @@ class Writer:
             self.buffer = bytearray()
 
     def write_parts(self, parts: Sequence[Part]) -> None:
-        """Add what another writer has collected; the parts are not copied."""
+        """Add the parts of another writer without copying them."""
         self._parts.append(self.buffer)
         self._parts.extend(parts)
         self.buffer = bytearray()
@@ -201,7 +201,7 @@ class Writer:
             self.write_unsigned_varint(count + 1)
 
     def write_structs(self, structs: Sequence[Message], version: int) -> None:
-        """The elements of an array of structs. Raises ``TooManyStructs``."""
+        """Write the elements of an array of structs. Raises ``TooManyStructs``."""
         self._structs_left -= len(structs)
         if self._structs_left < 0:
             raise TooManyStructs
@@ -209,31 +209,31 @@ class Writer:
             struct.write(self, version)
 
     def write_numbers(self, letter: str, numbers: Sequence[int]) -> None:
-        """The elements of an array of integers, named by struct's letter."""
+        """Write the elements of an array of integers; ``letter`` is their format in ``struct``."""
         self.buffer += Struct(f">{len(numbers)}{letter}").pack(*numbers)
 
     def write_strings(self, strings: Sequence[str]) -> None:
-        """The elements of an array of strings."""
+        """Write the elements of an array of strings."""
         for string in strings:
             self.write_string(string)
 
     def write_compact_strings(self, strings: Sequence[str]) -> None:
-        """The elements of a compact array of strings."""
+        """Write the elements of a compact array of strings."""
         for string in strings:
             self.write_compact_string(string)
 
     def write_uuids(self, uuids: Sequence[UUID]) -> None:
-        """The elements of an array of ids."""
+        """Write the elements of an array of ids."""
         for uuid in uuids:
             self.buffer += uuid.bytes
 
     # Tagged fields (KIP-482)
 
     def write_tagged_fields(self, known: list[tuple[int, bytes]], unknown: TaggedFields) -> None:
-        """Known and unknown fields in one ascending order; raises InvalidValue when a tag comes twice."""
+        """Write known and unknown fields in ascending order of tags; raises InvalidValue when a tag occurs twice."""
         fields = sorted(known + unknown) if unknown else known
         if unknown and len({tag for tag, _ in fields}) != len(fields):
-            raise InvalidValue("a tagged field is there twice")
+            raise InvalidValue("a tagged field occurs twice")
         self.write_unsigned_varint(len(fields))
         for tag, content in fields:
             self.write_unsigned_varint(tag)
@@ -241,7 +241,7 @@ class Writer:
             self.buffer += content
 
     def write_unknown_tagged_fields(self, unknown: TaggedFields) -> None:
-        """The tag section of a struct that has no tagged fields of its own."""
+        """Write the tag section of a struct for which the definitions have no tagged fields."""
         if unknown:
             self.write_tagged_fields([], unknown)
         else:

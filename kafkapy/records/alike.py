@@ -1,7 +1,7 @@
 """The loop over batches that are alike: they differ in their headers and in the last bytes of their one record only.
 
-A log of offset commits is such batches by the million, and only the last of each kind counts. Written as ``scan.py``
-is: it runs as it stands, or compiled with the C types of ``alike.pxd``. ``batch.py`` and ``record.py`` have the layout.
+A log of offset commits holds millions of such batches, and only the last of each kind counts. Like ``scan.py``, this
+file runs interpreted or compiled with the C types of ``alike.pxd``. ``batch.py`` and ``record.py`` have the layout.
 """
 
 _HEADER_SIZE = 61
@@ -15,9 +15,9 @@ def latest_alike(
 ) -> tuple[dict[object, int], int]:
     """Walk over the batches from ``position`` on, as long as ``known`` has the bytes of each between header and tail.
 
-    Each is whole, of magic 2, neither compressed nor in a transaction, and holds one record whose last byte, the number
-    of headers, is 0; the tail is the ``tail_size`` bytes at its end. Returns what is known of those that were met, with
-    the place of the last batch of which that holds, and the place of the first batch that is none of them.
+    Each batch is whole, of magic 2, neither compressed nor in a transaction, and holds one record whose last byte, the
+    number of headers, is 0; the tail is the ``tail_size`` bytes at its end. Returns the values of ``known`` for the
+    batches that were passed, each with the position of its last batch, and the position of the first other batch.
     """
     data = content
     end = len(data)
@@ -38,7 +38,7 @@ def latest_alike(
 
 
 def _int32(data: bytes, position: int) -> int:
-    bits = data[position]  # one after the other: what is shifted must have its C type already
+    bits = data[position]  # in separate statements: a value must have its C type before it is shifted
     bits = bits << 8 | data[position + 1]
     bits = bits << 8 | data[position + 2]
     bits = bits << 8 | data[position + 3]

@@ -4,7 +4,7 @@ Layout, big-endian (Apache Kafka's documentation, "Record Batch"; KIP-98)::
 
     0   base_offset            int64      offset of the first record
     8   length                 int32      bytes that follow this field: the batch's size less 12
-    12  partition_leader_epoch int32      set by the leader; the CRC leaves it out, so that nobody recomputes it
+    12  partition_leader_epoch int32      set by the leader; the CRC does not cover it, so it need not be recomputed
     16  magic                  int8       2
     17  crc                    uint32     CRC-32C of everything from byte 21 to the batch's end
     21  attributes             int16      bits 0-2 compression, 3 timestamp type, 4 transactional, 5 control
@@ -43,7 +43,7 @@ ATTRIBUTES_OFFSET = 21
 MAX_TIMESTAMP_OFFSET = 35
 MAGIC = 2
 SMALLEST_LENGTH = 14
-"""What Kafka calls the record overhead of magic 0: a length below it is impossible in every format."""
+"""The smallest length in any format: that of a message of magic 0 without key and value (Kafka's record overhead)."""
 
 COMPRESSION_MASK = 0x07
 TIMESTAMP_TYPE_BIT = 0x08
@@ -54,7 +54,7 @@ CREATE_TIME = 0
 LOG_APPEND_TIME = 1
 
 UNKNOWN_COUNT = -1
-"""``record_count`` of a wrapper in a message set: nobody knows before it is decompressed."""
+"""``record_count`` of a wrapper in a message set: the count is not known before the wrapper is decompressed."""
 SEQUENCE_MODULUS = 1 << 31
 
 _HEADER = Struct(">qiibIhiqqqhii")
@@ -156,7 +156,7 @@ def read_header(buffer: ReadableBuffer, position: int = 0) -> BatchHeader:
 
 
 def _read_other_header(buffer: ReadableBuffer, position: int) -> BatchHeader:
-    """What is no whole batch of magic 2: an entry of a message set, or an error."""
+    """Read an entry of a message set; raise ``CorruptRecordError`` if there is none."""
     if len(buffer) > position + MAGIC_OFFSET and buffer[position + MAGIC_OFFSET] < MAGIC:
         return read_legacy_header(buffer, position)
     measure(buffer, position)
@@ -189,10 +189,10 @@ def read_legacy_header(buffer: ReadableBuffer, position: int = 0) -> BatchHeader
 
 
 def iterate_headers(buffer: ReadableBuffer, position: int = 0) -> Iterator[tuple[int, BatchHeader]]:
-    """Give ``(position, header)`` of each whole batch of any magic from ``position`` on.
+    """Yield ``(position, header)`` of each whole batch of any magic from ``position`` on.
 
-    A batch that the buffer cuts short ends the iteration silently, as it does in Kafka (a fetch response may end so);
-    what can be no batch raises, as in ``read_header``.
+    An incomplete batch at the buffer's end ends the iteration without an error, as in Kafka (a fetch response may end
+    with one). Bytes that can't be a batch raise, as in ``read_header``.
     """
     end = len(buffer)
     while True:
@@ -224,7 +224,7 @@ def measure(buffer: ReadableBuffer, position: int = 0) -> int | None:
         return None
     (length,) = _INT32.unpack_from(buffer, position + LENGTH_OFFSET)
     if length < SMALLEST_LENGTH:
-        raise CorruptRecordError(f"A batch of {length} bytes can't be: its header alone has {SMALLEST_LENGTH}")
+        raise CorruptRecordError(f"A batch can't have a length of {length}: its header alone has {SMALLEST_LENGTH}")
     if available <= MAGIC_OFFSET:
         return None
     magic = buffer[position + MAGIC_OFFSET]
@@ -261,7 +261,7 @@ def set_max_timestamp(
 ) -> None:
     """Write timestamp type, largest timestamp (ms) and the new CRC; bits without a meaning are cleared, as in Kafka.
 
-    Nothing is touched, the CRC neither, when both are there already.
+    Nothing is written when the batch has that type and timestamp already.
     """
     if header.timestamp_type == timestamp_type and header.max_timestamp == max_timestamp:
         return
@@ -274,7 +274,7 @@ def set_max_timestamp(
 def own_batch(
     records: bytes | bytearray, count: int, timestamp_ms: int, producer: tuple[int, int, int], attributes: int = 0
 ) -> tuple[bytearray, BatchHeader]:
-    """A batch that the broker itself is about to append, all of it of one time, with its header.
+    """Build a batch of the broker itself whose records all have one timestamp; return it with its header.
 
     ``records`` are the bytes of ``count`` records, ``producer`` is id, epoch and base sequence.
     """

@@ -1,29 +1,29 @@
-"""Compaction's loops over the records of one batch (magic 2): which key is where, what stays, and what stays anew.
+"""Compaction's loops over the records of one batch (magic 2): note the keys, mark the records to keep, write them.
 
-Written as ``scan.py`` is: it runs as it stands, or compiled with the C types of ``compact.pxd``. ``record.py``
-describes the layout. A position below zero stands for a fault, as in ``scan.py``.
+Like ``scan.py``, this file runs interpreted or compiled with the C types of ``compact.pxd``. ``record.py`` describes
+the layout. A position below zero stands for a fault, as in ``scan.py``.
 
-What it has in common with ``scan.py`` and ``entries.py``, numbers mostly, stands in each of them: functions of compiled
-modules are not inlined in one another.
+``scan.py``, ``entries.py`` and this file each have their own copy of some helper functions, mostly for numbers: Cython
+does not inline a function of another compiled module.
 
 The table of keys is signed words of 64 bits, three for each slot: two hashes of a key, and its offset plus one (0: the
 slot is free). A key's slot is the first one from ``hash % slots`` on that is its own or free. The hashes are Python's
-own of byte strings, SipHash with the process's secret, of the key and of the key with a byte behind it: 128 bits that
-nobody can aim at.
+own of byte strings, SipHash with the process's secret, of the key and of the key with one more byte: 128 bits for which
+a client can't construct collisions.
 
-``state`` is signed words: see the constants.
+``state`` is signed words, whose places the constants name.
 """
 
 ENTRIES = 0
 """How many keys the table holds."""
 MOST_ENTRIES = 1
-"""How many it may hold."""
+"""How many keys the table may hold."""
 LATEST = 2
 """The offset up to which the table knows all keys; a record above it stays, whatever its key."""
 FULL = 3
-"""1 once a key found no room."""
+"""1 once there was no room for a key."""
 FIRST_DELTA = 4
-"""Timestamp delta of the first record that stays; with ``LARGEST_DELTA`` and ``LAST_DELTA`` the answer of ``mark``."""
+"""Timestamp delta of the first record that stays; ``mark`` sets it, ``LARGEST_DELTA`` and ``LAST_DELTA``."""
 LARGEST_DELTA = 5
 """The largest timestamp delta of the records that stay."""
 LAST_DELTA = 6
@@ -39,7 +39,7 @@ def put_keys(
 ) -> int:
     """Note where each key of the ``count`` records in ``content`` is, from ``start_offset`` on.
 
-    Returns the end of what was read; at a key for which there is no room it ends and sets ``FULL``.
+    Returns the position up to which it has read; at a key for which there is no room it stops and sets ``FULL``.
     """
     data = memoryview(content)
     end = len(data)
@@ -64,7 +64,7 @@ def mark(
     """Set the mark of each record in ``content`` to 1 if it stays, else to 0; return how many stay, or a fault.
 
     A record stays if its key is not in the table at a higher offset and it has a value (or ``retain_deletes``), or if
-    it lies above what the table knows. One without a key goes.
+    its offset is above ``LATEST``. A record without a key does not stay.
     """
     data = memoryview(content)
     end = len(data)
@@ -90,10 +90,10 @@ def mark(
 
 
 def rewrite(content: bytes, marks: memoryview, output: memoryview, first_delta: int, is_stamped: int) -> int:
-    """Write the marked records of ``content``, which ``mark`` has looked at, to ``output``; return the bytes written.
+    """Write the records of ``content`` that ``mark`` has marked to ``output``; return the number of bytes written.
 
-    Their timestamps count from the first of them, so ``first_delta`` is taken off; where the broker stamps batches
-    (``is_stamped``) they are 0. ``output`` has 10 bytes for each record beyond the size of ``content``.
+    Timestamp deltas count from the first record written, so ``first_delta`` is subtracted; where the broker stamps
+    batches (``is_stamped``) they are 0. ``output`` has 10 bytes for each record beyond the size of ``content``.
     """
     data = memoryview(content)
     end = len(data)
@@ -133,7 +133,7 @@ def find(key: bytes, table: memoryview) -> int:
 
 
 def _slot(key: bytes, table: memoryview) -> tuple[int, int, int]:
-    """Where ``key`` is in ``table``, or may be put; and its two hashes."""
+    """Return the slot of ``table`` where ``key`` is or may be put, and the key's two hashes."""
     first = hash(key)
     second = hash(key + b"\x01")
     end = len(table)
@@ -166,7 +166,7 @@ def _has_value(data: memoryview, position: int, stop: int) -> bool:
 
 
 def _number(data: memoryview, position: int, end: int) -> tuple[int, int]:
-    """A zigzag number of at most 10 bytes: ``(value, next position or -3)``; a fault before it stays one."""
+    """A zigzag number of at most 10 bytes: ``(value, next position or -3)``; a ``position`` that is a fault is kept."""
     if position < 0 or position >= end:
         return 0, -3
     bits = data[position]

@@ -1,17 +1,17 @@
-"""The five codecs of Kafka's batches behind one table, each with an output that is bounded before memory is taken.
+"""The five codecs of Kafka's batches in one table; each bounds its output before it allocates memory.
 
 =====  =======  ==========================================================================================
 codec  name     what is written; what is read
 =====  =======  ==========================================================================================
 0      none
-1      gzip     one member; also several, or one before what is none
+1      gzip     one member; also several, or one before other bytes
 2      snappy   the framing of snappy-java ("xerial"), 32 kB blocks; also a bare snappy block (other clients)
 3      lz4      an LZ4 frame of independent 64 kB blocks, as Java's; Kafka's clients read no dependent blocks
 4      zstd     one frame, level 3; also several (KIP-110)
 =====  =======  ==========================================================================================
 
-What lies behind compressed data is passed over where Java passes over it. The checksums of all the content, in gzip
-and where an lz4 frame has one, must be right; Java's readers stop before them.
+Bytes after the compressed data are ignored where Java ignores them. The checksums of the whole content, in gzip and
+where an lz4 frame has one, must be right; Java's readers do not read them.
 """
 
 import zlib
@@ -26,7 +26,7 @@ from kafkapy.records.errors import CorruptRecordError, RecordTooLargeError, Unsu
 
 
 class _Codecs:
-    """The module ``cramjam``, loaded with the first compressed batch: many a broker never meets one."""
+    """The module ``cramjam``, imported with the first compressed batch: many brokers never get one."""
 
     def __getattr__(self, name: str) -> Any:
         found = getattr(import_module("cramjam"), name)
@@ -115,7 +115,7 @@ class _GzipStream:
 
 
 class _BlockStream:
-    """For codecs whose blocks don't know of each other."""
+    """For codecs whose blocks are independent of each other."""
 
     def __init__(self, header: bytes, block_size: int, encode: Callable[[ReadableBuffer], bytes], end: bytes) -> None:
         self._parts = [header]
@@ -155,7 +155,7 @@ def _lz4_block(plain: ReadableBuffer) -> bytes:
 
 
 def compress_stream(codec: int) -> CompressStream:
-    """What compresses as ``compress`` does, but takes the data piece by piece: gzip, snappy or lz4 (1 to 3).
+    """Return a compressor with the output of ``compress`` that takes the data in pieces: gzip, snappy or lz4 (1 to 3).
 
     Raises:
         UnsupportedCompressionTypeError: another codec.
@@ -166,7 +166,7 @@ def compress_stream(codec: int) -> CompressStream:
         return _BlockStream(_XERIAL_HEADER, _XERIAL_BLOCK, _snappy_block, b"")
     if codec == LZ4:
         return _BlockStream(_LZ4_HEADER, _LZ4_BLOCK, _lz4_block, _LZ4_END)
-    raise UnsupportedCompressionTypeError(f"Codec {codec} is none of those that message sets know")
+    raise UnsupportedCompressionTypeError(f"Message sets don't have codec {codec}")
 
 
 def _compress_blocks(codec: int, data: ReadableBuffer) -> bytes:
@@ -199,7 +199,7 @@ def _growing(decompress_into: Callable[[memoryview, memoryview], int], data: mem
                 raise CorruptRecordError(f"Compressed data is corrupt: {error}") from error
         else:
             return buffer[:written]
-        del buffer  # before the next one is taken, and before a traceback keeps it
+        del buffer  # before the next one is allocated, and before a traceback refers to it
         if size == max_size:
             raise _too_large(max_size)
         size = min(size * _GROWTH, max_size)
@@ -213,14 +213,14 @@ def _decompress_gzip(data: memoryview, max_size: int) -> memoryview:
 
 
 def _decompress_gzip_before_others(data: memoryview, max_size: int) -> memoryview:
-    """One member before what is none: Java passes over that."""
+    """Decompress one member and ignore the bytes after it, which are no member, as Java does."""
     member = zlib.decompressobj(_GZIP_WINDOW)
     try:
         output = member.decompress(data, max_size)
     except zlib.error as error:
         raise CorruptRecordError(f"Compressed data is corrupt: {error}") from error
     if not member.eof or member.unused_data[:3] == _GZIP_MEMBER:
-        raise CorruptRecordError("Compressed data ends too early, or goes on with what is corrupt")
+        raise CorruptRecordError("Compressed data ends too early, or corrupt data follows it")
     return memoryview(output)
 
 
@@ -233,7 +233,7 @@ def _decompress_lz4(data: memoryview, max_size: int) -> memoryview:
 
 
 def _lz4_frame_end(data: memoryview) -> int:
-    """Where the frame ends; what follows is passed over, and only frames that Java reads are taken."""
+    """The position where the frame ends; bytes after it are ignored. Only frames that Java reads are accepted."""
     if len(data) < _LZ4_FIRST_BLOCK or data[:4] != _LZ4_MAGIC:
         raise CorruptRecordError("Compressed data is not an LZ4 frame")
     flags, sizes = data[4], data[5]
@@ -251,7 +251,7 @@ def _lz4_frame_end(data: memoryview) -> int:
 
 
 def _decompress_snappy(data: memoryview, max_size: int) -> memoryview:
-    """A bare block, or blocks behind the header of snappy-java; each says its size, so the output is taken once."""
+    """A bare block, or blocks after the header of snappy-java. Each has its size: the output is allocated once."""
     try:
         blocks = list(_xerial_blocks(data)) if data[:8] == _XERIAL_MAGIC else [data]
         sizes = [cramjam.snappy.decompress_raw_len(block) for block in blocks]

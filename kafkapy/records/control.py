@@ -1,7 +1,7 @@
 """Control batches: the markers that end a transaction, and the leader-change message of Kafka's raft log.
 
 A control batch has attribute bit 5 and one record. Its key is ``int16 version, int16 type``; a transaction marker's
-value is ``int16 version, int32 coordinator_epoch`` (KIP-98). A consumer skips what it doesn't know.
+value is ``int16 version, int32 coordinator_epoch`` (KIP-98). A consumer skips types that it doesn't know.
 """
 
 from enum import IntEnum
@@ -19,7 +19,7 @@ _VERSION = 0
 
 
 class ControlType(IntEnum):
-    """The types that a broker meets. 3 to 6 are of raft logs only; 2.7, which had none, still gave LEADER_CHANGE 3."""
+    """The types of control records. 3 to 6 are in raft logs only; 2.7 has none but defines LEADER_CHANGE as 3."""
 
     ABORT = 0
     COMMIT = 1
@@ -27,7 +27,7 @@ class ControlType(IntEnum):
 
 
 class ControlRecord(NamedTuple):
-    """What a control batch says. ``type`` is a plain number, for those that a later release may add."""
+    """The content of a control batch. ``type`` is a plain number, as later releases may add types."""
 
     type: int
     value: bytes
@@ -46,7 +46,7 @@ class ControlRecord(NamedTuple):
 
 
 class Marker(NamedTuple):
-    """Who ended a transaction: the producer, and the epoch of its coordinator."""
+    """The end of a transaction: its producer, and the epoch of the coordinator that ended it."""
 
     producer_id: int
     producer_epoch: int
@@ -86,7 +86,7 @@ def read_control(batch: ReadableBuffer, header: BatchHeader | None = None, posit
     """
     records = read_records(batch, header, position)
     if len(records) != 1:
-        raise InvalidRecordError(f"A control batch holds one record, this one {len(records)}")
+        raise InvalidRecordError(f"A control batch holds one record, this one holds {len(records)}")
     key = records[0].key
     if key is None or len(key) < _KEY.size:
         raise InvalidRecordError("Invalid key for a control record")

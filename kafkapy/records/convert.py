@@ -1,9 +1,9 @@
-"""Batches in another format: what is newer than a client knows is written again as a format that it does.
+"""Converts batches to an older format, for clients that don't know the newer one.
 
-The rules are those of Kafka 2.7's ``RecordsUtil``. What a format lacks is left out: headers, producer, sequence and
-leader epoch before magic 2, timestamps before magic 1. Each batch becomes one of its own, under the same codec: a
-wrapper, or an entry for each record where nothing is compressed. Offsets stay. Batches that are not newer stay as
-they are: every reader of a format knows those before it.
+The rules are those of Kafka 2.7's ``RecordsUtil``. Fields that the older format lacks are left out: headers, producer,
+sequence and leader epoch before magic 2, timestamps before magic 1. Each compressed batch becomes one wrapper with the
+same codec, each other batch an entry for each record. Offsets stay. Batches that are not newer stay as they are: a
+reader of a format also reads the formats before it.
 """
 
 from collections.abc import Iterator
@@ -17,7 +17,7 @@ from kafkapy.records.record import MAX_DECOMPRESSED_SIZE, encode_legacy_in_steps
 def convert(
     records: ReadableBuffer, to_magic: int, *, first_offset: int = 0, max_size: int = MAX_DECOMPRESSED_SIZE
 ) -> bytes:
-    """Write again, in the format ``to_magic``, every whole batch of ``records`` that is newer.
+    """Convert every whole batch of ``records`` that is newer than ``to_magic`` to that format.
 
     Control batches and those that hold no record (compaction leaves them) are dropped before magic 2. Uncompressed
     records below ``first_offset`` are dropped too, as a client that asked for that offset expects of single messages;
@@ -33,7 +33,7 @@ def convert(
 def convert_in_steps(
     records: ReadableBuffer, to_magic: int, first_offset: int = 0, max_size: int = MAX_DECOMPRESSED_SIZE
 ) -> Iterator[bytes | memoryview]:
-    """As ``convert``, in pieces of whole entries, some of them empty: each has taken a few milliseconds."""
+    """As ``convert``, but yield pieces of whole entries, some of them empty, each after a few milliseconds of work."""
     view = memoryview(records)
     for position, header in iterate_headers(records):
         if header.magic <= to_magic:

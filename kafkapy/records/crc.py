@@ -1,7 +1,7 @@
-"""CRC-32C (Castagnoli), in hardware where there is some.
+"""CRC-32C (Castagnoli), computed by the processor's instructions where it has them.
 
-The ``crc32c`` package asks for its own version when it is imported, which takes a tenth of a broker's start and two
-megabytes. So its extension is loaded by itself, unless it lies elsewhere than it does today.
+The ``crc32c`` package looks up its own version when it is imported, which takes a tenth of a broker's start and two
+megabytes. So the package's extension module is loaded without the package, if it is found where it is expected.
 """
 
 from collections.abc import Callable
@@ -16,7 +16,7 @@ class Crc(Protocol):
     """``crc32c.crc32c``."""
 
     def __call__(self, data: ReadableBuffer, crc: int = 0, /) -> int:
-        """Return the CRC of ``data`` behind what ``crc`` is the CRC of."""
+        """Return the CRC of ``data``, continuing from ``crc``, the CRC of the bytes before it."""
         ...
 
 

@@ -1,7 +1,7 @@
-"""The loops over the messages of a produced set (magic 0 or 1) that is as it should be: look, number, write as magic 2.
+"""The loops over the messages of a valid produced set (magic 0 or 1): check, number, write as magic 2.
 
-Written as ``scan.py`` is: it runs as it stands, or compiled with the C types of ``entries.pxd``. ``record.py``
-describes the layout. Whatever is odd about a set, one at a time and with a name for it, ``validate.py`` finds.
+Like ``scan.py``, this file runs interpreted or compiled with the C types of ``entries.pxd``. ``record.py`` describes
+the layout. A set that these loops don't accept is examined by ``validate_legacy.py``, which finds the error.
 """
 
 from zlib import crc32
@@ -9,14 +9,14 @@ from zlib import crc32
 _MAGIC = 16
 _TIMESTAMP = 18
 _OVERHEAD = 12
-"""Offset and length."""
+"""Bytes of an entry's offset and length."""
 
 
 def scan_entries(content: memoryview, magic: int) -> tuple[int, int, int, int, int, bool, int]:
-    """Check that ``content`` holds plain messages of ``magic`` and nothing else, each filled, each with its CRC.
+    """Check that ``content`` holds only uncompressed messages of ``magic``, whose lengths and CRCs are right.
 
-    Returns ``(how many, smallest and largest timestamp, place of the first with the largest, number of null keys,
-    whether the offsets are 0, 1, 2, …, bytes of the largest)``; the first is -1 where that is not so.
+    Returns ``(number of messages, smallest and largest timestamp, place of the first message with the largest, number
+    of null keys, whether the offsets are 0, 1, 2, …, bytes of the largest message)``; a number of -1: a check failed.
     """
     data = content
     end = len(data)
@@ -51,7 +51,7 @@ def scan_entries(content: memoryview, magic: int) -> tuple[int, int, int, int, i
 
 
 def _end_of(data: memoryview, position: int, end: int, magic: int) -> int:
-    """Where the plain message of ``magic`` at ``position`` ends, or -1 if it is none, or none that is filled."""
+    """Where the uncompressed message of ``magic`` at ``position`` ends; -1: there is none, or its lengths are wrong."""
     key_at = position + _TIMESTAMP + (8 if magic else 0)
     if key_at + 8 > end or data[position + _MAGIC] != magic or data[position + _MAGIC + 1] & (0x0F if magic else 0x07):
         return -1
@@ -65,7 +65,7 @@ def _end_of(data: memoryview, position: int, end: int, magic: int) -> int:
 
 
 def number_entries(content: memoryview, first_offset: int) -> None:
-    """Give the messages, which ``scan_entries`` has looked at, offsets from ``first_offset`` on; no CRC covers them."""
+    """Give the messages, which ``scan_entries`` has checked, offsets from ``first_offset`` on; no CRC covers these."""
     data = content
     end = len(data)
     position = 0
@@ -78,7 +78,7 @@ def number_entries(content: memoryview, first_offset: int) -> None:
 
 
 def rewrite_entries(content: memoryview, magic: int, output: memoryview) -> int:
-    """Write the messages, which ``scan_entries`` has looked at, as the records of one batch; return the bytes written.
+    """Write the messages, which ``scan_entries`` has checked, as the records of one batch; return the bytes written.
 
     Timestamps count from that of the first one. ``output`` has 32 bytes for each message beyond the size of
     ``content``.
@@ -124,7 +124,7 @@ def rewrite_entries(content: memoryview, magic: int, output: memoryview) -> int:
 
 
 def _int32(data: memoryview, position: int) -> int:
-    bits = data[position]  # one after the other: what is shifted must have its C type already
+    bits = data[position]  # in separate statements: a value must have its C type before it is shifted
     bits = bits << 8 | data[position + 1]
     bits = bits << 8 | data[position + 2]
     bits = bits << 8 | data[position + 3]

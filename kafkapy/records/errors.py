@@ -1,4 +1,4 @@
-"""What can be wrong with record batches, each with the code that Apache Kafka 2.7 answers."""
+"""The errors of record batches, each with the error code that Apache Kafka 2.7 answers."""
 
 from collections.abc import Sequence
 from typing import ClassVar
@@ -39,7 +39,7 @@ class UnsupportedForMessageFormatError(RecordsError):
 
 
 class UnsupportedCompressionTypeError(RecordsError):
-    """UNSUPPORTED_COMPRESSION_TYPE: no such codec; zstd in a request, a log or for a client too old for it."""
+    """UNSUPPORTED_COMPRESSION_TYPE: no such codec; zstd in a request, in a log or for a client that is too old."""
 
     error_code: ClassVar[int] = ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
 

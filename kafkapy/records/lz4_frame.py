@@ -1,8 +1,8 @@
 """The header checksum of LZ4 frames, which Kafka computed wrongly in its first format.
 
-The byte behind a frame's descriptor is the second of the descriptor's xxHash32. Clients and brokers that wrote magic 0
-hashed the frame's magic number with it (KAFKA-3160). So in magic 0 that byte is written as they wrote it, and not
-looked at when read; from magic 1 on it is what the LZ4 specification says.
+The byte after a frame's descriptor is the second byte of the descriptor's xxHash32. Clients and brokers that wrote
+magic 0 included the frame's magic number in the hash (KAFKA-3160). So in magic 0 that byte is written as they wrote it,
+and ignored when read; from magic 1 on it is as the LZ4 specification says.
 """
 
 from struct import Struct
@@ -26,13 +26,13 @@ _WORD = Struct("<I")
 
 
 def with_old_checksum(frame: bytes) -> bytes:
-    """Return the frame, written with the right checksum, with the one that Kafka wrote in magic 0."""
+    """Replace the checksum of the specification by the one that Kafka wrote in magic 0."""
     end = _descriptor_end(frame)
     return frame[:end] + _checksum(frame[:end]) + frame[end + 1 :]
 
 
 def with_right_checksum(frame: ReadableBuffer) -> ReadableBuffer:
-    """Return the frame with the checksum of the specification, whichever it had; it is copied only to change it.
+    """Return the frame with the checksum of the specification; the frame is copied only if that changes it.
 
     Raises:
         CorruptRecordError: the frame ends within its header.
@@ -64,7 +64,7 @@ def xxhash32_of_few(data: bytes) -> int:
         ValueError: more than 15 bytes.
     """
     if len(data) > 15:
-        raise ValueError("only for up to 15 bytes")
+        raise ValueError("at most 15 bytes can be hashed")
     value = _PRIME_5 + len(data)
     words = len(data) // 4 * 4
     for (word,) in _WORD.iter_unpack(data[:words]):

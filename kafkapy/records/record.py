@@ -1,6 +1,6 @@
-"""Records as values, for those who read and write a few: coordinators, the command line, tests.
+"""Records as Python values, for code that reads and writes few of them: coordinators, the command line, tests.
 
-The broker's own path leaves records as bytes (``batch.py``, ``validate.py``). One record, magic 2::
+Produce and fetch leave records as bytes (``batch.py``, ``validate.py``). One record, magic 2::
 
     length           varint     bytes that follow
     attributes       int8       0
@@ -64,7 +64,7 @@ class Record(NamedTuple):
 
 
 class BatchFields(TypedDict, total=False):
-    """What ``encode_batch`` may be told about the batch; what is missing has the default that the format names."""
+    """The fields of the batch's header that ``encode_batch`` takes; a missing one has the default of the format."""
 
     base_offset: int
     partition_leader_epoch: int
@@ -99,7 +99,7 @@ def encode_batch(records: Iterable[Record], **fields: Unpack[BatchFields]) -> by
     compression = fields.get("compression", 0)
     header = BatchHeader(
         base_offset,
-        0,  # size and CRC are written as they come out
+        0,  # size and CRC are computed by ``write_batch``
         fields.get("partition_leader_epoch", NO_EPOCH),
         MAGIC,
         0,
@@ -125,9 +125,9 @@ def _attributes(fields: BatchFields) -> int:
 
 
 def encode_empty_batch(header: BatchHeader) -> bytes:
-    """The batch that compaction leaves where every record of ``header``'s batch went.
+    """The batch that compaction leaves when it removes every record of ``header``'s batch.
 
-    It keeps offsets, producer, sequence and epoch, so that none is lost; no compression, no base timestamp.
+    It keeps offsets, producer, sequence and epoch; it has no compression and no base timestamp.
     """
     attributes = header.attributes & (TRANSACTIONAL_BIT | CONTROL_BIT) | header.timestamp_type << 3
     emptied = header._replace(attributes=attributes, base_timestamp=NO_TIMESTAMP, record_count=0)
@@ -165,12 +165,12 @@ def read_records(
 ) -> list[Record]:
     """The records of the batch at ``position``, of any magic; keys and values are copies.
 
-    In a batch with LogAppendTime every record has the batch's max timestamp, as Kafka's consumers see it. For what is
-    of magic 0 or 1 see ``iterate_entries``, its errors too.
+    In a batch with LogAppendTime every record has the batch's max timestamp, as Kafka's consumers see it. For magic 0
+    and 1 see ``iterate_entries``, also for the errors.
 
     Raises:
         InvalidRecordError: the records are not what the header announces.
-        CorruptRecordError: neither header nor compressed data can be read. (The CRC is ``crc_is_valid``'s to check.)
+        CorruptRecordError: the header or the compressed data can't be read. (``crc_is_valid`` checks the CRC.)
         RecordTooLargeError: more than ``max_size`` bytes after decompression.
     """
     return list(iterate_records(batch, header, position, max_size))
@@ -182,7 +182,7 @@ def iterate_records(
     position: int = 0,
     max_size: int = MAX_DECOMPRESSED_SIZE,
 ) -> Iterator[Record]:
-    """As ``read_records``, one by one: a batch from anywhere can unpack to millions."""
+    """As ``read_records``, one by one: a small batch can decompress to millions of records."""
     header = header or read_header(batch, position)
     if header.magic < MAGIC:
         yield from iterate_legacy_records(batch, header, position, max_size)
@@ -190,14 +190,14 @@ def iterate_records(
     if header.record_count < 0:
         raise InvalidRecordError(f"A batch can't have a record count {header.record_count}")
     content = memoryview(batch)[position + HEADER_SIZE : position + header.size]
-    # bytes are indexed and sliced in half the time that a view takes
+    # indexing and slicing bytes takes half as long as indexing and slicing a view
     body = bytes(decompress(header.compression, content, max_size) if header.compression else content)
     place = 0
     for _ in range(header.record_count):
         record, place = _read_record(body, place, header)
         yield record
     if place != len(body):
-        raise InvalidRecordError("The batch goes on after its last record")
+        raise InvalidRecordError("Bytes follow the last record of the batch")
 
 
 def _read_record(body: bytes, place: int, header: BatchHeader) -> tuple[Record, int]:
@@ -210,7 +210,7 @@ def _read_record(body: bytes, place: int, header: BatchHeader) -> tuple[Record, 
     key, place = _read_bytes(body, place, end)
     value, place = _read_bytes(body, place, end)
     headers: Headers = ()
-    if place < end and body[place] == 0:  # as most have none
+    if place < end and body[place] == 0:  # most records have no headers
         place += 1
     else:
         headers, place = _read_headers(body, place, end)
@@ -228,7 +228,7 @@ def _read_bytes(body: bytes, place: int, limit: int) -> tuple[bytes | None, int]
         return None, place
     end = place + length
     if end > limit:
-        raise InvalidRecordError("A record's fields go beyond its end")
+        raise InvalidRecordError("A record's fields extend beyond its end")
     return body[place:end], end
 
 
@@ -246,9 +246,9 @@ def _read_headers(body: bytes, place: int, end: int) -> tuple[Headers, int]:
     return tuple(headers), place
 
 
-# Message sets: the formats of magic 0 (Kafka 0.7 to 0.9) and magic 1 (0.10), in which a record is its own batch.
+# Message sets: the formats of magic 0 (Kafka 0.7 to 0.9) and magic 1 (0.10), in which each record is a batch.
 #
-# A set is entries back to back, without a header of its own. One entry, big-endian (KIP-31, KIP-32)::
+# A set is a sequence of entries without a header for the set. One entry, big-endian (KIP-31, KIP-32)::
 #
 #     0   offset      int64
 #     8   length      int32      bytes that follow this field
@@ -261,10 +261,10 @@ def _read_headers(body: bytes, place: int, end: int) -> tuple[Headers, int]:
 #         value       int32 length (-1: null), bytes
 #
 # A compressed entry is a wrapper: its key is null, its value a whole message set, compressed. Its offset is that of its
-# last inner entry, its timestamp the largest of theirs. Inner offsets are the real ones in magic 0, which must be
-# compressed anew for that; in magic 1 they count from the first one (0, 1, 2, …), and the wrapper's offset says where
-# they end. A wrapper of offset 0 is what some producers send: its inner offsets are taken as they are. If the wrapper
-# says LogAppendTime, its timestamp is that of all records in it. LZ4 in magic 0 has a quirk (``lz4_frame.py``).
+# last inner entry, its timestamp the largest of the inner ones. In magic 0 the inner offsets are absolute, so a broker
+# must compress the set again to assign them; in magic 1 they count from the first one (0, 1, 2, …), and the wrapper's
+# offset is the last one. Some producers send a wrapper of offset 0: its inner offsets are absolute. If the wrapper has
+# LogAppendTime, all records in it have its timestamp. LZ4 in magic 0 has a wrong checksum (``lz4_frame.py``).
 
 
 __all__ = [
@@ -280,7 +280,7 @@ __all__ = [
 
 STEP_RECORDS = 500
 STEP_SIZE = 64 * 1024
-"""Records and bytes after which an encoding in steps pauses: some milliseconds."""
+"""Records and bytes after which an encoding in steps pauses: some milliseconds of work."""
 
 ATTRIBUTES_OFFSET = 17
 TIMESTAMP_OFFSET = 18
@@ -297,9 +297,10 @@ _NULL = _INT32.pack(-1)
 
 
 class Entry(NamedTuple):
-    """One record of a message set, read deep. ``offset`` is absolute, ``timestamp`` the wrapper's if that counts.
+    """One record of a message set, wrapped or not. ``offset`` is absolute.
 
-    ``magic`` and ``attributes`` are the entry's own, ``crc_is_valid`` says that its own CRC is right.
+    ``timestamp`` is the wrapper's if that has LogAppendTime. ``magic`` and ``attributes`` are the entry's, not the
+    wrapper's; ``crc_is_valid`` says whether the entry's CRC is right.
     """
 
     offset: int
@@ -333,7 +334,7 @@ def iterate_legacy_records(
     position: int = 0,
     max_size: int = MAX_DECOMPRESSED_SIZE,
 ) -> Iterator[Record]:
-    """Give the records of the entry at ``position``: one, or those in the wrapper; keys and values are copies.
+    """Yield the records of the entry at ``position``: one, or those in the wrapper; keys and values are copies.
 
     Raises: as ``iterate_entries``.
     """
@@ -347,7 +348,7 @@ def read_entries(
     position: int = 0,
     max_size: int = MAX_DECOMPRESSED_SIZE,
 ) -> list[Entry]:
-    """As ``iterate_entries``, all at once."""
+    """As ``iterate_entries``, but return a list."""
     return list(iterate_entries(buffer, header, position, max_size))
 
 
@@ -357,14 +358,14 @@ def iterate_entries(
     position: int = 0,
     max_size: int = MAX_DECOMPRESSED_SIZE,
 ) -> Iterator[Entry]:
-    """Give the entry at ``position`` itself, or those in the wrapper that it is; CRCs are computed, not insisted on.
+    """Yield the entry at ``position`` or, if it is a wrapper, those in it; a wrong CRC is noted and does not raise.
 
-    They are made one by one, as a small wrapper can hold millions.
+    The entries are made one by one, as a small wrapper can hold millions.
 
     Raises:
         CorruptRecordError: no whole entry, compressed data that can't be read, an inner entry of impossible length.
-        InvalidRecordError: key or value go beyond the entry; a wrapper that is empty, holds another wrapper, or whose
-            offset is below the last one in it; zstd.
+        InvalidRecordError: key or value extend beyond the entry; a wrapper that is empty, holds another wrapper, or
+            whose offset is below the last one in it; zstd.
         RecordTooLargeError: more than ``max_size`` bytes after decompression.
         UnsupportedCompressionTypeError: no such codec.
     """
@@ -377,12 +378,12 @@ def iterate_entries(
     last_offset = _last_inner_offset(data)
     base_offset = header.base_offset - last_offset if header.magic and header.base_offset else 0
     if base_offset < 0:
-        raise InvalidRecordError(f"A wrapper has offset {header.base_offset}, and its last record {last_offset}")
+        raise InvalidRecordError(f"A wrapper has offset {header.base_offset}, its last record has {last_offset}")
     yield from _inner_entries(data, header, base_offset)
 
 
 def wrapped_set(entry: ReadableBuffer, header: BatchHeader, max_size: int) -> memoryview:
-    """The message set in the wrapper that ``entry`` is, decompressed. Raises: see ``iterate_entries``."""
+    """Decompress the message set in the wrapper ``entry``. Raises: see ``iterate_entries``."""
     if header.compression == ZSTD:
         raise InvalidRecordError(f"Magic {header.magic} has no zstd")
     _, value = _read_key_and_value(memoryview(entry), header.magic)
@@ -401,7 +402,7 @@ def _decompress(header: BatchHeader, value: memoryview, max_size: int) -> memory
 
 
 def _last_inner_offset(data: memoryview) -> int:
-    """The offset field of the last whole entry; a piece of another behind it is ignored, as Kafka does."""
+    """The offset field of the last whole entry; an incomplete entry after it is ignored, as in Kafka."""
     position, end = 0, len(data)
     last_offset = None
     while end - position >= LOG_OVERHEAD:
@@ -433,7 +434,7 @@ def _inner_entries(data: memoryview, wrapper: BatchHeader, base_offset: int) -> 
 
 
 def _read_entry(entry: memoryview, magic: int, base_offset: int) -> Entry:
-    """Read one entry, which is all of ``entry``; what says to be of a magic above 1 is read as if it were of 1."""
+    """Read the entry that fills ``entry``; a magic above 1 is read like 1."""
     layout = magic and 1
     key, value = _read_key_and_value(entry, layout)
     offset, _, crc, _, attributes, timestamp = unpack_legacy_header(entry)
@@ -461,7 +462,7 @@ def _read_entry_bytes(entry: memoryview, position: int) -> tuple[memoryview | No
     if length < 0:
         return None, start
     if length > len(entry) - start:
-        raise InvalidRecordError("A record's key or value goes beyond its end")
+        raise InvalidRecordError("A record's key or value extends beyond its end")
     return entry[start : start + length], start + length
 
 
@@ -475,10 +476,10 @@ def encode_legacy(
 ) -> bytes:
     """Write ``records``, at their own offsets, as a message set of magic 0 or 1: one wrapper if it is compressed.
 
-    With ``timestamp_type`` 1 all have ``append_time`` (ms). Headers are left out. No records, no bytes.
+    With ``timestamp_type`` 1 all have ``append_time`` (ms). Headers are left out. Without records the result is empty.
 
     Raises:
-        InvalidRecordError: an offset or a timestamp is over 64 bits, as sums in batches that lie can be.
+        InvalidRecordError: an offset or a timestamp is over 64 bits, as a sum of base and delta in a bad batch can be.
         UnsupportedCompressionTypeError: zstd, or no such codec.
     """
     fixed_time = append_time if timestamp_type == LOG_APPEND_TIME else None
@@ -488,9 +489,9 @@ def encode_legacy(
 def encode_legacy_in_steps(
     records: Iterable[Record], magic: int, compression: int, append_time: int | None
 ) -> Iterator[bytes]:
-    """As ``encode_legacy``, some ``STEP_RECORDS`` at a time: whoever takes the pieces may do something else in between.
+    """As ``encode_legacy``, but yield pieces of about ``STEP_RECORDS`` records; the caller may pause between them.
 
-    What is compressed comes in the last piece, the others are empty then. ``append_time`` (ms) is None for CreateTime.
+    A compressed set comes in the last piece, and the others are empty. ``append_time`` (ms) is None for CreateTime.
     """
     stream: CompressStream | None = None
     attributes = LOG_APPEND_TIME << 3 if magic and append_time is not None else 0
@@ -521,7 +522,7 @@ def encode_legacy_in_steps(
 
 
 def _taken(entries: bytearray, stream: CompressStream | None) -> bytes:
-    """Hand the entries on: to the stream, if there is one."""
+    """Return the entries as bytes; with a ``stream`` add them to it and return nothing."""
     if stream is None:
         return bytes(entries)
     stream.add(entries)

@@ -1,19 +1,19 @@
-"""The loop over the records of a produced batch: the one loop here that Python can't afford.
+"""The loop over the records of a produced batch, compiled because it runs for every record of every produce request.
 
-This file runs as it stands, or compiled by Cython with the C types of ``scan.pxd``; so it imports nothing, keeps to
-whole numbers and takes no shortcuts that only one of the two knows. ``scanner.py`` picks which one runs. ``record.py``
-describes the layout that is checked; the rules are those of Kafka's ``DefaultRecord``.
+This file runs interpreted, or compiled by Cython with the C types of ``scan.pxd``. So it imports nothing, uses integers
+only and does nothing that differs between the two. ``scanner.py`` chooses one of them. ``record.py`` describes the
+layout that is checked; the rules are those of Kafka's ``DefaultRecord``.
 
 A position below zero stands for a fault: -1 to -4, as ``FAULTS`` names them.
 """
 
 FAULTS = (
     "The batch ends before its last record does",
-    "The batch goes on after its last record",
-    "A record's fields don't fill it as it says",
-    "A record can't have such a number of headers",
+    "Bytes follow the last record of the batch",
+    "A record's fields don't have the record's length",
+    "A record can't have this number of headers",
 )
-"""What position -1, -2, -3 and -4 mean."""
+"""The meaning of the positions -1, -2, -3 and -4."""
 
 
 def scan(data: memoryview, count: int) -> tuple[int, int, int, int, int, bool]:
@@ -75,7 +75,7 @@ def _record(data: memoryview, position: int, end: int) -> tuple[int, int, int, i
 
 
 def _field(data: memoryview, position: int, end: int) -> tuple[int, int]:
-    """A length and as many bytes: ``(length, next position or -3)``; a negative length stands for null."""
+    """A length and that many bytes: ``(length, next position or -3)``; a negative length stands for null."""
     length, position = _number32(data, position, end)
     if position < 0 or length > end - position:
         return -1, -3
@@ -85,7 +85,7 @@ def _field(data: memoryview, position: int, end: int) -> tuple[int, int]:
 
 
 def _number32(data: memoryview, position: int, end: int) -> tuple[int, int]:
-    """A zigzag number of at most 5 bytes: ``(value, next position or -3)``; a fault before it stays one."""
+    """A zigzag number of at most 5 bytes: ``(value, next position or -3)``; a ``position`` that is a fault is kept."""
     if position < 0 or position >= end:
         return 0, -3
     bits = data[position]

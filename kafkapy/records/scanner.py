@@ -1,6 +1,6 @@
-"""Which ``scan``, ``compact``, ``entries`` and ``alike`` run: compiled where they are installed so, else interpreted.
+"""Chooses ``scan``, ``compact``, ``entries`` and ``alike``: the compiled modules if installed, else the interpreted.
 
-``KAFKAPY_INTERPRETED_SCAN=1`` in the environment takes the interpreted ones even so (tests run both ways).
+``KAFKAPY_INTERPRETED_SCAN=1`` in the environment chooses the interpreted modules in any case (tests run both).
 """
 
 import os
@@ -21,7 +21,7 @@ Scan = Callable[[memoryview, int], ScanResult]
 
 
 def interpreted_module(name: str = "scan") -> ModuleType:
-    """``scan.py`` or another of the four as a module of its own, interpreted even where it is compiled."""
+    """Load ``scan.py`` or another of the four as a separate, interpreted module, also where a compiled one exists."""
     loader = SourceFileLoader(f"kafkapy.records.{name}", os.path.join(DIRECTORY, f"{name}.py"))
     spec = spec_from_loader(loader.name, loader)
     assert spec is not None
@@ -36,7 +36,7 @@ def is_compiled(module: ModuleType) -> bool:
 
 
 def choose(name: str = "scan") -> ModuleType:
-    """The module, ``scan``, ``compact``, ``entries`` or ``alike``, that this process works with."""
+    """The module ``scan``, ``compact``, ``entries`` or ``alike`` that this process uses."""
     if os.environ.get(INTERPRETED_VARIABLE) == "1":
         return interpreted_module(name)
     return import_module(f"kafkapy.records.{name}")

@@ -1,22 +1,22 @@
-"""What a leader checks and changes in produced records before they are written, as Apache Kafka 2.7.2 does.
+"""Checks produced records and changes them before the leader writes them, as Apache Kafka 2.7.2 does.
 
-Here one batch of magic 2 for a log of magic 2, which is what nearly all producers send; everything that an older
-format takes part in, on the wire or in the log, is ``validate_legacy.py``'s.
+This module validates one batch of magic 2 for a log of magic 2, which nearly all producers send. ``validate_legacy.py``
+validates an older format in the request or in the log.
 
 The order of the rules, their error codes and messages are those of ``ProduceRequest.validateRecords``,
-``Log.analyzeAndValidateRecords`` and ``LogValidator`` there. What differs, on purpose:
+``Log.analyzeAndValidateRecords`` and ``LogValidator`` there. These differences are intended:
 
 - records whose offsets are not 0, 1, 2, … are INVALID_RECORD; Kafka stores such a plain batch with its wrong offsets,
   and fails with UNKNOWN_SERVER_ERROR on a compressed one;
-- decompressed size is bounded (MESSAGE_TOO_LARGE), and so is the list of records at fault;
+- the decompressed size is bounded (MESSAGE_TOO_LARGE), and so is the list of records at fault;
 - where Kafka fails with UNKNOWN_SERVER_ERROR (an unknown codec, bytes that don't decompress, a record longer than its
-  batch, a number that does not end; timestamps or a producer that its encoder refuses), the answer names the fault:
+  batch, a number that does not end; timestamps or a producer that its encoder refuses), the error code names the fault:
   UNSUPPORTED_COMPRESSION_TYPE, CORRUPT_MESSAGE, INVALID_TIMESTAMP, INVALID_RECORD;
-- base timestamp and delta may not add up to more than 64 bits (INVALID_RECORD); Kafka lets the sum wrap.
+- the sum of base timestamp and delta may not exceed 64 bits (INVALID_RECORD); in Kafka the sum wraps.
 
-Messages are Kafka's but for faults in a record's structure, where fewer are told apart.
+The messages are Kafka's, except that faults in a record's structure have fewer different ones.
 
-The good case makes no object per record.
+The validation of a valid batch makes no object per record.
 """
 
 from collections.abc import Callable, Iterable
@@ -57,28 +57,28 @@ PRODUCER = -1
 """``compression.type=producer``: keep the codec that the producer chose."""
 
 UNCOMPRESSED_STAYS = (PRODUCER, 0)
-"""``compression.type``s, ``uncompressed`` the second, that leave a batch without a codec as it is."""
+"""The values of ``compression.type`` (``uncompressed`` is 0) that leave a batch without a codec as it is."""
 
 MAX_INT64 = 2**63 - 1
 MIN_INT64 = -(2**63)
 INLINE_DECOMPRESSED_SIZE = 4 * 1024 * 1024
-"""What a client's batch may decompress to on the event loop: some milliseconds of work."""
+"""Bytes that a client's batch may decompress to on the event loop: some milliseconds of work."""
 INLINE_ENCODED_SIZE = 256 * 1024
-"""Bytes, before compression, of what is compressed anew on the event loop: gzip takes some milliseconds for them."""
+"""Uncompressed bytes of a batch that may be compressed again on the event loop: gzip takes some milliseconds."""
 INLINE_RECORDS = 2000
-"""Records of a client's batch that are looked at one by one on the event loop."""
+"""Records of a client's batch that may be checked one by one on the event loop."""
 MAX_LISTED_FAULTS = 1000
-"""Records that one refusal names; Kafka names all, however many a small request unpacks to."""
+"""Records that one error names; Kafka names all, and a small request can decompress to very many."""
 FIRST_VERSION_OF_BATCHES = 3
 FIRST_VERSION_OF_ZSTD = 7
 
 
 @dataclass(frozen=True, slots=True)
 class ProducePolicy:
-    """What a partition's configuration asks of produced batches. Build it once, not per request.
+    """The rules of a partition's configuration for produced batches. Build it once, not per request.
 
-    ``compression`` is a codec's number or ``PRODUCER``; ``key_required`` holds for compacted topics; sizes in bytes;
-    ``magic`` is the format that is written, by ``message.format.version``.
+    ``compression`` is a codec's number or ``PRODUCER``; ``key_required`` is true for compacted topics; sizes are in
+    bytes; ``magic`` is the format of the log by ``message.format.version``.
     """
 
     topic_partition: TopicPartition
@@ -92,13 +92,12 @@ class ProducePolicy:
 
 
 class ValidatedBatch(NamedTuple):
-    """Records that can be written: of magic 2 once ``batch.assign`` has given them their offset, else as they are.
+    """Records that can be written. A batch of magic 2 still needs its offset (``batch.assign``), a message set doesn't.
 
-    ``buffer`` is what was handed in, less trailing bytes, or new bytes if the records had to be encoded again.
-    ``header`` is that of ``buffer``. In the place of a message set's (magic 0 or 1; its entries have their offsets) it
-    stands for all entries as if they were one batch: from the first offset to the last, ``size`` bytes in all, bit 3
-    of the attributes where the topic stamps records itself. ``max_timestamp_offset`` counts from the base offset
-    (-1: no timestamp).
+    ``buffer`` has the records passed in, without trailing bytes, or new bytes if the records had to be encoded again.
+    ``header`` is the header of ``buffer``. For a message set (magic 0 or 1) it describes all entries as one batch: from
+    the first offset to the last, ``size`` bytes in all, bit 3 of the attributes set where the topic has LogAppendTime.
+    ``max_timestamp_offset`` counts from the base offset (-1: no timestamp).
     """
 
     buffer: WritableBuffer
@@ -108,9 +107,9 @@ class ValidatedBatch(NamedTuple):
 
 
 class CheckedBatch(NamedTuple):
-    """A client's batch that was validated before it is appended, where ``LargeBatchError`` asked for that.
+    """A client's batch that was validated beside the event loop after a ``LargeBatchError``, and not yet appended.
 
-    ``first_offset`` is where the log ended then.
+    ``first_offset`` is the log end offset at the time of the validation.
     """
 
     valid: ValidatedBatch
@@ -120,19 +119,22 @@ class CheckedBatch(NamedTuple):
 class LargeBatchError(Exception):
     """The validation of a client's batch takes long. Nothing was changed or written.
 
-    It is larger than ``INLINE_DECOMPRESSED_SIZE`` or decompresses to more, more than ``INLINE_ENCODED_SIZE`` of it must
-    be compressed anew, or more than ``INLINE_RECORDS`` be looked at one by one.
+    The batch is larger than ``INLINE_DECOMPRESSED_SIZE`` or decompresses to more, or more than ``INLINE_ENCODED_SIZE``
+    bytes must be compressed again, or more than ``INLINE_RECORDS`` records must be checked one by one.
 
     Call ``validate_produced`` without ``inline``, away from the event loop, and append the result as ``CheckedBatch``.
     """
 
 
 validated_batch_of = maker(ValidatedBatch)
-"""Of a tuple of all four."""
+"""Makes a ``ValidatedBatch`` of a tuple of its four fields."""
 
 
 class Scanned(NamedTuple):
-    """What the scan of one batch found; ``body`` are its decompressed records, ``max_timestamp_place`` counts them."""
+    """The result of the scan of one batch; ``body`` has its decompressed records.
+
+    ``max_timestamp_place`` is the number of the first record with the largest timestamp.
+    """
 
     body: memoryview
     min_timestamp: int
@@ -143,14 +145,14 @@ class Scanned(NamedTuple):
 
 
 def check_produce_version(records: WritableBuffer, version: int) -> None:
-    """The rules that hang on the version of the produce request: exactly one batch of magic 2, zstd from version 7.
+    """Check the rules of the produce request's version: exactly one batch of magic 2, zstd from version 7 on.
 
-    Versions 0 to 2 may carry any format, several batches and none, as clients used to send what they liked.
+    Versions 0 to 2 may have any format, any number of batches, and none.
 
     Raises:
         InvalidRecordError: no whole batch, another magic, more than one batch.
         UnsupportedCompressionTypeError: zstd before version 7.
-        CorruptRecordError: what can be no batch.
+        CorruptRecordError: the bytes can't be a batch.
     """
     if version < FIRST_VERSION_OF_BATCHES:
         return
@@ -179,17 +181,17 @@ def validate_produced(
     first_offset: int = 0,
     inline: bool = False,
 ) -> ValidatedBatch:
-    """Check what was produced, set timestamp type and max timestamp, encode it again where that must be.
+    """Check produced records, set timestamp type and max timestamp, and encode them again where the log requires it.
 
-    ``records`` is changed in place. ``from_client`` false is for the broker's own coordinators, which may write
-    control batches. ``first_offset`` is where the log ends: message sets get their offsets at once, as these can be
-    within what is compressed. ``inline``: it must not take long.
+    ``records`` is changed in place. ``from_client`` is false for the broker's own coordinators, which may write control
+    batches. ``first_offset`` is the log end offset: message sets get their offsets here, as the offsets can be inside
+    the compressed data. With ``inline`` the validation must not take long.
 
     Raises:
         CorruptRecordError, InvalidRecordError, InvalidTimestampError, RecordTooLargeError,
-        UnsupportedCompressionTypeError, UnsupportedForMessageFormatError: see the modules; those about single records
+        UnsupportedCompressionTypeError, UnsupportedForMessageFormatError: see the modules; errors of single records
             carry ``record_errors``.
-        LargeBatchError: ``inline`` is set, and it takes long.
+        LargeBatchError: ``inline`` is set, and the validation takes long.
     """
     _refuse_long(len(records), INLINE_DECOMPRESSED_SIZE, inline=inline)
     if policy.magic != MAGIC or (len(records) > MAGIC_OFFSET and records[MAGIC_OFFSET] < MAGIC):
@@ -231,7 +233,7 @@ def _refuse_long(size: int, most: int, *, inline: bool) -> None:
 def _encoded_again(
     header: BatchHeader, scanned: Scanned, policy: ProducePolicy, stamp: tuple[int, int], *, inline: bool
 ) -> bytearray:
-    """The batch under another codec: ``stamp`` is that and the max timestamp."""
+    """Compress the batch with another codec; ``stamp`` is that codec and the max timestamp."""
     _refuse_long(len(scanned.body), INLINE_ENCODED_SIZE, inline=inline)
     target, max_timestamp = stamp
     attributes = header.attributes & 0x30 | policy.timestamp_type << 3 | target
@@ -243,9 +245,9 @@ def _encoded_again(
 
 
 def at_offset(checked: CheckedBatch, first_offset: int) -> ValidatedBatch:
-    """Return what was validated, with the offsets from ``first_offset`` on: others may have appended meanwhile.
+    """Return the validated batch with offsets from ``first_offset`` on: the log may have grown meanwhile.
 
-    Raises ``LargeBatchError`` where that takes as long as the validation: do it again.
+    Raises ``LargeBatchError`` where that takes as long as a validation: the batch must be validated again.
     """
     if checked.valid.header.magic == MAGIC or checked.first_offset == first_offset:
         return checked.valid
@@ -257,7 +259,7 @@ def at_offset(checked: CheckedBatch, first_offset: int) -> ValidatedBatch:
 def validate_own(
     batch: ValidatedBatch, policy: ProducePolicy, now_ms: Callable[[], int], first_offset: int
 ) -> ValidatedBatch:
-    """Take a coordinator's batch as it was just encoded, where the topic asks for no change; else as above."""
+    """Accept a coordinator's batch unchanged if the topic allows it, else call ``validate_produced``."""
     if policy.magic == MAGIC and _is_taken_as_it_is(batch.header, policy):
         return batch
     return validate_produced(batch.buffer, policy, now_ms(), from_client=False, first_offset=first_offset)
@@ -266,7 +268,7 @@ def validate_own(
 def _the_one_batch(
     records: WritableBuffer, policy: ProducePolicy, from_client: bool
 ) -> tuple[WritableBuffer, BatchHeader]:
-    """The only batch, without a piece of another that may trail it, and its header; size and CRC are checked."""
+    """Return the only batch, without an incomplete one after it, and its header; size and CRC are checked."""
     size = measure(records)
     if size is None:
         raise InvalidRecordError("There is no whole batch")
@@ -296,7 +298,7 @@ def _header(records: WritableBuffer, position: int, policy: ProducePolicy, from_
 
 
 def _own_batch(records: WritableBuffer, policy: ProducePolicy) -> ValidatedBatch | None:
-    """A coordinator's batch that is taken as ``encode_batch`` made it: most are. None if there is more to be done."""
+    """Return a coordinator's batch as ``encode_batch`` made it, or None if it must be validated or changed."""
     header = read_header(records)
     if header.size == len(records) and _is_taken_as_it_is(header, policy) and crc_is_valid(records, 0, header):
         return ValidatedBatch(records, header, header.max_timestamp, 0)
@@ -304,7 +306,7 @@ def _own_batch(records: WritableBuffer, policy: ProducePolicy) -> ValidatedBatch
 
 
 def _is_taken_as_it_is(header: BatchHeader, policy: ProducePolicy) -> bool:
-    """Whether a coordinator's batch, of magic 2, needs no change and its records no look."""
+    """Whether a coordinator's batch, of magic 2, needs neither a change nor a check of its records."""
     return (
         header.size <= policy.max_batch_size
         and policy.compression in UNCOMPRESSED_STAYS
@@ -327,7 +329,7 @@ def too_large(size: int, policy: ProducePolicy) -> RecordTooLargeError:
 
 
 def check_client_batch(header: BatchHeader, partition: TopicPartition) -> None:
-    """The rules for the header of a client's batch (magic 2).
+    """Check the header of a client's batch (magic 2).
 
     Raises:
         InvalidRecordError: count and offsets differ, a control batch, a producer without sequence.
@@ -341,15 +343,15 @@ def check_client_batch(header: BatchHeader, partition: TopicPartition) -> None:
     if header.last_offset_delta + 1 != count:
         raise InvalidRecordError(f"A batch for {partition} has {count} records for the offsets {offsets}")
     if header.is_control:
-        raise InvalidRecordError(f"Control records of {partition} are the broker's to write")
+        raise InvalidRecordError(f"Only the broker may write control records to {partition}")
     if header.has_producer_id and header.base_sequence < 0:
         raise InvalidRecordError(
-            f"Producer {header.producer_id} numbers a batch for {partition} with {header.base_sequence}"
+            f"Producer {header.producer_id} sent a batch for {partition} with sequence {header.base_sequence}"
         )
 
 
 def check_encoded_again(header: BatchHeader, smallest_timestamp: int, policy: ProducePolicy) -> None:
-    """The rules that Kafka's encoder has for a batch of magic 2, which hold only where it has to write one anew.
+    """Check the rules of Kafka's encoder for a batch of magic 2; they apply only to a batch that is encoded again.
 
     Raises:
         InvalidTimestampError: timestamps below -1.
@@ -379,8 +381,8 @@ def scan_batch(records: WritableBuffer, header: BatchHeader, policy: ProducePoli
     """Decompress the records of a batch of magic 2 and check their structure.
 
     Raises:
-        InvalidRecordError, CorruptRecordError, RecordTooLargeError: they can't be read, or not in the bound.
-        LargeBatchError: ``inline`` is set, and they decompress to too much.
+        InvalidRecordError, CorruptRecordError, RecordTooLargeError: the records can't be read, or are too large.
+        LargeBatchError: ``inline`` is set, and the records decompress to too many bytes.
     """
     body = memoryview(records)[HEADER_SIZE:]
     codec = header.compression
@@ -401,7 +403,7 @@ def scan_batch(records: WritableBuffer, header: BatchHeader, policy: ProducePoli
 
 
 def may_hold_bad_records(header: BatchHeader, scanned: Scanned, policy: ProducePolicy, now_ms: int) -> bool:
-    """Whether each record has to be looked at; the scan's extremes say so without one object per record."""
+    """Whether each record must be checked; the smallest and largest values of the scan show that no record is bad."""
     if header.timestamp_type == LOG_APPEND_TIME or not scanned.in_order or (scanned.null_keys and policy.key_required):
         return True
     allowed = policy.timestamp_difference_max_ms
@@ -424,7 +426,7 @@ def check_each_record(records: WritableBuffer, header: BatchHeader, policy: Prod
 
 
 class RecordFault(NamedTuple):
-    """What is wrong with the record in a ``place`` of the batch, and whether its timestamp is."""
+    """The fault of the record at ``place`` in the batch, and whether it is a fault of its timestamp."""
 
     place: int
     message: str
@@ -432,7 +434,7 @@ class RecordFault(NamedTuple):
 
 
 def refuse(faults: Iterable[RecordFault | None]) -> None:
-    """Raise what ``check_each_record`` does, unless there is no fault; ``MAX_LISTED_FAULTS`` are listed at most."""
+    """Raise the error of ``check_each_record`` if there are faults; it lists at most ``MAX_LISTED_FAULTS``."""
     found = list(islice((fault for fault in faults if fault is not None), MAX_LISTED_FAULTS))
     errors = [(fault.place, fault.message) for fault in found]
     if any(fault.of_timestamp for fault in found):
@@ -444,7 +446,7 @@ def refuse(faults: Iterable[RecordFault | None]) -> None:
 def record_fault(
     place: int, record: Record, header: BatchHeader, policy: ProducePolicy, now_ms: int
 ) -> RecordFault | None:
-    """What a topic's configuration finds wrong with a record of a batch of any format."""
+    """Check a record of a batch of any format against the topic's configuration; return its fault or None."""
     if policy.key_required and record.key is None:
         return RecordFault(place, f"{policy.topic_partition} is compacted: its records need keys")
     message = _timestamp_fault(record, header, policy, now_ms)
@@ -465,5 +467,5 @@ def _timestamp_fault(record: Record, header: BatchHeader, policy: ProducePolicy,
     if is_bounded and abs(timestamp - now_ms) > allowed:
         return f"Offset {record.offset} has timestamp {timestamp}; {now_ms - allowed} to {now_ms + allowed} is allowed"
     if header.timestamp_type == LOG_APPEND_TIME:
-        return f"Offset {record.offset} is marked LogAppendTime, which is the broker's to set"
+        return f"Offset {record.offset} is marked LogAppendTime, which only the broker may set"
     return None

@@ -1,23 +1,23 @@
-"""Produced records where an old format takes part: message sets from the wire, or a log that is kept in one.
+"""Validates produced records of an old format (message sets), and records for a log of an old format.
 
-The rules are those of Kafka 2.7.2's ``Log.analyzeAndValidateRecords`` and ``LogValidator``, by four roads:
+The rules are those of Kafka 2.7.2's ``Log.analyzeAndValidateRecords`` and ``LogValidator``. There are four cases:
 
-- single messages for an uncompressed log of the same format are checked and stamped in place;
-- so is a wrapper of magic 1 whose codec the log keeps and whose inner offsets are 0, 1, 2, …;
-- anything else is encoded again as the log's format and codec: one wrapper or one batch for all, or single messages;
-- what the log's format can't say is refused: producers' ids, transactions, headers.
+1. single messages for an uncompressed log of the same format are checked and stamped in place;
+2. so is a wrapper of magic 1 whose codec the log keeps and whose inner offsets are 0, 1, 2, …;
+3. other records are encoded again in the log's format and codec: one wrapper or one batch for all, or single messages;
+4. records with fields that the log's format lacks (producer ids, transactions, headers) are refused.
 
-Sets without a fault take the first two roads, and the third towards magic 2, through
-``validate_entries``, which is much faster. ``validate_legacy`` would have the same result.
+``validate_entries`` handles valid sets in cases 1 and 2, and in case 3 for a log of magic 2. It is much faster than
+``validate_legacy``, which would have the same result.
 
-A single message is a batch of its own: the first one at fault is the answer. In a wrapper all are listed. What differs
-from Kafka, on purpose, beside what ``validate.py`` names:
+A single message is a batch: the error is that of the first bad message. In a wrapper all bad messages are listed. These
+differences from Kafka are intended, in addition to those that ``validate.py`` names:
 
-- messages whose key or value goes beyond their end are INVALID_RECORD, a timestamp of 2^63-1 for a log of magic 2 is
+- messages whose key or value extends beyond their end are INVALID_RECORD, a timestamp of 2^63-1 for a log of magic 2 is
   INVALID_TIMESTAMP; Kafka stores them;
-- where Kafka fails with UNKNOWN_SERVER_ERROR, the answer names the fault: UNSUPPORTED_FOR_MESSAGE_FORMAT for headers
-  in a log without them, UNSUPPORTED_COMPRESSION_TYPE for zstd in one, INVALID_TIMESTAMP for those below -1 that must be
-  encoded again, CORRUPT_MESSAGE for what doesn't decompress.
+- where Kafka fails with UNKNOWN_SERVER_ERROR, the code names the fault: UNSUPPORTED_FOR_MESSAGE_FORMAT for headers in
+  a log without them, UNSUPPORTED_COMPRESSION_TYPE for zstd in such a log, INVALID_TIMESTAMP for timestamps below -1
+  in records that must be encoded again, CORRUPT_MESSAGE for bytes that don't decompress.
 """
 
 from collections.abc import Iterable, Iterator
@@ -82,27 +82,27 @@ from kafkapy.records.validate import (
 )
 from kafkapy.types import NO_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE, NO_TIMESTAMP
 
-# Produced message sets (magic 0 or 1) that are as they should be: checked and made ready without an object per record.
+# Valid produced message sets (magic 0 or 1): checked and prepared for the log without an object per record.
 #
-# What clients send passes here: single messages, or one wrapper, for a log of the same format and codec or for one of
-# magic 2. Everything else is left to ``validate_legacy``, which looks at one message after the other, is a hundred
-# times as slow, and finds the error code.
+# The usual sets of clients are handled here: single messages, or one wrapper, for a log of the same format and codec or
+# of magic 2. ``validate_legacy`` handles all others: it checks each message, takes a hundred times as long, and finds
+# the error code.
 
 
 _GROWTH = 32
-"""Bytes that a record of magic 2 may be longer than the message that it was."""
+"""Bytes by which a record of magic 2 may be longer than the message that it is made from."""
 
 
 def validate_entries(
     records: WritableBuffer, policy: ProducePolicy, now_ms: int, first_offset: int, *, inline: bool = False
 ) -> ValidatedBatch | None:
-    """Do what ``validate_legacy`` does where the set is good and the way is one of those above, else return None.
+    """Do what ``validate_legacy`` does if the set is valid and of a usual kind (see above), else return None.
 
     Raises:
-        CorruptRecordError, InvalidRecordError, RecordTooLargeError: a wrapper can't be decompressed, or only to more
-            than the bound.
+        CorruptRecordError, InvalidRecordError, RecordTooLargeError: a wrapper can't be decompressed, or decompresses to
+            too many bytes.
         RecordTooLargeError: the set is too large as a batch of magic 2.
-        LargeBatchError: ``inline`` is set, and it takes long.
+        LargeBatchError: ``inline`` is set, and the validation takes long.
     """
     size = measure(records)
     if size is None or records[MAGIC_OFFSET] >= MAGIC:
@@ -156,7 +156,7 @@ def _unwrapped(records: WritableBuffer, header: BatchHeader, policy: ProducePoli
 def _is_good(
     scanned: tuple[int, int, int, int, int, bool, int], header: BatchHeader, policy: ProducePolicy, now_ms: int
 ) -> bool:
-    """Whether nothing in the set needs a closer look."""
+    """Whether no message of the set needs to be checked by itself."""
     count, smallest, largest, _, null_keys, in_order, _ = scanned
     if header.timestamp_type == LOG_APPEND_TIME or (null_keys and policy.key_required) or smallest < NO_TIMESTAMP:
         return False
@@ -193,9 +193,9 @@ def _as_batch(
 def message_set(
     records: WritableBuffer, policy: ProducePolicy, offsets: tuple[int, int], latest: tuple[int, int], codec: int = 0
 ) -> ValidatedBatch:
-    """A message set with the header that stands for the whole: see ``ValidatedBatch``.
+    """A message set with the header that describes all of it: see ``ValidatedBatch``.
 
-    ``offsets`` are the first one and how many they are, ``latest`` the largest timestamp and its record's place.
+    ``offsets`` are the first offset and the number of offsets, ``latest`` the largest timestamp and its record's place.
     """
     (first_offset, count), (max_timestamp, place) = offsets, latest
     header = BatchHeader(
@@ -206,11 +206,11 @@ def message_set(
 
 
 INLINE_SIZE: Final = 64 * 1024
-"""Bytes of messages that are looked at one by one on the event loop: some milliseconds of work."""
+"""Bytes of messages that may be checked one by one on the event loop: some milliseconds of work."""
 
 
 class _Examined(NamedTuple):
-    """What the headers of a set told; ``size`` in bytes leaves out a piece of a batch at the end."""
+    """The facts from the headers of a set; ``size`` in bytes does not count an incomplete batch at the end."""
 
     magic: int
     compression: int
@@ -247,7 +247,7 @@ def validate_legacy(
 def numbered_again(valid: ValidatedBatch, first_offset: int) -> ValidatedBatch:
     """Return a validated message set with other offsets, from ``first_offset`` on.
 
-    Raises ``LargeBatchError`` for a wrapper of magic 0, which has its offsets within what is compressed.
+    Raises ``LargeBatchError`` for a wrapper of magic 0, whose offsets are inside the compressed data.
     """
     header = valid.header
     if not header.compression:
@@ -260,7 +260,7 @@ def numbered_again(valid: ValidatedBatch, first_offset: int) -> ValidatedBatch:
 
 
 def _is_long(records: WritableBuffer) -> bool:
-    """Whether the records are too many bytes, decompressed, to be looked at one by one on the event loop."""
+    """Whether the decompressed records are too many bytes to be checked one by one on the event loop."""
     size = 0
     for position, header in iterate_headers(records):
         size += header.size
@@ -275,12 +275,12 @@ def _is_long(records: WritableBuffer) -> bool:
         except RecordTooLargeError:
             return True
         except RecordsError:
-            return False  # as the validation will say
+            return False  # the validation will raise
     return False
 
 
 def _examine(records: WritableBuffer, policy: ProducePolicy, from_client: bool) -> _Examined:
-    """Check every whole batch without a look at its records."""
+    """Check every whole batch without reading its records."""
     first = other = None
     compression = count = size = 0
     for position, header in iterate_headers(records):
@@ -325,7 +325,7 @@ def _check_batch(header: BatchHeader, policy: ProducePolicy, from_client: bool) 
 
 
 class _Noted:
-    """What is to be known of records that pass one by one on their way to where they are written."""
+    """Collects facts of the records while they are encoded one by one."""
 
     __slots__ = ("first_offset", "count", "max_timestamp", "place_of_max", "has_headers", "smallest_timestamp")
 
@@ -338,7 +338,7 @@ class _Noted:
         self.smallest_timestamp = 0
 
     def placed(self, records: Iterable[Record]) -> Iterator[Record]:
-        """Take note of each and give it with the offset that it gets."""
+        """Note each record and yield it with its new offset."""
         offset = self.first_offset
         for key, value, timestamp, headers, _ in records:
             if timestamp > self.max_timestamp or timestamp < self.smallest_timestamp:
@@ -350,7 +350,7 @@ class _Noted:
             offset += 1
 
     def note_timestamp(self, timestamp: int) -> None:
-        """Take note of the next record's, before it is counted."""
+        """Note the timestamp of the next record, before that is counted."""
         if timestamp > self.max_timestamp:
             self.max_timestamp = timestamp
             self.place_of_max = self.count
@@ -359,7 +359,7 @@ class _Noted:
 
 
 def _stamp_messages(records: WritableBuffer, policy: ProducePolicy, now_ms: int, first_offset: int) -> ValidatedBatch:
-    """Single messages stay where they are and get offset and timestamp."""
+    """Write offsets and timestamps into single messages, in place."""
     noted = _Noted(first_offset)
     appends = policy.timestamp_type == LOG_APPEND_TIME
     for position, header in iterate_headers(records):
@@ -378,7 +378,7 @@ def _stamp_messages(records: WritableBuffer, policy: ProducePolicy, now_ms: int,
 def _stamp_wrapper(
     records: WritableBuffer, policy: ProducePolicy, now_ms: int, first_offset: int
 ) -> ValidatedBatch | None:
-    """A wrapper of magic 1 stays as it is, if its inner offsets are 0, 1, 2, … as they should; else None."""
+    """Stamp a wrapper of magic 1 in place if its inner offsets are 0, 1, 2, …; return None if they are not."""
     header = read_header(records)
     noted = _Noted(first_offset)
     for record in _read_batch(records, 0, header, policy, now_ms):
@@ -395,7 +395,7 @@ def _stamp_wrapper(
 
 
 def _read(records: WritableBuffer, policy: ProducePolicy, now_ms: int) -> Iterator[Record]:
-    """All records of the set, checked by what the topic's configuration says."""
+    """Yield all records of the set, checked against the topic's configuration."""
     for position, header in iterate_headers(records):
         yield from _read_batch(records, position, header, policy, now_ms)
 
@@ -403,7 +403,7 @@ def _read(records: WritableBuffer, policy: ProducePolicy, now_ms: int) -> Iterat
 def _read_batch(
     records: WritableBuffer, position: int, header: BatchHeader, policy: ProducePolicy, now_ms: int
 ) -> Iterator[Record]:
-    """The records of one batch, or what is wrong with them, of all of them together."""
+    """Return the records of one batch, or raise one error for all bad records in it."""
     if header.magic == MAGIC:
         if may_hold_bad_records(header, scan_batch(records, header, policy), policy, now_ms):
             check_each_record(records, header, policy, now_ms)
@@ -424,7 +424,7 @@ def _read_batch(
 
 
 def _timestamps_beyond_doubt(header: BatchHeader, policy: ProducePolicy, now_ms: int) -> tuple[int, int]:
-    """The smallest and largest timestamp with which a record need not be looked at closer."""
+    """The smallest and largest timestamp of a record that certainly needs no check of its timestamp."""
     if header.timestamp_type == LOG_APPEND_TIME:
         return 0, -1
     if policy.timestamp_type == LOG_APPEND_TIME:
@@ -447,11 +447,11 @@ def _entry_fault(
 def _encode(
     records: Iterable[Record], compression: int, policy: ProducePolicy, now_ms: int, first_offset: int
 ) -> ValidatedBatch:
-    """Write the records anew, as the log's format and codec."""
+    """Encode the records again, in the log's format and codec."""
     is_batch = policy.magic == MAGIC
-    noted = _Noted(0 if is_batch else first_offset)  # of a batch ``assign`` writes the offset
+    noted = _Noted(0 if is_batch else first_offset)  # ``assign`` writes the offset of a batch
     if compression == ZSTD and not is_batch:
-        records = list(records)  # refused when they are written; what is wrong with one of them is said before
+        records = list(records)  # zstd is refused when the records are written; a fault of a record comes first
     written = bytearray(_write(noted.placed(records), compression, policy, now_ms))
     _refuse_unrepresentable(noted, policy)
     for _, header in iterate_headers(written):
@@ -492,6 +492,6 @@ def _refuse_unrepresentable(noted: _Noted, policy: ProducePolicy) -> None:
 
 
 def _validated(records: WritableBuffer, noted: _Noted, policy: ProducePolicy, compression: int = 0) -> ValidatedBatch:
-    """A message set, whose header stands for the whole: see ``ValidatedBatch``."""
+    """A message set with the header that describes all of it: see ``ValidatedBatch``."""
     offsets = (noted.first_offset, noted.count)
     return message_set(records, policy, offsets, (noted.max_timestamp, noted.place_of_max), compression)

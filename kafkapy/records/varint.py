@@ -28,7 +28,7 @@ def read_varint(buffer: ReadableBuffer, position: int) -> tuple[int, int]:
     Raises:
         InvalidRecordError: the number is longer than 5 bytes, or the buffer ends in it.
     """
-    if position < len(buffer) and (byte := buffer[position]) < 0x80:  # as most are
+    if position < len(buffer) and (byte := buffer[position]) < 0x80:  # most numbers have one byte
         return (byte >> 1) ^ -(byte & 1), position + 1
     return _read(buffer, position, _LAST_SHIFT_32, _MASK_32)
 

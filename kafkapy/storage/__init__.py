@@ -1,1 +1,1 @@
-"""Record batches to disk and back, in Apache Kafka's own files."""
+"""Writes record batches to the disk and reads them, in the files of Apache Kafka."""

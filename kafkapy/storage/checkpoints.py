@@ -1,8 +1,8 @@
-"""Checkpoint files: small texts, replaced as a whole.
+"""Checkpoint files: small text files that are replaced as a whole.
 
-Line 1 is the version (0), line 2 the number of entries, then an entry each line: ``topic partition offset`` for the
-three (with the cleaner four) offset checkpoints of a data directory, ``epoch startoffset`` for a partition's leader
-epochs. Written to ``<name>.tmp``, fsynced, renamed, directory fsynced.
+Line 1 is the version (0), line 2 the number of entries; then each line is an entry: ``topic partition offset`` in the
+four offset checkpoints of a data directory, ``epoch startoffset`` in a partition's leader epoch checkpoint. A file is
+written as ``<name>.tmp``, fsynced and renamed, and its folder is fsynced.
 """
 
 import os
@@ -64,7 +64,7 @@ class OffsetCheckpoint:
         self._files = files
 
     def read(self) -> dict[TopicPartition, int]:
-        """Return what was written last; nothing when there is no file.
+        """Return the offsets in the file; none when there is no file.
 
         Raises ``MalformedCheckpointError``.
         """
@@ -79,7 +79,7 @@ class OffsetCheckpoint:
             raise MalformedCheckpointError(f"{self.path} is not an offset checkpoint: {error}") from error
 
     def remove(self) -> None:
-        """Remove the file, and wait until that is on the disk."""
+        """Remove the file, and wait until the removal is on the disk."""
         self._files.remove(self.path)
         self._files.sync_path(os.path.dirname(self.path))
 
@@ -90,14 +90,15 @@ class OffsetCheckpoint:
         )
 
 
-# A checkpoint as a running broker keeps it: written when it changes, by the flusher's thread or on the spot.
+# A checkpoint of a running broker: written when it changes, by the flusher's thread or by the caller.
 #
-# Two writes of one file can be under way: one that the thread waits with, and one that has to be on the disk before
-# offsets fall (``lower_checkpoints``). They go one after the other, and what was asked for last is what stays.
+# Two writes of one file can be pending: one in the flusher's thread, and one that has to be on the disk before offsets
+# are lowered (``lower_checkpoints``). They are done one after the other, and the file keeps the content of the last
+# request, even if its write comes first.
 
 
 class CheckpointFile:
-    """Asked on the loop; only ``_put`` runs on another thread."""
+    """A checkpoint file and its pending writes. Used on the event loop; only ``_put`` runs on another thread."""
 
     __slots__ = ("_checkpoint", "_lock", "_last_number", "_put_number", "_pending", "_known", "_known_number")
 
@@ -109,7 +110,7 @@ class CheckpointFile:
         self._known: dict[TopicPartition, int] | None = None
 
     def read(self) -> dict[TopicPartition, int]:
-        """Return what the file says; raises ``MalformedCheckpointError``."""
+        """Return the offsets in the file; raises ``MalformedCheckpointError``."""
         found = self._checkpoint.read()
         self._known = found or None
         return found
@@ -146,7 +147,7 @@ class CheckpointFile:
         flusher.run(write, done)
 
     def remove(self) -> None:
-        """Remove the file, whatever is still to be written of what was asked for before; raises ``OSError``."""
+        """Remove the file and cancel the pending writes; raises ``OSError``."""
         number = self._last_number = self._last_number + 1
         with self._lock:
             self._checkpoint.remove()
@@ -154,7 +155,7 @@ class CheckpointFile:
         self._known, self._known_number = None, number
 
     def _put(self, content: Mapping[TopicPartition, int], number: int) -> None:
-        """Replace the file, unless a later write has been quicker."""
+        """Replace the file, unless a write with a higher number was done before."""
         with self._lock:
             if number > self._put_number:
                 self._checkpoint.write(content)

@@ -1,4 +1,4 @@
-"""The data directories of a broker together: which of them work, and whose they are."""
+"""The data directories of a broker: their locks, their identity, and which of them are offline."""
 
 import logging
 import os
@@ -16,7 +16,7 @@ logger: Final = logging.getLogger(__name__)
 
 
 class DataDirectories:
-    """``log.dirs``. One that can't be used is offline until the next start; the others go on."""
+    """``log.dirs``. A directory that can't be used is offline until the next start; the others stay in use."""
 
     def __init__(self, files: Files, paths: Sequence[str]) -> None:
         self._directories = [DataDirectory(files, path.rstrip("/") or "/") for path in paths]
@@ -28,26 +28,26 @@ class DataDirectories:
 
     @property
     def online(self) -> list[DataDirectory]:
-        """Those that work."""
+        """The directories that can be used."""
         return [directory for directory in self._directories if directory.failure is None]
 
     @property
     def offline(self) -> list[DataDirectory]:
-        """Those that don't."""
+        """The directories that can't be used."""
         return [directory for directory in self._directories if directory.failure is not None]
 
     def containing(self, path: str) -> DataDirectory | None:
-        """Return the one that ``path`` is, or is in."""
+        """Return the directory that ``path`` is, or that contains it."""
         for directory in self._directories:
             if path == directory.path or path.startswith(directory.path + "/"):
                 return directory
         return None
 
     def rename_future_folders(self, partition: TopicPartition, refused: Callable[[str, OSError], None]) -> list[str]:
-        """Rename the unfinished copies of a partition that was deleted; return what they are called now.
+        """Rename the unfinished copies of a deleted partition in other directories; return their new paths.
 
-        Apache Kafka, when it is here again, would put one in the place of a new partition of that name. ``refused`` is
-        told of those that keep theirs.
+        If Apache Kafka ran on these directories later, it would use such a copy for a new partition of that name.
+        ``refused`` is called for each copy that the disk refuses to rename.
         """
         doomed = []
         for directory in self.online:
@@ -70,10 +70,10 @@ class DataDirectories:
             raise LogDirectoryError("; ".join(reasons))
 
     def lock(self, fail: Callable[[DataDirectory, OSError], None]) -> MetaProperties | None:
-        """Make and lock each, unless that is done; return whose they are, None when they are new.
+        """Make and lock the directories, unless that is done; return their identity, or None when they are new.
 
-        ``fail`` is told of one that can't be used. Raises ``LogDirectoryLockedError``, and ``LogDirectoryError`` when
-        they belong to different brokers, one is there twice, or none can be used.
+        ``fail`` is called for each directory that can't be used. Raises ``LogDirectoryLockedError``, and
+        ``LogDirectoryError`` when they belong to different brokers, one is listed twice, or none can be used.
         """
         if len({os.path.realpath(directory.path) for directory in self}) < len(self._directories):
             raise LogDirectoryError("log.dirs names one directory twice; name each once")
@@ -101,18 +101,18 @@ class DataDirectories:
         return self._locked
 
     def unlock(self) -> None:
-        """Let others have them."""
+        """Release the locks."""
         for directory in self:
             directory.unlock()
         self._locked = False
 
     def check_identity(self, broker_id: int, cluster_id: str) -> None:
-        """Raise ``ClusterIdMismatchError`` or ``BrokerIdMismatchError`` when one is another's."""
+        """Raise ``ClusterIdMismatchError`` or ``BrokerIdMismatchError`` when a directory is another broker's."""
         for directory in self.online:
             directory.check_identity(MetaProperties(broker_id, cluster_id))
 
     def write_identity(self, broker_id: int, cluster_id: str, now_ms: int) -> None:
-        """Make them this broker's; to be called once it is registered."""
+        """Write the broker's identity into each directory; called once the broker is registered."""
         self.check_identity(broker_id, cluster_id)
         date = time.strftime("%a %b %d %H:%M:%S UTC %Y", time.gmtime(now_ms // 1000))
         for directory in self.online:
@@ -121,4 +121,4 @@ class DataDirectories:
             except OSError as error:
                 if not is_full(error):
                     raise
-                logger.error("%s says no broker yet, the next start will try again: %s", directory.path, error)
+                logger.error("%s has no meta.properties yet, the next start will try again: %s", directory.path, error)

@@ -43,27 +43,27 @@ WITHOUT_CHECKPOINT: Final = {
     LOG_START_OFFSET: "logs begin at their first segments",
     CLEANER: "compacted logs are compacted from their starts",
 }
-"""What going on without one of the checkpoints means."""
+"""The effect of a missing checkpoint, by its name."""
 
 _PARTITION = re.compile(r"([a-zA-Z0-9._-]{1,249})-(\d+)")
 _RENAMED = re.compile(r"(.+)\.[0-9a-f]{32}-(delete|future)")
 
 
 class MetaProperties(NamedTuple):
-    """Whose directory it is."""
+    """The broker and the cluster that a data directory belongs to."""
 
     broker_id: int | None
     cluster_id: str | None
 
 
 def parse_partition(name: str) -> TopicPartition | None:
-    """Return the partition that a folder's name stands for."""
+    """Return the partition of a folder's name; None if it is no partition's name."""
     match = _PARTITION.fullmatch(name)
     return TopicPartition(match[1], int(match[2])) if match else None
 
 
 def remove_empty_folder(files: Files, path: str) -> None:
-    """Remove an empty folder that has the name of a file; raises ``ForeignDirectoryError`` when it is not empty."""
+    """Remove an empty folder at a path where a file must be; raises ``ForeignDirectoryError`` if it is not empty."""
     if not files.is_directory(path):
         return
     if files.list_directory(path):
@@ -73,14 +73,14 @@ def remove_empty_folder(files: Files, path: str) -> None:
 
 
 class DataDirectory:
-    """A folder that one broker uses at a time; ``failure`` says why it is offline, if it is."""
+    """A folder that one broker uses at a time; ``failure`` is the reason why it is offline, if it is."""
 
     def __init__(self, files: Files, path: str) -> None:
         self.path = path
         self.partition_count = 0
         self.failure: str | None = None
         self.future_folders: dict[str, str] = {}
-        """Partition → folder of those that Apache Kafka was moving to here, as ``list_partitions`` found them."""
+        """The folders of partitions that Apache Kafka was moving to this directory; ``list_partitions`` finds them."""
         self._files = files
         self._lock: HeldLock | None = None
         self._checkpoints = {
@@ -104,13 +104,13 @@ class DataDirectory:
                 remove_empty_folder(self._files, f"{self.path}/{name}{suffix}")
 
     def unlock(self) -> None:
-        """Let another process have the folder."""
+        """Release the lock."""
         self._lock = None
 
     # identity
 
     def read_identity(self) -> MetaProperties | None:
-        """Return what ``meta.properties`` says; None when there is none, or nothing in it.
+        """Return the identity in ``meta.properties``; None when there is no such file, or it lacks the ids.
 
         Raises ``UnknownIdentityVersionError``.
         """
@@ -123,18 +123,18 @@ class DataDirectory:
         if "version" in values and values["version"] != IDENTITY_VERSION:
             raise UnknownIdentityVersionError(
                 f"{path} is of version {values['version']!r}, this broker knows version {IDENTITY_VERSION}; "
-                "choose another directory, or mend the file if it is damaged"
+                "choose another directory, or repair the file if it is damaged"
             )
         broker_id = values.get("broker.id", "")
         identity = MetaProperties(
             int(broker_id) if broker_id.isdecimal() else None, values.get("cluster.id") or None
         )  # fmt: skip
         if identity.broker_id is None or identity.cluster_id is None:
-            logger.warning("%s is damaged: it does not say whose the directory is; it is written again", path)
+            logger.warning("%s is damaged: it lacks the broker's or the cluster's id; it is written again", path)
         return None if identity == (None, None) else identity
 
     def check_identity(self, expected: MetaProperties) -> None:
-        """Raise ``ClusterIdMismatchError`` or ``BrokerIdMismatchError`` if the folder is another's."""
+        """Raise ``ClusterIdMismatchError`` or ``BrokerIdMismatchError`` if the folder is another broker's."""
         found = self.read_identity()
         if found is None:
             return
@@ -152,7 +152,7 @@ class DataDirectory:
             )
 
     def write_identity(self, identity: MetaProperties, date: str) -> None:
-        """Write ``meta.properties`` unless it says so already; ``date`` is for the reader only."""
+        """Write ``meta.properties`` unless it has this identity already; ``date`` is a comment in the file."""
         if self.read_identity() != identity:
             content = f"#\n#{date}\nbroker.id={identity.broker_id}\nversion=0\ncluster.id={identity.cluster_id}\n"
             self._files.replace(f"{self.path}/{META_PROPERTIES_NAME}", content.encode())
@@ -164,20 +164,20 @@ class DataDirectory:
         return self._files.exists(f"{self.path}/{CLEAN_SHUTDOWN_NAME}")
 
     def remove_clean_marker(self) -> None:
-        """From here on a crash, while loading too, is an unclean stop."""
+        """Remove the mark of a clean stop: from here on a crash, also during the start, is an unclean stop."""
         if self.is_clean():
-            # A marker that came back after a power cut would have files trusted that never reached the disk.
+            # If the file came back after a power failure, a start would trust files that are not on the disk.
             self._files.remove(f"{self.path}/{CLEAN_SHUTDOWN_NAME}")
             self._files.sync_path(self.path)
 
     def mark_clean(self) -> None:
-        """Everything is on the disk."""
+        """Mark the stop as clean: everything is on the disk."""
         self._files.create(f"{self.path}/{CLEAN_SHUTDOWN_NAME}")
 
     # checkpoints
 
     def read_checkpoints(self, *, clean: bool) -> dict[TopicPartition, Checkpointed]:
-        """Return what the checkpoints say of each partition; a damaged one says nothing, and costs a warning."""
+        """Return the checkpointed offsets of each partition; a damaged checkpoint is ignored with a warning."""
         recovery_points, high_watermarks, log_starts = (
             self.read_checkpoint(name) for name in (RECOVERY_POINT, HIGH_WATERMARK, LOG_START_OFFSET)
         )
@@ -190,7 +190,7 @@ class DataDirectory:
         }
 
     def read_checkpoint(self, name: str) -> dict[TopicPartition, int]:
-        """Return what one checkpoint says; a damaged one says nothing, and costs a warning."""
+        """Return the offsets of one checkpoint; a damaged checkpoint is ignored with a warning."""
         try:
             return self._checkpoints[name].read()
         except MalformedCheckpointError as error:
@@ -198,7 +198,7 @@ class DataDirectory:
             return {}
 
     def written_offset(self, name: str, partition: TopicPartition) -> int:
-        """Return what a crash may leave of a partition in the checkpoint ``name``; 0 if nothing."""
+        """Return the highest offset that a crash may leave for a partition in the checkpoint ``name``; 0 if none."""
         return self._checkpoints[name].highest(partition)
 
     def write_checkpoint(
@@ -210,21 +210,21 @@ class DataDirectory:
     ) -> None:
         """Replace one checkpoint, if it changes; ``flusher`` waits for the disk.
 
-        ``failed`` is told what the disk refuses; without it that is raised, as ``OSError``.
+        ``failed`` is called with an error of the disk; without ``failed`` the ``OSError`` is raised.
         """
         self._checkpoints[name].write(offsets, flusher, failed)
 
     def remove_checkpoint(self, name: str) -> None:
-        """Go on without a checkpoint until the next one is written; raises ``OSError``."""
+        """Remove a checkpoint until it is written again; raises ``OSError``."""
         self._checkpoints[name].remove()
         logger.warning("%s/%s is removed, going on without it: %s", self.path, name, WITHOUT_CHECKPOINT[name])
 
     # partitions
 
     def list_partitions(self) -> tuple[list[TopicPartition], list[str]]:
-        """Return the partitions and the folders that wait for their removal.
+        """Return the partitions, and the folders of deleted partitions that are to be removed.
 
-        Raises ``ForeignDirectoryError`` on a folder that is neither, as Apache Kafka refuses it.
+        Raises ``ForeignDirectoryError`` for any other folder, which Apache Kafka refuses too.
         """
         partitions = []
         leftovers = []
@@ -238,7 +238,7 @@ class DataDirectory:
                     leftovers.append(path)
                 else:
                     self.future_folders[renamed[1]] = path
-                    logger.warning("%s, a partition on its way to here, is left alone", path)
+                    logger.warning("%s, a partition that was being moved to this directory, is not used", path)
             elif partition is not None:
                 partitions.append(partition)
             else:
@@ -252,6 +252,6 @@ class DataDirectory:
         return f"{self.path}/{partition}"
 
     def deleted_path(self, partition: TopicPartition) -> str:
-        """Return the name that a partition's folder has until it is removed."""
+        """Return the path that the folder of a deleted partition has until it is removed."""
         suffix = f"-{partition.partition}.{uuid4().hex}{DELETE_SUFFIX}"
         return f"{self.path}/{partition.topic[: MAX_NAME_LENGTH - len(suffix)]}{suffix}"

@@ -1,4 +1,4 @@
-"""What can go wrong with a log, each with the code that Apache Kafka 2.7 answers."""
+"""The errors of logs and data directories; those of requests have the error code that Apache Kafka 2.7 answers."""
 
 from kafkapy.errors import BrokerError
 from kafkapy.protocol.errors import ErrorCode
@@ -41,15 +41,15 @@ class KafkaStorageError(BrokerError):
 
 
 class UnexpectedAppendOffsetError(BrokerError):
-    """A follower was given batches that don't continue its log."""
+    """A follower received batches that don't continue its log."""
 
 
 class CorruptIndexError(KafkaStorageError):
-    """An index can't be what its name says; it is rebuilt from the segment."""
+    """An index can't be right; it is rebuilt from the segment."""
 
 
 class CorruptSnapshotError(KafkaStorageError):
-    """A producer snapshot fails its checks; an older one is used and the log replayed."""
+    """A producer snapshot fails its checks; an older one is used, and the batches after it are replayed."""
 
 
 class MalformedCheckpointError(KafkaStorageError):
@@ -57,11 +57,11 @@ class MalformedCheckpointError(KafkaStorageError):
 
 
 class LogDirectoryError(Exception):
-    """The broker can't start on this data directory; the sentence says what to do."""
+    """The broker can't start on this data directory; the message says what to do."""
 
 
 class LogDirectoryLockedError(LogDirectoryError):
-    """Another process, or another broker of this one, has the data directory."""
+    """Another process, or another broker in this process, uses the data directory."""
 
 
 class UnknownIdentityVersionError(LogDirectoryError):

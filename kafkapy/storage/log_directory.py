@@ -1,4 +1,4 @@
-"""All logs of a broker, over its data directories."""
+"""All logs of a broker in its data directories."""
 
 import logging
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
@@ -43,8 +43,8 @@ DirectoryListener = Callable[[str, Sequence[TopicPartition]], None]
 class LogManager:
     """Opens, finds, creates and deletes logs; writes the checkpoints on request.
 
-    A data directory whose disk fails goes offline, at the start or later: its logs are gone from here, its
-    ``directory_listener`` is told, and the others go on.
+    A data directory whose disk fails goes offline, at the start or later: its logs are removed from the manager, the
+    ``directory_listener`` is called, and the other directories stay in use.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class LogManager:
         self._directory_of: dict[TopicPartition, DataDirectory] = {}
         self._let_go: set[str] = set()
         self.being_cleaned: set[TopicPartition] = set()
-        """Logs whose segments a compaction is about to replace."""
+        """Logs that are being compacted."""
 
     # start
 
@@ -69,10 +69,10 @@ class LogManager:
         return self.directories.lock(self.fail)
 
     def load(self, config_of: Callable[[str], LogConfig] | None = None) -> None:
-        """Open every log, recovered where the last stop was unclean.
+        """Open every log, and recover those of a directory whose last stop was unclean.
 
-        ``config_of`` gives the configuration of a topic; ``mending`` does it with worker processes. Raises
-        ``LogDirectoryError`` and ``KafkaStorageError`` with a sentence for whoever starts the broker.
+        ``config_of`` returns the configuration of a topic; ``mending`` does the same with worker processes. Raises
+        ``LogDirectoryError`` and ``KafkaStorageError`` with a message for the operator.
         """
         if not self.directories.are_locked:
             self.lock()
@@ -95,10 +95,10 @@ class LogManager:
     # failed directories
 
     def disk_failed(self, path: str, error: OSError) -> None:
-        """The disk refused something under ``path`` for good: its data directory goes offline (``disk_errors``)."""
+        """Take the data directory of ``path`` offline after an error that does not pass (``disk_errors``)."""
         directory = self.directories.containing(path)
         if directory is not None and directory.failure is None:
-            # Whoever met the error still works with the log: it is taken out when that is over.
+            # The code that met the error still uses the log: the directory goes offline after it.
             directory.failure = str(error)
             self.storage.clock.call_later(0, self._take_offline, directory)
 
@@ -109,7 +109,7 @@ class LogManager:
 
     def _take_offline(self, directory: DataDirectory) -> None:
         if directory.path in self._let_go:
-            return  # it failed while loading: the loading code has already reported it
+            return  # the directory failed during the start, which has reported it
         self._let_go.add(directory.path)
         partitions = [each for each, home in self._directory_of.items() if home is directory]
         for partition in partitions:
@@ -123,7 +123,7 @@ class LogManager:
             directory.path,
             len(partitions),
             directory.failure,
-            "The others go on" if self.directories.online else "It was the last one",
+            "The others stay in use" if self.directories.online else "It was the last one",
         )
         if self.directory_listener is not None:
             self.directory_listener(directory.path, partitions)
@@ -135,9 +135,9 @@ class LogManager:
         return self._logs.get(partition)
 
     def get_or_create(self, partition: TopicPartition, config: LogConfig | None = None, *, is_new: bool = True) -> Log:
-        """Return the log; a new one goes to the working directory that holds the fewest.
+        """Return the log; a new log is created in the online directory with the fewest logs.
 
-        One that is not known to be new may lie in a directory that is offline: it isn't made then. Raises
+        A log that is not known to be new may be in a directory that is offline: then it is not created. Raises
         ``KafkaStorageError``.
         """
         log = self._logs.get(partition)
@@ -154,7 +154,7 @@ class LogManager:
         raise refusal
 
     def delete(self, partition: TopicPartition) -> bool:
-        """Take the log out; its files go after ``file.delete.delay.ms``. Return whether there was one."""
+        """Delete the log; its files are removed after ``file.delete.delay.ms``. Return whether there was one."""
         log = self._logs.pop(partition, None)
         if log is None:
             return False
@@ -202,7 +202,7 @@ class LogManager:
     # upkeep: the broker calls these on its timers
 
     def offsets(self, name: str) -> dict[str, dict[TopicPartition, int]]:
-        """Return, for each data directory, what its checkpoint ``name`` must say now."""
+        """Return, for each data directory, the present content of its checkpoint ``name``."""
         offset_of = _CHECKPOINTED[name]
         offsets: dict[str, dict[TopicPartition, int]] = {directory.path: {} for directory in self.directories}
         for partition, log in self._logs.items():
@@ -218,20 +218,20 @@ class LogManager:
             directory.write_checkpoint(name, offsets[directory.path], flusher, refused)
 
     def checkpoint_high_watermarks(self) -> None:
-        """Each 5 s (``replica.high.watermark.checkpoint.interval.ms``): too often for requests to wait for the disk."""
+        """Each 5 s (``replica.high.watermark.checkpoint.interval.ms``): write the high watermarks, in a thread."""
         self._checkpoint(HIGH_WATERMARK, self.storage.flusher)
 
     def checkpoint_recovery_points(self) -> Steps[None]:
-        """Each 60 s (``log.flush.offset.checkpoint.interval.ms``); then producer snapshots below them are removed."""
+        """Each 60 s (``log.flush.offset.checkpoint.interval.ms``): write the recovery points, remove old snapshots."""
         self._checkpoint(RECOVERY_POINT, self.storage.flusher)
         for log in self._online_logs():
             yield
-            with suppress(KafkaStorageError), as_storage_error(log, "rid of old snapshots"):
+            with suppress(KafkaStorageError), as_storage_error(log, "cleared of old snapshots"):
                 log.delete_old_snapshots()
             log.durability.resume()
 
     def checkpoint_log_start_offsets(self) -> None:
-        """Each 60 s (``log.flush.start.offset.checkpoint.interval.ms``): logs that begin within a segment."""
+        """Each 60 s (``log.flush.start.offset.checkpoint.interval.ms``): write the starts that are within a segment."""
         self._checkpoint(LOG_START_OFFSET, self.storage.flusher)
 
     def _online_logs(self) -> Iterator[Log]:
@@ -241,18 +241,18 @@ class LogManager:
                 yield log
 
     def flush_due_logs(self) -> None:
-        """Each ``log.flush.scheduler.interval.ms``: logs whose ``flush.ms`` is over."""
+        """Each ``log.flush.scheduler.interval.ms``: flush logs after ``flush.ms``."""
         now_ms = self.storage.clock.now_ms()
         for log in self._logs.values():
             if now_ms - log.last_flush_ms >= log.config.flush_ms:
                 log.durability.flush_later(log.log_end_offset)
 
     def enforce_retention(self) -> Steps[None]:
-        """Each ``log.retention.check.interval.ms``: delete the segments whose time has come.
+        """Each ``log.retention.check.interval.ms``: delete old segments.
 
-        Compacted logs are left to the cleaner, as in Apache Kafka; without one nothing of them is deleted. A log that
-        the cleaner is still working on is left to the next time. A log whose disk fails does not stop the others; its
-        error is in the log file.
+        The cleaner does this for compacted logs, as in Apache Kafka; without a cleaner nothing of them is deleted. A
+        log that is being compacted is skipped until the next time. An error of one log's disk is logged and does not
+        affect the others.
         """
         for log in self._online_logs():
             yield
@@ -261,16 +261,16 @@ class LogManager:
                     delete_old_segments(log)
 
     def remove_expired_producers(self) -> Steps[None]:
-        """Each 10 minutes: forget idempotent producers that have been silent for long."""
+        """Each 10 minutes: remove idempotent producers that have written nothing for long."""
         now_ms = self.storage.clock.now_ms()
         for log in self._online_logs():
             yield
             yield from log.producer_state.remove_expired(now_ms)
 
     def shutdown(self) -> None:
-        """Make everything durable, write all checkpoints, mark the stop as clean and let go of the directories.
+        """Make everything durable, write all checkpoints, mark the stop as clean and unlock the directories.
 
-        A directory whose disk refuses that is not marked, and the next start recovers it.
+        A directory with an error of its disk is not marked, and the next start recovers its logs.
         """
         self.storage.flusher.close()
         self._close_all()
@@ -279,7 +279,7 @@ class LogManager:
         self._directory_of.clear()
 
     def _close_all(self) -> None:
-        """Close every log and mark the data directories whose disks took all of it as clean."""
+        """Close every log and mark the data directories without errors as clean."""
         by_directory: dict[str, list[Log]] = {}
         for partition, log in self._logs.items():
             by_directory.setdefault(self._directory_of[partition].path, []).append(log)
@@ -303,14 +303,14 @@ class LogManager:
         directory.mark_clean()
 
     def abandon(self) -> None:
-        """Release every log and directory as a killed process would: nothing is written, the next start recovers."""
+        """Release every log and directory without writing, as if the process was killed; the next start recovers."""
         self.storage.flusher.close()
         for log in self._logs.values():
             log.release()
         self.directories.unlock()
 
 
-# The start of a broker's logs: look at every data directory first, touch them only when all of it may be touched.
+# The start of a broker's logs: all data directories are read before any of them is changed.
 #
 # An error of one directory's disk takes that directory offline, and the start continues with the others. A problem that
 # the operator must decide (a foreign folder, one partition twice) stops the start; the marks of a clean stop are kept.
@@ -331,7 +331,7 @@ class Found(NamedTuple):
 
 
 def survey(logs: "LogManager") -> list[Found]:
-    """Look at every directory; raises ``LogDirectoryError`` for a problem that the operator must decide."""
+    """Read the names in every directory; raises ``LogDirectoryError`` for a problem that the operator must decide."""
     found = [each for directory in logs.directories.online if (each := _survey(logs, directory)) is not None]
     _refuse_twins(found)
     _name_missing(found)
@@ -414,17 +414,18 @@ def _load_directory(
             logs.remove_later(path)
 
 
-# Checkpoints above a log's real offsets: after a crash they would make a start trust or drop records.
+# Lowers checkpoints that are above a log's offsets: after a crash a start would trust or drop records because of them.
 #
-# A recovery point above the end of a log that was truncated (or lost its tail, or is a new one under the name of a
-# deleted topic) makes the next start trust records that came later and were never flushed; a log start above it drops
-# them. So the file is written anew *before* offsets fall; Apache Kafka does it after a truncation and a deletion.
+# A recovery point above the end of a log that was truncated (or lost its tail, or is a new log with the name of a
+# deleted topic) makes the next start trust records that came later and were never flushed; a log start above the end
+# drops them. So the file is written *before* the offsets are lowered; Apache Kafka does it after a truncation and a
+# deletion.
 
 
 def lower_checkpoints(logs: "LogManager", log: "Log") -> None:
-    """``log``'s recovery point or start have fallen, and its files follow: no checkpoint may be above them.
+    """Lower the checkpoints to ``log``'s recovery point and start, which were lowered, before its files are cut.
 
-    Where a full disk has no space for lower recovery points, the file of the old ones is removed. Raises ``OSError``.
+    If a full disk has no space for the new recovery points, the file with the old ones is removed. Raises ``OSError``.
     """
     directory = logs.directories.containing(log.directory)
     if directory is not None:
@@ -440,7 +441,7 @@ def lower_checkpoints(logs: "LogManager", log: "Log") -> None:
 
 
 def lower_all_checkpoints(logs: "LogManager") -> None:
-    """All logs are loaded: those that lost their end, or begin anew, may be below what was written.
+    """Lower the checkpoints after all logs were loaded: some may have lost their end, or all records.
 
     Raises ``OSError``.
     """
@@ -449,7 +450,7 @@ def lower_all_checkpoints(logs: "LogManager") -> None:
 
 
 def forget_checkpoints(logs: "LogManager", directory: "DataDirectory", partition: "TopicPartition") -> None:
-    """``partition`` is going to be made: nothing that was written of an earlier one of this name may stay.
+    """Remove the checkpointed offsets of an earlier partition of this name before ``partition`` is created.
 
     Raises ``OSError``.
     """

@@ -19,7 +19,7 @@ def traced() -> Iterator[None]:
 
 @pytest.mark.parametrize("path", sorted(fuzz_codec.CORPUS.glob("*.bin")), ids=lambda path: path.stem)
 @pytest.mark.usefixtures("traced")
-def test_corpus(path: Path) -> None:
+def test_the_corpus_passes(path: Path) -> None:
     fuzz_codec.check_input(path.read_bytes())
     fuzz_codec.check_framing(path.read_bytes(), random.Random(1))
 
@@ -31,7 +31,7 @@ def test_a_short_run_finds_nothing() -> None:
 
 
 @pytest.mark.usefixtures("traced")
-def test_what_the_fuzzer_would_report(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_fuzzer_reports_failures(monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(data: bytes) -> bool:
         raise IndexError(len(data))
 

@@ -1,4 +1,4 @@
-"""The client's side of a connection, driven without a socket."""
+"""The client's side of a connection, without a socket."""
 
 import random
 import struct
@@ -78,7 +78,7 @@ def test_responses_may_arrive_in_pieces_of_any_size() -> None:
         assert not core.awaits_response
 
 
-def test_a_response_that_is_not_complete_is_none() -> None:
+def test_an_incomplete_response_is_none() -> None:
     core = asking(4)
     core.receive_data(response_frame(ApiKey.LIST_GROUPS, 4, 1, GROUPS)[:-1])
     assert core.next_response() is None
@@ -124,7 +124,7 @@ def test_bytes_that_are_no_response_end_the_connection(
         core.request(ListGroupsRequest(), 4)
 
 
-def test_what_came_before_the_broken_bytes_is_answered() -> None:
+def test_responses_before_broken_bytes_are_returned() -> None:
     core = asking(4, 4)
     core.receive_data(response_frame(ApiKey.LIST_GROUPS, 4, 1, GROUPS) + struct.pack(">i", -5))
     assert core.next_response() == GROUPS
@@ -139,7 +139,7 @@ def test_a_response_without_a_request_is_refused() -> None:
         core.next_response()
 
 
-def test_bytes_that_are_left_over_in_a_frame_are_refused() -> None:
+def test_bytes_after_the_response_in_a_frame_are_refused() -> None:
     core = asking(0)
     frame = response_frame(ApiKey.LIST_GROUPS, 0, 1, ListGroupsResponse())
     core.receive_data(struct.pack(">i", len(frame) - 3) + frame[4:] + b"x")
@@ -187,7 +187,7 @@ def test_the_newest_version_that_both_know_is_chosen() -> None:
             core.version_of(request)
 
 
-def test_a_broker_that_refuses_api_versions_is_no_peer() -> None:
+def test_refused_api_versions_raise() -> None:
     handshake = ClientCore("test").negotiate()
     next(handshake)
     with pytest.raises(ProtocolError, match="error 35"):
@@ -205,7 +205,7 @@ def test_the_client_waits_from_the_version_in_which_the_broker_does_not(version:
     assert core.throttle_ms == 0
 
 
-def test_a_negative_throttle_time_is_none() -> None:
+def test_a_negative_throttle_time_counts_as_zero() -> None:
     core = ClientCore("test")
     core.request(HeartbeatRequest("g", 1, "m"), 2)
     core.receive_data(response_frame(ApiKey.HEARTBEAT, 2, 1, HeartbeatResponse(throttle_time_ms=-5)))

@@ -1,4 +1,4 @@
-"""Frames come out the same however their bytes arrive."""
+"""Frames are the same in whatever pieces their bytes arrive."""
 
 import pytest
 from hypothesis import given
@@ -20,7 +20,7 @@ def frame(body: bytes) -> bytes:
 
 
 def feed(decoder: FrameDecoder, data: bytes | memoryview) -> int:
-    """Put in as much as fits in one go; returns how much."""
+    """Put as many bytes into the decoder as it takes at once; return their number."""
     buffer = decoder.get_buffer(-1)
     assert len(buffer) > 0
     size = min(len(buffer), len(data))
@@ -50,7 +50,7 @@ def test_frames_come_out_whole_however_they_arrive(bodies: list[bytes], chunk: i
     assert frames_of(FrameDecoder(1 << 20), b"".join(map(frame, bodies)), chunk) == bodies
 
 
-def test_bytes_behind_a_frame_wait_for_its_release() -> None:
+def test_bytes_after_a_frame_are_kept_until_its_release() -> None:
     decoder = FrameDecoder(100)
     feed(decoder, frame(b"one") + frame(b"two") + b"\x00")
     first = decoder.next_frame()
@@ -66,7 +66,7 @@ def test_bytes_behind_a_frame_wait_for_its_release() -> None:
         decoder.release()
 
 
-def test_full_behind_a_frame_and_still_never_empty() -> None:
+def test_a_full_decoder_still_offers_memory() -> None:
     decoder = FrameDecoder(1 << 20)
     feed(decoder, frame(b"held"))
     held = decoder.next_frame()
@@ -84,7 +84,7 @@ def test_full_behind_a_frame_and_still_never_empty() -> None:
 
 
 @pytest.mark.parametrize("size", [-1, -(2**31)])
-def test_negative_size(size: int) -> None:
+def test_a_negative_size_is_refused(size: int) -> None:
     decoder = FrameDecoder(100)
     feed(decoder, size.to_bytes(4, "big", signed=True))
     with pytest.raises(InvalidFrameLength):
@@ -113,7 +113,7 @@ def test_memory_follows_arriving_bytes_not_the_announced_size() -> None:
     assert len(decoder.get_buffer(-1)) < 4 * 10_000
 
 
-def test_large_buffers_are_given_back() -> None:
+def test_large_buffers_are_freed() -> None:
     decoder = FrameDecoder(1 << 24)
     assert frames_of(decoder, frame(bytes(3 * KEPT_SIZE)), 1 << 16) == [bytes(3 * KEPT_SIZE)]
     assert len(decoder.get_buffer(-1)) == KEPT_SIZE
@@ -121,7 +121,7 @@ def test_large_buffers_are_given_back() -> None:
     assert len(decoder.get_buffer(-1)) == INITIAL_SIZE
 
 
-def test_a_large_buffer_is_given_back_although_the_next_frame_has_begun() -> None:
+def test_a_large_buffer_is_freed_although_the_next_frame_has_begun() -> None:
     decoder = FrameDecoder(1 << 24)
     first = bytes(3 * KEPT_SIZE)
     assert frames_of(decoder, frame(first) + frame(b"next")[:-1], 1 << 16) == [first]
@@ -132,7 +132,7 @@ def test_a_large_buffer_is_given_back_although_the_next_frame_has_begun() -> Non
     assert decoder.next_frame() == b"next"
 
 
-def test_at_rest_nothing_is_held_that_is_empty() -> None:
+def test_an_empty_buffer_is_freed_at_rest() -> None:
     decoder = FrameDecoder(1 << 24)
     assert frames_of(decoder, frame(bytes(100_000)) * 3, 1 << 16) == [bytes(100_000)] * 3
     decoder.rest()
@@ -169,7 +169,7 @@ def test_a_buffer_that_is_read_full_takes_several_frames_at_once() -> None:
     assert len(decoder.get_buffer(-1)) > 5 * 16_384
 
 
-def test_it_is_empty_when_the_last_frame_was_released() -> None:
+def test_the_decoder_is_empty_after_the_last_release() -> None:
     decoder = FrameDecoder(100)
     assert decoder.is_empty
     feed(decoder, frame(b"one") + frame(b"two"))
@@ -184,7 +184,7 @@ def test_it_is_empty_when_the_last_frame_was_released() -> None:
 
 @pytest.mark.parametrize("chunk", [1 << 16, 3 * KEPT_SIZE + 1])
 def test_large_frames_arrive_whole_in_buffers_that_are_extended(chunk: int) -> None:
-    """Also while a view of an earlier frame is alive: its buffer is left as it is."""
+    """Also while a view of an earlier frame is in use, whose buffer stays unchanged."""
     decoder = FrameDecoder(1 << 26, new_buffer, extended_buffer)
     bodies = [bytes([number]) * size for number, size in enumerate((5 * KEPT_SIZE, 10, 9 * KEPT_SIZE, 2 * KEPT_SIZE))]
     kept = []

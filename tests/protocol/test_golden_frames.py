@@ -1,4 +1,4 @@
-"""Frames that Apache Kafka 2.7.2 really sent: read whole, cut short, and written again to the same bytes."""
+"""Frames that Apache Kafka 2.7.2 sent: they are read, cut short, and written again as the same bytes."""
 
 from pathlib import Path
 
@@ -18,7 +18,7 @@ FRAMES = [
 
 
 def read_request(data: bytes | memoryview) -> bytes:
-    """Read a frame and write what was read."""
+    """Read a frame and write the message again."""
     reader = Reader(data)
     header = read_request_header(reader)
     request = request_class(header.api_key).read(reader, header.api_version)
@@ -30,7 +30,7 @@ def read_request(data: bytes | memoryview) -> bytes:
 
 
 @pytest.mark.parametrize(("api", "version", "data"), FRAMES, ids=[f"{api}-{i}" for i, (api, *_) in enumerate(FRAMES)])
-def test_read_and_written_again(api: str, version: str, data: str) -> None:
+def test_frames_of_kafka_are_read_and_written_again(api: str, version: str, data: str) -> None:
     raw = bytes.fromhex(data)
     header = read_request_header(Reader(raw))
     assert (header.api_key, header.api_version) == (ApiKey[api], int(version))
@@ -42,7 +42,7 @@ def test_read_and_written_again(api: str, version: str, data: str) -> None:
         read_request(raw + b"\x00")
 
 
-def test_all_of_them_byte_by_byte_through_the_framing() -> None:
+def test_all_frames_arrive_byte_by_byte() -> None:
     frames = [bytes.fromhex(data) for _, _, data in FRAMES]
     decoder = FrameDecoder(1 << 20)
     found = []

@@ -92,6 +92,6 @@ def test_header_versions(api_key: ApiKey, version: int, request_version: int, re
     assert reader.remaining == 0
 
 
-def test_client_id_too_long() -> None:
+def test_a_client_id_that_is_too_long_is_refused() -> None:
     with pytest.raises((LimitExceeded, InvalidValue)):
         write_request_header(Writer(), RequestHeader(0, 8, 1, "x" * 32768))

@@ -1,4 +1,4 @@
-"""What all generated messages share, and their rules for defaults, nulls and versions."""
+"""Behaviour of all generated messages: equality, defaults, nulls and versions."""
 
 import importlib
 import subprocess
@@ -29,7 +29,7 @@ def test_equality_and_repr() -> None:
         hash(HeartbeatResponse())
 
 
-def test_the_base_has_no_bytes() -> None:
+def test_the_base_class_can_not_be_encoded() -> None:
     with pytest.raises(NotImplementedError):
         encode(Message(), 0)
     with pytest.raises(NotImplementedError):
@@ -44,14 +44,14 @@ def test_default_lists_are_not_shared() -> None:
     assert EMPTY == []
 
 
-def test_a_field_that_matters_is_not_dropped_silently() -> None:
+def test_a_set_field_that_the_version_lacks_is_refused() -> None:
     with pytest.raises(UnsupportedVersion, match="group_instance_id='i'"):
         encode(HeartbeatRequest("g", 1, "m", "i"), 2)
     assert decode(HeartbeatRequest, encode(HeartbeatRequest("g", 1, "m", "i"), 3), 3).group_instance_id == "i"
     assert encode(HeartbeatResponse(9, 0), 0) == b"\x00\x00"
 
 
-def test_null_where_the_version_has_none() -> None:
+def test_null_is_refused_in_versions_without_null() -> None:
     assert encode(MetadataRequest(None), 1) == b"\xff\xff\xff\xff"
     with pytest.raises(UnsupportedVersion):
         encode(MetadataRequest(None), 0)
@@ -92,7 +92,7 @@ def test_produce_request_keeps_records_in_place() -> None:
     assert encode(request, 8) == data
 
 
-def test_stored_records() -> None:
+def test_records_of_internal_topics_are_encoded() -> None:
     key = OffsetCommitKey("g", "t", 3)
     assert encode(key, 1) == bytes.fromhex("0001 67 0001 74 00000003")
     value = OffsetCommitValue(offset=5, leader_epoch=-1, metadata="", commit_timestamp=1)
@@ -111,7 +111,7 @@ def test_every_api_cut_short_gives_protocol_errors_only(api_key: int) -> None:
                     message.read(Reader(data[:size]), version)
 
 
-def test_modules_are_imported_when_asked_for() -> None:
+def test_message_modules_are_imported_at_first_use() -> None:
     prefix = "kafkapy.protocol.messages."
     code = f"import sys, kafkapy.protocol.headers; print([m for m in sys.modules if m.startswith('{prefix}')])"
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -1,4 +1,4 @@
-"""Reading primitives: the wire's grammar, and what is refused before memory is taken."""
+"""Reading primitives: the wire's grammar, and values that are refused before memory is allocated."""
 
 from collections.abc import Callable
 from contextlib import nullcontext
@@ -74,7 +74,7 @@ VALUES: list[tuple[str, Read, Any]] = [
 
 
 @pytest.mark.parametrize(("data", "read", "value"), VALUES, ids=range(len(VALUES)))
-def test_values_whole_with_more_behind_and_cut_short(data: str, read: Read, value: Any) -> None:
+def test_values_are_read_whole_and_with_more_bytes_and_refused_when_cut(data: str, read: Read, value: Any) -> None:
     raw = bytes.fromhex(data)
     reader = Reader(raw)
     assert read(reader) == value
@@ -115,12 +115,12 @@ def test_values_whole_with_more_behind_and_cut_short(data: str, read: Read, valu
         ("01808080800800", Reader.read_unknown_tagged_fields, InvalidValue),
     ],
 )
-def test_refused(data: str, read: Read, error: type[ProtocolError]) -> None:
+def test_malformed_values_are_refused(data: str, read: Read, error: type[ProtocolError]) -> None:
     with pytest.raises(error):
         read(Reader(bytes.fromhex(data)))
 
 
-def test_budget() -> None:
+def test_the_budget_limits_values() -> None:
     assert Reader(bytes(8), budget=4).read_numbers("h", 2, 4) == [0, 0, 0, 0]
     with pytest.raises(LimitExceeded):
         Reader(bytes(8), budget=3).read_numbers("h", 2, 4)
@@ -138,7 +138,7 @@ def test_records_are_a_view_into_the_frame() -> None:
     assert frame[4:] == b"zb"
 
 
-def test_a_known_tag_fills_its_size() -> None:
+def test_a_known_tag_must_fill_its_size() -> None:
     reader = Reader(bytes.fromhex("0402aabb"))
     tag, end = reader.read_tag()
     assert (tag, end) == (4, 4)

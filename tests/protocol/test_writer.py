@@ -1,4 +1,4 @@
-"""Writing primitives: the reverse of reading; bodies pass untouched."""
+"""Writing primitives: the reverse of reading; bodies stay unchanged."""
 
 from typing import Any
 from uuid import UUID
@@ -9,7 +9,7 @@ from kafkapy.protocol.primitives import InvalidValue, Writer
 
 
 class Slice:
-    """A body without bytes in memory, as a slice of a file is."""
+    """A body without bytes in memory, like a slice of a file."""
 
     def __len__(self) -> int:
         return 300
@@ -57,7 +57,7 @@ def test_values(method: str, arguments: tuple[Any, ...], data: str) -> None:
     assert writer.size() == len(data) // 2
 
 
-def test_bodies_are_parts_of_their_own_in_order() -> None:
+def test_bodies_are_separate_parts_in_order() -> None:
     body, large = Slice(), bytes(10_000)
     writer = Writer()
     writer.write_records(body)
@@ -83,18 +83,18 @@ def test_a_frame_begins_with_the_size_of_what_follows() -> None:
     assert (int.from_bytes(first[:4]), len(first) + len(body) + len(last)) == (5012, 5016)
 
 
-def test_nothing_written_is_one_empty_part() -> None:
+def test_an_unused_writer_has_one_empty_part() -> None:
     assert Writer().parts() == [b""]
 
 
 @pytest.mark.parametrize("text", ["\ud800", "x" * 32768])
-def test_strings_that_have_no_bytes(text: str) -> None:
+def test_strings_that_can_not_be_encoded_are_refused(text: str) -> None:
     with pytest.raises(InvalidValue):
         Writer().write_string(text)
     with pytest.raises(InvalidValue):
         Writer().write_compact_string(text)
 
 
-def test_a_tag_twice() -> None:
+def test_a_tag_that_occurs_twice_is_refused() -> None:
     with pytest.raises(InvalidValue):
         Writer().write_tagged_fields([(1, b"")], [(1, b"")])

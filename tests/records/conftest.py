@@ -20,13 +20,13 @@ def module_as(name: str, kind: str) -> ModuleType:
         return interpreted_module(name)
     compiled = importlib.import_module(f"kafkapy.records.{name}")
     if not is_compiled(compiled):
-        pytest.skip("no C compiler has built it here: python setup.py build_ext --inplace does")
+        pytest.skip("there is no compiled module here: build it with python setup.py build_ext --inplace")
     assert_fresh(Path(str(compiled.__file__)))
     return compiled
 
 
 def assert_fresh(binary: Path) -> None:
-    """An installation in place goes on running the old binary after an edit; no test may pass on that."""
+    """Fail if the binary is older than its source: an installation in place keeps the old binary after an edit."""
     module = binary.name.partition(".")[0]
     directory = importlib.import_module("kafkapy.records").__path__[0]
     sources = [Path(directory, module + suffix) for suffix in (".py", ".pxd")]

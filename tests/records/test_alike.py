@@ -33,7 +33,7 @@ A, B = batch(b"a"), batch(b"bb")
 KNOWN = {lead(A): "a", lead(B): "b"}
 
 
-def test_the_last_of_each_kind_counts(either: ModuleType) -> None:
+def test_the_last_batch_of_each_kind_is_returned(either: ModuleType) -> None:
     content = A + B + batch(b"a", b"456", base_offset=9) + B[:-1]
     met, position = either.latest_alike(content, 0, TAIL, KNOWN)
     assert met == {"a": len(A + B), "b": len(A)}
@@ -66,12 +66,12 @@ def changed(at: int, byte: int) -> bytes:
     ids=["unknown", "shorter", "magic", "attributes", "transactional", "two records", "headers", "negative length",
          "beyond the end", "no records", "cut"],
 )  # fmt: skip
-def test_the_first_that_is_none_of_them_ends_it(either: ModuleType, other: bytes) -> None:
+def test_the_first_batch_that_is_not_alike_ends_the_walk(either: ModuleType, other: bytes) -> None:
     assert either.latest_alike(B + other, 0, TAIL, KNOWN) == ({"b": 0}, len(B))
 
 
 @given(st.lists(st.sampled_from([A, B, batch(b"a", b"xyz"), batch(b"c"), batch(b"")]), max_size=12))
-def test_it_finds_what_a_plain_walk_finds(either: ModuleType, batches: list[bytes]) -> None:
+def test_the_result_is_that_of_a_walk_over_all_headers(either: ModuleType, batches: list[bytes]) -> None:
     expected: dict[str, int] = {}
     position = 0
     for data in batches:

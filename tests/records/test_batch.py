@@ -49,14 +49,14 @@ def test_the_last_sequence_wraps_after_the_largest_int(base: int, delta: int, la
 
 
 @pytest.mark.parametrize("make", [bytes, bytearray, memoryview])
-def test_any_kind_of_buffer_will_do(make: type[bytes]) -> None:
+def test_any_kind_of_buffer_is_read(make: type[bytes]) -> None:
     data = make(b"...." + sample() + sample(base_offset=2))
     found = list(iterate_headers(data, 4))
     assert [(header.base_offset, header.last_offset) for _, header in found] == [(0, 1), (2, 3)]
     assert all(crc_is_valid(data, position, header) for position, header in found)
 
 
-def test_a_batch_that_the_buffer_cuts_ends_the_iteration() -> None:
+def test_an_incomplete_batch_ends_the_iteration() -> None:
     whole = bytes(sample())
     for cut in range(len(whole)):
         assert [position for position, _ in iterate_headers(whole + whole[:cut])] == [0]
@@ -75,7 +75,7 @@ def test_a_batch_that_the_buffer_cuts_ends_the_iteration() -> None:
         (16, ">b", -1, CorruptRecordError),
     ],
 )
-def test_what_can_be_no_batch_raises(offset: int, layout: str, value: int, error: type[Exception]) -> None:
+def test_a_header_that_no_batch_can_have_raises(offset: int, layout: str, value: int, error: type[Exception]) -> None:
     data = sample()
     struct.pack_into(layout, data, offset, value)
     with pytest.raises(error):
@@ -84,7 +84,7 @@ def test_what_can_be_no_batch_raises(offset: int, layout: str, value: int, error
         list(iterate_headers(data))
 
 
-def test_every_changed_bit_after_the_crc_is_seen() -> None:
+def test_the_crc_detects_every_changed_bit_after_it() -> None:
     data = sample()
     header = read_header(data)
     for position in range(batches.ATTRIBUTES_OFFSET, len(data)):
@@ -111,7 +111,7 @@ def test_log_append_time_sets_bit_timestamp_and_crc() -> None:
     assert {record.timestamp for record in read_records(data)} == {1234}
 
 
-def test_a_max_timestamp_that_is_right_already_touches_nothing() -> None:
+def test_setting_the_same_max_timestamp_changes_no_byte() -> None:
     data = sample()
     data[22] |= 0x40
     before = bytes(data)

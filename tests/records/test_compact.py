@@ -48,7 +48,7 @@ def test_the_table_knows_the_last_offset_of_each_key(either: ModuleType) -> None
     assert (state[compact.ENTRIES], state[compact.LATEST], state[compact.FULL]) == (3, 4, 0)
 
 
-def test_a_key_whose_slots_are_taken_up_to_the_end_is_looked_for_from_the_beginning(either: ModuleType) -> None:
+def test_the_search_for_a_slot_continues_at_the_beginning_of_the_table(either: ModuleType) -> None:
     table, _ = tables(2)
     in_last_slot = [key for key in (b"%d" % at for at in range(200)) if hash(key) % 2 == 1][:2]
     assert [either.put(key, at, table) for at, key in enumerate(in_last_slot)] == [1, 1]
@@ -61,7 +61,7 @@ def test_keys_below_the_start_are_left_out(either: ModuleType) -> None:
     assert [either.find(key, table) for key in (b"a", b"b", b"c")] == [-1, 101, 102]
 
 
-def test_a_table_without_room_ends_it_at_the_last_key_that_went_in(either: ModuleType) -> None:
+def test_a_full_table_stops_noting_after_the_last_key_with_room(either: ModuleType) -> None:
     table, state = tables(most=2)
     either.put_keys(body(listed(b"a", b"b", b"a", b"c")), 4, 0, 0, table, state)
     assert (state[compact.FULL], state[compact.LATEST], state[compact.ENTRIES]) == (1, 1, 2)
@@ -92,7 +92,7 @@ def test_only_the_last_record_of_a_key_stays(either: ModuleType) -> None:
     assert (state[compact.FIRST_DELTA], state[compact.LARGEST_DELTA], state[compact.LAST_DELTA]) == (1, 4, 4)
 
 
-def test_tombstones_stay_while_they_must(either: ModuleType) -> None:
+def test_tombstones_stay_only_with_retain_deletes(either: ModuleType) -> None:
     table, state = tables()
     content = body([*listed(b"a"), *listed(b"a", b"b", start=1, value=None)])
     either.put_keys(content, 3, 0, 0, table, state)
@@ -100,7 +100,7 @@ def test_tombstones_stay_while_they_must(either: ModuleType) -> None:
     assert marks_of(either, content, 3, table, state, retain=False) == (0, [0, 0, 0])
 
 
-def test_what_the_table_does_not_reach_stays(either: ModuleType) -> None:
+def test_records_above_the_latest_noted_offset_stay(either: ModuleType) -> None:
     table, state = tables(most=2)
     content = body([*listed(b"a", b"a", b"b"), *listed(b"c", start=3, value=None), *listed(None, start=4)])
     either.put_keys(content, 5, 0, 0, table, state)
@@ -114,7 +114,7 @@ def test_what_the_table_does_not_reach_stays(either: ModuleType) -> None:
         (b"\x08\x00\x00\x00\x0a", 1, -3), (b"\x06\x00\x00\x80", 1, -3), (b"\x18\x00" + b"\x80" * 11, 1, -3),
     ],
 )  # fmt: skip
-def test_what_is_no_record_is_a_fault(either: ModuleType, content: bytes, count: int, fault: int) -> None:
+def test_malformed_records_are_a_fault(either: ModuleType, content: bytes, count: int, fault: int) -> None:
     table, state = tables()
     assert either.put_keys(content, count, 0, 0, table, state) == fault
     assert marks_of(either, content, count, table, state)[0] == fault
@@ -135,7 +135,7 @@ RECORDS = st.lists(st.tuples(KEYS, st.one_of(st.none(), st.binary(max_size=200))
 @pytest.mark.parametrize("kind", ["interpreted", "compiled"])
 @settings(max_examples=60, deadline=None)
 @given(RECORDS, st.booleans())
-def test_what_is_rewritten_is_what_stays(
+def test_the_rewritten_records_are_the_marked_ones(
     kind: str, fields: list[tuple[bytes | None, bytes | None, int, bool]], stamped: bool
 ) -> None:
     either = module(kind)
@@ -163,8 +163,8 @@ def test_what_is_rewritten_is_what_stays(
     assert bytes(output[:size]) == body(expected)
 
 
-def test_other_spellings_of_a_number_stay_as_they_are(either: ModuleType) -> None:
-    """Offset deltas and lengths are copied, whatever bytes their writer chose; the key is found all the same."""
+def test_longer_encodings_of_a_number_are_copied(either: ModuleType) -> None:
+    """Offset deltas and lengths are copied byte by byte, also if they are longer than necessary; the key is found."""
     record = bytearray(b"\x00\x00\x80\x00")  # attributes, timestamp 0, offset 0 in two bytes
     for length, field in ((1, b"k"), (1, b"v")):
         write_varint(record, length)
@@ -188,7 +188,7 @@ def test_timestamps_far_from_the_first_take_as_many_bytes_as_they_need(either: M
     assert bytes(output[:size]) == content
 
 
-def test_a_batch_of_rewritten_records_reads_as_it_should(either: ModuleType) -> None:
+def test_a_batch_of_rewritten_records_can_be_read(either: ModuleType) -> None:
     batch = encode_batch(listed(b"a", b"b", b"c"))
     output = memoryview(bytearray(1000))
     size = either.rewrite(batch[HEADER_SIZE:], memoryview(b"\x00\x01\x01"), output, 1, False)

@@ -29,13 +29,13 @@ def test_codecs_have_the_names_of_compression_type() -> None:
 
 @pytest.mark.parametrize("codec", CODECS)
 @given(data=st.binary())
-def test_everything_comes_back(codec: int, data: bytes) -> None:
+def test_decompressing_returns_the_compressed_data(codec: int, data: bytes) -> None:
     assert decompress(codec, compress(codec, data), len(data)) == data
 
 
 @pytest.mark.parametrize("codec", CODECS)
 @pytest.mark.parametrize("size", [32768, 32769, 65536, 65537, 300_000])
-def test_blocks_join(codec: int, size: int) -> None:
+def test_data_of_several_blocks_comes_back_whole(codec: int, size: int) -> None:
     for data in (noise(size), b"ab" * (size // 2), noise(size // 2) + bytes(size)):
         for given_as in (data, bytearray(data), memoryview(data)):
             assert decompress(codec, memoryview(compress(codec, given_as)), size * 2) == data
@@ -114,7 +114,7 @@ def test_broken_snappy_blocks_are_corrupt(tail: bytes) -> None:
 
 
 @pytest.mark.parametrize(("codec", "tail"), [(1, bytes(9)), (1, b"\x1f\x8b"), (2, bytes(3)), (3, bytes(9)), (3, b"x")])
-def test_what_follows_compressed_data_is_passed_over(codec: int, tail: bytes) -> None:
+def test_bytes_after_compressed_data_are_ignored(codec: int, tail: bytes) -> None:
     assert decompress(codec, compress(codec, b"one " * 100) + tail, 400) == b"one " * 100
     with pytest.raises(RecordTooLargeError):
         decompress(codec, compress(codec, b"one " * 100) + tail, 399)
@@ -123,12 +123,12 @@ def test_what_follows_compressed_data_is_passed_over(codec: int, tail: bytes) ->
 @pytest.mark.parametrize(
     "data", [compress(1, b"one")[:-1], compress(1, b"one") + b"\x1f\x8b\x08 no member", b"\x1f\x8b"]
 )
-def test_gzip_that_ends_early_or_goes_on_wrongly_is_corrupt(data: bytes) -> None:
+def test_gzip_that_ends_early_or_continues_with_a_broken_member_is_corrupt(data: bytes) -> None:
     with pytest.raises(CorruptRecordError):
         decompress(compression.GZIP, data, 1000)
 
 
-def test_gzip_before_what_is_none_is_bounded_too() -> None:
+def test_gzip_followed_by_other_bytes_is_bounded_too() -> None:
     packed = compress(1, b"x" * 5000)
     member = packed[:-8] + b"\0" + packed[-8:]
     for data in (packed + bytes(9), member):
@@ -140,7 +140,7 @@ def test_gzip_before_what_is_none_is_bounded_too() -> None:
 
 @pytest.mark.parametrize("codec", [1, 2, 3])
 @pytest.mark.parametrize("size", [0, 1, 32768, 65536, 200_001])
-def test_a_stream_compresses_as_a_whole_does(codec: int, size: int) -> None:
+def test_a_stream_has_the_output_of_compress(codec: int, size: int) -> None:
     data = os.urandom(size // 2) + bytes(size - size // 2)
     for step in (7_000, 65536, 1 << 20):
         stream = compress_stream(codec)

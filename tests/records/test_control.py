@@ -7,7 +7,7 @@ from kafkapy.records.record import Record, encode_batch
 
 
 @pytest.mark.parametrize("control_type", [ControlType.ABORT, ControlType.COMMIT])
-def test_markers_come_back(control_type: ControlType) -> None:
+def test_markers_are_read_as_they_were_written(control_type: ControlType) -> None:
     data = encode_marker(control_type, Marker(4001, 3, 12), 1_000, base_offset=21, leader_epoch=2)
     header = read_header(data)
     assert header.is_control
@@ -19,7 +19,7 @@ def test_markers_come_back(control_type: ControlType) -> None:
     assert (control.type, control.coordinator_epoch, control.version) == (control_type, 12, 0)
 
 
-def test_a_leader_change_is_control_but_no_transaction() -> None:
+def test_a_leader_change_is_a_control_batch_outside_of_a_transaction() -> None:
     data = encode_leader_change(b"message", 5, base_offset=9, leader_epoch=1)
     header = read_header(data)
     assert (header.is_control, header.is_transactional, header.has_producer_id) == (True, False, False)
@@ -31,12 +31,12 @@ def test_a_leader_change_is_control_but_no_transaction() -> None:
     [[], [Record(b"\0\0\0\1", b"")] * 2, [Record(None, b"")], [Record(b"\0\0\0", b"")], [Record(b"\xff\xff\0\0", b"")]],
     ids=["none", "two", "null key", "short key", "negative version"],
 )
-def test_what_is_no_control_batch_is_refused(records: list[Record]) -> None:
+def test_a_malformed_control_batch_is_refused(records: list[Record]) -> None:
     with pytest.raises(InvalidRecordError):
         read_control(encode_batch(records, is_control=True))
 
 
-def test_types_that_come_later_can_be_read() -> None:
+def test_unknown_control_types_can_be_read() -> None:
     control = read_control(encode_batch([Record(b"\0\0\0\6", None)], is_control=True))
     assert (control.type, control.value) == (6, b"")
     with pytest.raises(InvalidRecordError):

@@ -49,7 +49,7 @@ def test_the_gaps_that_compaction_left_stay() -> None:
         assert [record.offset for record in read_all(convert(data, 1))] == [52, 57]
 
 
-def test_what_is_not_newer_stays_as_it_is() -> None:
+def test_batches_that_are_not_newer_stay_as_they_are() -> None:
     zero, one, two = encode_legacy(THREE, 0, compression=1), encode_legacy(THREE, 1), encode_batch(THREE)
     assert convert(zero + one + two, 2) == zero + one + two
     assert convert(zero + one, 1) == zero + one
@@ -65,7 +65,7 @@ def test_batches_without_data_are_dropped(magic: int) -> None:
     assert convert(marker + empty, 2) == marker + empty
 
 
-def test_a_client_gets_what_it_asked_for_first() -> None:
+def test_single_messages_below_the_first_offset_are_dropped() -> None:
     for magic in (0, 1):
         data = encode_batch(THREE, base_offset=40)
         assert [record.offset for record in read_all(convert(data, magic, first_offset=41))] == [41, 42]
@@ -75,20 +75,20 @@ def test_a_client_gets_what_it_asked_for_first() -> None:
     assert convert(encode_legacy(THREE, 0), 1, first_offset=41) == encode_legacy(THREE, 0)
 
 
-def test_a_piece_of_a_batch_is_left_out() -> None:
+def test_an_incomplete_batch_is_left_out() -> None:
     data = encode_batch(THREE, base_offset=40)
     assert convert(memoryview(data + data[:-1]), 1) == convert(bytearray(data), 1)
     assert convert(data[:-1], 1) == b""
 
 
-def test_zstd_has_no_older_form() -> None:
+def test_zstd_can_not_be_converted_to_an_older_format() -> None:
     data = encode_batch(THREE, compression=4)
     with pytest.raises(errors.UnsupportedCompressionTypeError):
         convert(encode_batch(THREE) + data, 1)
     assert convert(data, 2) == data
 
 
-def test_what_a_batch_decompresses_to_is_bounded() -> None:
+def test_the_decompressed_size_of_a_batch_is_bounded() -> None:
     data = encode_batch([Record(None, bytes(100_000))], compression=1)
     with pytest.raises(errors.RecordTooLargeError):
         convert(data, 1, max_size=50_000)

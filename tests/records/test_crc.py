@@ -1,4 +1,4 @@
-"""The checksum, and where it comes from."""
+"""The checksum, and the module that computes it."""
 
 import subprocess
 import sys
@@ -8,15 +8,15 @@ from kafkapy.records.crc import crc32c, load
 
 CHECK = b"123456789"
 CRC = 0xE3069283
-"""As the catalogues of checksums give it for these digits."""
+"""The CRC-32C of these digits in the catalogues of checksums."""
 
 
-def test_it_is_castagnolis() -> None:
+def test_the_crc_is_castagnolis() -> None:
     assert crc32c(CHECK) == CRC
     assert crc32c(CHECK[4:], crc32c(CHECK[:4])) == CRC
 
 
-def test_without_the_extension_where_it_is_now_the_package_is_asked() -> None:
+def test_the_package_is_used_if_its_extension_is_not_found() -> None:
     def nowhere(name: str, path: object = None) -> ModuleSpec | None:
         return None
 
@@ -27,7 +27,7 @@ def test_without_the_extension_where_it_is_now_the_package_is_asked() -> None:
         assert load(find)(CHECK) == CRC
 
 
-def test_it_goes_with_the_package_in_one_process() -> None:
+def test_the_extension_and_the_package_work_in_one_process() -> None:
     program = (
         "import sys, kafkapy.records.crc as ours\n"
         "assert 'importlib.metadata' not in sys.modules\n"

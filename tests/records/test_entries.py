@@ -37,7 +37,7 @@ def message_set(listed: list[Record], magic: int, first: int = 0) -> bytearray:
 
 
 def changed(position: int, new: bytes, magic: int = 1) -> bytearray:
-    """One message with other bytes in it, and the CRC that goes with them."""
+    """One message with some bytes replaced and the CRC of the new content."""
     data = message_set(THREE[:1], magic)
     data[position : position + len(new)] = new
     struct.pack_into(">I", data, 12, crc32(data[16:]))
@@ -45,7 +45,7 @@ def changed(position: int, new: bytes, magic: int = 1) -> bytearray:
 
 
 @pytest.mark.parametrize("magic", [0, 1])
-def test_a_good_set_is_told_in_numbers(either: ModuleType, magic: int) -> None:
+def test_a_valid_set_is_scanned(either: ModuleType, magic: int) -> None:
     data = message_set(THREE, magic)
     times = (NOW - 5, NOW, 1) if magic else (-1, -1, -1)
     largest = (18 + 8 * magic) + 8 + 200
@@ -78,13 +78,13 @@ def test_a_good_set_is_told_in_numbers(either: ModuleType, magic: int) -> None:
         (changed(31, b"\x80\0\0\x00"), 1),
     ],
 )
-def test_whatever_is_odd_is_none(either: ModuleType, data: bytearray, magic: int) -> None:
+def test_a_set_with_a_fault_is_not_accepted(either: ModuleType, data: bytearray, magic: int) -> None:
     assert either.scan_entries(memoryview(data), magic) == BAD
 
 
 @given(messages, st.integers(0, 1), st.integers(0, 2**62))
 @example([Record(b"", b"", 0), Record(None, None, 0), Record(b"k", b"v", NOW)], 1, 0)
-def test_sets_are_told_numbered_and_rewritten(listed: list[Record], magic: int, first: int) -> None:
+def test_sets_are_scanned_numbered_and_rewritten(listed: list[Record], magic: int, first: int) -> None:
     modules = [interpreted_module("entries"), importlib.import_module("kafkapy.records.entries")]
     expected = encode_batch(listed if magic else [record._replace(timestamp=-1) for record in listed])[HEADER_SIZE:]
     for module in modules:

@@ -1,6 +1,7 @@
 """Batches that Apache Kafka 2.7.2 wrote: three logs of a broker, and one batch for each codec by its Java classes.
 
-The message sets are theirs too: magic 0 under each codec, then magic 1 under each, with CreateTime and LogAppendTime.
+Kafka's Java classes wrote the message sets too: magic 0 with each codec, then magic 1 with each codec, with CreateTime
+and LogAppendTime.
 """
 
 from pathlib import Path
@@ -16,7 +17,7 @@ MESSAGE_SETS = Path(__file__).with_name("golden") / "message-sets.bin"
 TRANSACTIONS = Path(__file__).with_name("golden") / "data-with-transaction.log"
 
 
-def test_the_logs_are_there() -> None:
+def test_the_logs_exist() -> None:
     assert len(LOGS) == 4
 
 
@@ -54,7 +55,7 @@ def test_the_transactions_of_a_real_log() -> None:
     assert markers == [ControlType.COMMIT, ControlType.ABORT, ControlType.ABORT, ControlType.ABORT]
 
 
-def test_every_codec_of_the_original() -> None:
+def test_batches_of_every_codec_of_kafka_are_read() -> None:
     data = LOGS[[log.stem for log in LOGS].index("every-codec")].read_bytes()
     for codec, (position, header) in enumerate(iterate_headers(data)):
         first, second = read_records(data, header, position)
@@ -63,7 +64,7 @@ def test_every_codec_of_the_original() -> None:
         assert (second.key, second.value, second.offset) == (None, None, codec * 2 + 1)
 
 
-def test_message_sets_of_the_original() -> None:
+def test_message_sets_of_kafka_are_read() -> None:
     data = MESSAGE_SETS.read_bytes()
     listed = [
         Record(b"key", b"Kafka wrote this. " * 12, 1600000000000, (), 100),

@@ -28,7 +28,7 @@ CODECS = range(4)
 
 
 def told(records: list[Record], magic: int) -> list[Record]:
-    """What a message set can say of ``records``."""
+    """The fields of ``records`` that a message set has."""
     return [record._replace(headers=(), timestamp=record.timestamp if magic else -1) for record in records]
 
 
@@ -46,7 +46,9 @@ def wrapped(value: bytes | None, magic: int, attributes: int, offset: int = 0, t
 @pytest.mark.parametrize("magic", [0, 1])
 @pytest.mark.parametrize("codec", CODECS)
 @given(given_records=any_records, base=st.integers(0, 2**60))
-def test_records_come_back_with_their_offsets(magic: int, codec: int, given_records: list[Record], base: int) -> None:
+def test_records_are_read_back_with_their_offsets(
+    magic: int, codec: int, given_records: list[Record], base: int
+) -> None:
     placed = [record._replace(offset=base + place) for place, record in enumerate(given_records)]
     data = encode_legacy(placed, magic, compression=codec)
     assert read_all(data) == told(placed, magic)
@@ -54,7 +56,7 @@ def test_records_come_back_with_their_offsets(magic: int, codec: int, given_reco
     assert len(headers) == (min(1, len(placed)) if codec else len(placed))
 
 
-def test_gaps_stay() -> None:
+def test_gaps_between_offsets_stay() -> None:
     listed = [THREE[0]._replace(offset=5), THREE[1]._replace(offset=9)]
     for magic in (0, 1):
         for codec in CODECS:
@@ -86,7 +88,7 @@ def test_the_header_of_a_single_message(magic: int) -> None:
 
 @pytest.mark.parametrize("magic", [0, 1])
 @pytest.mark.parametrize("codec", CODECS[1:])
-def test_the_header_of_a_wrapper_tells_its_last_record(magic: int, codec: int) -> None:
+def test_the_header_of_a_wrapper_has_the_offset_of_its_last_record(magic: int, codec: int) -> None:
     data = encode_legacy(THREE, magic, compression=codec)
     header = read_legacy_header(data)
     assert (header.base_offset, header.last_offset, header.compression) == (42, 42, codec)
@@ -94,14 +96,14 @@ def test_the_header_of_a_wrapper_tells_its_last_record(magic: int, codec: int) -
     assert header.record_count == UNKNOWN_COUNT
 
 
-def test_attribute_bits_without_a_meaning_are_not_seen() -> None:
+def test_attribute_bits_without_a_meaning_are_cleared() -> None:
     one, zero = (read_legacy_header(wrapped(b"", magic, 0x38)) for magic in (1, 0))
     assert (one.attributes, one.is_control, one.is_transactional, one.timestamp_type) == (8, False, False, 1)
     assert zero.attributes == 0
 
 
 @pytest.mark.parametrize("cut", range(1, 40))
-def test_a_piece_of_an_entry_is_none(cut: int) -> None:
+def test_an_incomplete_entry_is_no_batch(cut: int) -> None:
     data = encode_legacy(THREE[:1], 1)
     whole = len(data)
     assert measure(data[: min(cut, whole - 1)]) is None
@@ -121,7 +123,7 @@ def test_an_entry_too_short_for_its_format_is_corrupt() -> None:
 
 
 @pytest.mark.parametrize("codec", CODECS)
-def test_log_append_time_is_that_of_the_wrapper(codec: int) -> None:
+def test_the_wrappers_log_append_time_applies_to_all_records(codec: int) -> None:
     data = encode_legacy(THREE, 1, compression=codec, timestamp_type=1, append_time=5000)
     assert [record.timestamp for record in read_all(data)] == [5000] * 3
     assert {header.timestamp_type for _, header in iterate_headers(data)} == {1}
@@ -132,7 +134,7 @@ def test_log_append_time_is_that_of_the_wrapper(codec: int) -> None:
     assert all(crc_is_valid(again, at, header) for at, header in iterate_headers(again))
 
 
-def test_nothing_is_written_where_the_timestamp_is_there_already() -> None:
+def test_setting_the_same_timestamp_writes_nothing() -> None:
     data = bytearray(encode_legacy(THREE[:1], 1))
     data[12] ^= 1
     before = bytes(data)
@@ -150,11 +152,11 @@ def test_offsets_of_a_wrapper() -> None:
         set_offset(data, 0, wrapper)
         assert [record.offset for record in read_records(data)] == offsets
     set_offset(data, 0, 1)
-    with pytest.raises(errors.InvalidRecordError, match="offset 1, and its last record 2"):
+    with pytest.raises(errors.InvalidRecordError, match="offset 1, its last record has 2"):
         read_records(data)
 
 
-def test_the_first_format_has_real_offsets_inside() -> None:
+def test_a_wrapper_of_magic_0_has_absolute_inner_offsets() -> None:
     data = bytearray(encode_legacy(THREE, 0, compression=2))
     set_offset(data, 0, 0)
     assert [record.offset for record in read_records(data)] == [40, 41, 42]
@@ -171,14 +173,14 @@ def test_lz4_of_the_first_format_has_another_checksum() -> None:
         read_all(wrong)
 
 
-def test_inner_entries_have_crcs_and_magics_of_their_own() -> None:
+def test_each_inner_entry_has_a_crc_and_a_magic() -> None:
     first, second = encode_legacy(THREE[:1], 0), bytearray(encode_legacy(THREE[1:2], 1))
     second[20] ^= 1
     inner = read_entries(wrapped(compress(1, first + second), 1, 1 | 8, 41, 5000))
     assert [(entry.magic, entry.crc_is_valid, entry.timestamp) for entry in inner] == [(0, True, -1), (1, False, 5000)]
 
 
-def test_a_piece_behind_the_inner_entries_is_ignored() -> None:
+def test_an_incomplete_inner_entry_is_ignored() -> None:
     inner = encode_legacy(THREE, 0)
     for tail in (inner[:5], inner[:20]):
         assert read_all(wrapped(compress(1, inner + tail), 0, 1, 42)) == told(THREE, 0)
@@ -205,7 +207,7 @@ LYING_KEY = ENTRY[:26] + b"\0\0\0\x7f" + ENTRY[30:]
         (wrapped(compress(1, bytes(1000)), 1, 1), errors.CorruptRecordError),
     ],
 )
-def test_what_can_not_be_read(data: bytes, error: type[errors.RecordsError]) -> None:
+def test_malformed_entries_raise(data: bytes, error: type[errors.RecordsError]) -> None:
     with pytest.raises(error):
         list(iterate_legacy_records(data))
 
@@ -269,7 +271,7 @@ def test_decompressing_gives_the_inner_message_set() -> None:
 
 
 def test_a_small_wrapper_of_many_records_takes_no_object_for_each() -> None:
-    """A hundred thousand records of 26 bytes in some kilobytes: as values they would take 25 megabytes."""
+    """A hundred thousand records of 26 bytes, compressed to some kilobytes; as objects they would take 25 megabytes."""
     data = wrapped(compress(1, encode_legacy([Record(None, None, 0, (), 0)], 0) * 100_000), 0, 1)
     assert len(data) < 100_000
     tracemalloc.start()

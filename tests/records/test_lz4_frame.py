@@ -13,7 +13,7 @@ def test_the_hash_is_xxhash32(data: bytes, value: int) -> None:
     assert xxhash32_of_few(data) == value
 
 
-def test_longer_input_is_not_for_this_hash() -> None:
+def test_the_hash_refuses_longer_input() -> None:
     with pytest.raises(ValueError, match="15 bytes"):
         xxhash32_of_few(bytes(16))
 

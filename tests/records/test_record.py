@@ -22,7 +22,7 @@ records = st.lists(
 
 
 @given(records, st.integers(0, 4), st.integers(0, 2**60))
-def test_records_come_back_with_their_offsets(given_records: list[Record], codec: int, base: int) -> None:
+def test_records_are_read_back_with_their_offsets(given_records: list[Record], codec: int, base: int) -> None:
     data = encode_batch(given_records, base_offset=base, compression=codec)
     header = read_header(data)
     assert crc_is_valid(data, 0, header)
@@ -67,7 +67,7 @@ def test_an_empty_batch_keeps_offsets_and_sequences() -> None:
     assert read_records(data) == []
 
 
-def test_header_keys_that_are_no_text_come_back() -> None:
+def test_header_keys_that_are_not_utf_8_come_back() -> None:
     key = b"\xff\xfe".decode("utf-8", "surrogateescape")
     data = encode_batch([Record(b"", b"", 0, ((key, b"1"),))])
     assert b"\xff\xfe" in data
@@ -105,7 +105,7 @@ def test_the_smallest_record() -> None:
         (bytes.fromhex("0c008080808080"), 1),
     ],
 )
-def test_records_that_are_not_what_the_header_says_are_refused(body: bytes, count: int) -> None:
+def test_records_that_contradict_the_header_are_refused(body: bytes, count: int) -> None:
     with pytest.raises(InvalidRecordError):
         read_records(batch_of(body, count))
 
@@ -127,7 +127,7 @@ def test_garbage_gives_the_documented_error_only(body: bytes, count: int) -> Non
     assert len(found) == count
 
 
-def test_the_count_is_no_promise_of_memory() -> None:
+def test_a_large_record_count_takes_no_memory() -> None:
     data = bytearray(batch_of(GOOD))
     struct.pack_into(">i", data, 57, 2**31 - 1)
     with pytest.raises(InvalidRecordError):

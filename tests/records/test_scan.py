@@ -16,16 +16,16 @@ def body(*listed: Record) -> memoryview:
     return memoryview(encode_batch(listed))[HEADER_SIZE:]
 
 
-def test_a_good_batch(either_scan: Scan) -> None:
+def test_a_valid_batch_is_scanned(either_scan: Scan) -> None:
     data = body(Record(b"k", b"v", 100), Record(None, None, 90), Record(b"", b"", 105), Record(b"", b"", 105))
     assert either_scan(data, 4) == (len(data), -10, 5, 2, 1, True)
 
 
-def test_no_records(either_scan: Scan) -> None:
+def test_a_batch_without_records_is_scanned(either_scan: Scan) -> None:
     assert either_scan(memoryview(b""), 0) == (0, 0, 0, -1, 0, True)
 
 
-def test_a_bytearray_will_do(either_scan: Scan) -> None:
+def test_a_bytearray_is_scanned(either_scan: Scan) -> None:
     assert either_scan(memoryview(bytearray(GOOD)), 1) == (7, 0, 0, 0, 1, True)
 
 
@@ -42,7 +42,7 @@ def test_bits_beyond_the_width_fall_off_as_in_java(either_scan: Scan) -> None:
 
 
 @pytest.mark.parametrize("offset_delta", [-1, 1, 2**31 - 1, -(2**31)])
-def test_offsets_out_of_order_are_told(either_scan: Scan, offset_delta: int) -> None:
+def test_offsets_out_of_order_are_reported(either_scan: Scan, offset_delta: int) -> None:
     output = bytearray()
     write_record(output, Record(b"k", b"v"), 0, offset_delta)
     assert either_scan(memoryview(output), 1)[5] is False
@@ -79,19 +79,19 @@ EARLY, REMAINING, STRUCTURE, HEADERS = -1, -2, -3, -4
         ("10000000010102" + "0a00", 1, STRUCTURE),
     ],
 )
-def test_faults_are_told_apart(either_scan: Scan, data: str, count: int, fault: int) -> None:
+def test_each_fault_has_its_number(either_scan: Scan, data: str, count: int, fault: int) -> None:
     assert either_scan(memoryview(bytes.fromhex(data)), count)[0] == fault
     assert FAULTS[-fault - 1]
 
 
-def test_headers_are_walked(either_scan: Scan) -> None:
+def test_records_with_headers_are_scanned(either_scan: Scan) -> None:
     data = body(Record(b"k", b"v", 0, (("a", b"1"), ("", None), ("long" * 40, b"x" * 300))))
     assert either_scan(data, 1)[0] == len(data)
 
 
 @settings(max_examples=50)
 @given(listed=records)
-def test_whatever_is_written_scans(listed: list[Record]) -> None:
+def test_encoded_records_are_scanned(listed: list[Record]) -> None:
     scan = interpreted_module().scan
     data = body(*listed)
     position, _, largest, place, null_keys, in_order = scan(data, len(listed))
@@ -102,7 +102,7 @@ def test_whatever_is_written_scans(listed: list[Record]) -> None:
         assert (times[0] + largest, place) == (max(times), times.index(max(times)))
 
 
-def test_both_say_the_same_of_anything(either_scan: Scan) -> None:
+def test_compiled_and_interpreted_scan_agree_on_any_bytes(either_scan: Scan) -> None:
     interpreted = interpreted_module().scan
 
     @given(st.binary(max_size=40) | st.lists(st.sampled_from([GOOD, b"\x80", b"\x01"]), max_size=6).map(b"".join))
@@ -114,7 +114,7 @@ def test_both_say_the_same_of_anything(either_scan: Scan) -> None:
 
 
 @given(st.integers(-(2**63), 2**63 - 1))
-def test_numbers_are_those_of_varint(value: int) -> None:
+def test_numbers_are_read_as_varint_writes_them(value: int) -> None:
     output = bytearray()
     write_varint(output, value)
     module = interpreted_module()

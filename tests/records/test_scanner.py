@@ -14,7 +14,7 @@ from .conftest import assert_fresh
 SAY = "from kafkapy.records import scan_is_compiled; print(scan_is_compiled())"
 
 
-def test_the_environment_can_ask_for_the_interpreted_scan(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_environment_can_choose_the_interpreted_scan(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(scanner.INTERPRETED_VARIABLE, "1")
     assert not scanner.is_compiled(scanner.choose())
     monkeypatch.setenv(scanner.INTERPRETED_VARIABLE, "0")
@@ -22,14 +22,14 @@ def test_the_environment_can_ask_for_the_interpreted_scan(monkeypatch: pytest.Mo
     assert scanner.choose("compact") is importlib.import_module("kafkapy.records.compact")
 
 
-def test_a_process_says_which_it_runs() -> None:
+def test_a_process_reports_whether_its_scan_is_compiled() -> None:
     environment = {**os.environ, scanner.INTERPRETED_VARIABLE: "1"}
     said = subprocess.run([sys.executable, "-c", SAY], env=environment, capture_output=True, text=True, check=True)
     assert said.stdout == "False\n"
     assert records.scan_is_compiled() == scanner.is_compiled(scanner._chosen)
 
 
-def test_a_stale_binary_is_noticed(tmp_path: os.PathLike[str]) -> None:
+def test_a_stale_binary_fails_the_tests(tmp_path: os.PathLike[str]) -> None:
     binary = os.path.join(tmp_path, "scan.so")
     with open(binary, "wb"):
         pass
@@ -40,5 +40,5 @@ def test_a_stale_binary_is_noticed(tmp_path: os.PathLike[str]) -> None:
         assert_fresh(path)
 
 
-def test_each_fault_has_its_sentence() -> None:
+def test_each_fault_has_a_message() -> None:
     assert [scanner.fault_message(fault) for fault in (-1, -2, -3, -4)] == list(scanner.FAULTS)

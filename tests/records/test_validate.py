@@ -53,7 +53,7 @@ def scan_of_both_kinds(either_scan: Scan, monkeypatch: pytest.MonkeyPatch) -> No
     assert scanner.FAULTS
 
 
-def test_each_of_several_batches_is_looked_at_before_they_are_too_many() -> None:
+def test_each_of_several_batches_is_checked_before_their_number() -> None:
     large = encode_batch([Record(b"k", bytes(200), NOW)])
     for data in (
         large + encode_batch(TWO),
@@ -67,7 +67,7 @@ def test_each_of_several_batches_is_looked_at_before_they_are_too_many() -> None
 
 
 @pytest.mark.parametrize("timestamp", [-(2**63), 2**63 - 1])
-def test_the_largest_difference_is_none(timestamp: int) -> None:
+def test_the_largest_timestamp_difference_allows_any_timestamp(timestamp: int) -> None:
     data = encode_batch([Record(b"k", b"v", timestamp)])
     assert validate(data).max_timestamp == max(timestamp, -1)
     with pytest.raises(errors.InvalidTimestampError):
@@ -80,7 +80,7 @@ PRODUCERS = [
 
 
 @pytest.mark.parametrize(("producer_id", "epoch", "sequence", "is_taken"), PRODUCERS)
-def test_what_kafkas_encoder_refuses_is_refused_where_it_would_encode(
+def test_rules_of_kafkas_encoder_apply_to_batches_that_are_encoded_again(
     producer_id: int, epoch: int, sequence: int, is_taken: bool
 ) -> None:
     fields = {"producer_id": producer_id, "producer_epoch": epoch, "base_sequence": sequence}
@@ -101,7 +101,7 @@ def test_timestamps_below_minus_one_are_kept_but_not_encoded_again() -> None:
 
 
 @pytest.mark.parametrize("codec", range(5))
-def test_a_good_batch_passes_untouched(codec: int) -> None:
+def test_a_valid_batch_passes_unchanged(codec: int) -> None:
     data = bytearray(encode_batch(TWO, compression=codec, producer_id=7, producer_epoch=0, base_sequence=0))
     before = bytes(data)
     found = validate_produced(data, POLICY, NOW)
@@ -111,7 +111,7 @@ def test_a_good_batch_passes_untouched(codec: int) -> None:
     assert (found.max_timestamp, found.max_timestamp_offset) == (NOW, 1)
 
 
-def test_the_first_of_the_largest_timestamps_is_told_for_plain_batches() -> None:
+def test_an_uncompressed_batch_reports_the_first_of_the_largest_timestamps() -> None:
     listed = [Record(b"", b"", NOW), Record(b"", b"", NOW + 9), Record(b"", b"", NOW + 9), Record(b"", b"", NOW)]
     assert validate(encode_batch(listed)).max_timestamp_offset == 1
     assert validate(encode_batch(listed, compression=1)).max_timestamp_offset == 3
@@ -133,8 +133,8 @@ ONE = [Record(b"k", b"v", NOW), Record(b"l", b"w", NOW)]
     ],
     ids=["simple", "compressed", "to be compressed", "to be stamped", "two times", "no time", "more bytes"],
 )
-def test_a_coordinators_batch_is_judged_as_a_clients(data: bytes, given_policy: ProducePolicy) -> None:
-    """Most are taken without a look at their records; with the same result."""
+def test_a_coordinators_batch_is_validated_as_a_clients(data: bytes, given_policy: ProducePolicy) -> None:
+    """Most batches are accepted without a check of their records, with the same result."""
     of_client = validate_produced(bytearray(data), given_policy, NOW + 5)
     own = validate_produced(bytearray(data), given_policy, NOW + 5, from_client=False)
     assert (bytes(own.buffer), own[1:]) == (bytes(of_client.buffer), of_client[1:])
@@ -198,7 +198,7 @@ def test_log_append_time_stamps_the_batch(codec: int) -> None:
 @pytest.mark.parametrize("source", range(5))
 @pytest.mark.parametrize("target", range(5))
 @pytest.mark.parametrize("timestamp_type", [0, 1])
-def test_the_topic_can_ask_for_a_codec(source: int, target: int, timestamp_type: int) -> None:
+def test_a_batch_gets_the_codec_of_the_topic(source: int, target: int, timestamp_type: int) -> None:
     data = encode_batch(
         TWO, compression=source, producer_id=9, producer_epoch=1, base_sequence=4, is_transactional=True
     )
@@ -215,7 +215,7 @@ def test_the_topic_can_ask_for_a_codec(source: int, target: int, timestamp_type:
 
 
 @pytest.mark.parametrize("codec", [0, 1])
-def test_offsets_that_lie_are_refused(codec: int) -> None:
+def test_wrong_offset_deltas_are_refused(codec: int) -> None:
     listed = [Record(b"a", b"1", NOW, (), 0), Record(b"b", b"2", NOW, (), 0), Record(b"c", b"3", NOW, (), 2)]
     data = encode_batch(listed, compression=codec, keep_offsets=True)
     with pytest.raises(errors.InvalidRecordError) as caught:
@@ -223,7 +223,7 @@ def test_offsets_that_lie_are_refused(codec: int) -> None:
     assert caught.value.record_errors == [(1, "The record has offset 0 in the place of 1")]
 
 
-def test_a_piece_of_another_batch_behind_is_cut_off() -> None:
+def test_an_incomplete_batch_at_the_end_is_cut_off() -> None:
     data = encode_batch(TWO)
     found = validate(data + data[:-1])
     assert found.buffer == data
@@ -245,17 +245,17 @@ def test_a_piece_of_another_batch_behind_is_cut_off() -> None:
         (lambda data: patched(data, ">i", 8, 13), errors.CorruptRecordError, "its header alone has"),
         (lambda data: patched(data, ">h", 21, 5), errors.UnsupportedCompressionTypeError, "no codec 5"),
         (lambda data: patched(data, ">h", 21, 1), errors.CorruptRecordError, "corrupt"),
-        (lambda data: patched(data, ">h", 21, 32), errors.InvalidRecordError, "are the broker's to write"),
+        (lambda data: patched(data, ">h", 21, 32), errors.InvalidRecordError, "Only the broker may write"),
         (lambda data: patched(data, ">i", 23, -1), errors.InvalidRecordError, r"ends before it begins: \[0, -1\]"),
         (lambda data: patched(data, ">i", 57, 0), errors.InvalidRecordError, "can't have 0 records"),
         (lambda data: patched(data, ">i", 57, -1), errors.InvalidRecordError, "can't have -1 records"),
         (lambda data: patched(data, ">i", 57, 3), errors.InvalidRecordError, "has 3 records for the offsets"),
-        (lambda data: patched(data, ">q", 43, 6), errors.InvalidRecordError, "Producer 6 numbers .* with -1"),
+        (lambda data: patched(data, ">q", 43, 6), errors.InvalidRecordError, "Producer 6 sent .* sequence -1"),
         (lambda data: patched(data, ">q", 27, 2**63 - 1), errors.InvalidRecordError, "over 64 bits"),
         (lambda data: patched(data, ">b", 61, 120), errors.InvalidRecordError, "ends before its last record"),
     ],
 )  # fmt: skip
-def test_what_breaks_a_rule_is_refused(
+def test_a_batch_that_breaks_a_rule_is_refused(
     change: Callable[[bytes], bytes], error: type[errors.RecordsError], message: str
 ) -> None:
     data = change(encode_batch(TWO))
@@ -283,7 +283,7 @@ def test_a_decompression_bomb_is_refused() -> None:
 
 
 @pytest.mark.parametrize("codec", [0, 2])
-def test_a_compacted_topic_wants_keys(codec: int) -> None:
+def test_a_compacted_topic_requires_keys(codec: int) -> None:
     data = encode_batch([Record(b"k", b"", NOW), Record(None, b"", NOW), Record(None, b"", 0)], compression=codec)
     with pytest.raises(errors.InvalidRecordError) as caught:
         validate(data, policy(key_required=True, timestamp_difference_max_ms=NOW))
@@ -301,11 +301,11 @@ def test_timestamps_out_of_range_are_named() -> None:
     assert caught.value.record_errors[1][1] == ("Offset 3 has timestamp 1000011; 999990 to 1000010 is allowed")
 
 
-def test_producers_do_not_set_the_append_time() -> None:
+def test_producers_may_not_set_log_append_time() -> None:
     listed = [Record(None, b"abc", NOW), Record(b"k", None, NOW)]
     with pytest.raises(errors.InvalidTimestampError) as caught:
         validate(encode_batch(listed, timestamp_type=1))
-    assert caught.value.record_errors[0][1] == "Offset 0 is marked LogAppendTime, which is the broker's to set"
+    assert caught.value.record_errors[0][1] == "Offset 0 is marked LogAppendTime, which only the broker may set"
     assert [place for place, _ in caught.value.record_errors] == [0, 1]
 
 
@@ -340,20 +340,20 @@ def test_rules_of_the_requests_version(
 
 
 @pytest.mark.parametrize(("codec", "version"), [(0, 3), (3, 6), (4, 7)])
-def test_good_requests_pass(codec: int, version: int) -> None:
+def test_valid_requests_pass(codec: int, version: int) -> None:
     data = bytearray(encode_batch(TWO, compression=codec))
     check_produce_version(data, version)
     check_produce_version(data + b"tail", version)
 
 
 @pytest.mark.parametrize("version", range(3))
-def test_old_requests_may_carry_anything(version: int) -> None:
+def test_old_requests_may_have_any_format_and_number_of_batches(version: int) -> None:
     for data in (b"", encode_batch(TWO, compression=4) * 2, encode_legacy(TWO, 0)):
         check_produce_version(bytearray(data), version)
 
 
 @given(any_records.filter(bool), st.integers(0, 4))
-def test_whatever_is_encoded_is_valid(listed: list[Record], codec: int) -> None:
+def test_an_encoded_batch_is_valid(listed: list[Record], codec: int) -> None:
     data = bytearray(encode_batch(listed, compression=codec))
     found = validate_produced(data, POLICY, NOW)
     assert read_records(found.buffer) == read_records(data)
@@ -370,7 +370,7 @@ def test_garbage_records_give_documented_errors_only(body: bytes, attributes: in
 
 
 @pytest.mark.parametrize("codec", [1, 4])
-def test_a_batch_that_unpacks_to_much_is_unpacked_first(codec: int) -> None:
+def test_a_batch_that_decompresses_to_much_is_not_validated_inline(codec: int) -> None:
     data = bytearray(encode_batch([Record(None, bytes(INLINE_DECOMPRESSED_SIZE + 1), 5)], compression=codec))
     with pytest.raises(LargeBatchError):
         validate_produced(data, POLICY, 0, inline=True)
@@ -382,7 +382,7 @@ def test_a_batch_that_unpacks_to_much_is_unpacked_first(codec: int) -> None:
             validate_produced(data, policy(max_decompressed_size=INLINE_DECOMPRESSED_SIZE), 0, inline=inline)
 
 
-def test_many_records_are_not_looked_at_one_by_one_inline() -> None:
+def test_many_records_are_not_checked_one_by_one_inline() -> None:
     listed = [Record(None, b"", 5)] * (INLINE_RECORDS + 1)
     assert validate_produced(bytearray(encode_batch(listed)), POLICY, 5, inline=True).max_timestamp == 5
     stamped = bytearray(encode_batch(listed, timestamp_type=1))
@@ -392,7 +392,7 @@ def test_many_records_are_not_looked_at_one_by_one_inline() -> None:
         validate_produced(stamped, POLICY, 5)
 
 
-def test_what_is_compressed_anew_is_so_beside_the_loop_if_it_is_large() -> None:
+def test_a_large_batch_is_not_compressed_again_inline() -> None:
     for size, is_large in ((1000, False), (INLINE_ENCODED_SIZE, True)):
         data = encode_batch([Record(None, bytes(size), 5)])
         asked = policy(compression=1)
@@ -402,7 +402,7 @@ def test_what_is_compressed_anew_is_so_beside_the_loop_if_it_is_large() -> None:
         assert validate_produced(bytearray(data), asked, 5, inline=not is_large).header.compression == 1
 
 
-def test_a_batch_without_a_codec_is_looked_at_beside_the_loop_if_it_is_large() -> None:
+def test_a_large_uncompressed_batch_is_not_validated_inline() -> None:
     data = bytearray(encode_batch([Record(None, bytes(INLINE_DECOMPRESSED_SIZE), 5)]))
     asked = policy(max_batch_size=2 * len(data))
     with pytest.raises(LargeBatchError):
@@ -410,6 +410,6 @@ def test_a_batch_without_a_codec_is_looked_at_beside_the_loop_if_it_is_large() -
     assert validate_produced(data, asked, 5).max_timestamp == 5
 
 
-def test_a_batch_has_its_offsets_from_the_log_whenever_it_was_checked() -> None:
+def test_a_checked_batch_gets_its_offsets_when_it_is_appended() -> None:
     valid = validate_produced(bytearray(encode_batch([Record(None, b"v", 5)])), POLICY, 5, first_offset=3)
     assert at_offset(CheckedBatch(valid, 3), 9) is valid

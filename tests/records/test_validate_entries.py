@@ -1,4 +1,4 @@
-"""The quick way gives what the thorough one gives, for whatever it takes on."""
+"""For every set that it accepts, the quick validation has the result of the thorough one."""
 
 from typing import Any
 
@@ -48,7 +48,9 @@ def told(found: ValidatedBatch) -> tuple[Any, ...]:
 @pytest.mark.parametrize("codec", range(4))
 @pytest.mark.parametrize("compression", [PRODUCER, 0, 2, 4])
 @pytest.mark.parametrize("timestamp_type", [0, 1])
-def test_good_sets_on_the_usual_ways(magic: int, codec: int, compression: int, timestamp_type: int) -> None:
+def test_valid_sets_of_the_usual_kinds_have_the_same_result(
+    magic: int, codec: int, compression: int, timestamp_type: int
+) -> None:
     for target in (magic, 2):
         asked = policy(magic=target, compression=compression, timestamp_type=timestamp_type)
         data = produced(magic, codec)
@@ -83,7 +85,7 @@ records = st.builds(
         }
     ),
 )
-def test_what_it_takes_on_comes_to_the_same(
+def test_a_set_that_the_quick_validation_accepts_has_the_same_result(
     listed: list[Record], magic: int, codec: int, offset: int, asked: dict[str, Any]
 ) -> None:
     data = produced(magic, codec, listed)
@@ -112,11 +114,11 @@ def test_what_it_takes_on_comes_to_the_same(
         encode_legacy(THREE, 1, compression=1, timestamp_type=1, append_time=5),
     ],
 )
-def test_whatever_is_odd_is_left_to_others(data: bytes) -> None:
+def test_unusual_sets_are_left_to_the_thorough_validation(data: bytes) -> None:
     assert quickly(data, policy()) is None
 
 
-def test_limits_hold_here_too() -> None:
+def test_the_quick_validation_has_the_same_limits() -> None:
     assert quickly(produced(1, 1), policy(max_batch_size=50)) is None
     assert quickly(produced(1), policy(max_batch_size=50, magic=1)) is None
     assert quickly(produced(1), policy(max_batch_size=90, magic=1)) is not None

@@ -35,7 +35,7 @@ def policy(**changes: object) -> ProducePolicy:
 
 
 def produced(magic: int, codec: int = 0, records: list[Record] | None = None) -> bytearray:
-    """What a producer sends: offsets from 0."""
+    """The bytes that a producer sends, with offsets from 0."""
     listed = THREE if records is None else records
     if magic == 2:
         return bytearray(encode_batch(listed, compression=codec))
@@ -48,7 +48,7 @@ def validate(data: bytes | bytearray, given_policy: ProducePolicy) -> ValidatedB
 
 
 def stored(found: ValidatedBatch) -> list[Record]:
-    """The records of what was validated, once it is where the log has room for it."""
+    """The validated records as the log stores them."""
     if found.header.magic == 2:
         assign(found.buffer, 0, FIRST, 3)
     data = bytes(found.buffer)
@@ -80,7 +80,7 @@ def test_every_format_into_every_log(source: int, target: int) -> None:
 @pytest.mark.parametrize("source", range(3))
 @pytest.mark.parametrize("target", range(3))
 @pytest.mark.parametrize("codec", [0, 2])
-def test_the_topic_can_stamp_every_format(source: int, target: int, codec: int) -> None:
+def test_log_append_time_stamps_every_format(source: int, target: int, codec: int) -> None:
     found = validate(produced(source, codec), policy(magic=target, timestamp_type=1, timestamp_difference_max_ms=0))
     assert (found.max_timestamp, found.header.max_timestamp, found.header.timestamp_type) == (NOW, NOW, 1)
     assert found.max_timestamp_offset == (2 if codec or target == 2 else 0)
@@ -88,7 +88,7 @@ def test_the_topic_can_stamp_every_format(source: int, target: int, codec: int) 
 
 
 @pytest.mark.parametrize("codec", [0, 1])
-def test_a_set_that_fits_stays_where_it_is(codec: int) -> None:
+def test_a_set_of_the_logs_format_is_not_copied(codec: int) -> None:
     data = produced(1, codec)
     before = bytes(data)
     found = validate_produced(data, policy(magic=1), NOW, first_offset=FIRST)
@@ -103,7 +103,7 @@ def test_a_set_that_fits_stays_where_it_is(codec: int) -> None:
     assert again == before
 
 
-def test_the_wrapper_gets_the_timestamp_that_is_right() -> None:
+def test_a_wrong_timestamp_of_a_wrapper_is_corrected() -> None:
     data = wrapped(compress(1, produced(1)), 1, 1, 2, 5)
     found = validate(data, policy(magic=1))
     assert [header.max_timestamp for _, header in iterate_headers(found.buffer)] == [NOW]
@@ -122,7 +122,7 @@ def test_sets_without_timestamps(codec: int) -> None:
 
 
 @pytest.mark.parametrize("offsets", [[0, 0, 0], [1, 2, 3], [0, 2, 4]])
-def test_inner_offsets_that_lie_are_written_anew(offsets: list[int]) -> None:
+def test_wrong_inner_offsets_are_encoded_again(offsets: list[int]) -> None:
     inner = b"".join(
         encode_legacy([record._replace(offset=offset)], 1) for record, offset in zip(THREE, offsets, strict=True)
     )
@@ -130,7 +130,7 @@ def test_inner_offsets_that_lie_are_written_anew(offsets: list[int]) -> None:
     assert stored(found) == told(1)
 
 
-def test_what_trails_a_set_is_cut_off() -> None:
+def test_an_incomplete_entry_after_a_set_is_cut_off() -> None:
     for magic in (0, 1):
         for target in range(3):
             data = produced(magic)
@@ -158,7 +158,7 @@ def bad_crc() -> bytearray:
         (produced(2) * 2, 1, errors.InvalidRecordError, "more than one"),
         (encode_batch(THREE, base_offset=4), 1, errors.InvalidRecordError, "begins at offset 4"),
         (encode_batch(THREE, producer_id=-2), 1, errors.InvalidRecordError, "Producer -2"),
-        (encode_batch(THREE, is_control=True), 1, errors.InvalidRecordError, "the broker's to write"),
+        (encode_batch(THREE, is_control=True), 1, errors.InvalidRecordError, "Only the broker may write"),
         (wrapped(compress(1, bad_crc()), 1, 1, 2), 1, errors.CorruptRecordError, "Record 2 in a wrapper"),
         (wrapped(compress(1, produced(1)), 1, 9, 2), 1, errors.InvalidTimestampError, "refused"),
         (wrapped(compress(1, produced(1)), 0, 1, 2), 0, errors.InvalidRecordError, "refused"),
@@ -166,7 +166,7 @@ def bad_crc() -> bytearray:
         (wrapped(compress(4, produced(1)), 1, 4, 2), 1, errors.InvalidRecordError, "no zstd"),
     ],
 )  # fmt: skip
-def test_what_breaks_a_rule_is_refused(
+def test_a_set_that_breaks_a_rule_is_refused(
     data: bytes, target: int, error: type[errors.RecordsError], message: str
 ) -> None:
     with pytest.raises(error, match=message):
@@ -174,7 +174,7 @@ def test_what_breaks_a_rule_is_refused(
 
 
 @pytest.mark.parametrize("target", [0, 1])
-def test_what_an_old_log_can_not_say_is_refused(target: int) -> None:
+def test_fields_that_an_old_log_lacks_are_refused(target: int) -> None:
     idempotent = encode_batch(THREE, producer_id=1, producer_epoch=0, base_sequence=0)
     transactional = encode_batch(THREE, producer_id=1, producer_epoch=0, base_sequence=0, is_transactional=True)
     headed = encode_batch([Record(b"k", b"v", NOW, (("h", None),))])
@@ -190,9 +190,9 @@ def test_what_an_old_log_can_not_say_is_refused(target: int) -> None:
 
 @pytest.mark.parametrize("magic", range(3))
 @pytest.mark.parametrize("codec", [0, 1])
-def test_a_compacted_topic_wants_keys(magic: int, codec: int) -> None:
+def test_a_compacted_topic_requires_keys(magic: int, codec: int) -> None:
     data = produced(magic, codec, [THREE[0], Record(None, b"v", NOW), Record(None, b"v", NOW)])
-    for compression in (-1, 4):  # the latter would be refused, but the records come first
+    for compression in (-1, 4):  # zstd would be refused, but the records are checked first
         with pytest.raises(errors.InvalidRecordError) as caught:
             validate(data, policy(magic=1, key_required=True, compression=compression))
         places = [place for place, _ in caught.value.record_errors]
@@ -219,7 +219,7 @@ def test_timestamps_too_far_apart_for_a_batch() -> None:
     assert [record.timestamp for record in stored(validate(data, policy(magic=2)))] == [-1, 2**63 - 2]
 
 
-def test_the_first_message_at_fault_is_the_answer() -> None:
+def test_the_error_is_that_of_the_first_bad_message() -> None:
     data = produced(1, 0, [Record(None, b"v", NOW), Record(b"k", b"v", 0)])
     with pytest.raises(errors.InvalidRecordError):
         validate(data, policy(magic=1, timestamp_difference_max_ms=10, key_required=True))
@@ -260,7 +260,7 @@ DOCUMENTED = (
 
 
 @given(st.data(), st.integers(0, 2), st.integers(0, 3), st.integers(0, 2))
-def test_changed_bytes_are_refused_or_can_be_read(data: st.DataObject, magic: int, codec: int, target: int) -> None:
+def test_changed_bytes_are_refused_or_readable(data: st.DataObject, magic: int, codec: int, target: int) -> None:
     changed = produced(magic, codec)
     for place in data.draw(st.lists(st.integers(0, len(changed) - 1), max_size=3)):
         changed[place] = data.draw(st.integers(0, 255))
@@ -295,9 +295,7 @@ LARGE = [Record(b"k", bytes(INLINE_SIZE), NOW), Record(None, b"last", NOW)]
         (produced(1, 0), policy(magic=2, compression=1), False),
     ],
 )
-def test_what_takes_long_is_left_to_be_done_beside_the_loop(
-    data: bytearray, log: ProducePolicy, is_large: bool
-) -> None:
+def test_long_validations_are_not_done_inline(data: bytearray, log: ProducePolicy, is_large: bool) -> None:
     before = bytes(data)
     if is_large:
         with pytest.raises(LargeBatchError):
@@ -312,13 +310,13 @@ def validate_all(data: bytearray) -> list[Record]:
 
 
 @pytest.mark.parametrize("codec", [1, 7])
-def test_what_does_not_decompress_is_refused_at_once(codec: int) -> None:
+def test_data_that_does_not_decompress_is_refused_inline(codec: int) -> None:
     data = wrapped(b"no gzip", 0, codec)
     with pytest.raises(errors.RecordsError):
         validate_produced(bytearray(data), policy(magic=0), NOW, inline=True)
 
 
-def test_the_bound_on_what_decompresses_holds_inline_too() -> None:
+def test_the_decompressed_size_is_bounded_inline_too() -> None:
     data = produced(1, 1, [Record(None, bytes(2000), NOW)])
     for inline in (False, True):
         with pytest.raises(errors.RecordTooLargeError):
@@ -327,7 +325,7 @@ def test_the_bound_on_what_decompresses_holds_inline_too() -> None:
 
 @pytest.mark.parametrize("codec", CODECS)
 @pytest.mark.parametrize("magic", [0, 1])
-def test_a_set_is_numbered_again_when_others_came_before_it(magic: int, codec: int) -> None:
+def test_a_checked_set_gets_new_offsets_after_other_appends(magic: int, codec: int) -> None:
     log = policy(magic=magic)
     checked = CheckedBatch(validate_produced(produced(2, codec), log, NOW, first_offset=3), 3)
     assert at_offset(checked, 3) is checked.valid

@@ -24,12 +24,12 @@ def test_known_values(value: int, data: str) -> None:
 
 
 @given(st.integers(-(2**31), 2**31 - 1))
-def test_numbers_of_32_bits_come_back(value: int) -> None:
+def test_numbers_of_32_bits_are_read_back(value: int) -> None:
     assert read_varint(b"\xff" + written(value), 1) == (value, 1 + len(written(value)))
 
 
 @given(st.integers(-(2**63), 2**63 - 1))
-def test_numbers_of_64_bits_come_back(value: int) -> None:
+def test_numbers_of_64_bits_are_read_back(value: int) -> None:
     assert read_varlong(written(value), 0) == (value, len(written(value)))
 
 

@@ -1,4 +1,4 @@
-"""What must be true of a log at any moment, whoever derived its indexes and its memory, and from what."""
+"""Checks that hold for a log at any moment, however its indexes and its state in memory were made."""
 
 import tempfile
 from pathlib import Path
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def check_indexes(log: Log) -> None:
-    """Every entry points to what it says."""
+    """Every index entry is true."""
     for segment in log.segments:
         check_segment(segment)
     bases = [segment.base_offset for segment in log.segments]
@@ -26,7 +26,7 @@ def check_indexes(log: Log) -> None:
 
 
 def check_segment(segment: Segment) -> None:
-    """The offset index names batches; the time index never promises too much; CRCs are right."""
+    """The offset index has batches; no record before a time index's entry has a later timestamp; CRCs are right."""
     batches = {}
     largest: list[tuple[int, int]] = []  # last offset, largest timestamp up to and with it
     top = -1
@@ -40,7 +40,7 @@ def check_segment(segment: Segment) -> None:
     entries = [index.entry(slot) for slot in range(index.entries)]
     assert [entry[0] for entry in entries] == sorted({entry[0] for entry in entries})
     for relative_offset, position in entries:
-        # An append of several batches is named by its last offset and its first byte.
+        # The entry of an append of several batches has its last offset and its first byte.
         assert position in batches, (segment.log.path, position)
         assert batches[position].base_offset <= segment.base_offset + relative_offset
     times = [segment.time_index.entry(slot) for slot in range(segment.time_index.entries)]
@@ -53,7 +53,7 @@ def check_segment(segment: Segment) -> None:
 
 
 def _remembered(entry: ProducerEntry, *, is_compacted: bool) -> tuple[object, ...]:
-    """What a snapshot keeps of a producer, or of that what compaction must leave."""
+    """The part of a producer's state that a snapshot keeps, and after compaction the part that this must keep."""
     last = entry.batches[-1][:3] if entry.batches else None
     if is_compacted:
         return entry.producer_epoch if last else None, entry.current_txn_first_offset, last
@@ -61,13 +61,13 @@ def _remembered(entry: ProducerEntry, *, is_compacted: bool) -> tuple[object, ..
 
 
 def check_against_rebuild(log: Log, *, has_lost_beginning: bool, is_compacted: bool) -> None:
-    """The same record files, alone in a folder, lead to the same log."""
+    """A log that is opened from the ``.log`` files alone, in another folder, is the same."""
     with tempfile.TemporaryDirectory() as name:
         directory = Path(name) / "orders-0"
         directory.mkdir()
         for segment in log.segments:
             path = Path(segment.log.path)
-            # A write that the disk refused, and the cut after it too, left something behind what the log knows.
+            # The disk may have refused a write and the cut after it: then there are bytes after the last batch.
             (directory / f"{segment.base_offset:020d}.log").write_bytes(path.read_bytes()[: segment.size])
         again = Log(log.topic_partition, str(directory), log.config, Storage(ManualClock(log.storage.clock.now_ms())))
         load(again, Checkpointed(False, 0, log.log_start_offset, log.high_watermark))
@@ -100,13 +100,13 @@ def _compare_producers(log: Log, again: Log, *, is_compacted: bool) -> None:
     if not is_compacted:
         assert aborted == seen
     for of_segment, seen_in_segment in zip(aborted, seen, strict=True):
-        # A marker may stay longer than everything that it has aborted.
+        # A marker may stay longer than the records that it has aborted.
         markers = {(entry.producer_id, entry.last_offset) for entry in seen_in_segment}
         assert {(entry.producer_id, entry.last_offset) for entry in of_segment} <= markers
 
 
 def check_memory(log: Log, *, has_old_formats: bool) -> None:
-    """The laws of the offsets, the leader epochs and the open transactions."""
+    """Check the order of the offsets, the leader epochs and the open transactions."""
     assert log.log_start_offset <= log.high_watermark <= log.log_end_offset
     assert log.log_start_offset <= log.last_stable_offset <= log.high_watermark
     assert log.recovery_point <= log.log_end_offset
@@ -132,7 +132,7 @@ def check_memory(log: Log, *, has_old_formats: bool) -> None:
 
 
 def check_resent(log: Log, batches: "list[Stored]") -> None:
-    """A producer that heard nothing of its last five batches sends them again: they are known, each at its offset."""
+    """A producer without responses to its last five batches sends them again: each is a duplicate at its offset."""
     for producer_id, entry in log.producer_state.producers.items():
         sent = [
             each.header
@@ -145,10 +145,10 @@ def check_resent(log: Log, batches: "list[Stored]") -> None:
         following = 0
         for header in sent[-1 : -BATCHES_TO_KEEP - 1 : -1]:
             if following and header.last_sequence + 1 != following:
-                break  # compaction has been here, or the producer has begun anew
+                break  # compaction has removed batches, or the producer has a new epoch
             following = header.base_sequence
             if [each.base_sequence for each in sent].count(following) > 1:
-                break  # begun anew
+                break  # a new epoch
             known = log.producer_state.check(header, from_client=True)
             assert known is not None, (header, entry.batches)
             assert known.first_offset == header.base_offset

@@ -1,4 +1,4 @@
-"""What compaction may take out of a log: the rules are semantic, whoever took it out, and how far it came."""
+"""The records that compaction may remove from a log, by rules that don't depend on how far it has come."""
 
 from typing import TYPE_CHECKING
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 def is_shortened(found: "Stored", whole: "Stored") -> bool:
-    """Whether ``found`` can be what compaction has left of ``whole``: fewer records, or none, all else as it was."""
+    """Whether compaction can have made ``found`` of ``whole``: with fewer records, or none, and no other change."""
     left, header = found.header, whole.header
     if left.magic != header.magic:
         return False
@@ -21,7 +21,7 @@ def is_shortened(found: "Stored", whole: "Stored") -> bool:
 
 
 def _identity(header: BatchHeader) -> tuple[int, ...]:
-    """What outlives compaction; an empty batch has no codec."""
+    """The fields that compaction keeps; an empty batch has no codec."""
     return (
         header.base_offset,
         header.last_offset,
@@ -35,7 +35,7 @@ def _identity(header: BatchHeader) -> tuple[int, ...]:
 
 
 class Missing:
-    """Judges on batches of ``model`` that ``found`` lacks; only what is below ``stable`` supersedes anything."""
+    """Checks the batches of ``model`` that ``found`` lacks; only records below ``stable`` supersede others."""
 
     def __init__(self, model: "Model", found: "list[Stored]", stable: int) -> None:
         self._model = model
@@ -74,7 +74,7 @@ class Missing:
         )
 
     def _comes_back(self, tombstone: Record) -> bool:
-        """Whether an older record of its key is there still."""
+        """Whether an older record of the tombstone's key is still there."""
         return any(
             record.key == tombstone.key and self._model.start <= offset < tombstone.offset
             for offset, record in self._found.items()

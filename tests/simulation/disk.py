@@ -1,10 +1,10 @@
-"""A simulated disk: a ``storage.io.files.Files`` that refuses operations, crashes and loses power when told to.
+"""A simulated disk: a ``storage.io.files.Files`` that fails, crashes and loses power when a test requests it.
 
-It works on a real folder, so that everything that takes a descriptor (``sendfile`` too) works on it. Every operation
-that changes the disk is counted; a ``Fault`` makes some of them fail, and ``crash_after`` ends the process before,
-within or after one of them: ``Crashed`` is raised then, and by every later operation, until ``restart`` or
-``cut_power``. The latter leaves what was fsynced, and of the rest what ``durable.Survival`` spares. The same seed and
-the same calls give the same disk.
+It works on a real folder, so that all calls with a descriptor (``sendfile`` too) work on it. Every operation that
+changes the disk is counted; a ``Fault`` makes some of them fail, and ``crash_after`` ends the process before, within or
+after one of them: ``Crashed`` is raised then, and by every later operation, until ``restart`` or ``cut_power``. After
+``cut_power`` the fsynced changes are there, and those others that ``durable.Survival`` selects. The same seed and the
+same calls give the same disk.
 """
 
 import errno
@@ -28,12 +28,12 @@ SPACE_TAKING: Final = frozenset({"write", "create", "make directory"})
 
 
 class Crashed(BaseException):
-    """The process ends here. Not an ``Exception``: nobody but the test may go on."""
+    """The process ends here. It is not an ``Exception``, so that only the test catches it."""
 
 
 @dataclass(slots=True)
 class Fault:
-    """The next ``times`` of these operations fail, once ``after`` of them have gone well."""
+    """The next ``times`` of these operations fail, after ``after`` of them have succeeded."""
 
     operations: frozenset[str] = CHANGES
     after: int = 0
@@ -41,7 +41,7 @@ class Fault:
     code: int = errno.EIO
 
     def is_due(self, operation: str) -> bool:
-        """Count ``operation`` and say whether it fails."""
+        """Count ``operation`` and return whether it fails."""
         if operation not in self.operations or not self.times:
             return False
         if self.after:
@@ -52,9 +52,9 @@ class Fault:
 
 
 class SimulatedDisk(Files):
-    """``Files`` over ``root`` (what lies outside of it is only passed on), with faults, crashes and power cuts.
+    """``Files`` with faults, crashes and power cuts below ``root``; operations outside of it are only passed on.
 
-    With ``now_ms`` its files' times of modification are that clock's, and outlive a power cut with the files.
+    With ``now_ms`` the files' times of modification are those of that clock, and survive a power cut with the files.
     """
 
     parallel_syncs: ClassVar[int] = 1
@@ -74,7 +74,7 @@ class SimulatedDisk(Files):
         self.faults: list[Fault] = []
         self.is_dead = False
         self.has_forfeited = False
-        """An fsync failed since the machine was switched on: what waited for it may be in memory alone."""
+        """An fsync failed since the machine was switched on: the bytes that it should have written may be lost."""
         self._has_clock = now_ms is not None
         self._now_ms: Callable[[], int] = now_ms or (lambda: 0)
         self._crash_at = 0
@@ -82,7 +82,7 @@ class SimulatedDisk(Files):
         self._nodes: WeakKeyDictionary[Descriptor, Node] = WeakKeyDictionary()
         self._lock = RLock()
 
-    # what tests ask for
+    # requests of tests
 
     def fail(self, fault: Fault) -> None:
         """Let some operations fail with ``OSError``."""
@@ -93,13 +93,13 @@ class SimulatedDisk(Files):
         self._crash_at = self.changes + changes + 1
 
     def restart(self) -> None:
-        """The process died and begins anew; the system lived, so every change is there. Faults are over."""
+        """Begin a new process after a crash of the process alone: every change is there. Faults are removed."""
         self.is_dead = False
         self._crash_at = 0
         self.faults = []
 
     def cut_power(self, survival: Survival) -> None:
-        """The machine lost its power and is on again; files that are open belong to the past."""
+        """Cut the machine's power and switch it on again; open files can't be used any more."""
         with self._lock:
             self._tree.cut_power(survival, self.random)
             self._nodes.clear()
@@ -168,7 +168,7 @@ class SimulatedDisk(Files):
             node.modified_ms = self._now_ms()
 
     def write_at(self, descriptor: Descriptor, data: bytes | bytearray | memoryview, position: int) -> None:
-        """See ``Files.write_at``; a crash or a fault may leave any beginning of ``data``."""
+        """See ``Files.write_at``; a crash or a fault may leave any first part of ``data``."""
         content = bytes(data)
         with self._lock:
             is_last = self.changes + 1 == self._crash_at
@@ -194,7 +194,7 @@ class SimulatedDisk(Files):
         return super().read_at(descriptor, size, position)
 
     def sync(self, descriptor: Descriptor) -> None:
-        """See ``Files.sync``; nothing waits for the real disk. What was to be written when it fails is lost."""
+        """See ``Files.sync``; it does not wait for the real disk. If it fails, the unwritten bytes are lost."""
         node = self._nodes.get(descriptor)
         try:
             with self._change("sync", ""):
@@ -249,7 +249,7 @@ class SimulatedDisk(Files):
                 self._tree.removed(path)
 
     def make_directory(self, path: str) -> None:
-        """See ``Files.make_directory``; each level is a change of its own."""
+        """See ``Files.make_directory``; each level is a separate change."""
         if not os.path.isdir(path):
             self.make_directory(os.path.dirname(path))
             with self._change("make directory", path):
@@ -257,7 +257,7 @@ class SimulatedDisk(Files):
                 self._tree.added(path, FolderNode())
 
     def remove_directory(self, path: str) -> None:
-        """See ``Files.remove_directory``; each name goes by itself."""
+        """See ``Files.remove_directory``; each name is a separate change."""
         if not os.path.isdir(path):
             return
         for name, size in self.list_directory(path):

@@ -1,8 +1,8 @@
-"""What a power cut leaves of a folder: the model behind ``disk.SimulatedDisk``.
+"""The content of a folder after a power cut: the model behind ``disk.SimulatedDisk``.
 
-A file system promises only what was fsynced: a file's bytes by an fsync of the file, a name by an fsync of its folder.
-``DurableTree`` keeps, beside the files as programs see them, that promised state and the changes since, and decides
-under a seed which of these changes a power cut spares.
+A file system guarantees only fsynced changes: the bytes of a file that was fsynced, and the names in a folder that was.
+``DurableTree`` keeps, beside the files as programs see them, that guaranteed state and the changes since, and chooses
+with a seed which of these changes survive a power cut.
 """
 
 import os
@@ -19,7 +19,7 @@ PAGE_BYTES: Final = 4096
 
 
 class Survival(Enum):
-    """Which unsynced changes a power cut spares."""
+    """The unsynced changes that survive a power cut."""
 
     NOTHING = "none of them"
     ORDERED = "those up to some moment, as a journaling file system does; the last write torn"
@@ -28,14 +28,14 @@ class Survival(Enum):
 
 @dataclass(slots=True, eq=False)
 class FileNode:
-    """A file: the bytes that are promised, and the changes since as (position, bytes), or (size, None) for a cut."""
+    """A file: the guaranteed bytes, and the changes since as (position, bytes), or (size, None) for a truncation."""
 
     durable: bytearray = field(default_factory=bytearray)
     pending: list[tuple[int, bytes | None]] = field(default_factory=list)
     modified_ms: int = 0
 
     def apply(self, position: int, data: bytes | None) -> None:
-        """Do one change to the promised bytes."""
+        """Apply one change to the guaranteed bytes."""
         size = len(self.durable)
         end = position if data is None else position + len(data)
         if end > size:
@@ -58,15 +58,15 @@ class FileNode:
 
 @dataclass(slots=True, eq=False)
 class FolderNode:
-    """A folder: its names as they are, and as they are promised."""
+    """A folder: its present names, and its guaranteed names."""
 
     live: dict[str, "Node"] = field(default_factory=dict)
     durable: dict[str, "Node"] = field(default_factory=dict)
     pending: list[tuple[str, "Node | None", str | None]] = field(default_factory=list)
-    """(name, what it stands for from now on or None, the name that this one replaces)."""
+    """(name, its new node or None, the old name if it was renamed)."""
 
     def apply(self, name: str, node: "Node | None", old_name: str | None) -> None:
-        """Do one change to the promised names."""
+        """Apply one change to the guaranteed names."""
         if old_name is not None:
             self.durable.pop(old_name, None)
         if node is None:
@@ -81,21 +81,21 @@ class FolderNode:
         self.pending = []
 
     def forfeit(self) -> None:
-        """An fsync failed; the names may still come to the disk with the next one."""
+        """An fsync failed; the next one may still bring the names to the disk."""
 
 
 Node = FileNode | FolderNode
 
 
 class DurableTree:
-    """The folder ``root`` on a disk that may lose power; what is there at the beginning is promised."""
+    """The folder ``root`` on a disk that may lose power; its content at the beginning is guaranteed."""
 
     def __init__(self, root: str) -> None:
         self.root = root
         self.top = _read_folder(root)
 
     def find(self, path: str) -> Node | None:
-        """Return what ``path`` stands for now; None when it is nothing, or outside of ``root``."""
+        """Return the node of ``path``; None if it does not exist or is outside of ``root``."""
         if path != self.root and not path.startswith(self.root + "/"):
             return None
         node: Node | None = self.top
@@ -110,19 +110,19 @@ class DurableTree:
         return node, name
 
     def added(self, path: str, node: Node) -> None:
-        """``path`` was made."""
+        """Note that ``path`` was created."""
         folder, name = self._folder(path)
         folder.live[name] = node
         folder.pending.append((name, node, None))
 
     def removed(self, path: str) -> None:
-        """``path`` is gone."""
+        """Note that ``path`` was removed."""
         folder, name = self._folder(path)
         del folder.live[name]
         folder.pending.append((name, None, None))
 
     def renamed(self, path: str, target: str) -> None:
-        """``path`` has the name ``target`` of the same folder."""
+        """Note that ``path`` was renamed to ``target`` in the same folder."""
         folder, name = self._folder(path)
         target_folder, target_name = self._folder(target)
         assert folder is target_folder, (path, target)
@@ -130,7 +130,7 @@ class DurableTree:
         folder.pending.append((target_name, node, name))
 
     def cut_power(self, survival: Survival, random: Random) -> None:
-        """Decide what survives, and make the folder on the real disk that."""
+        """Choose the surviving changes, and write the result to the folder on the real disk."""
         _survive(self.top, survival, random)
         for name in os.listdir(self.root):
             path = f"{self.root}/{name}"
@@ -165,7 +165,7 @@ def _write_folder(path: str, folder: FolderNode) -> None:
 
 
 def _survive(folder: FolderNode, survival: Survival, random: Random) -> None:
-    """Settle what is spared below ``folder`` and forget the rest."""
+    """Apply the surviving changes below ``folder`` and drop the others."""
     for change in _spared(folder.pending, survival, random):
         folder.apply(*change)
     folder.pending = []
@@ -191,7 +191,7 @@ def _spared(changes: list[Change], survival: Survival, random: Random) -> list[C
 
 
 def _torn(position: int, data: bytes, survival: Survival, random: Random) -> Iterator[tuple[int, bytes | None]]:
-    """A write that was under way: its beginning, or any of its pages, the others zeros where the file grew."""
+    """A write that was running: its first part, or any of its pages, with zeros for the others where the file grew."""
     if survival is Survival.ORDERED:
         yield position, data[: random.randint(0, len(data))]
         return

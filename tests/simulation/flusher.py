@@ -1,11 +1,11 @@
-"""A flusher whose disk is slow: the test says when it has caught up."""
+"""A flusher with a slow disk: it works when the test calls ``catch_up``."""
 
 from collections import deque
 from collections.abc import Callable, Iterator
 
 
 class SlowFlusher:
-    """See ``storage.flusher.Flusher``: work waits in order; what the disk refuses is never done."""
+    """See ``storage.log.flusher.Flusher``: work waits in order; ``done`` is not called after an error of the disk."""
 
     def __init__(self) -> None:
         self.waiting: deque[tuple[Callable[[], None], Callable[[], None]]] = deque()

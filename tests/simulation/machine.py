@@ -42,7 +42,7 @@ BROKER = BrokerConfig.from_properties(
     }
 )
 
-MAX_OPEN_FILES = 20  # a log that died lets go of its own only when Python finds it
+MAX_OPEN_FILES = 20  # the files of a dead log are closed only when Python collects it
 
 MEMORY = Path("/dev/shm")  # a file system in memory, where there is one
 
@@ -51,7 +51,7 @@ class Subject:
     """One partition of one broker process after another, all on the same disk."""
 
     def __init__(self, config: LogConfig, seed: int, *, is_alone: bool) -> None:
-        """``is_alone``: there are no followers, so that what is appended is committed."""
+        """``is_alone``: there are no followers, so that each append is committed at once."""
         self.is_alone = is_alone
         self.directory = Path(tempfile.mkdtemp(dir=MEMORY if MEMORY.is_dir() else None))
         self.disk = SimulatedDisk(str(self.directory), seed, MAX_OPEN_FILES, self._clock_ms)
@@ -60,11 +60,11 @@ class Subject:
         self.model = Model()
         self.use(config)
         self.unsafe_from: int | None = None
-        """A process died after an fsync had failed: what is from here on may have been in memory alone since."""
+        """A process died after an fsync had failed: records from this offset on may be only in memory since then."""
         self.may_drop_below = 0
-        """A disk that fails may keep retention from saying what it has taken out: batches below may be gone then."""
+        """Batches below this offset may be gone: retention may delete them and fail afterwards."""
         self.survival: Survival | None = None
-        """How the next crash ends the machine; None: only the process dies."""
+        """The changes that survive when the next crash ends the machine; None: only the process dies."""
         self._open()
 
     def close(self) -> None:
@@ -104,7 +104,7 @@ class Subject:
 
         before = (self.log.log_start_offset, self.log.high_watermark, self.log.log_end_offset)
         if self.attempt(stop_and_start, Change()) is not Died:
-            # Not marked as clean when the disk refuses: then the last checkpoints count.
+            # After an error of the disk the stop is not marked as clean: then the last checkpoints are used.
             self.model.check_survivors(self.log, Change(), None)
             if not self.disk.faults:
                 after = (self.log.log_start_offset, self.log.high_watermark, self.log.log_end_offset)
@@ -113,10 +113,10 @@ class Subject:
             self.check_all()
 
     def die(self, change: Change) -> None:
-        """The process ended in the middle of ``change``; the next one must find what was promised."""
+        """The process ended during ``change``; the next one must find all that was guaranteed."""
         promised = self._promised() if self.survival else None
         change.drops_below, self.may_drop_below = max(change.drops_below, self.may_drop_below), 0
-        start = max(self.log.log_start_offset, self.model.start)  # a truncation lowers it before anything is cut
+        start = max(self.log.log_start_offset, self.model.start)  # a truncation lowers it before it cuts files
         while True:
             if self.survival:
                 self.disk.cut_power(self.survival)
@@ -135,7 +135,7 @@ class Subject:
         known = self.log.recovery_point if self.unsafe_from is None else min(self.log.recovery_point, self.unsafe_from)
         self.unsafe_from = known if self.disk.has_forfeited and not self.config.flush_before_ack else None
         self.model.check_survivors(self.log, change, promised)
-        # Without power an older and longer log may be back, that began higher.
+        # After a power cut an older and longer log may be back, with a higher start.
         assert self.survival or self.log.log_start_offset <= max(start, change.drops_below)
         self.model.take_over(self.log)
         self.survival = None
@@ -146,7 +146,7 @@ class Subject:
         self.check_second_start()
 
     def _repair_damage(self) -> None:
-        """What a process flushed that knew of no fsync refused before it may be gone: read all, cut the damage."""
+        """Read all segments and cut damage: an fsync may have failed in an earlier process, and the bytes be lost."""
         with suppress(CorruptRecordError):
             stored_in(self.log)
             return
@@ -162,9 +162,9 @@ class Subject:
         return data_offset if self.unsafe_from is None else min(data_offset, self.unsafe_from)
 
     def check_second_start(self) -> None:
-        """What one recovery left is what another leaves, but for files that wait for their removal.
+        """A second recovery changes no file of the first, except files that wait for their removal, and snapshots.
 
-        Nor is it sure at which offsets there are snapshots: of segments that are read again they are made anew.
+        Segments that are read again get new snapshots, perhaps at other offsets.
         """
         before = contents(self.data)
         known = self._producers(), self.log.log_end_offset
@@ -192,16 +192,16 @@ class Subject:
 
     @property
     def retention_bound(self) -> int:
-        """Batches that end below may go by retention."""
+        """The offset below which retention may delete batches."""
         return self.model.high_watermark if self.config.delete else self.model.start
 
     def retain(self, action: Callable[[], object]) -> None:
-        """Do what may delete old segments."""
+        """Do ``action``, which may delete old segments."""
         self.may_drop_below = self.retention_bound if self.disk_is_failing else 0
         action()
 
     def clean(self, steps: int) -> None:
-        """The cleaner looks; the worker, the disk and the broker do ``steps`` of what follows, in any order."""
+        """Let the cleaner choose a log; the worker, the disk and the broker do ``steps`` of the work, in any order."""
         self.retain(lambda: self.pass_time(int(BROKER["log.cleaner.backoff.ms"])))
         for _ in range(steps):
             due = [
@@ -223,10 +223,10 @@ class Subject:
         self.now_ms += duration_ms
         self.clock.advance(duration_ms)
 
-    # truth
+    # checks
 
     def check_all(self) -> None:
-        """Everything that costs a look at every file."""
+        """Do the checks that read every file."""
         check_memory(self.log, has_old_formats=self.model.has_old_formats)
         check_indexes(self.log)
         assert stored_in(self.log) == self.model.batches
@@ -234,7 +234,7 @@ class Subject:
         check_against_rebuild(self.log, has_lost_beginning=model.has_lost_beginning, is_compacted=model.is_compacted)
 
     def check_offsets(self) -> None:
-        """The cheap part, after each step. A data directory that is offline is open to the next process only."""
+        """Do the fast checks, after each step, unless the data directory is offline until the next process."""
         if self.manager.directories.offline:
             self.die(Change())
         log, model = self.log, self.model
@@ -244,10 +244,10 @@ class Subject:
         assert log.recovery_point <= log.log_end_offset
         assert self.disk_is_failing or not self.cleaner.uncleanable
 
-    # what several operations share
+    # shared by several operations
 
     def append_as_leader(self, batch: bytearray, leader_epoch: int, *, from_client: bool = True) -> bool:
-        """Append what a producer sends; return whether it is in."""
+        """Append a producer's batch; return whether it was appended."""
         log = self.log
         end_offset = log.log_end_offset
         valid = validate_produced(
@@ -259,7 +259,7 @@ class Subject:
         return self._append(expected, lambda: log.append_as_leader(batch, leader_epoch, from_client=from_client))
 
     def append_as_follower(self, batches: bytes) -> bool:
-        """Append what a leader sends; return whether it is in."""
+        """Append a leader's batches; return whether they were appended."""
         return self._append(batches, lambda: self.log.append_as_follower(batches))
 
     def _append(self, expected: bytes | bytearray, append: Callable[[], object]) -> bool:
@@ -298,7 +298,7 @@ class Subject:
 
 
 class Died:
-    """What ``attempt`` returns when the process died."""
+    """The result of ``attempt`` when the process died."""
 
 
 __all__ = ["Died", "Stored", "Subject"]

@@ -1,4 +1,4 @@
-"""What a log must hold, as a list of batches, and what of it must be there after the process or the machine died."""
+"""A model of a log as a list of batches, with those that must be there after the process or the machine died."""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable
@@ -19,7 +19,7 @@ def _records(content: bytes) -> tuple[Record, ...]:
 
 
 class Stored(NamedTuple):
-    """A batch, or an entry of a message set, as it is on the disk; the latter names its last offset only."""
+    """A batch, or an entry of a message set, as it is on the disk; an entry's header has its last offset only."""
 
     first_offset: int
     last_offset: int
@@ -40,7 +40,7 @@ class Stored(NamedTuple):
 
 
 def stored_in(log: Log) -> list[Stored]:
-    """Every batch of a log, its CRC checked by nobody."""
+    """Every batch of a log, without a check of its CRC."""
     return [
         Stored(header.base_offset, header.last_offset, bytes(content))
         for segment in log.segments
@@ -56,32 +56,32 @@ class Aborted(NamedTuple):
 
 @dataclass
 class Change:
-    """An operation that may be cut off in the middle: what it may add and take away."""
+    """An operation that may be interrupted: the batches that it may add and remove."""
 
     adds: set[bytes] = field(default_factory=set)
     keeps_below: int | None = None
-    """Batches that reach this offset may be gone; None: nothing may."""
+    """Batches that reach this offset may be gone; None: no batch may."""
     drops_below: int = 0
     """Batches that end below this offset may be gone."""
 
 
 @dataclass
 class Model:
-    """The log as its users have been told it is."""
+    """The log according to the results that its users got."""
 
     batches: list[Stored] = field(default_factory=list)
     start: int = 0
     high_watermark: int = 0
     end: int = 0
     stable: int = 0
-    """The last stable offset: compaction goes by what is below it."""
+    """The last stable offset: compaction uses the records below it."""
     aborted: list[Aborted] = field(default_factory=list)
     history: dict[int, set[bytes]] = field(default_factory=lambda: defaultdict(set))
-    """Whatever was ever written at an offset: a power cut may bring it back, unless something newer was fsynced."""
+    """All batches ever written at an offset: a power cut may bring one back, unless a newer one was fsynced."""
     refused: set[bytes] = field(default_factory=set)
-    """Batches that were not acknowledged because the disk refused something: they may be there or not."""
+    """Batches that were not acknowledged because of an error of the disk: they may be there or not."""
     has_lost_beginning: bool = False
-    """Batches were removed from the front: what a replay can't know any more may be known to snapshots."""
+    """The first batches were removed: snapshots may have producers that a replay can't find any more."""
     has_old_formats: bool = False
     """Message sets of format 0 or 1 were written, or only configured: leader epochs are forgotten then."""
     is_compacted: bool = False
@@ -90,7 +90,7 @@ class Model:
     """``delete.retention.ms`` was 0 at some time, so that tombstones and markers may be gone."""
 
     def add(self, contents: Iterable[bytes]) -> None:
-        """Batches were appended."""
+        """Append batches."""
         for content in contents:
             stored = Stored.of(content)
             self.batches.append(stored)
@@ -99,8 +99,8 @@ class Model:
             self.end = stored.last_offset + 1
 
     def truncate(self, offset: int) -> None:
-        """Everything from ``offset`` on is gone; an empty log begins there."""
-        # Compaction keeps what the last batch of a producer says, which was another one.
+        """Remove everything from ``offset`` on; an empty log begins there."""
+        # Compaction has kept only the last batch of each producer, and that may have been another one.
         self.has_lost_beginning |= self.is_compacted and offset < self.end
         self.batches = [each for each in self.batches if each.last_offset < offset]
         self.aborted = [each for each in self.aborted if each.last_offset < offset]
@@ -109,14 +109,14 @@ class Model:
         self.high_watermark = min(max(self.high_watermark, self.start), self.end)
 
     def restart_at(self, offset: int) -> None:
-        """Everything is gone; the next record gets ``offset``."""
+        """Remove everything; the next record gets ``offset``."""
         self.has_lost_beginning = self.has_lost_beginning or bool(self.batches) or offset > 0
         self.batches = []
         self.aborted = []
         self.start = self.high_watermark = self.end = offset
 
     def dropped_to(self, log: Log) -> None:
-        """Retention has had its turn: whole segments below the high watermark may be gone from the front."""
+        """Remove the batches that retention has deleted: whole segments, the oldest first, below the high watermark."""
         first = log.segments.first.base_offset
         dropped = [each for each in self.batches if each.last_offset < first]
         self.batches = self.batches[len(dropped) :]
@@ -125,7 +125,7 @@ class Model:
         self.start = max(self.start, first)
 
     def compacted(self, log: Log) -> None:
-        """Compacted segments may have taken their places."""
+        """Apply the changes of compacted segments that may have replaced others."""
         found = stored_in(log)
         if found != self.batches:
             self._check(found, lambda _: True, self.end, frozenset())
@@ -144,10 +144,10 @@ class Model:
             each.content for each in self.batches if each.last_offset >= offset and each.last_offset < limit
         )
 
-    # after the end
+    # after a crash or stop
 
     def check_survivors(self, log: Log, change: Change, promised: int | None) -> None:
-        """The log of a new process: ``promised`` is None when the machine lived, else below what all was fsynced."""
+        """Check the log of a new process: everything below ``promised`` was fsynced; None: only the process died."""
         found = stored_in(log)
         known = {content for contents in self.history.values() for content in contents} if promised is not None else ()
         end_offset = found[-1].last_offset + 1 if found else 0
@@ -166,7 +166,7 @@ class Model:
         end_offset: int,
         *known: "frozenset[bytes] | set[bytes]",
     ) -> None:
-        """Nothing is missing that must be there, and nothing is there that was never written."""
+        """Check that no batch is missing that must be there, and that no batch is there that was never written."""
         offsets = [each[:2] for each in found]
         assert all(before[1] < after[0] for before, after in pairwise(offsets)), offsets
         here = set(found)
@@ -189,9 +189,9 @@ class Model:
         return each.last_offset >= change.drops_below
 
     def take_over(self, log: Log) -> None:
-        """Go on from what the log holds, once it was checked."""
+        """Take the content of the log, after it was checked."""
         found = stored_in(log)
-        # Whatever is missing between the first and the last, or is not as it was, is compaction's doing.
+        # Compaction has removed or changed the batches between the first and the last that differ.
         ends = (found[0].first_offset, found[-1].last_offset) if found else (0, 0)
         self.is_compacted |= any(
             each not in found and ends[0] <= each.first_offset and each.last_offset <= ends[1] for each in self.batches

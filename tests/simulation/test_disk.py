@@ -14,7 +14,7 @@ def disk(tmp_path: Path) -> SimulatedDisk:
     return SimulatedDisk(str(tmp_path), seed=1)
 
 
-def test_what_is_not_fsynced_is_lost_and_what_is_stays(disk: SimulatedDisk, tmp_path: Path) -> None:
+def test_fsynced_changes_stay_and_others_are_lost(disk: SimulatedDisk, tmp_path: Path) -> None:
     disk.write(f"{tmp_path}/a", b"synced", sync=True)
     disk.replace(f"{tmp_path}/checkpoint", b"new")  # fsyncs the folder too
     disk.write(f"{tmp_path}/a", b"not", position=6)
@@ -26,7 +26,7 @@ def test_what_is_not_fsynced_is_lost_and_what_is_stays(disk: SimulatedDisk, tmp_
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == {"a": b"synced", "checkpoint": b"new"}
 
 
-def test_emptying_is_a_change_of_the_bytes(disk: SimulatedDisk, tmp_path: Path) -> None:
+def test_truncating_is_a_change_of_the_bytes(disk: SimulatedDisk, tmp_path: Path) -> None:
     disk.replace(f"{tmp_path}/a", b"content")
     disk.create(f"{tmp_path}/a")
     assert disk.size(f"{tmp_path}/a") == 0
@@ -34,7 +34,7 @@ def test_emptying_is_a_change_of_the_bytes(disk: SimulatedDisk, tmp_path: Path) 
     assert disk.read(f"{tmp_path}/a") == b"content"
 
 
-def test_folders_come_and_go(disk: SimulatedDisk, tmp_path: Path) -> None:
+def test_folders_can_be_created_and_removed(disk: SimulatedDisk, tmp_path: Path) -> None:
     disk.make_directory(f"{tmp_path}/one/two")
     disk.sync_path(str(tmp_path))
     disk.sync_path(f"{tmp_path}/one")
@@ -51,7 +51,7 @@ def test_folders_come_and_go(disk: SimulatedDisk, tmp_path: Path) -> None:
     assert list((tmp_path / "one" / "two").iterdir()) == []
 
 
-def test_a_fault_comes_when_it_is_due_and_writes_a_part(disk: SimulatedDisk, tmp_path: Path) -> None:
+def test_a_fault_fails_the_right_operation_and_writes_a_part(disk: SimulatedDisk, tmp_path: Path) -> None:
     descriptor = disk.open(f"{tmp_path}/a", os.O_RDWR | os.O_CREAT)
     disk.fail(Fault(SPACE_TAKING, after=1, times=2, code=errno.ENOSPC))
     disk.write_at(descriptor, b"good", 0)
@@ -72,7 +72,7 @@ def test_reads_can_fail(disk: SimulatedDisk, tmp_path: Path) -> None:
     assert disk.read(f"{tmp_path}/a") == b"x"
 
 
-def test_what_a_failed_fsync_should_have_written_is_lost(disk: SimulatedDisk, tmp_path: Path) -> None:
+def test_bytes_of_a_failed_fsync_are_lost(disk: SimulatedDisk, tmp_path: Path) -> None:
     disk.replace(f"{tmp_path}/a", b"")
     disk.write(f"{tmp_path}/a", b"lost")
     disk.fail(Fault(frozenset({"sync"})))
@@ -83,7 +83,7 @@ def test_what_a_failed_fsync_should_have_written_is_lost(disk: SimulatedDisk, tm
     assert disk.read(f"{tmp_path}/a") == bytes(4)
 
 
-def test_faults_of_files_that_it_does_not_know_are_only_passed_on(tmp_path: Path) -> None:
+def test_faults_also_apply_outside_of_the_root(tmp_path: Path) -> None:
     (tmp_path / "root").mkdir()
     disk = SimulatedDisk(str(tmp_path / "root"))
     (tmp_path / "other").write_bytes(b"other")

@@ -20,19 +20,19 @@ def _file(tree: DurableTree, name: str) -> FileNode:
     return node
 
 
-def test_what_was_there_at_the_beginning_survives(tree: DurableTree, tmp_path: Path) -> None:
+def test_the_content_at_the_beginning_survives(tree: DurableTree, tmp_path: Path) -> None:
     tree.cut_power(Survival.NOTHING, Random(0))
     assert (tmp_path / "old").read_bytes() == b"old"
     assert (tmp_path / "folder" / "inner").read_bytes() == b"inner"
 
 
-def test_paths_outside_are_nothing(tree: DurableTree) -> None:
+def test_paths_outside_of_the_root_have_no_node(tree: DurableTree) -> None:
     assert tree.find(str(Path(tree.root).parent)) is None
     assert tree.find(f"{tree.root}/old/deeper") is None
     assert tree.find(tree.root) is tree.top
 
 
-def test_names_are_promised_by_their_folder_and_bytes_by_their_file(tree: DurableTree, tmp_path: Path) -> None:
+def test_names_need_an_fsync_of_the_folder_and_bytes_of_the_file(tree: DurableTree, tmp_path: Path) -> None:
     new = FileNode()
     tree.added(f"{tree.root}/new", new)
     new.pending.append((0, b"bytes"))
@@ -67,7 +67,7 @@ def test_bytes_of_a_failed_fsync_are_lost_though_the_next_one_succeeds(tree: Dur
     assert (tmp_path / "old").read_bytes() == b"old\0\0\0\0kep"
 
 
-def test_a_folder_s_failed_fsync_loses_nothing_by_itself(tree: DurableTree, tmp_path: Path) -> None:
+def test_a_failed_fsync_of_a_folder_loses_no_name(tree: DurableTree, tmp_path: Path) -> None:
     tree.renamed(f"{tree.root}/old", f"{tree.root}/renamed")
     tree.top.forfeit()
     tree.top.settle()
@@ -101,7 +101,7 @@ def test_a_journal_keeps_the_order_and_tears_the_last_write(tmp_path: Path) -> N
     assert not any(b"o" in content and b"m" in content for content in contents)
 
 
-def test_without_promises_any_page_of_any_write_may_be_there(tmp_path: Path) -> None:
+def test_without_an_fsync_any_page_of_any_write_may_survive(tmp_path: Path) -> None:
     found = _outcomes(tmp_path, Survival.TORN)
     assert {(first, second) for _, first, second in found} == {
         (False, False), (True, False), (False, True), (True, True)
@@ -111,7 +111,7 @@ def test_without_promises_any_page_of_any_write_may_be_there(tmp_path: Path) -> 
     assert b"n" * 4096 + b"o" * 3904 in {content[:8000] for content in contents}
 
 
-def test_the_same_seed_loses_the_same(tmp_path: Path) -> None:
+def test_the_same_seed_loses_the_same_changes(tmp_path: Path) -> None:
     (tmp_path / "a").mkdir()
     (tmp_path / "b").mkdir()
     for survival in Survival:

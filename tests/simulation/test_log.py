@@ -1,7 +1,7 @@
 """Random operations on a log whose process and disk may die at each of them, against a list of batches.
 
-The ordinary run tries the same few histories each time; ``KAFKAPY_SIMULATIONS`` asks for that many others (``make
-simulate``: thousands).
+The ordinary run has the same few histories each time; with ``KAFKAPY_SIMULATIONS`` that many random histories are run
+(``make simulate``: thousands).
 """
 
 import errno
@@ -78,7 +78,7 @@ class LogSimulation(RuleBasedStateMachine):
         self.epoch = 0
 
     def _allowed(self, config: LogConfig) -> LogConfig:
-        """Old formats make some laws weaker: most histories have none."""
+        """Most histories have no old formats, as these make some checks weaker."""
         return config if self.is_old else replace(config, message_format_version=LogConfig().message_format_version)
 
     def teardown(self) -> None:
@@ -95,14 +95,14 @@ class LogSimulation(RuleBasedStateMachine):
         return bytearray(encode_batch(self._records(records), **fields))  # type: ignore[arg-type]  # ints and bools
 
     def _epoch(self, more: int = 0) -> int:
-        """As a controller counts them: never back, whatever the log has forgotten."""
+        """The next leader epoch of a controller, never lower than before, whatever epochs the log has dropped."""
         self.epoch += more
         return self.epoch
 
     @rule(records=RECORDS, compression=st.sampled_from([0, 0, 0, 1, 2, 3, 4]), new_epoch=st.integers(0, 1))
     def append(self, records: Drawn, compression: int, new_epoch: int) -> None:
         if self.subject.config.message_format < MAGIC and compression == ZSTD:
-            compression = 0  # which no old format has
+            compression = 0  # old formats lack this codec
         self.subject.append_as_leader(self._encoded(records, compression=compression), self._epoch(new_epoch))
 
     @rule(batches=st.lists(RECORDS, min_size=3, max_size=9))
@@ -145,7 +145,7 @@ class LogSimulation(RuleBasedStateMachine):
         )
         again = bytearray(batch)
         if self.subject.append_as_leader(batch, self._epoch()):
-            # It is known, but may find the segment full and begin another, which the disk may refuse.
+            # The batch is a duplicate, but may roll a full segment, which the disk may refuse.
             self._maintain(lambda: self._send_again(again, self.subject.model.end - len(records)))
 
     def _send_again(self, batch: bytearray, first_offset: int) -> None:
@@ -169,7 +169,7 @@ class LogSimulation(RuleBasedStateMachine):
         self._maintain(self.subject.log.roll)
 
     def _maintain(self, action: Callable[[], object], change: Change | None = None) -> bool:
-        """What adds nothing, and may be refused by the disk; return whether it was done."""
+        """Do ``action``, which adds no batch and may fail because of the disk; return whether it was done."""
         try:
             return self.subject.attempt(action, change or Change()) is not Died
         except (OSError, KafkaStorageError):
@@ -195,7 +195,7 @@ class LogSimulation(RuleBasedStateMachine):
     @rule(back=st.integers(0, 8))
     def truncate(self, back: int) -> None:
         model = self.subject.model
-        # Within a gap before a batch it would be forgotten at the next start, as by Apache Kafka.
+        # An end within a gap before a batch would be lost at the next start, as in Apache Kafka.
         ends = [self.subject.log.segments.first.base_offset, *(each.last_offset + 1 for each in model.batches)]
         offset = ends[-min(back, len(ends) - 1) - 1]
         if self.subject.attempt(lambda: self.subject.log.truncate_to(offset), Change(keeps_below=offset)) is not Died:
@@ -213,7 +213,7 @@ class LogSimulation(RuleBasedStateMachine):
     @rule()
     def enforce_retention(self) -> None:
         subject, model = self.subject, self.subject.model
-        # Where a policy says delete, the oldest segments below the high watermark may go, all or some; nothing else.
+        # With the policy delete some or all of the oldest segments below the high watermark may go; no others.
         retain = lambda: subject.retain(lambda: finish(subject.manager.enforce_retention()))  # noqa: E731
         if self._maintain(retain, Change(drops_below=subject.retention_bound)):
             model.dropped_to(subject.log)
@@ -318,7 +318,7 @@ class LogSimulation(RuleBasedStateMachine):
         found = log.aborted_transactions(offset, model.end)
         first = log.segments.first.base_offset
         expected = [each for each in model.aborted if each.last_offset >= max(offset, first)]
-        # Compaction takes an entry with the last batch that it speaks of.
+        # Compaction removes an entry with the last batch of its transaction.
         needed = [each[:2] for each in expected if not model.is_compacted or self._has_batches(each)]
         assert set(needed) <= set(found) <= {each[:2] for each in expected}
         assert len(found) == len(set(found))
@@ -344,8 +344,8 @@ class LogSimulation(RuleBasedStateMachine):
         expected = next(((offset, at) for offset, at in records if at >= wanted), None)
         found = self.subject.log.lookup_timestamp(wanted)
         if found is None and expected is not None:
-            # As Apache Kafka does: it looks into the first segment with such a timestamp, be it a deleted record,
-            # a batch that compaction has emptied, or its file where no record has one.
+            # As in Apache Kafka the first segment with such a timestamp is searched. The timestamp may be that of a
+            # deleted record, of a batch that compaction has emptied, or of the file where no record has one.
             hidden = [at for offset, at in self._times(model.batches) if offset < model.start or at < 0]
             hidden += [each.header.max_timestamp for each in model.batches if not each.records]
             assert any(at >= wanted or at < 0 for at in hidden)
@@ -377,8 +377,8 @@ SETTINGS = settings(
 )
 
 
-def test_a_log_is_what_its_users_were_told(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
-    caplog.set_level(logging.CRITICAL, logger="kafkapy")  # every history has its warnings, which hide the example
-    # Hypothesis draws the numbers that stand in whatever modules are loaded: histories would hang on other tests.
+def test_a_log_agrees_with_its_model(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
+    caplog.set_level(logging.CRITICAL, logger="kafkapy")  # every history logs warnings, which would hide the example
+    # Hypothesis also draws numbers from the source of loaded modules: histories would depend on other tests.
     monkeypatch.setattr(HypothesisProvider, "_maybe_draw_constant", lambda *_, **__: None)
     run_state_machine_as_test(LogSimulation, settings=SETTINGS)

@@ -1,4 +1,4 @@
-"""A disk on which what lies under one path fails, when it is told to."""
+"""A disk on which every operation under one path fails, once a test has set it."""
 
 import errno
 import os
@@ -9,7 +9,7 @@ from kafkapy.storage.io.files import Files
 
 
 class BrokenDisk(Files):
-    """Everything under ``broken`` fails with ``number``; descriptors that were opened there too."""
+    """Every operation under ``broken`` fails with ``number``, also on descriptors that were opened there."""
 
     def __init__(self, number: int = errno.EIO) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""What the tests of compaction share: a broker's logs, a cleaner, and a pool whose jobs run on the spot."""
+"""Helpers of the tests of compaction: a broker's logs, a cleaner, and a pool that runs jobs at once."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -30,7 +30,7 @@ DAY_MS = 86_400_000
 
 
 def finished(steps: Steps[dict[str, Any]]) -> dict[str, Any]:
-    """What ``steps`` come to, all of them done here."""
+    """Do all ``steps`` and return their result."""
     try:
         while True:
             next(steps)
@@ -40,13 +40,13 @@ def finished(steps: Steps[dict[str, Any]]) -> dict[str, Any]:
 
 
 class InlineJob:
-    """A job that has run by the time it is returned, or runs when the test says so."""
+    """A job that runs before it is returned, or when the test calls ``run``."""
 
     def __init__(self, pool: "InlinePool", job: str, arguments: Mapping[str, Any], progress: Callable[[Facts], object]):
         self.future: Future[Facts] = Future()
         self._what = pool, job, arguments, progress
         self.context = JobContext(1, Output(BytesIO()))
-        self.context.progress = progress  # type: ignore[method-assign,assignment]  # told here, not on a pipe
+        self.context.progress = progress  # type: ignore[method-assign,assignment]  # called directly, not over a pipe
 
     def cancel(self) -> None:
         self.context.cancelled.set()
@@ -69,7 +69,7 @@ class InlineJob:
 
 
 class InlinePool:
-    """``is_held`` keeps jobs until ``run``; ``error`` is what they end with. ``files`` are those of compactions."""
+    """With ``is_held`` jobs wait for ``run``; with ``error`` they end with it. Compactions use ``files``."""
 
     def __init__(self, files: Files | None = None) -> None:
         self.files = files
@@ -120,7 +120,7 @@ class World:
             self.posted.pop(0)()
 
     def compact(self) -> None:
-        """Let the cleaner look, and everything that follows happen."""
+        """Let the cleaner choose a log, and finish its compaction."""
         if self.cleaner._timer is None:
             self.cleaner.start()
         self.clock.advance(1000)
@@ -128,7 +128,7 @@ class World:
 
 
 def append(log: Log, *pairs: tuple[bytes | None, bytes | None], timestamp: int = START_MS, **fields: Any) -> int:
-    """One batch, replicated at once; returns its first offset."""
+    """Append one batch, replicated at once; return its first offset."""
     records = [Record(key, value, timestamp + place) for place, (key, value) in enumerate(pairs)]
     # As a follower does: a record without key is refused by the leader of a compacted topic.
     batch = encode_batch(records, base_offset=log.log_end_offset, partition_leader_epoch=0, **fields)
@@ -138,7 +138,7 @@ def append(log: Log, *pairs: tuple[bytes | None, bytes | None], timestamp: int =
 
 
 def close_segment(log: Log, *, age_ms: int = 0) -> None:
-    """Begin a new segment; the one before was last changed ``age_ms`` before the clock's present."""
+    """Begin a new segment; the one before was last modified ``age_ms`` before the clock's time."""
     path = log.segments.active.log.path
     log.roll()
     log.storage.files.set_modified_ms(path, log.storage.clock.now_ms() - age_ms)

@@ -1,4 +1,4 @@
-"""Reads the tables of ``kafkapy/storage/README.md`` and parses files by them alone."""
+"""Reads the tables of ``kafkapy/storage/README.md`` and parses files only by these."""
 
 import re
 from collections.abc import Iterator
@@ -62,7 +62,7 @@ class Page:
         return sum(_NUMBERS[kind].size for _, kind, _ in self.formats[name])
 
     def all(self, name: str, data: bytes) -> list[Fields]:
-        """Data that is values of one format back to back."""
+        """The values of one format that fill ``data``."""
         found, at = [], 0
         while at < len(data):
             fields, at = self.parse(name, data, at)
@@ -139,7 +139,7 @@ def _varint(data: bytes, at: int) -> tuple[int, int]:
 
 
 def check_directory(page: Page, directory: Path) -> dict[str, int]:
-    """Parse everything in a data directory by the page; how many values of each format there were."""
+    """Parse everything in a data directory by the page; return the number of values of each format."""
     counts: dict[str, int] = {}
     for path in sorted(directory.iterdir()):
         assert page.explains("Names in a data directory", path.name), path

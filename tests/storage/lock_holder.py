@@ -1,4 +1,4 @@
-"""A data directory's lock in the hands of another process: POSIX locks are a process's own."""
+"""Another process that holds a data directory's lock: POSIX locks don't conflict within a process."""
 
 import subprocess
 import sys
@@ -17,7 +17,7 @@ sys.stdin.read()
 
 @contextmanager
 def held_by_another(path: Path) -> Iterator[None]:
-    """The lock is held within, and free after."""
+    """Another process holds the lock during the block."""
     command = [sys.executable, "-c", HOLD, str(path)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as holder:
         assert holder.stdout is not None

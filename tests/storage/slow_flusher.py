@@ -1,4 +1,4 @@
-"""A flusher that does nothing until it is told to."""
+"""A flusher that does nothing until the test calls ``catch_up``."""
 
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -20,7 +20,7 @@ class SlowFlusher:
         self.run(lambda: deque(steps, 0).clear(), lambda: None)
 
     def catch_up(self) -> None:
-        """Do what waits now."""
+        """Do the work that is waiting now."""
         for _ in range(len(self.waiting)):
             work, done = self.waiting.popleft()
             work()

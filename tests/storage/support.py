@@ -1,4 +1,4 @@
-"""What the tests of the log share: batches, and a log on a clock that stands still."""
+"""Helpers of the tests of the log: batches, and a log on a clock that tests advance."""
 
 from pathlib import Path
 
@@ -19,7 +19,7 @@ GOLDEN = Path(__file__).parent.parent / "golden" / "datadir-272"
 
 
 def batch(count: int = 1, *, timestamp: int = START_MS, value: bytes = b"v", **fields: int) -> bytearray:
-    """Records one ms apart, in one batch; producer fields as in ``encode_batch``."""
+    """A batch of records one ms apart; the producer fields are as in ``encode_batch``."""
     records = [Record(b"k", value, timestamp + place) for place in range(count)]
     return bytearray(encode_batch(records, **fields))  # type: ignore[arg-type]  # ints only
 
@@ -40,7 +40,7 @@ def produced(sequence: int, count: int = 1, *, producer_id: int = 7, epoch: int 
 
 
 def marker(*, commit: bool, producer_id: int = 7, epoch: int = 0, coordinator_epoch: int = 0) -> bytearray:
-    """A transaction's end."""
+    """A marker that ends a transaction."""
     control = ControlType.COMMIT if commit else ControlType.ABORT
     return bytearray(encode_marker(control, Marker(producer_id, epoch, coordinator_epoch), START_MS))
 
@@ -79,7 +79,7 @@ def fill(log: Log, batches: int, count: int = 1, *, value: bytes = b"v" * 100) -
 
 
 def offsets_of(records: FileSlice | bytes) -> list[int]:
-    """The base offset of each batch in what was read."""
+    """The base offset of each batch in ``records``."""
     content = records.read() if isinstance(records, FileSlice) else records
     return [header.base_offset for _, header in iterate_headers(content)]
 
@@ -92,7 +92,7 @@ def contents(directory: Path) -> dict[str, bytes]:
 
 
 def crash(manager: LogManager) -> None:
-    """What the system does to a process that dies: descriptors and locks go, nothing is written."""
+    """Do what the system does when a process dies: close descriptors and locks, write nothing."""
     for log in manager.all_logs():
         log.release()
     manager.directories.unlock()

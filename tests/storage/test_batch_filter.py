@@ -1,4 +1,4 @@
-"""What is left of one batch."""
+"""The part of one batch that compaction keeps."""
 
 import pytest
 
@@ -18,7 +18,7 @@ PRODUCER = {"producer_id": 9, "producer_epoch": 4, "base_sequence": 30}
 
 
 def batch_filter(*contents: bytes, producers: dict[int, LastRecord] | None = None) -> BatchFilter:
-    """One that has noted the keys of these batches."""
+    """A filter that has noted the keys of these batches."""
     offsets = OffsetMap(100_000, 0.9, 100)
     for content in contents:
         header = read_header(content)
@@ -49,7 +49,7 @@ def test_a_batch_that_keeps_everything_stays_byte_for_byte() -> None:
 
 
 @pytest.mark.parametrize("codec", range(5))
-def test_a_batch_made_anew_keeps_all_but_its_times_and_count(codec: int) -> None:
+def test_a_rewritten_batch_keeps_all_but_its_times_and_count(codec: int) -> None:
     content = batch(compression=codec, **PRODUCER)
     before = read_header(content)
     later = encode_batch([Record(b"a", b"9")], base_offset=60)
@@ -97,14 +97,16 @@ def test_the_last_batch_of_a_producer_stays_without_records() -> None:
     ("retain", "producers", "records"),
     [(True, {}, 1), (False, {}, None), (False, {7: LastRecord(-1, 0)}, 0), (False, {7: LastRecord(-1, 1)}, None)],
 )
-def test_a_marker_goes_when_it_may(retain: bool, producers: dict[int, LastRecord], records: int | None) -> None:
+def test_a_marker_is_removed_when_no_batch_needs_it(
+    retain: bool, producers: dict[int, LastRecord], records: int | None
+) -> None:
     filtering = batch_filter(producers=producers)
     filtering.retain_deletes = retain
     kept = kept_of(filtering, bytes(marker(commit=True)))
     assert (kept.records if kept else None) == records
 
 
-def test_a_marker_stays_with_its_data_whatever_the_keys_say() -> None:
+def test_a_marker_stays_with_the_data_of_its_transaction() -> None:
     content = encode_batch([Record(b"\x00\x00\x00\x01", b"v")], is_transactional=True, base_offset=90,
                            producer_id=7, producer_epoch=0, base_sequence=0)  # fmt: skip
     filtering = batch_filter(content)
@@ -115,7 +117,7 @@ def test_a_marker_stays_with_its_data_whatever_the_keys_say() -> None:
     assert kept.records == 1
 
 
-def test_aborted_data_go() -> None:
+def test_aborted_data_are_removed() -> None:
     content = encode_batch([Record(b"a", b"v")], is_transactional=True, producer_id=7, producer_epoch=0,
                            base_sequence=0)  # fmt: skip
     offsets = OffsetMap(1000, 0.9, 10)
@@ -163,7 +165,7 @@ def test_a_stamped_wrapper_keeps_its_time() -> None:
     assert [(e.offset, e.timestamp) for e in read_entries(kept.content)] == [(6, 900)]
 
 
-def test_what_is_damaged_is_not_blessed_with_a_new_checksum() -> None:
+def test_a_damaged_batch_is_refused_and_gets_no_new_checksum() -> None:
     content = bytearray(batch())
     content[-1] ^= 1
     with pytest.raises(CorruptRecordError, match="CRC"):

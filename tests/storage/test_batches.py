@@ -44,12 +44,12 @@ def test_batches_larger_than_what_is_read_at_once(tmp_path: Path) -> None:
     [
         (bytes(SMALLEST_BATCH - 1), "ends within a batch's header"),
         (bytes(100), "holds a batch of 12 bytes"),
-        (_entry(0, 1)[:-1] + b"X", "what is no batch"),
+        (_entry(0, 1)[:-1] + b"X", "bytes that are no batch"),
         (_entry(1, 1)[:-1], "where 34 are left"),
         (_entry(1, 1)[:16] + b"\x03" + _entry(1, 1)[17:], "No format has magic 3|No whole record batch"),
     ],
 )
-def test_what_is_no_batch(tmp_path: Path, tail: bytes, message: str) -> None:
+def test_bytes_that_are_no_batch_raise(tmp_path: Path, tail: bytes, message: str) -> None:
     log, size = _file(tmp_path, _entry(0, 0), tail)
     batches = read_batches(log, 0, size)
     assert next(batches)[1].base_offset == 0

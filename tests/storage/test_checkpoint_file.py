@@ -28,13 +28,13 @@ def raised(_error: OSError) -> None:
     raise AssertionError("nothing was refused")
 
 
-def test_the_first_one_is_written_even_without_a_line(path: Path, file: CheckpointFile) -> None:
+def test_an_empty_checkpoint_is_written_the_first_time(path: Path, file: CheckpointFile) -> None:
     assert file.read() == {}
     file.write({}, InlineFlusher(), raised)
     assert path.read_text() == "0\n0\n"
 
 
-def test_what_the_thread_is_late_with_does_not_come_back(path: Path, file: CheckpointFile) -> None:
+def test_a_late_write_does_not_replace_a_newer_one(path: Path, file: CheckpointFile) -> None:
     flusher = SlowFlusher()
     file.write({A: 5}, InlineFlusher(), raised)
     file.write({A: 80}, flusher, raised)
@@ -45,9 +45,7 @@ def test_what_the_thread_is_late_with_does_not_come_back(path: Path, file: Check
     assert (file.highest(A), file.highest(B), file.highest(TopicPartition("c", 0))) == (10, 1, 0)
 
 
-def test_what_was_asked_for_last_stays_though_it_is_what_the_file_says_already(
-    path: Path, file: CheckpointFile
-) -> None:
+def test_the_last_request_wins_even_if_the_file_has_its_content_already(path: Path, file: CheckpointFile) -> None:
     flusher = SlowFlusher()
     file.write({A: 5}, InlineFlusher(), raised)
     file.write({A: 80}, flusher, raised)
@@ -57,7 +55,7 @@ def test_what_was_asked_for_last_stays_though_it_is_what_the_file_says_already(
     assert file.highest(A) == 5
 
 
-def test_what_was_refused_is_not_there(path: Path, file: CheckpointFile) -> None:
+def test_a_refused_write_does_not_count_as_written(path: Path, file: CheckpointFile) -> None:
     path.with_name("checkpoint.tmp").mkdir()
     refusals: list[int | None] = []
     file.write({A: 5}, InlineFlusher(), lambda error: refusals.append(error.errno))

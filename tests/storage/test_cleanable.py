@@ -1,4 +1,4 @@
-"""How much of a log waits for compaction, and whether it is due."""
+"""The clean and dirty parts of a log, and whether its compaction is due."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -15,7 +15,7 @@ HOUR_MS = 3_600_000
 
 
 def four_segments(directory: Path, config: LogConfig = COMPACT) -> Log:
-    """Three closed ones of two records each, an hour apart, and an active one."""
+    """Three closed segments of two records each, an hour apart, and an active one."""
     log = open_log(directory, config)
     for number in range(3):
         append(log, (b"a", b"x" * 100), (b"b", b"y" * 100), timestamp=START_MS + number * HOUR_MS)
@@ -37,7 +37,7 @@ def test_all_but_the_active_segment_is_dirty_at_first(tmp_path: Path) -> None:
     ("checkpoint", "dirty", "clean_segments", "dirty_segments"),
     [(2, 2, 1, 2), (6, 6, 3, 0), (3, 3, 2, 2), (7, 7, 4, 0), (8, 0, 0, 3)],
 )
-def test_the_checkpoint_says_what_is_clean(
+def test_the_clean_part_ends_at_the_checkpoint(
     tmp_path: Path, checkpoint: int, dirty: int, clean_segments: int, dirty_segments: int
 ) -> None:
     log = four_segments(tmp_path)
@@ -49,7 +49,7 @@ def test_the_checkpoint_says_what_is_clean(
     assert found.is_due == (dirty_segments > 0)
 
 
-def test_what_lies_below_the_start_is_not_looked_at(tmp_path: Path) -> None:
+def test_segments_below_the_log_start_are_not_counted(tmp_path: Path) -> None:
     log = four_segments(tmp_path)
     log.advance_log_start_offset(3)
     assert examine(log, 1).first_dirty_offset == 3
@@ -62,7 +62,7 @@ def test_a_log_without_closed_segments_has_nothing(tmp_path: Path) -> None:
     assert (found.cleanable_bytes, found.ratio, found.is_due) == (0, 0.0, False)
 
 
-def test_young_records_wait(tmp_path: Path) -> None:
+def test_young_records_are_not_cleanable(tmp_path: Path) -> None:
     log = four_segments(tmp_path, replace(COMPACT, min_compaction_lag_ms=2 * HOUR_MS - 10))
     assert examine(log, None).first_uncleanable_offset == 4
     log.update_config(replace(COMPACT, min_compaction_lag_ms=4 * HOUR_MS))
@@ -79,7 +79,7 @@ def test_a_file_without_timestamps_is_as_old_as_its_last_change(tmp_path: Path) 
     assert examine(log, None).first_uncleanable_offset == 4
 
 
-def test_what_is_old_is_overdue(tmp_path: Path) -> None:
+def test_a_log_with_old_dirty_records_is_overdue(tmp_path: Path) -> None:
     """max.compaction.lag.ms counts from the first batch of a dirty segment, however clean the log is."""
     config = replace(COMPACT, max_compaction_lag_ms=2 * HOUR_MS, min_cleanable_dirty_ratio=1.0)
     log = four_segments(tmp_path, config)
@@ -88,7 +88,7 @@ def test_what_is_old_is_overdue(tmp_path: Path) -> None:
     assert not examine(log, 6).is_due, "nothing is dirty"
 
 
-def test_open_transactions_and_what_is_not_replicated_wait(tmp_path: Path) -> None:
+def test_open_transactions_and_unreplicated_records_are_not_cleanable(tmp_path: Path) -> None:
     log = four_segments(tmp_path)
     log.high_watermark = 3
     assert examine(log, None).first_uncleanable_offset == 2
@@ -103,7 +103,7 @@ def test_open_transactions_and_what_is_not_replicated_wait(tmp_path: Path) -> No
     assert examine(log, None).first_uncleanable_offset == 9
 
 
-def test_what_a_power_failure_may_take_supersedes_nothing(tmp_path: Path) -> None:
+def test_records_that_are_not_on_the_disk_are_not_cleanable(tmp_path: Path) -> None:
     log = four_segments(tmp_path)
     log.recovery_point = 3
     assert examine(log, None).first_uncleanable_offset == 2

@@ -1,4 +1,4 @@
-"""Which transactions' data are void, and which markers are still needed."""
+"""Void data of transactions, and markers that must stay."""
 
 from kafkapy.records.batch import BatchHeader, read_header
 from kafkapy.records.record import Record, encode_batch
@@ -21,14 +21,14 @@ def ended(transactions: CleanedTransactions, offset: int, *, commit: bool, produ
     return transactions.may_go(read_header(content)._replace(base_offset=offset), content)
 
 
-def test_a_commit_stays_while_there_are_data_of_it() -> None:
+def test_a_commit_marker_stays_while_there_are_data_of_its_transaction() -> None:
     transactions = CleanedTransactions()
     assert not transactions.is_void(data(0))
     assert not ended(transactions, 1, commit=True)
     assert ended(transactions, 2, commit=True), "nothing since the last one"
 
 
-def test_an_abort_stays_while_there_are_data_of_it_and_so_does_its_entry() -> None:
+def test_an_abort_marker_and_its_entry_stay_while_there_are_data() -> None:
     transactions = CleanedTransactions()
     retained: list[AbortedTransaction] = []
     transactions.retained = retained.append
@@ -45,7 +45,7 @@ def test_an_abort_stays_while_there_are_data_of_it_and_so_does_its_entry() -> No
     assert retained == [entry], "the other one's data are gone"
 
 
-def test_an_abort_that_nobody_told_of_may_go() -> None:
+def test_an_abort_marker_without_an_entry_may_go() -> None:
     assert ended(CleanedTransactions(), 4, commit=False)
 
 

@@ -1,4 +1,4 @@
-"""Which log is compacted when, and what ends a compaction."""
+"""The choice of logs to compact, and events that end a compaction."""
 
 import errno
 import os
@@ -48,7 +48,7 @@ def test_the_settings_are_the_brokers_shared_by_its_threads(world: World) -> Non
     assert CleanerSettings.of(other.config) == (4, 1000, 33_554_432, 0.9, 65_536, 1000.0)
 
 
-def test_it_looks_each_backoff_and_the_checkpoint_says_how_far(world: World) -> None:
+def test_the_cleaner_runs_after_each_backoff_and_writes_its_checkpoint(world: World) -> None:
     log = dirty_log(world)
     world.cleaner.start()
     world.clock.advance(0)
@@ -61,14 +61,14 @@ def test_it_looks_each_backoff_and_the_checkpoint_says_how_far(world: World) -> 
     assert len(world.pool.jobs) == 2
 
 
-def test_the_checkpoint_forgets_logs_that_are_gone(world: World) -> None:
+def test_the_checkpoint_drops_deleted_logs(world: World) -> None:
     (world.directory / "cleaner-offset-checkpoint").write_text("0\n1\ngone 3 7\n")
     dirty_log(world)
     world.compact()
     assert checkpoint(world) == "0\n1\norders 0 4\n"
 
 
-def test_a_restart_goes_on_where_it_was(world: World) -> None:
+def test_a_restart_continues_from_the_checkpoint(world: World) -> None:
     log = dirty_log(world)
     world.compact()
     clean_to = log.segments.active.base_offset
@@ -83,7 +83,7 @@ def test_a_restart_goes_on_where_it_was(world: World) -> None:
     again.cleaner.stop()
 
 
-def test_the_dirtiest_goes_first(world: World) -> None:
+def test_the_dirtiest_log_is_first(world: World) -> None:
     half = dirty_log(world, "half")
     world.compact()
     append(half, (b"k0", b"w" * 900))
@@ -93,7 +93,7 @@ def test_the_dirtiest_goes_first(world: World) -> None:
     assert [Path(request["directory"]).name for request in world.pool.requests] == ["half-0", "new-0", "half-0"]
 
 
-def test_as_many_at_a_time_as_there_are_threads(tmp_path: Path) -> None:
+def test_one_compaction_runs_per_thread(tmp_path: Path) -> None:
     world = World(tmp_path, **{"log.cleaner.threads": "2"})
     world.pool.is_held = True
     for topic in ("a", "b", "c"):
@@ -145,7 +145,7 @@ def test_only_compacted_topics_are_compacted(world: World) -> None:
     assert not world.pool.jobs
 
 
-def test_old_segments_of_compacted_and_deleted_topics_go_too(world: World) -> None:
+def test_old_segments_of_topics_with_both_policies_are_deleted(world: World) -> None:
     log = dirty_log(world, config=replace(COMPACT, cleanup_policy=("compact", "delete"), retention_ms=100))
     for segment in log.segments:
         world.storage.files.set_modified_ms(segment.log.path, START_MS)
@@ -165,7 +165,7 @@ def test_a_log_that_is_being_compacted_is_not_trimmed(world: World) -> None:
 
 
 @pytest.mark.parametrize("deed", ["truncate", "truncate fully", "delete", "policy", "offline"])
-def test_what_takes_records_away_ends_a_compaction(world: World, deed: str) -> None:
+def test_removing_records_ends_a_compaction(world: World, deed: str) -> None:
     log = dirty_log(world)
     world.compact()
     append(log, (b"k0", b"w" * 900))
@@ -197,7 +197,7 @@ def test_what_takes_records_away_ends_a_compaction(world: World, deed: str) -> N
         assert checkpoint(world) == f"0\n1\norders 0 {clean_to}\n"
 
 
-def test_cutting_the_active_segment_disturbs_nothing(world: World) -> None:
+def test_cutting_the_active_segment_does_not_end_a_compaction(world: World) -> None:
     log = dirty_log(world)
     world.pool.is_held = True
     world.compact()
@@ -206,7 +206,7 @@ def test_cutting_the_active_segment_disturbs_nothing(world: World) -> None:
     assert not world.pool.jobs[0].context.cancelled.is_set()
 
 
-def test_another_logs_end_is_none_of_its_business(world: World) -> None:
+def test_another_logs_deletion_does_not_end_a_compaction(world: World) -> None:
     dirty_log(world)
     other = dirty_log(world, "other", replace(COMPACT, cleanup_policy=("delete",)))
     world.pool.is_held = True
@@ -215,7 +215,7 @@ def test_another_logs_end_is_none_of_its_business(world: World) -> None:
     assert not world.pool.jobs[0].context.cancelled.is_set()
 
 
-def test_deleting_records_disturbs_nothing(world: World) -> None:
+def test_deleting_records_does_not_end_a_compaction(world: World) -> None:
     log = dirty_log(world)
     world.cleaner.start()
     world.clock.advance(0)
@@ -226,7 +226,7 @@ def test_deleting_records_disturbs_nothing(world: World) -> None:
     assert sorted(values_in(log)) == [2, 3, 4, 5, 6]
 
 
-def test_other_settings_begin_anew(world: World) -> None:
+def test_changed_settings_restart_the_cleaner(world: World) -> None:
     log = dirty_log(world)
     world.pool.is_held = True
     world.compact()
@@ -246,7 +246,7 @@ def test_other_settings_begin_anew(world: World) -> None:
     assert world.cleaner._pool is None, "a stopped one stays so"
 
 
-def test_after_a_stop_nothing_begins(world: World) -> None:
+def test_a_stopped_cleaner_begins_no_compaction(world: World) -> None:
     dirty_log(world)
     world.pool.is_held = True
     world.compact()
@@ -270,9 +270,7 @@ def _refuse_to_look(world: World, monkeypatch: pytest.MonkeyPatch, number: int) 
     return log
 
 
-def test_a_log_that_can_not_be_looked_at_for_the_moment_is_looked_at_again(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_log_that_can_not_be_examined_now_is_examined_again(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     log = _refuse_to_look(world, monkeypatch, errno.EMFILE)
     log.segments.first.max_timestamp = START_MS
     assert not world.cleaner.uncleanable
@@ -281,14 +279,14 @@ def test_a_log_that_can_not_be_looked_at_for_the_moment_is_looked_at_again(
     assert world.pool.jobs
 
 
-def test_a_log_whose_disk_is_broken_takes_its_directory_along(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_error_of_the_disk_takes_the_directory_offline(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     log = _refuse_to_look(world, monkeypatch, errno.EIO)
     world.clock.advance(0)
     assert world.logs.get(log.topic_partition) is None
     assert "Input/output error" in str(world.logs.directories.offline[0].failure)
 
 
-def test_a_log_that_is_damaged_where_it_is_looked_at_is_left_alone(world: World) -> None:
+def test_a_log_whose_examination_finds_damage_is_not_compacted(world: World) -> None:
     log = dirty_log(world, config=replace(COMPACT, max_compaction_lag_ms=1))
     first = log.segments.first
     first._rolling_timestamp = None
@@ -302,7 +300,7 @@ def test_a_log_that_is_damaged_where_it_is_looked_at_is_left_alone(world: World)
     assert not world.cleaner.uncleanable, "the next one of this name is another log"
 
 
-def test_a_full_disk_keeps_no_other_log_waiting(world: World) -> None:
+def test_other_logs_are_compacted_while_one_disk_is_full(world: World) -> None:
     dirty_log(world, "full", batches=12)
     dirty_log(world, "half", batches=6)
     world.pool.error = OSError(errno.ENOSPC, "No space left on device")
@@ -340,7 +338,7 @@ def test_a_log_that_crashes_workers_is_tried_three_times(world: World, caplog: p
     assert "left alone until the next start: killed" in caplog.text
 
 
-def test_a_compaction_that_succeeds_makes_good_for_the_deaths_before(world: World) -> None:
+def test_a_successful_compaction_resets_the_count_of_dead_workers(world: World) -> None:
     log = dirty_log(world)
     for _ in range(3):
         world.pool.is_held = True
@@ -355,8 +353,8 @@ def test_a_compaction_that_succeeds_makes_good_for_the_deaths_before(world: Worl
     assert not world.cleaner.uncleanable
 
 
-def test_the_checkpoint_says_nothing_of_a_topic_that_was_deleted(world: World) -> None:
-    """Else the records of a new one with this name would count as clean after the next start."""
+def test_a_deleted_topic_is_not_in_the_checkpoint(world: World) -> None:
+    """Otherwise the records of a new topic with this name would count as clean after the next start."""
     dirty_log(world)
     dirty_log(world, "other")
     world.compact()
@@ -366,7 +364,7 @@ def test_the_checkpoint_says_nothing_of_a_topic_that_was_deleted(world: World) -
     assert checkpoint(world) == "0\n0\n"
 
 
-def test_a_stop_writes_what_was_about_to_be_written(world: World) -> None:
+def test_a_stop_writes_a_pending_checkpoint(world: World) -> None:
     dirty_log(world)
     world.compact()
     world.logs.delete(PARTITION)
@@ -374,7 +372,7 @@ def test_a_stop_writes_what_was_about_to_be_written(world: World) -> None:
     assert checkpoint(world) == "0\n0\n"
 
 
-def test_what_the_checkpoint_says_of_a_topic_that_is_gone_counts_for_no_later_one(world: World) -> None:
+def test_a_checkpoint_of_a_deleted_topic_does_not_apply_to_a_new_one(world: World) -> None:
     (world.directory / "cleaner-offset-checkpoint").write_text("0\n1\norders 0 4\n")
     world.cleaner.start()
     dirty_log(world)
@@ -382,7 +380,7 @@ def test_what_the_checkpoint_says_of_a_topic_that_is_gone_counts_for_no_later_on
     assert world.pool.requests[0]["first_dirty_offset"] == 0
 
 
-def test_no_backoff_leaves_the_broker_room(world: World) -> None:
+def test_a_backoff_of_zero_does_not_block_the_broker(world: World) -> None:
     world.cleaner.settings = world.cleaner.settings._replace(backoff_ms=0)
     world.cleaner.start()
     world.clock.advance(0)
@@ -400,7 +398,7 @@ def test_no_backoff_leaves_the_broker_room(world: World) -> None:
     assert looks == 10
 
 
-def test_a_checkpoint_that_can_not_be_written_is_told(
+def test_a_checkpoint_that_can_not_be_written_is_logged(
     world: World, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     dirty_log(world)
@@ -415,7 +413,7 @@ def test_a_checkpoint_that_can_not_be_written_is_told(
     assert "cleaner-offset-checkpoint can't be written" in caplog.text
 
 
-def test_a_real_worker_does_the_same(tmp_path: Path) -> None:
+def test_a_worker_process_compacts_a_log(tmp_path: Path) -> None:
     world = World(tmp_path)
     posted: SimpleQueue[Callable[[], object]] = SimpleQueue()
     real = LogCleaner(world.logs, world.config, posted.put)
@@ -430,7 +428,7 @@ def test_a_real_worker_does_the_same(tmp_path: Path) -> None:
     real.stop()
 
 
-def test_what_is_not_on_the_disk_is_brought_there_first(world: World) -> None:
+def test_records_are_flushed_before_they_are_compacted(world: World) -> None:
     log = dirty_log(world)
     log.recovery_point = 0  # as after a start that was unclean
     world.compact()

@@ -1,4 +1,4 @@
-"""The cleaner with real worker processes, which are stopped, killed or outlived by their logs."""
+"""The cleaner with real worker processes, which are stopped or killed, or whose logs are deleted."""
 
 import os
 import signal
@@ -22,7 +22,7 @@ COMPACTED = [2, 3, 4, 5, 6]
 
 
 class Workers:
-    """A cleaner whose processes stand still as soon as they exist, until ``let_go``."""
+    """A cleaner whose processes are stopped as soon as they exist, until ``let_go``."""
 
     def __init__(self, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
         self.world = world
@@ -42,13 +42,13 @@ class Workers:
         monkeypatch.setattr(worker_pool.subprocess, "Popen", popen)
 
     def begin(self) -> int:
-        """Have the cleaner look; return the process that it starts."""
+        """Let the cleaner choose a log; return the process that it starts."""
         self.cleaner.start()
         self.world.clock.advance(0)
         return self.started.get(timeout=PATIENCE_S)
 
     def go_on(self) -> None:
-        """Until no compaction is under way."""
+        """Run until no compaction is running."""
         while self.cleaner._runs:
             self.posted.get(timeout=PATIENCE_S)()
 
@@ -68,7 +68,7 @@ def dirty_log(logs: LogManager) -> Log:
     return log
 
 
-def test_one_that_is_killed_is_replaced(workers: Workers) -> None:
+def test_a_killed_worker_is_replaced(workers: Workers) -> None:
     log = dirty_log(workers.world.logs)
     os.kill(workers.begin(), signal.SIGKILL)
     workers.go_on()
@@ -79,7 +79,7 @@ def test_one_that_is_killed_is_replaced(workers: Workers) -> None:
     assert sorted(values_in(log)) == COMPACTED
 
 
-def test_a_stop_does_not_wait_for_one_that_hangs(workers: Workers, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_stop_does_not_wait_for_a_hanging_worker(workers: Workers, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(worker_pool, "END_S", 0.05)
     log = dirty_log(workers.world.logs)
     pid = workers.begin()
@@ -91,7 +91,7 @@ def test_a_stop_does_not_wait_for_one_that_hangs(workers: Workers, monkeypatch: 
     assert not names_of(log, ".cleaned", ".swap")
 
 
-def test_one_that_is_late_does_nothing_to_a_new_log_of_the_same_name(workers: Workers) -> None:
+def test_a_late_worker_does_not_change_a_new_log_of_the_same_name(workers: Workers) -> None:
     logs = workers.world.logs
     dirty_log(logs)
     pid = workers.begin()

@@ -1,4 +1,4 @@
-"""What a compaction leaves of a log: against rules one by one, and against a model of random logs."""
+"""The records that a compaction keeps: by single rules, and by a model of random logs."""
 
 import os
 import tracemalloc
@@ -70,7 +70,7 @@ def test_segments_that_fit_become_one(world: World) -> None:
     assert not names_of(log, ".cleaned", ".swap")
 
 
-def test_tombstones_go_when_their_time_is_over(world: World) -> None:
+def test_tombstones_are_removed_after_their_retention(world: World) -> None:
     config = replace(BIG, delete_retention_ms=DAY_MS)
     log = world.log(config)
     append(log, (b"a", b"1"), (b"b", b"2"))
@@ -102,7 +102,7 @@ def end(log: Log, *, commit: bool, producer_id: int = 7) -> None:
     log.update_high_watermark(log.log_end_offset)
 
 
-def test_aborted_records_go_and_committed_ones_stay(world: World) -> None:
+def test_aborted_records_are_removed_and_committed_ones_stay(world: World) -> None:
     log = world.log(BIG)
     append(log, (b"a", b"1"))
     transactional(log, 0, b"a")
@@ -139,7 +139,7 @@ def test_an_abort_that_comes_in_the_active_segment_is_known(world: World) -> Non
     assert 1 not in values_in(log)
 
 
-def test_an_abort_below_the_logs_start_matters_no_more(world: World) -> None:
+def test_an_abort_below_the_log_start_is_ignored(world: World) -> None:
     log = world.log(BIG)
     transactional(log, 0, b"a")
     end(log, commit=False)
@@ -167,7 +167,7 @@ def test_open_transactions_are_not_touched(world: World) -> None:
     assert offsets(log) == [1, 2, 3]
 
 
-def test_a_full_map_cleans_as_far_as_it_goes(world: World) -> None:
+def test_a_full_map_cleans_up_to_its_last_key(world: World) -> None:
     log = world.log(BIG)
     world.cleaner.settings = world.cleaner.settings._replace(map_bytes=24 * 10, load_factor=0.5)
     for first in range(0, 40, 4):
@@ -222,7 +222,7 @@ def test_a_full_map_leaves_the_rest_of_a_message_set(world: World) -> None:
 
 
 @pytest.mark.parametrize("damage", ["cut", "crc", "offsets", "length"])
-def test_a_damaged_log_is_left_alone(world: World, damage: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_damaged_log_is_not_compacted(world: World, damage: str, caplog: pytest.LogCaptureFixture) -> None:
     log = world.log(BIG)
     append(log, (b"a", b"1" * 300))
     append(log, (b"a", b"2"))
@@ -352,7 +352,7 @@ class Reads(Files):
         return super().read_at(descriptor, size, position)
 
 
-def test_a_damaged_length_does_not_have_the_segment_read_into_memory(world: World) -> None:
+def test_a_damaged_length_does_not_read_the_segment_into_memory(world: World) -> None:
     log = world.log(BIG)
     for _ in range(20):
         append(log, (b"a", b"x" * 4000))
@@ -408,7 +408,7 @@ def test_a_segment_that_was_copied_is_not_kept_open(world: World) -> None:
     assert open_at[-1] == set()
 
 
-def test_its_memory_is_that_of_the_map_and_of_two_buffers(tmp_path: Path) -> None:
+def test_a_compaction_takes_the_memory_of_the_map_and_two_buffers(tmp_path: Path) -> None:
     """However many keys there are: what finds no room is compacted the next time."""
     map_bytes, chunk_bytes = 1_080_000, 16_384
     sizes = {"log.cleaner.dedupe.buffer.size": str(map_bytes), "log.cleaner.io.buffer.size": str(2 * chunk_bytes)}

@@ -1,4 +1,4 @@
-"""The broker's side of one compaction: what it does when something goes wrong in its midst."""
+"""The broker's part of one compaction, mainly after errors."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -46,13 +46,13 @@ def test_segments_are_swapped_in_one_after_the_other(world: World) -> None:
 
 
 class SlowDisk:
-    """A flusher whose waits end when the test says so."""
+    """A flusher whose waits end when the test calls ``go_on``."""
 
     def __init__(self) -> None:
         self.waiting: list[Callable[[], None]] = []
 
     def flush(self, *_: object) -> None:
-        """Not asked for here."""
+        """Not used here."""
 
     def run(self, work: Callable[[], None], done: Callable[[], None]) -> None:
         work()
@@ -109,7 +109,7 @@ def test_an_abort_before_anything_was_ready_ends_with_the_job(world: World) -> N
     assert not names_of(log, ".cleaned", ".swap", ".deleted")
 
 
-def test_what_comes_after_an_abort_is_removed(world: World) -> None:
+def test_segments_finished_after_an_abort_are_removed(world: World) -> None:
     log = dirty_log(world)
     world.cleaner.start()
     world.clock.advance(0)
@@ -120,7 +120,7 @@ def test_what_comes_after_an_abort_is_removed(world: World) -> None:
     assert not names_of(log, ".cleaned", ".swap", ".deleted")
 
 
-def test_what_a_dead_worker_leaves_goes(world: World, caplog: pytest.LogCaptureFixture) -> None:
+def test_files_of_a_dead_worker_are_removed(world: World, caplog: pytest.LogCaptureFixture) -> None:
     log = dirty_log(world)
     before = values_in(log)
     world.pool.is_held = True
@@ -136,7 +136,9 @@ def test_what_a_dead_worker_leaves_goes(world: World, caplog: pytest.LogCaptureF
     assert len(values_in(log)) < len(before), "it was not the log's fault"
 
 
-def test_a_full_disk_changes_nothing_and_the_next_time_may_do(world: World, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_full_disk_leaves_the_log_and_the_next_compaction_succeeds(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
     log = dirty_log(world)
     before = values_in(log)
     world.pool.error = OSError(28, "No space left on device")
@@ -148,7 +150,9 @@ def test_a_full_disk_changes_nothing_and_the_next_time_may_do(world: World, capl
     assert len(values_in(log)) < len(before)
 
 
-def test_a_disk_that_refuses_the_swap_leaves_the_log_as_it_was(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_error_of_the_disk_in_a_replacement_leaves_the_log_as_it_was(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
     log = dirty_log(world)
     before = values_in(log)
     rename = world.storage.files.rename
@@ -165,10 +169,10 @@ def test_a_disk_that_refuses_the_swap_leaves_the_log_as_it_was(world: World, mon
     assert not world.cleaner._runs
 
 
-def test_a_swap_that_can_not_be_taken_back_is_told(
+def test_a_replacement_that_can_not_be_undone_is_logged(
     world: World, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Its ``.swap`` files would be completed by the next start, over whatever was compacted after them."""
+    """The next start would complete its ``.swap`` files and replace segments that were compacted later."""
     dirty_log(world)
     world.storage.flusher = disk = SlowDisk()
     world.compact()
@@ -179,7 +183,7 @@ def test_a_swap_that_can_not_be_taken_back_is_told(
     monkeypatch.setattr(world.storage.files, "sync_path", refuse)
     run_of(world).abort()
     disk.go_on()
-    assert "can't be taken back" in caplog.text
+    assert "can't be undone" in caplog.text
     world.clock.advance(0)
     assert world.logs.directories.online == []
 
@@ -201,7 +205,7 @@ def test_leftovers_that_can_not_be_removed_take_the_directory_offline(
     assert world.logs.directories.containing(str(world.directory)).failure
 
 
-def test_a_segment_that_is_gone_ends_it(world: World, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_missing_segment_ends_the_compaction(world: World, caplog: pytest.LogCaptureFixture) -> None:
     log = dirty_log(world)
     world.cleaner.start()
     world.clock.advance(0)
@@ -215,7 +219,7 @@ def test_a_segment_that_is_gone_ends_it(world: World, caplog: pytest.LogCaptureF
 @pytest.mark.parametrize(
     ("kind", "how"), [("index", "odd"), ("timeindex", "odd"), ("index", "gone"), ("timeindex", "gone"), ("log", "gone")]
 )
-def test_a_new_segment_that_can_not_be_opened_ends_it(world: World, kind: str, how: str) -> None:
+def test_a_new_segment_that_can_not_be_opened_ends_the_compaction(world: World, kind: str, how: str) -> None:
     log = dirty_log(world)
     world.cleaner.start()
     world.clock.advance(0)
@@ -230,7 +234,7 @@ def test_a_new_segment_that_can_not_be_opened_ends_it(world: World, kind: str, h
     assert PARTITION in world.cleaner.uncleanable
 
 
-def test_leftovers_of_a_log_that_is_gone_are_nobodys(world: World) -> None:
+def test_missing_leftovers_of_a_deleted_log_are_no_error(world: World) -> None:
     log = dirty_log(world)
     world.pool.is_held = True
     world.compact()

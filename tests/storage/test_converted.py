@@ -41,7 +41,7 @@ def _holds_newer(source: FileSlice, magic: int) -> bool:
 
 
 def _taken(body: ConvertedSlice) -> bytes:
-    """All that is sent; never more than was announced, nor many pauses."""
+    """All bytes that are sent; asserts that they are not more than announced and that there are few pauses."""
     announced, pieces = len(body), []
     while body.size:
         pieces.append(bytes(body.next_piece()))
@@ -56,7 +56,7 @@ def _values(sent: bytes) -> list[bytes | None]:
 
 @pytest.mark.parametrize("magic", [0, 1])
 @pytest.mark.parametrize("codec", [0, 1])
-def test_batches_are_converted_as_they_are_taken(tmp_path: Path, magic: int, codec: int) -> None:
+def test_batches_are_converted_when_they_are_sent(tmp_path: Path, magic: int, codec: int) -> None:
     contents = [batch(4, value=b"%d" % at * 500, base_offset=4 * at, compression=codec) for at in range(50)]
     whole = b"".join(contents)
     sent = _taken(_prepared(_slice(tmp_path, whole), magic, 0))
@@ -66,8 +66,8 @@ def test_batches_are_converted_as_they_are_taken(tmp_path: Path, magic: int, cod
     assert len(sent) == max(len(whole), len(convert(contents[0], magic)))
 
 
-def test_what_is_short_of_the_promise_is_an_entry_that_never_ends(tmp_path: Path) -> None:
-    """Control batches have no equivalent: fewer bytes come of the slice than it has."""
+def test_missing_bytes_are_filled_with_an_incomplete_entry(tmp_path: Path) -> None:
+    """Control batches have no equivalent: the converted slice has fewer bytes than the slice."""
     contents = [batch(value=b"v" * 300), *[marker(commit=True)] * 30]
     source = _slice(tmp_path, *contents)
     announced = len(source)
@@ -93,7 +93,7 @@ def test_fillers_of_every_size(tmp_path: Path, left: int) -> None:
     assert sent[len(converted) :] == (b"\xff" * 8 + HEADER_SIZE.to_bytes(4, "big") + bytes(9))[:left]
 
 
-def test_one_batch_comes_whole_even_if_it_grows(tmp_path: Path) -> None:
+def test_one_batch_is_sent_whole_even_if_it_grows(tmp_path: Path) -> None:
     content = batch(300, value=b"")
     sent = _taken(_prepared(_slice(tmp_path, content), 1, 0))
     assert sent == convert(content, 1)
@@ -112,13 +112,11 @@ def test_records_below_the_first_offset_are_left_out(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("contents", [[marker(commit=True)] * 3, [batch()[:40]], [b""]])
-def test_of_control_batches_comes_the_beginning_of_an_entry_and_nothing_else(
-    tmp_path: Path, contents: list[bytes]
-) -> None:
+def test_for_control_batches_only_an_incomplete_entry_is_sent(tmp_path: Path, contents: list[bytes]) -> None:
     assert _taken(_prepared(_slice(tmp_path, *contents), 1, 0)) == b"\xff" * 8 + HEADER_SIZE.to_bytes(4, "big")
 
 
-def test_zstd_is_refused_at_once_and_ends_what_came_before(tmp_path: Path) -> None:
+def test_zstd_is_refused_in_the_first_batch_and_ends_the_body_later(tmp_path: Path) -> None:
     modern = batch(compression=4)
     with pytest.raises(UnsupportedCompressionTypeError):
         _prepared(_slice(tmp_path, modern), 1, 0)
@@ -159,7 +157,7 @@ def _steps(contents: bytes, path: Path) -> tuple[int, ConvertedSlice]:
 
 @pytest.mark.parametrize("codec", [0, 1, 2, 3])
 def test_a_batch_of_many_records_is_converted_in_many_steps(tmp_path: Path, codec: int) -> None:
-    """Nobody else waits for the whole of it, whether it is the first or a later one."""
+    """Other connections don't wait for the whole conversion, of the first batch or a later one."""
     content = batch(20 * STEP_RECORDS, value=b"", compression=codec)
     steps, body = _steps(content, tmp_path)
     assert steps >= 20
@@ -174,7 +172,7 @@ def test_a_batch_of_many_records_is_converted_in_many_steps(tmp_path: Path, code
     assert max(map(len, pieces[1:-9])) <= (len(convert(content, 1)) if codec else 2 * STEP_SIZE)
 
 
-def test_a_batch_that_turns_out_bad_ends_what_came_before(tmp_path: Path) -> None:
+def test_a_bad_batch_ends_the_body(tmp_path: Path) -> None:
     bad = bytearray(batch(3 * STEP_RECORDS, base_offset=1))
     bad[-1] = 9
     sent = _taken(_prepared(_slice(tmp_path, batch(), bad, batch(value=bytes(1 << 17))), 1, 0))
@@ -182,7 +180,7 @@ def test_a_batch_that_turns_out_bad_ends_what_came_before(tmp_path: Path) -> Non
 
 
 def _beside(path: Path, *contents: bytes) -> tuple[bytes, int, list[str]]:
-    """What is sent where large batches are converted on another thread; how often, and by which threads."""
+    """The bytes sent when large batches are converted on another thread, with the number and threads of conversions."""
     used: list[str] = []
 
     async def scenario() -> tuple[bytes, int]:
@@ -210,7 +208,7 @@ def _beside(path: Path, *contents: bytes) -> tuple[bytes, int, list[str]]:
 
 
 @pytest.mark.parametrize("codec", [0, 1])
-def test_what_takes_long_is_converted_beside_the_loop(tmp_path: Path, codec: int) -> None:
+def test_large_batches_are_converted_beside_the_loop(tmp_path: Path, codec: int) -> None:
     """The order stays, whether the batch is the first or a later one, alone or between small ones."""
     value = os.urandom(50_000)
     contents = [
@@ -233,7 +231,7 @@ def test_small_batches_are_converted_on_the_loop(tmp_path: Path) -> None:
     assert _beside(tmp_path, *(batch(2, base_offset=2 * at) for at in range(50)))[2] == []
 
 
-def test_a_batch_beside_the_loop_that_turns_out_bad(tmp_path: Path) -> None:
+def test_a_bad_batch_that_is_converted_beside_the_loop(tmp_path: Path) -> None:
     large, bad = batch(40, value=os.urandom(5_000), compression=1), bytearray(batch(40, base_offset=40, compression=1))
     bad[HEADER_SIZE + 5 :] = bytes(len(bad) - HEADER_SIZE - 5)
     sent, _, used = _beside(tmp_path, large, bad, batch(value=bytes(1 << 17)))

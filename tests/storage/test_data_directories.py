@@ -22,7 +22,7 @@ def _fail(directory: DataDirectory, error: OSError) -> None:
     directory.failure = str(error)
 
 
-def test_one_that_can_not_be_used_is_left_out(tmp_path: Path) -> None:
+def test_a_directory_that_can_not_be_used_is_left_out(tmp_path: Path) -> None:
     (tmp_path / "b").write_text("a file")
     directories = _directories(tmp_path / "a", tmp_path / "b", tmp_path / "c")
     assert directories.lock(_fail) is None
@@ -32,7 +32,7 @@ def test_one_that_can_not_be_used_is_left_out(tmp_path: Path) -> None:
     assert not (tmp_path / "b").is_dir()
 
 
-def test_none_that_works_is_a_sentence_with_every_reason(tmp_path: Path) -> None:
+def test_without_a_usable_directory_the_error_has_every_reason(tmp_path: Path) -> None:
     (tmp_path / "a").write_text("a file")
     with pytest.raises(LogDirectoryError, match=r"a can't be used .* File exists.*; .*a/b can't be used .* Not a dir"):
         _directories(tmp_path / "a", tmp_path / "a" / "b").lock(_fail)
@@ -45,7 +45,7 @@ def test_the_same_directory_twice_is_refused(tmp_path: Path) -> None:
         _directories(tmp_path / "a", tmp_path / "b").lock(_fail)
 
 
-def test_a_second_broker_is_refused_until_the_first_lets_go(tmp_path: Path) -> None:
+def test_a_second_broker_is_refused_until_the_first_unlocks(tmp_path: Path) -> None:
     first, second = _directories(tmp_path / "a"), _directories(tmp_path / "a")
     first.lock(_fail)
     assert first.are_locked
@@ -71,7 +71,7 @@ def test_identities(tmp_path: Path) -> None:
         directories.lock(_fail)
 
 
-def test_what_a_path_is_in(tmp_path: Path) -> None:
+def test_the_directory_of_a_path_is_found(tmp_path: Path) -> None:
     directories = _directories(tmp_path / "a", tmp_path / "ab")
     assert [
         found.path.rpartition("/")[2] if (found := directories.containing(f"{tmp_path}/{name}")) else None

@@ -65,7 +65,7 @@ def test_anothers_directory_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", [b"", b"garbage", b"\xff\x00=\xfe\nversion=0\n"])
-def test_an_identity_that_says_nothing_is_none_and_costs_a_warning(
+def test_a_damaged_identity_is_ignored_with_a_warning(
     tmp_path: Path, content: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
     (tmp_path / "meta.properties").write_bytes(content)
@@ -92,7 +92,7 @@ def test_the_clean_marker_counts_once(tmp_path: Path) -> None:
     assert not directory.is_clean()
 
 
-def test_checkpoints_meet_in_one_record_for_each_partition() -> None:
+def test_the_offsets_of_a_partition_come_from_all_checkpoints() -> None:
     checkpoints = _directory(GOLDEN).read_checkpoints(clean=True)
     assert checkpoints[TopicPartition("seg", 0)] == Checkpointed(True, 204, 80, 204)
 
@@ -100,7 +100,7 @@ def test_checkpoints_meet_in_one_record_for_each_partition() -> None:
 @pytest.mark.parametrize(
     "content", [b"\0" * 50, b"0\n5\na 0 1\n", b"7\n0\n", b"0\n1\na 0 99999999999999999999\n", b"0\n1000000000\n"]
 )
-def test_a_damaged_checkpoint_says_nothing_and_costs_a_warning(
+def test_a_damaged_checkpoint_is_ignored_with_a_warning(
     tmp_path: Path, content: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
     (tmp_path / "recovery-point-offset-checkpoint").write_bytes(content)
@@ -131,13 +131,13 @@ def test_partitions_and_leftovers(tmp_path: Path, caplog: pytest.LogCaptureFixtu
         (tmp_path / name).mkdir()
     (tmp_path / "kafkapy-metadata.sqlite").touch()
     assert _directory(tmp_path).list_partitions() == ([TopicPartition("a", 0)], [f"{tmp_path}/{doomed}"])
-    assert "-future, a partition on its way to here, is left alone" in caplog.text
+    assert "-future, a partition that was being moved to this directory, is not used" in caplog.text
     (tmp_path / "lost+found").mkdir()
     with pytest.raises(ForeignDirectoryError, match=r"lost\+found is not a partition's folder"):
         _directory(tmp_path).list_partitions()
 
 
-def test_a_doomed_folders_name_is_short_enough(tmp_path: Path) -> None:
+def test_the_name_of_a_deleted_folder_is_short_enough(tmp_path: Path) -> None:
     directory = _directory(tmp_path)
     name = Path(directory.deleted_path(TopicPartition("t" * 249, 12))).name
     assert len(name) == 255

@@ -18,7 +18,7 @@ class Opened:
         self.dropped = True
 
 
-def test_the_idle_are_closed_before_the_busy() -> None:
+def test_unused_files_are_closed_before_used_ones() -> None:
     opened = OpenFiles(2)
     busy, idle, new = Opened(), Opened(), Opened()
     busy.used = True
@@ -30,7 +30,7 @@ def test_the_idle_are_closed_before_the_busy() -> None:
     assert not new.dropped
 
 
-def test_a_thread_without_descriptors_may_come_in_between() -> None:
+def test_two_threads_may_close_files_at_the_same_time() -> None:
     opened = OpenFiles(9)
     files = [Opened() for _ in range(4)]
     for file in files:

@@ -9,7 +9,7 @@ from kafkapy.storage.io.disk_errors import as_storage_error, is_passing, storage
 from tests.storage.support import batch, open_log
 
 
-def test_a_failing_log_says_so_once_until_it_is_well_again(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_failing_log_is_logged_once_until_it_succeeds(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     log = open_log(tmp_path)
     with caplog.at_level(logging.ERROR):
         for _ in range(3):
@@ -36,7 +36,7 @@ def test_only_the_systems_errors_are_translated(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.EFBIG])
-def test_a_full_disk_passes_and_the_data_directory_is_not_told(tmp_path: Path, number: int) -> None:
+def test_a_full_disk_does_not_take_the_data_directory_offline(tmp_path: Path, number: int) -> None:
     log = open_log(tmp_path)
     told: list[str] = []
     log.storage.disk_failed = lambda path, _error: told.append(path)
@@ -47,7 +47,7 @@ def test_a_full_disk_passes_and_the_data_directory_is_not_told(tmp_path: Path, n
 
 
 @pytest.mark.parametrize("error", [OSError(errno.EIO, "broken"), OSError(errno.EROFS, "worn out"), OSError("odd")])
-def test_a_broken_disk_is_told_of(tmp_path: Path, error: OSError) -> None:
+def test_a_broken_disk_is_reported(tmp_path: Path, error: OSError) -> None:
     log = open_log(tmp_path)
     told: list[tuple[str, OSError]] = []
     log.storage.disk_failed = lambda path, error: told.append((path, error))

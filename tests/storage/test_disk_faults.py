@@ -1,4 +1,4 @@
-"""A disk that fails at any one moment: what was refused can be sent again, and nothing is lost or doubled."""
+"""A disk that fails at any one moment: refused batches can be sent again, and no record is lost or doubled."""
 
 import errno
 import os
@@ -31,7 +31,7 @@ CONFIG = LogConfig(segment_bytes=1500, index_interval_bytes=0)
 
 
 class FailingFiles(Files):
-    """Every change of the disk counts; the ``fail_at``-th and the next ``times - 1`` fail, half of a write done."""
+    """Counts the changes of the disk; the ``fail_at``-th and the next ``times - 1`` fail, a write after half of it."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -96,7 +96,7 @@ def _write_all(log: Log) -> int:
 
 
 def _moments() -> Iterator[int]:
-    """As many as the disk is changed in the course of the scenario, and a few more."""
+    """The numbers of the disk's changes in the scenario, and a few more."""
     return iter(range(1, 130))
 
 
@@ -150,7 +150,7 @@ def test_a_new_log_that_the_disk_refuses_is_a_storage_error(tmp_path: Path) -> N
     manager.shutdown()
 
 
-def test_a_follower_that_can_not_note_an_epoch_has_written_nothing(tmp_path: Path) -> None:
+def test_a_follower_writes_nothing_if_it_can_not_write_the_epoch(tmp_path: Path) -> None:
     disk = SimulatedDisk(str(tmp_path))
     log = open_log(tmp_path, CONFIG, storage=Storage(ManualClock(START_MS), disk))
     batch = encode_batch([Record(b"k", b"v", START_MS)], producer_id=7, producer_epoch=0, base_sequence=0)
@@ -164,7 +164,7 @@ def test_a_follower_that_can_not_note_an_epoch_has_written_nothing(tmp_path: Pat
     assert log.leader_epochs.entries == [(4, 0)]
 
 
-def test_a_start_that_a_broken_disk_can_not_note_hides_nothing(tmp_path: Path) -> None:
+def test_a_log_start_that_can_not_be_written_hides_no_records(tmp_path: Path) -> None:
     disk = SimulatedDisk(str(tmp_path))
     log = open_log(tmp_path, CONFIG, storage=Storage(ManualClock(START_MS), disk))
     _write_all(log)
@@ -178,8 +178,8 @@ def test_a_start_that_a_broken_disk_can_not_note_hides_nothing(tmp_path: Path) -
 
 @pytest.mark.parametrize("retention_bytes", [-1, 0])
 @pytest.mark.parametrize("crash", [False, True])
-def test_trimming_makes_room_on_a_disk_that_has_none(tmp_path: Path, *, retention_bytes: int, crash: bool) -> None:
-    """By DeleteRecords, and by retention though the active segment can't be left; no write succeeds meanwhile."""
+def test_trimming_frees_space_on_a_full_disk(tmp_path: Path, *, retention_bytes: int, crash: bool) -> None:
+    """By DeleteRecords, and by retention although the active segment can't be rolled; no write succeeds meanwhile."""
     files = FailingFiles()
     config = replace(CONFIG, cleanup_policy=("delete",), retention_bytes=retention_bytes)
     clock = ManualClock(START_MS)
@@ -206,8 +206,8 @@ def test_trimming_makes_room_on_a_disk_that_has_none(tmp_path: Path, *, retentio
         assert again.log_start_offset == BATCHES
 
 
-def test_deleting_records_makes_nothing_durable(tmp_path: Path) -> None:
-    """Apache Kafka lifts the recovery point: a start after a power failure would then trust what is garbage."""
+def test_deleting_records_does_not_raise_the_recovery_point(tmp_path: Path) -> None:
+    """Apache Kafka raises the recovery point: a start after a power failure would then trust garbage."""
     disk = SimulatedDisk(str(tmp_path))
     log = open_log(tmp_path, storage=Storage(ManualClock(START_MS), disk))
     _write_all(log)
@@ -230,10 +230,8 @@ def test_the_last_entry_of_a_time_index_is_on_the_disk_though_its_records_were_b
 
 @pytest.mark.parametrize("can_be_removed", [True, False])
 @pytest.mark.parametrize("clean", [True, False])
-def test_a_segment_that_could_not_be_begun_hides_nothing_later(
-    tmp_path: Path, *, clean: bool, can_be_removed: bool
-) -> None:
-    """A small batch still fits the old segment: its offset is the base of the one that the disk has refused."""
+def test_a_failed_roll_hides_no_later_records(tmp_path: Path, *, clean: bool, can_be_removed: bool) -> None:
+    """A small batch still fits into the old segment: its offset is the base of the segment that the disk refused."""
     for after in range(4):
         (tmp_path / str(after)).mkdir()
         disk = SimulatedDisk(str(tmp_path / str(after)))
@@ -275,7 +273,7 @@ def test_epochs_that_a_truncation_on_a_full_disk_has_dropped_do_not_come_back(tm
     assert again.leader_epochs.entries == [(1, 0)]
 
 
-def test_a_clean_start_needs_no_room(tmp_path: Path) -> None:
+def test_a_clean_start_works_on_a_full_disk(tmp_path: Path) -> None:
     log = open_log(tmp_path)
     log.leader_epochs.assign(1, 0)
     fill(log, 3)
@@ -294,7 +292,9 @@ def test_a_clean_start_needs_no_room(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("after", range(3))
-def test_what_closed_a_segment_is_written_again_after_a_refused_fsync(tmp_path: Path, after: int) -> None:
+def test_the_last_index_entries_and_the_snapshot_are_written_again_after_a_failed_fsync(
+    tmp_path: Path, after: int
+) -> None:
     """All its batches were on the disk before; its last index entries and the producers' snapshot were not."""
     disk = SimulatedDisk(str(tmp_path))
     config = LogConfig(flush_messages=1, index_interval_bytes=0)
@@ -313,7 +313,7 @@ def test_what_closed_a_segment_is_written_again_after_a_refused_fsync(tmp_path: 
 
 
 def test_a_start_writes_again_what_a_refused_fsync_before_it_may_have_lost(tmp_path: Path) -> None:
-    """With an fsync before each acknowledgement: what is acknowledged later must not come to stand behind a hole."""
+    """With an fsync before each acknowledgement no batch may be acknowledged after a hole in the log."""
     disk = SimulatedDisk(str(tmp_path))
     config = LogConfig(kafkapy_flush=FLUSH_BEFORE_ACK)
     log = open_log(tmp_path, config, storage=Storage(ManualClock(START_MS), disk))
@@ -329,7 +329,7 @@ def test_a_start_writes_again_what_a_refused_fsync_before_it_may_have_lost(tmp_p
     assert last.log_end_offset == 2
 
 
-def test_a_snapshot_that_can_not_be_removed_keeps_no_records_from_being_deleted(tmp_path: Path) -> None:
+def test_records_are_deleted_although_a_snapshot_can_not_be_removed(tmp_path: Path) -> None:
     disk = SimulatedDisk(str(tmp_path))
     log = open_log(tmp_path, CONFIG, storage=Storage(ManualClock(START_MS), disk))
     _write_all(log)
@@ -352,8 +352,8 @@ def _refused_beyond_a_gap(log: Log, disk: SimulatedDisk) -> None:
     disk.faults = []
 
 
-def test_a_segment_begun_beyond_a_gap_goes_with_the_append_that_was_refused(tmp_path: Path) -> None:
-    """Else what comes next, within the gap, would lie in a segment of greater offsets."""
+def test_a_failed_append_after_a_gap_removes_the_segment_that_it_began(tmp_path: Path) -> None:
+    """Otherwise the next batch, within the gap, would be in a segment with a higher base offset."""
     disk = SimulatedDisk(str(tmp_path))
     log = open_log(tmp_path, storage=Storage(ManualClock(START_MS), disk))
     _refused_beyond_a_gap(log, disk)
@@ -367,7 +367,7 @@ def test_a_segment_begun_beyond_a_gap_goes_with_the_append_that_was_refused(tmp_
         assert again.append_as_leader(produced(1), 0).duplicate
 
 
-def test_a_segment_begun_beyond_a_gap_that_can_not_be_removed_ends_the_writing(tmp_path: Path) -> None:
+def test_a_segment_after_a_gap_that_can_not_be_removed_stops_writes(tmp_path: Path) -> None:
     failures = []
     disk = SimulatedDisk(str(tmp_path))
     storage = Storage(ManualClock(START_MS), disk, disk_failed=lambda path, error: failures.append((path, error.errno)))
@@ -377,8 +377,8 @@ def test_a_segment_begun_beyond_a_gap_that_can_not_be_removed_ends_the_writing(t
     assert failures == [(log.directory, errno.EIO)]
 
 
-def test_what_could_not_be_cut_off_hides_no_later_segment(tmp_path: Path) -> None:
-    """A disk that has no room even for a truncation, as those that copy on write may."""
+def test_bytes_that_could_not_be_cut_off_hide_no_later_segment(tmp_path: Path) -> None:
+    """A full disk may refuse even a truncation, if its file system copies on write."""
     disk = SimulatedDisk(str(tmp_path), seed=1)
     log = open_log(tmp_path, storage=Storage(ManualClock(START_MS), disk))
     log.append_as_leader(produced(0), 3)

@@ -17,7 +17,7 @@ ACK = LogConfig(kafkapy_flush="ack")
 
 
 class Syncs(Files):
-    """Knows which files were fsynced; those whose name holds ``broken`` fail once."""
+    """Records which files were fsynced; files with ``broken`` in their names fail once."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -64,7 +64,7 @@ def test_a_roll_makes_the_segment_before_durable_later(tmp_path: Path) -> None:
     ]  # fmt: skip
 
 
-def test_a_slow_disk_is_asked_once_for_all_that_came_meanwhile(tmp_path: Path) -> None:
+def test_requests_during_an_fsync_share_the_next_one(tmp_path: Path) -> None:
     log, flusher, files = _open(tmp_path)
     for _ in range(4):
         fill(log, 1)
@@ -118,7 +118,7 @@ def test_before_the_acknowledgement_only_the_log_is_fsynced_once_for_many(tmp_pa
     assert files.take()[-3:] == ["00000000000000000006.log", "orders-0", tmp_path.name]
 
 
-def test_what_is_in_the_log_is_owed_when_it_is_asked_for(tmp_path: Path) -> None:
+def test_records_in_the_log_become_owed_when_flush_is_set_to_ack(tmp_path: Path) -> None:
     log, flusher, _ = _open(tmp_path)
     _append(log, 3)
     log.update_config(ACK)
@@ -132,7 +132,7 @@ def test_what_is_in_the_log_is_owed_when_it_is_asked_for(tmp_path: Path) -> None
     assert again.durability.data_offset == 3
 
 
-def test_after_a_failed_fsync_nothing_moves_before_all_was_written_again(tmp_path: Path) -> None:
+def test_after_a_failed_fsync_no_mark_moves_before_all_was_written_again(tmp_path: Path) -> None:
     log, flusher, files = _open(tmp_path)
     for broken in (True, False, False):
         fill(log, 50)
@@ -145,7 +145,7 @@ def test_after_a_failed_fsync_nothing_moves_before_all_was_written_again(tmp_pat
     assert [name for name in files.take() if name.endswith(".log")] == [f"{base:020d}.log" for base in (0, 50, 100)]
 
 
-def test_an_fsync_that_was_planned_before_another_failed_proves_nothing(tmp_path: Path) -> None:
+def test_an_fsync_planned_before_another_failed_moves_no_mark(tmp_path: Path) -> None:
     log, flusher, files = _open(tmp_path, LogConfig(flush_messages=1))
     _append(log)
     files.broken = ".log"
@@ -158,7 +158,7 @@ def test_an_fsync_that_was_planned_before_another_failed_proves_nothing(tmp_path
     assert (log.durability.data_offset, log.recovery_point, log.durability.is_settled(1)) == (1, 1, True)
 
 
-def test_a_refused_acknowledgement_is_told_and_tried_again(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_failed_fsync_is_logged_and_tried_again(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     log, flusher, files = _open(tmp_path, ACK)
     told: list[int] = []
     log.durability.listener = lambda: told.append(log.durability.data_offset)
@@ -176,8 +176,8 @@ def test_a_refused_acknowledgement_is_told_and_tried_again(tmp_path: Path, caplo
     assert not flusher.waiting
 
 
-def test_what_came_while_an_fsync_failed_is_refused_with_it(tmp_path: Path) -> None:
-    """Nobody may come to ask for another fsync: who waits would wait until its time is over."""
+def test_appends_during_a_failed_fsync_are_refused_with_it(tmp_path: Path) -> None:
+    """Perhaps no other fsync is requested: a waiting request would wait until it times out."""
     log, flusher, files = _open(tmp_path, ACK)
     told: list[bool] = []
 
@@ -197,7 +197,7 @@ def test_what_came_while_an_fsync_failed_is_refused_with_it(tmp_path: Path) -> N
     assert log.durability.is_settled(3)
 
 
-def test_a_disk_that_does_not_answer_for_long_is_named(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_slow_fsync_is_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     log, flusher, _ = _open(tmp_path, ACK)
     clock = log.storage.clock
     assert isinstance(clock, ManualClock)
@@ -213,7 +213,9 @@ def test_a_disk_that_does_not_answer_for_long_is_named(tmp_path: Path, caplog: p
     assert [text.partition(":")[0] for text in said] == ["is not done after 12 s", "took 15 s"]
 
 
-def test_an_fsync_that_a_fault_of_ours_ends_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_fsync_that_raises_another_exception_counts_as_failed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     log, flusher, files = _open(tmp_path, ACK)
 
     def faulty(_path: str) -> None:
@@ -226,14 +228,14 @@ def test_an_fsync_that_a_fault_of_ours_ends_is_refused(tmp_path: Path, monkeypat
         with pytest.raises(ValueError, match="a fault"):
             work()
         done()
-    with pytest.raises(KafkaStorageError, match="has not come to its end"):
+    with pytest.raises(KafkaStorageError, match="the fsync has not ended"):
         log.durability.is_settled(1)
     log.durability.resume()
     flusher.catch_up()
     assert log.durability.is_settled(1)
 
 
-def test_indexes_that_a_full_disk_refuses_are_asked_for_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_indexes_that_a_full_disk_refuses_are_written_later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     log, flusher, files = _open(tmp_path, LogConfig(flush_messages=100, index_interval_bytes=0))
 
     def refused(*_: object, **__: object) -> None:
@@ -252,7 +254,7 @@ def test_indexes_that_a_full_disk_refuses_are_asked_for_again(tmp_path: Path, mo
     assert not flusher.waiting
 
 
-def test_a_flush_that_was_under_way_when_the_log_was_cut_counts_no_more(tmp_path: Path) -> None:
+def test_a_flush_that_runs_during_a_truncation_is_ignored(tmp_path: Path) -> None:
     log, flusher, files = _open(tmp_path, ACK)
     _append(log, 10)
     log.truncate_to(5)
@@ -271,13 +273,13 @@ def test_a_flush_that_was_under_way_when_the_log_was_cut_counts_no_more(tmp_path
     assert (log.durability.data_offset, log.durability.settled_end_offset) == (7, 7)
 
 
-def test_a_close_finishes_what_was_begun_and_knows_what_failed(tmp_path: Path) -> None:
+def test_a_close_writes_the_bytes_of_a_failed_fsync_again(tmp_path: Path) -> None:
     config = LogConfig(flush_messages=10, index_interval_bytes=0)
     log, flusher, files = _open(tmp_path, config)
     _append(log, 10)
     work, done = flusher.waiting.popleft()
     files.broken = ".log"
-    work()  # in its thread, while the broker stops: nobody hears of it
+    work()  # in the flusher's thread, while the broker stops: the result is ignored
     before = contents(tmp_path)
     rewritten: list[int] = []
     real_write = files.write_at
@@ -297,7 +299,7 @@ def test_a_close_finishes_what_was_begun_and_knows_what_failed(tmp_path: Path) -
     assert reopen(log).log_end_offset == 10
 
 
-def test_flushing_on_the_spot_says_what_the_disk_refuses(tmp_path: Path) -> None:
+def test_flush_raises_the_error_of_the_disk(tmp_path: Path) -> None:
     log, _, files = _open(tmp_path)
     log.flush()
     _append(log)
@@ -310,7 +312,7 @@ def test_flushing_on_the_spot_says_what_the_disk_refuses(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("made_again", [False, True])
-def test_a_flush_of_a_log_that_was_deleted_meanwhile_touches_no_file(tmp_path: Path, *, made_again: bool) -> None:
+def test_a_flush_of_a_deleted_log_changes_no_file(tmp_path: Path, *, made_again: bool) -> None:
     clock, flusher = ManualClock(START_MS), SlowFlusher()
     manager = LogManager([str(tmp_path)], LogConfig(), clock, storage=Storage(clock, flusher=flusher))
     manager.load()
@@ -328,7 +330,7 @@ def test_a_flush_of_a_log_that_was_deleted_meanwhile_touches_no_file(tmp_path: P
     assert manager.directories.offline == []
 
 
-def test_what_is_written_again_of_a_log_that_is_gone_ends(tmp_path: Path) -> None:
+def test_rewriting_ends_when_the_log_is_deleted(tmp_path: Path) -> None:
     log, flusher, files = _open(tmp_path, ACK)
     _append(log)
     files.broken = ".log"

@@ -16,6 +16,6 @@ def test_codes_are_kafkas() -> None:
     assert all(issubclass(kind, BrokerError) for kind in codes)
 
 
-def test_a_broker_that_cannot_start_answers_nobody() -> None:
+def test_start_errors_have_no_error_code() -> None:
     assert not issubclass(errors.LogDirectoryError, BrokerError)
     assert issubclass(errors.ClusterIdMismatchError, errors.LogDirectoryError)

@@ -27,7 +27,7 @@ except BlockingIOError:
 
 
 def attempt(path: Path, kind: str) -> int:
-    """How another process fares: 0, or 3 when it is refused."""
+    """The exit code of another process that takes the lock: 0, or 3 when it is refused."""
     return subprocess.run([sys.executable, "-c", ATTEMPT, str(path), kind], check=False).returncode
 
 
@@ -39,7 +39,7 @@ def kind(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str
 
 
 @pytest.mark.parametrize("other", KINDS)
-def test_others_are_kept_out_whichever_kind_they_take(tmp_path: Path, kind: str, other: str) -> None:
+def test_both_kinds_of_locks_exclude_each_other(tmp_path: Path, kind: str, other: str) -> None:
     path = tmp_path / ".lock"
     held = file_lock.take(str(path))
     assert attempt(path, other) == 3
@@ -66,7 +66,7 @@ def test_whether_another_process_holds_it(
     assert file_lock.identity_of(str(path)) not in locked_here
 
 
-def test_what_the_system_refuses_otherwise(tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_errors_of_the_system_are_raised(tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object, **__: object) -> None:
         if kind == "database lock":
             raise sqlite3.OperationalError("unable to open database file")

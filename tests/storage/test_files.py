@@ -16,7 +16,7 @@ from tests.storage.lock_holder import held_by_another
 
 
 class ShortWrites(Files):
-    """Hands the system at most three bytes at a time."""
+    """Writes at most three bytes in one system call."""
 
     def write_at(self, descriptor: Descriptor, data: bytes | bytearray | memoryview, position: int) -> None:
         for start in range(0, len(data), 3):
@@ -30,7 +30,7 @@ def test_short_writes_are_completed(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert (tmp_path / "f").read_bytes() == b"\0\x000123456789"
 
 
-def test_a_twin_can_stand_between_the_log_and_the_disk(tmp_path: Path) -> None:
+def test_files_can_be_replaced_by_a_subclass(tmp_path: Path) -> None:
     files = ShortWrites()
     log = LogFile(files, str(tmp_path / "f"))
     files.create(log.path)
@@ -65,7 +65,7 @@ def test_whole_files(tmp_path: Path) -> None:
     assert files.list_directory(str(tmp_path)) == []
 
 
-def test_what_is_small_or_gone_leaves_the_memory_as_it_is_removed(tmp_path: Path) -> None:
+def test_small_or_missing_files_are_not_uncached(tmp_path: Path) -> None:
     (tmp_path / "small").write_bytes(bytes(UNCACHED_SIZE))
     for name in ("small", "gone"):
         assert list(Files().uncache(str(tmp_path / name))) == []
@@ -82,7 +82,7 @@ def test_another_process_cannot_have_the_lock(tmp_path: Path) -> None:
     assert subprocess.run(attempt, check=False).returncode == 0
 
 
-def test_the_refusal_has_a_type_and_a_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_refused_lock_has_an_error_class_and_a_message(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(number: int) -> None:
         def lockf(*_: object) -> None:
             raise OSError(number, os.strerror(number))
@@ -129,7 +129,7 @@ def test_without_descriptors_the_logs_give_up_theirs(tmp_path: Path) -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
-def test_whether_somebody_holds_a_lock(tmp_path: Path) -> None:
+def test_is_locked_finds_the_lock(tmp_path: Path) -> None:
     files = Files()
     path = str(tmp_path / ".lock")
     assert not files.is_locked(path)

@@ -11,7 +11,7 @@ from kafkapy.storage.log.flusher import InlineFlusher, ThreadFlusher, pause, syn
 
 
 class Recording(Files):
-    """Notes what was fsynced, and on which thread."""
+    """Records the fsynced paths, and the thread of each fsync."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -28,7 +28,7 @@ def test_files_that_are_gone_need_no_fsync(tmp_path: Path) -> None:
     assert files.synced == [(str(tmp_path), True)]
 
 
-def test_inline_waits_on_the_spot() -> None:
+def test_the_inline_flusher_does_work_at_once() -> None:
     done: list[str] = []
     flusher = InlineFlusher()
     flusher.flush(lambda: done.append("worked"), lambda: done.append("done"))
@@ -36,7 +36,7 @@ def test_inline_waits_on_the_spot() -> None:
     assert done == ["worked", "done"]
 
 
-def test_threads_wait_and_the_loop_is_told(tmp_path: Path) -> None:
+def test_threads_do_the_work_and_call_the_loop(tmp_path: Path) -> None:
     files = Recording()
 
     async def scenario() -> bool:
@@ -55,7 +55,7 @@ def test_threads_wait_and_the_loop_is_told(tmp_path: Path) -> None:
     assert files.synced == [(str(tmp_path), False)]
 
 
-def test_flushes_go_beside_each_other_and_other_work_in_its_order() -> None:
+def test_flushes_run_in_parallel_and_other_work_in_order() -> None:
     async def scenario() -> list[int]:
         loop = asyncio.get_running_loop()
         flusher = ThreadFlusher(loop)
@@ -74,7 +74,7 @@ def test_flushes_go_beside_each_other_and_other_work_in_its_order() -> None:
     assert asyncio.run(scenario()) == list(range(20))
 
 
-def test_a_refusal_is_a_line_in_the_log_and_the_next_work_is_done(caplog: pytest.LogCaptureFixture) -> None:
+def test_an_error_of_the_disk_is_logged_and_the_next_work_is_done(caplog: pytest.LogCaptureFixture) -> None:
     def refused() -> None:
         raise OSError("no room")
 
@@ -89,12 +89,10 @@ def test_a_refusal_is_a_line_in_the_log_and_the_next_work_is_done(caplog: pytest
         return told
 
     assert asyncio.run(scenario()) == ["worked"]
-    assert [record.getMessage() for record in caplog.records] == [
-        "The disk refused a write that was not waited for: no room"
-    ]
+    assert [record.getMessage() for record in caplog.records] == ["The disk refused a write in the background: no room"]
 
 
-def test_gentle_work_pauses_and_ends_when_the_flusher_does(caplog: pytest.LogCaptureFixture) -> None:
+def test_gentle_work_pauses_and_ends_with_the_flusher(caplog: pytest.LogCaptureFixture) -> None:
     steps: list[str] = []
     pauses: list[int] = []
     reached = threading.Event()
@@ -126,9 +124,7 @@ def test_gentle_work_pauses_and_ends_when_the_flusher_does(caplog: pytest.LogCap
 
     asyncio.run(scenario())
     assert (steps, pauses) == (["a", "b", "c", "e"], [1, 2, 2, 3, 4])
-    assert [record.getMessage() for record in caplog.records] == [
-        "The disk refused a write that was not waited for: no room"
-    ]
+    assert [record.getMessage() for record in caplog.records] == ["The disk refused a write in the background: no room"]
 
 
 def test_a_pause_is_over_when_the_flusher_is_closed() -> None:
@@ -138,7 +134,7 @@ def test_a_pause_is_over_when_the_flusher_is_closed() -> None:
     assert pause(closed)
 
 
-def test_many_at_a_time(tmp_path: Path) -> None:
+def test_files_are_fsynced_in_parallel(tmp_path: Path) -> None:
     files = Recording()
     paths = [str(tmp_path / str(number)) for number in range(20)]
     for path in paths[1:]:
@@ -149,7 +145,7 @@ def test_many_at_a_time(tmp_path: Path) -> None:
     sync_in_parallel(files, [])
 
 
-def test_many_at_a_time_fail_like_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_parallel_fsyncs_raise_the_error_of_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(*_: object) -> None:
         raise OSError("no disk")
 
@@ -158,7 +154,7 @@ def test_many_at_a_time_fail_like_one(tmp_path: Path, monkeypatch: pytest.Monkey
         sync_in_parallel(Files(), [str(tmp_path)])
 
 
-def test_what_no_thread_can_be_started_for_is_done_by_those_that_are_there(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_existing_threads_do_the_work_if_none_can_be_started(monkeypatch: pytest.MonkeyPatch) -> None:
     def refused(_thread: threading.Thread) -> None:
         raise RuntimeError("can't start new thread")
 
@@ -185,7 +181,7 @@ def test_what_no_thread_can_be_started_for_is_done_by_those_that_are_there(monke
     assert asyncio.run(scenario()) == ["slow", "next"]
 
 
-def test_what_is_no_refusal_is_a_bug_and_reported_as_one() -> None:
+def test_other_exceptions_are_reported_as_bugs() -> None:
     def broken() -> None:
         raise RuntimeError("no disk")
 

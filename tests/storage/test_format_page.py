@@ -40,7 +40,7 @@ def test_the_page_explains_what_we_write(page: Page, tmp_path: Path) -> None:
     assert all(counts[name] for name in (".index", ".timeindex", ".txnindex", "producer", "abort", "commit"))
 
 
-def test_what_the_page_does_not_explain_is_noticed(page: Page, tmp_path: Path) -> None:
+def test_bytes_that_the_page_does_not_explain_fail(page: Page, tmp_path: Path) -> None:
     folder = written(tmp_path)
     log = sorted(folder.glob("*.log"))[0]
     content = log.read_bytes()

@@ -39,7 +39,7 @@ def test_a_missing_file_holds_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["0\n1\na b\n", "0\n2\n1 0\n0 5\n", "0\n2\n0 5\n1 0\n", "0\n1\n1_0 5\n", "1\n0\n"])
-def test_garbage_is_named(tmp_path: Path, text: str) -> None:
+def test_a_malformed_file_is_named(tmp_path: Path, text: str) -> None:
     (tmp_path / "leader-epoch-checkpoint").write_text(text)
     epochs = _epochs(tmp_path)
     with pytest.raises(MalformedCheckpointError, match="leader-epoch-checkpoint"):
@@ -47,7 +47,7 @@ def test_garbage_is_named(tmp_path: Path, text: str) -> None:
     assert epochs.entries == []
 
 
-def test_batches_tell_the_epochs_again(tmp_path: Path) -> None:
+def test_epochs_are_rebuilt_from_batches(tmp_path: Path) -> None:
     epochs = _epochs(tmp_path)
     epochs.rebuild(EpochEntry(epoch, offset) for epoch, offset in [(-1, 0), (2, 5), (2, 6), (1, 7), (4, 9)])
     assert epochs.entries == [(2, 5), (4, 9)]
@@ -98,7 +98,7 @@ def test_an_empty_partition_does_not_wait_for_the_disk(tmp_path: Path, monkeypat
 
 
 @pytest.mark.parametrize("cut", ["start", "end"])
-def test_what_a_full_disk_did_not_take_is_written_later(tmp_path: Path, cut: str) -> None:
+def test_epochs_that_a_full_disk_refuses_are_written_later(tmp_path: Path, cut: str) -> None:
     path = tmp_path / "leader-epoch-checkpoint"
     epochs = LeaderEpochs(Files(), str(path), lambda: 20)
     epochs.assign(1, 0)
@@ -130,7 +130,7 @@ def test_what_a_full_disk_did_not_take_is_written_later(tmp_path: Path, cut: str
     assert epochs.entries == left
 
 
-def test_what_is_forgotten_stays_in_the_file_until_a_term_begins(
+def test_epochs_dropped_in_memory_stay_in_the_file_until_a_new_epoch(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _epochs(tmp_path, (2, 10), (4, 25))

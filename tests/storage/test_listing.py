@@ -15,7 +15,7 @@ def test_a_missing_folder_is_made(tmp_path: Path) -> None:
     assert (tmp_path / "t-0").is_dir()
 
 
-def test_segments_snapshots_and_epochs_are_found_and_strangers_left_alone(tmp_path: Path) -> None:
+def test_segments_snapshots_and_epochs_are_listed_and_other_files_stay(tmp_path: Path) -> None:
     zero, five = f"{0:020d}", f"{5:020d}"
     strangers = ["README", f"{zero}.other", "x" * 20 + ".log"]
     _files(tmp_path, f"{zero}.log", f"{zero}.index", f"{five}.log", f"{five}.snapshot", "leader-epoch-checkpoint")
@@ -28,7 +28,7 @@ def test_segments_snapshots_and_epochs_are_found_and_strangers_left_alone(tmp_pa
     assert {path.name for path in tmp_path.iterdir()} >= set(strangers)
 
 
-def test_leftovers_and_indexes_without_a_segment_go(tmp_path: Path) -> None:
+def test_leftovers_and_indexes_without_a_segment_are_removed(tmp_path: Path) -> None:
     nine = f"{9:020d}"
     gone = [f"{nine}.log.deleted", "leader-epoch-checkpoint.tmp", f"{nine}.index", f"{nine}.timeindex"]
     _files(tmp_path, *gone, f"{nine}.log.cleaned", f"{nine}.index.swap")
@@ -36,7 +36,7 @@ def test_leftovers_and_indexes_without_a_segment_go(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_what_this_start_has_put_aside_stays(tmp_path: Path) -> None:
+def test_files_that_this_start_has_renamed_stay(tmp_path: Path) -> None:
     name = f"{0:020d}.log.deleted"
     _files(tmp_path, name)
     assert list_partition(Files(), str(tmp_path), keep_deleted=True) == ({}, {}, 0)

@@ -44,12 +44,12 @@ def test_a_directory_that_fails_at_the_start_is_left_out(
     assert told == [f"{tmp_path}/a 0"]
     assert caplog.text.count("is offline until the next start") == 1
     assert f"The data directory {tmp_path}/a is offline until the next start" in caplog.text
-    assert "The others go on" in caplog.text
+    assert "The others stay in use" in caplog.text
     manager.shutdown()
     assert [(tmp_path / name / ".kafka_cleanshutdown").exists() for name in "ab"] == [where == "a", True]
 
 
-def test_when_all_fail_the_start_does(tmp_path: Path) -> None:
+def test_a_start_fails_if_all_directories_fail(tmp_path: Path) -> None:
     _filled(tmp_path)
     files = BrokenDisk()
     manager = _manager(tmp_path, files)
@@ -73,7 +73,7 @@ def test_a_start_that_is_refused_leaves_the_marks_of_a_clean_stop(tmp_path: Path
     assert all((tmp_path / name / ".kafka_cleanshutdown").exists() for name in "ab")
 
 
-def test_what_is_no_fault_of_the_disk_stops_the_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_error_that_is_not_the_disks_stops_the_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     _filled(tmp_path)
 
     def refuse(*_: object) -> None:

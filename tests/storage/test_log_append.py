@@ -18,7 +18,7 @@ from tests.storage.support import START_MS, batch, contents, fill, marker, open_
 
 
 class FullDisk(Files):
-    """Takes half of what is written once ``is_full``."""
+    """Writes half of the bytes and fails, once ``is_full``."""
 
     is_full = False
 
@@ -30,14 +30,14 @@ class FullDisk(Files):
 
 
 class NoFlusher(InlineFlusher):
-    """Asks no disk, so that many segments are made in little time."""
+    """Does no fsync, so that many segments can be made in little time."""
 
     def run(self, work: Callable[[], None], done: Callable[[], None]) -> None:
         done()
 
 
 def _calls_of(log: Log, appends: int) -> int:
-    """Function calls, C's included, of appends and reads at the end."""
+    """The number of function calls, including those of C functions, of appends and reads at the end."""
     calls = 0
 
     def count(_frame: FrameType, event: str, _argument: object) -> None:
@@ -83,7 +83,7 @@ def test_offsets_and_epoch_are_written_in_place(tmp_path: Path) -> None:
     assert (log.log_end_offset, log.leader_epochs.entries) == (5, [(5, 0)])
 
 
-def test_the_topics_own_time(tmp_path: Path) -> None:
+def test_log_append_time_is_the_clocks(tmp_path: Path) -> None:
     log = open_log(tmp_path, LogConfig(message_timestamp_type="LogAppendTime"))
     result = log.append_as_leader(batch(2, timestamp=5), 0)
     assert (result.max_timestamp, result.log_append_time_ms) == (START_MS, START_MS)
@@ -132,10 +132,8 @@ def test_a_duplicate_is_answered_with_its_first_offset(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("sequence", [1, 9])
-def test_a_full_segment_ends_also_before_a_batch_that_is_refused_for_its_producer_or_was_there_before(
-    tmp_path: Path, sequence: int
-) -> None:
-    """As in Kafka: who lists the segments' starts (ListOffsets v0) sees it."""
+def test_a_refused_or_repeated_batch_rolls_a_full_segment(tmp_path: Path, sequence: int) -> None:
+    """As in Kafka: clients see it in the list of the segments' starts (ListOffsets v0)."""
     size = len(produced(0))
     log = open_log(tmp_path, LogConfig(segment_bytes=2 * size))
     for each in range(2):
@@ -151,7 +149,7 @@ def test_a_full_segment_ends_also_before_a_batch_that_is_refused_for_its_produce
     assert (_bases(log), log.log_end_offset) == ([0, 2], 3)
 
 
-def test_a_disk_that_does_not_let_a_segment_begin_says_so_before_the_producers_fault(tmp_path: Path) -> None:
+def test_a_failed_roll_is_reported_before_the_producers_error(tmp_path: Path) -> None:
     files = FullDisk()
     size = len(produced(0))
     log = open_log(tmp_path, LogConfig(segment_bytes=size), storage=Storage(ManualClock(START_MS), files))
@@ -163,7 +161,7 @@ def test_a_disk_that_does_not_let_a_segment_begin_says_so_before_the_producers_f
     assert log.append_as_leader(produced(1), 0).first_offset == 1
 
 
-def test_what_no_segment_holds_is_refused_before_its_sequence_is_looked_at(tmp_path: Path) -> None:
+def test_a_batch_too_large_for_a_segment_is_refused_before_its_sequence_is_checked(tmp_path: Path) -> None:
     log = open_log(tmp_path, LogConfig(segment_bytes=200))
     log.append_as_leader(produced(0), 0)
     for sequence in (0, 1, 9):
@@ -229,7 +227,7 @@ def test_rolling_an_empty_segment_keeps_it(tmp_path: Path) -> None:
     assert log.producer_state.snapshot_offsets == [1, 10]
 
 
-def test_a_follower_writes_what_it_is_given(tmp_path: Path) -> None:
+def test_a_follower_writes_the_leaders_batches(tmp_path: Path) -> None:
     log = open_log(tmp_path)
     sent = batch(2, partition_leader_epoch=3) + batch(base_offset=5, partition_leader_epoch=4, timestamp=START_MS - 9)
     result = log.append_as_follower(sent + batch(base_offset=6)[:-1])
@@ -243,7 +241,7 @@ def test_a_follower_writes_what_it_is_given(tmp_path: Path) -> None:
     assert list(log.segments.active.transaction_index) == [(7, 6, 7, 8)]
 
 
-def test_a_follower_refuses_what_does_not_continue_its_log(tmp_path: Path) -> None:
+def test_a_follower_refuses_batches_that_do_not_continue_its_log(tmp_path: Path) -> None:
     log = open_log(tmp_path)
     fill(log, 2)
     broken = batch(base_offset=2)
@@ -277,7 +275,7 @@ def test_only_the_last_batches_are_remembered(tmp_path: Path) -> None:
     assert log.log_end_offset - 1 in log.tail
 
 
-def test_appending_goes_on_after_a_restart(tmp_path: Path) -> None:
+def test_appends_continue_after_a_restart(tmp_path: Path) -> None:
     log = open_log(tmp_path, LogConfig(segment_bytes=2000))
     fill(log, 20)
     log = reopen(log)

@@ -12,7 +12,7 @@ from kafkapy.types import TopicPartition
 from tests.storage.support import START_MS, fill, open_log, reopen
 
 
-def test_nothing_is_let_go_before_it_is_durable(tmp_path: Path) -> None:
+def test_preparing_a_close_lists_the_files_to_fsync(tmp_path: Path) -> None:
     log = open_log(tmp_path)
     fill(log, 3)
     paths = log.prepare_close()
@@ -30,7 +30,7 @@ def test_a_log_that_is_durable_needs_no_fsync(tmp_path: Path) -> None:
     assert again.prepare_close() == []
 
 
-def test_only_the_directory_whose_disk_refuses_is_not_clean(
+def test_only_the_directory_with_a_failed_disk_is_not_marked_clean(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     manager = LogManager([f"{tmp_path}/a", f"{tmp_path}/b"], LogConfig(), ManualClock(START_MS))
@@ -50,7 +50,7 @@ def test_only_the_directory_whose_disk_refuses_is_not_clean(
     assert [(tmp_path / name / ".kafka_cleanshutdown").exists() for name in "ab"] == [False, True]
 
 
-def test_what_is_abandoned_is_left_as_it_is_and_recovered(tmp_path: Path) -> None:
+def test_abandoned_logs_stay_unchanged_and_are_recovered(tmp_path: Path) -> None:
     partition = TopicPartition("t", 0)
     logs = LogManager([str(tmp_path)], LogConfig(), ManualClock())
     logs.load()

@@ -76,7 +76,7 @@ def test_every_batch_of_a_real_directory_is_read(tmp_path: Path) -> None:
             offset = header.next_offset
 
 
-def test_new_logs_go_where_there_are_fewest(tmp_path: Path) -> None:
+def test_new_logs_are_created_in_the_directory_with_the_fewest(tmp_path: Path) -> None:
     manager = _manager(tmp_path / "a", tmp_path / "b")
     partitions = [TopicPartition("t", number) for number in range(4)]
     for partition in partitions:
@@ -112,10 +112,8 @@ def test_deletion_renames_now_and_removes_later(tmp_path: Path) -> None:
     assert not doomed.exists()
 
 
-def test_a_partition_that_kafka_was_moving_goes_with_its_unfinished_copy(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    """Kafka would put the copy in the place of a new partition of that name, with the old one's records."""
+def test_deleting_a_partition_renames_its_unfinished_copy(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Kafka would use the copy, with the old records, for a new partition of that name."""
     copies = [tmp_path / "b" / f"t-{number}.{'0' * 32}-future" for number in range(4)]
     for copy in copies:
         copy.mkdir(parents=True)
@@ -133,7 +131,7 @@ def test_a_partition_that_kafka_was_moving_goes_with_its_unfinished_copy(
     assert [copy.exists() for copy in copies] == [False, False, True, True]
 
 
-def test_what_is_no_folder_is_refused_with_a_sentence(tmp_path: Path) -> None:
+def test_a_data_directory_that_is_a_file_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(LogDirectoryError, match=r"file can't be used as a data directory: .* File exists"):
         _manager(tmp_path / "file")
@@ -153,7 +151,7 @@ def test_a_folder_that_is_gone_already_needs_no_removal(tmp_path: Path) -> None:
     assert list(tmp_path.glob("*-delete")) == []
 
 
-def test_a_stop_that_the_disk_refuses_is_not_clean(
+def test_a_stop_with_an_error_of_the_disk_is_not_clean(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     manager = _manager(tmp_path)
@@ -182,7 +180,7 @@ def test_topics_have_their_own_configuration(tmp_path: Path) -> None:
     assert log.config.segment_ms == 6
 
 
-def test_checkpoints_say_where_each_log_is(tmp_path: Path) -> None:
+def test_checkpoints_have_the_offsets_of_each_log(tmp_path: Path) -> None:
     manager = _manager(tmp_path)
     log = manager.get_or_create(PARTITION)
     fill(log, 4)
@@ -222,7 +220,7 @@ def test_requests_do_not_wait_for_the_high_watermark_checkpoint(tmp_path: Path) 
     assert asyncio.run(scenario()) == (False, "0\n1\norders 0 3\n")
 
 
-def test_upkeep_flushes_and_forgets(tmp_path: Path) -> None:
+def test_upkeep_flushes_logs_and_removes_expired_producers(tmp_path: Path) -> None:
     clock = ManualClock(START_MS)
     manager = _manager(tmp_path, clock=clock, config=LogConfig(flush_ms=1000))
     log = manager.get_or_create(PARTITION)
@@ -299,7 +297,7 @@ def test_a_checkpoint_that_can_not_be_written(
     assert (tmp_path / "b" / "replication-offset-checkpoint").exists()
 
 
-def test_old_snapshots_that_a_disk_keeps_are_no_other_disks_matter(
+def test_a_snapshot_that_can_not_be_removed_affects_no_other_directory(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     manager, files, clock = _two_directories(tmp_path)
@@ -317,7 +315,9 @@ def test_old_snapshots_that_a_disk_keeps_are_no_other_disks_matter(
     assert logs[1].producer_state.snapshot_offsets == [3, 4]
 
 
-def test_what_can_not_be_removed_waits_for_the_next_start(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_folder_that_can_not_be_removed_is_removed_at_the_next_start(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     manager, files, clock = _two_directories(tmp_path)
     manager.get_or_create(PARTITION)
     assert manager.delete(PARTITION)
@@ -357,7 +357,7 @@ def test_retention_visits_every_log_but_those_that_are_being_cleaned(tmp_path: P
 
 
 def test_compacted_logs_are_left_to_the_cleaner(tmp_path: Path) -> None:
-    """Apache Kafka's cleaner deletes what is old of them; without one (log.cleaner.enable=false) nobody does."""
+    """Apache Kafka's cleaner deletes their old segments; without it (log.cleaner.enable=false) they stay."""
     clock = ManualClock(START_MS)
     manager = LogManager([str(tmp_path)], LogConfig(retention_ms=1000), clock)
     manager.load()

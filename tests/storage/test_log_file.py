@@ -27,7 +27,7 @@ def test_a_slice_survives_the_descriptor_cache_and_the_file(tmp_path: Path) -> N
     assert os.pread(part.fileno(), 5, part.position) == b"aaaaa"
 
 
-def test_descriptors_go_when_nobody_holds_them(tmp_path: Path) -> None:
+def test_descriptors_are_closed_when_no_object_refers_to_them(tmp_path: Path) -> None:
     files = Files(max_open_files=2)
     before = _open_descriptors()
     logs = []

@@ -26,7 +26,7 @@ def test_every_offset_is_found_in_its_segment(log: Log) -> None:
         assert offsets_of(read.records) == list(range(offset, min(offset // 4 * 4 + 4, 10)))
 
 
-def test_the_same_without_the_memory_of_the_tail(log: Log) -> None:
+def test_every_offset_is_found_without_the_positions_of_the_tail(log: Log) -> None:
     again = reopen(log)
     assert [offsets_of(again.read(offset, 1).records) for offset in range(10)] == [[offset] for offset in range(10)]
 
@@ -64,7 +64,7 @@ def test_the_end_is_empty_and_beyond_it_an_error(log: Log) -> None:
     assert log.read(10, 10**6).records == b""
     log.advance_log_start_offset(5)
     for offset in (4, 11, -1):
-        with pytest.raises(OffsetOutOfRangeError, match=f"Offset {offset} of orders-0 is not within 5 and 10"):
+        with pytest.raises(OffsetOutOfRangeError, match=f"Offset {offset} of orders-0 is not between 5 and 10"):
             log.read(offset, 10**6)
 
 
@@ -98,7 +98,7 @@ def test_aborted_transactions_of_a_range(tmp_path: Path) -> None:
     assert log.aborted_transactions(6, 6) == []
 
 
-def test_what_a_read_does_not_reach(tmp_path: Path) -> None:
+def test_the_upper_bound_is_above_the_records_read(tmp_path: Path) -> None:
     log = open_log(tmp_path, LogConfig(index_interval_bytes=0))
     for _ in range(4):
         log.append_as_leader(batch(), 0)
@@ -131,8 +131,8 @@ def test_an_empty_log_has_no_timestamps(tmp_path: Path) -> None:
     assert log.lookup_timestamp(-1) is None
 
 
-def test_an_index_that_can_not_be_read_is_a_failure_of_storage(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Not of the connection: a fetch that waits reads while another client's request is served."""
+def test_an_index_that_can_not_be_read_is_a_storage_error(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise the error could end another client's connection, during whose request a waiting fetch reads."""
 
     def refuse(*_: object) -> int:
         raise OSError(errno.EIO, "Input/output error")

@@ -133,7 +133,7 @@ def test_after_a_crash_recovery_cuts_the_zeros(tmp_path: Path) -> None:
 def test_an_unused_segment_that_can_not_be_removed_takes_the_directory_offline(
     tmp_path: Path, removals: frozenset[str], expected: list[int]
 ) -> None:
-    """Else a start would take it for the log's end, and hide what was written after the failure."""
+    """Otherwise a start would take it for the log's end, and hide records that were written after the failure."""
     failures: list[tuple[str, int | None]] = []
     disk = SimulatedDisk(str(tmp_path))
     storage = Storage(ManualClock(START_MS), disk, disk_failed=lambda path, error: failures.append((path, error.errno)))

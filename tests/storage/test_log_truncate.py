@@ -16,7 +16,7 @@ def log(tmp_path: Path) -> Log:
     return log
 
 
-def test_the_end_goes_and_segments_follow_later(log: Log) -> None:
+def test_a_truncation_drops_records_now_and_files_later(log: Log) -> None:
     assert log.truncate_to(5)
     assert (log.log_end_offset, log.high_watermark, log.recovery_point, len(log.segments)) == (5, 5, 4, 2)
     doomed = list(Path(log.directory).glob("*.deleted"))
@@ -49,7 +49,7 @@ def test_below_the_first_segment_everything_goes(tmp_path: Path) -> None:
     assert (log.log_start_offset, log.high_watermark, log.log_end_offset) == (50, 50, 50)
 
 
-def test_starting_afresh_above(log: Log) -> None:
+def test_a_full_truncation_begins_at_the_given_offset(log: Log) -> None:
     log.truncate_fully_and_start_at(1000)
     assert (log.log_start_offset, log.high_watermark, log.log_end_offset) == (1000, 1000, 1000)
     assert (log.leader_epochs.entries, log.producer_state.snapshot_offsets) == ([], [])
@@ -57,7 +57,7 @@ def test_starting_afresh_above(log: Log) -> None:
     assert offsets_of(log.read(1000, 1).records) == [1000]
 
 
-def test_producers_go_back_too(tmp_path: Path) -> None:
+def test_a_truncation_restores_the_producers(tmp_path: Path) -> None:
     log = open_log(tmp_path)
     for sequence in range(4):
         if sequence == 2:

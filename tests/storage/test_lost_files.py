@@ -1,4 +1,4 @@
-"""Files that are missing, cut off, or folders: what a start makes of them, and what it logs."""
+"""Files that are missing or cut off, and folders in their place: how a start handles and logs them."""
 
 import logging
 import shutil
@@ -89,7 +89,7 @@ def test_a_closed_segment_that_was_cut_off_is_named(
     path.write_bytes(path.read_bytes()[:size])
     _again(log, clean=clean, recovery_point=recovery_point)
     said = [line for line in _errors(caplog) if "is cut off" in line]
-    expected = f"{path} is cut off at byte {size}: the records behind that are lost"
+    expected = f"{path} is cut off at byte {size}: the records after it are lost"
     assert said == ([expected] if clean or recovery_point else [])
 
 
@@ -108,9 +108,7 @@ def test_an_emptied_segment_with_an_aborted_transaction_is_named(
     assert any(line.startswith(f"{path} is cut off at byte 0") for line in _errors(caplog))
 
 
-def test_a_segment_whose_indexes_are_rebuilt_anyway_is_not_judged_by_them(
-    log: Log, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_rebuilt_indexes_do_not_report_a_cut_segment(log: Log, caplog: pytest.LogCaptureFixture) -> None:
     _segment(log, 0, ".index").write_bytes(b"odd")
     _again(log)
     assert _errors(caplog) == []
@@ -119,7 +117,7 @@ def test_a_segment_whose_indexes_are_rebuilt_anyway_is_not_judged_by_them(
 @pytest.mark.parametrize(
     ("clean", "recovery_point", "start"), [(True, 50, 0), (True, 0, 51), (True, 60, 51), (False, 50, 51)]
 )
-def test_a_start_above_the_end_of_a_clean_stop_is_not_believed(
+def test_a_log_start_above_the_end_of_a_clean_stop_is_ignored(
     log: Log, caplog: pytest.LogCaptureFixture, clean: bool, recovery_point: int, start: int
 ) -> None:
     again = open_log(Path(log.directory).parent, SMALL, Checkpointed(clean, recovery_point, 51, 50))
@@ -183,7 +181,7 @@ def test_a_folder_in_the_place_of_a_file_makes_room(
     assert caplog.records == []
 
 
-def test_other_folders_are_left_alone(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_other_folders_stay_unchanged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     (tmp_path / "lost+found").mkdir()
     (tmp_path / "mine.tmp").mkdir()
     assert list_partition(Files(), str(tmp_path)) == ({}, {}, 0)

@@ -71,7 +71,7 @@ def _state(manager: LogManager) -> list[object]:
     ]  # fmt: skip
 
 
-def test_workers_leave_what_the_broker_itself_would(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_workers_leave_the_files_that_the_broker_would(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     for name in "ab":
         _crashed(tmp_path / name)
     alone, helped = _manager(tmp_path / "a"), _manager(tmp_path / "b")
@@ -116,7 +116,7 @@ def _fail(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
 
 
 @pytest.mark.parametrize("error", [JobFailedError("no"), WorkerDiedError("gone"), OSError(errno.EIO, "broken")])
-def test_what_a_worker_can_not_do_the_broker_does(
+def test_the_broker_recovers_logs_that_a_worker_could_not(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception, caplog: pytest.LogCaptureFixture
 ) -> None:
     _crashed(tmp_path)
@@ -135,7 +135,7 @@ def test_a_cancelled_recovery_is_over(tmp_path: Path, monkeypatch: pytest.Monkey
         _load(_manager(tmp_path), [])
 
 
-def test_a_folder_that_can_not_be_listed_is_met_when_it_is_opened(tmp_path: Path) -> None:
+def test_a_folder_that_can_not_be_listed_fails_when_it_is_opened(tmp_path: Path) -> None:
     _crashed(tmp_path)
     files = BrokenDisk()
     files.broken = f"{tmp_path}/t-2"
@@ -143,7 +143,7 @@ def test_a_folder_that_can_not_be_listed_is_met_when_it_is_opened(tmp_path: Path
         _load(_manager(tmp_path, files=files), [])
 
 
-def test_only_what_lies_beyond_the_recovery_point_is_read() -> None:
+def test_only_segments_beyond_the_recovery_point_are_counted() -> None:
     listing = [(f"{base:020d}.log", 10) for base in (5, 10, 20)] + [("x.log", 99), (f"{0:020d}.index", 99)]
     sizes = [mending._bytes_beyond(listing, point) for point in (0, 5, 12, 20, 10**15)]
     assert sizes == [30, 30, 20, 10, 10]

@@ -1,4 +1,4 @@
-"""The worker's part, in this process."""
+"""The worker process's part of a recovery, run in this process."""
 
 from dataclasses import asdict
 from io import BytesIO
@@ -22,7 +22,7 @@ def _arguments(directory: Path) -> dict[str, object]:
     return {"producer_expiration_ms": 1000, "logs": [log]}
 
 
-def test_a_log_is_mended_and_every_segment_told_of(tmp_path: Path) -> None:
+def test_a_log_is_recovered_and_every_segment_reported(tmp_path: Path) -> None:
     log = open_log(tmp_path, LogConfig(segment_bytes=2000))
     fill(log, 30)
     log.release()
@@ -37,7 +37,7 @@ def test_a_log_is_mended_and_every_segment_told_of(tmp_path: Path) -> None:
     assert open_log(tmp_path, CONFIG).log_end_offset == 30
 
 
-def test_it_stops_between_two_segments(tmp_path: Path) -> None:
+def test_a_cancelled_job_stops_between_two_segments(tmp_path: Path) -> None:
     fill(open_log(tmp_path), 3)
     context = JobContext(1, Output(BytesIO()))
     context.cancelled.set()
@@ -45,7 +45,7 @@ def test_it_stops_between_two_segments(tmp_path: Path) -> None:
         run(_arguments(tmp_path), context)
 
 
-def test_nothing_happens_later_in_a_process_without_a_loop() -> None:
+def test_the_clock_of_a_worker_process_has_no_timers() -> None:
     ran: list[int] = []
     LoopLessClock().call_later(0, ran.append, 1).cancel()
     assert ran == []

@@ -1,4 +1,4 @@
-"""Random operations on a log against a list: whatever happens, both hold the same records."""
+"""Random operations on a log and on a list: both hold the same records."""
 
 import shutil
 import tempfile

@@ -51,7 +51,7 @@ def test_an_index_whose_order_is_lost_is_still_looked_up(tmp_path: Path) -> None
     assert index.around(85) == (100, 100)
 
 
-def test_full_means_no_room_for_another(tmp_path: Path) -> None:
+def test_a_full_index_has_no_room_for_an_entry(tmp_path: Path) -> None:
     index = _index(tmp_path / "i", max_bytes=23)
     assert index.entries < index.full_from
     index.append(80, 1)
@@ -79,7 +79,7 @@ def test_truncation_drops_the_offset_itself(tmp_path: Path) -> None:
     assert index.last_position == 0
 
 
-def test_what_a_crashed_kafka_leaves_is_rebuilt(tmp_path: Path) -> None:
+def test_an_index_padded_with_zeros_is_corrupt(tmp_path: Path) -> None:
     (tmp_path / "i").write_bytes(b"\0\0\0\1\0\0\0\2" + bytes(800))
     with pytest.raises(CorruptIndexError):
         _index(tmp_path / "i").load(808)

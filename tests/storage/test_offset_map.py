@@ -1,4 +1,4 @@
-"""The map of keys: what fits into its memory, and what it says of batches."""
+"""The map of keys: its size, and the records of batches that it marks."""
 
 import pytest
 
@@ -12,13 +12,13 @@ def body(*keys: bytes | None) -> bytes:
     return encode_batch([Record(key, b"v", 5) for key in keys])[HEADER_SIZE:]
 
 
-def test_it_takes_the_memory_that_the_log_needs_at_most() -> None:
+def test_the_map_is_not_larger_than_the_log_needs() -> None:
     assert OffsetMap(128 * 1024 * 1024, 0.9, 100)._table.nbytes == 203 * SLOT_BYTES
     assert OffsetMap(2400, 0.9, 10**9)._table.nbytes == 2400
 
 
 @pytest.mark.parametrize(("load_factor", "room"), [(0.9, 90), (0.5, 50), (1.0, 99), (2.0, 99)])
-def test_it_holds_as_many_keys_as_apache_kafkas(load_factor: float, room: int) -> None:
+def test_the_map_has_room_for_as_many_keys_as_apache_kafkas(load_factor: float, room: int) -> None:
     offsets = OffsetMap(100 * SLOT_BYTES, load_factor, 10**9)
     for number in range(200):
         offsets.put(b"%d" % number, number)
@@ -41,7 +41,7 @@ def test_records_and_single_keys_are_found_alike() -> None:
     assert not offsets.keeps(None, 30)
 
 
-def test_marked_records_are_written_anew() -> None:
+def test_marked_records_are_rewritten() -> None:
     offsets = OffsetMap(10_000, 0.9, 10)
     content = body(b"a", b"b", b"a")
     offsets.put_records(content, 3, 0, 0)
@@ -50,9 +50,9 @@ def test_marked_records_are_written_anew() -> None:
     assert bytes(marked.rewrite(is_stamped=False)) == content[len(content) // 3 :]
 
 
-def test_what_is_no_record_is_corrupt() -> None:
+def test_bytes_that_are_no_record_are_corrupt() -> None:
     offsets = OffsetMap(10_000, 0.9, 10)
     with pytest.raises(CorruptRecordError, match="ends before its last record"):
         offsets.put_records(b"\x80", 1, 0, 0)
-    with pytest.raises(CorruptRecordError, match="goes on after"):
+    with pytest.raises(CorruptRecordError, match="Bytes follow the last record"):
         offsets.mark(body(b"a", b"b"), 1, 0, retain_deletes=False)

@@ -22,7 +22,7 @@ def entries(magic: int, first: int, count: int, *, codec: int = 0, value: bytes 
 
 
 def filled(tmp_path: Path, magic: int, codec: int, **fields: int) -> Log:
-    """Ten appends of three records as a follower takes them, in segments of a few."""
+    """A log with ten appends of three records, as a follower appends them, in small segments."""
     log = open_log(tmp_path, LogConfig(message_format_version=FORMATS[magic], segment_bytes=500, **fields))
     for first in range(0, 30, 3):
         log.append_as_follower(entries(magic, first, 3, codec=codec))
@@ -48,13 +48,13 @@ def test_every_offset_is_found(tmp_path: Path, magic: int, codec: int) -> None:
             assert len(read.records) == segment.size - found[0]
 
 
-def test_segments_roll_at_the_first_record_that_can_lie_in_them(tmp_path: Path) -> None:
-    """A wrapper names its last offset only: the next segment begins where the log ended, not there."""
+def test_a_segment_begins_at_the_logs_end_and_not_at_the_wrappers_offset(tmp_path: Path) -> None:
+    """A wrapper has its last offset only: the next segment begins at the log's end, not at that offset."""
     log = filled(tmp_path, 1, 1)
     assert [segment.base_offset % 3 for segment in log.segments] == [0] * len(log.segments)
 
 
-def test_a_gap_that_no_segment_spans_begins_one_within_reach(tmp_path: Path) -> None:
+def test_a_gap_larger_than_a_segment_rolls(tmp_path: Path) -> None:
     log = open_log(tmp_path, LogConfig(message_format_version="0.10.0"))
     log.append_as_follower(entries(1, 0, 1))
     log.append_as_follower(entries(1, 2**33, 1))
@@ -86,7 +86,7 @@ def test_damage_is_cut_off(tmp_path: Path) -> None:
     assert (again.segments.active.base_offset, again.log_end_offset) == (base, 29)
 
 
-def test_format_0_has_no_time_index_but_its_files_time(tmp_path: Path) -> None:
+def test_format_0_has_the_files_time_in_place_of_a_time_index(tmp_path: Path) -> None:
     log = filled(tmp_path, 0, 0)
     for number, segment in enumerate(log.segments):
         assert (segment.time_index.entries, segment.max_timestamp) == (0, -1)
@@ -96,7 +96,7 @@ def test_format_0_has_no_time_index_but_its_files_time(tmp_path: Path) -> None:
         log.lookup_timestamp(0)
 
 
-def test_a_time_before_a_segment_without_timestamps_ends_there(tmp_path: Path) -> None:
+def test_a_search_by_time_ends_at_a_segment_without_timestamps(tmp_path: Path) -> None:
     """As in Kafka: the first segment that may hold the time is searched, and no other."""
     log = open_log(tmp_path)
     log.append_as_follower(entries(0, 0, 3))
@@ -150,7 +150,7 @@ def test_epochs_are_kept_for_format_2_only(tmp_path: Path) -> None:
 
 
 def test_an_old_batch_after_new_ones_clears_the_epochs(tmp_path: Path) -> None:
-    """Kafka does so on a follower whose leader has gone back in format: the epochs would be wrong."""
+    """As Kafka does on a follower whose leader uses an older format again: the epochs would be wrong."""
     log = open_log(tmp_path)
     log.append_as_follower(batch(partition_leader_epoch=2))
     assert log.leader_epochs.latest == 2
@@ -203,7 +203,7 @@ def test_formats_change_while_the_log_is_written(tmp_path: Path) -> None:
     assert reopen(log, clean=False).leader_epochs.entries == [(1, 0)]
 
 
-def test_what_no_segment_may_hold_takes_no_leader_epoch_away(tmp_path: Path) -> None:
+def test_a_refused_message_set_keeps_the_leader_epochs(tmp_path: Path) -> None:
     log = open_log(tmp_path, LogConfig(segment_bytes=200))
     log.append_as_leader(batch(1), 0)
     assert log.leader_epochs.entries == [(0, 0)]

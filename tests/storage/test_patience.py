@@ -1,4 +1,4 @@
-"""Which of the two threads has the work, and when they change places; ``test_worker_pool`` has real ones."""
+"""The change of the work between the two threads; ``test_worker_pool`` has real threads."""
 
 import threading
 from collections.abc import Callable
@@ -37,7 +37,7 @@ class Machine(SystemClock):
 
 
 def _steps(count: int, before_each: Callable[[int], object] = lambda _: None) -> Steps[list[bool]]:
-    """So many steps; of each, whether the nice thread did it."""
+    """``count`` steps, whose result says for each whether the nice thread did it."""
     done: list[bool] = []
     for number in range(count):
         before_each(number)
@@ -46,20 +46,20 @@ def _steps(count: int, before_each: Callable[[int], object] = lambda _: None) ->
     return done
 
 
-def test_the_idle_thread_does_it_all_while_it_has_its_share() -> None:
+def test_the_idle_thread_does_all_steps_while_it_gets_its_share() -> None:
     machine = Machine(ran_ns=60 * MS, waited_ns=120 * MS)
     patience = machine.patience()
     assert patience.finish(_steps(20)) == [False] * 20
     assert patience.finish(_steps(1)) == [False]
 
 
-def test_without_an_idle_thread_the_nice_one_does_it_all() -> None:
+def test_without_an_idle_thread_the_nice_one_does_all_steps() -> None:
     patience = Patience(never_idle)
     assert patience.finish(_steps(3)) == [True] * 3
     assert patience.finish(_steps(1)) == [True]
 
 
-def test_a_thread_that_starves_hands_over_for_a_while() -> None:
+def test_the_nice_thread_takes_over_when_the_idle_one_gets_no_processor() -> None:
     machine = Machine(ran_ns=60 * MS, waited_ns=121 * MS)
     times = [0.0, 0.0, 0.0, NICE_S / 2, NICE_S / 2, 0.0, 0.0, 0.0]
 
@@ -74,7 +74,9 @@ def test_a_thread_that_starves_hands_over_for_a_while() -> None:
 
 
 @pytest.mark.parametrize("become_idle", [Machine().become_idle, never_idle], ids=["idle", "nice"])
-def test_what_a_step_raises_is_raised_and_the_next_work_is_done(become_idle: Callable[[], ThreadTimes | None]) -> None:
+def test_an_exception_of_a_step_is_raised_and_the_next_work_is_done(
+    become_idle: Callable[[], ThreadTimes | None],
+) -> None:
     def refuse(number: int) -> None:
         if number == 2:
             raise OSError(28, "refused")

@@ -1,4 +1,4 @@
-"""The twins of POSIX calls."""
+"""The substitutes of POSIX calls."""
 
 import os
 import subprocess
@@ -25,7 +25,7 @@ def test_bytes_are_read_and_written_at_a_position(tmp_path: Path) -> None:
     os.close(number)
 
 
-def test_where_folders_can_not_be_synced_they_are_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_folders_are_not_fsynced_where_that_is_impossible(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     synced: list[str] = []
 
     class Noting(Files):
@@ -42,12 +42,12 @@ def test_where_folders_can_not_be_synced_they_are_left_alone(tmp_path: Path, mon
     assert synced == [str(file), str(tmp_path), str(file)]
 
 
-def test_a_module_that_is_not_everywhere() -> None:
+def test_a_missing_module_is_none() -> None:
     assert portable.module_or_none("os") is os
     assert portable.module_or_none("no_such_module") is None
 
 
-def test_where_no_link_can_be_made_there_is_a_copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_is_copied_where_no_link_can_be_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object) -> None:
         raise OSError("a privilege is not held")
 
@@ -64,7 +64,7 @@ def test_a_process_without_niceness_stays_as_it_is() -> None:
 
 
 @pytest.mark.parametrize("drop", [portable.drop_cached_as_posix_has_it, portable.keep_cached])
-def test_what_is_not_cached_any_more_is_read_again(drop: Callable[[int, int, int], None], tmp_path: Path) -> None:
+def test_bytes_dropped_from_the_cache_are_read_again(drop: Callable[[int, int, int], None], tmp_path: Path) -> None:
     with (tmp_path / "f").open("w+b") as file:
         file.write(b"0123456789")
         file.flush()
@@ -92,7 +92,7 @@ assert portable.OPEN_FLAGS == 0
 """
 
 
-def test_each_is_taken_where_the_system_has_no_other() -> None:
+def test_substitutes_are_used_where_the_system_lacks_the_call() -> None:
     subprocess.run([sys.executable, "-c", TAKEN_AWAY], check=True)
     assert portable.read_at is os.pread
     assert portable.write_at is os.pwrite
@@ -100,7 +100,7 @@ def test_each_is_taken_where_the_system_has_no_other() -> None:
 
 
 class Linux:
-    """What it says of a thread, and the policy that it was asked for."""
+    """Fakes a thread's statistics, and records the policy that was set."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, statistics: bytes, *, forbids: bool = False) -> None:
         self.policies: list[int] = []
@@ -133,7 +133,7 @@ class Linux:
         return True
 
 
-def test_a_thread_becomes_idle_and_tells_its_times(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_thread_becomes_idle_and_measures_its_times(monkeypatch: pytest.MonkeyPatch) -> None:
     linux = Linux(monkeypatch, b"12345 678 9\n")
     times = portable.idle_as_linux_has_it()
     assert times is not None
@@ -145,7 +145,7 @@ def test_a_thread_becomes_idle_and_tells_its_times(monkeypatch: pytest.MonkeyPat
 @pytest.mark.parametrize(
     ("statistics", "forbids"), [(b"0 0 0\n", False), (b"1 0 1\n", True)], ids=["blind", "forbidden"]
 )
-def test_a_thread_that_can_not_be_watched_does_not_become_idle(
+def test_a_thread_that_can_not_be_measured_does_not_become_idle(
     statistics: bytes, forbids: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     linux = Linux(monkeypatch, statistics, forbids=forbids)
@@ -154,7 +154,7 @@ def test_a_thread_that_can_not_be_watched_does_not_become_idle(
     assert not linux.is_open()
 
 
-def test_where_linux_says_nothing_of_threads_none_becomes_idle(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_thread_does_not_become_idle_without_statistics(monkeypatch: pytest.MonkeyPatch) -> None:
     def missing(*_: object) -> int:
         raise FileNotFoundError
 

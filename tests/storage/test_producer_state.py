@@ -30,7 +30,7 @@ def _marker(*, commit: bool, epoch: int = 0, coordinator_epoch: int = 0) -> tupl
     return read_header(content), read_control(content)
 
 
-def test_clients_are_held_to_their_sequence_and_coordinators_are_not(state: ProducerState) -> None:
+def test_sequences_are_checked_for_clients_and_not_for_coordinators(state: ProducerState) -> None:
     assert state.check(_header(5), from_client=True) is None
     state.apply(_header(5), 0)
     duplicate = state.check(_header(5), from_client=True)
@@ -45,7 +45,7 @@ def test_clients_are_held_to_their_sequence_and_coordinators_are_not(state: Prod
         state.check(_header(7, epoch=1), from_client=False)
 
 
-def test_an_epoch_below_that_of_nobody_is_refused(state: ProducerState) -> None:
+def test_an_epoch_below_minus_one_is_refused(state: ProducerState) -> None:
     assert state.check(_header(0, epoch=-1), from_client=True) is None
     with pytest.raises(InvalidProducerEpochError):
         state.check(_header(0, epoch=-2), from_client=True)
@@ -131,7 +131,7 @@ def test_silent_producers_expire_unless_a_transaction_is_open(state: ProducerSta
     assert set(state.producers) == {8}
 
 
-def test_many_producers_expire_in_steps_and_what_changes_meanwhile_is_heeded(state: ProducerState) -> None:
+def test_producers_expire_in_steps_despite_changes_between_them(state: ProducerState) -> None:
     for producer_id in range(PRODUCERS_IN_A_STEP * 3):
         state.apply(_header(0, producer_id=producer_id), producer_id)
     steps = state.remove_expired(START_MS + 1000)
@@ -153,7 +153,7 @@ def test_the_log_start_moves_past_finished_transactions(state: ProducerState) ->
 
 
 class CountingDict(OrderedDict[int, int]):
-    """Counts the keys that somebody looks at."""
+    """Counts the keys that are read in iterations."""
 
     seen = 0
 
@@ -163,7 +163,7 @@ class CountingDict(OrderedDict[int, int]):
             yield key
 
 
-def test_a_fetch_looks_at_one_open_transaction_however_many_there_are(state: ProducerState) -> None:
+def test_the_first_unstable_offset_reads_one_open_transaction(state: ProducerState) -> None:
     counting = state._ongoing = CountingDict()
     for producer_id in range(1000):
         state.apply(_header(0, transactional=True, producer_id=producer_id), producer_id)
@@ -187,7 +187,7 @@ def test_open_transactions_of_a_snapshot_are_in_the_order_of_their_offsets(state
 
 
 @given(st.lists(st.tuples(st.integers(0, 3), st.booleans()), max_size=60))
-def test_ended_transactions_against_the_plain_way(steps: list[tuple[int, bool]]) -> None:
+def test_ended_transactions_against_a_simple_model(steps: list[tuple[int, bool]]) -> None:
     """Each step begins a transaction, ends the one of that rank, or moves the high watermark."""
     subject, plain, ongoing = Unreplicated(), dict[int, int](), list[int]()
     for offset, (rank, moves) in enumerate(steps):
@@ -209,7 +209,7 @@ def few(tmp_path: Path, evicted: list[int]) -> ProducerState:
     return ProducerState(Files(), str(tmp_path), 1000, 3, lambda: evicted.append(1))
 
 
-def test_producers_that_were_silent_longest_are_forgotten_first(tmp_path: Path) -> None:
+def test_producers_with_the_oldest_batches_are_evicted_first(tmp_path: Path) -> None:
     evicted: list[int] = []
     state = few(tmp_path, evicted)
     for offset, producer_id in enumerate([1, 2, 3, 1, 4, 5]):
@@ -230,7 +230,7 @@ def test_producers_with_an_open_transaction_are_kept(tmp_path: Path) -> None:
     assert (set(state.producers), len(evicted)) == ({0, 1, 2, 3, 9}, 1)
 
 
-def test_of_a_snapshot_with_too_many_producers_the_last_ones_stay(tmp_path: Path) -> None:
+def test_the_last_producers_of_a_snapshot_with_too_many_stay(tmp_path: Path) -> None:
     state = ProducerState(Files(), str(tmp_path), 1000)
     for producer_id in range(6):
         state.apply(_header(0, producer_id=producer_id)._replace(max_timestamp=START_MS + producer_id), producer_id)
@@ -243,7 +243,7 @@ def test_of_a_snapshot_with_too_many_producers_the_last_ones_stay(tmp_path: Path
     assert (list(again.producers), len(evicted)) == ([3, 4, 5], 3)
 
 
-def test_of_ended_transactions_the_earliest_that_is_left_counts() -> None:
+def test_the_earliest_remaining_transaction_counts() -> None:
     ended = Unreplicated()
     for first_offset, marker_offset in ((1, 3), (2, 5), (4, 7)):
         ended.add(first_offset, marker_offset)

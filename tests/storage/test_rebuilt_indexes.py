@@ -1,4 +1,4 @@
-"""Indexes that a start has made anew are on the disk before anybody relies on them; a power cut shows it."""
+"""Indexes that a start has rebuilt are on the disk before any code relies on them, as power cuts show."""
 
 from pathlib import Path
 

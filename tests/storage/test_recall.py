@@ -10,7 +10,7 @@ from kafkapy.storage.recovery.recovery import Checkpointed
 from tests.storage.support import batch, marker, open_log, produced, reopen
 
 ONE_EACH = LogConfig(segment_bytes=130)
-"""So that each batch of these tests has a segment of its own."""
+"""A segment size with which each batch of these tests has a separate segment."""
 
 
 def _known(log: Log, producer_id: int = 7) -> list[tuple[int, int]]:
@@ -19,7 +19,7 @@ def _known(log: Log, producer_id: int = 7) -> list[tuple[int, int]]:
 
 
 @pytest.mark.parametrize("mended", [False, True])
-def test_a_producer_that_heard_nothing_of_its_last_five_batches_sends_them_again(tmp_path: Path, mended: bool) -> None:
+def test_the_last_five_batches_are_known_as_duplicates_after_a_start(tmp_path: Path, mended: bool) -> None:
     log = open_log(tmp_path, ONE_EACH)
     for sequence in range(0, 14, 2):
         log.append_as_leader(produced(sequence, 2), 0)
@@ -36,7 +36,7 @@ def test_a_producer_that_heard_nothing_of_its_last_five_batches_sends_them_again
     assert not again.append_as_leader(produced(14, 2), 0).duplicate
 
 
-def test_after_a_clean_stop_the_log_is_asked_when_a_sequence_seems_to_be_out_of_order(tmp_path: Path) -> None:
+def test_after_a_clean_stop_the_log_is_searched_when_a_sequence_seems_out_of_order(tmp_path: Path) -> None:
     log = open_log(tmp_path)
     for sequence in range(7):
         log.append_as_leader(produced(sequence), 0)
@@ -54,7 +54,7 @@ def test_after_a_clean_stop_the_log_is_asked_when_a_sequence_seems_to_be_out_of_
     assert not log.append_as_leader(produced(7), 0).duplicate
 
 
-def test_nothing_is_asked_where_no_snapshot_was(tmp_path: Path) -> None:
+def test_without_a_snapshot_the_log_is_not_searched(tmp_path: Path) -> None:
     log = open_log(tmp_path)
     log.append_as_leader(produced(0), 0)
     assert not log.recall_batches()
@@ -65,7 +65,7 @@ def test_nothing_is_asked_where_no_snapshot_was(tmp_path: Path) -> None:
     assert not log.recall_batches()
 
 
-def test_a_disk_that_does_not_tell_is_a_storage_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_error_of_the_disk_is_a_storage_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     log = open_log(tmp_path)
     for sequence in range(3):
         log.append_as_leader(produced(sequence), 0)
@@ -86,16 +86,16 @@ def test_within_one_segment_below_the_snapshot(tmp_path: Path) -> None:
     log = reopen(log)  # the snapshot is in the middle of the segment
     log.append_as_leader(produced(4), 0)
     log.flush()
-    assert _known(log) == [(3, 3), (4, 4)]  # after a clean stop nobody has asked for the others
+    assert _known(log) == [(3, 3), (4, 4)]  # after a clean stop the others are not looked up yet
     log.release()
     again = open_log(tmp_path, checkpointed=Checkpointed(clean=False, recovery_point=5, mended=True))
     assert _known(again) == [(sequence, sequence) for sequence in range(5)]
 
 
-def test_other_producers_epochs_and_lives_are_kept_apart(tmp_path: Path) -> None:
+def test_batches_of_other_producers_epochs_and_instances_are_not_mixed(tmp_path: Path) -> None:
     log = open_log(tmp_path, ONE_EACH)
     sent = [
-        produced(0),  # before the producer was forgotten, and began anew
+        produced(0),  # before the producer was evicted and began again
         produced(6),
         produced(7),
         produced(0, epoch=4, producer_id=8),
@@ -116,7 +116,7 @@ def test_other_producers_epochs_and_lives_are_kept_apart(tmp_path: Path) -> None
     assert again.producer_state.check(read_header(produced(0, producer_id=9, epoch=1)), from_client=True) is None
 
 
-def test_it_looks_no_further_back_than_five_of_the_largest_requests(tmp_path: Path) -> None:
+def test_the_search_ends_after_the_bytes_of_five_of_the_largest_requests(tmp_path: Path) -> None:
     config = LogConfig(segment_bytes=6000, max_message_bytes=200, index_interval_bytes=100)
     log = open_log(tmp_path, config)
     log.append_as_leader(produced(0), 0)

@@ -13,7 +13,7 @@ Entries = list[tuple[int, int]]
 
 
 class Case(NamedTuple):
-    """A log that was not closed: by base offset, the (offset, leader epoch) of each segment's one-record batches."""
+    """A log after an unclean stop: base offset → the (offset, leader epoch) of the segment's one-record batches."""
 
     segments: dict[int, Entries]
     in_file: Entries | None
@@ -22,7 +22,7 @@ class Case(NamedTuple):
     recovery_point: int = 0
 
 
-# What Apache Kafka 2.7.2 leaves of the same directories, at each of three unclean starts in a row.
+# The epochs that Apache Kafka 2.7.2 leaves in the same directories, at each of three unclean starts in a row.
 AS_KAFKA: Final = {
     "retention took the segment before a gap": Case({3: [(5, 0), (6, 0)]}, [(0, 3)], [(0, 3)]),
     "and a crash came before the epochs said so": Case({3: [(5, 0), (6, 0)]}, [(0, 0)], [(0, 3)]),
@@ -56,7 +56,7 @@ def _epochs_after_starts(directory: Path, case: Case, starts: int) -> list[Entri
 
 
 @pytest.mark.parametrize("name", AS_KAFKA)
-def test_each_start_believes_the_file_where_batches_are_gone(tmp_path: Path, name: str) -> None:
+def test_each_start_uses_the_file_where_batches_are_missing(tmp_path: Path, name: str) -> None:
     case = AS_KAFKA[name]
     assert _epochs_after_starts(tmp_path, case, 3) == [case.expected] * 3
 
@@ -76,7 +76,7 @@ AS_THE_BATCHES: Final = {
 
 
 @pytest.mark.parametrize("name", AS_THE_BATCHES)
-def test_batches_count_where_they_say_otherwise(tmp_path: Path, name: str) -> None:
+def test_batches_override_the_file(tmp_path: Path, name: str) -> None:
     case = AS_THE_BATCHES[name]
     assert _epochs_after_starts(tmp_path, case, 3) == [case.expected] * 3
 
@@ -95,7 +95,7 @@ def test_the_file_stays_until_all_is_read(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", [None, "0\n0\n"])
-def test_nothing_is_written_of_nothing(tmp_path: Path, content: str | None) -> None:
+def test_without_batches_the_file_is_not_written(tmp_path: Path, content: str | None) -> None:
     path = tmp_path / "orders-0" / "leader-epoch-checkpoint"
     open_log(tmp_path).release()
     if content is not None:
@@ -104,7 +104,7 @@ def test_nothing_is_written_of_nothing(tmp_path: Path, content: str | None) -> N
     assert (path.read_text() if path.exists() else None) == content
 
 
-def test_what_stands_below_and_is_contradicted_goes(tmp_path: Path) -> None:
+def test_epochs_below_that_batches_contradict_are_dropped(tmp_path: Path) -> None:
     epochs = LeaderEpochs(Files(), str(tmp_path / "leader-epoch-checkpoint"), lambda: 20)
     again = RecoveredEpochs(epochs, 2**63, [EpochEntry(0, 0), EpochEntry(2, 10)])
     again.meet(read_header(batch(base_offset=5, partition_leader_epoch=3)))

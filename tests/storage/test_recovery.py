@@ -93,7 +93,7 @@ def test_a_log_shorter_than_its_index_is_recovered_after_a_clean_stop(tmp_path: 
     assert reopen(again, clean=False).log_end_offset == again.log_end_offset
 
 
-def test_damage_ends_the_log_and_later_segments_go(log: Log) -> None:
+def test_damage_ends_the_log_and_later_segments_are_dropped(log: Log) -> None:
     second = list(log.segments)[1]
     log.recovery_point = 0
     _damage(log, Path(second.log.path).name, b"X", 300)
@@ -106,8 +106,8 @@ def test_damage_ends_the_log_and_later_segments_go(log: Log) -> None:
     assert not [path for path in doomed if path.exists()]
 
 
-def test_snapshots_of_records_that_are_gone_go_too(log: Log) -> None:
-    """Others will have their offsets: such a snapshot would tell of producers that never wrote here."""
+def test_snapshots_of_lost_records_are_deleted(log: Log) -> None:
+    """Other records will get their offsets: the snapshot would have producers that never wrote to the log."""
     second = list(log.segments)[1]
     log.recovery_point = 0
     _damage(log, Path(second.log.path).name, b"X", 300)
@@ -117,7 +117,7 @@ def test_snapshots_of_records_that_are_gone_go_too(log: Log) -> None:
     assert on_disk == again.producer_state.snapshot_offsets
 
 
-def test_what_a_later_segment_has_in_another_form_is_cut_and_the_later_one_stays(tmp_path: Path) -> None:
+def test_offsets_that_a_later_segment_has_too_are_cut(tmp_path: Path) -> None:
     log = open_log(tmp_path)
     fill(log, 3)
     log.roll()
@@ -162,10 +162,10 @@ def test_an_index_that_can_not_be_right_is_rebuilt(tmp_path: Path, suffix: str, 
 
 
 @pytest.mark.parametrize("clean", [True, False])
-def test_an_index_is_spoken_of_unless_it_is_made_anew_anyway(
+def test_a_rebuilt_index_is_logged_unless_the_segment_is_read_anyway(
     log: Log, caplog: pytest.LogCaptureFixture, *, clean: bool
 ) -> None:
-    """A crashed Apache Kafka leaves ten megabytes of zeros in the indexes of every active segment."""
+    """A crash of Apache Kafka leaves ten megabytes of zeros in the indexes of every active segment."""
     log.close()
     index = Path(log.segments.active.log.path).with_suffix(".index")
     index.write_bytes(index.read_bytes() + bytes(8000))
@@ -202,8 +202,8 @@ def test_producers_and_open_transactions_come_back(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("clean", [True, False])
-def test_a_snapshot_knows_of_a_producer_whose_batch_compaction_has_taken(tmp_path: Path, *, clean: bool) -> None:
-    """Also where the indexes of what is left have to be made again, as after a power cut amid the replacement."""
+def test_a_snapshot_keeps_a_producer_whose_batch_was_compacted(tmp_path: Path, *, clean: bool) -> None:
+    """Also if the indexes have to be rebuilt, as after a power failure during the replacement."""
     log = open_log(tmp_path)
     log.append_as_leader(produced(0), 0)
     compacted_bytes = log.segments.active.size
@@ -257,7 +257,7 @@ def test_damaged_leader_epochs_are_made_again_from_every_batch(
     assert again.leader_epochs.entries == [(0, 0), (3, 1), (7, 2)]
 
 
-def test_leftovers_go_and_strangers_stay(log: Log) -> None:
+def test_leftovers_are_removed_and_foreign_files_stay(log: Log) -> None:
     directory = Path(log.directory)
     for name in (f"{0:020d}.log.deleted", f"{0:020d}.log.cleaned", "leader-epoch-checkpoint.tmp", f"{99:020d}.index"):
         (directory / name).write_bytes(b"x")
@@ -271,14 +271,14 @@ def test_leftovers_go_and_strangers_stay(log: Log) -> None:
     ]
 
 
-def test_a_log_that_ends_below_its_start_begins_there(log: Log, tmp_path: Path) -> None:
+def test_a_log_that_ends_below_its_start_begins_at_that_start(log: Log, tmp_path: Path) -> None:
     log.close()
     again = open_log(tmp_path, SMALL, Checkpointed(log_start_offset=80, high_watermark=90))
     assert (again.log_start_offset, again.high_watermark, again.log_end_offset) == (80, 80, 80)
     assert len(again.segments) == 1
 
 
-def test_damage_that_only_a_missing_index_has_uncovered_keeps_the_later_segments(log: Log) -> None:
+def test_damage_found_because_of_a_missing_index_keeps_the_later_segments(log: Log) -> None:
     """As Apache Kafka: the records after the hole were closed cleanly."""
     log.close()
     second, third = list(log.segments)[1:3]
@@ -312,7 +312,7 @@ def test_real_kafkas_segments_rebuild_to_the_byte(tmp_path: Path) -> None:
         assert after[name] == before[name]
 
 
-def test_what_a_lost_truncation_brings_back_yields_to_what_came_after_it(tmp_path: Path) -> None:
+def test_records_of_a_lost_truncation_yield_to_later_records(tmp_path: Path) -> None:
     disk = SimulatedDisk(str(tmp_path))
     log = open_log(tmp_path, storage=Storage(ManualClock(START_MS), disk))
     log.append_as_leader(batch(), 0)
@@ -338,7 +338,7 @@ def test_what_a_lost_truncation_brings_back_yields_to_what_came_after_it(tmp_pat
     assert values == [(0, b"v"), (1, b"new"), (2, b"new")]
 
 
-def test_a_flush_makes_a_truncation_last_too(tmp_path: Path) -> None:
+def test_a_flush_makes_a_truncation_durable(tmp_path: Path) -> None:
     disk = SimulatedDisk(str(tmp_path))
     log = open_log(tmp_path, storage=Storage(ManualClock(START_MS), disk))
     for _ in range(3):
@@ -350,7 +350,7 @@ def test_a_flush_makes_a_truncation_last_too(tmp_path: Path) -> None:
     assert reopen(log, clean=False).log_end_offset == 1
 
 
-def test_an_empty_segment_behind_a_torn_one_goes_with_the_recovery(log: Log) -> None:
+def test_an_empty_segment_after_a_torn_one_is_dropped(log: Log) -> None:
     path = Path(log.segments.active.log.path)
     log.roll()
     log.release()
@@ -387,7 +387,7 @@ def test_epochs_come_back_with_the_records_when_a_crash_takes_back_the_start(
     assert last.leader_epochs.entries == expected
 
 
-def test_a_snapshot_tells_nothing_of_batches_that_the_power_took(tmp_path: Path) -> None:
+def test_a_snapshot_of_batches_lost_in_a_power_failure_is_not_used(tmp_path: Path) -> None:
     """The name of the next segment and the snapshot beside it were on the disk before the batch was."""
     log = open_log(tmp_path)
     log.append_as_leader(produced(0), 0)
@@ -403,7 +403,7 @@ def test_a_snapshot_tells_nothing_of_batches_that_the_power_took(tmp_path: Path)
 
 
 @pytest.mark.parametrize("torn", [0, 30])
-def test_an_empty_segment_that_was_never_used_hides_nothing_of_a_torn_one_before_it(tmp_path: Path, torn: int) -> None:
+def test_an_unused_segment_hides_no_record_of_a_torn_one_before(tmp_path: Path, torn: int) -> None:
     log = open_log(tmp_path)
     fill(log, 2)
     (tmp_path / "orders-0" / f"{1:020d}.log").touch()
@@ -420,7 +420,7 @@ def test_an_empty_segment_that_was_never_used_hides_nothing_of_a_torn_one_before
 def test_a_clean_start_writes_nothing_for_a_log_whose_leader_stays(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, records: int
 ) -> None:
-    """Ten thousand logs would write, and rename, ten thousand files."""
+    """Otherwise ten thousand logs would write, and rename, ten thousand files."""
     log = open_log(tmp_path)
     log.leader_epochs.assign(0, 0)
     fill(log, records)
@@ -452,7 +452,7 @@ def test_epochs_come_back_when_all_records_were_deleted_and_a_crash_takes_that_b
 
 @pytest.mark.parametrize("clean", [False, True])
 @pytest.mark.parametrize("damage", ["zeros", "length"])
-def test_damage_that_counts_as_flushed_keeps_no_log_from_opening(tmp_path: Path, damage: str, *, clean: bool) -> None:
+def test_a_log_opens_despite_damage_below_the_recovery_point(tmp_path: Path, damage: str, *, clean: bool) -> None:
     """After an fsync that was refused, and a new process, the power may take what a later fsync has called safe."""
     log = open_log(tmp_path)
     log.append_as_leader(produced(0), 0)

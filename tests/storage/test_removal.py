@@ -13,7 +13,7 @@ from tests.storage.support import batch, fill, open_log
 CONFIG = LogConfig(segment_bytes=4 * len(batch(value=b"v" * 100)), file_delete_delay_ms=1000)
 
 
-def test_segments_stay_readable_until_their_files_go(tmp_path: Path) -> None:
+def test_segments_stay_readable_until_their_files_are_removed(tmp_path: Path) -> None:
     log = open_log(tmp_path, CONFIG)
     fill(log, 12)
     clock = log.storage.clock
@@ -33,7 +33,7 @@ def test_segments_stay_readable_until_their_files_go(tmp_path: Path) -> None:
     assert read_header(records.read()).base_offset == 1
 
 
-def test_what_can_not_be_renamed_stays_in_the_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_segments_that_can_not_be_renamed_stay_in_the_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     log = open_log(tmp_path, CONFIG)
     fill(log, 12)
 
@@ -46,9 +46,7 @@ def test_what_can_not_be_renamed_stays_in_the_log(tmp_path: Path, monkeypatch: p
     assert [each.base_offset for each in log.segments] == [0, 4, 8]
 
 
-def test_a_large_file_leaves_the_memory_piece_by_piece_before_it_goes(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_large_file_is_uncached_in_pieces_before_its_removal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     dropped: list[tuple[int, int]] = []
     monkeypatch.setattr(portable, "drop_cached", lambda _, position, size: dropped.append((position, size)))
     small, large = tmp_path / "small", tmp_path / "large"

@@ -1,4 +1,4 @@
-"""Compacted segments swapped in, with a crash before and within every step, and with a disk that refuses."""
+"""Replacement of segments by compacted ones, with a crash before and within every step, and with errors of the disk."""
 
 import shutil
 from collections.abc import Callable
@@ -25,7 +25,7 @@ class Crash(BaseException):
 
 
 class FragileFiles(Files):
-    """Ends or refuses at one of the operations that change names."""
+    """Crashes or fails at one of the operations that change names."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -89,7 +89,7 @@ def names(log: Log, *suffixes: str) -> list[str]:
     return [path.name for path in sorted(Path(log.directory).iterdir()) if path.name.endswith(suffixes)]
 
 
-def test_the_new_segment_stands_in_the_place_of_the_old_ones(tmp_path: Path) -> None:
+def test_the_new_segment_replaces_the_old_ones(tmp_path: Path) -> None:
     log, new, old, _ = prepared(tmp_path, {1, 5, 9})
     before = offsets(log)
     bound = log.segments.starting_at(4)[0].base_offset
@@ -110,7 +110,7 @@ def test_the_new_segment_stands_in_the_place_of_the_old_ones(tmp_path: Path) -> 
     assert offsets(opened(log.directory, clean=True))[:3] == [1, 5, 9]
 
 
-def test_what_two_compactions_in_a_row_put_aside_is_kept_apart(tmp_path: Path) -> None:
+def test_old_files_of_two_compactions_in_a_row_have_different_names(tmp_path: Path) -> None:
     log, new, old, _ = prepared(tmp_path, {1, 5, 9})
     Replacement(log, new, old, lambda _: None).begin()
     again = log.new_segment(0, CLEANED_SUFFIX)
@@ -134,10 +134,10 @@ def test_what_two_compactions_in_a_row_put_aside_is_kept_apart(tmp_path: Path) -
     ],
     ids=["some", "none", "first", "most", "cut"],
 )
-def test_a_crash_at_any_step_leaves_a_log_that_opens(
+def test_a_log_can_be_opened_after_a_crash_at_any_step(
     tmp_path: Path, kept: set[int], count: int, bases: tuple[int, ...]
 ) -> None:
-    """Nothing that stays is lost, nothing comes twice or out of order; what was dropped may be back."""
+    """No kept record is lost, none is there twice or out of order; removed records may be back."""
     for step in range(1000):
         directory = tmp_path / str(step)
         log, new, old, files = prepared(directory, kept, count, bases)
@@ -160,7 +160,7 @@ def test_a_crash_at_any_step_leaves_a_log_that_opens(
             return
 
 
-def test_a_crash_while_a_start_completes_it_is_survived(tmp_path: Path) -> None:
+def test_a_log_can_be_opened_after_a_crash_of_a_start_that_completes_a_replacement(tmp_path: Path) -> None:
     kept = {1, 5, 9}
     log, new, old, files = prepared(tmp_path / "first", kept)
     before = set(offsets(log))
@@ -183,7 +183,7 @@ def test_a_crash_while_a_start_completes_it_is_survived(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("times", [1, 1000], ids=["once", "from then on"])
-def test_a_disk_that_refuses_leaves_the_log_as_it_was(tmp_path: Path, times: int) -> None:
+def test_an_error_of_the_disk_leaves_the_log_as_it_was(tmp_path: Path, times: int) -> None:
     for step in range(1000):
         log, new, old, files = prepared(tmp_path / str(step), {1, 5, 9})
         before = offsets(log)
@@ -204,7 +204,7 @@ def test_a_disk_that_refuses_leaves_the_log_as_it_was(tmp_path: Path, times: int
 
 
 def waiting_flusher(log: Log) -> list[Callable[[], None]]:
-    """What the flusher was asked to do, in the test's own time."""
+    """The work that the flusher got; the test runs it."""
     waiting: list[Callable[[], None]] = []
 
     class Waiting(type(log.storage.flusher)):  # type: ignore[misc]  # the flusher's own class
@@ -217,7 +217,7 @@ def waiting_flusher(log: Log) -> list[Callable[[], None]]:
 
 
 @pytest.mark.parametrize("steps", [0, 1, 2])
-def test_it_can_be_given_up_while_it_waits_for_the_disk(tmp_path: Path, steps: int) -> None:
+def test_a_replacement_can_be_aborted_while_it_waits_for_the_disk(tmp_path: Path, steps: int) -> None:
     log, new, old, _ = prepared(tmp_path, {1, 5, 9})
     before = offsets(log)
     waiting = waiting_flusher(log)
@@ -236,7 +236,7 @@ def test_it_can_be_given_up_while_it_waits_for_the_disk(tmp_path: Path, steps: i
     assert not names(log, ".swap", ".cleaned")
 
 
-def test_an_error_after_it_was_given_up_is_nobodys(tmp_path: Path) -> None:
+def test_an_error_after_an_abort_is_ignored(tmp_path: Path) -> None:
     log, new, old, files = prepared(tmp_path, {1})
     finished: list[OSError | None] = []
     replacement = Replacement(log, new, old, finished.append)
@@ -249,7 +249,7 @@ def test_an_error_after_it_was_given_up_is_nobodys(tmp_path: Path) -> None:
     assert finished == []
 
 
-def test_a_set_that_is_not_complete_goes(tmp_path: Path) -> None:
+def test_an_incomplete_set_of_swap_files_is_removed(tmp_path: Path) -> None:
     """Apache Kafka splits a segment by the same names: swaps at or above the lowest cleaned one don't count."""
     log, _, _, _ = prepared(tmp_path, {1})
     before = offsets(log)
@@ -262,7 +262,7 @@ def test_a_set_that_is_not_complete_goes(tmp_path: Path) -> None:
     assert not names(log, ".cleaned", ".swap")
 
 
-def test_indexes_of_a_log_that_has_its_name_already_are_made_anew(tmp_path: Path) -> None:
+def test_indexes_of_a_log_with_its_final_name_are_rebuilt(tmp_path: Path) -> None:
     """Apache Kafka renames the log first: after a crash the indexes may be those of the segment before."""
     log, _, _, _ = prepared(tmp_path, {1})
     before = offsets(log)
@@ -284,8 +284,8 @@ def test_indexes_of_a_log_that_has_its_name_already_are_made_anew(tmp_path: Path
 
 
 @pytest.mark.parametrize("is_put_aside", [True, False])
-def test_damage_within_a_swapped_log_drops_no_segment_behind_it(tmp_path: Path, is_put_aside: bool) -> None:
-    """What it was made from stays, unless a part of that has been put aside."""
+def test_a_damaged_swap_file_does_not_remove_later_segments(tmp_path: Path, is_put_aside: bool) -> None:
+    """The old segments stay, unless one of them has been renamed already."""
     log, _, _, _ = prepared(tmp_path, {1})
     log.close()
     directory = Path(log.directory)
@@ -308,7 +308,7 @@ def test_damage_within_a_swapped_log_drops_no_segment_behind_it(tmp_path: Path, 
 
 
 @pytest.mark.parametrize("is_put_aside", [True, False])
-def test_an_emptied_swap_is_used_only_without_what_it_was_made_from(tmp_path: Path, is_put_aside: bool) -> None:
+def test_an_empty_swap_file_is_used_only_without_the_old_segments(tmp_path: Path, is_put_aside: bool) -> None:
     log, _, _, _ = prepared(tmp_path, {1})
     log.close()
     directory = Path(log.directory)
@@ -322,7 +322,7 @@ def test_an_emptied_swap_is_used_only_without_what_it_was_made_from(tmp_path: Pa
     assert (directory / f"{0:020d}.log").stat().st_size == (0 if is_put_aside else size)
 
 
-def test_a_flush_that_did_not_find_the_old_ones_counts_for_nothing_when_they_come_back(tmp_path: Path) -> None:
+def test_an_abort_ignores_a_flush_that_missed_the_old_segments(tmp_path: Path) -> None:
     log, new, old, files = prepared(tmp_path, {1})
     log.storage.flusher = slow = SlowFlusher()
     recovery_point = log.recovery_point

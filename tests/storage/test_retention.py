@@ -36,7 +36,7 @@ def _set_now(log: Log, now_ms: int) -> None:
     clock.advance(now_ms - clock.now_ms())
 
 
-def test_without_limits_nothing_goes(tmp_path: Path) -> None:
+def test_without_limits_no_segment_is_deleted(tmp_path: Path) -> None:
     log = _log(tmp_path)
     _set_now(log, 2 * START_MS)
     assert delete_old_segments(log) == 0
@@ -75,7 +75,7 @@ def test_the_active_segment_is_rolled_when_all_of_it_is_due(tmp_path: Path) -> N
     assert (again.log_start_offset, again.log_end_offset) == (10, 11)
 
 
-def test_one_young_record_keeps_what_lies_behind_it(tmp_path: Path) -> None:
+def test_a_segment_with_a_young_record_keeps_later_segments(tmp_path: Path) -> None:
     log = _log(tmp_path, retention_ms=1000)
     log.segments.first.max_timestamp = START_MS + 4500
     _set_now(log, START_MS + 5000)
@@ -116,7 +116,7 @@ def test_by_size(tmp_path: Path, retention_bytes: int, expected: list[int]) -> N
 
 
 @pytest.mark.parametrize("policy", [("delete",), ("compact",), ("compact", "delete")])
-def test_what_lies_below_the_start_goes_whatever_the_policy(tmp_path: Path, policy: tuple[str, ...]) -> None:
+def test_segments_below_the_log_start_are_deleted_with_any_policy(tmp_path: Path, policy: tuple[str, ...]) -> None:
     log = _log(tmp_path, cleanup_policy=policy)
     log.advance_log_start_offset(7)
     assert delete_old_segments(log) == 1
@@ -126,7 +126,7 @@ def test_what_lies_below_the_start_goes_whatever_the_policy(tmp_path: Path, poli
     assert (_bases(log), log.log_start_offset) == ([8], 10)
 
 
-def test_compacted_topics_keep_what_is_old_unless_they_delete_too(tmp_path: Path) -> None:
+def test_compacted_topics_keep_old_segments_unless_they_delete_too(tmp_path: Path) -> None:
     log = _log(tmp_path, retention_ms=1, retention_bytes=0, cleanup_policy=("compact",))
     _set_now(log, 2 * START_MS)
     assert delete_old_segments(log) == 0
@@ -162,7 +162,9 @@ def test_epochs_producers_and_snapshots_follow(tmp_path: Path) -> None:
     assert log.recovery_point == 6
 
 
-def test_a_disk_that_refuses_loses_nothing_and_is_asked_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_error_of_the_disk_loses_no_segment_and_retention_is_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     files = Files()
     log = open_log(tmp_path, LogConfig(segment_bytes=SEGMENT_BYTES, **KEEP), storage=Storage(ManualClock(), files))
     fill(log, 10)
@@ -208,7 +210,7 @@ def test_the_log_begins_above_what_was_deleted_though_the_disk_refuses_its_epoch
         log.read(0, 1000)
 
 
-def test_a_broken_disk_that_lets_no_segment_be_begun_ends_it(tmp_path: Path) -> None:
+def test_a_failed_roll_ends_the_retention(tmp_path: Path) -> None:
     disk = SimulatedDisk(str(tmp_path))
     log = open_log(
         tmp_path, LogConfig(retention_ms=-1, retention_bytes=0), storage=Storage(ManualClock(START_MS), disk)

@@ -50,7 +50,7 @@ def test_everything_is_written_again_as_it_was(log: Log, tmp_path: Path) -> None
     assert _writes(log).written == sum(len(content) for name, content in before.items() if name.endswith(parts))
 
 
-def test_only_from_the_offset_on(log: Log) -> None:
+def test_only_bytes_from_the_offset_on_are_written(log: Log) -> None:
     last = log.log_end_offset - 1
     rewriting = Rewriting(log, log.storage.files, last, log.log_end_offset)
     _writes(log).written = 0
@@ -60,7 +60,7 @@ def test_only_from_the_offset_on(log: Log) -> None:
     assert _writes(log).written == len(batch(value=b"v" * 100)) + indexes
 
 
-def test_nothing_is_written_after_the_log_was_cut(log: Log) -> None:
+def test_a_cancelled_rewriting_writes_nothing(log: Log) -> None:
     rewriting = Rewriting(log, log.storage.files, 0, log.log_end_offset)
     rewriting.cancel()
     _writes(log).written = 0
@@ -70,7 +70,7 @@ def test_nothing_is_written_after_the_log_was_cut(log: Log) -> None:
 
 @pytest.mark.parametrize("kind", [".log", ".index", ".timeindex", ".txnindex"])
 @pytest.mark.parametrize("way", ["zeros", "shorter", "not whole"])
-def test_what_was_lost_is_noticed(log: Log, tmp_path: Path, kind: str, way: str) -> None:
+def test_lost_bytes_raise(log: Log, tmp_path: Path, kind: str, way: str) -> None:
     rewriting = Rewriting(log, log.storage.files, 0, log.log_end_offset)
     path = tmp_path / f"{STEM}{kind}"
     content = path.read_bytes()
@@ -113,7 +113,7 @@ def test_zeros_before_the_first_batch_to_write_are_noticed(log: Log, tmp_path: P
         Rewriting(log, log.storage.files, 7, log.log_end_offset)
 
 
-def test_snapshots_and_the_indexes_of_earlier_segments_are_written_again_where_they_are_named(log: Log) -> None:
+def test_named_snapshots_and_indexes_of_earlier_segments_are_written_again(log: Log) -> None:
     log.flush()
     first, snapshot = log.segments.first, log.producer_state.snapshot_path(log.producer_state.snapshot_offsets[-1])
     end = log.log_end_offset

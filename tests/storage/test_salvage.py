@@ -36,7 +36,7 @@ def overwrite(log: Log, position: int, content: bytes) -> None:
 
 
 def salvaged(log: Log, offset: int = 0) -> tuple[list[int], list[Damage], int]:
-    """The base offsets of what was found, what was damaged, and where to go on."""
+    """The base offsets of the batches found, the damage, and the offset where the next segment begins."""
     found: list[int] = []
     damaged: list[Damage] = []
 
@@ -59,7 +59,7 @@ def test_a_segment_without_damage(log: Log, offset: int) -> None:
 
 @pytest.mark.parametrize("size", [0, 5, 61])
 @pytest.mark.parametrize("offset", [0, 4, BATCHES - 1])
-def test_every_damaged_byte_costs_its_own_batch_only(log: Log, offset: int, size: int) -> None:
+def test_a_damaged_byte_loses_only_its_batch(log: Log, offset: int, size: int) -> None:
     start = position_of(log, offset)
     content = path_of(log).read_bytes()
     length = next(iterate_headers(content[start:]))[1].size
@@ -76,7 +76,7 @@ def test_every_damaged_byte_costs_its_own_batch_only(log: Log, offset: int, size
         overwrite(log, start, content[start : start + length])
 
 
-def test_what_looks_like_a_batch_inside_of_a_damaged_one_is_not_taken_for_one(tmp_path: Path) -> None:
+def test_a_batch_inside_a_damaged_batch_is_not_found(tmp_path: Path) -> None:
     log = open_log(tmp_path)
     inner = bytes(batch(base_offset=1))
     for value in (b"v", inner, b"v"):
@@ -128,7 +128,7 @@ def test_runs_are_of_a_moderate_size(tmp_path: Path) -> None:
     assert max(sizes) < salvage.RUN_BYTES + 30_000
 
 
-def test_a_disk_that_refuses(log: Log) -> None:
+def test_an_error_of_the_disk_is_a_storage_error(log: Log) -> None:
     path_of(log).unlink()
     log.segments.first.log.close()
     with pytest.raises(KafkaStorageError):

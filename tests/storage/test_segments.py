@@ -31,7 +31,7 @@ def test_cutting_makes_the_last_one_left_active(tmp_path: Path) -> None:
     assert list(segments) == []
 
 
-def test_whoever_iterates_is_not_disturbed(tmp_path: Path) -> None:
+def test_a_running_iteration_does_not_see_changes(tmp_path: Path) -> None:
     segments = _segments(tmp_path, 10, 20, 30, 40)
     reader = iter(segments)
     assert next(reader).base_offset == 10

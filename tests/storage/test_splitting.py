@@ -1,4 +1,4 @@
-"""Segments as Apache Kafka compacted them before 1.1: with offsets that don't fit above their names."""
+"""Segments that Apache Kafka before 1.1 has compacted: with offsets too far above their base offsets."""
 
 from pathlib import Path
 
@@ -38,7 +38,7 @@ def _bases(log: Log) -> list[int]:
 
 @pytest.mark.parametrize("clean", [False, True])
 @pytest.mark.parametrize("magic", [1, 2])
-def test_a_recovery_makes_several_of_it(
+def test_a_recovery_splits_the_segment(
     tmp_path: Path, *, clean: bool, magic: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(recovery, "_PIECE_BYTES", 100)
@@ -57,8 +57,8 @@ def test_a_recovery_makes_several_of_it(
 
 
 @pytest.mark.parametrize("magic", [1, 2])
-def test_a_compaction_makes_several_of_it(tmp_path: Path, magic: int) -> None:
-    """2.7 cuts the segment first and compacts what that leaves."""
+def test_a_compaction_splits_the_segment(tmp_path: Path, magic: int) -> None:
+    """Apache Kafka 2.7 splits the segment first and compacts the parts."""
     world = World(tmp_path)
     log = world.log()
     offsets = (0, 5, FAR - 1, FAR, FAR + 7, 2 * FAR + 7, 2 * FAR + 8)
@@ -83,7 +83,7 @@ def test_a_compaction_makes_several_of_it(tmp_path: Path, magic: int) -> None:
     assert (_bases(again), list(values_in(again))) == (_bases(log), list(values_in(log)))
 
 
-def test_an_abort_is_known_where_the_cut_has_put_it(tmp_path: Path) -> None:
+def test_an_abort_is_in_the_index_of_the_new_segment(tmp_path: Path) -> None:
     world = World(tmp_path)
     log = world.log()
     transactional(log, 0, b"a")
@@ -100,7 +100,7 @@ def test_an_abort_is_known_where_the_cut_has_put_it(tmp_path: Path) -> None:
     world.cleaner.stop()
 
 
-def test_a_compaction_that_is_aborted_takes_all_its_parts_away(tmp_path: Path) -> None:
+def test_an_aborted_compaction_removes_all_new_segments(tmp_path: Path) -> None:
     world = World(tmp_path)
     log = world.log()
     append(log, (b"a", b"1"))
@@ -118,7 +118,7 @@ def test_a_compaction_that_is_aborted_takes_all_its_parts_away(tmp_path: Path) -
     world.cleaner.stop()
 
 
-def test_damage_behind_the_cut_ends_the_log_there(tmp_path: Path) -> None:
+def test_damage_after_the_split_ends_the_log(tmp_path: Path) -> None:
     path = _write(tmp_path, 0, FAR, FAR + 1, 2 * FAR)
     later = path.with_name(f"{3 * FAR:020d}.log")
     later.write_bytes(_record(3 * FAR, 2))

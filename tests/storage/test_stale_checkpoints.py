@@ -1,4 +1,4 @@
-"""A process that dies after offsets fell: what its checkpoints said before must not count any more."""
+"""A process that dies after offsets were lowered: the older, higher checkpoints must not be used any more."""
 
 from pathlib import Path
 
@@ -33,7 +33,7 @@ def _start(disk: SimulatedDisk, tmp_path: Path, before: LogManager | None = None
 
 
 def _checkpointed(disk: SimulatedDisk, tmp_path: Path) -> LogManager:
-    """Eighty records, everything flushed and noted down, thirty of them deleted."""
+    """Eighty records, all flushed and checkpointed, thirty of them deleted."""
     logs, log = _start(disk, tmp_path)
     fill(log, 80)
     log.advance_log_start_offset(30)
@@ -61,7 +61,9 @@ def test_records_after_a_truncation_are_not_below_an_old_start(
     assert again.recovery_point <= offset
 
 
-def test_records_of_a_topic_that_was_deleted_and_made_again(disk: SimulatedDisk, tmp_path: Path) -> None:
+def test_records_of_a_topic_that_was_deleted_and_created_again_do_not_count_as_flushed(
+    disk: SimulatedDisk, tmp_path: Path
+) -> None:
     logs = _checkpointed(disk, tmp_path)
     logs.delete(PARTITION)
     fill(logs.get_or_create(PARTITION), 5)
@@ -69,7 +71,7 @@ def test_records_of_a_topic_that_was_deleted_and_made_again(disk: SimulatedDisk,
     assert (again.log_start_offset, again.log_end_offset, again.recovery_point) == (0, 5, 0)
 
 
-def test_what_is_written_after_a_tail_was_lost_was_not_flushed_long_ago(disk: SimulatedDisk, tmp_path: Path) -> None:
+def test_records_written_after_a_lost_tail_do_not_count_as_flushed(disk: SimulatedDisk, tmp_path: Path) -> None:
     logs = _checkpointed(disk, tmp_path)
     path = Path(logs.get_or_create(PARTITION).segments.active.log.path)
     disk.truncate(str(path), path.stat().st_size // 2)
@@ -91,13 +93,13 @@ def test_a_marker_of_a_clean_stop_does_not_come_back(disk: SimulatedDisk, tmp_pa
     assert not (tmp_path / "data" / ".kafka_cleanshutdown").exists()
 
 
-def test_a_log_by_itself_has_no_checkpoints(tmp_path: Path) -> None:
+def test_a_log_without_a_manager_has_no_checkpoints(tmp_path: Path) -> None:
     log = Log(PARTITION, str(tmp_path / "orders-0"), LogConfig(), Storage(ManualClock(START_MS)))
     log.storage.offsets_fall(log)
     assert not tmp_path.joinpath("orders-0").exists()
 
 
-def test_a_new_data_directory_and_partition_last_with_the_first_flush(disk: SimulatedDisk, tmp_path: Path) -> None:
+def test_the_first_flush_brings_the_folders_names_to_the_disk(disk: SimulatedDisk, tmp_path: Path) -> None:
     logs, log = _start(disk, tmp_path)
     log.append_as_leader(batch(3), 0)
     log.flush()

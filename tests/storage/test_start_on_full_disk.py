@@ -1,4 +1,4 @@
-"""A start on a disk without space: every record is served, and what could not be written is written later."""
+"""A start on a disk without space: every record is served, and files that can't be written are written later."""
 
 import errno
 import shutil
@@ -26,7 +26,7 @@ FOLDER = f"{PARTITION}"
 
 
 class FullDisk(Files):
-    """From the change number ``fail_at`` on, the disk has no space: files neither grow nor come into being."""
+    """A disk without space from the change number ``fail_at`` on: files can neither grow nor be created."""
 
     def __init__(self, fail_at: int = 10**9, code: int = errno.ENOSPC) -> None:
         super().__init__()
@@ -111,7 +111,7 @@ def remove_derived_files(folder: Path) -> None:
 
 
 def damage_indexes(folder: Path) -> None:
-    """Of no whole number of entries: known as wrong, with entries that are not true."""
+    """Write wrong entries, and no whole number of them, so that the index is known to be damaged."""
     for path in folder.glob("*index"):
         path.write_bytes(b"\xff" * 4097)
 
@@ -181,7 +181,7 @@ def test_a_flush_writes_what_the_start_could_not(tmp_path: Path) -> None:
     assert state_of(again) == expected
 
 
-def test_a_clean_stop_on_a_full_disk_is_none(tmp_path: Path) -> None:
+def test_a_stop_on_a_full_disk_is_not_clean(tmp_path: Path) -> None:
     logs, log = start(tmp_path)
     fill(log)
     kill(logs)
@@ -191,7 +191,7 @@ def test_a_clean_stop_on_a_full_disk_is_none(tmp_path: Path) -> None:
 
 
 def test_a_folder_without_segments(tmp_path: Path) -> None:
-    """A topic that was created on a full disk has no more than its folder: the first append makes its files."""
+    """A topic that was created on a full disk has only its folder: the first append creates its files."""
     (tmp_path / FOLDER).mkdir()
     (tmp_path / "log-start-offset-checkpoint").write_text(f"0\n1\n{PARTITION.topic} 0 17\n")
     files = FullDisk(1)
@@ -245,7 +245,7 @@ def test_bytes_that_can_not_be_written_again_are_written_later(tmp_path: Path) -
 
 
 def test_recovery_points_that_are_too_high_are_removed(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """Nothing that follows may be trusted because of them, and there is no space for lower ones."""
+    """Because of them a start would trust later records, and there is no space for lower ones."""
     logs, log = start(tmp_path)
     fill(log)
     log.flush()
@@ -265,7 +265,7 @@ def test_recovery_points_that_are_too_high_are_removed(tmp_path: Path, caplog: p
     kill(logs)
 
 
-def test_other_refusals_take_the_directory_offline(tmp_path: Path) -> None:
+def test_other_errors_take_the_directory_offline(tmp_path: Path) -> None:
     logs, log = start(tmp_path)
     fill(log)
     kill(logs)
@@ -278,14 +278,14 @@ def test_an_identity_is_written_by_the_next_start(tmp_path: Path, caplog: pytest
     logs, _ = start(tmp_path, files)
     files.fail_at = 1
     logs.directories.write_identity(1, "cluster", START_MS)
-    assert "says no broker yet" in caplog.text
+    assert "has no meta.properties yet" in caplog.text
     files.fail_at, files.code = files.changes + 1, errno.EIO
     with pytest.raises(OSError, match="No space"):
         logs.directories.write_identity(1, "cluster", START_MS)
 
 
-def test_a_worker_process_puts_nothing_off(tmp_path: Path) -> None:
-    """What it has in memory is lost with it: the broker, which does the same after it, keeps it."""
+def test_a_worker_process_does_not_keep_writes_in_memory(tmp_path: Path) -> None:
+    """The memory of the worker process is lost at its end; the broker opens the log again and keeps its own."""
     logs, log = start(tmp_path)
     fill(log)
     kill(logs)

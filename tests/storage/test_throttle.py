@@ -1,11 +1,11 @@
-"""So many bytes a second, on a clock of the test's own."""
+"""The limit of bytes per second, on a clock of the test."""
 
 from functools import partial
 
 from kafkapy.storage.compaction.compaction import Throttle
 
 
-def test_what_is_too_fast_waits_every_third_of_a_second() -> None:
+def test_work_that_is_too_fast_waits_every_third_of_a_second() -> None:
     now = [100.0]
     waits: list[float] = []
 
@@ -27,7 +27,7 @@ def test_what_is_too_fast_waits_every_third_of_a_second() -> None:
     assert waits == [0.2, 1.5]
 
 
-def test_a_rate_of_nearly_nothing_waits_long_and_not_for_ever() -> None:
+def test_a_very_low_rate_does_not_wait_for_ever() -> None:
     for rate in (0.0, 5e-324, 1e-300):
         now = iter([0.0, 1.0, 1.0])
         waits: list[float] = []

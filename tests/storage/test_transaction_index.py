@@ -32,7 +32,7 @@ def test_truncation_goes_by_marker(tmp_path: Path) -> None:
     assert index.size == 0
 
 
-def test_what_the_disk_refuses_waits_and_is_found_meanwhile(tmp_path: Path) -> None:
+def test_refused_entries_are_found_in_memory_and_written_later(tmp_path: Path) -> None:
     disk = SimulatedDisk(str(tmp_path))
     index = TransactionIndex(disk, str(tmp_path / "t"))
     entries = [AbortedTransaction(1, last - 5, last, last + 1) for last in (10, 20, 30)]
@@ -64,7 +64,7 @@ def test_an_index_that_is_only_in_memory_can_be_emptied(tmp_path: Path) -> None:
         (ENTRY.pack(0, 1, 60, 70, 71), "below the segment's base offset"),
     ],
 )
-def test_what_can_not_be_right_is_corrupt(tmp_path: Path, content: bytes, reason: str) -> None:
+def test_an_index_that_can_not_be_right_is_corrupt(tmp_path: Path, content: bytes, reason: str) -> None:
     (tmp_path / "t").write_bytes(content)
     with pytest.raises(CorruptIndexError, match=reason):
         TransactionIndex(Files(), str(tmp_path / "t"), len(content)).sanity_check(75)

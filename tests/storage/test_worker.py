@@ -1,4 +1,4 @@
-"""The worker's own side, in this process; ``test_worker_pool`` runs it as one."""
+"""The worker's code, in this process; ``test_worker_pool`` runs it as a process."""
 
 import io
 import json
@@ -23,7 +23,7 @@ def _lines(*messages: dict[str, Any]) -> io.BytesIO:
 
 
 def _answers(*messages: dict[str, Any]) -> list[dict[str, Any]]:
-    """What the worker says to these messages, read before the first job runs."""
+    """The worker's answers to these messages, which are read before the first job runs."""
     stream = io.BytesIO()
     inbox = Inbox(Output(stream))
     inbox.read(_lines(*messages))
@@ -31,7 +31,7 @@ def _answers(*messages: dict[str, Any]) -> list[dict[str, Any]]:
     return [json.loads(line) for line in stream.getvalue().splitlines()]
 
 
-def test_a_job_tells_its_progress_and_its_result() -> None:
+def test_a_job_sends_its_progress_and_its_result() -> None:
     said = [{"at": 1}, {"at": 2}]
     answers = _answers({"id": 4, "job": JOB, "arguments": {"say": said, "echo": [1, "ü"]}})
     assert answers[:2] == [{"id": 4, "progress": facts} for facts in said]
@@ -51,7 +51,7 @@ def test_a_cancelled_job_does_not_run() -> None:
     assert answers == [{"id": 1, "cancelled": True}]
 
 
-def test_what_the_system_or_a_file_refuses_is_answered() -> None:
+def test_errors_of_the_system_and_of_files_are_answered() -> None:
     answers = _answers(
         {"id": 1, "job": JOB, "arguments": {"refuse": 28}}, {"id": 2, "job": JOB, "arguments": {"blame": "bad batch"}}
     )
@@ -112,8 +112,8 @@ def test_the_process_ends_with_its_input_and_keeps_its_output_clean() -> None:
         assert process.stderr.read() == b"not a message\n"
 
 
-def test_it_ends_when_nobody_reads_what_it_says() -> None:
-    """In the midst of a job: whose broker is gone must not touch its files, nor print a traceback."""
+def test_the_worker_ends_when_its_output_is_closed() -> None:
+    """Also during a job: without its broker a worker must not change files, nor print a traceback."""
 
     class Broken(io.BytesIO):
         def flush(self) -> None:

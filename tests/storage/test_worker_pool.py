@@ -1,4 +1,4 @@
-"""Processes that work beside the broker: results, failures, cancellation, and how they end."""
+"""Worker processes: results, failures, cancellation, and their ends."""
 
 import asyncio
 import os
@@ -28,7 +28,7 @@ def pool() -> Iterator[WorkerPool]:
 
 
 def _running(pool: WorkerPool, **more: object) -> Job:
-    """A job that has begun and ends when it is told to."""
+    """A job that has begun and ends when it is cancelled."""
     said: SimpleQueue[Facts] = SimpleQueue()
     job = pool.submit(JOB, {**UNTIL_CANCELLED, **more}, said.put)
     assert said.get(timeout=PATIENCE_S) == {"waiting": True}
@@ -51,14 +51,14 @@ def test_one_process_does_one_job_after_the_other(pool: WorkerPool) -> None:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the idle policy is Linux's")
-def test_a_job_in_steps_runs_where_nobody_else_wants_the_processor(pool: WorkerPool) -> None:
+def test_a_job_in_steps_runs_on_idle_processors(pool: WorkerPool) -> None:
     with ThreadPoolExecutor(1) as threads:  # a sandbox may forbid it
         can_be_idle = threads.submit(portable.become_idle).result() is not None
     policies = pool.submit(JOB, {"steps": 3}).future.result(PATIENCE_S)["policies"]
     assert policies == [os.SCHED_IDLE if can_be_idle else os.SCHED_OTHER] * 3
 
 
-def test_failures_keep_their_kind_and_the_process_goes_on(pool: WorkerPool) -> None:
+def test_a_failure_keeps_its_class_and_the_process_continues(pool: WorkerPool) -> None:
     with pytest.raises(OSError, match="refused") as refused:
         pool.submit(JOB, {"refuse": 28}).future.result(PATIENCE_S)
     assert refused.value.errno == 28
@@ -101,7 +101,7 @@ def test_a_job_that_is_cancelled_while_the_process_starts_is_cancelled(
         job.future.result(PATIENCE_S)
 
 
-def test_closing_ends_processes_in_the_midst_of_their_jobs() -> None:
+def test_closing_ends_processes_during_their_jobs() -> None:
     pool = WorkerPool(2)
     running = [_running(pool), _running(pool)]
     waiting = pool.submit(JOB, {})
@@ -137,7 +137,7 @@ def test_closing_while_a_process_starts_leaves_none(monkeypatch: pytest.MonkeyPa
 
 @pytest.mark.parametrize("script", ["exec sleep 1000", "exec sleep 1000 >&-"], ids=["silent", "mute"])
 def test_a_process_that_does_not_end_is_killed(script: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One that keeps its output open is killed by ``close``, one that closes it as soon as that is seen."""
+    """``close`` kills a process that keeps its output open; one that closes its output is killed at once."""
     monkeypatch.setattr(worker_pool, "END_S", 0.05)
     stubborn = tmp_path / "python"
     stubborn.write_text(f"#!/bin/sh\necho '{{\"progress\":{{}}}}'; {script}\n")
@@ -162,8 +162,8 @@ def test_a_process_that_does_not_end_is_killed(script: str, tmp_path: Path, monk
 
 
 @pytest.mark.filterwarnings("error::pytest.PytestUnhandledThreadExceptionWarning")
-def test_whoever_waits_on_a_loop_may_give_up() -> None:
-    """As a start that a signal ends does, in the midst of a recovery."""
+def test_a_waiting_task_may_be_cancelled() -> None:
+    """As when a signal ends a start during a recovery."""
 
     async def scenario() -> list[BaseException | None]:
         with WorkerPool() as pool:

@@ -11,7 +11,7 @@ from kafkapy.storage.io.worker import JobContext
 def run(arguments: dict[str, Any], context: JobContext) -> dict[str, Any] | Steps[dict[str, Any]]:
     """``say`` progress, ``wait`` until cancelled, ``refuse`` with an error number, ``blame`` a file, ``die``.
 
-    With ``steps`` it takes so many, and tells the scheduler's policy of each.
+    With ``steps`` it has that many steps, and reports the scheduler's policy of each.
     """
     if "steps" in arguments:
         return _in_steps(arguments["steps"], context)

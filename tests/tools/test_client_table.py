@@ -45,7 +45,7 @@ def test_a_run_with_failures_is_not_taken_over() -> None:
         passing([*FOUND, result("test_w", outcome=FAILED)])
 
 
-def test_what_was_not_told_is_added() -> None:
+def test_results_of_new_clients_are_added() -> None:
     told = summary_of(FOUND, lambda _: "1.7")
     other = [
         result("test_x[1]", client="rdkafka"), result("test_q", "kafka-4.1.0", SKIPPED, "no such thing", "rdkafka"),
@@ -53,7 +53,7 @@ def test_what_was_not_told_is_added() -> None:
     assert extended(told, [*other, *FOUND[:3]], lambda _: "1.7") == summary_of([*FOUND, *other], lambda _: "1.7")
 
 
-def test_what_is_told_already_must_be_found_again() -> None:
+def test_changed_results_of_known_clients_are_refused() -> None:
     told = summary_of(FOUND, lambda _: "1.7")
     with pytest.raises(ValueError, match=r"kcat, admin, kafkapy: 2, which is not what is told already"):
         extended(told, FOUND[:2], lambda _: "1.7")

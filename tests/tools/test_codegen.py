@@ -75,7 +75,7 @@ def test_merge_refuses_what_does_not_match() -> None:
         merge(older, message("FooRequest", Versions(0, 2), Field("B", "int32", Versions(2, 2))))
 
 
-def test_merge_all_goes_by_api_key_and_adds_what_is_new() -> None:
+def test_merge_all_matches_by_api_key_and_adds_new_messages() -> None:
     older = {"FooRequest": message("FooRequest", Versions(0, 1), Field("A", "int32", Versions(0, 1)))}
     newer = {
         "BarRequest": message("BarRequest", Versions(0, 1), Field("A", "int32", Versions(0, 1))),
@@ -99,7 +99,7 @@ def test_snake_case(name: str, expected: str) -> None:
     assert names.snake_case(name) == expected
 
 
-def test_no_module_for_an_unknown_record() -> None:
+def test_an_unknown_record_has_no_module() -> None:
     with pytest.raises(KeyError):
         names.module_name(message("SomethingElse", Versions(0, 0), kind="data", api_key=None))
 
@@ -121,12 +121,12 @@ def test_a_changed_file_is_stale(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert codegen.stale() == []
 
 
-def test_the_command() -> None:
+def test_the_command_checks_for_stale_files() -> None:
     run = subprocess.run([sys.executable, "-m", "tools.codegen", "--check"], cwd=codegen.ROOT, check=False)
     assert run.returncode == 0
 
 
-# what is generated
+# selection of messages
 
 
 def test_the_messages_that_are_served_or_imported_are_generated_and_no_others() -> None:
@@ -135,7 +135,7 @@ def test_the_messages_that_are_served_or_imported_are_generated_and_no_others() 
     assert {"vote", "stored.share_group"}.isdisjoint(generated)
 
 
-def test_an_import_is_enough_to_be_generated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_imported_messages_are_generated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "sender.py").write_text(
         "from kafkapy.protocol.messages.vote import VoteRequest\n"
         "from kafkapy.protocol.messages.stored import share_group\n"
@@ -147,7 +147,7 @@ def test_an_import_is_enough_to_be_generated(tmp_path: Path, monkeypatch: pytest
     assert "consumer_protocol" not in generated
 
 
-# what fields mean
+# texts of fields
 
 
 def test_every_generated_field_has_a_text_and_every_text_a_field() -> None:
@@ -163,18 +163,18 @@ def test_texts_fit_into_a_comment() -> None:
     assert [text for text in field_texts.TEXTS.values() if len(text) > 110 or text.endswith(".") or "\n" in text] == []
 
 
-def test_a_field_without_a_text_is_not_generated() -> None:
+def test_a_field_without_a_text_is_an_error() -> None:
     with pytest.raises(field_texts.UndocumentedFieldError, match=r"Odd\.never_seen"):
         field_texts.text_of(Struct("Odd", []), "never_seen")
 
 
-def test_a_text_stands_behind_its_parameter_with_the_versions_of_the_field() -> None:
+def test_a_text_follows_its_parameter_with_the_versions_of_the_field() -> None:
     source = (codegen.ROOT / codegen.PROTOCOL / "messages" / "heartbeat.py").read_text()
     assert 'group_id: str = "",  # consumer group\n' in source
     assert "group_instance_id: str | None = None,  # v3+: id of a static member; null: a dynamic member\n" in source
 
 
-# where messages name things
+# places
 
 IN_FULL = {
     ApiKey.PRODUCE: "TOPIC topic_data.name = responses.name, "
@@ -213,7 +213,7 @@ IN_FULL = {
 
 
 @pytest.mark.parametrize("key", PLACES.keys() | IN_FULL.keys(), ids=lambda key: ApiKey(key).name)
-def test_places(key: ApiKey) -> None:
+def test_the_places_of_each_api(key: ApiKey) -> None:
     found = [
         f"{place.role.name} {place.request}.{place.named} = {place.response}.{place.answered} {place.error}".strip()
         for place in PLACES[key]
@@ -221,7 +221,7 @@ def test_places(key: ApiKey) -> None:
     assert ", ".join(found) == IN_FULL[key]
 
 
-def test_a_newer_version_names_things_elsewhere() -> None:
+def test_places_depend_on_the_version() -> None:
     """AddPartitionsToTxn has a list of transactions from version 4 on."""
     request, response = MESSAGES["AddPartitionsToTxnRequest"], MESSAGES["AddPartitionsToTxnResponse"]
     assert [place.asked.field for place in places(request, response, Versions(4, 5))] == []

@@ -11,7 +11,7 @@ def test_the_committed_page_is_fresh() -> None:
     assert compatibility.PAGE.read_text() == compatibility.page()
 
 
-def test_a_stale_page_is_told(
+def test_a_stale_page_is_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(compatibility, "ROOT", tmp_path)
@@ -22,7 +22,7 @@ def test_a_stale_page_is_told(
     assert compatibility.main(["--check"]) == 0
 
 
-def test_results_that_cant_be_taken_over_are_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_unreadable_results_are_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     before = compatibility.PAGE.read_text()
     assert compatibility.main(["--results", str(tmp_path / "none.json")]) == 1
     assert "No such file" in capsys.readouterr().err
@@ -42,7 +42,7 @@ def test_no_version_is_advertised_that_kafka_2_7_does_not_have() -> None:
         assert low <= api.min_version <= api.max_version <= high, ApiKey(api.key).name
 
 
-def test_what_is_not_done_is_read_from_the_card() -> None:
+def test_unsupported_features_are_read_from_the_card() -> None:
     text = "Fetch v4.\n\nDone: much.\nNot done: v0-3; that\nother thing.\nErrors: 1."
     assert compatibility.not_done(text) == "v0-3; that other thing"
     assert compatibility.not_done("Heartbeat.\n\nErrors: 15.") == ""

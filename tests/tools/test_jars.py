@@ -34,7 +34,7 @@ def test_a_fetch_without_the_main_jar_leaves_nothing_behind(cache: Path, monkeyp
     assert list((cache / "jars").iterdir()) == []
 
 
-def test_a_way_that_is_not_installed_is_refused(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_resolver_that_is_not_installed_is_refused(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(jars, "fetchers", lambda: {"ivy": _fake_fetch})
     with pytest.raises(jars.JarsError, match="maven is not installed"):
         jars.fetch("9.9.9", "maven")
@@ -48,7 +48,7 @@ def test_maven_is_preferred_where_it_is_installed(monkeypatch: pytest.MonkeyPatc
 
 
 @pytest.mark.parametrize("document", [jars.pom, jars.ivy_module])
-def test_both_resolvers_are_asked_for_the_same(document: object) -> None:
+def test_both_resolvers_get_the_same_dependencies(document: object) -> None:
     assert callable(document)
     text = document("4.1.0")
     ElementTree.fromstring(text)
@@ -57,7 +57,7 @@ def test_both_resolvers_are_asked_for_the_same(document: object) -> None:
         assert number in text
 
 
-def test_the_oldest_release_brings_its_own_logging() -> None:
+def test_the_oldest_release_has_its_own_logging_binding() -> None:
     assert "slf4j-simple" not in [artifact for _, artifact, _ in jars.dependencies("2.7.2")]
 
 
@@ -87,7 +87,7 @@ def test_a_failing_resolver_is_one_clear_line(
     assert said == "jars: Maven failed ([ERROR] no route to host); is the network there?\n"
 
 
-def test_what_long_tests_want_is_fetched_when_asked_for(monkeypatch: pytest.MonkeyPatch, cache: Path) -> None:
+def test_the_option_long_fetches_the_jars_of_the_long_tests(monkeypatch: pytest.MonkeyPatch, cache: Path) -> None:
     fetched: list[str] = []
 
     def fetch(version: str, _way: str | None) -> Path:
@@ -105,7 +105,7 @@ def test_what_long_tests_want_is_fetched_when_asked_for(monkeypatch: pytest.Monk
 @pytest.mark.parametrize(
     ("what", "artifact"), [(jars.STREAMS, "kafka-streams"), (jars.CONNECT.format("2.7.2"), "connect-runtime")]
 )
-def test_what_runs_beside_the_broker_has_jars_of_its_own(
+def test_streams_and_connect_have_separate_jars(
     cache: Path, monkeypatch: pytest.MonkeyPatch, what: str, artifact: str
 ) -> None:
     def fetch_artifact(version: str, target: Path, _work: Path) -> None:

@@ -86,7 +86,7 @@ def test_java_itself_reads_the_trust_store(tmp_path: Path) -> None:
     assert bundle.read_text(errors="replace").count("BEGIN CERTIFICATE") == listing.stdout.count("trustedCertEntry")
 
 
-def test_ensure_installs_the_wheel_only_when_nothing_is_there(bare_machine: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_ensure_installs_the_wheel_only_without_a_java(bare_machine: pytest.MonkeyPatch, tmp_path: Path) -> None:
     commands: list[list[str]] = []
     present = java.Java(tmp_path, 17)
     answers: list[java.Java | Exception] = [java.NoJavaError("none"), present, present]

@@ -1,1 +1,1 @@
-"""Kafka's message definitions to `kafkapy/protocol`: run as `python -m tools.codegen [--check | --import-jars]`."""
+"""Generates `kafkapy/protocol` from Kafka's message definitions; `__main__.py` is the command."""

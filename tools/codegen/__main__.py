@@ -1,7 +1,7 @@
-"""Kafka's message definitions to `kafkapy/protocol`.
+"""Generates `kafkapy/protocol` from Kafka's message definitions.
 
 `python -m tools.codegen` writes the generated files; `--check` fails when they are stale; `--import-jars` first reads
-the definitions out of Kafka's jars (in `.cache/jars`, see tools/jars.py).
+the definitions from Kafka's jars (in `.cache/jars`, see tools/jars.py).
 """
 
 import argparse
@@ -23,7 +23,7 @@ OLDER, NEWER = "3.9.1", "4.1.0"
 
 
 def sources() -> dict[Path, str]:
-    """Every generated file, relative to the project, not formatted yet."""
+    """The text of every generated file, before formatting, by its path in the project."""
     messages = definitions.load_all()
     errors = json.loads((Path(__file__).parent / "errors.json").read_text())
     generated = generated_modules(messages)
@@ -54,7 +54,7 @@ def generate(into: Path) -> dict[Path, str]:
 
 
 def stale() -> list[str]:
-    """The generated files that differ from what the definitions give, are missing, or are no longer generated."""
+    """The files that differ from the generated text, are missing, or are no longer generated."""
     with tempfile.TemporaryDirectory() as directory:
         fresh = generate(Path(directory))
     found = [str(path) for path, text in fresh.items() if _text(ROOT / path) != text]
@@ -90,10 +90,10 @@ def write() -> None:
 
 
 def main() -> int:
-    """The command."""
+    """Run the command."""
     parser = argparse.ArgumentParser(prog="python -m tools.codegen", description=__doc__)
     parser.add_argument("--check", action="store_true", help="write nothing; exit 1 when a generated file is stale")
-    parser.add_argument("--import-jars", action="store_true", help="first read the definitions out of Kafka's jars")
+    parser.add_argument("--import-jars", action="store_true", help="first read the definitions from Kafka's jars")
     arguments = parser.parse_args()
     if arguments.import_jars:
         import_jars(ROOT / ".cache" / "jars")

@@ -1,6 +1,6 @@
-"""The merged definitions in the project's own compact form: one JSON file per module, one line per field.
+"""The merged definitions in a compact form of this project: one JSON file per module, one line per field.
 
-`make check` regenerates the code from these, without Java or network.
+`make check` generates the code again from these files, without Java or network.
 """
 
 import json
@@ -13,7 +13,7 @@ DIRECTORY = Path(__file__).parent / "definitions"
 
 
 def dump(message: Message) -> str:
-    """The file's text."""
+    """The text of a message's file."""
     head = {
         "name": message.name,
         "kind": message.kind,

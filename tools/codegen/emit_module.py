@@ -1,4 +1,4 @@
-"""One module: the classes of a request and its response, or of a stored record's key and value."""
+"""Emits one module: the classes of a request and its response, or of a stored record's key and value."""
 
 import re
 
@@ -25,7 +25,7 @@ _IMPORTS = {
 
 
 def module_source(messages: list[Message]) -> str:
-    """The module's text, to be formatted."""
+    """The module's text, before formatting."""
     names = class_names(messages)
     layouts: set[str] = set()
     unused: set[str] = set()

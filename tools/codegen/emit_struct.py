@@ -1,4 +1,4 @@
-"""One struct's class: its constructor, `read` and `write`, straight-line code for all its versions."""
+"""Emits one struct's class: its constructor, `read` and `write`, straight-line code for all its versions."""
 
 import re
 from collections.abc import Callable, Iterator
@@ -13,7 +13,7 @@ Lines = list[str]
 
 
 def indent(lines: Lines, by: int = 1) -> Lines:
-    """The lines, further right."""
+    """Return the lines, indented."""
     return [f"{'    ' * by}{line}" for line in lines]
 
 
@@ -31,12 +31,12 @@ class StructCode:
         self.fields = [FieldCode(entry, class_names) for entry in fields]
         self.tagged = sorted((code for code in self.fields if code.field.tagged), key=lambda code: code.field.tag or 0)
         self.layouts: set[str] = set()  # struct layouts used, by name
-        self.unused: set[str] = set()  # what the linter says where the version makes no difference
+        self.unused: set[str] = set()  # the linter's rules about arguments that a class does not use
 
     # the class
 
     def lines(self, head: Lines, *, top: bool) -> Lines:
-        """The class's source; ``head`` follows its slots."""
+        """The class's source; ``head`` comes after its slots."""
         slots = [code.attribute for code in self.fields]
         if self.flexible:
             slots.append("unknown_tagged_fields")
@@ -64,7 +64,7 @@ class StructCode:
         return ["def __init__(", *indent(["self,", *parameters]), ") -> None:", *indent(assignments)]
 
     def _text(self, code: FieldCode) -> str:
-        """The meaning of a field, after the versions that have it where not all of them do."""
+        """The meaning of a field, after the versions that have it unless all do."""
         text = text_of(self.struct, code.attribute)
         low, high = code.field.versions.intersect(self.versions)
         if (low, high) == self.versions:
@@ -233,7 +233,7 @@ class StructCode:
 
     @staticmethod
     def _refuse(code: FieldCode) -> Lines:
-        """What to do about a field that the version can't carry."""
+        """Emit the check of a field that the version doesn't have."""
         if code.field.ignorable:
             return []
         condition = code.is_set(f"self.{code.attribute}")
@@ -302,7 +302,7 @@ class StructCode:
         return lines + section
 
     def _refuse_tags(self) -> Lines:
-        """Tagged fields set in versions that don't know them."""
+        """Emit the checks of tagged fields that are set in a version that doesn't have them."""
         lines: Lines = []
         for code in self.tagged:
             low = code.field.tagged.low

@@ -1,4 +1,4 @@
-"""api_keys.py, errors.py and the table of modules in messages/__init__.py."""
+"""Emits api_keys.py, errors.py and the table of modules in messages/__init__.py."""
 
 from collections.abc import Collection
 
@@ -23,9 +23,9 @@ def api_keys_source(messages: dict[str, Message]) -> str:
 
 
 def messages_init_source(messages: dict[str, Message], generated: Collection[str]) -> str:
-    """The package's front: classes by API key, imported when first asked for."""
+    """The package's ``__init__`` module: classes by API key, whose modules are imported at first use."""
     requests = {message.api_key: message for message in messages.values() if message.kind == "request"}
-    lines = ['"""One generated module per API that is served or sent, imported when first asked for.', "", _HEADER]
+    lines = ['"""One generated module per API that is served or sent, imported at first use.', "", _HEADER]
     lines += ['"""', ""]
     lines += ["from importlib import import_module", "from typing import Final", ""]
     lines += ["from kafkapy.protocol.message import Message", ""]
@@ -44,7 +44,7 @@ def messages_init_source(messages: dict[str, Message], generated: Collection[str
 
 _LOOKUPS = '''
 def has_classes(api_key: int) -> bool:
-    """Whether the API has classes here: whether it is served or sent."""
+    """Whether the API has classes here, as APIs do that are served or sent."""
     return api_key in APIS and APIS[api_key][0] is not None
 
 
@@ -74,7 +74,7 @@ def errors_source(errors: dict[str, dict[str, object]]) -> str:
     lines += [f"    {name} = {entry['code']}" for name, entry in errors.items()]
     lines += ["", "    @property", "    def retriable(self) -> bool:"]
     lines += ['        """Whether clients try again by themselves."""', "        return self in _RETRIABLE"]
-    lines += ["", "    @property", "    def message(self) -> str:", '        """One sentence for people."""']
+    lines += ["", "    @property", "    def message(self) -> str:", '        """One sentence about the error."""']
     lines += ["        return _MESSAGES[self]", "", ""]
     lines += ["_RETRIABLE = frozenset({", *(f"    ErrorCode.{name}," for name in retriable), "})", ""]
     lines += ["_MESSAGES = {"]

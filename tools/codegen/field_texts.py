@@ -1,9 +1,9 @@
-"""What each generated field means, in kafkapy's own words.
+"""The meaning of each generated field, in kafkapy's own words.
 
-A text belongs to a field's name as Python spells it; where a struct uses the name for something else, to
-``Struct.name`` with the struct's name in Kafka's definitions. The generator writes the text behind the field in the
-class's constructor, as a comment, so that it costs no memory. It must not end in a full stop and fits into a line.
-Facts come from Kafka's protocol; no sentence is copied from its definitions.
+The key of a text is the field's name in Python. Where a struct uses the name for something else, it is ``Struct.name``
+with the struct's name in Kafka's definitions. The generator writes the text after the field in the class's constructor,
+as a comment, so that it takes no memory. A text has no full stop at its end and fits into a line. The facts come from
+Kafka's protocol; no sentence is copied from its definitions.
 """
 
 from typing import Final
@@ -36,7 +36,7 @@ def unused_texts(structs: list[Struct]) -> list[str]:
 
 
 TEXTS: Final = {
-    # what is in most messages
+    # in most messages
     "error_code": "ErrorCode; 0 is no error",
     "error_message": "the error in words; null without one",
     "throttle_time_ms": "time that the client has to pause because of a quota (ms)",
@@ -79,7 +79,7 @@ TEXTS: Final = {
     "max_wait_ms": "longest time to wait for min_bytes (ms)",
     "min_bytes": "answer once there are this many bytes of records",
     "max_bytes": "soft limit of the response's records (bytes); the first batch may exceed it",
-    "isolation_level": "0: read up to the high watermark, 1: only committed transactions",
+    "isolation_level": "0: records below the high watermark, 1: only those of committed transactions",
     "session_id": "id of the fetch session; 0: none",
     "session_epoch": "number of the request in its fetch session; 0 opens a session, -1 ends it",
     "fetch_offset": "offset to read from",
@@ -92,7 +92,7 @@ TEXTS: Final = {
     "high_watermark": "offset below which all in-sync replicas have the records",
     "FetchPartition.high_watermark": "high watermark that the follower knows",
     "last_stable_offset": "offset below which every transaction has ended",
-    "diverging_epoch": "where the follower's log leaves the leader's, which it truncates to",
+    "diverging_epoch": "where the follower's log begins to differ from the leader's: the follower truncates to it",
     "snapshot_id": "snapshot to fetch instead of records (KRaft)",
     "aborted_transactions": "aborted transactions that have records in the response; null: not asked for",
     "first_offset": "offset of the transaction's first record in the partition",
@@ -170,7 +170,7 @@ TEXTS: Final = {
     "partition_epoch": "version of the partition's state, which each change increments",
     "zk_version": "version of the partition's state node in ZooKeeper",
     "is_new": "whether the replica is new and its log may be created",
-    "leader_recovery_state": "0: sound, 1: the leader was elected out of the in-sync replicas and recovers",
+    "leader_recovery_state": "0: recovered, 1: the leader recovers after an unclean election",
     "live_leaders": "addresses of the leaders named in this request",
     "LeaderAndIsrLiveLeader.broker_id": "broker id",
     "host_name": "host name for other brokers",
@@ -198,10 +198,10 @@ TEXTS: Final = {
     "retention_time_ms": "how long to keep the offsets (ms); -1: as the broker is configured",
     "committed_offset": "offset of the next record to consume; -1: none is committed",
     "committed_leader_epoch": "leader epoch of the last consumed record; -1: not known",
-    "committed_metadata": "text of the client's own, kept with the offset",
+    "committed_metadata": "text from the client, kept with the offset",
     "commit_timestamp": "time of the commit (ms)",
     "OffsetCommitRequestPartition.commit_timestamp": "time to keep as that of the commit (ms); -1: now",
-    "metadata": "text of the client's own, kept with the offset",
+    "metadata": "text from the client, kept with the offset",
     "OffsetFetchRequest.topics": "partitions to look up, by topic; null: all of the group",
     "OffsetFetchRequestGroup.topics": "partitions to look up, by topic; null: all of the group",
     "OffsetFetchRequest.groups": "groups to look up",
@@ -220,10 +220,10 @@ TEXTS: Final = {
     "JoinGroupResponseMember.metadata": "subscription of the member, in the strategy's own format",
     "reason": "why the member joins or leaves, for the log; null: not said",
     "protocol_name": "assignment strategy that the group has chosen",
-    "JoinGroupResponse.leader": "member id of the group's leader, who assigns partitions",
+    "JoinGroupResponse.leader": "member id of the group's leader, which assigns partitions",
     "skip_assignment": "whether the leader keeps the present assignment",
     "members": "members of the group",
-    "JoinGroupResponse.members": "members with their subscriptions; empty unless the receiver leads the group",
+    "JoinGroupResponse.members": "members with their subscriptions; empty unless the receiver is the group's leader",
     "LeaveGroupRequest.members": "members that leave",
     "LeaveGroupResponse.members": "results, one item for each member",
     "assignments": "partitions of each member, from the group's leader; empty from other members",
@@ -242,7 +242,7 @@ TEXTS: Final = {
     "types_filter": "types of the groups to list; empty: all",
     "groups_names": "groups to delete",
     "DeleteGroupsResponse.results": "one item for each group",
-    # what consumers tell each other
+    # between the consumers of a group
     "ConsumerProtocolSubscription.topics": "subscribed topics",
     "user_data": "bytes of the assignment strategy; null: none",
     "owned_partitions": "partitions that the member has now",

@@ -1,4 +1,4 @@
-"""Message definitions out of Kafka's jars: comments stripped, version ranges closed."""
+"""Reads message definitions from Kafka's jars: removes comments and closes version ranges."""
 
 import json
 import re
@@ -13,7 +13,7 @@ _COMMENT = re.compile(r"^\s*//.*$|(?<=[\s,\]}])//[^\"\n]*$", re.MULTILINE)
 
 
 def read_definitions(jar: Path, *, keep_unstable: bool) -> dict[str, Message]:
-    """The messages that a jar defines, by name; a version marked unstable counts only when kept."""
+    """The messages that a jar defines, by name; a version marked unstable is included only with ``keep_unstable``."""
     raw = [json.loads(_COMMENT.sub("", text)) for text in _texts(jar)]
     unstable = {entry["apiKey"] for entry in raw if entry.get("latestVersionUnstable")} if not keep_unstable else set()
     messages = (_message(entry, unstable=entry.get("apiKey") in unstable) for entry in raw)

@@ -1,7 +1,7 @@
-"""Two releases' definitions in one: the older one's for every version that it knows, the newer one's above.
+"""Merges two releases' definitions: the older one's for every version that it has, the newer one's above.
 
-Fields are matched by what both releases put on the wire in the last version that both know: untagged ones by position,
-tagged ones by tag, because Kafka renames fields between releases. The older release's spelling wins.
+Fields are matched by their place on the wire in the last version that both releases have: untagged ones by position,
+tagged ones by tag, because Kafka renames fields between releases. The older release's name is kept.
 """
 
 from tools.codegen.model import NO_VERSIONS, Field, Message, Struct, Versions
@@ -11,7 +11,7 @@ KNOWN_CONFLICTS = {
     ("LeaderChangeMessage", 0),
     ("ReadShareGroupStateSummaryResponse", 0),
 }
-"""Versions whose bytes the releases disagree about; the older release is followed."""
+"""Versions whose bytes differ between the releases; the older release's definition is used."""
 
 
 class MergeError(Exception):
@@ -36,7 +36,7 @@ def _identity(message: Message) -> tuple[str, object]:
 
 
 def merge(older: Message, newer: Message) -> Message:
-    """The older definition, widened by the versions that only the newer one knows."""
+    """The older definition with the versions added that only the newer one has."""
     above = Versions(older.versions.high + 1, newer.versions.high)
     if not above:
         return older
@@ -96,7 +96,7 @@ class _Merge:
         merged.fields.extend(position.values())
 
     def _pairs(self, old: Struct, new: Struct) -> dict[int, Field]:
-        """Each newer field's older partner."""
+        """The older field for each newer one, by the newer one's identity."""
         last = self.last
         pairs: dict[int, Field] = {}
         tagged = {entry.tag: entry for entry in old.fields if last in entry.tagged}

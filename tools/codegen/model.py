@@ -1,4 +1,4 @@
-"""What a message definition says, with every version range closed."""
+"""Message definitions as Python objects, with every version range closed."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field

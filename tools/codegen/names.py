@@ -1,4 +1,4 @@
-"""Kafka's names to Python's: modules, classes, attributes."""
+"""Makes Python's names from Kafka's: modules, classes, attributes."""
 
 import keyword
 import re
@@ -40,7 +40,7 @@ def local(attribute: str) -> str:
 
 
 def class_name(name: str) -> str:
-    """`KRaftVersionRecord` stays; a lower-case first letter is raised."""
+    """The name with a capital first letter: `KRaftVersionRecord` stays as it is."""
     return name[0].upper() + name[1:]
 
 

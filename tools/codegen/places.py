@@ -1,8 +1,8 @@
 """Where messages name topics, partitions and groups, and where responses have an error code for each of them.
 
-Kafka's definitions say which fields are names of topics and ids of groups (``entityType``); partitions and
-configuration resources are known by their fields' names. A list of the request and the list of the response that
-answers it belong together when their items stand for the same thing, level by level.
+Kafka's definitions mark fields that are names of topics and ids of groups (``entityType``); partitions and
+configuration resources are recognized by their fields' names. A list of the request and a list of the response belong
+together when their items stand for the same kind of thing, level by level.
 """
 
 from typing import NamedTuple
@@ -20,24 +20,24 @@ class Level(NamedTuple):
 
     role: str
     field: str
-    """The list in its struct."""
+    """The field of its struct that has the list."""
     item: str
-    """The struct of an item, as Kafka spells it; "" when the item is the name itself."""
+    """Kafka's name of an item's struct; "" when the item is the name."""
     named: str
-    """The item's field that names it; "" when the item is the name itself."""
+    """The item's field with its name; "" when the item is the name."""
     error: str = ""
     """The item's field with an error code; "" without one."""
 
 
 class Place(NamedTuple):
-    """A list of a request, and that of the response which answers it."""
+    """A list of a request, and the list of the response with its results."""
 
     asked: Level
     answered: Level
 
 
 def places(request: Message, response: Message, versions: Versions) -> list[Place]:
-    """The lists, outermost first, down to the one whose answers have an error code; empty without one."""
+    """The lists, outermost first, down to the one whose results have an error code; empty without one."""
     questions = _chains(request, request.top, versions)
     for answers in _chains(response, response.top, versions):
         for asked in questions:
@@ -62,7 +62,7 @@ def _top_fields(message: Message, versions: Versions) -> list[Field]:
 
 
 def _chains(message: Message, struct: Struct, versions: Versions) -> list[list[Level]]:
-    """Each way down through lists whose items stand for something, in the definition's order."""
+    """Each chain of nested lists whose items stand for something, in the definition's order."""
     found: list[list[Level]] = []
     for entry in struct.fields:
         if not entry.is_array or not (inner := entry.versions.intersect(versions)):

@@ -1,8 +1,8 @@
-"""Which messages are generated: those that the broker serves, and those that the package imports to send or store.
+"""Selects the messages to generate: those that the broker serves, and those that the package imports to send or store.
 
-The registry of the handlers names what is served. Everything else (records of internal topics, what consumers tell each
-other, requests to other brokers) is found by its import, so a new import is all that a new message needs. The
-definitions of the other messages stay in tools/codegen/definitions.
+The registry of the handlers lists the APIs that are served. The other messages (records of internal topics,
+subscriptions and assignments of consumers, requests to other brokers) are found by their imports, so a new message only
+needs to be imported. The definitions of all messages are in tools/codegen/definitions.
 """
 
 import ast

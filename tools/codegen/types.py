@@ -16,7 +16,7 @@ _SIZES = {"b": 1, "h": 2, "H": 2, "i": 4, "q": 8}
 
 
 class FieldCode:
-    """A field with the names that its struct's module gives to classes."""
+    """A field with the class names of its struct's module."""
 
     def __init__(self, field: Field, class_names: dict[str, str]) -> None:
         self.field = field
@@ -26,19 +26,19 @@ class FieldCode:
 
     @property
     def absent_is_none(self) -> bool:
-        """A tagged struct that isn't sent, or a struct that may be null: None instead of a default instance."""
+        """Whether the default is None: for a tagged struct, which may be absent, and for a struct that may be null."""
         field = self.field
         return not field.is_array and field.is_struct and bool(field.nullable or field.tagged)
 
     @property
     def sends_null(self) -> bool:
-        """A tagged struct that may be null but isn't by default: null is sent, a default instance isn't."""
+        """Whether null is sent and a default instance isn't: for a tagged struct whose default is not null."""
         field = self.field
         return self.absent_is_none and bool(field.nullable and field.tagged) and field.default != "null"
 
     @property
     def unread(self) -> str:
-        """What a tagged field that wasn't sent stands for."""
+        """The value of a tagged field that wasn't sent, as an expression."""
         return f"{self.class_name}()" if self.sends_null else self.default
 
     @property

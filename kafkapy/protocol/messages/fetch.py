@@ -336,7 +336,7 @@ class FetchRequest(Message):
         max_wait_ms: int = 0,  # longest time to wait for min_bytes (ms)
         min_bytes: int = 0,  # answer once there are this many bytes of records
         max_bytes: int = 2147483647,  # v3+: soft limit of the response's records (bytes); the first batch may exceed it
-        isolation_level: int = 0,  # v4+: 0: read up to the high watermark, 1: only committed transactions
+        isolation_level: int = 0,  # v4+: 0: records below the high watermark, 1: only those of committed transactions
         session_id: int = 0,  # v7+: id of the fetch session; 0: none
         session_epoch: int = -1,  # v7+: number of the request in its fetch session; 0 opens a session, -1 ends it
         topics: list[FetchTopic] = EMPTY,  # one item for each topic
@@ -632,7 +632,7 @@ class PartitionData(Message):
         last_stable_offset: int = -1,  # v4+: offset below which every transaction has ended
         log_start_offset: int = -1,  # v5+: first offset of the log that can be read; -1 where it is not known
         diverging_epoch: EpochEndOffset
-        | None = None,  # v12+: where the follower's log leaves the leader's, which it truncates to
+        | None = None,  # v12+: where the follower's log begins to differ from the leader's: the follower truncates to it
         current_leader: LeaderIdAndEpoch
         | None = None,  # v12+: leader to ask instead, where this broker is not the leader
         snapshot_id: SnapshotId | None = None,  # v12+: snapshot to fetch instead of records (KRaft)

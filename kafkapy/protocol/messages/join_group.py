@@ -259,12 +259,12 @@ class JoinGroupResponse(Message):
         generation_id: int = -1,  # generation of the group that the member belongs to; -1: none
         protocol_type: str | None = None,  # v7+: kind of group; consumers use 'consumer'
         protocol_name: str | None = "",  # assignment strategy that the group has chosen
-        leader: str = "",  # member id of the group's leader, who assigns partitions
+        leader: str = "",  # member id of the group's leader, which assigns partitions
         skip_assignment: bool = False,  # v9+: whether the leader keeps the present assignment
         member_id: str = "",  # id that the coordinator gave to the member; empty: none yet
         members: list[
             JoinGroupResponseMember
-        ] = EMPTY,  # members with their subscriptions; empty unless the receiver leads the group
+        ] = EMPTY,  # members with their subscriptions; empty unless the receiver is the group's leader
         unknown_tagged_fields: TaggedFields = None,
     ) -> None:
         self.throttle_time_ms = throttle_time_ms

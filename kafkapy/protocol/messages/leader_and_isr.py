@@ -62,7 +62,7 @@ class LeaderAndIsrPartitionState(Message):
         adding_replicas: list[int] = EMPTY,  # v3+: broker ids of the replicas that a reassignment adds
         removing_replicas: list[int] = EMPTY,  # v3+: broker ids of the replicas that a reassignment removes
         is_new: bool = False,  # v1+: whether the replica is new and its log may be created
-        leader_recovery_state: int = 0,  # v6+: 0: sound, 1: the leader was elected out of the in-sync replicas and recovers
+        leader_recovery_state: int = 0,  # v6+: 0: recovered, 1: the leader recovers after an unclean election
         unknown_tagged_fields: TaggedFields = None,
     ) -> None:
         self.topic_name = topic_name

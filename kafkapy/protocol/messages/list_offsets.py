@@ -138,7 +138,7 @@ class ListOffsetsRequest(Message):
     def __init__(
         self,
         replica_id: int = 0,  # broker id of the follower that asks; -1: a client
-        isolation_level: int = 0,  # v2+: 0: read up to the high watermark, 1: only committed transactions
+        isolation_level: int = 0,  # v2+: 0: records below the high watermark, 1: only those of committed transactions
         topics: list[ListOffsetsTopic] = EMPTY,  # one item for each topic
         timeout_ms: int = 0,  # v10+: longest time that the broker may take to answer (ms)
         unknown_tagged_fields: TaggedFields = None,

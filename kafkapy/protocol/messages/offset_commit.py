@@ -42,7 +42,7 @@ class OffsetCommitRequestPartition(Message):
         committed_offset: int = 0,  # offset of the next record to consume; -1: none is committed
         committed_leader_epoch: int = -1,  # v6+: leader epoch of the last consumed record; -1: not known
         commit_timestamp: int = -1,  # v1: time to keep as that of the commit (ms); -1: now
-        committed_metadata: str | None = "",  # text of the client's own, kept with the offset
+        committed_metadata: str | None = "",  # text from the client, kept with the offset
         unknown_tagged_fields: TaggedFields = None,
     ) -> None:
         self.partition_index = partition_index

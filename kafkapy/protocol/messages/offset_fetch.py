@@ -273,7 +273,7 @@ class OffsetFetchResponsePartition(Message):
         partition_index: int = 0,  # number of the partition
         committed_offset: int = 0,  # offset of the next record to consume; -1: none is committed
         committed_leader_epoch: int = -1,  # v5+: leader epoch of the last consumed record; -1: not known
-        metadata: str | None = "",  # text of the client's own, kept with the offset
+        metadata: str | None = "",  # text from the client, kept with the offset
         error_code: int = 0,  # ErrorCode; 0 is no error
         unknown_tagged_fields: TaggedFields = None,
     ) -> None:
@@ -376,7 +376,7 @@ class OffsetFetchResponsePartitions(Message):
         partition_index: int = 0,  # number of the partition
         committed_offset: int = 0,  # offset of the next record to consume; -1: none is committed
         committed_leader_epoch: int = -1,  # leader epoch of the last consumed record; -1: not known
-        metadata: str | None = "",  # text of the client's own, kept with the offset
+        metadata: str | None = "",  # text from the client, kept with the offset
         error_code: int = 0,  # ErrorCode; 0 is no error
         unknown_tagged_fields: TaggedFields = None,
     ) -> None:

@@ -40,7 +40,7 @@ class TxnOffsetCommitRequestPartition(Message):
         partition_index: int = 0,  # number of the partition
         committed_offset: int = 0,  # offset of the next record to consume; -1: none is committed
         committed_leader_epoch: int = -1,  # v2+: leader epoch of the last consumed record; -1: not known
-        committed_metadata: str | None = "",  # text of the client's own, kept with the offset
+        committed_metadata: str | None = "",  # text from the client, kept with the offset
         unknown_tagged_fields: TaggedFields = None,
     ) -> None:
         self.partition_index = partition_index

@@ -1,9 +1,9 @@
-"""What compaction leaves of one batch: all of it, some of its records, an empty batch, or nothing.
+"""Decides for each batch what compaction keeps: all of it, some of its records, an empty batch, or nothing.
 
-Apache Kafka 2.7's rules (``Cleaner``, ``MemoryRecords.filterTo``): a batch with all its records stays byte for byte;
-one with some is made anew with the same offsets, producer, sequence, leader epoch and compression, its times counting
-from the first record left. Without records a batch stays, empty, only if it is the last that its producer wrote, so
-that sequence and epoch are known. A control batch stays or goes as a whole.
+The rules are Apache Kafka 2.7's (``Cleaner``, ``MemoryRecords.filterTo``). A batch that keeps all its records stays as
+it is. A batch that keeps some is written again with the same offsets, producer, sequence, leader epoch and compression;
+its timestamp deltas count from the first record kept. A batch that keeps none stays as an empty batch only if it is the
+last one of its producer, so that sequence and epoch are known. A control batch is kept or removed as a whole.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -27,19 +27,23 @@ from kafkapy.storage.compaction.offset_map import Marked, OffsetMap
 from kafkapy.storage.log.transaction_index import AbortedTransaction
 from kafkapy.types import NO_TIMESTAMP
 
-# What compaction must know of transactions as it passes over a log: whose data are void, which markers must stay.
+# The state of transactions while compaction reads a log: which data batches are void and which markers must stay.
 #
-# An aborted transaction's batches are void; its marker stays while one of them does (a producer's last batch stays,
-# as an empty one), and then its entry goes into the new transaction index. A committed one's marker stays until a
-# pass has met no batch of it. Whether a marker that is free to go does go is a question of ``delete.retention.ms``.
+# The batches of an aborted transaction are void. Its marker stays as long as one of them does (a producer's last batch
+# stays as an empty one); then its entry is written to the new transaction index. The marker of a committed transaction
+# stays until a compaction finds no batch of the transaction. A marker that need not stay is removed after
+# ``delete.retention.ms``.
 
 
 def _forget(_entry: AbortedTransaction) -> None:
-    """Where no index is written."""
+    """Ignore an entry: used while no index is written."""
 
 
 class CleanedTransactions:
-    """State of a pass; batches are shown in the order of their offsets. ``retained`` is told which entries stay."""
+    """The transactions of one pass over a log, whose batches come in the order of their offsets.
+
+    ``retained`` is called with each entry that stays.
+    """
 
     def __init__(self) -> None:
         self.retained: Callable[[AbortedTransaction], object] = _forget
@@ -49,7 +53,7 @@ class CleanedTransactions:
         self._committed: set[int] = set()
 
     def add(self, aborted: Iterable[AbortedTransaction]) -> None:
-        """Aborted transactions that the next batches may belong to; again does no harm."""
+        """Add aborted transactions that the next batches may belong to; adding one again has no effect."""
         self._coming += [(entry.first_offset, entry) for entry in aborted]
         heapify(self._coming)
 
@@ -70,7 +74,7 @@ class CleanedTransactions:
         return False
 
     def may_go(self, header: BatchHeader, content: ReadableBuffer) -> bool:
-        """Whether no batch is left that a control batch is needed for; raises ``InvalidRecordError``."""
+        """Whether no batch needs this control batch any more; raises ``InvalidRecordError``."""
         self._go_to(header.last_offset)
         if header.record_count == 0:
             return True
@@ -90,14 +94,14 @@ class CleanedTransactions:
 
 
 class LastRecord(NamedTuple):
-    """The newest that a producer wrote here: the offset of its last data record, -1 for markers only; its epoch."""
+    """The end of a producer's batches in the log: the offset of its last data record (-1: markers only), its epoch."""
 
     data_offset: int
     epoch: int
 
 
 class Kept(NamedTuple):
-    """What stays of a batch; ``last_offset`` is its last record's, the other two are for the time index."""
+    """The kept part of a batch; ``last_offset`` is its last record's, the other two fields are for the time index."""
 
     content: ReadableBuffer
     records: int
@@ -107,7 +111,7 @@ class Kept(NamedTuple):
 
 
 class BatchFilter:
-    """Decides on batches, shown in the order of their offsets; ``retain_deletes`` is the current segment's."""
+    """Filters batches, which come in the order of their offsets; ``retain_deletes`` is that of the current segment."""
 
     def __init__(
         self, offsets: OffsetMap, transactions: CleanedTransactions, producers: Mapping[int, LastRecord]
@@ -118,9 +122,9 @@ class BatchFilter:
         self._producers = producers
 
     def keep(self, header: BatchHeader, content: memoryview) -> Kept | None:
-        """Return what stays of a batch or of an entry of a message set.
+        """Return the part of a batch, or of an entry of a message set, that stays; None if nothing does.
 
-        Raises ``CorruptRecordError`` and whatever says that its bytes are not what they should be.
+        Raises ``CorruptRecordError`` and other ``RecordsError``s for bad bytes.
         """
         if not crc_is_valid(content, 0, header):
             raise CorruptRecordError(f"The CRC of the batch at offset {header.base_offset} is wrong")
@@ -165,7 +169,7 @@ class BatchFilter:
         ]
         if not kept:
             return None
-        # A producer of long ago could put records of another magic into a wrapper: those are written right.
+        # Old producers may have put records of another magic into a wrapper: these are written in the wrapper's magic.
         if len(kept) == len(entries) and all(entry.magic == header.magic for entry in entries):
             return _whole(content, header, len(kept))
         records = [Record(entry.key, entry.value, entry.timestamp, (), entry.offset) for entry in kept]

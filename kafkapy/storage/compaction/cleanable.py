@@ -1,12 +1,13 @@
-"""How much of a log waits for compaction: Apache Kafka 2.7's ``LogCleanerManager``.
+"""The clean, dirty and uncleanable parts of a log, by the rules of Apache Kafka 2.7's ``LogCleanerManager``.
 
     log start … first dirty offset       clean: compacted before
     … first uncleanable offset           dirty: will be compacted
-    … end                                from the segment on that is active, holds the last stable offset or what is
-                                         not on the disk yet, or a record younger than ``min.compaction.lag.ms``
+    … end                                uncleanable: from the first segment on that is active, holds the last stable
+                                         offset, holds records that are not on the disk yet, or holds a record younger
+                                         than ``min.compaction.lag.ms``
 
-The last stable offset is never above the high watermark; 2.7 looks at open transactions alone, later releases at both.
-Nor is a record superseded by one that a power failure may still take: Apache Kafka would lose both then.
+The last stable offset is never above the high watermark; 2.7 checks only open transactions, later releases both. A
+record that is not on the disk yet supersedes none: in Apache Kafka a power failure could take both.
 """
 
 import logging
@@ -23,7 +24,7 @@ _NEVER_MS: Final = 2**63 - 1
 
 
 class Cleanable(NamedTuple):
-    """What is to be said of one log. ``is_overdue``: a dirty record is older than ``max.compaction.lag.ms``."""
+    """The result for one log. ``is_overdue``: a dirty record is older than ``max.compaction.lag.ms``."""
 
     log: "Log"
     first_dirty_offset: int
@@ -34,26 +35,26 @@ class Cleanable(NamedTuple):
 
     @property
     def ratio(self) -> float:
-        """The dirty part of what can be compacted."""
+        """The dirty bytes divided by the clean and dirty bytes."""
         total = self.clean_bytes + self.cleanable_bytes
         return self.cleanable_bytes / total if total else 0.0
 
     @property
     def is_due(self) -> bool:
-        """Whether it is dirty enough, or has been dirty for long enough."""
+        """Whether the log has enough dirty bytes, or has been dirty for long enough."""
         if not self.cleanable_bytes:
             return False
         return self.is_overdue or self.ratio > self.log.config.min_cleanable_dirty_ratio
 
     @property
     def may_become_due(self) -> bool:
-        """Whether time alone can make it due."""
+        """Whether the log can become due without an append."""
         config = self.log.config
         return config.min_compaction_lag_ms > 0 or config.max_compaction_lag_ms != _NEVER_MS
 
 
 def examine(log: "Log", checkpoint: int | None) -> Cleanable:
-    """Say how much of ``log`` waits; ``checkpoint`` is the end of what is clean. Raises ``OSError``."""
+    """Measure the parts of ``log``; ``checkpoint`` is the end of the clean part, if known. Raises ``OSError``."""
     segments = log.segments
     first_dirty = _first_dirty_offset(log, checkpoint)
     dirty = _closed_from(log, first_dirty)
@@ -80,7 +81,7 @@ def _first_dirty_offset(log: "Log", checkpoint: int | None) -> int:
         return start_offset
     if checkpoint > log.log_end_offset:
         logger.warning(
-            "%s ends at %d, below what its checkpoint calls clean (%d): it is compacted from its start",
+            "%s ends at %d, below the end of its clean part in the checkpoint (%d): it is compacted from its start",
             log.topic_partition,
             log.log_end_offset,
             checkpoint,

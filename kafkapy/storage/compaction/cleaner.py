@@ -1,9 +1,13 @@
-"""Which log is compacted when: the dirtiest of those that are due, one for each of ``log.cleaner.threads``.
+"""Chooses the logs to compact: of those that are due, the one with the highest ratio of dirty bytes is first.
 
-A thread of Apache Kafka's is a worker process here (``worker_pool``). After a compaction the next log is looked for at
-once; if none is due, after ``log.cleaner.backoff.ms``. A log that can't be compacted, since its files are damaged or
-three workers in a row have died of it, is left alone until the next start, with a line in the log file. One whose disk
-is full is tried again, after the others have had their turn; any other error of a disk takes its directory offline.
+Up to ``log.cleaner.threads`` compactions run at a time, each in a worker process (``worker_pool``) where Apache Kafka
+has a thread. After a compaction the cleaner chooses the next log at once; if none is due, after
+``log.cleaner.backoff.ms``. After an error of a compaction:
+
+- a log with damaged files, or whose compaction ended three worker processes in a row, is not compacted until the next
+  start, and an error is logged;
+- after an error of the disk that passes, such as a full disk, the log is tried again after the others;
+- any other error of the disk takes its data directory offline.
 """
 
 import logging
@@ -35,11 +39,11 @@ logger: Final = logging.getLogger(__name__)
 NO_DATA: Final = -1
 MAX_WORKER_DEATHS: Final = 3
 SHORTEST_BACKOFF_MS: Final = 10
-"""A backoff of 0 lets a thread of Apache Kafka's turn without end; here it would be the broker's only one."""
+"""Minimum of the backoff: with 0 Apache Kafka's cleaner threads loop without a pause; here the event loop would."""
 
 
 class CleanerSettings(NamedTuple):
-    """The broker's ``log.cleaner.*`` keys that are no topic's."""
+    """The ``log.cleaner.*`` keys of the broker that are not keys of topics."""
 
     threads: int
     backoff_ms: int
@@ -50,7 +54,7 @@ class CleanerSettings(NamedTuple):
 
     @classmethod
     def of(cls, config: BrokerConfig) -> Self:
-        """As ``config`` has them now; buffers are each thread's share."""
+        """Read the settings from ``config``; the buffers' sizes are divided by the number of threads."""
         threads = max(config.integer("log.cleaner.threads"), 1)
         return cls(
             threads,
@@ -63,7 +67,7 @@ class CleanerSettings(NamedTuple):
 
 
 class LogCleaner:
-    """Compacts the logs of a broker; everything runs on the broker's thread, the grinding in workers."""
+    """Compacts the logs of a broker. It runs on the event loop; worker processes read and write the records."""
 
     def __init__(
         self,
@@ -84,16 +88,16 @@ class LogCleaner:
         self._clean_to: dict[TopicPartition, int] = {}
         self._not_due: dict[TopicPartition, tuple[object, ...]] = {}
         self._put_off: set[TopicPartition] = set()
-        """What was refused since the last look: the others come first."""
+        """Logs whose compaction has failed since the last look for work: the others come first."""
         self._deaths: dict[TopicPartition, int] = {}
-        """How many workers in a row have died of a log."""
+        """The number of worker processes that ended in a row while they compacted a log."""
         self._checkpoint_timer: TimerHandle | None = None
 
     def start(self) -> None:
         """Read the checkpoints and begin to look for dirty logs."""
         for directory in self._logs.directories.online:
             for partition, offset in directory.read_checkpoint(CLEANER).items():
-                # A log that was deleted may be made again, or be in another directory: nothing of it is clean then.
+                # A log that was deleted and created again, perhaps in another directory, has no clean part.
                 if self._logs.directory_of(partition) == directory.path:
                     self._clean_to[partition] = offset
         self._logs.storage.about_to_cut = self.about_to_cut
@@ -105,7 +109,7 @@ class LogCleaner:
         self._timer = self._logs.storage.clock.call_later(0, self._look)
 
     def stop(self) -> None:
-        """Abort what is under way and end the workers."""
+        """Abort the running compactions and end the worker processes."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -118,7 +122,7 @@ class LogCleaner:
             self._pool = None
 
     def _config_changed(self, _names: frozenset[str]) -> None:
-        """Apache Kafka begins anew with new threads; so does this."""
+        """Start again with the new settings, as Apache Kafka does."""
         settings = CleanerSettings.of(self._config)
         if settings != self.settings and self._pool is not None:
             logger.info("The cleaner's settings have changed: %s", settings)
@@ -126,10 +130,10 @@ class LogCleaner:
             self.settings = settings
             self._open()
 
-    # what others do to logs
+    # changes of logs by other code
 
     def about_to_cut(self, log: Log, offset: int) -> None:
-        """The records of ``log`` from ``offset`` on are about to go, or all of it: nothing is swapped in after that."""
+        """Abort the compaction of ``log`` before its records from ``offset`` on, or all, are removed."""
         partition = log.topic_partition
         run = self._runs.get(partition)
         if run is not None and run.log is log:
@@ -142,11 +146,11 @@ class LogCleaner:
             self._checkpoint()
 
     def _forget(self, partition: TopicPartition) -> None:
-        """A log is gone; one that is made under its name has nothing of it."""
+        """Drop the state of a log that was deleted: a new log of the same name must not get it."""
         for known in (self.uncleanable, self._not_due, self._deaths):
             known.pop(partition, None)
         if self._clean_to.pop(partition, None) is not None and self._checkpoint_timer is None:
-            # Once for all that go now.
+            # One checkpoint for all logs that are deleted in this iteration of the loop.
             self._checkpoint_timer = self._logs.storage.clock.call_later(0, self._checkpoint)
 
     # looking for work
@@ -179,7 +183,7 @@ class LogCleaner:
             if partition in self._put_off or partition in self.uncleanable:
                 continue
             if log.recovery_point < log.segments.active.base_offset:
-                # A roll has asked for it, but that was before this start, or the disk has refused.
+                # The roll has requested this flush, but before this start, or the disk refused it.
                 log.durability.flush_later(log.segments.active.base_offset)
             state = self._state(log)
             if self._not_due.get(partition) == state:
@@ -197,14 +201,14 @@ class LogCleaner:
         return examined
 
     def _state(self, log: Log) -> tuple[object, ...]:
-        """All that decides, beside the clock, whether a log is due: thousands that are not cost nothing but this."""
+        """Everything but the time on which it depends whether a log is due; a log with the same state is skipped."""
         segments = log.segments
         bound = min(log.last_stable_offset, segments.active.base_offset, log.recovery_point)
         clean_to = self._clean_to.get(log.topic_partition)
         return len(segments), segments.first, segments.active, bound, clean_to, log.log_start_offset, log.config
 
     def _refused(self, log: Log, error: Exception) -> None:
-        """Make of ``error`` what the head of this page says."""
+        """Handle an error of a compaction as the module's docstring says."""
         partition = log.topic_partition
         self._put_off.add(partition)
         if isinstance(error, OSError):
@@ -234,7 +238,7 @@ class LogCleaner:
 
     def _request(self, cleanable: Cleanable) -> "CompactionRequest":
         from kafkapy.storage.compaction.compaction import (
-            CompactionRequest,  # which is the worker's, and many a broker compacts nothing
+            CompactionRequest,  # imported late: many brokers compact nothing
         )
 
         log, config, settings = cleanable.log, cleanable.log.config, self.settings
@@ -284,7 +288,7 @@ class LogCleaner:
         self._begin_what_is_due()
 
     def _checkpoint(self) -> None:
-        """Note down how far the logs are clean, of those that are still there."""
+        """Write the checkpoint of the clean parts of all logs that exist."""
         if self._checkpoint_timer is not None:
             self._checkpoint_timer.cancel()
             self._checkpoint_timer = None

@@ -1,13 +1,15 @@
 """One compaction of one log, as a job of ``worker``: the newest record of each key stays, at its offset.
 
-Apache Kafka 2.7's ``Cleaner``. First the keys of the dirty segments are noted with their newest offsets, as many as
-there is room for. Then all segments up to there are copied without what is superseded, neighbours together while they
-would fit into one; the broker is told of each new segment, which waits under ``.cleaned`` names, and puts it in its
-place (``replace``) while the next one is written. Tombstones and markers go once the segment that they are in was last
-changed ``delete.retention.ms`` before the last clean one; files keep their time of change for that.
+The rules are those of Apache Kafka 2.7's ``Cleaner``. First the keys of the dirty segments are noted with their newest
+offsets, as many as there is room for. Then all segments up to the last noted key are copied without superseded records,
+neighbours into one segment while they fit. Each new segment has files with the suffix ``.cleaned``; the broker puts it
+in its place (``replace``) while the next one is written. Tombstones and markers are removed if their segment was last
+modified more than ``delete.retention.ms`` before the last clean segment; new files keep the time of modification of the
+old ones for that.
 
-The arguments are ``Request``'s fields; what has been made is told as ``{"bases", "replaces": [bases]}``, one new
-segment but where one is cut (``recovery.split``); the result says how far the log is clean now and what was done.
+The arguments are the fields of ``CompactionRequest``. The progress messages are ``{"bases", "replaces": [bases]}``: one
+new segment, or several where a segment is split (``recovery.split``). The result has the end of the clean part and the
+counters of ``_summary`` in ``cleaner``.
 """
 
 from collections.abc import Callable, Iterator
@@ -46,16 +48,19 @@ from kafkapy.storage.log.segment import (
 from kafkapy.storage.log.transaction_index import ENTRY, AbortedTransaction
 from kafkapy.storage.recovery.replace import CLEANED_SUFFIX
 
-# Work that reads and writes no more than so many bytes a second, as Apache Kafka's ``Throttler`` counts them.
+# Limits the bytes per second that a compaction reads and writes, like Apache Kafka's ``Throttler``.
 
 
 INTERVAL_S: Final = 0.3
 LONGEST_S: Final = 86_400.0
-"""How long it waits at a time, however low the rate is: Apache Kafka sleeps for ever at a rate of 0."""
+"""Longest single wait, however low the rate is: Apache Kafka sleeps for ever at a rate of 0."""
 
 
 class Throttle:
-    """Waits, every 0.3 s, for as long as was worked too fast. ``now_s`` is a clock, ``wait`` takes seconds."""
+    """Compares the rate with the limit every 0.3 s and waits if it is higher.
+
+    ``now_s`` is a clock, ``wait`` takes seconds.
+    """
 
     def __init__(self, bytes_per_second: float, now_s: Callable[[], float], wait: Callable[[float], object]) -> None:
         self._rate = bytes_per_second
@@ -65,7 +70,7 @@ class Throttle:
         self._bytes = 0
 
     def worked(self, size: int) -> None:
-        """So many bytes were read or written."""
+        """Count ``size`` bytes that were read or written, and wait if that was too fast."""
         self._bytes += size
         elapsed_s = self._now_s() - self._since_s
         if elapsed_s < INTERVAL_S:
@@ -81,18 +86,18 @@ SUFFIXES: Final = (LOG_SUFFIX, OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTI
 
 
 class CompactionRequest(NamedTuple):
-    """What a compaction must know; a job's arguments."""
+    """The arguments of the job."""
 
     directory: str
     segments: list[int]
     """Base offsets of the segments below the first that must not be cleaned."""
     later_segments: list[int]
-    """Those of the others that have a transaction index: aborts of transactions that began below may be there."""
+    """Base offsets of the other segments with a transaction index: transactions that began below may end there."""
     first_dirty_offset: int
     first_uncleanable_offset: int
     log_start_offset: int
     producers: list[tuple[int, int, int]]
-    """Of each producer that the log knows: id, offset of its last data record (-1: markers only), epoch."""
+    """For each producer of the log: id, offset of its last data record (-1: markers only), epoch."""
     segment_bytes: int
     segment_index_bytes: int
     index_interval_bytes: int
@@ -105,7 +110,7 @@ class CompactionRequest(NamedTuple):
 
 
 def run(arguments: dict[str, Any], context: JobContext) -> Steps[dict[str, Any]]:
-    """See ``worker``; raises ``CorruptRecordError`` and its like for what can't be compacted, ``OSError``."""
+    """Run the job, see ``worker``; raises ``OSError``, and ``CorruptRecordError`` and the like for damaged files."""
     return Compaction(CompactionRequest(**arguments), context).run()
 
 
@@ -138,12 +143,12 @@ class Compaction:
         sizes = {kind: self._files.size(stem + kind) for kind in SUFFIXES[:-1]}
         if self._files.exists(stem + TRANSACTION_INDEX_SUFFIX):
             size = self._files.size(stem + TRANSACTION_INDEX_SUFFIX)
-            sizes[TRANSACTION_INDEX_SUFFIX] = size - size % ENTRY.size  # the broker may be about to write
+            sizes[TRANSACTION_INDEX_SUFFIX] = size - size % ENTRY.size  # the broker may be writing an entry now
         segment.load(sizes)
         return segment
 
     def run(self) -> Steps[dict[str, Any]]:
-        """Do the job, a step for each chunk of records; return its result."""
+        """Do the job, one step for each chunk of records; return its result."""
         try:
             return (yield from self._run())
         finally:
@@ -162,7 +167,7 @@ class Compaction:
         return {"end_offset": end_offset, "keys": len(self._offsets), **self._facts}
 
     def _delete_horizon_ms(self) -> int:
-        """Segments changed before this moment lose their tombstones and free markers."""
+        """Segments last modified before this time lose tombstones, and markers that no batch needs."""
         clean = [segment for segment in self._segments if segment.base_offset < self._request.first_dirty_offset]
         return self._modified_ms(clean[-1]) - self._request.delete_retention_ms if clean else 0
 
@@ -170,7 +175,7 @@ class Compaction:
         return self._files.modified_ms(segment.log.path)
 
     def _aborted(self, start_offset: int, end_offset: int) -> list[AbortedTransaction]:
-        """Return the aborted transactions that began below ``end_offset``, but those that ended long before."""
+        """Return the aborted transactions that began below ``end_offset``, from the segment of ``start_offset`` on."""
         found = []
         below = [segment for segment in self._segments if segment.base_offset <= start_offset]
         for segment in [*self._segments[max(len(below) - 1, 0) :], *self._later]:
@@ -222,7 +227,7 @@ class Compaction:
     # reading and writing
 
     def _chunks(self, segment: Segment, position: int) -> Iterator[list[tuple[BatchHeader, memoryview]]]:
-        """Give the batches of ``segment`` from ``position`` on, as many at a time as Apache Kafka's buffer takes."""
+        """Yield the batches of ``segment`` from ``position`` on, as many at a time as Apache Kafka's buffer holds."""
         chunk_bytes = self._request.chunk_bytes
         while position < segment.size:
             self._context.check()
@@ -240,9 +245,10 @@ class Compaction:
                 chunk_bytes = self._larger(segment, content, position)
 
     def _larger(self, segment: Segment, content: memoryview, position: int) -> int:
-        """How much to read where ``content`` holds no whole batch: twice as much, up to what the topic allows.
+        """Return the bytes to read if ``content`` holds no whole batch: twice as many, up to the topic's maximum.
 
-        Then the size of the batch: a damaged length must not have the rest of the segment read into memory.
+        Beyond the maximum it is the size of the batch. A damaged size must not make the compaction read the rest of the
+        segment into memory.
         """
         largest = max(self._request.max_message_bytes, HEADER_SIZE)
         if len(content) < largest:
@@ -253,7 +259,7 @@ class Compaction:
         return size
 
     def _clean(self, group: list[Segment], horizon_ms: int, batch_filter: BatchFilter) -> Steps[None]:
-        """Write what stays of ``group`` into one new segment, or as many as its offsets need; tell the broker."""
+        """Write the kept records of ``group`` into one new segment, or as many as the offsets need; tell the broker."""
         with ExitStack() as unfinished:
             unfinished.callback(self._remove_outputs)
             self._begin_output(group[0].base_offset)
@@ -297,9 +303,9 @@ class Compaction:
             yield
 
     def _base_of_the_rest(self, segment: Segment, header: BatchHeader) -> int:
-        """Where the next new segment begins, since the batch of ``header`` does not fit into the present one."""
+        """Return the base offset of the next new segment if the batch of ``header`` does not fit into this one."""
         if header.last_offset >= self._ends[segment.base_offset]:
-            raise CorruptRecordError(f"{segment.log.path} holds offset {header.last_offset}, which is a later one's")
+            raise CorruptRecordError(f"{segment.log.path} holds offset {header.last_offset} of a later segment")
         return max(header.base_offset, header.last_offset - MAX_RELATIVE_OFFSET)
 
     def _write(self, kept: list[Kept]) -> None:
@@ -318,17 +324,17 @@ class Compaction:
         self._throttle.worked(len(content))
 
     def _finish(self, output: Segment, modified_ms: int) -> None:
-        """Make a new segment durable; its files are as old as the newest that it was made from."""
+        """Make a new segment durable; its files get the latest time of modification of the old segments."""
         output.become_inactive()
         for part in (output.log, output.offset_index, output.time_index):
             self._files.set_modified_ms(part.path, modified_ms)
-        # At once, so that the file system makes one commit of them: while it makes one, the broker's appends may wait.
+        # In parallel, so that the file system commits them together: the broker's appends may wait during a commit.
         sync_in_parallel(self._files, [*output.paths_to_sync(), self._request.directory])
         output.close()
 
 
 def batches_in(content: memoryview) -> Iterator[tuple[BatchHeader, memoryview]]:
-    """Give the whole batches, and entries of message sets, at the beginning of ``content``."""
+    """Yield the whole batches, and entries of message sets, at the beginning of ``content``."""
     position = 0
     while (size := measure(content, position)) is not None:
         batch = content[position : position + size]
@@ -337,7 +343,7 @@ def batches_in(content: memoryview) -> Iterator[tuple[BatchHeader, memoryview]]:
 
 
 def grouped(segments: list[Segment], request: CompactionRequest) -> Iterator[list[Segment]]:
-    """Give neighbours that fit into one segment by their present sizes and offsets, as Apache Kafka groups them."""
+    """Yield neighbours that fit into one segment by their sizes and offsets before compaction, as in Apache Kafka."""
     group: list[Segment] = []
     sizes = (0, 0, 0)
     for place, segment in enumerate(segments):

@@ -1,6 +1,6 @@
-"""A compaction as the broker sees it: a job in a worker, whose finished segments are put in their places one by one.
+"""The broker's part of a compaction: a worker process writes new segments, which replace the old ones one by one.
 
-Everything here runs on the broker's thread; what the worker's end says is posted to it.
+Everything here runs on the event loop; the messages of the worker process are posted to it.
 """
 
 import logging
@@ -21,28 +21,28 @@ if TYPE_CHECKING:
     from kafkapy.storage.compaction.compaction import CompactionRequest
 
 Post = Callable[[Callable[[], object]], object]
-"""Has the broker's thread call something soon."""
+"""Calls a function soon, on the event loop."""
 
 
 class Pool(Protocol):
-    """What ``WorkerPool`` is."""
+    """The part of ``WorkerPool`` that is used here."""
 
     def submit(self, job: str, arguments: Mapping[str, Any], on_progress: Callable[[Facts], object], /) -> "Submitted":
-        """Have a job done."""
+        """Run a job in a worker process."""
         ...
 
     def close(self) -> None:
-        """End what is under way."""
+        """End the running jobs."""
         ...
 
 
 class Submitted(Protocol):
-    """What ``worker_pool.Job`` is."""
+    """The part of ``worker_pool.Job`` that is used here."""
 
     future: Future[Facts]
 
     def cancel(self) -> None:
-        """Ask for an early end."""
+        """Cancel the job."""
         ...
 
 
@@ -54,8 +54,8 @@ logger: Final = logging.getLogger(__name__)
 class CompactionRun:
     """One compaction of one log, until ``ended(run)`` is called.
 
-    Then ``end_offset`` says how far the log is clean, or ``error`` why it is not: ``JobCancelledError`` if it was
-    aborted, else what ``Job`` or the disk raised. Segments that were replaced by then stay so.
+    Then ``end_offset`` is the end of the clean part, or ``error`` is set: ``JobCancelledError`` after an abort, else
+    an error of ``Job`` or of the disk. Segments that were replaced before the error stay replaced.
     """
 
     def __init__(self, cleanable: Cleanable, post: Post, ended: Callable[["CompactionRun"], object]) -> None:
@@ -71,12 +71,12 @@ class CompactionRun:
         self._replacement: Replacement | None = None
 
     def begin(self, pool: Pool, request: "CompactionRequest") -> None:
-        """Hand the job to a worker."""
+        """Submit the job to the pool."""
         self._job = pool.submit(JOB, request._asdict(), lambda facts: self._post(lambda: self._segment_is_ready(facts)))
         self._job.future.add_done_callback(lambda future: self._post(lambda: self._job_ended(future)))
 
     def abort(self) -> None:
-        """Leave the log as it is now, before records or the log itself go; the worker ends by and by."""
+        """Replace no further segments, because records or the log are about to be removed; the worker ends later."""
         self._fail(JobCancelledError())
 
     def _segment_is_ready(self, facts: Facts) -> None:
@@ -115,7 +115,7 @@ class CompactionRun:
         paths = {kind: stem + kind + CLEANED_SUFFIX for kind in SUFFIXES}
         sizes = {kind: files.size(path) for kind, path in paths.items() if files.exists(path)}
         if not sizes.keys() >= set(SUFFIXES[:-1]):
-            raise KafkaStorageError(f"of the new segment {stem} there is no more than {sorted(sizes)}")
+            raise KafkaStorageError(f"the new segment {stem} lacks files: it has only {sorted(sizes)}")
         new.load(sizes)
 
     def _replaced(self, error: OSError | None) -> None:
@@ -136,7 +136,7 @@ class CompactionRun:
         self._end_if_over()
 
     def _fail(self, error: Exception) -> None:
-        """Keep the first error; what is under way is given up."""
+        """Keep the first error, cancel the job and abort a replacement."""
         if self.error is None:
             self.error = error
             self._job.cancel()
@@ -145,7 +145,7 @@ class CompactionRun:
             try:
                 replacement.abort()
             except OSError as worse:
-                logger.error("The compaction of %s can't be taken back: %s", self.log.topic_partition, worse)
+                logger.error("The compaction of %s can't be undone: %s", self.log.topic_partition, worse)
         self._go_on()
         self._end_if_over()
 
@@ -160,9 +160,9 @@ class CompactionRun:
         self._ended(self)
 
     def _remove_leftovers(self) -> None:
-        """What a worker that died has left; a log that is gone meanwhile has taken it along.
+        """Remove the ``.cleaned`` files of a worker process that has died, unless the log's folder is gone.
 
-        It must go: a start would take it for a sign that later segments, swapped in by then, were not complete.
+        A start that finds such a file would treat later segments, replaced before the crash, as incomplete.
         """
         storage, directory = self.log.storage, self.log.directory
         try:

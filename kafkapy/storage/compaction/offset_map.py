@@ -1,7 +1,7 @@
-"""The newest offset of every key in the dirty part of a log: what compaction decides by.
+"""The newest offset of each key in the dirty part of a log, by which compaction decides which records stay.
 
-24 bytes for each key, as in Apache Kafka: within ``log.cleaner.dedupe.buffer.size``, of which it fills
-``log.cleaner.io.buffer.load.factor``. The loops are those of ``records.compact``.
+Each key takes 24 bytes, as in Apache Kafka. The map's size is ``log.cleaner.dedupe.buffer.size``, of which
+``log.cleaner.io.buffer.load.factor`` is filled. The loops are in ``records.compact``.
 """
 
 from collections.abc import Callable
@@ -24,12 +24,12 @@ _LONGEST_DELTA: Final = 10
 
 
 class OffsetMap:
-    """Room for what ``memory_bytes`` hold, and not for more than ``most_keys``."""
+    """A map of keys to offsets in at most ``memory_bytes``, for at most ``most_keys`` keys."""
 
     def __init__(self, memory_bytes: int, load_factor: float, most_keys: int) -> None:
         slots = max(memory_bytes // SLOT_BYTES, 3)
-        most = max(min(int(slots * load_factor), slots - 1), 1)  # a map without room would never come to an end
-        slots = min(slots, 2 * most_keys + 3)  # half empty is quick, and the memory of a small log small
+        most = max(min(int(slots * load_factor), slots - 1), 1)  # a search ends at a free slot: one must stay free
+        slots = min(slots, 2 * most_keys + 3)  # fast if half of them are free, and small for a small log
         self._table = memoryview(bytearray(slots * SLOT_BYTES)).cast("q")
         self._state = memoryview(bytearray(8 * compact.STATE_WORDS)).cast("q")
         self._state[compact.MOST_ENTRIES] = min(most, slots - 1)
@@ -40,16 +40,16 @@ class OffsetMap:
 
     @property
     def is_full(self) -> bool:
-        """Whether a key has found no room; nothing from it on is known."""
+        """Whether there was no room for a key; the map has neither it nor the keys after it."""
         return self._state[compact.FULL] == 1
 
     @property
     def latest_offset(self) -> int:
-        """Up to here every key is known; what lies above must stay."""
+        """The offset up to which the map has every key; records above it must stay."""
         return int(self._state[compact.LATEST])
 
     def reached(self, offset: int) -> None:
-        """There are no other keys up to ``offset``."""
+        """Raise ``latest_offset`` to ``offset``: up to there the log has no other keys."""
         self._state[compact.LATEST] = offset
 
     def put_records(self, body: bytes, count: int, base_offset: int, start_offset: int) -> None:
@@ -68,11 +68,11 @@ class OffsetMap:
             self._state[compact.LATEST] = offset
 
     def keeps(self, key: bytes | None, offset: int) -> bool:
-        """Whether the record with ``key`` at ``offset`` is its newest, or may be."""
+        """Whether the record with ``key`` at ``offset`` is the key's newest, or may be."""
         return offset > self.latest_offset or (key is not None and offset >= _find(key, self._table))
 
     def mark(self, body: bytes, count: int, base_offset: int, *, retain_deletes: bool) -> "Marked":
-        """Find out which records of a batch stay; raises ``CorruptRecordError``."""
+        """Return the records of a batch that stay; raises ``CorruptRecordError``."""
         marks = memoryview(bytearray(count))
         kept = _checked(_mark(body, marks, base_offset, retain_deletes, self._table, self._state))
         state = self._state
@@ -82,7 +82,7 @@ class OffsetMap:
 
 
 class Marked:
-    """The records of a batch, ``count`` of which stay; with the deltas of time and offset that the header needs."""
+    """The records of a batch, of which ``count`` stay, and the deltas of timestamps and offset for the new header."""
 
     __slots__ = ("count", "first_delta", "largest_delta", "last_delta", "_body", "_marks")
 
@@ -97,7 +97,7 @@ class Marked:
         self._marks = marks
 
     def rewrite(self, *, is_stamped: bool) -> memoryview:
-        """Return the bytes of those that stay; their timestamps count from the first, or are 0 if ``is_stamped``."""
+        """Return the kept records; their timestamp deltas count from the first one, or are 0 if ``is_stamped``."""
         output = memoryview(bytearray(len(self._body) + _LONGEST_DELTA * self.count))
         return output[: _rewrite(self._body, self._marks, output, self.first_delta, is_stamped)]
 

@@ -1,1 +1,1 @@
-"""Looking into a data directory's files without serving from them: for `kafkapy log`, and for tests."""
+"""Inspects the files of a data directory without serving them: for `kafkapy log` and for tests."""

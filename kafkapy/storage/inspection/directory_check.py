@@ -1,4 +1,4 @@
-"""A whole data directory: its partitions, its checkpoints, its identity, and whether a broker is using it."""
+"""Checks a whole data directory: its partitions, its checkpoints, its identity, and whether a broker is using it."""
 
 import os
 
@@ -18,24 +18,24 @@ from kafkapy.types import TopicPartition
 
 
 def is_data_directory(files: Files, directory: str, *, by_name: bool = True) -> bool:
-    """Whether the folder is one of ``log.dirs``: it has a broker's files, or (``by_name``) is no partition's."""
+    """Whether the folder is a data directory: it has a broker's files, or (``by_name``) no partition's name."""
     names = {name for name, _ in files.list_directory(directory)}
     known = {META_PROPERTIES_NAME, RECOVERY_POINT, HIGH_WATERMARK, CLEAN_SHUTDOWN_NAME, LOCK_NAME}
     return bool(names & known) or (by_name and parse_partition(os.path.basename(directory)) is None)
 
 
 def list_logs(files: Files, directory: str) -> list[TopicPartition]:
-    """The partitions that have a folder here."""
+    """The partitions that have a folder in the data directory."""
     listed = ((parse_partition(name), size) for name, size in files.list_directory(directory))
     return sorted(partition for partition, size in listed if partition is not None and size < 0)
 
 
 def check_directory(files: Files, directory: str, findings: Findings, options: Options) -> dict[TopicPartition, Extent]:
-    """Check a data directory and all that is in it; what each partition holds."""
+    """Check a data directory and everything in it; return the extent of each partition."""
     options.is_in_use = files.is_locked(f"{directory}/{LOCK_NAME}")
     options.is_clean = files.exists(f"{directory}/{CLEAN_SHUTDOWN_NAME}")
     if options.is_in_use:
-        findings.add(NOTE, directory, "a broker is using it: what is being written now may look unfinished")
+        findings.add(NOTE, directory, "a broker is using it: files that it is writing now may look unfinished")
     elif not options.is_clean:
         findings.add(NOTE, directory, "the last stop was not clean: the next start reads the ends of the logs")
     _check_identity(files, directory, findings)
@@ -52,7 +52,7 @@ def check_directory(files: Files, directory: str, findings: Findings, options: O
 def _check_identity(files: Files, directory: str, findings: Findings) -> None:
     path = f"{directory}/{META_PROPERTIES_NAME}"
     if files.is_directory(path):
-        return  # named with the other folders
+        return  # reported with the other folders
     try:
         identity = DataDirectory(files, directory).read_identity()
     except LogDirectoryError as error:
@@ -71,7 +71,7 @@ def _check_folders(files: Files, directory: str, findings: Findings) -> None:
         findings.add(ERROR, directory, f"{error}; no broker starts with it")
         return
     for path in leftovers:
-        findings.add(NOTE, path, "a deleted partition; it goes a while after the next start")
+        findings.add(NOTE, path, "a deleted partition; it is removed some time after the next start")
 
 
 def _check_checkpoint(

@@ -1,4 +1,4 @@
-"""What the files of a data directory say, as rows: name → value, of numbers, texts and bytes."""
+"""The content of a data directory's files as rows: a row maps names to numbers, texts and bytes."""
 
 import os
 import re
@@ -12,35 +12,35 @@ from kafkapy.records.record import Record, read_records
 from kafkapy.storage.checkpoints import CLEANER, HIGH_WATERMARK, LOG_START_OFFSET, RECOVERY_POINT, decode
 from kafkapy.storage.inspection.index_files import aborted_entries, offset_entries, time_entries
 from kafkapy.storage.inspection.log_scan import ScannedBatch
-from kafkapy.storage.inspection.partition_check import EPOCHS_NAME
 from kafkapy.storage.io.files import Files
+from kafkapy.storage.log.leader_epochs import LEADER_EPOCHS_NAME
 from kafkapy.storage.log.producer_state import decode_snapshot
 from kafkapy.storage.log.segment import BASE_DIGITS, LOG_SUFFIX
 
 Row = dict[str, Any]
 
 _STATE: Final = re.compile(r"(\.\d+)?\.(deleted|swap|cleaned)$")
-"""Behind the name of a segment's file that comes or goes."""
+"""Suffixes of a segment's file that is being added or removed."""
 
 
 class UnknownFileError(Exception):
-    """No such file of a data directory is known; the sentence says which are."""
+    """The file is not a known file of a data directory; the message lists those that are."""
 
 
 def kind_of(path: str) -> str:
-    """The part of the name that says what is in it: ``.log``, ``.index`` …, or a checkpoint's whole name."""
+    """The part of the name that shows the kind of file: ``.log``, ``.index`` …, or a checkpoint's whole name."""
     name = os.path.basename(path)
     base, suffix = name[:BASE_DIGITS], _STATE.sub("", name[BASE_DIGITS:])
     return suffix if base.isdecimal() and suffix.startswith(".") else name
 
 
 def base_of(path: str) -> int:
-    """The offset that a segment's file is named by."""
+    """The offset in the name of a segment's file."""
     return int(os.path.basename(path)[:BASE_DIGITS])
 
 
 def require_known(path: str) -> None:
-    """Raises UnknownFileError unless the name is that of a file of a data directory that can be shown."""
+    """Raise ``UnknownFileError`` unless the file is one of a data directory that can be shown."""
     if kind_of(path) not in _KNOWN:
         raise UnknownFileError(
             f"{path} is no file of a data directory that can be shown: these are {', '.join(_KNOWN)}"
@@ -50,7 +50,7 @@ def require_known(path: str) -> None:
 def entries(files: Files, path: str) -> Iterator[Row]:
     """The entries of any file but a ``.log``.
 
-    Raises UnknownFileError, and of what can't be read ``CorruptSnapshotError`` or ``MalformedCheckpointError``.
+    Raises ``UnknownFileError``, and ``CorruptSnapshotError`` or ``MalformedCheckpointError`` for bad content.
     """
     require_known(path)
     return _READERS[kind_of(path)](files, path)
@@ -112,7 +112,7 @@ _READERS: Final[dict[str, Callable[[Files, str], Iterator[Row]]]] = {
     HIGH_WATERMARK: _checkpoint,
     LOG_START_OFFSET: _checkpoint,
     CLEANER: _checkpoint,
-    EPOCHS_NAME: _epochs,
+    LEADER_EPOCHS_NAME: _epochs,
     "meta.properties": _properties,
 }
 
@@ -120,7 +120,7 @@ _KNOWN: Final = (LOG_SUFFIX, *_READERS)
 
 
 def batches(scan: Iterable[ScannedBatch], from_offset: int = 0) -> Iterator[tuple[Row, ScannedBatch]]:
-    """The batches of a ``.log`` that hold ``from_offset`` or later ones; ``LogScan.problem`` says why it ends early."""
+    """The batches of a ``.log`` that hold ``from_offset`` or later ones; ``LogScan.problem`` has the error, if any."""
     for scanned in scan:
         if scanned.header.last_offset >= from_offset:
             yield _batch(scanned), scanned
@@ -165,7 +165,7 @@ def _kind(scanned: ScannedBatch) -> str:
 
 
 def records(scanned: ScannedBatch) -> list[Record]:
-    """The records of a batch; raises what ``read_records`` does, and UnknownFileError for one that is too large."""
+    """The records of a batch; raises as ``read_records`` does, and ``UnknownFileError`` if the batch is too large."""
     if scanned.content is None:
         raise UnknownFileError(
             f"the batch at {scanned.position} has {scanned.header.size} bytes: too large to be shown"

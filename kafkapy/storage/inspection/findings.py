@@ -1,19 +1,19 @@
-"""What an inspection finds, and how bad it is."""
+"""The findings of an inspection and their severities."""
 
 from typing import Final, NamedTuple
 
 ERROR: Final = "error"
-"""Records can't be read, or readers would be led astray."""
+"""Records can't be read, or an index leads readers to wrong records."""
 WARNING: Final = "warning"
-"""A start mends it, or it costs no record."""
+"""The next start repairs it, or no record is lost by it."""
 NOTE: Final = "note"
-"""Nothing is wrong: a leftover, or something that can't be told."""
+"""No fault: a leftover file, or something that can't be checked."""
 
 MAX_OF_A_FILE: Final = 20
 
 
 class Finding(NamedTuple):
-    """One thing that is not as it should be; ``position`` is in bytes."""
+    """One fault or note about a file; ``position`` is in bytes."""
 
     severity: str
     path: str
@@ -23,7 +23,7 @@ class Finding(NamedTuple):
 
 
 class Findings(list[Finding]):
-    """Collects; of one file only the first ones, for a damaged index has an error in every entry."""
+    """A list of findings; of one file only the first ones, as a damaged index may have an error in every entry."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -32,13 +32,13 @@ class Findings(list[Finding]):
     def add(
         self, severity: str, path: str, message: str, *, position: int | None = None, offset: int | None = None
     ) -> None:
-        """Note down one finding."""
+        """Add one finding."""
         count = self._counts[path] = self._counts.get(path, 0) + 1
         if count <= MAX_OF_A_FILE:
             self.append(Finding(severity, path, message, position, offset))
         elif count == MAX_OF_A_FILE + 1:
-            self.append(Finding(severity, path, "and more of the kind"))
+            self.append(Finding(severity, path, "and more findings"))
 
     def has(self, severity: str) -> bool:
-        """Whether one is as bad as that."""
+        """Whether there is a finding of this severity."""
         return any(found.severity == severity for found in self)

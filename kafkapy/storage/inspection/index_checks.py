@@ -1,4 +1,4 @@
-"""The offset and the time index of a segment, compared with its batches as these pass by."""
+"""Compares the offset and the time index of a segment with its batches, which are read once."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -10,8 +10,8 @@ from kafkapy.storage.io.files import Files
 from kafkapy.storage.log.index import Index, OffsetIndex, TimeIndex
 from kafkapy.types import NO_TIMESTAMP
 
-MENDED: Final = "; the next start makes the index anew"
-"""Said of a segment whose indexes may be behind: ``is_settled`` is not true of it."""
+MENDED: Final = "; the next start rebuilds the index"
+"""Suffix of a finding about a segment whose indexes may lack entries: ``is_settled`` is false."""
 
 
 def check_shape(files: Files, path: str, kind: type[Index], findings: Findings) -> None:
@@ -21,11 +21,11 @@ def check_shape(files: Files, path: str, kind: type[Index], findings: Findings) 
         findings.add(ERROR, path, f"{size} bytes are not whole entries of {entry.size}")
     zeros = zero_tail(files, path, entry)
     if zeros > entry.size:
-        findings.add(NOTE, path, f"{zeros} bytes of zeros follow the entries, as a Kafka that crashed leaves them")
+        findings.add(NOTE, path, f"{zeros} bytes of zeros follow the entries, as after a crash of Apache Kafka")
 
 
 class _IndexCheck:
-    """The entries of one index file, one after the other."""
+    """Reads the entries of one index file, one after the other."""
 
     def __init__(self, path: str, entries: Iterator[tuple[int, int]], findings: Findings, *, is_settled: bool) -> None:
         self.path = path
@@ -42,7 +42,7 @@ class _IndexCheck:
 
 
 class OffsetIndexCheck(_IndexCheck):
-    """Every entry names the last offset of a batch, and the position of that one or one before."""
+    """Every entry must have the last offset of a batch, and the position of that batch or an earlier one."""
 
     def __init__(
         self, files: Files, path: str, base_offset: int, findings: Findings, *, is_settled: bool = True
@@ -85,7 +85,7 @@ class OffsetIndexCheck(_IndexCheck):
 
 
 class TimeIndexCheck(_IndexCheck):
-    """Every entry names the largest timestamp so far and an offset of the batch that has it."""
+    """Every entry must have the largest timestamp so far and an offset of the batch that has it."""
 
     def __init__(
         self, files: Files, path: str, base_offset: int, findings: Findings, *, is_settled: bool = True

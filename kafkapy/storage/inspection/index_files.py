@@ -1,4 +1,4 @@
-"""The entries of files that are arrays of fixed-size entries, a page at a time, without trusting them."""
+"""Reads the entries of index files, which are arrays of fixed-size entries, a page at a time and without checks."""
 
 from collections.abc import Iterator
 from struct import Struct
@@ -22,7 +22,7 @@ def raw_entries(files: Files, path: str, entry: Struct) -> Iterator[tuple[int, .
 
 
 def offset_entries(files: Files, path: str, base_offset: int) -> Iterator[tuple[int, int]]:
-    """(offset, position) of each entry; the zeros behind the last one, as a crashed Kafka leaves them, end it."""
+    """(offset, position) of each entry; zeros, which a crash of Apache Kafka leaves after the last one, end it."""
     for number, (relative, position) in enumerate(raw_entries(files, path, OffsetIndex.ENTRY)):
         if relative == 0 and position == 0 and number > 0:
             return
@@ -31,9 +31,9 @@ def offset_entries(files: Files, path: str, base_offset: int) -> Iterator[tuple[
 
 
 def time_entries(files: Files, path: str, base_offset: int) -> Iterator[tuple[int, int]]:
-    """(timestamp, offset) of each entry; zeros behind the last one end it.
+    """(timestamp, offset) of each entry; zeros after the last one end it.
 
-    The first may be zeros itself, of a first record with timestamp 0, unless nothing but zeros follows.
+    The first entry may be zeros itself, for a first record with timestamp 0, unless only zeros follow.
     """
     is_zero_first = False
     for number, (timestamp, relative) in enumerate(raw_entries(files, path, TimeIndex.ENTRY)):
@@ -57,7 +57,7 @@ def aborted_entries(files: Files, path: str) -> Iterator[tuple[int, AbortedTrans
 
 
 def zero_tail(files: Files, path: str, entry: Struct) -> int:
-    """How many bytes of zeros the file ends with, in whole entries: Kafka preallocates and a crash leaves them."""
+    """The bytes of zeros at the file's end, in whole entries: Apache Kafka preallocates, and a crash leaves them."""
     size = files.size(path)
     descriptor = files.open(path, 0)
     end = size

@@ -1,4 +1,4 @@
-"""Reading a ``.log`` from its beginning, a chunk at a time, through damage as far as there are batches."""
+"""Reads a ``.log`` from its beginning, a chunk at a time, up to the first bytes that are no batch."""
 
 from collections.abc import Callable, Iterator
 from struct import Struct
@@ -22,7 +22,7 @@ from kafkapy.storage.io.files import Files
 
 CHUNK_BYTES: Final = 1024 * 1024
 MAX_IN_MEMORY: Final = 64 * 1024 * 1024
-"""Larger batches are checked without being held as a whole."""
+"""Batches of more bytes are checked without reading them into memory as a whole."""
 _PREFIX: Final = MAGIC_OFFSET + 1
 _LENGTH: Final = Struct(">i")
 _V2: Final = Struct(">qiibIhiqqqhii")
@@ -39,7 +39,7 @@ class ScannedBatch(NamedTuple):
 
 
 class LogScan:
-    """Iterate it once; then ``position`` is where the batches end and ``problem`` why, None at the file's end."""
+    """Iterates over the batches, once; then ``position`` is their end, and ``problem`` why that is not the file's."""
 
     def __init__(self, files: Files, path: str) -> None:
         self.path = path
@@ -47,7 +47,7 @@ class LogScan:
         self.position = 0
         self.problem: str | None = None
         self.is_torn = False
-        """The end looks like a write that was broken off, not like damage."""
+        """Whether the end looks like an incomplete write and not like damage."""
         self._files = files
         self._descriptor = files.open(path, 0)
 

@@ -1,9 +1,9 @@
-"""File layers that tell what is done through them: to the real files, or to a shadow of them.
+"""File layers that record the changes made through them, to the real files or to a shadow of them.
 
 A repair works with ``RecordingFiles``. Its dry run works with ``ShadowFiles`` on a shadow of the data directory, in
-which every file is a link to the real one: what is written gets a file of its own first, and a ``.log`` that is cut
-keeps its bytes, only its new length is kept in mind. So a trial costs as much room as the indexes that it makes anew;
-where no links can be made, as much as the data.
+which every file is a link to the real one. A file is copied before it is written to; a ``.log`` that is cut keeps its
+bytes, and only its new length is remembered. So a dry run needs as much space as the indexes that it rebuilds; where no
+links can be made, as much as the data.
 """
 
 import os
@@ -23,7 +23,7 @@ WRITTEN: Final = "written"
 
 
 class Action(NamedTuple):
-    """Something that was done to a file; ``detail`` says how much."""
+    """A change of a file; ``detail`` has sizes or names."""
 
     kind: str
     path: str
@@ -31,27 +31,27 @@ class Action(NamedTuple):
 
 
 class RecordingFiles(Files):
-    """The real files; ``done`` says what has become of them."""
+    """The real files; ``done`` returns the changes."""
 
     def __init__(self, progress: Callable[[int], object] = lambda _bytes: None) -> None:
-        """``progress`` is told how many bytes were read, each time."""
+        """``progress`` is called with the number of bytes of each read."""
         super().__init__()
         self._progress = progress
         self._actions: list[Action] = []
         self._before: dict[str, bytes] = {}
 
     def done(self) -> list[Action]:
-        """Cuts, removals and renamings in their order, then the files that are new or hold something else now."""
+        """Return cuts, removals and renamings in their order, then the files that are new or have other content now."""
         gone = [each for each in self._actions if each.kind != REMOVED or not self.exists(each.path)]
         written = [
-            Action(WRITTEN, path, "made anew" if before else "new")
+            Action(WRITTEN, path, "rebuilt" if before else "new")
             for path, before in sorted(self._before.items())
             if self.exists(path) and self._digest(path) != before
         ]
         return gone + written
 
     def forget(self) -> None:
-        """What was done so far is no news."""
+        """Forget the changes so far."""
         self._actions.clear()
 
     def read_at(self, descriptor: Descriptor, size: int, position: int) -> bytes:
@@ -108,7 +108,7 @@ class RecordingFiles(Files):
 
 
 class ShadowFiles(RecordingFiles):
-    """The files of a shadow: links to the real ones (or copies), replaced by own files when they are written to."""
+    """The files of a shadow: links to the real ones (or copies), replaced by copies when they are written to."""
 
     def __init__(self, progress: Callable[[int], object] = lambda _bytes: None) -> None:
         """See ``RecordingFiles``."""

@@ -1,4 +1,4 @@
-"""A partition's folder: all its files against its batches, in one pass over each segment."""
+"""Compares all files of a partition's folder with its batches, in one pass over each segment."""
 
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
@@ -15,6 +15,7 @@ from kafkapy.storage.inspection.index_checks import OffsetIndexCheck, TimeIndexC
 from kafkapy.storage.inspection.log_scan import LogScan, ScannedBatch
 from kafkapy.storage.inspection.producer_checks import SnapshotChecks, TransactionIndexCheck, Transactions
 from kafkapy.storage.io.files import Files
+from kafkapy.storage.log.leader_epochs import LEADER_EPOCHS_NAME
 from kafkapy.storage.log.producer_state import SUFFIX as SNAPSHOT_SUFFIX
 from kafkapy.storage.log.segment import (
     BASE_DIGITS,
@@ -26,7 +27,6 @@ from kafkapy.storage.log.segment import (
 )
 from kafkapy.storage.recovery.replace import SWAP_SUFFIX
 
-EPOCHS_NAME: Final = "leader-epoch-checkpoint"
 LEFTOVERS: Final = {
     ".deleted": "a deleted segment's file; the next start removes it",
     ".cleaned": "an unfinished compaction's file; the next start removes it",
@@ -36,12 +36,12 @@ LEFTOVERS: Final = {
 _OF_A_SEGMENT: Final = (LOG_SUFFIX, OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX)
 
 LOG_SWAP_SUFFIX: Final = LOG_SUFFIX + SWAP_SUFFIX
-_SWAP_THEN: Final = "; the next start puts this file in the place of whole ones, unless they are all there"
-_REMADE: Final = (OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX, SNAPSHOT_SUFFIX, EPOCHS_NAME)
+_SWAP_THEN: Final = "; the next start replaces undamaged files by this one, unless all of them are there"
+_REMADE: Final = (OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX, SNAPSHOT_SUFFIX, LEADER_EPOCHS_NAME)
 
 
 class Extent(NamedTuple):
-    """What a partition holds: its first segment's base offset, the offset after its last record, its bytes."""
+    """The extent of a partition: its first segment's base offset, the offset after its last record, its bytes."""
 
     start_offset: int
     end_offset: int
@@ -50,9 +50,10 @@ class Extent(NamedTuple):
 
 @dataclass(slots=True)
 class Options:
-    """How thorough to be, and whom to tell of bytes that were read.
+    """The depth of a check, the state of the directory, and a callback.
 
-    ``is_clean``: the last stop was. ``is_in_use``: a broker is writing: the last segment's indexes may be behind.
+    ``deep``: also read the records of each batch. ``is_clean``: the last stop was clean. ``is_in_use``: a broker is
+    writing, so the last segment's indexes may lack entries. ``progress`` is called with the number of bytes read.
     """
 
     deep: bool = True
@@ -82,7 +83,7 @@ class PartitionCheck:
     def __init__(
         self, files: Files, directory: str, findings: Findings, options: Options, only: int | None = None
     ) -> None:
-        """``only`` the files whose names begin with this offset are looked at."""
+        """With ``only``, an offset, just the files with that offset in their names are checked."""
         self._only = only
         self._files = files
         self._directory = directory
@@ -128,7 +129,7 @@ class PartitionCheck:
                 self._segments.setdefault(int(base), set()).add(suffix)
             elif base.isdecimal() and suffix == SNAPSHOT_SUFFIX:
                 self._snapshots.append((int(base), path))
-            elif name not in (EPOCHS_NAME, "partition.metadata"):
+            elif name not in (LEADER_EPOCHS_NAME, "partition.metadata"):
                 self._findings.add(NOTE, path, "no file of a log; brokers leave it alone")
         self._name_orphans(
             {name[:BASE_DIGITS] for name, _ in listing if LOG_SUFFIX in name and name.endswith(DELETED_SUFFIX)}
@@ -136,14 +137,14 @@ class PartitionCheck:
 
     def _name_folder(self, path: str, name: str) -> None:
         if name.endswith(LOG_SUFFIX):
-            self._findings.add(ERROR, path, "a folder in the place of a segment, whose records are lost")
+            self._findings.add(ERROR, path, "a folder in the place of a segment: the segment's records are lost")
         elif name.endswith(_REMADE):
             self._findings.add(WARNING, path, "a folder in the place of a file, which the next start makes")
         else:
             self._findings.add(NOTE, path, "a folder; brokers leave it alone")
 
     def _name_orphans(self, renamed: Collection[str]) -> None:
-        """``renamed`` are the base offsets, as in the files' names, of segments that were being deleted."""
+        """``renamed`` has the base offsets, as in the files' names, of segments that were being deleted."""
         for base_offset, suffixes in self._segments.items():
             if LOG_SUFFIX not in suffixes:
                 path = f"{self._directory}/{base_offset:020d}"
@@ -156,7 +157,7 @@ class PartitionCheck:
 
     def _check_segment(self, base_offset: int, snapshots: SnapshotChecks, *, is_last: bool) -> int:
         path = f"{self._directory}/{base_offset:020d}"
-        # Of the segment that is being written, or was in a crash, the indexes may be behind: a start makes them anew.
+        # The indexes of the segment that is being written, or was at a crash, may lack entries: a start rebuilds them.
         is_settled = not is_last or (self._options.is_clean and not self._options.is_in_use)
         if self._next_offset > base_offset:
             self._findings.add(ERROR, path + LOG_SUFFIX, f"begins before {self._next_offset}, where the last one ends")
@@ -221,7 +222,7 @@ class PartitionCheck:
             self._check_records(scanned, path)
         if header.base_offset < self._next_offset or header.last_offset_delta < 0:
             self._findings.add(
-                ERROR, path, f"offset {header.base_offset} where at least {self._next_offset} was due", **where
+                ERROR, path, f"offset {header.base_offset}, at least {self._next_offset} was expected", **where
             )
         self._next_offset = max(self._next_offset, header.next_offset)
         self._check_epoch(header, path)
@@ -229,22 +230,22 @@ class PartitionCheck:
     def _check_records(self, scanned: ScannedBatch, path: str) -> None:
         header, where = scanned.header, {"position": scanned.position, "offset": scanned.header.base_offset}
         if scanned.content is None:
-            self._findings.add(NOTE, path, f"a batch of {header.size} bytes: its records were not looked at", **where)
+            self._findings.add(NOTE, path, f"a batch of {header.size} bytes: its records were not checked", **where)
             return
         try:
             offsets = [record.offset for record in read_records(scanned.content, header)]
         except (CorruptRecordError, InvalidRecordError, RecordTooLargeError, UnknownCodecError) as error:
-            self._findings.add(ERROR, path, f"its records can't be read: {error}", **where)
+            self._findings.add(ERROR, path, f"the batch's records can't be read: {error}", **where)
             return
         if header.magic >= MAGIC and offsets != sorted(set(offsets)):
-            self._findings.add(ERROR, path, "its records' offsets do not grow", **where)
+            self._findings.add(ERROR, path, "the batch's records are not in the order of offsets", **where)
         elif offsets and (
             offsets[-1] > header.last_offset or (header.magic >= MAGIC and offsets[0] < header.base_offset)
         ):
-            self._findings.add(ERROR, path, f"it holds offsets {offsets[0]} to {offsets[-1]}", **where)
+            self._findings.add(ERROR, path, f"the batch holds offsets {offsets[0]} to {offsets[-1]}", **where)
 
     def _read_epochs(self) -> None:
-        path = f"{self._directory}/{EPOCHS_NAME}"
+        path = f"{self._directory}/{LEADER_EPOCHS_NAME}"
         if not self._files.exists(path):
             return
         try:
@@ -257,25 +258,25 @@ class PartitionCheck:
                 self._findings.add(ERROR, path, f"epoch {entry[0]} from {entry[1]} does not follow {before}")
 
     def _check_epoch(self, header: BatchHeader, path: str) -> None:
-        """A batch's epoch has begun where the batch is, and the next one has not."""
+        """Check that a batch's epoch begins at or below the batch, and the next epoch above."""
         if not self._epochs or header.magic < MAGIC or header.partition_leader_epoch < 0:
             return
         begun = [epoch for epoch, start in self._epochs if start <= header.base_offset]
         if header.base_offset >= self._epochs[0][1] and begun[-1] != header.partition_leader_epoch:
             self._findings.add(
-                ERROR, path, f"leader epoch {header.partition_leader_epoch}, {EPOCHS_NAME} says {begun[-1]}",
+                ERROR, path, f"leader epoch {header.partition_leader_epoch}, {LEADER_EPOCHS_NAME} says {begun[-1]}",
                 offset=header.base_offset,
             )  # fmt: skip
 
     def _check_epochs(self, end_offset: int) -> None:
         for epoch, start in self._epochs:
             if start > end_offset:
-                path = f"{self._directory}/{EPOCHS_NAME}"
+                path = f"{self._directory}/{LEADER_EPOCHS_NAME}"
                 self._findings.add(WARNING, path, f"epoch {epoch} begins at {start}, the log ends at {end_offset}")
 
 
 def check_swap(files: Files, path: str, findings: Findings) -> None:
-    """Check each batch of a compaction's ``.log.swap``, which replaces the segments that it was made from."""
+    """Check each batch of a compaction's ``.log.swap``, which is to replace older segments."""
     scan = LogScan(files, path)
     next_offset = 0
     for scanned in scan:
@@ -285,7 +286,7 @@ def check_swap(files: Files, path: str, findings: Findings) -> None:
             findings.add(ERROR, path, f"the batch's CRC is wrong{_SWAP_THEN}", **where)
         elif header.base_offset < next_offset:
             findings.add(
-                ERROR, path, f"offset {header.base_offset} where at least {next_offset} was due{_SWAP_THEN}", **where
+                ERROR, path, f"offset {header.base_offset}, at least {next_offset} was expected{_SWAP_THEN}", **where
             )
         next_offset = max(next_offset, header.next_offset)
     if scan.problem is not None:

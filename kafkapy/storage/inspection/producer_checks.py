@@ -1,4 +1,4 @@
-"""Transactions and producers: what the indexes and snapshots say, compared with the batches as these pass by."""
+"""Compares transaction indexes and producer snapshots with the batches, which are read once."""
 
 from collections.abc import Iterable, Iterator
 
@@ -14,13 +14,13 @@ from kafkapy.storage.log.transaction_index import ENTRY, VERSION, AbortedTransac
 
 
 class Transactions:
-    """Which transactions are open, from segment to segment."""
+    """The transactions that are open, from segment to segment."""
 
     def __init__(self) -> None:
         self.open: dict[int, int] = {}
 
     def batch(self, scanned: ScannedBatch, findings: Findings, path: str) -> tuple[int, int | None] | None:
-        """Take note of a batch; of an abort marker return (producer id, first offset if it is known)."""
+        """Note a batch; for an abort marker return (producer id, the transaction's first offset if it is known)."""
         header = scanned.header
         if not header.is_transactional:
             return None
@@ -32,14 +32,14 @@ class Transactions:
         try:
             control = read_control(scanned.content, header)
         except (InvalidRecordError, CorruptRecordError) as error:
-            findings.add(ERROR, path, f"a control batch that says nothing: {error}", offset=header.base_offset)
+            findings.add(ERROR, path, f"a control batch that can't be read: {error}", offset=header.base_offset)
             return None
         first_offset = self.open.pop(header.producer_id, None)
         return (header.producer_id, first_offset) if control.type == ControlType.ABORT else None
 
 
 class TransactionIndexCheck:
-    """Every entry names an abort marker of the segment, and every abort of a transaction has its entry."""
+    """Every entry must have an abort marker in the segment, and every aborted transaction an entry."""
 
     def __init__(self, files: Files, path: str, transactions: Transactions, findings: Findings) -> None:
         self.path = path
@@ -81,7 +81,7 @@ class TransactionIndexCheck:
                 )  # fmt: skip
             return
         entry = self._entry
-        # Compaction takes aborted records away: what is left of a transaction may begin later than it did.
+        # Compaction removes aborted records: the remaining ones may begin after the transaction's first offset.
         if entry.producer_id != producer_id or (first_offset is not None and entry.first_offset > first_offset):
             self._findings.add(
                 ERROR, self.path, f"{entry}: producer {producer_id} aborted there, from {first_offset}", offset=marker
@@ -99,7 +99,7 @@ class TransactionIndexCheck:
 
 
 class SnapshotChecks:
-    """Each producer's last batch, as the snapshots name it, is in the log as they say."""
+    """Each producer's last batch must be in the log as the snapshots describe it."""
 
     def __init__(self, files: Files, snapshots: Iterable[tuple[int, str]], findings: Findings) -> None:
         self._findings = findings
@@ -108,7 +108,7 @@ class SnapshotChecks:
             try:
                 entries = decode_snapshot(files.read(path))
             except CorruptSnapshotError as error:
-                findings.add(WARNING, path, f"{error}; a start does without it")
+                findings.add(WARNING, path, f"{error}; a start ignores it")
                 continue
             for entry in entries:
                 last = entry.batches[-1].last_offset if entry.batches else -1

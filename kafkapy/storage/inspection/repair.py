@@ -1,4 +1,4 @@
-"""Mending data directories without a broker: what a start would do, told file by file, or only tried."""
+"""Repairs data directories without a broker: does what a start would do and lists the changes; or does a dry run."""
 
 import logging
 import os
@@ -23,14 +23,14 @@ _OWN_BUSINESS = (CLEAN_SHUTDOWN_NAME, LOCK_NAME, f"{RECOVERY_POINT}.tmp")
 
 
 class Repaired(NamedTuple):
-    """What was done (or would be), and what the log's own code said while it did it."""
+    """The changes that were (or would be) made, and the messages that the log's code logged."""
 
     actions: list[Action]
     reasons: list[str]
 
 
 class _NoTimers:
-    """A clock whose timers never fire: what is to be removed later is left to the next start."""
+    """A clock whose timers never fire: files that are to be removed later stay for the next start."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -44,11 +44,11 @@ class _NoTimers:
         return self._clock.monotonic_s()
 
     def call_later(self, delay_ms: float, callback: Callable[..., object], *args: Any) -> TimerHandle:  # noqa: ARG002
-        """Forget it."""
+        """Do nothing."""
         return self
 
     def cancel(self) -> None:
-        """Nothing was going to happen."""
+        """Do nothing: the timer never fires."""
 
     async def sleep(self, delay_ms: float) -> None:
         """See ``Clock.sleep``."""
@@ -75,9 +75,9 @@ def repair(
 ) -> Repaired:
     """Open the logs of ``directories`` as a start does, and close them as a clean stop does.
 
-    ``whole`` reads every segment, not only what the last stop left in doubt. With ``dry_run`` nothing is touched.
-    ``progress`` is told how many bytes were read, each time.
-    Raises ``LogDirectoryLockedError`` when a broker is running, and what a start raises: ``LogDirectoryError``,
+    With ``whole`` every segment is read, otherwise those that a start would read. With ``dry_run`` no file is changed.
+    ``progress`` is called with the number of bytes of each read.
+    Raises ``LogDirectoryLockedError`` when a broker is running, and as a start does ``LogDirectoryError``,
     ``KafkaStorageError``, ``OSError``.
     """
     if not dry_run:
@@ -135,7 +135,7 @@ def _run(
 
 
 def _mend_cleaner_checkpoint(logs: LogManager, directory: str) -> None:
-    """No cleaner runs here: its next checkpoint would be without what a start doesn't believe."""
+    """Remove the offsets that a start would not trust; without a cleaner nothing else writes this checkpoint."""
     files = logs.storage.files
     checkpoint = OffsetCheckpoint(files, f"{directory}/{CLEANER}")
     try:
@@ -150,12 +150,12 @@ def _mend_cleaner_checkpoint(logs: LogManager, directory: str) -> None:
         if (log := logs.get(partition)) is not None and 0 <= offset <= log.log_end_offset
     }
     if believed != found:
-        logger.warning("%s says more than there is", checkpoint.path)
+        logger.warning("%s has offsets above the ends of their logs", checkpoint.path)
         checkpoint.write(believed)
 
 
 def _real(shadows: Sequence[str], directories: Sequence[str], text: str) -> str:
-    """A sentence with the real files' names in place of their shadows'."""
+    """Replace the names of shadows in a text by those of the real files."""
     for shadow, directory in zip(shadows, directories, strict=True):
         text = text.replace(shadow, directory.rstrip("/"))
     return text

@@ -1,1 +1,1 @@
-"""Files, descriptors, locks, disk errors and worker processes: the operating system's door."""
+"""Files, descriptors, locks, disk errors and worker processes: all calls of the operating system for storage."""

@@ -11,7 +11,7 @@ DEFAULT_MAX_OPEN_FILES: Final = 512
 
 
 class Descriptor:
-    """An open file's number; closed with the last object that refers to it."""
+    """An open file's number; the file is closed when no object refers to the ``Descriptor`` any more."""
 
     __slots__ = ("number", "__weakref__")
 
@@ -27,7 +27,7 @@ locked_here: Final[set[tuple[int, int]]] = set()
 
 
 class LockedFile(Descriptor):
-    """A lock file's descriptor; the lock goes with it."""
+    """A lock file's descriptor; the lock ends when it is closed."""
 
     __slots__ = ("_identity",)
 
@@ -67,12 +67,12 @@ class FileSlice:
         return portable.read_at(self.fileno(), min(size, self.size - at), self.position + at)
 
     def release(self) -> None:
-        """Let go of the descriptor; twice does nothing."""
+        """Give up the descriptor; a second call does nothing."""
         self._descriptor = None
 
 
 class Droppable(Protocol):
-    """What can give up its descriptor and open it again; ``used`` says that it was used since the last look."""
+    """A file that can give up its descriptor and open it again; ``used``: it was used since the last check."""
 
     used: bool
 
@@ -82,7 +82,7 @@ class Droppable(Protocol):
 
 
 class OpenFiles:
-    """At most ``maximum`` open logs; who was not used since the last look is closed first."""
+    """At most ``maximum`` open logs; a log that was not used since the last check is closed first."""
 
     __slots__ = ("maximum", "_files")
 
@@ -91,7 +91,7 @@ class OpenFiles:
         self._files: deque[Droppable] = deque()
 
     def add(self, file: Droppable) -> None:
-        """Count ``file`` among the open ones and close one if they are too many."""
+        """Add ``file`` to the open files, and close one if they are too many."""
         self._files.append(file)
         while len(self._files) > self.maximum:
             oldest = self._files.popleft()
@@ -102,14 +102,14 @@ class OpenFiles:
                 oldest.drop()
 
     def drop_half(self) -> bool:
-        """Close half of the open ones, oldest first, because the process has no descriptor left; tell whether any."""
+        """Close half of the open files, oldest first, if the process has no descriptor left; tell whether any was."""
         count = (len(self._files) + 1) // 2
-        with suppress(IndexError):  # a thread that opens a file to fsync it may do the same at the same time
+        with suppress(IndexError):  # another thread, which opens a file to fsync it, may do the same now
             for _ in range(count):
                 self._files.popleft().drop()
         return count > 0
 
     def forget(self, file: Droppable) -> None:
-        """``file`` was closed by its owner."""
+        """Remove ``file``, which its owner has closed."""
         with suppress(ValueError):  # as above
             self._files.remove(file)

@@ -1,11 +1,13 @@
-"""Errors of the operating system become Kafka's error and a log line, and the owner of a failed disk is notified.
+"""Turns errors of the operating system into Kafka's error and a log line, and reports a failed disk.
 
-Two kinds of refusal. One passes: a full disk, a quota, no descriptors or memory left. The producer gets its error,
-nothing is acknowledged, and writing goes on as soon as there is room. Apache Kafka takes the whole data directory
-offline for these too. Every other one (an input/output error, a file system that is gone or read-only now) means that
-the disk can't be trusted: its data directory goes offline until the next start, as in Apache Kafka.
+There are two kinds of errors:
 
-One line for each log and each time that it begins to fail: clients try again many times a second.
+- Errors that pass: a full disk, a quota, no descriptors or memory left. The producer gets an error, nothing is
+  acknowledged, and writes succeed again as soon as there is space. (Apache Kafka takes the data directory offline.)
+- All others: an input/output error, a file system that is missing or read-only. The disk can't be trusted, so its data
+  directory goes offline until the next start, as in Apache Kafka.
+
+A log that begins to fail has one line in the broker's log, not one for each request: clients retry many times a second.
 """
 
 import errno
@@ -36,11 +38,11 @@ PASSING: Final = frozenset(
 NO_SPACE: Final = frozenset((errno.ENOSPC, errno.EDQUOT))
 
 SLOW_FSYNC_S: Final = 10.0
-"""From how long on an fsync is worth a line in the log."""
+"""An fsync that takes longer than this is logged."""
 
 
 class DiskListener(Protocol):
-    """What is told of refusals: the part of ``log.Storage`` that is needed here."""
+    """The part of ``log.Storage`` that is used here: it is told of errors."""
 
     @property
     def clock(self) -> Clock:
@@ -56,7 +58,7 @@ class DiskListener(Protocol):
 
 
 class LogOnDisk(Protocol):
-    """What is needed here of a ``log.Log``."""
+    """The part of ``log.Log`` that is used here."""
 
     @property
     def directory(self) -> str:
@@ -64,7 +66,7 @@ class LogOnDisk(Protocol):
 
     @property
     def storage(self) -> DiskListener:
-        """Told of refusals."""
+        """The storage that is told of errors."""
 
     @property
     def is_failing(self) -> bool:
@@ -75,19 +77,19 @@ class LogOnDisk(Protocol):
 
 
 def is_passing(error: OSError) -> bool:
-    """Tell whether what caused ``error`` can go by itself, so that the same call may succeed later."""
+    """Return whether the cause of ``error`` can pass by itself, so that the same call may succeed later."""
     return error.errno in PASSING
 
 
 def is_full(error: OSError) -> bool:
-    """Tell whether the disk, or the user's share of it, has no space left."""
+    """Return whether the disk, or the user's quota, has no space left."""
     return error.errno in NO_SPACE
 
 
 def put_off(log: LogOnDisk, error: OSError) -> None:
-    """A full disk refuses a file of ``log`` that its batches say too: go on with what is in memory, and log it once.
+    """Continue without a file of ``log`` that can be rebuilt from its batches, if a full disk refuses it; log it once.
 
-    Raises ``error`` again if it is another one, or if nothing may be put off (``Storage.puts_off``).
+    Raises ``error`` again if the disk is not full, or if no write may be put off (``Storage.puts_off``).
     """
     if not (log.storage.puts_off and is_full(error)):
         raise error
@@ -103,7 +105,7 @@ def put_off(log: LogOnDisk, error: OSError) -> None:
 
 @contextmanager
 def putting_off(log: LogOnDisk) -> Iterator[None]:
-    """Do ``put_off`` with what the disk refuses within."""
+    """Call ``put_off`` for an ``OSError`` in the block."""
     try:
         yield
     except OSError as error:
@@ -111,7 +113,7 @@ def putting_off(log: LogOnDisk) -> Iterator[None]:
 
 
 def storage_error(log: LogOnDisk, operation: str, error: OSError) -> KafkaStorageError:
-    """Return what to raise for ``error`` of an ``operation`` on ``log``, a participle: read, written, flushed."""
+    """Return the error to raise for ``error`` in an ``operation`` on ``log``, a participle: read, written, flushed."""
     text = f"{log.directory} can't be {operation}: {error}"
     if not is_passing(error):
         log.storage.disk_failed(log.directory, error)
@@ -122,7 +124,7 @@ def storage_error(log: LogOnDisk, operation: str, error: OSError) -> KafkaStorag
 
 
 def warn_if_slow(log: LogOnDisk, began_s: float, verb: str) -> None:
-    """Say that an fsync of ``log``, which began at ``began_s``, takes or took long, if it does or did."""
+    """Log a warning if an fsync of ``log``, which began at ``began_s``, takes or took long."""
     taken_s = log.storage.clock.monotonic_s() - began_s
     if taken_s >= SLOW_FSYNC_S:
         logger.warning(
@@ -134,7 +136,7 @@ def warn_if_slow(log: LogOnDisk, began_s: float, verb: str) -> None:
 
 
 def file_refused(storage: DiskListener, path: str, error: OSError) -> None:
-    """A file of a data directory, which is no log's, can't be written; it will be tried again."""
+    """Log that a file of a data directory, of no log, can't be written; the write will be tried again."""
     logger.error("%s can't be written: %s", path, error)
     if not is_passing(error):
         storage.disk_failed(path, error)
@@ -142,7 +144,7 @@ def file_refused(storage: DiskListener, path: str, error: OSError) -> None:
 
 @contextmanager
 def as_storage_error(log: LogOnDisk, operation: str) -> Iterator[None]:
-    """Raise ``KafkaStorageError`` in the place of ``OSError``. Entering costs a microsecond: not for the hot path."""
+    """Raise ``KafkaStorageError`` for an ``OSError`` in the block. It takes a microsecond: not for each request."""
     try:
         yield
     except OSError as error:

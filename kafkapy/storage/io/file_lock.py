@@ -1,8 +1,8 @@
-"""The lock of a data directory: a POSIX record lock, or where there is none, SQLite's.
+"""The lock of a data directory: a POSIX record lock, or on systems without these a lock of SQLite.
 
-Java's ``FileChannel.lock`` is the same record lock over the whole file, so Apache Kafka and kafkapy see each other's.
-SQLite locks a few bytes of the file with what the system has (on POSIX record locks again, so that the two see each
-other too) and leaves the file empty. Neither kind keeps a process from locking twice: ``files`` looks after that.
+Java's ``FileChannel.lock`` is the same record lock over the whole file, so Apache Kafka and kafkapy see each other's
+locks. SQLite locks a few bytes of the file with the system's own means (on POSIX record locks too, so that both kinds
+conflict) and leaves the file empty. Neither kind prevents a process from locking twice: ``files`` checks that.
 """
 
 import errno
@@ -25,7 +25,7 @@ Identity = tuple[int, int]
 
 
 class LockedDatabase:
-    """A lock of SQLite's; it goes with this object."""
+    """A lock of SQLite; it ends with this object."""
 
     __slots__ = ("_database", "_identity", "__weakref__")
 
@@ -53,10 +53,10 @@ def take(path: str) -> HeldLock:
 
 
 def is_taken(path: str) -> bool:
-    """Whether another process holds the lock on ``path``, a file; looks (on Linux) without taking it."""
+    """Whether another process holds the lock on ``path``, a file; on Linux the check does not take the lock."""
     if fcntl is not None and sys.platform == "linux":
         asked = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
-        number = os.open(path, os.O_RDWR | portable.OPEN_FLAGS)  # noqa: TID251  # a lock's file is opened here alone
+        number = os.open(path, os.O_RDWR | portable.OPEN_FLAGS)  # noqa: TID251  # lock files are opened only here
         try:
             found = fcntl.fcntl(number, fcntl.F_GETLK, asked)
         finally:

@@ -1,7 +1,7 @@
-"""The one door to the disk.
+"""All access to the disk.
 
-Nothing else in kafkapy opens, writes, renames or removes a data file. ``Files`` is a plain class whose methods are
-the system calls that matter, so that a twin that fails on purpose can take its place.
+No other code in kafkapy opens, writes, renames or removes a data file. ``Files`` is a plain class whose methods are
+system calls, so that tests can replace it by a class that fails on purpose.
 """
 
 import errno
@@ -23,17 +23,17 @@ from kafkapy.storage.io.file_lock import HeldLock
 __all__ = ["TEMPORARY_SUFFIX", "Descriptor", "FileSlice", "Files"]
 
 TEMPORARY_SUFFIX: Final = ".tmp"
-"""Behind the name of what is written, to be renamed once it is whole."""
+"""Suffix of a file that is being written and will be renamed when it is complete."""
 
 UNCACHED_SIZE: Final = 524_288
-"""Bytes of a file that leave the memory at a time before it is removed."""
+"""Bytes of a file that are dropped from the page cache at a time before the file is removed."""
 
 
 class Files:
     """The file system as the log uses it. Paths are strings; every method raises ``OSError`` as the system does."""
 
     parallel_syncs: ClassVar[int] = 8
-    """Fsyncs that go beside each other: a journaling file system makes one commit of those that wait together."""
+    """Fsyncs that run in parallel: a journaling file system commits those that wait at the same time together."""
 
     def __init__(self, max_open_files: int = DEFAULT_MAX_OPEN_FILES) -> None:
         self.open_files = OpenFiles(max_open_files)
@@ -41,7 +41,7 @@ class Files:
     # descriptors
 
     def open(self, path: str, flags: int = os.O_RDWR) -> Descriptor:
-        """Open ``path``; if the process has no descriptor left, the logs' own are given up for it."""
+        """Open ``path``; if the process has no descriptor left, logs give up theirs."""
         try:
             return Descriptor(os.open(path, flags | portable.OPEN_FLAGS, 0o644))
         except OSError as error:
@@ -85,7 +85,7 @@ class Files:
             self.sync(descriptor)
 
     def replace(self, path: str, data: bytes, *, sync: bool = True) -> None:
-        """Put ``data`` in the place of ``path`` so that a crash leaves the old or the new whole file."""
+        """Replace the content of ``path`` by ``data`` so that a crash leaves the whole old or the whole new file."""
         temporary = path + TEMPORARY_SUFFIX
         descriptor = self.open(temporary, os.O_RDWR | os.O_CREAT | os.O_TRUNC)
         self.write_at(descriptor, data, 0)
@@ -108,11 +108,11 @@ class Files:
         return os.stat(path).st_mtime_ns // 1_000_000
 
     def set_modified_ms(self, path: str, time_ms: int) -> None:
-        """Say that ``path`` was written to last at ``time_ms`` (since 1970)."""
+        """Set the time of the last write to ``path`` (ms since 1970)."""
         os.utime(path, ns=(time_ms * 1_000_000, time_ms * 1_000_000))
 
     def exists(self, path: str) -> bool:
-        """Return whether there is a ``path``."""
+        """Return whether ``path`` exists."""
         return os.path.exists(path)
 
     def is_directory(self, path: str) -> bool:
@@ -120,7 +120,7 @@ class Files:
         return os.path.isdir(path)
 
     def rename(self, path: str, target: str) -> None:
-        """Give ``path`` another name, replacing what had it."""
+        """Rename ``path`` to ``target``, which is replaced if it exists."""
         os.replace(path, target)
 
     def remove(self, path: str) -> None:
@@ -129,9 +129,9 @@ class Files:
             os.unlink(path)
 
     def uncache(self, path: str) -> Iterator[None]:
-        """Have the system give up what it holds of ``path`` in memory, if that is much, and pause after each piece.
+        """Drop a large file from the page cache in pieces, with a pause after each.
 
-        It takes some 0.3 ms for a megabyte, and the removal of a file does it all at once otherwise.
+        It takes some 0.3 ms for a megabyte; otherwise the removal of the file does it all at once.
         """
         size = self.size(path) if os.path.exists(path) else 0
         if size > UNCACHED_SIZE:
@@ -159,16 +159,16 @@ class Files:
             shutil.rmtree(path)
 
     def sync_path(self, path: str) -> None:
-        """Wait until a file's bytes, or a folder's names, are on the disk; the latter where the system can."""
+        """Wait until a file's bytes are on the disk, or, on systems that can do so, a folder's names."""
         if not portable.SYNCS_DIRECTORIES and os.path.isdir(path):
             return
         self.sync(self.open(path, os.O_RDONLY))
 
     def lock(self, path: str) -> HeldLock:
-        """Lock ``path``, made if missing, against everybody else until the result is dropped.
+        """Lock ``path``, made if missing, against other users until no object refers to the result.
 
-        Such a lock (see ``file_lock``) doesn't keep a process from locking twice, and closing any descriptor of the
-        file would end it: who else is in this process is looked up before the file is opened. Raises
+        Such a lock (see ``file_lock``) doesn't prevent a process from locking twice, and closing any descriptor of the
+        file would end it: so the locks of this process are checked before the file is opened. Raises
         ``LogDirectoryLockedError``.
         """
         directory = os.path.dirname(path)
@@ -184,7 +184,7 @@ class Files:
             ) from error
 
     def is_locked(self, path: str) -> bool:
-        """Whether somebody holds the lock on ``path``; makes nothing."""
+        """Whether this or another process holds the lock on ``path``; the file is not created."""
         return self._is_locked_here(path) or (os.path.exists(path) and file_lock.is_taken(path))
 
     @staticmethod
@@ -196,14 +196,14 @@ class Files:
 
 
 def files_removal(files: Files, paths: Iterable[str]) -> Iterator[None]:
-    """Remove those of ``paths`` that are there, in steps for ``Flusher.run_gently``; raises ``OSError``."""
+    """Remove those of ``paths`` that exist, in steps for ``Flusher.run_gently``; raises ``OSError``."""
     for path in paths:
         yield from files.uncache(path)
         files.remove(path)
 
 
 def folder_removal(files: Files, path: str) -> Iterator[None]:
-    """Remove a partition's folder with the files in it, if it is there, in such steps; raises ``OSError``."""
+    """Remove a partition's folder with its files, if it exists, in steps like ``files_removal``; raises ``OSError``."""
     for name, size in files.list_directory(path) if files.exists(path) else ():
         if size > UNCACHED_SIZE:
             yield from files.uncache(f"{path}/{name}")

@@ -1,11 +1,11 @@
-"""Work that nobody waits for, done by whichever of two threads gets on with it.
+"""Runs background work on one of two threads: an idle one, or a nice one if the idle one gets no processor.
 
-The first thread runs under Linux's idle policy: a broker that has something to do takes its processor at once, as if
-nothing ran there, while it would let a merely nice one end its slice of some milliseconds. But where others keep every
-processor busy such a thread stands still, and without a privilege it can't leave that policy again. So work is a
-generator of short steps, which both threads can go on with: when the first has waited for a processor more than twice
-as long as it has run, the second, as nice as its process is, takes over for a while. Where the system has no such
-policy, or doesn't tell how long a thread has waited, the second does everything.
+The first thread runs under Linux's idle policy. A broker with work to do gets the processor from it at once, while a
+thread that is only nice would first finish its slice of some milliseconds. But where other processes keep all
+processors busy, an idle thread does not run at all, and without a privilege it can't leave that policy again. So the
+work is a generator of short steps that both threads can continue. When the first thread has waited for a processor more
+than twice as long as it has run, the second thread, with the niceness of its process, takes over for some time. Where
+the system has no such policy, or doesn't measure how long a thread has waited, the second thread does everything.
 """
 
 import math
@@ -19,19 +19,19 @@ from kafkapy.storage.io.portable import ThreadTimes
 
 T = TypeVar("T")
 Steps = Generator[None, None, T]
-"""Work in steps of some milliseconds, and what it comes to."""
+"""Work in steps of some milliseconds; the generator returns the result."""
 
 SYSTEM: Final = SystemClock()
 LONGEST_WAIT: Final = 2
-"""How many times as long as it runs the idle thread may wait: work takes three times as long as it would alone."""
+"""The idle thread may wait this many times as long as it runs: the work takes three times as long as it would alone."""
 WINDOW_NS: Final = 500_000_000
-"""How long it runs and waits before that is looked at: some twenty slices of the scheduler."""
+"""Time that the idle thread runs and waits between two checks of that: about twenty slices of the scheduler."""
 NICE_S: Final = 15.0
-"""For how long the other thread has the work then; each further look at the idle one costs a second or two."""
+"""Time that the other thread has the work then; each further trial of the idle thread takes a second or two."""
 
 
 class Patience:
-    """The two threads of one process; ``finish`` is called on the nice one, for one work after the other."""
+    """The two threads of one process; ``finish`` is called on the nice one, for one piece of work at a time."""
 
     def __init__(
         self,
@@ -48,7 +48,7 @@ class Patience:
         self._times = self._become_idle()
 
     def finish(self, steps: Steps[T]) -> T:
-        """Do all ``steps``; return what they come to, or raise what they raise."""
+        """Do all ``steps``; return their result, or raise their exception."""
         try:
             while True:
                 if self._now_s() < self._nice_until_s:
@@ -60,7 +60,7 @@ class Patience:
             return result
 
     def _until_starved(self, steps: Steps[T]) -> float:
-        """Go on, on the idle thread, as long as it has its share; return until when the other shall."""
+        """Continue on the idle thread while it gets its share; return the time until which the other shall work."""
         times = self._times
         if times is None:
             return math.inf

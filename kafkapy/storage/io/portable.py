@@ -1,8 +1,8 @@
-"""System calls that POSIX has and other systems lack, each with a twin made of what every system has.
+"""System calls that POSIX has and other systems lack, each with a substitute made of calls that every system has.
 
-Which of the two runs is decided here, by what the system has, and nowhere else; ``file_lock`` does the same for locks,
-``network/sender`` for sendfile, ``cli/signals`` and ``cli/parent`` for signals and the parent process. Tests take
-the POSIX ones away (``tests/testing/test_portable.py``).
+Only this module chooses between the two, by the calls that the system has; ``file_lock`` does the same for locks,
+``network/sender`` for sendfile, ``cli/signals`` and ``cli/parent`` for signals and the parent process. Tests remove the
+POSIX ones (``tests/testing/test_portable.py``).
 """
 
 import os
@@ -14,18 +14,18 @@ from typing import Any, Final
 
 Buffer = bytes | bytearray | memoryview
 ThreadTimes = Callable[[], tuple[int, int]]
-"""How long a thread has run, and has waited for a processor while it could have: nanoseconds since it began."""
+"""Nanoseconds that a thread has run, and has waited for a processor, since it began."""
 
 OPEN_FLAGS: Final[int] = getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
-"""What every file is opened with: Windows would translate line ends."""
+"""Flags for opening any file: without them Windows would translate line ends."""
 SYNCS_DIRECTORIES: Final[bool] = hasattr(os, "O_DIRECTORY")
-"""Whether a folder can be opened, to wait until its names are on the disk."""
+"""Whether a folder can be opened and fsynced."""
 
 _position: Final = Lock()
 
 
 def module_or_none(name: str) -> Any:
-    """Return a module of Python's that only some systems have."""
+    """Import a module of Python that only some systems have; None if this one lacks it."""
     try:
         return import_module(name)
     except ImportError:
@@ -33,7 +33,7 @@ def module_or_none(name: str) -> Any:
 
 
 def seek_and_read(number: int, size: int, position: int) -> bytes:
-    """``os.pread`` by moving the file's own position; one thread at a time does."""
+    """``os.pread``, done by moving the file's position; one thread at a time does that."""
     with _position:
         os.lseek(number, position, os.SEEK_SET)
         return os.read(number, size)
@@ -51,31 +51,31 @@ def link_or_copy(target: str, path: str) -> None:
     try:
         os.symlink(target, path)
     except (OSError, NotImplementedError):
-        from shutil import copyfile  # for whoever has no links
+        from shutil import copyfile  # imported only on systems without links
 
         copyfile(target, path)
 
 
 def stay_as_it_is(_increment: int) -> int:
-    """``os.nice`` where processes have no niceness."""
+    """``os.nice`` for systems where processes have no niceness."""
     return 0
 
 
 def drop_cached_as_posix_has_it(number: int, position: int, size: int) -> None:
-    """Tell the system that these bytes of an open file will not be needed: it gives up what it holds in memory."""
-    with suppress(OSError):  # advice, which not every file system takes
+    """Tell the system that these bytes of an open file will not be needed: it drops them from the page cache."""
+    with suppress(OSError):  # not every file system accepts the advice
         os.posix_fadvise(number, position, size, os.POSIX_FADV_DONTNEED)
 
 
 def keep_cached(_number: int, _position: int, _size: int) -> None:
-    """The same where the system takes no advice."""
+    """The same for systems without such advice."""
 
 
 def idle_as_linux_has_it() -> ThreadTimes | None:
-    """Put this thread under the policy of Linux for what runs on idle processors, if it can be seen how it fares.
+    """Put this thread under Linux's idle policy, if its waiting time can be measured; return how to measure that.
 
-    That can't be taken back without a privilege. None: it stays as it is, under another kernel that says it is Linux,
-    or in a sandbox that forbids it.
+    Without a privilege the policy can't be left again. The result is None, and the policy unchanged, under another
+    kernel that claims to be Linux, or in a sandbox that forbids it.
     """
     try:
         statistics = os.open("/proc/thread-self/schedstat", os.O_RDONLY | OPEN_FLAGS)  # noqa: TID251 - the kernel's
@@ -86,9 +86,9 @@ def idle_as_linux_has_it() -> ThreadTimes | None:
         ran_ns, waited_ns, _ = os.pread(statistics, 100, 0).split()
         return int(ran_ns), int(waited_ns)
 
-    os.sched_yield()  # counts what it has run so far
+    os.sched_yield()  # the kernel adds the time that the thread has run so far
     try:
-        if times() != (0, 0):  # of a kernel that doesn't count
+        if times() != (0, 0):  # zeros: the kernel doesn't measure
             os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
             return times
     except OSError:
@@ -98,21 +98,21 @@ def idle_as_linux_has_it() -> ThreadTimes | None:
 
 
 def never_idle() -> ThreadTimes | None:
-    """The same where threads have no such policy."""
+    """The same for systems without such a policy."""
     return None
 
 
 read_at: Callable[[int, int, int], bytes] = getattr(os, "pread", seek_and_read)
-"""Up to so many bytes of an open file from a position on."""
+"""Reads up to a number of bytes of an open file from a position."""
 write_at: Callable[[int, Buffer, int], int] = getattr(os, "pwrite", seek_and_write)
-"""Bytes into an open file from a position on; how many the system took."""
+"""Writes bytes into an open file at a position; returns how many were written."""
 drop_cached: Callable[[int, int, int], None] = (
     drop_cached_as_posix_has_it if hasattr(os, "posix_fadvise") else keep_cached
 )
-"""So many bytes of an open file from a position on are needed no more."""
+"""Tells the system that a number of bytes of an open file from a position are not needed any more."""
 be_nice: Callable[[int], int] = getattr(os, "nice", stay_as_it_is)
-"""Leave the processor to others first."""
+"""Lowers the priority of this process."""
 become_idle: Callable[[], ThreadTimes | None] = (
     idle_as_linux_has_it if hasattr(os, "SCHED_IDLE") and hasattr(os, "sched_setscheduler") else never_idle
 )
-"""Have this thread run only where nobody else wants to; return how to see whether it does, or None if it can't be."""
+"""Makes this thread run only on idle processors; returns how to measure its waiting time, or None if it can't."""

@@ -1,17 +1,18 @@
-"""The process that grinds through records for a broker: compaction, recovery, conversion in bulk.
+"""The worker process, which reads and writes record files for a broker: compaction and recovery.
 
-``python -m kafkapy.storage.io.worker`` reads JSON objects, one a line, from its standard input and answers on its
-standard output; ``worker_pool`` is the other end. It ends with its input, so with the broker, however that ends.
+``python -m kafkapy.storage.io.worker`` reads JSON objects, one per line, from its standard input and answers on its
+standard output; ``worker_pool`` is the other end. The process ends when its input ends, so it ends with the broker,
+also if that is killed.
 
     to the worker    {"id": 1, "job": "kafkapy.storage.…", "arguments": {…}}     {"cancel": 1}
-    from the worker  {"id": 1, "progress": {…}}, as often as the job likes, then one of
+    from the worker  {"id": 1, "progress": {…}}, any number of times, then one of
                      {"id": 1, "result": {…}}   {"id": 1, "cancelled": true}
                      {"id": 1, "error": "a sentence", "errno": 28 or null}
 
-A job is a module with ``run(arguments, context) -> result``; both are small. One that nobody waits for returns
-``Steps`` to its result instead, which ``patience`` does where nobody else wants the processor. What the system refuses
-(``OSError``) and what a file holds (``BrokerError``) is answered; any other exception is a fault of ours: it ends the
-process with its traceback on the standard error, and the broker notices.
+A job is a module with ``run(arguments, context) -> result``; arguments and result are small. A background job returns
+``Steps`` that end with the result; ``patience`` runs them on idle processors. Errors of the system (``OSError``) and of
+a file's content (``BrokerError``) are sent as an answer. Any other exception is a bug: it ends the process with a
+traceback on the standard error, and the broker notices the end.
 """
 
 import json
@@ -32,11 +33,11 @@ Message = dict[str, Any]
 
 
 class JobCancelledError(Exception):
-    """The broker does not want the result any more; a job removes what it has begun and lets this pass."""
+    """The broker has cancelled the job; a job removes its unfinished files and does not catch this error."""
 
 
 class JobContext:
-    """What a running job may tell and ask."""
+    """The calls of a running job to the broker."""
 
     def __init__(self, job_id: int, output: "Output") -> None:
         self.job_id = job_id
@@ -44,7 +45,7 @@ class JobContext:
         self._output = output
 
     def progress(self, facts: Message) -> None:
-        """Tell the broker how far the job is, or of a part that is done."""
+        """Send the broker a message about the job's progress, or about a part that is done."""
         self._output.send({"id": self.job_id, "progress": facts})
 
     def check(self) -> None:
@@ -59,7 +60,7 @@ class JobContext:
 
 
 class Output:
-    """Lines for the broker; ``end`` is called when it is gone: then nobody may touch its files any more."""
+    """Writes lines for the broker; ``end`` is called when the broker is gone: its files may not be changed any more."""
 
     def __init__(self, stream: BinaryIO, end: Callable[[int], object] = os._exit) -> None:
         self._stream = stream
@@ -87,7 +88,7 @@ class Inbox:
         self._patience = Patience()
 
     def read(self, lines: BinaryIO) -> None:
-        """Take in messages until the input ends."""
+        """Read messages until the input ends."""
         for line in lines:
             message = json.loads(line)
             if "cancel" in message:
@@ -123,7 +124,7 @@ def outcome(name: str, arguments: Message, context: JobContext, patience: Patien
 
 
 def serve(lines: BinaryIO, answers: BinaryIO, end: Callable[[int], object] = os._exit) -> None:
-    """Do what ``lines`` ask for; ``end`` is called as soon as they end."""
+    """Run the jobs that ``lines`` request; ``end`` is called as soon as the lines end."""
     inbox = Inbox(Output(answers))
 
     def read_to_the_end() -> None:
@@ -135,12 +136,12 @@ def serve(lines: BinaryIO, answers: BinaryIO, end: Callable[[int], object] = os.
 
 
 def main() -> None:
-    """Serve a broker. The first argument is how nice to be to others (see ``nice(1)``)."""
+    """Serve a broker. The first argument is the process's niceness (see ``nice(1)``)."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the broker ends the worker itself
     portable.be_nice(int(sys.argv[1]))
     answers = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
-    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # what somebody prints must not look like a message …
-    sys.stdout = sys.stderr  # … nor wait in a buffer: the process ends at once
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # output of print() must not look like a message …
+    sys.stdout = sys.stderr  # … nor stay in a buffer: the process ends at once
     serve(sys.stdin.buffer, answers)
 
 

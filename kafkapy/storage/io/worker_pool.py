@@ -1,7 +1,7 @@
-"""The broker's end of ``worker``: processes beside it that take jobs, tell how far they are, and can be stopped.
+"""The broker's end of ``worker``: starts worker processes, gives them jobs, receives their progress, cancels jobs.
 
-A process is started for the first job and ends when there has been none for a while; each has a thread here that
-waits for its lines. Nothing but small JSON messages passes between them: jobs read and write files.
+A process is started for the first job and ends when there has been no job for some time. Each process has a thread here
+that waits for its lines. Broker and workers exchange only small JSON messages: the jobs read and write files.
 """
 
 import json
@@ -22,7 +22,7 @@ from kafkapy.storage.io.worker import JobCancelledError
 LINGER_S: Final = 10.0
 END_S: Final = 2.0
 LOW_PRIORITY: Final = 10
-"""Niceness of work that nobody waits for, where it can't have idle processors alone (``patience``)."""
+"""Niceness of background work, where it can't be limited to idle processors (``patience``)."""
 
 PACKAGE_ROOT: Final = os.path.dirname(os.path.dirname(kafkapy.__file__))
 
@@ -30,7 +30,7 @@ Facts = dict[str, Any]
 
 
 class JobFailedError(BrokerError):
-    """A file holds what the job can't work with; its sentence is the job's own."""
+    """The job can't process the content of a file; the message is the job's."""
 
 
 class WorkerDiedError(BrokerError):
@@ -38,27 +38,27 @@ class WorkerDiedError(BrokerError):
 
 
 class WorkerStartError(BrokerError):
-    """The system starts no process now: it has no memory, descriptors or processes left."""
+    """The system can't start a process now: no memory, descriptors or processes are left."""
 
 
 class Job:
-    """Work that was asked for.
+    """A job that was submitted.
 
-    ``future`` gets the job's result, or raises ``JobFailedError``, ``OSError`` as the system refused what the job did,
-    ``WorkerDiedError``, ``WorkerStartError``, or ``JobCancelledError``. It is completed, and ``on_progress`` is called,
-    on a thread of the pool: what runs on an event loop goes through ``call_soon_threadsafe``.
+    ``future`` gets the job's result, or ``JobFailedError``, an ``OSError`` of the job, ``WorkerDiedError``,
+    ``WorkerStartError`` or ``JobCancelledError``. It is completed, and ``on_progress`` is called, on a thread of the
+    pool: callers on an event loop need ``call_soon_threadsafe``.
     """
 
     def __init__(self, pool: "WorkerPool", message: Facts, on_progress: Callable[[Facts], object]) -> None:
         self.future: Future[Facts] = Future()
-        self.future.set_running_or_notify_cancel()  # asyncio, giving up, would cancel it under the pool's hands
+        self.future.set_running_or_notify_cancel()  # else asyncio could cancel the future while the pool uses it
         self.message = message
         self.on_progress = on_progress
         self.is_cancelled = False
         self._pool = pool
 
     def cancel(self) -> None:
-        """Ask for an early end: a waiting job ends now, a running one as soon as it looks."""
+        """Cancel the job: a waiting job ends now, a running one at its next ``check``."""
         self._pool.cancel(self)
 
 
@@ -83,14 +83,14 @@ class WorkerPool:
 
     @property
     def process_ids(self) -> list[int]:
-        """The processes that run now."""
+        """The ids of the processes that run now."""
         with self._changed:
             return [worker.process.pid for worker in self._workers if worker.process is not None]
 
     def submit(
         self, job: str, arguments: Mapping[str, Any], on_progress: Callable[[Facts], object] = lambda _: None
     ) -> Job:
-        """Have the module ``job`` run (see ``worker``) as soon as a process is free."""
+        """Run the module ``job`` (see ``worker``) as soon as a process is free."""
         with self._changed:
             assert not self.is_closed, "the pool is closed"
             self._last_id += 1
@@ -116,7 +116,7 @@ class WorkerPool:
                     worker.send_cancellation(job)
 
     def next_job(self, worker: "_Worker") -> Job | None:
-        """Return what ``worker`` shall do next; None when it shall end."""
+        """Return the next job for ``worker``; None when the worker shall end."""
         with self._changed:
             self._changed.wait_for(lambda: self._waiting or self.is_closed, self.linger_s)
             if not self._waiting:
@@ -126,12 +126,12 @@ class WorkerPool:
             return worker.job
 
     def done(self, worker: "_Worker") -> None:
-        """``worker`` has no job any more."""
+        """Note that ``worker`` has no job any more."""
         with self._changed:
             worker.job = None
 
     def close(self) -> None:
-        """End the processes, whatever they are doing; jobs without a result are cancelled."""
+        """End the processes, also during a job; jobs without a result are cancelled."""
         with self._changed:
             self.is_closed = True
             waiting = list(self._waiting)
@@ -147,7 +147,7 @@ class WorkerPool:
 
 
 class _Worker:
-    """A process and the thread that waits for what it says."""
+    """A process and the thread that waits for its messages."""
 
     def __init__(self, pool: WorkerPool) -> None:
         self.thread = Thread(target=self._work, name="kafkapy-worker", daemon=True)
@@ -171,10 +171,10 @@ class _Worker:
         self._end()
 
     def _result(self, job: Job) -> Facts:
-        """Have the process do ``job``; raises what its future raises."""
+        """Run ``job`` in the process; raises the errors of its future."""
         process = self._started()
         self._send(job.message)
-        if job.is_cancelled:  # perhaps before there was a process to tell it
+        if job.is_cancelled:  # perhaps before the process was started
             self.send_cancellation(job)
         assert process.stdout is not None
         for line in process.stdout:
@@ -185,7 +185,7 @@ class _Worker:
         code = self._end()
         if self._pool.is_closed:
             raise JobCancelledError
-        raise WorkerDiedError(f"The worker process ended with {code} in the midst of {job.message['job']}")
+        raise WorkerDiedError(f"The worker process ended with {code} during {job.message['job']}")
 
     def _started(self) -> subprocess.Popen[bytes]:
         if self.process is None:
@@ -198,16 +198,16 @@ class _Worker:
                 )
             except OSError as error:
                 raise WorkerStartError(f"A worker process can't be started: {error}") from error
-            if self._pool.is_closed:  # it could not hang up on a process that was not there yet
+            if self._pool.is_closed:  # ``close`` could not end a process that was not started yet
                 self.hang_up()
         return self.process
 
     def send_cancellation(self, job: Job) -> None:
-        """Tell the process that nobody wants the result of ``job``."""
+        """Tell the process to cancel ``job``."""
         self._send({"cancel": job.message["id"]})
 
     def _send(self, message: Facts) -> None:
-        """Write one message; that a process is gone is noticed when its output ends."""
+        """Write one message; the end of a process is noticed when its output ends."""
         process = self.process
         if process is not None and process.stdin is not None:
             with suppress(OSError, ValueError):  # ValueError: the input was closed in between
@@ -218,11 +218,11 @@ class _Worker:
         """End the process by ending its input."""
         process = self.process
         if process is not None and process.stdin is not None:
-            with suppress(OSError):  # it was gone before it had read everything
+            with suppress(OSError):  # the process ended before it had read everything
                 process.stdin.close()
 
     def join(self) -> None:
-        """Wait for the end that ``hang_up`` began, and make it happen if it takes long."""
+        """Wait for the end after ``hang_up``; kill the process if that takes long."""
         self.thread.join(END_S)
         process = self.process
         if self.thread.is_alive() and process is not None:
@@ -230,7 +230,7 @@ class _Worker:
         self.thread.join()
 
     def _end(self) -> int | None:
-        """Wait until the process is gone; return its exit code."""
+        """Wait until the process has ended; return its exit code."""
         self.hang_up()
         process, self.process = self.process, None
         if process is None:
@@ -245,7 +245,7 @@ class _Worker:
 
 
 def _environment() -> dict[str, str]:
-    """Our own, and the very kafkapy that runs here."""
+    """The environment of this process, with the path of this kafkapy."""
     paths = [PACKAGE_ROOT, *filter(None, [os.environ.get("PYTHONPATH")])]
     return {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
 

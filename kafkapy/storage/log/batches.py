@@ -1,7 +1,8 @@
-"""Reading a log file from one batch to the next, whatever format each is in.
+"""Reads the batches of a log file, of any format, one after the other.
 
-Each outer entry of a message set (formats 0 and 1) comes as a batch of its own; ``records.legacy`` says what its header
-holds. A batch's CRC is not looked at here, an entry's is: zeros and garbage look like an entry of format 0.
+Each outer entry of a message set (formats 0 and 1) is a batch; ``records.batch.read_legacy_header`` describes its
+header. The CRC of a batch of format 2 is not checked here. That of an entry is, since zeros and garbage look like an
+entry of format 0.
 """
 
 from collections.abc import Iterator
@@ -21,7 +22,7 @@ from kafkapy.records.errors import CorruptRecordError
 from kafkapy.storage.log.log_file import LogFile
 
 SMALLEST_BATCH: Final = SMALLEST_LENGTH + LOG_OVERHEAD
-"""Bytes of an entry of format 0 without key and value: nothing shorter can be any batch."""
+"""Bytes of an entry of format 0 without key and value: no batch of any format is shorter."""
 
 _READ_BYTES: Final = 256 * 1024
 _LENGTH: Final = Struct(">i")
@@ -31,9 +32,9 @@ Batch = tuple[int, BatchHeader, memoryview]
 
 
 def read_batches(log: LogFile, position: int, end: int) -> Iterator[Batch]:
-    """Give the batches from ``position`` to ``end``.
+    """Yield the batches from ``position`` to ``end``.
 
-    Raises ``CorruptRecordError`` at what is no batch, or not all of one.
+    Raises ``CorruptRecordError`` at bytes that are no batch, or an incomplete one.
     """
     while position < end:
         chunk = _read(log, min(_READ_BYTES, end - position), position)
@@ -65,7 +66,7 @@ def _whole_size(log: LogFile, chunk: memoryview, at: int, available: int) -> int
 def _header(log: LogFile, batch: memoryview) -> BatchHeader:
     header = read_header(batch)
     if header.magic < MAGIC and not crc_is_valid(batch, 0, header):
-        raise CorruptRecordError(f"{log.path} holds what is no batch")
+        raise CorruptRecordError(f"{log.path} holds bytes that are no batch")
     return header
 
 

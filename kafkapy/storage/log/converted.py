@@ -1,13 +1,13 @@
-"""A slice of a log on its way to a client that knows only older formats: converted piece by piece, while it is sent.
+"""A slice of a log that is converted to an older format, piece by piece, while it is sent to a client.
 
-Apache Kafka's scheme (KIP-283): the response announces as many bytes as the slice has, or as its first batch has after
-conversion if that is more; so a client gets at least one batch. Conversion goes on until that many bytes are sent, the
-last entry perhaps cut. If it yields fewer, what is left is filled with the beginning of an entry that is too long to
-be whole, which every client passes over; if it yields nothing, as of control batches, that is all there is to send.
+This is Apache Kafka's scheme (KIP-283). The response announces the number of bytes of the slice, or of its first batch
+after conversion if that is more; so a client gets at least one batch. Conversion continues until that many bytes are
+sent, and may cut the last entry. If it yields fewer bytes, the rest is filled with the beginning of an entry whose
+length exceeds the response, which every client ignores; if it yields none, as for control batches, all is filler.
 
-Conversion takes a thousand times as long as sending. So it goes in steps of some milliseconds, between which the loop
-serves others; what is compressed, or larger than a piece, is converted on the compute thread. Never more than one piece
-is in memory, or one batch, decompressed, with what was made of it.
+Conversion takes a thousand times as long as sending. So it is done in steps of some milliseconds, between which the
+event loop serves other connections; compressed batches, and batches larger than a piece, are converted on the compute
+thread. The memory holds at most one piece, or one decompressed batch and its converted form.
 """
 
 import asyncio
@@ -17,30 +17,29 @@ from functools import partial
 from struct import Struct
 from typing import Any, Final
 
-from kafkapy.records.batch import HEADER_SIZE, MAGIC_OFFSET, SMALLEST_LENGTH, iterate_headers, measure
+from kafkapy.records.batch import HEADER_SIZE, LOG_OVERHEAD, MAGIC_OFFSET, SMALLEST_LENGTH, iterate_headers, measure
 from kafkapy.records.convert import convert, convert_in_steps
 from kafkapy.records.errors import CorruptRecordError, RecordsError
 from kafkapy.storage.io.files import FileSlice
 from kafkapy.turns import turns
 
 PIECE_SIZE: Final = 32 * 1024
-"""Bytes of the log that are converted at a time, or one batch if that is larger: few, as the loop stands still."""
+"""Bytes of the log that are converted at a time, or one batch if that is larger: few, as they block the event loop."""
 
 Compute = Callable[[Callable[[], Any]], "asyncio.Future[Any]"]
 """Runs a function beside the event loop."""
 
 _SENT_SIZE: Final = 256 * 1024
-"""Bytes that are handed to the socket at a time."""
+"""Maximum bytes of one piece for the socket."""
 _FILLER_SIZE: Final = 128 * 1024
-_LOG_OVERHEAD: Final = 12
 _SIZED: Final = Struct(">8xi4xb")  # length, magic
 _LONG_ENTRY: Final = Struct(">qi")  # offset, length
 
 
 def holds_newer_format(source: FileSlice, magic: int) -> Generator[None, None, bool]:
-    """Find out, with a pause at each yield, whether a whole batch in ``source`` has a format above ``magic``.
+    """Return whether a whole batch in ``source`` has a format above ``magic``; each yield is a place to pause.
 
-    Raises ``CorruptRecordError`` at what is no batch, ``OSError`` as the disk does.
+    Raises ``CorruptRecordError`` at bytes that are no batch, ``OSError`` as the disk does.
     """
     position = 0
     while True:
@@ -49,12 +48,12 @@ def holds_newer_format(source: FileSlice, magic: int) -> Generator[None, None, b
         while at <= last:
             length, found = _SIZED.unpack_from(chunk, at)
             if length < SMALLEST_LENGTH:
-                raise CorruptRecordError(f"A batch of {length} bytes can't be")
-            if position + at + length + _LOG_OVERHEAD > source.size:
+                raise CorruptRecordError(f"A batch can't have a length of {length}")
+            if position + at + length + LOG_OVERHEAD > source.size:
                 return False
             if found > magic:
                 return True
-            at += length + _LOG_OVERHEAD
+            at += length + LOG_OVERHEAD
         if at == 0:
             return False
         position += at
@@ -62,18 +61,18 @@ def holds_newer_format(source: FileSlice, magic: int) -> Generator[None, None, b
 
 
 class ConvertedSlice:
-    """A body whose bytes are made when they are asked for: ``size`` of them are left, once ``prepare`` has ended."""
+    """A body whose bytes are made when they are sent; after ``prepare``, ``size`` is the number of bytes left."""
 
     __slots__ = ("size", "pending", "_source", "_magic", "_first_offset", "_position", "_ready", "_steps", "_compute")
 
     def __init__(self, source: FileSlice, magic: int, first_offset: int, compute: Compute | None = None) -> None:
-        """Of ``source`` make what is of ``magic``; records below ``first_offset`` may be left out.
+        """Convert ``source`` to ``magic``; records below ``first_offset`` may be left out.
 
-        ``compute`` runs what takes long beside the event loop; without it all is done in steps.
+        ``compute`` runs long conversions beside the event loop; without it all conversions are done in steps.
         """
         self._compute = compute
         self.pending: asyncio.Future[bytes | RecordsError] | None = None
-        """What is being converted beside the loop: ``next_piece`` gives nothing until it is done."""
+        """The conversion that runs beside the event loop; ``next_piece`` returns nothing until it is done."""
         self._source = source
         self._magic = magic
         self._first_offset = first_offset
@@ -86,11 +85,11 @@ class ConvertedSlice:
         return self.size
 
     def prepare(self) -> Generator[None]:
-        """Convert the first batch that comes to something, with a pause at each yield; then ``size`` is known.
+        """Convert the first batch that is not dropped; then ``size`` is known. Each yield is a place to pause.
 
-        It is converted alone: one that can't be, behind it, must not keep it from the client.
+        The batch is converted alone, so that the client gets it although a later one can't be converted.
 
-        Raises ``RecordsError`` when that can't be done (a codec that old clients don't know), ``OSError`` as the disk
+        Raises ``RecordsError`` if it can't be converted (a codec that old clients don't know), ``OSError`` as the disk
         does.
         """
         pieces: list[bytes | memoryview] = []
@@ -105,10 +104,10 @@ class ConvertedSlice:
                 pieces.append(piece)
                 yield
         self._ready = memoryview(b"".join(pieces))
-        self.size = max(len(self._source), len(self._ready)) if self._ready else _LOG_OVERHEAD
+        self.size = max(len(self._source), len(self._ready)) if self._ready else LOG_OVERHEAD
 
     def next_piece(self) -> bytes | memoryview:
-        """Return the next bytes, at most ``size``, or none where others should have a turn first.
+        """Return the next bytes, at most ``size``, or none if the caller should pause first.
 
         Raises ``OSError`` as the disk does.
         """
@@ -126,7 +125,7 @@ class ConvertedSlice:
         return piece
 
     def _convert_next(self) -> bytes | memoryview | None:
-        """Go on with what is being converted, or with the next batches; None at their end."""
+        """Continue the present conversion, or convert the next batches; return None at their end."""
         try:
             if self.pending is not None:
                 if self.pending.done():
@@ -143,8 +142,8 @@ class ConvertedSlice:
             self._steps = self._converted(taken)
             return next(self._steps, b"")
         except RecordsError:
-            # So much was announced: the client takes what came before and asks again from here, where the same
-            # happens to the first batch and is answered with its error.
+            # The size was announced. The client takes the batches before this one and fetches again from here: then
+            # this is the first batch, and the response has its error.
             self._position = self._source.size
             self._steps, self.pending = iter(()), None
             return None
@@ -163,7 +162,7 @@ class ConvertedSlice:
         content = memoryview(source.read_part(PIECE_SIZE, position))
         if len(content) > MAGIC_OFFSET and measure(content) is None:
             (length,) = Struct(">i").unpack_from(content, 8)
-            content = memoryview(source.read_part(length + _LOG_OVERHEAD, position))
+            content = memoryview(source.read_part(length + LOG_OVERHEAD, position))
         at = 0
         while (size := measure(content, at)) is not None:
             at += size
@@ -173,7 +172,7 @@ class ConvertedSlice:
         return content[:at] if at else None
 
     def release(self) -> None:
-        """Let go of the file."""
+        """Release the file's descriptor."""
         self._source.release()
         self._steps = iter(())
         self._ready, self.pending = memoryview(b""), None
@@ -181,12 +180,12 @@ class ConvertedSlice:
 
 
 def _is_long(batches: memoryview) -> bool:
-    """Whether the conversion takes long: what is compressed may be a thousand times as large as it looks."""
+    """Whether the conversion takes long: a compressed batch may decompress to a thousand times its size."""
     return len(batches) > PIECE_SIZE or any(header.compression for _, header in iterate_headers(batches))
 
 
 def _convert(batches: memoryview, magic: int, first_offset: int) -> bytes | RecordsError:
-    """Run on the compute thread. An error is a result: raised, its traceback and its future would keep each other."""
+    """Convert on the compute thread. An error is returned: if raised, its traceback and future would form a cycle."""
     try:
         return convert(batches, magic, first_offset=first_offset)
     except RecordsError as error:
@@ -196,11 +195,11 @@ def _convert(batches: memoryview, magic: int, first_offset: int) -> bytes | Reco
 def _result(converting: "asyncio.Future[bytes | RecordsError]") -> bytes:
     result = converting.result()
     if isinstance(result, RecordsError):
-        raise copy(result)  # the callers' frames refer to the future, and a traceback would refer to them
+        raise copy(result)  # the original's traceback would refer to frames that refer to the future
     return result
 
 
 def _filler(size: int) -> bytes:
-    """Make up to ``size`` bytes of an entry that says to be longer than that."""
+    """Return up to ``size`` bytes of an entry whose length field exceeds ``size``."""
     entry = _LONG_ENTRY.pack(-1, max(size + 1, HEADER_SIZE))
     return (entry + bytes(min(size + 1, _FILLER_SIZE) - len(entry)))[:size] if size >= len(entry) else entry[:size]

@@ -1,14 +1,14 @@
-"""Which parts of a log are on the disk, which code flushes them, and which acknowledgements wait for it.
+"""Flushes the parts of a log, keeps track of what is on the disk, and delays acknowledgements until it is.
 
 Two marks move when an fsync that began after the writes has ended well: ``data_offset``, below which all batches are in
-the ``.log`` files for good, and the log's recovery point, below which the indexes are too. One fsync is under way at a
-time for a log; what is asked for meanwhile is done together by the next one, so that many requests share it.
+the ``.log`` files on the disk, and the log's recovery point, below which the indexes are too. A log has one running
+fsync at a time; the requests for a flush that come meanwhile share the next one.
 
 Flushes are requested by a roll, ``flush.messages`` and ``flush.ms`` as in Apache Kafka, which move both marks; and,
 beyond Apache Kafka, ``kafkapy.flush=ack``, which fsyncs the ``.log`` after each append. Nothing here waits for the disk
-on the loop. An append that Apache Kafka would have held up for its fsync (that which fills ``flush.messages``; with
-``kafkapy.flush=ack`` every one) is *owed*: it is not acknowledged, and the high watermark does not pass it, before it
-is on the disk.
+on the loop. The append that reaches ``flush.messages``, for whose fsync Apache Kafka waits, and with
+``kafkapy.flush=ack`` every append, is *owed*: before it is on the disk it is not acknowledged, and the high watermark
+does not pass it.
 
 What an error does depends on its kind (``disk_errors.is_passing``):
 
@@ -67,11 +67,11 @@ _ORDER: Final[dict[type, tuple[Struct, tuple[int, ...]]]] = {
     TimeIndex: (TimeIndex.ENTRY, (0, 1)),
     TransactionIndex: (TRANSACTION_ENTRY, (3, 4)),
 }
-"""An index's entries, and the fields that never go back from one to the next; zeros, as lost pages read, do."""
+"""An index's entries, and the fields that must not decrease from entry to entry; in a lost page, all zeros, they do."""
 
 
 class _OwnFile(LogFile):
-    """A ``.log`` that another thread reads and writes: with a descriptor that nobody else closes."""
+    """A ``.log`` for reads and writes of another thread, with a descriptor that no other code closes."""
 
     __slots__ = ("descriptor_of_its_own", "_own_files")
 
@@ -105,18 +105,18 @@ class _Entries(NamedTuple):
 
 
 class RewrittenLog(Protocol):
-    """What is needed here of a ``log.Log``."""
+    """The part of ``log.Log`` that ``Rewriting`` uses."""
 
     @property
     def segments(self) -> Segments:
-        """Its segments."""
+        """The log's segments."""
 
     def new_segment(self, base_offset: int, suffix: str = "") -> Segment:
         """See ``log.Log``."""
 
 
 class Rewriting:
-    """Of a log's offsets ``start`` to ``end``: made on the log's thread, ``run`` on any.
+    """Checks the offsets ``start`` to ``end`` of a log and writes them again; ``run`` is called on any thread.
 
     ``written`` names other files that an fsync may have failed for: indexes and snapshots, of earlier segments too.
     """
@@ -155,7 +155,7 @@ class Rewriting:
                 self._entries.append(_Entries(index.path, descriptor, size, *_ORDER[type(index)]))
 
     def cancel(self) -> None:
-        """The log was cut: write nothing more. A write that is under way ends first."""
+        """Write nothing more, as the log is about to be cut. A write that is running ends first."""
         with self._lock:
             self.is_cancelled = True
 
@@ -172,7 +172,7 @@ class Rewriting:
             for path in self._snapshots:
                 self._rewrite_snapshot(path)
         except OSError:
-            if not self.is_cancelled:  # else it was cut off
+            if not self.is_cancelled:  # after a cancellation the bytes may have been cut off
                 raise
 
     def _rewrite_batches(self, part: _Batches) -> None:
@@ -197,7 +197,7 @@ class Rewriting:
 
     def _rewrite_snapshot(self, path: str) -> None:
         if not self._files.exists(path):
-            return  # it was removed meanwhile
+            return  # the snapshot was removed meanwhile
         descriptor = self._files.open(path)
         content = self._files.read_at(descriptor, self._files.size(path), 0)
         try:
@@ -217,31 +217,31 @@ def _indexes(segment: Segment) -> tuple[OffsetIndex, TimeIndex, TransactionIndex
 
 
 def _lost(path: str) -> OSError:
-    return OSError(errno.EIO, "what an fsync could not write can't be read any more", path)
+    return OSError(errno.EIO, "bytes that an fsync could not write can't be read any more", path)
 
 
 class FlushingStorage(DiskListener, Protocol):
-    """What is needed here of ``log.Storage``."""
+    """The part of ``log.Storage`` that is used here."""
 
     @property
     def files(self) -> Files:
-        """Where the files are."""
+        """The file system."""
 
     @property
     def flusher(self) -> Flusher:
-        """Runs the fsyncs."""
+        """The flusher that runs the fsyncs."""
 
 
 class FlushedLog(LogOnDisk, RewrittenLog, Protocol):
-    """What is needed here of a ``log.Log``."""
+    """The part of ``log.Log`` that ``Durability`` uses."""
 
     @property
     def storage(self) -> FlushingStorage:
-        """Where its files are, and what runs fsyncs."""
+        """The file system and the flusher."""
 
     @property
     def leader_epochs(self) -> LeaderEpochs:
-        """Made durable with the indexes."""
+        """The leader epochs, whose file is flushed with the indexes."""
 
     @property
     def log_end_offset(self) -> int:
@@ -263,7 +263,7 @@ class FlushedLog(LogOnDisk, RewrittenLog, Protocol):
 
 
 class Flush:
-    """One fsync of some files; made and ended on the log's thread, ``run`` on any."""
+    """One fsync of some files; created and ended on the log's thread, ``run`` on any thread."""
 
     __slots__ = (
         "flush_end", "data_end", "truncations", "refusals", "paths", "new_segments", "rewriting", "error", "_files"
@@ -275,15 +275,15 @@ class Flush:
         self.flush_end, self.data_end = ends
         self.truncations = truncations
         self.refusals = 0
-        """How many fsyncs of this log had failed when this one was planned."""
+        """The number of fsyncs of this log that had failed when this one was planned."""
         self.paths = list(dict.fromkeys(paths))
         self.new_segments = new_segments
         self.rewriting: Rewriting | None = None
-        self.error: OSError | None = OSError(errno.EIO, "the fsync has not come to its end")
+        self.error: OSError | None = OSError(errno.EIO, "the fsync has not ended")
         self._files = files
 
     def run(self) -> None:
-        """Fsync the files; ``error`` has the refusal, or says that an unexpected exception ended this."""
+        """Fsync the files and set ``error``; it also stays set if an unexpected exception ends this call."""
         try:
             if self.rewriting is not None:
                 self.rewriting.run()
@@ -295,7 +295,7 @@ class Flush:
 
 
 class Durability:
-    """Which offsets of one log are on the disk; plans its fsyncs and takes their results, on the log's thread."""
+    """Plans the fsyncs of one log and knows which of its offsets are on the disk. It runs on the log's thread."""
 
     __slots__ = (
         "follows_appends", "is_owing", "owed_offset", "failure", "listener",
@@ -307,12 +307,12 @@ class Durability:
         self.follows_appends = False
         """``kafkapy.flush=ack``."""
         self.is_owing = False
-        """Whether some append may have to wait: every request looks at it first, and mostly needs no further check."""
+        """Whether an append may have to wait: every request reads this first, and most need no further check."""
         self.owed_offset = 0
-        """Appends below it wait until they are on the disk."""
+        """Appends below this offset wait until they are on the disk."""
         self.failure: KafkaStorageError | None = None
         self.listener: Callable[[], None] | None = None
-        """Called when something that was owed is on the disk, or will not be."""
+        """Called when owed appends are on the disk, or were refused."""
         self._log = log
         self._data_offset = self._flush_wanted = self._data_wanted = self._failed_offset = 0
         self._written: list[str] = []
@@ -326,7 +326,7 @@ class Durability:
 
     @property
     def data_offset(self) -> int:
-        """The batches below it are on the disk."""
+        """The offset below which all batches are on the disk."""
         return max(self._data_offset, self._log.recovery_point)
 
     @property
@@ -342,7 +342,7 @@ class Durability:
         return end_offset if data_offset >= owed else min(data_offset, end_offset)
 
     def is_settled(self, next_offset: int) -> bool:
-        """Tell whether appends below ``next_offset`` may be acknowledged.
+        """Return whether appends below ``next_offset`` may be acknowledged.
 
         Raises ``KafkaStorageError`` when the disk has refused them.
         """
@@ -355,30 +355,30 @@ class Durability:
     # requests for a flush
 
     def configure(self, *, follows_appends: bool) -> None:
-        """Take over ``kafkapy.flush``; what is in the log is owed from now on, or no more."""
+        """Apply ``kafkapy.flush``: with ``ack`` all appends in the log become owed, otherwise none is any more."""
         self.follows_appends = follows_appends
         self.settle()
         self._tell()
 
     def settle(self) -> None:
-        """The log was opened, or its leader changed: what it holds is owed too, if appends are."""
+        """Make everything in the log owed, if appends are: after the log was opened or its leader changed."""
         if self.follows_appends:
             self.sync_appends()
 
     def sync_appends(self) -> None:
-        """Owe everything up to the log's end, and fsync it."""
+        """Make everything up to the log's end owed, and fsync it."""
         self.owed_offset = self._data_wanted = self._log.log_end_offset
         self.is_owing = True
         self._begin()
 
     def flush_messages(self) -> None:
-        """``flush.messages`` were appended: owe them, and flush them with their indexes."""
+        """Make everything owed after ``flush.messages`` records, and flush it with the indexes."""
         self.owed_offset = self._log.log_end_offset
         self.is_owing = True
         self.flush_later(self.owed_offset)
 
     def flush_later(self, end_offset: int, written: Iterable[str] = ()) -> None:
-        """Make everything below ``end_offset`` durable, the paths ``written`` with it; the recovery point follows."""
+        """Flush everything below ``end_offset`` and the paths ``written``; then the recovery point moves there."""
         self._flush_wanted = max(self._flush_wanted, end_offset)
         self._written += written
         self._begin()
@@ -403,7 +403,7 @@ class Durability:
     def paths_to_close(self) -> list[str]:
         """Return what must be fsynced before ``closed``, when no flusher works any more.
 
-        Raises ``OSError`` when the disk refuses to take again what an earlier fsync may have lost.
+        Raises ``OSError`` when bytes that an earlier fsync may have lost can't be written again.
         """
         running, self._running = self._running, None
         self._is_doubtful |= running is not None and running.error is not None
@@ -419,7 +419,7 @@ class Durability:
         self._is_doubtful = False
 
     def doubt(self) -> None:
-        """Bytes above the marks may not reach the disk with an fsync: have the next flush write all of them again."""
+        """Have the next flush write all bytes above the marks again, as an fsync may not bring them to the disk."""
         self._is_doubtful = True
 
     def abandon(self) -> None:
@@ -437,13 +437,13 @@ class Durability:
         del self._log
 
     def fall_to(self, offset: int) -> None:
-        """Files are about to be cut: what lies above ``offset`` counts as not on the disk."""
+        """Lower the marks to ``offset`` before files are cut."""
         self._data_offset = min(self._data_offset, offset)
         if self._running is not None and self._running.rewriting is not None:
             self._running.rewriting.cancel()
 
     def truncated(self, end_offset: int) -> None:
-        """The log ends at ``end_offset`` now."""
+        """Note that the log ends at ``end_offset`` now."""
         self._flush_wanted, self._data_wanted, self.owed_offset = (
             min(offset, end_offset) for offset in (self._flush_wanted, self._data_wanted, self.owed_offset)
         )
@@ -470,7 +470,7 @@ class Durability:
         log.storage.flusher.flush(flush.run, lambda: self._ended(flush))
 
     def _plan(self) -> Flush:
-        """Write the index entries that a flush needs, and say what is to be fsynced."""
+        """Write the index entries that a flush needs, and list the files to fsync."""
         log = self._log
         flush_end = max(self._flush_wanted, log.recovery_point)
         data_end = max(self._data_wanted, flush_end)
@@ -481,7 +481,7 @@ class Durability:
         paths = [segment.log.path for segment in segments]
         new_segments = [segment for segment in segments if segment.is_new]
         if new_segments:
-            # The bytes are worth nothing if the name is lost, or the folder's.
+            # Without the file's name or its folder's name on the disk the bytes would be lost.
             paths += [log.directory, log.directory.rpartition("/")[0]]
         if flush_end > log.recovery_point:
             paths += log.paths_to_sync(flush_end, log.recovery_point)
@@ -511,11 +511,11 @@ class Durability:
             self._is_doubtful = True
             self._refusals += 1
             log.leader_epochs.wait_for_flush |= log.leader_epochs.path in flush.paths
-            # What was asked for meanwhile is refused too: otherwise waiting requests could wait for ever.
+            # Appends that were requested meanwhile are refused too: otherwise they could wait for ever.
             self._refused(flush.error, max(flush.data_end, self._flush_wanted, self._data_wanted))
             return
         if flush.truncations != log.truncations or flush.refusals != self._refusals:
-            return  # it was about other bytes, or may have passed over what an fsync meanwhile has lost
+            return  # the flush was for other bytes, or an fsync that failed meanwhile may have lost some of them
         if flush.rewriting is not None:
             self._is_doubtful = flush.rewriting.is_cancelled
         self.failure = None

@@ -1,4 +1,4 @@
-"""Threads that wait for the disk: fsync releases the GIL, so a thread can do it while the loop goes on."""
+"""Threads that wait for the disk: fsync releases the GIL, so the event loop runs meanwhile."""
 
 import asyncio
 import logging
@@ -15,32 +15,32 @@ from kafkapy.storage.io.files import Files
 logger: Final = logging.getLogger(__name__)
 
 PAUSE_S: Final = 0.002
-"""Between two gentle steps of a fraction of that."""
+"""Pause between two gentle steps, each of which takes a fraction of it."""
 
 
 class Flusher(Protocol):
-    """Has work that waits for the disk done, now or soon."""
+    """Runs work that waits for the disk, now or soon."""
 
     def flush(self, work: Callable[[], None], done: Callable[[], None]) -> None:
-        """Do ``work``, beside others, then call ``done`` on the caller's thread, however it ended.
+        """Do ``work``, in parallel with other work, then call ``done`` on the caller's thread, also after an error.
 
-        ``work`` keeps what the disk refuses; anything else that it raises is a fault of ours, and reported as one.
+        ``work`` handles errors of the disk itself; any exception that it raises is a bug and reported as one.
         """
         ...
 
     def run(self, work: Callable[[], None], done: Callable[[], None]) -> None:
-        """Do ``work`` after all that came before, then call ``done`` on the caller's thread if it went well."""
+        """Do ``work`` after all earlier work, then call ``done`` on the caller's thread if there was no error."""
         ...
 
     def run_gently(self, steps: Iterator[None]) -> None:
-        """Go through ``steps``, which nobody waits for, beside all other work and with a pause after each.
+        """Do background ``steps`` in parallel with all other work, with a pause after each.
 
-        Those that are left when it is closed are not done.
+        Steps that are left when the flusher is closed are not done.
         """
         ...
 
     def close(self) -> None:
-        """Finish what was begun; what comes after is not done."""
+        """Finish the work that was submitted; later work is not done."""
         ...
 
 
@@ -54,14 +54,14 @@ def sync_all(files: Files, paths: Sequence[str]) -> None:
 
 
 def sync_in_parallel(files: Files, paths: Sequence[str]) -> None:
-    """As ``sync_all``, several at a time: the disk makes one journal commit of them, ten times as fast for many."""
+    """As ``sync_all``, several at a time: the file system commits them together, ten times as fast for many files."""
     with ThreadPoolExecutor(files.parallel_syncs, "kafkapy-sync") as threads:
         for finished in [threads.submit(sync_all, files, [path]) for path in paths]:
             finished.result()
 
 
 class InlineFlusher:
-    """Waits on the spot: for tools and tests."""
+    """Does work at once, on the caller's thread: for tools and tests."""
 
     def flush(self, work: Callable[[], None], done: Callable[[], None]) -> None:
         """See ``Flusher.flush``."""
@@ -81,29 +81,29 @@ class InlineFlusher:
 
 
 def pause(closed: Event) -> bool:
-    """Give others their turn; true as soon as the flusher is closed."""
+    """Pause between steps; return true as soon as the flusher is closed."""
     return closed.wait(PAUSE_S)
 
 
 def _finish_unwatched(done: Callable[[], None], finished: asyncio.Future[None]) -> None:
     error = finished.exception()
     if isinstance(error, OSError):
-        logger.error("The disk refused a write that was not waited for: %s", error)
+        logger.error("The disk refused a write in the background: %s", error)
         return
     finished.result()
     done()
 
 
 class ThreadFlusher:
-    """Waits in threads of its own, fsyncs beside each other; ``done`` runs on the event loop."""
+    """Does work in separate threads, several fsyncs in parallel; ``done`` runs on the event loop."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, pause: Callable[[Event], bool] = pause) -> None:
-        """``pause`` waits between gentle steps, and tells whether the event came meanwhile."""
+        """``pause`` waits between gentle steps, and returns whether the event was set meanwhile."""
         self._loop = loop
         self._flushes = ThreadPoolExecutor(Files.parallel_syncs, "kafkapy-flush")
         self._works = ThreadPoolExecutor(1, "kafkapy-write")
         for threads in (self._flushes, self._works):
-            threads.submit(int)  # one thread that is there: others may be refused later
+            threads.submit(int)  # starts one thread now: the system may refuse threads later
         self._gentle_works = ThreadPoolExecutor(1, "kafkapy-remove")
         self._pause = pause
         self._closed = Event()
@@ -112,17 +112,17 @@ class ThreadFlusher:
         """See ``Flusher.flush``."""
 
         def finish(finished: asyncio.Future[None]) -> None:
-            done()  # first: otherwise its waiters would never be called
+            done()  # first: if ``result`` raises, requests would wait for ever otherwise
             finished.result()
 
         self._submit(self._flushes, work, finish)
 
     def run(self, work: Callable[[], None], done: Callable[[], None]) -> None:
-        """See ``Flusher.run``; what the disk refuses is one line in the log, and ``done`` is not called."""
+        """See ``Flusher.run``; an error of the disk is logged, and ``done`` is not called."""
         self._submit(self._works, work, partial(_finish_unwatched, done))
 
     def run_gently(self, steps: Iterator[None]) -> None:
-        """See ``Flusher.run_gently``; what the disk refuses is one line in the log."""
+        """See ``Flusher.run_gently``; an error of the disk is logged."""
 
         def work() -> None:
             for _ in steps:
@@ -147,7 +147,7 @@ class ThreadFlusher:
                 raise
             ended.set_result(None)
 
-        with suppress(RuntimeError):  # the system starts no further thread now; one that is there will come to it
+        with suppress(RuntimeError):  # the system can't start another thread now; an existing one does the work later
             threads.submit(attempt)
 
     def close(self) -> None:

@@ -1,9 +1,9 @@
-"""What the offset and the time index share: an append-only array of fixed-size entries, written late.
+"""The offset and the time index: append-only arrays of fixed-size entries, which are written late.
 
-Entries are collected in memory and go to the file by the page, at a roll, a flush or a clean close. Losing them in a
-crash costs nothing: recovery rebuilds the indexes of every segment that reaches beyond the recovery point, and the
-recovery point moves only after the entries below it were written. Entries that are in the file are read back when a
-lookup needs them and kept as long as ``IndexCache`` has room.
+Entries are collected in memory and written to the file a page at a time, at a roll, a flush or a clean close. A crash
+may lose them: recovery rebuilds the indexes of every segment that reaches beyond the recovery point, and the recovery
+point moves only after the entries below it were written. Entries in the file are read when a lookup needs them, and
+kept while ``IndexCache`` has room.
 """
 
 from contextlib import suppress
@@ -20,7 +20,7 @@ DEFAULT_CACHE_BYTES: Final = 8 * 1024 * 1024
 
 
 class IndexCache:
-    """The index files that are in memory, oldest out first when they exceed ``max_bytes`` together."""
+    """The index files that are in memory; the oldest are evicted when they exceed ``max_bytes`` together."""
 
     def __init__(self, max_bytes: int = DEFAULT_CACHE_BYTES) -> None:
         self.max_bytes = max_bytes
@@ -41,7 +41,7 @@ class IndexCache:
         return content
 
     def drop(self, path: str) -> None:
-        """Forget ``path``; the file has changed or is gone."""
+        """Evict ``path``, because the file has changed or is gone."""
         content = self._content.pop(path, None)
         if content is not None:
             self.bytes -= len(content)
@@ -58,17 +58,17 @@ class Index:
         self.path = path
         self.base_offset = base_offset
         self.full_from = max_bytes // self.ENTRY.size
-        """The number of entries from which on the segment must be rolled."""
+        """The number of entries at which the segment must be rolled."""
         self.entries = 0
         self._files = files
         self._cache = cache
         self._size = 0
         self._pending = bytearray()
         self._replaces = False
-        """All entries are in memory, and the file is missing or wrong: the next write puts another in its place."""
+        """All entries are in memory, and the file is missing or wrong: the next write replaces it."""
 
     def load(self, size: int) -> None:
-        """Take over a file of ``size`` bytes.
+        """Open an existing file of ``size`` bytes.
 
         Raises ``CorruptIndexError`` when the size is not whole entries; the subclass checks the content.
         """
@@ -78,7 +78,7 @@ class Index:
         self.entries = size // self.ENTRY.size
 
     def entry(self, slot: int) -> tuple[int, int]:
-        """Return the entry number ``slot`` as it is stored."""
+        """Return the entry at ``slot`` as it is stored."""
         position = slot * self.ENTRY.size
         if position >= self._size:
             first, second = self.ENTRY.unpack_from(self._pending, position - self._size)
@@ -87,12 +87,12 @@ class Index:
         return first, second
 
     def stored_entry(self, slot: int) -> tuple[int, int]:
-        """Return an entry of the file, reading no more than it."""
+        """Read one entry of the file and nothing else."""
         first, second = self.ENTRY.unpack(self._files.read(self.path, self.ENTRY.size, slot * self.ENTRY.size))
         return first, second
 
     def stored_ends(self) -> tuple[tuple[int, int], tuple[int, int]]:
-        """Return the first and the last entry of the file, which has one; a small file is read at once."""
+        """Return the first and the last entry of the file, which must have one; a small file is read as a whole."""
         if self._size > PAGE_BYTES:
             return self.stored_entry(0), self.stored_entry(self.entries - 1)
         content = self._files.read(self.path, self._size)
@@ -122,12 +122,12 @@ class Index:
         self._pending += self.ENTRY.pack(first, second)
         self.entries += 1
         if len(self._pending) >= PAGE_BYTES:
-            # The batch is in the log already. Entries that a full disk does not take now wait for the next one.
+            # The batch is in the log already. Entries that a full disk refuses are written with the next ones.
             with suppress(OSError):
                 self.write()
 
     def write(self) -> bool:
-        """Put the entries that are only in memory into the file; return whether there were any."""
+        """Write the entries that are only in memory to the file; return whether there were any."""
         has_more = self.is_unwritten
         if self._replaces:
             self._files.replace(self.path, bytes(self._pending))
@@ -146,7 +146,7 @@ class Index:
         return self._replaces or bool(self._pending)
 
     def write_later(self, path: str) -> None:
-        """Take all entries into memory; the next ``write`` makes the file ``path`` of them, or replaces it."""
+        """Read all entries into memory; the next ``write`` writes them as the file ``path``, which may exist."""
         stored = self._files.read(self.path, self._size) if self._size else b""
         self._pending = bytearray(stored) + self._pending
         self._size = 0
@@ -163,7 +163,7 @@ class Index:
             self._cache.drop(self.path)
 
     def reset(self) -> None:
-        """Empty the file, whatever it holds, and forget the entries; a full disk keeps the old one until ``write``."""
+        """Drop all entries and empty the file; on a full disk the old file stays until ``write``."""
         self._pending = bytearray()
         self._size = self.entries = 0
         self._replaces = False
@@ -176,12 +176,12 @@ class Index:
         self._cache.drop(self.path)
 
     def rename(self, path: str) -> None:
-        """The file has got another name."""
+        """Note the file's new name."""
         self.forget()
         self.path = path
 
     def forget(self) -> None:
-        """The file goes away: nothing of it stays in memory."""
+        """Drop the entries in memory before the file is removed."""
         self._cache.drop(self.path)
 
 
@@ -191,7 +191,7 @@ class Index:
 
 
 class OffsetIndex(Index):
-    """Offsets are stored relative to the base; an entry is an append's last offset and the position of its start."""
+    """Maps offsets, stored relative to the base, to positions: an entry has an append's last offset and first byte."""
 
     ENTRY = Struct(">ii")
 
@@ -227,22 +227,22 @@ class OffsetIndex(Index):
         return 0 if slot < 0 else self.entry(slot)[1]
 
     def around(self, offset: int) -> tuple[int, int]:
-        """Return what ``lookup`` does, and the position of the first entry that is not below ``offset``.
+        """Return the result of ``lookup`` and the position of the first entry that is not below ``offset``.
 
-        They are the same where that entry names ``offset`` itself, or there is none.
+        They are equal if that entry has ``offset`` itself, or if there is none.
         """
         if offset >= self.last_offset or not self.entries:
             return self.last_position, self.last_position
         relative_offset = offset - self.base_offset
         slot = self.floor_slot(relative_offset - 1, 0)
         position = self.entry(slot)[1] if slot >= 0 else 0
-        if slot + 1 == self.entries:  # a damaged file has lost its order
+        if slot + 1 == self.entries:  # the entries of a damaged file are not in order
             return position, position
         next_offset, following = self.entry(slot + 1)
         return (following if next_offset == relative_offset else position), following
 
     def offset_from(self, position: int) -> int | None:
-        """Return the offset of the first entry at or behind ``position``; None if there is none."""
+        """Return the offset of the first entry at or after ``position``; None if there is none."""
         slot = self.floor_slot(position - 1, 1) + 1
         return self.base_offset + self.entry(slot)[0] if slot < self.entries else None
 
@@ -272,7 +272,7 @@ class OffsetIndex(Index):
 
 
 class TimeIndex(Index):
-    """Both timestamps and offsets grow; the last entry of a closed segment holds its largest timestamp."""
+    """Maps timestamps to offsets; both increase. The last entry of a closed segment has its largest timestamp."""
 
     ENTRY = Struct(">qi")
 
@@ -285,7 +285,7 @@ class TimeIndex(Index):
         self.last_offset = base_offset
 
     def load(self, size: int) -> None:
-        """See ``Index.load``; timestamps grow, so an index of several zeros is corrupt."""
+        """See ``Index.load``; timestamps increase, so an index of several zeros is corrupt."""
         super().load(size)
         if self.entries:
             first, (timestamp, relative_offset) = self.stored_ends()

@@ -1,7 +1,8 @@
-"""``leader-epoch-checkpoint``: at which offset each leader's term began (KIP-101).
+"""``leader-epoch-checkpoint``: the offset at which each leader epoch began (KIP-101).
 
-Text as in ``checkpoints``: ``epoch startoffset``, both growing. Replaced at every change. Message sets of formats
-0 and 1 carry no epoch: a log whose ``message.format.version`` is one of theirs keeps none (``keep``), as in Kafka 2.7.
+The file is text as in ``checkpoints``, with entries ``epoch startoffset``, both increasing. It is replaced at every
+change. Message sets of formats 0 and 1 have no epoch: a log whose ``message.format.version`` is one of these keeps no
+epochs (``keep``), as in Kafka 2.7.
 """
 
 from bisect import bisect_right
@@ -26,7 +27,7 @@ class EpochEntry(NamedTuple):
 
 
 class LeaderEpochs:
-    """The terms, oldest first; a new one drops those that it contradicts."""
+    """The epochs of a log, oldest first; a new entry removes those that it contradicts."""
 
     __slots__ = (
         "path", "entries", "wait_for_flush", "is_stale", "_in_file", "_files", "_log_end_offset", "_is_kept",
@@ -36,16 +37,16 @@ class LeaderEpochs:
         self.path = path
         self.entries: list[EpochEntry] = []
         self.wait_for_flush = False
-        """The file may not be on the disk as it is: the next flush of the log must fsync it."""
+        """The file's content may not be on the disk: the next flush of the log must fsync it."""
         self.is_stale = False
-        """The disk had no room for the file when the entries changed: ``write_again`` is due."""
+        """The disk had no space for the file when the entries changed: ``write_again`` must be called."""
         self._in_file: list[EpochEntry] | None = None
         self._files = files
         self._log_end_offset = log_end_offset
         self._is_kept = True
 
     def keep(self, kept: bool) -> None:
-        """From now on epochs are taken down, or forgotten and not taken down any more; raises as ``load`` does."""
+        """Set whether epochs are kept; if not, the present ones are dropped. Raises as ``load`` does."""
         if kept != self._is_kept:
             self._is_kept = kept
             self.load()
@@ -73,7 +74,7 @@ class LeaderEpochs:
         self.entries = self._in_file = entries
 
     def write_again(self) -> None:
-        """Before the file may be trusted: let it say what it has missed; raises ``OSError``."""
+        """Write the file if it is stale; called before the file may be trusted. Raises ``OSError``."""
         if self.is_stale:
             self._take(self.entries)
 
@@ -81,11 +82,11 @@ class LeaderEpochs:
         if not self._is_kept:
             return
         if entries == self._in_file:
-            self.wait_for_flush = True  # whoever wrote it may not have fsynced it
+            self.wait_for_flush = True  # the file may have been written without an fsync
             self.is_stale = False
             self.entries = entries
             return
-        # A partition without records has nothing to lose, and ten thousand of them are created at once.
+        # A partition without records can lose none, and ten thousand of them may be created at once.
         sync = self._log_end_offset() > 0
         self._in_file = None
         try:
@@ -111,14 +112,14 @@ class LeaderEpochs:
         return self.entries[-1].start_offset if self.entries else NO_OFFSET
 
     def is_latest(self, epoch: int, offset: int) -> bool:
-        """Whether what comes at ``offset`` in ``epoch`` belongs to the newest term, or to none where there is none."""
+        """Whether a batch at ``offset`` with ``epoch`` is in the newest epoch; without epochs, whether it has none."""
         if not self.entries:
             return epoch == NO_EPOCH
         latest, start_offset = self.entries[-1]
         return latest == epoch and start_offset <= offset
 
     def assign(self, epoch: int, start_offset: int) -> None:
-        """A leader's term began, or a batch of it came at ``start_offset``."""
+        """Add the epoch if it is new: it began at ``start_offset``, or its first batch is there."""
         if not self.is_latest(epoch, start_offset):
             self._take(following(self.entries, EpochEntry(epoch, start_offset)))
 
@@ -137,14 +138,14 @@ class LeaderEpochs:
         return (self.entries[at - 1].epoch if at else epoch), self.entries[at].start_offset
 
     def truncate_from_end(self, end_offset: int) -> None:
-        """The log now ends at ``end_offset``: drop the epochs that began there or later."""
+        """Drop the epochs that began at ``end_offset``, the log's new end, or later."""
         if self.latest_start_offset >= end_offset:
             self._take(self._below(end_offset), may_wait=True)
 
     def forget_from_end(self, end_offset: int) -> None:
-        """Do so in memory: the leader's next term changes the file, or begins where the last one in it did.
+        """As ``truncate_from_end``, but only in memory: the next leader epoch changes the file.
 
-        Ten thousand partitions without records would be written twice at each start.
+        Otherwise the files of ten thousand partitions without records would be written twice at each start.
         """
         self.entries = self._below(end_offset)
 
@@ -152,10 +153,9 @@ class LeaderEpochs:
         return [entry for entry in self.entries if entry.start_offset < end_offset]
 
     def truncate_from_start(self, start_offset: int) -> None:
-        """The log now begins at ``start_offset``: the epoch that it falls into begins there.
+        """Drop the epochs below ``start_offset``, the log's new start; the epoch of that offset begins there now.
 
-        A disk without room does not keep a log from being trimmed, which makes some. Raises ``OSError`` for other
-        refusals.
+        A full disk raises no error here, since trimming a log frees space. Raises ``OSError`` for other errors.
         """
         at = bisect_right(self.entries, start_offset, key=lambda entry: entry.start_offset)
         if at:
@@ -164,9 +164,9 @@ class LeaderEpochs:
                 self._take(kept, may_wait=True)
 
     def rebuild(self, batches: Iterable[EpochEntry], *, may_wait: bool = False) -> None:
-        """Take the epochs from the log itself: (leader epoch, base offset) of its batches, in order.
+        """Replace the epochs by those of the log's batches, given as (leader epoch, base offset) in order.
 
-        With ``may_wait`` a disk without room has the file written later.
+        With ``may_wait`` the file is written later if the disk is full.
         """
         entries: list[EpochEntry] = []
         for entry in batches:
@@ -175,12 +175,12 @@ class LeaderEpochs:
         self._take(entries, may_wait=may_wait)
 
     def clear(self) -> None:
-        """Forget every epoch."""
+        """Drop all epochs."""
         self._take([])
 
 
 def following(entries: Sequence[EpochEntry], entry: EpochEntry) -> list[EpochEntry]:
-    """Return ``entries`` with ``entry`` after them, without those that it contradicts."""
+    """Return ``entries`` without those that ``entry`` contradicts, and ``entry`` after them."""
     kept = list(entries)
     while kept and (kept[-1].epoch >= entry.epoch or kept[-1].start_offset >= entry.start_offset):
         kept.pop()

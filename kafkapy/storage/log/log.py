@@ -11,9 +11,9 @@ move it, and no other code assigns them:
 
 ``recovery.load`` brings a log to the state of its directory; ``begin_at`` and ``end_at`` are for it alone.
 
-**Append.** Nothing is noted before the write, and what a failed write left behind is cut off: a refused or failed
-append leaves the records as they were. As in Apache Kafka, a full segment ends before the producer is checked, so a
-batch that is refused for its producer, or is a duplicate, may begin a segment all the same.
+**Append.** No state changes before the write, and the bytes of a failed write are cut off: so a refused or failed
+append does not change the records. As in Apache Kafka, a full segment is rolled before the producer is checked, so a
+batch that is refused for its producer, or is a duplicate, may begin a segment.
 
 **Roll.** The rules of Apache Kafka 2.7's ``LogSegment.shouldRoll``, in its order. A new segment begins when
 
@@ -23,7 +23,7 @@ batch that is refused for its producer, or is a duplicate, may begin a segment a
   the clock decides where that batch has no timestamp; on a compacted topic ``max.compaction.lag.ms`` counts if it is
   shorter, since the active segment is never compacted.
 
-An empty segment is left only for its indexes or for an offset.
+An empty segment is rolled only because of its indexes or the offset.
 
 **Delete.** A segment leaves the list at once, its files are renamed to ``.deleted``, and removed after
 ``file.delete.delay.ms``. A reader that found the segment before can go on reading it.
@@ -92,12 +92,12 @@ logger = logging.getLogger(__name__)
 
 DEFAULT_PRODUCER_EXPIRATION_MS: Final = 604_800_000
 TAIL_BATCHES: Final = 128
-"""How many positions of batches at the log's end are remembered at most."""
+"""Maximum number of positions of batches at the log's end that are remembered."""
 COMPRESSION_TYPES: Final = ("uncompressed", "gzip", "snappy", "lz4", "zstd")
 
 
 class AppendResult(NamedTuple):
-    """Where a batch is; ``log_append_time_ms`` is -1 unless the topic stamps records itself."""
+    """The place of an appended batch; ``log_append_time_ms`` is -1 unless the topic has LogAppendTime."""
 
     first_offset: int
     last_offset: int
@@ -109,15 +109,15 @@ class AppendResult(NamedTuple):
 
 
 class LogRead(NamedTuple):
-    """Batches found for an offset; the first one may begin below it and the last one be cut short."""
+    """The batches found for an offset; the first one may begin below it, the last one may be incomplete."""
 
     records: FileSlice | bytes
     segment: Segment | None = None
-    """Where the records are; None without any."""
+    """The position of the records; None without records."""
 
 
 class LogPosition(NamedTuple):
-    """Place of an offset in a log's files: a segment, and a byte of its ``.log`` (Apache Kafka's LogOffsetMetadata)."""
+    """The place of an offset in a log's files: segment and byte of its ``.log`` (Apache Kafka's LogOffsetMetadata)."""
 
     segment_base_offset: int
     position: int
@@ -128,12 +128,12 @@ _range_of: Final = maker(AppendedRange)
 
 
 def _ignore(*_: object) -> None:
-    """A log by itself has no data directory that could go offline, no checkpoints and no cleaner."""
+    """The default of callbacks, for a log without a data directory, checkpoints and cleaner."""
 
 
 @dataclass(slots=True, eq=False)
 class Storage:
-    """What all logs of a broker share."""
+    """The objects and settings that all logs of a broker share."""
 
     clock: Clock
     files: Files = field(default_factory=Files)
@@ -142,22 +142,22 @@ class Storage:
     producer_expiration_ms: int = DEFAULT_PRODUCER_EXPIRATION_MS
     max_producers: int = MAX_PRODUCERS
     producer_evicted: Callable[[], None] = ignore_eviction
-    """Called for each producer id that a partition forgets because it knows ``max_producers`` of them."""
+    """Called for each producer id that a partition evicts because it has ``max_producers`` of them."""
     random: Random = field(default_factory=Random)
     disk_failed: Callable[[str, OSError], None] = _ignore
-    """Called with the path that a broken disk refused to read or write (``disk_errors``)."""
+    """Called with the path that a failed disk can't read or write (``disk_errors``)."""
     recovered: Callable[[int], None] = _ignore
     """Called with the size in bytes of each segment that a recovery has read."""
     offsets_fall: Callable[["Log"], None] = _ignore
-    """Called when a log's recovery point or start has fallen, before its files are cut (``lower_checkpoints``)."""
+    """Called when a log's recovery point or start was lowered, before its files are cut (``lower_checkpoints``)."""
     puts_off: bool = True
-    """Whether a start on a full disk goes on with index entries, snapshots and epochs in memory (``disk_errors``)."""
+    """Whether a start on a full disk keeps index entries, snapshots and epochs in memory (``disk_errors``)."""
     about_to_cut: Callable[["Log", int], None] = _ignore
     """Called before a log loses its records from an offset on, or its compaction (``cleaner``)."""
 
 
 class Log:
-    """One partition on disk. Everything runs on one thread; ``recovery.load`` fills a new one from its directory."""
+    """The log of one partition, used on one thread; ``recovery.load`` fills a new one from its directory."""
 
     __slots__ = (
         "topic_partition",
@@ -201,19 +201,19 @@ class Log:
         self.recovery_point = 0
         self.durability = Durability(self)
         self.truncations = 0
-        """How often bytes or names of its files have changed under a flush that may be under way."""
+        """The number of changes of the files' bytes or names that invalidate a running flush."""
         self.last_flush_ms = storage.clock.now_ms()
         self.tail: dict[int, int] = {}
-        """Base offset → position of the last batches in the active segment: reads at the end need no search."""
+        """Base offset → position of the last batches in the active segment, so that reads at the end need no search."""
         self.is_failing = False
-        """The disk refused the last operation, and the broker's log has a line about it."""
+        """The disk refused the last operation, and this was logged."""
         self.update_config(config)
 
     def __repr__(self) -> str:
         return f"<Log {self.topic_partition} {self.log_start_offset}..{self.high_watermark}..{self.log_end_offset}>"
 
     def update_config(self, config: LogConfig) -> None:
-        """Take over a changed configuration; what is written stays as it is."""
+        """Apply a changed configuration; written records stay as they are."""
         self.config = config
         self.policy = produce_policy(self.topic_partition, config)
         self.segment_ms = segment_ms(config)
@@ -244,11 +244,11 @@ class Log:
         *,
         from_client: bool = True,
     ) -> AppendResult:
-        """Validate one batch, give it its offsets in place, and write it; a ``ValidatedBatch`` is a coordinator's.
+        """Validate one batch, assign its offsets in place, and write it; a ``ValidatedBatch`` is a coordinator's.
 
         Raises the errors of ``records.validate`` and ``storage.errors``; nothing is written then. A client's batch that
-        takes long to validate raises ``LargeBatchError``; it comes back as ``CheckedBatch``. So may that, when others
-        have appended in between.
+        takes long to validate raises ``LargeBatchError``; the caller validates it and passes a ``CheckedBatch``. That
+        may raise ``LargeBatchError`` too, if the log has grown meanwhile.
         """
         first_offset = self.log_end_offset
         if isinstance(records, ValidatedBatch):
@@ -290,7 +290,7 @@ class Log:
     def _check_producer(
         self, batch: memoryview | bytearray, header: BatchHeader, added: AppendedRange, *, from_client: bool
     ) -> tuple[ControlRecord | None, ProducedBatch | None]:
-        """Return the marker that the batch is, or the earlier batch that it repeats."""
+        """Return the batch's marker if it is one, or the earlier batch that it repeats."""
         state = self.producer_state
         if not header.attributes & CONTROL_BIT:
             check_size(self.config, header.size)
@@ -308,7 +308,7 @@ class Log:
         return None, duplicate
 
     def _check_sequence(self, header: BatchHeader, *, from_client: bool) -> ProducedBatch | None:
-        """As ``ProducerState.check``; after a start the log may have to be searched for what a producer sends again."""
+        """As ``ProducerState.check``; after a start the log may have to be searched for a batch that is sent again."""
         state = self.producer_state
         try:
             return state.check(header, from_client=from_client)
@@ -320,13 +320,13 @@ class Log:
         return state.check(header, from_client=from_client)
 
     def _end_full_segment(self, added: AppendedRange) -> None:
-        """Begin another segment, if ``added`` would, although it is not appended."""
+        """Roll if ``added`` requires it, although it is not appended."""
         with as_storage_error(self, "written"):
             if self._must_roll(self.segments.active, added):
                 self._roll_to(added.first_offset)
 
     def _answer_again(self, batch: ProducedBatch, header: BatchHeader) -> AppendResult:
-        """Answer a repeated batch as it was answered first; 2.7 gives its timestamp as the append time."""
+        """Return the result of the first append of a repeated batch; like 2.7, with its timestamp as append time."""
         self.durability.resume()
         first_offset, last_offset, timestamp = batch.first_offset, batch.last_offset, batch.timestamp
         return AppendResult(
@@ -357,7 +357,7 @@ class Log:
     def _check_replicated(
         self, records: bytes | bytearray | memoryview, batches: Sequence[tuple[int, BatchHeader]]
     ) -> AppendedRange:
-        """Return what ``batches`` span; raise ``UnexpectedAppendOffsetError`` or ``CorruptRecordError``."""
+        """Return the range of ``batches``; raise ``UnexpectedAppendOffsetError`` or ``CorruptRecordError``."""
         if not batches:
             raise UnexpectedAppendOffsetError(f"No whole batch came for {self.topic_partition}")
         next_offset = self.log_end_offset
@@ -376,8 +376,8 @@ class Log:
                 max_timestamp, max_timestamp_offset = header.max_timestamp, header.last_offset
         first_offset = batches[0][1].base_offset
         if batches[0][1].magic < MAGIC:
-            # A wrapper names its last offset; its first one is not below the log's end, nor further than a segment
-            # reaches.
+            # A wrapper's header has its last offset only. Its first one is at or above the log's end, and at most the
+            # range of a segment below the last.
             first_offset = max(self.log_end_offset, next_offset - 1 - MAX_RELATIVE_OFFSET)
         size = batches[-1][0] + batches[-1][1].size
         return AppendedRange(first_offset, next_offset - 1, max_timestamp, max_timestamp_offset, size)
@@ -387,15 +387,15 @@ class Log:
             self._forget_epochs(size)
             return
         epochs = self.leader_epochs
-        # A batch that was refused after all may have noted its epoch further up, beyond a gap.
+        # An earlier batch after a gap may have added its epoch at a higher offset and then been refused.
         if header.partition_leader_epoch > epochs.latest or header.base_offset < epochs.latest_start_offset:
             with as_storage_error(self, "written"):
                 epochs.assign(header.partition_leader_epoch, header.base_offset)
 
     def _forget_epochs(self, size: int) -> None:
-        """A message set has no epoch: known epochs would mislead followers after it, so Kafka drops them too.
+        """Drop all epochs because of a message set, which has none: they would be wrong after it. Kafka does so too.
 
-        Not for ``size`` bytes that no segment may hold (Kafka does it before it refuses them).
+        They are kept if the ``size`` bytes are too large for a segment (Kafka drops them before it refuses the set).
         """
         check_size(self.config, size)
         if self.leader_epochs.entries:
@@ -415,7 +415,7 @@ class Log:
             try:
                 self.storage.files.truncate(segment.log.path, segment.size)
             except OSError:
-                # Behind what is written there is more; no other segment may follow on that.
+                # There are bytes after the last batch, which must be cut off before another segment begins.
                 segment.is_preallocated = True
             if segment.base_offset > self.log_end_offset:
                 self._take_back_segment()
@@ -433,19 +433,19 @@ class Log:
         durability, messages = self.durability, self.config.flush_messages
         if durability.follows_appends:
             durability.sync_appends()
-        elif self.log_end_offset >= messages and durability.unflushed >= messages:  # the latter is never more
+        elif self.log_end_offset >= messages and durability.unflushed >= messages:  # cheap test first
             durability.flush_messages()
 
     # roll
 
     def roll(self, base_offset: int | None = None) -> Segment:
-        """Close the active segment and begin one at the log's end (or ``base_offset``, if that is higher)."""
+        """Close the active segment and begin a new one at the log's end (or ``base_offset``, if that is higher)."""
         return self._roll_to(max(base_offset or 0, self.log_end_offset))
 
     def _must_roll(self, segment: Segment, added: AppendedRange) -> bool:
-        """Tell whether ``added`` belongs into a new segment.
+        """Return whether ``added`` needs a new segment.
 
-        Raises ``RecordBatchTooLargeError`` for what no segment may hold.
+        Raises ``RecordBatchTooLargeError`` if it is too large for any segment.
         """
         _, last_offset, max_timestamp, _, size = added
         if segment.size + size > self.config.segment_bytes:
@@ -469,7 +469,7 @@ class Log:
             state.map_end_offset = base_offset
             snapshot = state.take_snapshot()
         except OSError:
-            # The log goes on in the segment that it has: a start would take an empty one beside it for the log's end.
+            # The log continues in its segment, so the empty one is deleted: a start would take it for the log's end.
             state.map_end_offset = self.log_end_offset
             self._discard(segment)
             raise
@@ -486,7 +486,7 @@ class Log:
         return segment
 
     def new_segment(self, base_offset: int, suffix: str = "") -> Segment:
-        """Return a segment of this log that has no files yet; ``suffix`` will stand behind their names."""
+        """Return a segment of this log without files; their names will have ``suffix``."""
         storage, config = self.storage, self.config
         segment = Segment(
             storage.files,
@@ -505,9 +505,10 @@ class Log:
         segment.create(self.config.segment_bytes if self.config.preallocate else 0)
 
     def _discard(self, segment: Segment) -> None:
-        """Delete the files of a segment that was not used, and producer snapshots above the log's end.
+        """Delete the files of an unused segment, and producer snapshots above the log's end.
 
-        A start would take either for the log's end, or skip what lies before: if they stay nothing more may be written.
+        A start would take the segment for the log's end and skip batches before the snapshot. If the files can't be
+        deleted, the log refuses writes.
         """
         try:
             segment.remove()
@@ -516,7 +517,7 @@ class Log:
             self.storage.disk_failed(self.directory, error)
 
     def _take_back_segment(self) -> None:
-        """Remove the active segment: the append that began it, beyond a gap, failed; the next may lie in the gap."""
+        """Remove the active segment, because the append that began it after a gap failed; the next may be in it."""
         (segment,) = self.segments.cut(len(self.segments) - 1)
         self.invalidate_flush()
         self.lower_recovery_point(self.log_end_offset)
@@ -530,15 +531,15 @@ class Log:
     def read(
         self, offset: int, max_bytes: int, *, up_to_offset: int | None = None, min_one_batch: bool = True
     ) -> LogRead:
-        """Find the batches from ``offset`` on that lie below ``up_to_offset`` (None: the log's end).
+        """Find the batches from ``offset`` on that are below ``up_to_offset`` (None: the log's end).
 
-        At most ``max_bytes``, the last batch perhaps cut; the first one is whole with ``min_one_batch``, and without
-        it nothing is returned when it doesn't fit. Raises ``OffsetOutOfRangeError``.
+        The result has at most ``max_bytes``, and the last batch may be cut. The first batch is whole with
+        ``min_one_batch``; without it the result is empty if the batch doesn't fit. Raises ``OffsetOutOfRangeError``.
         """
         end_offset = self.log_end_offset
         if not self.log_start_offset <= offset <= end_offset:
             raise OffsetOutOfRangeError(
-                f"Offset {offset} of {self.topic_partition} is not within {self.log_start_offset} and {end_offset}"
+                f"Offset {offset} of {self.topic_partition} is not between {self.log_start_offset} and {end_offset}"
             )
         limit = end_offset if up_to_offset is None else min(up_to_offset, end_offset)
         if offset >= limit:
@@ -589,18 +590,18 @@ class Log:
     def salvage(
         self, offset: int, take: Callable[[bytes], Steps[object]], damaged: Callable[[Damage], None]
     ) -> Steps[int]:
-        """Give ``take`` the whole batches of the segment of ``offset``, though there be damage: ``salvage.salvage``."""
+        """Pass the whole batches of the damaged segment of ``offset`` to ``take``: see ``salvage.salvage``."""
         return salvage(self, offset, take, damaged)
 
     def upper_bound(self, found: LogRead) -> int:
-        """Return an offset that the records found do not reach: of the next index entry, segment, or the log's end.
+        """Return an offset above the records found: of the next index entry, of the next segment, or the log's end.
 
-        Some must have been found. It is the one that Kafka answers the aborted transactions up to. Raises
+        There must be records. Kafka returns the aborted transactions up to the same offset. Raises
         ``KafkaStorageError``.
         """
         records, segment = found
-        assert segment is not None, "nothing was found: it has no end"
-        assert isinstance(records, FileSlice), "what is in a segment is a slice of it"
+        assert segment is not None, "no records were found"
+        assert isinstance(records, FileSlice), "records in a segment are a slice of its file"
         with as_storage_error(self, "read"):
             offset = segment.offset_index.offset_from(records.position + records.size)
         if offset is not None:
@@ -650,7 +651,7 @@ class Log:
 
     def update_high_watermark(self, offset: int) -> int:
         """Move the high watermark, kept between the log's start and end; return it."""
-        if offset != self.log_end_offset:  # with each append it goes to the end if no follower has to catch up
+        if offset != self.log_end_offset:  # usually equal, after each append if all followers have caught up
             offset = min(max(offset, self.log_start_offset), self.log_end_offset)
         self.high_watermark = high_watermark = offset
         if self.producer_state.unreplicated:
@@ -658,10 +659,10 @@ class Log:
         return high_watermark
 
     def advance_log_start_offset(self, offset: int) -> None:
-        """Hide the records below ``offset``; lower than now does nothing.
+        """Hide the records below ``offset``; an offset below the present start has no effect.
 
-        Raises ``OffsetOutOfRangeError`` above the high watermark, ``KafkaStorageError`` when the disk is broken: then
-        nothing is hidden. A full one does not matter.
+        Raises ``OffsetOutOfRangeError`` above the high watermark, and ``KafkaStorageError`` for an error of the disk:
+        then no records are hidden. A full disk is no error.
         """
         if offset > self.high_watermark:
             raise OffsetOutOfRangeError(
@@ -670,43 +671,43 @@ class Log:
         if offset > self.log_start_offset:
             with as_storage_error(self, "trimmed"):
                 self.leader_epochs.truncate_from_start(offset)
-            # Apache Kafka lifts the recovery point too, although nothing was fsynced: if the power fails before the
-            # new start is in its checkpoint, the next start would trust what never reached the disk.
+            # Apache Kafka also raises the recovery point, although nothing was fsynced: if the power fails before the
+            # new start is in its checkpoint, the next start trusts bytes that are not on the disk.
             self.log_start_offset = offset
             self.producer_state.log_start_moved(offset)
 
     def advance_recovery_point(self, offset: int) -> None:
-        """Everything below ``offset`` is on the disk, with its index entries: an fsync that began later has ended."""
+        """Note that everything below ``offset`` is on the disk with its index entries, after a successful fsync."""
         self.recovery_point = offset
         self.last_flush_ms = self.storage.clock.now_ms()
 
     def lower_recovery_point(self, offset: int) -> None:
-        """Count the records from ``offset`` on as not on the disk; higher than now does nothing."""
+        """Count the records from ``offset`` on as not on the disk; an offset above the present point has no effect."""
         self.recovery_point = min(self.recovery_point, offset)
 
     def invalidate_flush(self) -> None:
-        """Bytes or names of files change: a flush that is under way proves nothing about them."""
+        """Ignore the result of a running flush, because bytes or names of files change."""
         self.truncations += 1
 
     def mark_failing(self) -> None:
-        """The disk refused an operation and the broker's log says so; the next append that succeeds ends it."""
+        """Note that the disk refused an operation and that this was logged, until the next append that succeeds."""
         self.is_failing = True
 
     # for recovery
 
     def begin_at(self, log_start_offset: int) -> None:
-        """Take over the start offset that was found while opening."""
+        """Set the start offset that was found while opening."""
         self.log_start_offset = log_start_offset
 
     def end_at(self, log_end_offset: int, recovery_point: int) -> None:
-        """Take over the end offset and the recovery point that were found while opening."""
+        """Set the end offset and the recovery point that were found while opening."""
         self.log_end_offset = log_end_offset
         self.recovery_point = recovery_point
 
     def rebuild_producer_state(self, end_offset: int, *, recalls: bool = True) -> None:
-        """Bring the producers to ``end_offset``: from a snapshot and the batches after it.
+        """Rebuild the producers as of ``end_offset`` from a snapshot and the batches after it.
 
-        ``recalls``: at once look for what producers may send again and the snapshot leaves out, see ``recall``.
+        With ``recalls`` the batches that a snapshot leaves out are looked up at once, see ``recall``.
         """
         state = self.producer_state
         if state.map_end_offset == end_offset:
@@ -720,11 +721,11 @@ class Log:
                 for _, header, content in segment.batches(found[0] if found else segment.size, segment.size):
                     state.replay(header, content)
             except (CorruptRecordError, KafkaStorageError) as error:  # below the recovery point: readers will meet it
-                logger.warning("What %s says of producers is lost from its damage on: %s", segment.log.path, error)
+                logger.warning("The producers of %s are lost from its first bad batch on: %s", segment.log.path, error)
         state.map_end_offset = end_offset
 
     def recall_batches(self) -> bool:
-        """Complete the producers' last batches from the log, see ``recall``; return whether that was still to be done.
+        """Complete the producers' last batches from the log, see ``recall``; return whether that was necessary.
 
         Raises ``OSError``.
         """
@@ -745,7 +746,7 @@ class Log:
             self.storage.about_to_cut(self, offset)
         start_offset = min(self.log_start_offset, offset)
         kept = self.segments.floor(offset)
-        # The segment that is cut counts as not flushed, so that the next flush makes the cut last, too.
+        # The segment that is cut counts as not flushed, so that the next flush includes the cut.
         self._fall_to(start_offset, self.segments.starting_at(kept)[0].base_offset)
         self.delete_segment_files(self.segments.cut(kept + 1)[::-1])
         self.segments.active.truncate_to(offset, self.storage.clock.now_ms())
@@ -754,7 +755,7 @@ class Log:
         return True
 
     def truncate_fully_and_start_at(self, offset: int) -> None:
-        """Drop everything; the next record gets ``offset``."""
+        """Drop all records; the next record gets ``offset``."""
         self.storage.about_to_cut(self, min(offset, self.log_start_offset))
         self._fall_to(min(self.log_start_offset, offset), offset)
         self.delete_segment_files(self.segments.cut(0)[::-1])
@@ -764,7 +765,7 @@ class Log:
         self.leader_epochs.clear()
 
     def _fall_to(self, start_offset: int, recovery_point: int) -> None:
-        """Lower the checkpoints before the files are cut; flushes that are under way count no more."""
+        """Lower the checkpoints before the files are cut, and ignore the results of running flushes."""
         self.invalidate_flush()
         self.lower_recovery_point(recovery_point)
         self.durability.fall_to(recovery_point)
@@ -777,14 +778,14 @@ class Log:
         self.log_end_offset = end_offset
         self.durability.truncated(end_offset)
         self.high_watermark = min(max(self.high_watermark, start_offset), end_offset)
-        self.producer_state.map_end_offset = -1  # what it holds may tell of records that are gone
+        self.producer_state.map_end_offset = -1  # the state may include records that are gone
         self.rebuild_producer_state(end_offset)
         self.producer_state.high_watermark_moved(self.high_watermark)
 
     # delete
 
     def delete_oldest_segments(self, segments: Sequence[Segment]) -> None:
-        """Delete the log's first ``segments``, of which one or more are left; the log begins with the next one.
+        """Delete the log's first ``segments``, but not all of the log; the log begins with the next one.
 
         Raises ``OSError``; those that could not be renamed stay in the log.
         """
@@ -800,7 +801,7 @@ class Log:
             self._begin_with_first_segment()
 
     def _begin_with_first_segment(self) -> None:
-        """Raise the start to the first segment, whether or not the disk takes the leader epochs from there on."""
+        """Raise the log's start to the first segment, even if the disk refuses the new leader epochs."""
         offset = self.segments.first.base_offset
         if offset > self.log_start_offset:
             self.log_start_offset = offset
@@ -808,9 +809,9 @@ class Log:
             self.leader_epochs.truncate_from_start(offset)
 
     def delete_segment_files(self, segments: Sequence[Segment]) -> None:
-        """Rename the files of ``segments``, which are in no list any more, unless they are; remove them later.
+        """Rename the files of ``segments``, which have left the list, unless that is done; remove them later.
 
-        The renaming goes in the order given: a crash meanwhile must leave no gap in the log. Raises ``OSError``.
+        They are renamed in the order given, so that a crash leaves no gap in the log. Raises ``OSError``.
         """
         for segment in segments:
             if not segment.suffix.endswith(DELETED_SUFFIX):
@@ -843,7 +844,7 @@ class Log:
             segment.write_indexes()
             paths += segment.paths_to_sync()
         if start <= self.segments.first.base_offset:
-            # Nothing was flushed yet: the folder's own name must last too.
+            # This is the first flush: the folder's name must be on the disk too.
             paths.append(os.path.dirname(self.directory))
         self.leader_epochs.write_again()
         if self.leader_epochs.wait_for_flush:
@@ -868,18 +869,18 @@ class Log:
         return [*paths, snapshot] if snapshot else paths
 
     def finish_close(self) -> None:
-        """Everything is durable: the recovery point is the end; close the descriptors."""
+        """Move the recovery point to the end, after everything was fsynced, and close the descriptors."""
         self.durability.closed()
         self.release()
 
     def release(self) -> None:
-        """Close files, descriptors and cached indexes: the log is used no more. Nothing is written."""
+        """Close files, descriptors and cached indexes of a log that is not used any more. Nothing is written."""
         self.durability.abandon()
         for segment in self.segments:
             segment.close()
 
     def detach(self) -> None:
-        """Break the reference cycles of a deleted log, which is used no more, so that its memory is free.
+        """Break the reference cycles of a deleted log, which is not used any more, so that its memory is freed.
 
         Full garbage collections, which would find them, are rare (``server/interpreter.py``).
         """
@@ -888,7 +889,7 @@ class Log:
 
 
 def produce_policy(topic_partition: TopicPartition, config: LogConfig) -> ProducePolicy:
-    """Return what ``config`` asks of produced batches."""
+    """Return the policy for produced batches by ``config``."""
     compression = config.compression_type
     return ProducePolicy(
         topic_partition,
@@ -902,7 +903,7 @@ def produce_policy(topic_partition: TopicPartition, config: LogConfig) -> Produc
 
 
 def check_size(config: LogConfig, size: int) -> None:
-    """Raise ``RecordBatchTooLargeError`` for what no segment may hold."""
+    """Raise ``RecordBatchTooLargeError`` if ``size`` bytes are too large for any segment."""
     if size > config.segment_bytes:
         raise RecordBatchTooLargeError(
             f"The batch of {size} bytes is larger than segment.bytes, {config.segment_bytes}"
@@ -910,20 +911,20 @@ def check_size(config: LogConfig, size: int) -> None:
 
 
 def segment_ms(config: LogConfig) -> int:
-    """How long a segment collects, in ms."""
+    """The time after which a segment is rolled, in ms."""
     if config.compact and config.max_compaction_lag_ms > 0:
         return min(config.max_compaction_lag_ms, config.segment_ms)
     return config.segment_ms
 
 
 def waited_ms(segment: Segment, clock: Clock, max_timestamp: int) -> int:
-    """How long ``segment`` has been collecting, by its first batch's timestamp or else by the clock."""
+    """The age of ``segment`` in ms, by its first batch's timestamp, or by the clock where that has none."""
     since = segment.first_timestamp()
     return max_timestamp - since if since >= 0 else clock.now_ms() - segment.created_ms
 
 
 def find_timestamp(segment: Segment, timestamp_ms: int, start_offset: int) -> TimestampOffset | None:
-    """Return the first record from ``start_offset`` on that is at least as late as ``timestamp_ms``."""
+    """Return the first record from ``start_offset`` on with at least ``timestamp_ms``."""
     found = segment.translate(max(segment.time_index.lookup(timestamp_ms), start_offset))
     if found is None:
         return None

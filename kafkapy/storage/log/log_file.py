@@ -1,7 +1,7 @@
 """A segment's ``.log`` as a file that is open only while it is used.
 
-A ``LogFile`` opens itself at first use and is closed when too many others have been used since; a ``FileSlice`` keeps
-the descriptor that it points into alive on its own.
+A ``LogFile`` is opened at first use and closed when too many others have been used since. A ``FileSlice`` refers to the
+descriptor, which stays open as long as the slice exists.
 """
 
 import os
@@ -12,7 +12,7 @@ from kafkapy.storage.io.files import Files
 
 
 class LogFile:
-    """A segment's ``.log``: opened at first use, closed under pressure, opened again."""
+    """A segment's ``.log``: opened at first use, closed when too many files are open, opened again."""
 
     __slots__ = ("path", "used", "is_missing", "_files", "_descriptor", "_last")
 
@@ -20,13 +20,13 @@ class LogFile:
         self.path = path
         self.used = False
         self.is_missing = False
-        """A full disk has refused the file: the first write makes it."""
+        """A full disk has refused to create the file: the first write creates it."""
         self._files = files
         self._descriptor: Descriptor | None = None
         self._last: weakref.ref[Descriptor] | None = None
 
     def _opened(self) -> Descriptor:
-        # Slices that clients take slowly may hold the descriptor that was given up: one for each file is enough.
+        # Slices for slow clients may hold the descriptor that was given up: it is used again, one is enough per file.
         descriptor = self._last() if self._last is not None else None
         if descriptor is None:
             descriptor = self._files.open(self.path, os.O_RDWR | (os.O_CREAT if self.is_missing else 0))
@@ -47,7 +47,7 @@ class LogFile:
         return self._files.read_at(self._descriptor or self._opened(), size, position)
 
     def slice(self, position: int, size: int) -> FileSlice:
-        """Return ``size`` bytes from ``position``, unread."""
+        """Return a slice of ``size`` bytes from ``position`` without reading them."""
         self.used = True
         return FileSlice(self._descriptor or self._opened(), position, size)
 
@@ -56,7 +56,7 @@ class LogFile:
         return self._descriptor or self._opened()
 
     def rename(self, path: str) -> None:
-        """The file has got another name; a descriptor stays good."""
+        """Note the file's new name; an open descriptor stays valid."""
         self.path = path
 
     def drop(self) -> None:
@@ -65,7 +65,7 @@ class LogFile:
         self._descriptor = None
 
     def close(self) -> None:
-        """Give up the descriptor and the place among the open files; the path may become another file's."""
+        """Give up the descriptor and the place among the open files; another file may get the path."""
         self._last = None
         if self._descriptor is not None:
             self._files.open_files.forget(self)

@@ -1,8 +1,8 @@
 """The producers of a partition and its open transactions: duplicate detection, and the last stable offset.
 
-State follows the log: ``check`` decides whether a batch may be written, ``apply`` takes note that it was, and
-recovery replays batches through the same ``apply``. Snapshots are written at every roll and clean close, so that a
-replay begins at the newest one.
+The state follows the log: ``check`` decides whether a batch may be written, ``apply`` records that it was written, and
+recovery replays batches through the same ``apply``. Snapshots are written at every roll and clean close, and a replay
+begins at the newest one.
 """
 
 from collections import OrderedDict, deque
@@ -29,11 +29,11 @@ from kafkapy.types import NO_EPOCH, NO_OFFSET, NO_SEQUENCE
 
 # The state of one producer in a partition (``ProducerState`` has all of them), and its rules:
 #
-# - A batch of a lower epoch than the last one is refused (47); replication only takes note of it.
-# - A new epoch begins with sequence 0, unless the producer is unknown here: then any sequence will do.
-# - Within an epoch a batch's first sequence follows the last one; after 2^31-1 comes 0. Else 45.
-# - One of the last five batches, sent again, is a duplicate: answered as it was then, not written.
-# - The first transactional batch opens a transaction; until its marker, non-transactional data is refused (48).
+# - A batch of a lower epoch than the last one is refused (error code 47); replicated batches are not refused.
+# - A new epoch begins with sequence 0. If the producer is unknown, any sequence is allowed.
+# - Within an epoch a batch's first sequence follows the last one; after 2^31-1 comes 0. Otherwise it is refused (45).
+# - One of the last five batches that is sent again is a duplicate: it gets the same result and is not written again.
+# - The first transactional batch opens a transaction; until its marker, non-transactional batches are refused (48).
 
 
 BATCHES_TO_KEEP: Final = 5
@@ -49,17 +49,17 @@ class ProducedBatch(NamedTuple):
 
     @property
     def first_offset(self) -> int:
-        """The offset that the producer was told."""
+        """The offset of the batch's first record, which the response to the producer had."""
         return self.last_offset - self.offset_delta
 
     @property
     def first_sequence(self) -> int:
-        """The sequence of its first record."""
+        """The sequence of the batch's first record."""
         return (self.last_sequence - self.offset_delta) % SEQUENCE_MODULUS
 
 
 class ProducerEntry:
-    """One producer's last batches, epoch and open transaction (``current_txn_first_offset``, -1 none)."""
+    """One producer's last batches, epoch and open transaction (``current_txn_first_offset``, -1: none)."""
 
     __slots__ = (
         "producer_id",
@@ -120,11 +120,11 @@ class ProducerEntry:
         if self.current_txn_first_offset != NO_OFFSET and not header.is_transactional:
             raise InvalidTxnStateError(
                 f"Producer {self.producer_id} has a transaction open from offset {self.current_txn_first_offset} "
-                "and wrote outside of it"
+                "and wrote a batch outside of it"
             )
 
     def adopt_epoch(self, producer_epoch: int) -> None:
-        """Take over an epoch; a new one has no batches yet."""
+        """Set the epoch; a new epoch has no batches yet."""
         if producer_epoch != self.producer_epoch:
             self.producer_epoch = producer_epoch
             self.batches = []
@@ -145,7 +145,7 @@ class ProducerEntry:
 #
 # version i16 (1), CRC-32C u32 of everything after it, count i32, then 46 bytes each: producer id i64, epoch i16, last
 # sequence i32, last offset i64, offset delta i32 (of the last batch), timestamp i64 (ms), coordinator epoch i32, first
-# offset of the open transaction i64 (-1 none). Of the last five batches only one is in it; ``recall`` finds the others.
+# offset of the open transaction i64 (-1: none). Of the last five batches it has the last; ``recall`` finds the others.
 
 
 VERSION: Final = 1
@@ -212,45 +212,44 @@ def _decode_entry(fields: tuple[int, ...]) -> ProducerEntry:
 SUFFIX = ".snapshot"
 MAX_PRODUCERS: Final = 100_000
 PRODUCERS_IN_A_STEP: Final = 512
-"""Producers that are looked at between two places to pause: some hundred microseconds."""
+"""Producers that are checked between two places to pause: some hundred microseconds."""
 OPEN_PASSED_OVER: Final = 8
-"""Producers with an open transaction that are looked at for each that is to be forgotten: their number has no bound."""
+"""Producers that are checked for each one to evict: the number of those with an open transaction has no limit."""
 
 
 def ignore_eviction() -> None:
-    """Count nothing: the default of a log without a broker."""
+    """Do nothing: the default callback of a log without a broker."""
 
 
 class Unreplicated(deque[tuple[int, int]]):
-    """Transactions that have ended, by their markers' offsets, until the high watermark passes these.
+    """Transactions that have ended and whose markers are not below the high watermark yet.
 
-    The elements are (marker's offset, first offset), as the markers come. Each append and each fetch asks whether there
-    are any, hence a deque. Each method takes logarithmic time for each transaction that comes or goes, and none for
-    the others.
+    The elements are (marker's offset, first offset), in the order of markers. It is a deque, as each append and each
+    fetch checks whether it is empty. Each method takes logarithmic time for each transaction that it adds or removes.
     """
 
     __slots__ = ("_first_offsets", "_gone")
 
     def __init__(self) -> None:
         super().__init__()
-        self._first_offsets: list[int] = []  # a heap; those that are gone leave it when they come to its top
+        self._first_offsets: list[int] = []  # a heap; a removed one leaves it when it is the smallest
         self._gone: list[int] = []  # a heap too
 
     def add(self, first_offset: int, marker_offset: int) -> None:
-        """A transaction from ``first_offset`` on has ended with the marker, the last one so far."""
+        """Add a transaction from ``first_offset`` on that has ended; its marker is the last one so far."""
         self.append((marker_offset, first_offset))
         heappush(self._first_offsets, first_offset)
 
     @property
     def first_offset(self) -> int:
-        """Where the earliest begins; there must be one."""
+        """The first offset of the earliest transaction; there must be one."""
         while self._gone and self._gone[0] == self._first_offsets[0]:
             heappop(self._gone)
             heappop(self._first_offsets)
         return self._first_offsets[0]
 
     def drop_below(self, offset: int) -> None:
-        """Those whose markers are below ``offset`` are done with."""
+        """Remove the transactions whose markers are below ``offset``."""
         while self and self[0][0] < offset:
             heappush(self._gone, self.popleft()[1])
         if not self:
@@ -259,7 +258,7 @@ class Unreplicated(deque[tuple[int, int]]):
 
 
 class ProducerState:
-    """All producers of a partition, by id; ``map_end_offset`` is the log's end that they reflect."""
+    """All producers of a partition, by id, as of the log end offset ``map_end_offset``."""
 
     __slots__ = (
         "directory",
@@ -283,15 +282,15 @@ class ProducerState:
         max_producers: int = MAX_PRODUCERS,
         evicted: Callable[[], None] = ignore_eviction,
     ) -> None:
-        """``evicted`` is told of each producer that is forgotten because there are more than ``max_producers``."""
+        """``evicted`` is called for each producer that is evicted because there are more than ``max_producers``."""
         self.directory = directory
         self.expiration_ms = expiration_ms
         self.map_end_offset = 0
         self.unrecalled_below = 0
-        """Where the snapshot was taken of which ``recall`` has not found what it leaves out; 0 if there is nothing."""
+        """The offset of a snapshot that ``recall`` has not completed yet; 0 if there is none."""
         self.snapshot_offsets: list[int] = []
         self.producers: OrderedDict[int, ProducerEntry] = OrderedDict()
-        """The one that has been silent longest comes first."""
+        """The producers by id; the one whose last batch is oldest comes first."""
         self._max_producers = max_producers
         self._evicted = evicted
         self._files = files
@@ -345,11 +344,11 @@ class ProducerState:
         return entry
 
     def _evict(self, count: int) -> None:
-        """Forget producers that have been silent longest; those with an open transaction stay."""
+        """Evict the producers whose last batches are oldest; those with an open transaction stay."""
         for _ in range(min(count + OPEN_PASSED_OVER, len(self.producers))):
             producer_id, entry = self.producers.popitem(last=False)
             if entry.current_txn_first_offset != NO_OFFSET:
-                self.producers[producer_id] = entry  # behind the others, so that it is not looked at again soon
+                self.producers[producer_id] = entry  # at the end, so that it is not checked again soon
                 continue
             self._evicted()
             count -= 1
@@ -357,7 +356,7 @@ class ProducerState:
                 return
 
     def apply(self, header: BatchHeader, first_offset: int) -> None:
-        """A data batch was written at ``first_offset``."""
+        """Record that a data batch was written at ``first_offset``."""
         entry = self._entry(header.producer_id)
         entry.add(header, first_offset)
         if header.is_transactional and entry.current_txn_first_offset == NO_OFFSET:
@@ -365,9 +364,10 @@ class ProducerState:
             self._ongoing[first_offset] = header.producer_id
 
     def apply_marker(self, header: BatchHeader, marker: ControlRecord, offset: int) -> AbortedTransaction | None:
-        """A marker was written at ``offset``; return what the transaction index must hold of it.
+        """Record that a marker was written at ``offset``; return the entry for the transaction index, if any.
 
-        A marker without a transaction (its data went to other partitions) ends one that begins at itself, as in 2.7.
+        A marker without a transaction here (its data is in other partitions) counts as one that begins at the marker,
+        as in 2.7.
         """
         entry = self._entry(header.producer_id)
         first_offset = offset if entry.current_txn_first_offset == NO_OFFSET else entry.current_txn_first_offset
@@ -382,7 +382,7 @@ class ProducerState:
         return AbortedTransaction(header.producer_id, first_offset, offset, next(iter(self._ongoing), offset + 1))
 
     def replay(self, header: BatchHeader, content: memoryview) -> AbortedTransaction | None:
-        """Take note of a batch that is in the log; see ``apply_marker``."""
+        """Apply a batch that is in the log; see ``apply_marker``."""
         if header.producer_id < 0 or (header.is_control and header.record_count == 0):
             return None
         if header.is_control:
@@ -394,9 +394,9 @@ class ProducerState:
 
     @property
     def first_unstable_offset(self) -> int | None:
-        """Where the earliest transaction begins that is open, or whose marker is not below the high watermark.
+        """The first offset of the earliest transaction that is open or whose marker is not below the high watermark.
 
-        Each fetch asks for it: it costs the same however many transactions are open.
+        Each fetch reads it: the time does not depend on the number of open transactions.
         """
         ongoing, unreplicated = self._ongoing, self.unreplicated
         if not ongoing:
@@ -405,24 +405,24 @@ class ProducerState:
         return min(first, unreplicated.first_offset) if unreplicated else first
 
     def high_watermark_moved(self, high_watermark: int) -> None:
-        """Transactions whose markers are below it are done with."""
+        """Remove the ended transactions whose markers are below the high watermark."""
         self.unreplicated.drop_below(high_watermark)
 
     def log_start_moved(self, log_start_offset: int) -> None:
-        """Records below it are gone, and so go the snapshots; what is known of producers stays."""
+        """Delete the snapshots below the log's new start; the state of producers stays."""
         self.unreplicated.drop_below(log_start_offset)
         self.map_end_offset = max(self.map_end_offset, log_start_offset)
-        with suppress(OSError):  # then they go the next time
+        with suppress(OSError):  # they are deleted the next time
             self.delete_snapshots(below=log_start_offset)
 
     def remove_expired(self, now_ms: int) -> Steps[None]:
-        """Forget producers that have been silent for ``expiration_ms`` and have no transaction open.
+        """Remove producers without a batch for ``expiration_ms`` and without an open transaction.
 
-        Those that come between two steps are left to the next time.
+        Producers that are added between two steps are not checked until the next time.
         """
         producer_ids = list(self.producers)
         for start in range(0, len(producer_ids), PRODUCERS_IN_A_STEP):
-            producers = self.producers  # another one after a truncation
+            producers = self.producers  # a truncation replaces it
             for producer_id in producer_ids[start : start + PRODUCERS_IN_A_STEP]:
                 entry = producers.get(producer_id)
                 if entry is not None and self._is_expired(entry, now_ms):
@@ -435,13 +435,13 @@ class ProducerState:
     # snapshots
 
     def snapshot_path(self, offset: int) -> str:
-        """Return the name of the snapshot at ``offset``."""
+        """Return the path of the snapshot at ``offset``."""
         return f"{self.directory}/{offset:020d}{SUFFIX}"
 
     def take_snapshot(self) -> str | None:
-        """Write the state at ``map_end_offset`` unless there is one; return the file's path if it was written.
+        """Write a snapshot at ``map_end_offset`` unless it exists; return the file's path if it was written.
 
-        Not fsynced: the caller does that before it moves the recovery point.
+        The file is not fsynced: the caller does that before it moves the recovery point.
         """
         offset = self.map_end_offset
         if offset <= (self.snapshot_offsets[-1] if self.snapshot_offsets else 0):
@@ -459,7 +459,7 @@ class ProducerState:
                 self.snapshot_offsets.remove(offset)
 
     def reload(self, log_start_offset: int, log_end_offset: int, now_ms: int) -> None:
-        """Go back to the newest good snapshot within the log; the caller replays from ``map_end_offset`` on."""
+        """Load the newest valid snapshot within the log; the caller replays from ``map_end_offset`` on."""
         self.delete_snapshots(below=log_start_offset + 1, above=log_end_offset)
         self.clear(log_start_offset)
         while self.snapshot_offsets:
@@ -481,7 +481,7 @@ class ProducerState:
             return
 
     def clear(self, offset: int) -> None:
-        """Forget everything in memory; the log ends at ``offset``."""
+        """Drop the state in memory; the log ends at ``offset``."""
         self.producers = OrderedDict()
         self._ongoing = OrderedDict()
         self.unreplicated = Unreplicated()

@@ -1,11 +1,11 @@
-"""The batches that a snapshot leaves out: of the last five batches of a producer it holds one.
+"""Looks up the batches that a snapshot leaves out: it has only the last of a producer's last five batches.
 
-A producer whose broker stopped sends again what it had no answer to, up to five requests. Those that the log holds have
-to be known as duplicates, whether or not a roll lies between them. Where only the last one is, the first seems to be
-out of order, and the producer gives up for good, or begins a new epoch and writes them twice (Apache Kafka 2.7 does
-that to it). So the batches that lie before the snapshot are looked up in the log, as far back as five of the largest
-requests reach: after an unclean stop at once, after a clean one, whose answers mostly came to the producers, when a
-sequence seems to be out of order.
+After a broker's stop a producer sends the requests again that got no response, up to five. The batches among them that
+are in the log must be recognized as duplicates, also if a roll is between them. If only the last one were known, the
+first would seem to be out of order, and the producer would fail, or begin a new epoch and write the batches twice (this
+happens with Apache Kafka 2.7). So the batches before the snapshot are looked up in the log, as far back as the bytes of
+five of the largest requests. That is done at once after an unclean stop. After a clean stop, when most responses have
+reached the producers, it is done when a sequence seems to be out of order.
 """
 
 from collections import deque
@@ -20,10 +20,10 @@ from kafkapy.storage.log.segment import Segment, Segments
 
 
 def recall(state: ProducerState, segments: Segments, max_message_bytes: int) -> bool:
-    """Complete the batches of the producers that a snapshot told of; return whether that had still to be done.
+    """Complete the last batches of the producers in the snapshot; return whether that was necessary.
 
-    ``max_message_bytes`` is the size of the largest batch that a producer may have sent. Raises ``OSError``; damage,
-    which readers will meet, only ends the search.
+    ``max_message_bytes`` is the size of the largest batch that a producer may have sent. Raises ``OSError``; a damaged
+    batch only ends the search.
     """
     producers, end_offset = state.producers, state.unrecalled_below
     state.unrecalled_below = 0
@@ -53,9 +53,9 @@ def _is_earlier(header: BatchHeader, entry: ProducerEntry) -> bool:
 
 
 def _put_before(entry: ProducerEntry, batches: deque[ProducedBatch]) -> None:
-    """Take the latest of ``batches`` that follow one another up to what ``entry`` knows.
+    """Add the latest of ``batches`` whose sequences lead without a gap to the first batch of ``entry``.
 
-    Before a gap there may be an earlier life of the producer, with sequences of its own.
+    Batches before a gap may be of an earlier instance of the producer, whose sequences are independent.
     """
     for batch in reversed(batches):
         follows = (batch.last_sequence + 1) % SEQUENCE_MODULUS == entry.batches[0].first_sequence
@@ -65,7 +65,7 @@ def _put_before(entry: ProducerEntry, batches: deque[ProducedBatch]) -> None:
 
 
 def _headers_before(segments: Segments, end_offset: int, wanted: int) -> Iterator[BatchHeader]:
-    """Those of the batches below ``end_offset``, the last ``wanted`` bytes of them."""
+    """Yield the headers of the batches below ``end_offset``, in the last ``wanted`` bytes before it."""
     parts: list[tuple[Segment, int, int]] = []
     for segment in reversed(segments.between(0, end_offset)):
         found = segment.translate(end_offset)

@@ -1,14 +1,14 @@
-"""Which segments of a log have had their time: the rules of Apache Kafka 2.7's ``Log.deleteOldSegments``.
+"""Deletes old segments of a log by the rules of Apache Kafka 2.7's ``Log.deleteOldSegments``.
 
-From the oldest on, a segment goes while all of it lies below the high watermark and one of these holds:
+From the oldest on, a segment is deleted if all of it is below the high watermark and one of these conditions holds:
 
 - ``delete`` is among the cleanup policies, and its largest timestamp is more than ``retention.ms`` ago (the file's time
   of modification, where its records have no timestamps);
 - ``delete`` is among them, and without it the log still has ``retention.bytes``;
 - the next segment begins at or below the log's start, so that it holds nothing that can be read (DeleteRecords).
 
-The active segment goes too if its turn comes and it holds something: a new one is begun first. What is deleted moves
-the log's start, drops leader epochs and producer snapshots below it, and leaves files that go after
+The active segment is deleted too if it meets a condition and has records: a new one is begun first. A deletion moves
+the log's start and drops leader epochs and producer snapshots below it; the files are removed after
 ``file.delete.delay.ms``.
 """
 
@@ -24,9 +24,9 @@ logger: Final = logging.getLogger(__name__)
 
 
 def delete_old_segments(log: Log) -> int:
-    """Delete the segments of ``log`` whose time has come; return how many.
+    """Delete the old segments of ``log``; return their number.
 
-    Raises ``KafkaStorageError`` when the disk refuses; what is left goes the next time.
+    Raises ``KafkaStorageError`` for an error of the disk; the remaining segments are deleted the next time.
     """
     with as_storage_error(log, "trimmed"):
         deleted = 0
@@ -69,7 +69,7 @@ def _delete_below_start(log: Log) -> int:
 def _delete_while(log: Log, is_due: Callable[[Segment, Segment | None], bool], reason: str) -> int:
     due = _due_segments(log, is_due)
     if len(due) == len(log.segments) and not _begin_another(log):
-        due.pop()  # there is no room for another one now: the older ones make some
+        due.pop()  # the disk has no space for a new active segment: deleting the older ones frees some
     if not due:
         return 0
     log.delete_oldest_segments(due)
@@ -80,7 +80,7 @@ def _delete_while(log: Log, is_due: Callable[[Segment, Segment | None], bool], r
 
 
 def _begin_another(log: Log) -> bool:
-    """Roll ``log`` unless the disk is full; raises ``OSError`` for other refusals."""
+    """Roll ``log`` unless the disk is full; raises ``OSError`` for other errors."""
     try:
         log.roll()
     except OSError as error:

@@ -34,7 +34,7 @@ _PARTS: Final = (
     ("time_index", TIME_INDEX_SUFFIX),
     ("transaction_index", TRANSACTION_INDEX_SUFFIX),
 )
-"""What keeps a file in a segment, and how the file's name ends."""
+"""A file of a segment: its attribute and the suffix of the file's name."""
 _SCAN_BYTES: Final = 8192
 
 _BOUNDS: Final = Struct(">qi4xb6xi")  # base offset, length, magic, last offset delta (which only a batch has)
@@ -43,14 +43,14 @@ _LENGTH: Final = Struct(">i")
 
 
 class TimestampOffset(NamedTuple):
-    """A record's place, by time."""
+    """The offset of a record that was found by its timestamp."""
 
     offset: int
     timestamp: int
 
 
 class AppendedRange(NamedTuple):
-    """What a segment must know of the batches that it is given; ``size`` is theirs in bytes."""
+    """The offsets and timestamps of batches that are appended to a segment; ``size`` is their number of bytes."""
 
     first_offset: int
     last_offset: int
@@ -62,7 +62,7 @@ class AppendedRange(NamedTuple):
 class Segment:
     """Batches from ``base_offset`` on; ``size`` bytes of them.
 
-    ``suffix`` is what stands behind the names of its files: nothing, or ``.cleaned``, ``.swap``, ``.deleted``.
+    ``suffix`` is the end of its files' names: empty, ``.cleaned``, ``.swap`` or ``.deleted``.
     """
 
     __slots__ = (
@@ -101,15 +101,15 @@ class Segment:
         self.max_timestamp_offset = base_offset
         self.roll_jitter_ms = 0
         self.is_preallocated = False
-        """Whether the file is, or may be, longer than what was written: it is cut before another segment follows."""
+        """Whether the file is, or may be, longer than its batches: it is cut before another segment begins."""
         self.is_new = True
-        """Whether its name may not be on the disk yet."""
+        """Whether the file's name may not be on the disk yet."""
         self._bytes_since_index_entry = 0
         self._rolling_timestamp: int | None = None
         self._files = files
 
     def create(self, preallocated_bytes: int = 0) -> None:
-        """Make the three files, empty; the log with room for ``preallocated_bytes``, zeros until it is written."""
+        """Create the three files, empty; the log has ``preallocated_bytes`` zeros, which appends overwrite."""
         self._files.remove(self.transaction_index.path)
         self._files.create(self.log.path)
         self._files.create(self.offset_index.path)
@@ -119,13 +119,13 @@ class Segment:
             self.is_preallocated = True
 
     def create_later(self) -> None:
-        """Do without files until there is something to write: a full disk has refused to make them."""
+        """Create no files until there is something to write: a full disk has refused to create them."""
         self.log.is_missing = True
         for index in (self.offset_index, self.time_index):
             index.write_later(index.path)
 
     def load(self, sizes: dict[str, int]) -> None:
-        """Take over existing files; ``sizes`` maps the suffixes of those that are there to bytes.
+        """Open existing files; ``sizes`` maps their suffixes to their sizes in bytes.
 
         Raises ``CorruptIndexError`` (or ``KeyError`` for a missing index): then ``recovery`` rebuilds the indexes.
         """
@@ -134,7 +134,7 @@ class Segment:
         self.offset_index.load(sizes[OFFSET_INDEX_SUFFIX])
         self.time_index.load(sizes[TIME_INDEX_SUFFIX])
         if self.time_index.last_timestamp == 0 and self._begins_after_1970():
-            # Zeros in the place of what was written: retention would delete the segment.
+            # Zeros have replaced the entries: retention would delete the segment.
             raise CorruptIndexError(f"{self.time_index.path} ends with timestamp 0, the first batch is later")
         self.transaction_index.sanity_check(self.base_offset)
         self.max_timestamp = self.time_index.last_timestamp
@@ -142,7 +142,7 @@ class Segment:
 
     @property
     def lacks_batches(self) -> bool:
-        """Whether the indexes, which were loaded, tell of batches behind the end of the log file."""
+        """Whether the loaded indexes have entries for batches beyond the end of the log file."""
         if not self.size:
             return self.time_index.entries > 0 or self.transaction_index.size > 0
         return self.offset_index.last_position >= self.size
@@ -171,7 +171,7 @@ class Segment:
         return position
 
     def index_again(self, position: int, header: BatchHeader, index_interval_bytes: int) -> None:
-        """Recovery has found a batch at ``position``: index it if an entry is due."""
+        """Index a batch that recovery has found at ``position``, if an entry is due."""
         self._note_timestamp(header)
         if position - self.offset_index.last_position > index_interval_bytes:
             self.offset_index.append(header.last_offset, position)
@@ -179,16 +179,16 @@ class Segment:
 
     @property
     def largest_timestamp(self) -> int:
-        """The largest timestamp (ms); where no record has one (format 0) the time at which the file was changed."""
+        """The largest timestamp (ms); the file's time of modification where no record has one (format 0)."""
         return self.max_timestamp if self.max_timestamp >= 0 else self.modified_ms
 
     @property
     def modified_ms(self) -> int:
-        """When the log file was last changed, ms by the file system's clock."""
+        """The log file's time of modification, in ms by the file system's clock."""
         return self._files.modified_ms(self.log.path)
 
     def first_timestamp(self) -> int:
-        """The largest timestamp of the first batch (ms; -1: it has none), which the time to roll counts from."""
+        """The largest timestamp of the first batch (ms; -1: none), from which ``segment.ms`` counts."""
         since = self._rolling_timestamp
         if since is None:
             _, first, _ = next(self.batches(0, self.size))
@@ -196,7 +196,7 @@ class Segment:
         return since
 
     def _begins_after_1970(self) -> bool:
-        """Whether the first batch has a timestamp above 0; not where it can't be read."""
+        """Whether the first batch has a timestamp above 0; false if it can't be read."""
         try:
             return self.size > 0 and self.first_timestamp() > 0
         except (CorruptRecordError, KafkaStorageError):
@@ -205,17 +205,17 @@ class Segment:
     @property
     def indexes_are_full(self) -> bool:
         """Whether one of the indexes has no room for another entry."""
-        offsets, times = self.offset_index, self.time_index  # asked at every append, hence no calls
+        offsets, times = self.offset_index, self.time_index  # evaluated at every append, hence no calls
         return offsets.entries >= offsets.full_from or times.entries >= times.full_from
 
     def become_inactive(self) -> list[str]:
-        """Give the time index its final entry, write what is in memory, and give back room that was not needed.
+        """Write the time index's final entry and all entries in memory, and cut off preallocated bytes.
 
         Returns the paths that were written.
         """
         self.time_index.maybe_append(self.max_timestamp, self.max_timestamp_offset)
         written = self.write_indexes()
-        if self.log.is_missing:  # it may hold the offset at which the log begins
+        if self.log.is_missing:  # the file's name may hold the offset at which the log begins
             self._files.create(self.log.path)
             self.log.is_missing = False
             written.append(self.log.path)
@@ -265,7 +265,7 @@ class Segment:
             self.max_timestamp_offset = header.last_offset
 
     def reset_indexes(self) -> None:
-        """Empty everything that is derived from the log."""
+        """Empty the indexes and the values that are derived from the log."""
         self.offset_index.reset()
         self.time_index.reset()
         self.transaction_index.reset()
@@ -299,7 +299,7 @@ class Segment:
         return None
 
     def _indexed(self, position: int, offset: int) -> tuple[int, int] | None:
-        """Return what ``translate`` does if it is the batch at ``position``: where batches are large, nearly always."""
+        """Return the result of ``translate`` if it is the batch at ``position``: large batches nearly always are."""
         header = self.log.read_at(_BOUNDS.size, position)
         if len(header) == _BOUNDS.size:  # an entry of format 0 may be shorter
             base_offset, length, magic, delta = _BOUNDS.unpack(header)
@@ -308,7 +308,7 @@ class Segment:
         return None
 
     def _translate_shortest(self, chunk: bytes, position: int, offset: int) -> tuple[int, int] | None:
-        """Do what ``translate`` does with a last entry of format 0 that has neither key nor value."""
+        """Translate within a last entry of format 0 that has neither key nor value."""
         if len(chunk) != SMALLEST_BATCH or position + SMALLEST_BATCH != self.size:
             raise KafkaStorageError(f"{self.log.path} ends before position {self.size}")
         return (position, SMALLEST_BATCH) if _OFFSET.unpack_from(chunk)[0] >= offset else None
@@ -319,7 +319,7 @@ class Segment:
         return length + LOG_OVERHEAD
 
     def batches(self, position: int, end: int) -> Iterator[Batch]:
-        """Give (position, header, bytes) of each batch from ``position`` to ``end``; see ``batches``."""
+        """Yield (position, header, bytes) of each batch from ``position`` to ``end``; see ``batches``."""
         return read_batches(self.log, position, end)
 
     def next_offset(self) -> int:
@@ -335,17 +335,17 @@ class Segment:
             offset = header.next_offset
         return offset
 
-    # the end of its life
+    # rename and remove
 
     def paths(self) -> list[str]:
-        """Return those of its files that are there."""
+        """Return the paths of its files that exist."""
         return [path for part, _ in _PARTS if self._files.exists(path := getattr(self, part).path)]
 
     def rename(self, suffix: str, *, log_last: bool = False, on_disk: bool = True) -> None:
-        """Put ``suffix`` behind the names of its files, in the place of the present one; it stays readable.
+        """Replace the suffix of its files' names by ``suffix``; the segment stays readable.
 
-        The log goes first unless ``log_last``. Of a segment that has no files yet, not ``on_disk``, it says what they
-        will be called. Raises ``OSError``; calling it again goes on with the files that were not renamed yet.
+        The log is renamed first unless ``log_last``. Without ``on_disk`` the segment has no files yet, and only their
+        future names change. Raises ``OSError``; another call continues with the files that were not renamed.
         """
         for name, kind in reversed(_PARTS) if log_last else _PARTS:
             part = getattr(self, name)
@@ -363,7 +363,7 @@ class Segment:
             self._files.remove(path)
 
     def close(self) -> None:
-        """Let go of the descriptor and of what is cached."""
+        """Close the descriptor and drop cached index entries."""
         self.log.close()
         self.offset_index.forget()
         self.time_index.forget()
@@ -371,13 +371,13 @@ class Segment:
 
 # The segments of a log, by base offset: a list that is replaced and never changed.
 #
-# Whoever reads or iterates holds the list of that moment. Deletion, truncation and compaction put another list in its
-# place, so that nobody is disturbed; a segment that has left the list stays readable until its files are removed
-# (``Log.delete_oldest_segments``). Appending changes the active segment and no list.
+# A reader or iterator keeps the list of the moment when it began. Deletion, truncation and compaction replace the list,
+# so running iterations are not affected; a segment that has left the list stays readable until its files are removed
+# (``Log.delete_oldest_segments``). An append changes the active segment and not the list.
 
 
 class Segments:
-    """Sorted; the last one is active, and there is always one once the log is loaded."""
+    """The sorted segments; the last one is active. A loaded log has at least one."""
 
     __slots__ = ("_bases", "_segments", "active")
 
@@ -411,9 +411,9 @@ class Segments:
         self.active = segment
 
     def replace(self, old: Sequence[Segment], new: Sequence[Segment]) -> None:
-        """Put ``new`` in the place of ``old``, which are neighbours in the list; with no ``new`` they only leave it.
+        """Replace ``old``, which are neighbours in the list, by ``new``, which may be empty.
 
-        The caller sees to the files, and that one segment is left or added.
+        The caller handles the files, and ensures that a segment remains or is added.
         """
         at = self._segments.index(old[0])
         after = at + len(old)
@@ -429,11 +429,11 @@ class Segments:
         return self._segments[max(number, 0) :]
 
     def between(self, start_offset: int, end_offset: int) -> list[Segment]:
-        """Return the segments that hold offsets from ``start_offset`` up to, not with, ``end_offset``."""
+        """Return the segments that hold offsets from ``start_offset`` up to, but not including, ``end_offset``."""
         return self._segments[max(self.floor(start_offset), 0) : bisect_left(self._bases, end_offset)]
 
     def cut(self, number: int) -> list[Segment]:
-        """Take out and return the segments from ``number`` on; the caller sees to it that one is left or added."""
+        """Remove and return the segments from ``number`` on; the caller ensures that a segment remains or is added."""
         removed = self._segments[number:]
         self._take(self._segments[:number])
         return removed

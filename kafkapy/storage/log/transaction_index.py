@@ -1,7 +1,7 @@
-"""``….txnindex``: the aborted transactions of a segment, made when the first one is.
+"""``….txnindex``: the aborted transactions of a segment; the file is created with the first one.
 
 Entry, 34 bytes: version i16 (0), producer id i64, first offset i64, last offset i64 (of the abort marker), last
-stable offset at that time i64. In the order of last offsets.
+stable offset at that time i64. The entries are in the order of last offsets.
 """
 
 from collections.abc import Iterator
@@ -26,7 +26,7 @@ class AbortedTransaction(NamedTuple):
 
 
 class TransactionIndex:
-    """Few entries, seldom read: straight from the file."""
+    """The index of one segment. It has few entries, which are seldom read, so reads are not cached."""
 
     __slots__ = ("path", "size", "_files", "_pending", "_replaces")
 
@@ -35,9 +35,9 @@ class TransactionIndex:
         self.size = size
         self._files = files
         self._pending = b""
-        """The end of ``size`` that the disk has refused so far: the marker is in the log already."""
+        """The last entries, included in ``size``, that the disk has refused so far: their markers are in the log."""
         self._replaces = False
-        """All entries are in memory, and the file is missing or wrong: the next write puts another in its place."""
+        """All entries are in memory, and the file is missing or wrong: the next write replaces it."""
 
     def __iter__(self) -> Iterator[AbortedTransaction]:
         stored = self.size - len(self._pending)
@@ -48,7 +48,7 @@ class TransactionIndex:
             yield AbortedTransaction._make(fields)
 
     def sanity_check(self, base_offset: int) -> None:
-        """Raise ``CorruptIndexError`` unless the file can be what its name says."""
+        """Raise ``CorruptIndexError`` if the file can't be right for the base offset."""
         if self.size % ENTRY.size:
             raise CorruptIndexError(f"{self.path} has {self.size} bytes, which is not a multiple of {ENTRY.size}")
         for entry in self:
@@ -56,14 +56,14 @@ class TransactionIndex:
                 raise CorruptIndexError(f"{self.path} has {entry}, below the segment's base offset {base_offset}")
 
     def append(self, entry: AbortedTransaction) -> None:
-        """Add a transaction that ended after all the others; what the disk refuses waits for the next ``write``."""
+        """Add a transaction that ended after all the others; an entry that the disk refuses waits for ``write``."""
         self._pending += ENTRY.pack(VERSION, *entry)
         self.size += ENTRY.size
         with suppress(OSError):
             self.write()
 
     def write(self) -> bool:
-        """Put the entries that are only in memory into the file; return whether there were any."""
+        """Write the entries that are only in memory to the file; return whether there were any."""
         has_more = self.is_unwritten
         if self._replaces:
             if self._pending:
@@ -82,7 +82,7 @@ class TransactionIndex:
         return self._replaces or bool(self._pending)
 
     def write_later(self, path: str) -> None:
-        """Take all entries into memory; the next ``write`` makes the file ``path`` of them, or replaces it."""
+        """Read all entries into memory; the next ``write`` writes them as the file ``path``, which may exist."""
         self._pending = b"".join(ENTRY.pack(VERSION, *entry) for entry in self)
         self._replaces = True
         self.path = path
@@ -96,11 +96,11 @@ class TransactionIndex:
             self._files.truncate(self.path, self.size)
 
     def rename(self, path: str) -> None:
-        """The file, or the one that is not there yet, has got another name."""
+        """Note the new name of the file, which may not exist yet."""
         self.path = path
 
     def reset(self) -> None:
-        """Drop everything."""
+        """Drop all entries and empty the file."""
         stored = self.size - len(self._pending)
         self._pending = b""
         self.size = 0

@@ -1,4 +1,4 @@
-"""What lies in a partition's folder, after what a crash has left there is put right or removed."""
+"""Lists the files of a partition's folder, after completing or removing the files that a crash has left."""
 
 import logging
 from typing import Final, NamedTuple
@@ -22,9 +22,9 @@ logger: Final = logging.getLogger(__name__)
 SEGMENT_SUFFIXES: Final = (LOG_SUFFIX, OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX)
 LEFTOVER_SUFFIXES: Final = (DELETED_SUFFIX, TEMPORARY_SUFFIX)
 FOLDER_SUFFIX: Final = ".folder"
-"""Behind the name of a folder that was in the place of a file."""
+"""Suffix of the new name of a folder that was in the place of a file."""
 FILE_SUFFIX: Final = ".file"
-"""Behind the name of a file that was in the place of a partition's folder."""
+"""Suffix of the new name of a file that was in the place of a partition's folder."""
 
 
 class Listing(NamedTuple):
@@ -35,15 +35,15 @@ class Listing(NamedTuple):
     leader_epochs: int
 
     def says_nothing_of_producers(self, offset: int) -> bool:
-        """Whether no snapshot needs to be read: there is none, or the one at ``offset`` is of no producers."""
+        """Whether no snapshot needs to be read: there is none, or the one at ``offset`` has no producers."""
         return not self.snapshots or self.snapshots.get(offset) == EMPTY_SIZE
 
 
 def list_partition(files: Files, directory: str, *, keep_deleted: bool = False) -> Listing:
-    """Finish an interrupted compaction, remove what was to be removed, and list the rest; make a missing folder.
+    """Finish an interrupted compaction, remove deleted files, and list the rest; create a missing folder.
 
-    ``keep_deleted`` leaves what this very start has put aside to the next one.
-    Indexes without their segment are removed; files of other names, and folders, are left alone. Raises ``OSError``.
+    With ``keep_deleted`` the ``.deleted`` files stay, because this start has renamed them.
+    Indexes without their segment are removed; files with other names, and folders, stay. Raises ``OSError``.
     """
     listing = _names_and_sizes(files, directory)
     renamed = {name[:BASE_DIGITS] for name, _ in listing if LOG_SUFFIX in name and name.endswith(DELETED_SUFFIX)}
@@ -63,7 +63,7 @@ def list_partition(files: Files, directory: str, *, keep_deleted: bool = False) 
     for base_offset in [base for base, sizes in found.segments.items() if LOG_SUFFIX not in sizes]:
         path = f"{directory}/{base_offset:020d}"
         suffixes = found.segments.pop(base_offset)
-        if f"{base_offset:020d}" not in renamed:  # else a crash ended the deletion of the segment
+        if f"{base_offset:020d}" not in renamed:  # otherwise a crash interrupted the deletion of the segment
             logger.error(
                 "%s.log is missing, and %s is there: the segment's records, from offset %d on, are lost",
                 path,
@@ -99,12 +99,12 @@ def _names_and_sizes(files: Files, directory: str) -> list[tuple[str, int]]:
 
 
 def _is_file_name(name: str) -> bool:
-    """Whether a log has a file of this name, or may give one this name."""
+    """Whether a log has a file of this name, or may create one."""
     return (name[:BASE_DIGITS].isdecimal() or name.startswith(LEADER_EPOCHS_NAME)) and FOLDER_SUFFIX not in name
 
 
 def _put_folder_aside(files: Files, path: str) -> None:
-    """Make room for the file that has to be at ``path``."""
+    """Rename a folder at ``path``, where a file has to be; an empty folder is removed."""
     level = logging.ERROR if path.endswith(LOG_SUFFIX) else logging.WARNING
     lost = "its records are lost" if path.endswith(LOG_SUFFIX) else "it counts as missing"
     if not files.list_directory(path):

@@ -1,7 +1,8 @@
-"""Recovery on all processors: when an unclean stop left much to read, worker processes read it, many logs at a time.
+"""Recovery on all processors: after an unclean stop with much to read, worker processes recover many logs at a time.
 
-A worker opens a log as an unclean start does and leaves its files as a clean stop would (``mending_job``); the broker
-then opens it without reading it again. What a worker could not do, the broker does itself, and meets the same error.
+A worker process opens a log as a start after an unclean stop does and leaves its files as a clean stop would
+(``mending_job``); the broker then opens the log without reading it again. A log that a worker process could not recover
+is recovered by the broker, which gets the same error.
 """
 
 import asyncio
@@ -25,13 +26,13 @@ if TYPE_CHECKING:
 logger: Final = logging.getLogger(__name__)
 
 WORTH_BYTES: Final = 64 * 1024 * 1024
-"""Less than this is read by the broker itself, at a gigabyte a second, before a process has started."""
+"""Fewer bytes are read by the broker itself: it reads a gigabyte per second, and starting a process takes time."""
 JOB_BYTES: Final = 64 * 1024 * 1024
 JOB: Final = "kafkapy.storage.recovery.mending_job"
 
 
 class Progress(NamedTuple):
-    """How far a recovery is."""
+    """The progress of a recovery."""
 
     done_bytes: int
     total_bytes: int
@@ -39,7 +40,7 @@ class Progress(NamedTuple):
 
 
 class Damaged(NamedTuple):
-    """A log to read, and how many bytes of it."""
+    """A log to recover, and the number of its bytes to read."""
 
     partition: TopicPartition
     found: Found
@@ -47,7 +48,7 @@ class Damaged(NamedTuple):
 
 
 def default_processes() -> int:
-    """Return how many processors this process may use."""
+    """Return the number of processors that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
@@ -58,7 +59,7 @@ async def load_in_parallel(
     processes: int,
     report: Callable[[Progress], object] = lambda _: None,
 ) -> None:
-    """As ``LogManager.load``, after its ``lock``; a large recovery leaves the event loop free meanwhile."""
+    """As ``LogManager.load``, after its ``lock``; the event loop stays free during a large recovery."""
     found = survey(logs)
     mended = await mend(logs, found, config_of, processes=processes, report=report)
     load_found(logs, found, config_of, mended)
@@ -72,7 +73,7 @@ async def mend(
     processes: int,
     report: Callable[[Progress], object],
 ) -> set[TopicPartition]:
-    """Have the logs of unclean directories recovered if they hold enough; return those that are."""
+    """Recover the logs of unclean directories in worker processes, if there is enough to read; return these logs."""
     damaged = [each for directory in found if not directory.clean for each in _damaged(logs.storage.files, directory)]
     total = sum(each.size for each in damaged)
     if total < WORTH_BYTES:
@@ -105,7 +106,9 @@ def _mended(bundles: Sequence[Sequence[Damaged]], outcomes: Sequence[Facts | Bas
     mended = set()
     for bundle, outcome in zip(bundles, outcomes, strict=True):
         if isinstance(outcome, BrokerError | OSError):
-            logger.warning("A worker process could not recover %d logs, trying here: %s", len(bundle), outcome)
+            logger.warning(
+                "A worker process could not recover %d logs, the broker recovers them: %s", len(bundle), outcome
+            )
         elif isinstance(outcome, BaseException):
             raise outcome
         else:
@@ -118,7 +121,7 @@ def _damaged(files: Files, found: Found) -> Iterator[Damaged]:
         try:
             listing = files.list_directory(found.directory.partition_path(partition))
         except OSError:
-            continue  # opening it will say why
+            continue  # opening the log will raise the error
         size = _bytes_beyond(listing, found.checkpointed(partition).recovery_point)
         if size:
             yield Damaged(partition, found, size)

@@ -1,7 +1,7 @@
-"""The worker process's part of a recovery: opens logs as an unclean start does, so that the broker finds them mended.
+"""The worker process's part of a recovery: recovers logs and writes their files, so that the broker can trust them.
 
-Indexes, snapshots and epochs are in the files then, and what was no batch is cut off. A worker that dies in between
-leaves what another unclean stop would.
+Then indexes, snapshots and epochs are in the files, and bytes that were no batch are cut off. If the worker process
+dies, the files are as after another unclean stop.
 """
 
 from collections.abc import Callable, Mapping
@@ -17,21 +17,21 @@ from kafkapy.types import TopicPartition
 
 class _Never:
     def cancel(self) -> None:
-        """There is nothing to cancel."""
+        """Do nothing: there is no timer."""
 
 
 class LoopLessClock(SystemClock):
-    """The files that are removed later are the broker's to remove."""
+    """A clock without timers: the broker removes the files that are to be removed later."""
 
     __slots__ = ()
 
     def call_later(self, _delay_ms: float, _callback: Callable[..., object], *_args: Any) -> TimerHandle:
-        """Do nothing: this process has no loop."""
+        """Do nothing: this process has no event loop."""
         return _Never()
 
 
 def run(arguments: Mapping[str, Any], context: JobContext) -> dict[str, Any]:
-    """Mend ``logs``; tells the bytes of each segment that was read. Raises ``KafkaStorageError`` and ``OSError``."""
+    """Recover ``logs``; report the bytes of each segment that was read. Raises ``KafkaStorageError``, ``OSError``."""
 
     def recovered(size: int) -> None:
         context.progress({"bytes": size})
@@ -41,7 +41,7 @@ def run(arguments: Mapping[str, Any], context: JobContext) -> dict[str, Any]:
         LoopLessClock(),
         producer_expiration_ms=arguments["producer_expiration_ms"],
         recovered=recovered,
-        puts_off=False,  # what this process has in memory is lost with it
+        puts_off=False,  # the memory of this process is lost at its end
     )
     for each in arguments["logs"]:
         partition = TopicPartition(each["topic"], each["partition"])

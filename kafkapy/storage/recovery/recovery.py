@@ -1,8 +1,8 @@
-"""Opening a partition's directory: after a clean stop it is trusted, after anything else checked and mended.
+"""Opens a partition's directory: after a clean stop its files are trusted, after an unclean one checked and rebuilt.
 
 After an unclean stop every segment that reaches beyond the recovery point is read: the first batch that is incomplete,
-fails its CRC or goes back in offsets ends the log; indexes, aborted transactions, leader epochs and producers are
-rebuilt from what is left. A segment whose index can't be right is rebuilt after a clean stop too.
+has a wrong CRC or an offset that is too low ends the log; indexes, aborted transactions, leader epochs and producers
+are rebuilt from the remaining batches. A segment with an index that can't be right is rebuilt after a clean stop too.
 
 A start after an unclean stop reads in this order:
 
@@ -16,7 +16,7 @@ A start after an unclean stop reads in this order:
    the leader epochs; read the segments from the recovery point on; load or rebuild the producers.
 5. Lower the checkpoints that are above what was found (``log_directory.lower_all_checkpoints``).
 
-It may cut or remove, with a warning where records are concerned:
+A recovery may cut or remove, with a warning where records are lost:
 
 - a ``.log`` from its first bad batch on; later segments are renamed to ``.deleted``;
 - batches whose offsets the next segment has too: the next segment is kept;
@@ -51,7 +51,7 @@ from kafkapy.types import NO_EPOCH
 
 logger = logging.getLogger(__name__)
 
-# The leader epochs of batches that a start reads again, and of those that compaction has taken from between them.
+# The leader epochs of batches that a start reads again, and of batches between them that compaction has removed.
 #
 # The batches decide: the file may have epochs of records that are gone, or lack some that a crash has brought back.
 # But where offsets are missing before the first batch of an epoch, the epoch may have begun at one of them. There the
@@ -100,7 +100,7 @@ class RecoveredEpochs:
             self._epochs.rebuild(self._entries, may_wait=may_wait)
 
 
-# Cutting a segment in two where its offsets get too far from its name.
+# Splits a segment whose offsets are too far above its base offset.
 #
 # An index holds offsets as 31 bits above the base. Releases of Apache Kafka before 1.1 compacted segments together that
 # reach further; 2.7 cuts these when it meets them, and so does a recovery here.
@@ -110,9 +110,9 @@ _PIECE_BYTES: Final = 1024 * 1024
 
 
 def split(log: "Log", segment: Segment, position: int, base_offset: int) -> Segment:
-    """Move what lies from ``position`` on into a new segment, next in the log's list, whose indexes are to be made.
+    """Move the bytes from ``position`` on into a new segment, next in the log's list, whose indexes are not made yet.
 
-    A crash in between leaves both whole, or the records twice: then those of the new one count. Raises ``OSError``.
+    A crash leaves either state, or the records in both segments: then the new one is used. Raises ``OSError``.
     """
     files = log.storage.files
     path = f"{log.directory}/{base_offset:020d}{LOG_SUFFIX}"
@@ -136,16 +136,16 @@ END_OF_OFFSETS: Final = 2**63
 
 
 class Checkpointed(NamedTuple):
-    """What the data directory's checkpoints say of one log; a new one begins with zeros."""
+    """The offsets of one log in the data directory's checkpoints; a new log begins with zeros."""
 
     clean: bool = True
     recovery_point: int = 0
     log_start_offset: int = 0
     high_watermark: int = 0
     mended: bool = False
-    """A worker process has recovered it since the unclean stop: its files can be trusted, though not on the disk."""
+    """A worker process has recovered the log: its files can be trusted, though they may not be on the disk yet."""
     is_new: bool = False
-    """The log is about to be made: a disk that refuses its files refuses the log."""
+    """The log is being created: if the disk refuses its files, the creation fails."""
 
     @property
     def is_trusted(self) -> bool:
@@ -154,9 +154,9 @@ class Checkpointed(NamedTuple):
 
 
 def load(log: Log, checkpointed: Checkpointed) -> None:
-    """Bring ``log``, fresh from its constructor, to the state of its directory, which is made if it is missing.
+    """Load the state of ``log``, a new object, from its directory, which is created if it is missing.
 
-    Raises ``KafkaStorageError`` when the directory holds what must not be touched, ``OSError`` as the disk does.
+    Raises ``KafkaStorageError`` when the directory has files that must not be changed, ``OSError`` as the disk does.
     """
     listing = list_partition(log.storage.files, log.directory, keep_deleted=checkpointed.mended)
     log.producer_state.snapshot_offsets += listing.snapshots
@@ -191,7 +191,7 @@ def load(log: Log, checkpointed: Checkpointed) -> None:
         log.leader_epochs.forget_from_end(end_offset)
     else:
         log.leader_epochs.truncate_from_end(end_offset)
-    log.producer_state.delete_snapshots(above=end_offset)  # of records that are gone; others will have their offsets
+    log.producer_state.delete_snapshots(above=end_offset)  # their records are gone, and others will get the offsets
     if checkpointed.is_trusted and listing.says_nothing_of_producers(end_offset):
         log.producer_state.clear(end_offset)
     else:
@@ -216,7 +216,7 @@ def _start_offset(log: Log, checkpointed: Checkpointed) -> int:
 
 
 def _recovery_point(log: Log, end_offset: int, checkpointed: Checkpointed) -> int:
-    """Where the first segment begins that was read: its indexes are new, and on the disk with the next flush."""
+    """Return the base offset of the first segment that was read: the next flush brings its new indexes to the disk."""
     recovery_point = min(max(checkpointed.recovery_point, 0), end_offset)
     return min(recovery_point, log.segments.between(recovery_point, END_OF_OFFSETS)[0].base_offset)
 
@@ -230,7 +230,7 @@ def _lower_recovery_point(log: Log) -> None:
 
 
 def _begin(log: Log, base_offset: int, *, is_new: bool) -> None:
-    """As ``Log.begin_segment``; on a full disk the first append makes the files, unless the log itself is new."""
+    """As ``Log.begin_segment``; on a full disk the first append creates the files, unless the log itself is new."""
     try:
         log.begin_segment(base_offset)
     except OSError as error:
@@ -243,7 +243,7 @@ def _begin(log: Log, base_offset: int, *, is_new: bool) -> None:
 
 
 def _drop_empty_ends(log: Log) -> None:
-    """A segment that was begun and never used: the one before it has gone on, and has the offsets from its base on."""
+    """Drop empty last segments if the segment before has offsets from their base offset on."""
     segments = log.segments
     while len(segments) > 1 and not segments.active.size:
         before = segments.starting_at(len(segments) - 2)[0]
@@ -254,7 +254,7 @@ def _drop_empty_ends(log: Log) -> None:
 
 
 def _readable_end(segment: Segment) -> int:
-    """The offset after the last batch that a recovery will keep; damage comes after it."""
+    """The offset after the last batch that a recovery will keep, which is the last one before damage."""
     with suppress(CorruptRecordError):
         return segment.next_offset()
     end_offset = segment.base_offset
@@ -266,31 +266,31 @@ def _readable_end(segment: Segment) -> int:
 
 
 def _load_leader_epochs(log: Log, size: int) -> bool:
-    """Return whether they are lost: the file is damaged, or missing or empty although there are records."""
+    """Load the leader epochs; return whether they are lost: a damaged file, or an empty or missing one with records."""
     if not size:
         return any(segment.size for segment in log.segments)
     try:
         log.leader_epochs.load()
     except MalformedCheckpointError as error:
-        logger.warning("%s; it is made again from the batches", error)
+        logger.warning("%s; it is rebuilt from the batches", error)
         return True
     return False
 
 
 def _batch_epochs(log: Log, end_offset: int) -> Iterator[EpochEntry]:
-    """Those of the segments below ``end_offset``, read as far as somebody asks."""
+    """Yield the epochs of the batches in the segments below ``end_offset``."""
     for segment in log.segments.between(0, end_offset):
-        with suppress(CorruptRecordError):  # below the recovery point: readers will meet it
+        with suppress(CorruptRecordError):  # below the recovery point: readers will get the error
             for _, header, _ in segment.batches(0, segment.size):
                 if header.magic >= MAGIC:
                     yield EpochEntry(header.partition_leader_epoch, header.base_offset)
 
 
 def _epochs_again(log: Log, offset: int) -> RecoveredEpochs:
-    """The epochs of batches from ``offset`` on, after all epochs that began below it.
+    """Make a ``RecoveredEpochs`` for batches from ``offset`` on, with all epochs that began below it.
 
-    A rise of the log's start is written to the epochs' file at once and to its checkpoint later: a crash in between
-    brings back records whose epochs were dropped, also below ``offset``.
+    A higher log start is written to the epochs' file at once and to its checkpoint later: a crash in between brings
+    back records whose epochs were dropped, also below ``offset``.
     """
     kept = [entry for entry in log.leader_epochs.entries if entry.start_offset < offset]
     first = kept[0].start_offset if kept else offset
@@ -319,7 +319,7 @@ def _name_cut_segments(log: Log, doubtful: list[tuple[Segment, Exception]], chec
     for segment, next_segment in pairwise(log.segments):
         was_on_disk = checkpointed.is_trusted or next_segment.base_offset <= checkpointed.recovery_point
         if was_on_disk and segment not in unknown and segment.lacks_batches:
-            logger.error("%s is cut off at byte %d: the records behind that are lost", segment.log.path, segment.size)
+            logger.error("%s is cut off at byte %d: the records after it are lost", segment.log.path, segment.size)
 
 
 def _recover(log: Log, doubtful: list[tuple[Segment, Exception]], checkpointed: Checkpointed) -> int:
@@ -329,7 +329,7 @@ def _recover(log: Log, doubtful: list[tuple[Segment, Exception]], checkpointed: 
         [] if checkpointed.is_trusted else segments.starting_at(segments.floor(max(checkpointed.recovery_point, 0)))
     )  # fmt: skip
     for segment, error in doubtful:
-        if segment not in beyond:  # not logged for the others: a crashed Apache Kafka leaves zeros in their indexes
+        if segment not in beyond:  # not logged for the others: a crash of Apache Kafka leaves zeros in their indexes
             logger.warning("Rebuilding the indexes of %s: %s", segment.log.path, error)
             _recover_for_good(log, segment)
             log.producer_state.map_end_offset = -1  # a snapshot also has batches that compaction has removed
@@ -347,7 +347,7 @@ def _recover(log: Log, doubtful: list[tuple[Segment, Exception]], checkpointed: 
 
 def _read_again(log: Log, beyond: list[Segment]) -> None:
     """Recover the segments from the recovery point on, up to damage."""
-    # Later snapshots may name batches lost in a power failure: sent again, these would count as duplicates.
+    # Later snapshots may have batches that a power failure took: if sent again, these would count as duplicates.
     log.producer_state.delete_snapshots(above=beyond[0].base_offset)
     epochs = _epochs_again(log, beyond[0].base_offset)
     for segment in beyond:
@@ -420,7 +420,7 @@ def recover_segment(log: Log, segment: Segment, epochs: RecoveredEpochs) -> Segm
                 break
             segment.index_again(position, header, log.config.index_interval_bytes)
             if log.config.flush_before_ack:
-                # An fsync may have failed before the stop: then these bytes are in memory alone, marked as written.
+                # An fsync may have failed before the stop: then these bytes are only in memory, marked as written.
                 _write_again(log, segment, content, position)
             epochs.meet(header)
             aborted = state.replay(header, content)
@@ -455,7 +455,7 @@ def _write_again(log: Log, segment: Segment, content: memoryview, position: int)
 
 
 class _OvertakenError(CorruptRecordError):
-    """A batch has offsets that the next segment has, too."""
+    """A batch has offsets that the next segment has too."""
 
 
 def _check(header: BatchHeader, content: memoryview, expected_offset: int, limit: int) -> None:

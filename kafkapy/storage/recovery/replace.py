@@ -1,13 +1,13 @@
-"""Compacted segments take the place of those that they were made from; a crash at any step leaves a log that opens.
+"""Replaces segments by the compacted ones made from them; after a crash at any step the log can be opened.
 
-    1  the new files are written and fsynced under names that end in ``.cleaned``; a start removes those
+    1  the new files are written and fsynced with the suffix ``.cleaned``; a start removes such files
     2  new files: ``.cleaned`` → ``.swap``; fsync of the folder        a start completes the replacement from here on
-    3  old files: get a number and ``.deleted`` behind their names; fsync of the folder
-    4  new files: ``.swap`` → nothing, the ``.log`` last; the list of segments is replaced
-    5  old files go after ``file.delete.delay.ms``
+    3  old files: get a number and the suffix ``.deleted``; fsync of the folder
+    4  new files: ``.swap`` → no suffix, the ``.log`` last; the list of segments is replaced
+    5  old files are removed after ``file.delete.delay.ms``
 
-Names and order are Apache Kafka's, which waits for no fsync between 2, 3 and 4; either finishes what the other began.
-The number keeps apart what two compactions in a row put aside.
+Names and order are Apache Kafka's, which does no fsync between 2, 3 and 4; each of the two brokers finishes a
+replacement that the other began. The number distinguishes the old files of two compactions in a row.
 """
 
 import logging
@@ -50,10 +50,10 @@ _numbers: Final = count(1)
 
 
 class Replacement:
-    """Puts ``new``, loaded under ``.cleaned`` names, in the place of their neighbours ``old``.
+    """Replaces ``old``, which are neighbours, by ``new``, whose files have the suffix ``.cleaned``.
 
-    It waits for the disk twice, in the log's flusher. ``done`` is called when it is over: with None, or with the error
-    after which the log is as it was.
+    It waits for the disk twice, in the log's flusher. ``done`` is called at the end with None, or with an error after
+    which the log is as it was before.
     """
 
     def __init__(
@@ -66,7 +66,7 @@ class Replacement:
         self._is_over = False
 
     def begin(self) -> None:
-        """Step 2."""
+        """Begin with step 2."""
         self._step(lambda: self._rename(self._new, SWAP_SUFFIX), self._put_old_aside)
 
     def _put_old_aside(self) -> None:
@@ -79,7 +79,7 @@ class Replacement:
             segment.rename(suffix)
 
     def _step(self, renaming: Callable[[], None], following: Callable[[], None]) -> None:
-        """Do some renaming, wait until it is on the disk, and go on."""
+        """Rename files, wait until the new names are on the disk, and continue with ``following``."""
         files, directory = self._log.storage.files, self._log.directory
         failures: list[OSError] = []
 
@@ -124,10 +124,10 @@ class Replacement:
         self._done(error)
 
     def abort(self) -> None:
-        """Give it up: the old segments get their names back and the new ones go; ``done`` is not called.
+        """Undo the replacement: the old segments get their names back, the new ones are removed; ``done`` isn't called.
 
-        Raises ``OSError``; then a start may still complete the replacement, so no later one may come before that: the
-        data directory goes offline.
+        Raises ``OSError``. Then a start may still complete the replacement, so none may follow before it, and the data
+        directory goes offline.
         """
         if self._is_over:
             return
@@ -143,21 +143,22 @@ class Replacement:
         self._log.invalidate_flush()
         for segment in self._new:
             if segment.suffix != CLEANED_SUFFIX:
-                segment.rename(SWAP_SUFFIX)  # those that step 4 had renamed must not stand in the old ones' way
+                segment.rename(SWAP_SUFFIX)  # frees the old segments' names, which step 4 may have given to these
         for segment in self._old:
             segment.rename("")
-        self._log.storage.files.sync_path(self._log.directory)  # a start must not lose the old ones
+        # The old names must be on the disk before the new files are removed.
+        self._log.storage.files.sync_path(self._log.directory)
         for segment in self._new:
             segment.remove()
 
 
 def finish_interrupted(files: Files, directory: str) -> list[int]:
-    """Bring a partition's folder to the state after or before each replacement that a crash cut short.
+    """Complete or undo each replacement in a partition's folder that a crash interrupted.
 
-    Returns the base offsets of segments that were put in place; their indexes are gone, to be made anew from the log.
-    The rules are Apache Kafka 2.7's: a ``.swap`` at or above the lowest ``.cleaned`` belongs to a set that is not
-    complete and goes; any other is complete, and the segments that begin within it are what it was made from. Unlike
-    Kafka's, a damaged ``.swap`` goes too, if nothing that it was made from has been put aside yet. Raises ``OSError``.
+    Returns the base offsets of segments that were put in place; their indexes were removed and must be rebuilt from the
+    log. The rules are Apache Kafka 2.7's: a ``.swap`` at or above the lowest ``.cleaned`` belongs to an incomplete set
+    and is removed; any other is complete, and replaces the segments that begin within it. Unlike in Kafka, a damaged
+    ``.swap`` is removed too, if none of the old segments has been renamed yet. Raises ``OSError``.
     """
     folder = _Folder(files, directory)
     lowest_cleaned = min((base for base, _ in folder.cleaned), default=2**63)
@@ -167,7 +168,7 @@ def finish_interrupted(files: Files, directory: str) -> list[int]:
             continue
         folder.remove(base, kind + SWAP_SUFFIX)
         if base not in swapped:
-            # Its log has got its name already, and these indexes may be those of the log before it.
+            # The new log has its final name already, and these indexes may be those of the old log.
             folder.remove_indexes(base)
     for base, kind in folder.cleaned:
         folder.remove(base, kind + CLEANED_SUFFIX)
@@ -175,7 +176,7 @@ def finish_interrupted(files: Files, directory: str) -> list[int]:
 
 
 class _Folder:
-    """What a partition's folder holds of segments."""
+    """The files of segments in a partition's folder."""
 
     def __init__(self, files: Files, directory: str) -> None:
         self.files = files
@@ -184,7 +185,7 @@ class _Folder:
         self.cleaned: list[tuple[int, str]] = []
         self.swapped: list[tuple[int, str]] = []
         self.is_put_aside = False
-        """Whether a segment has been renamed to be deleted."""
+        """Whether there is a ``.deleted`` file."""
         for name, _ in files.list_directory(directory):
             base, kind = name[:BASE_DIGITS], name[BASE_DIGITS:]
             if not base.isdecimal():
@@ -209,11 +210,11 @@ class _Folder:
             self.remove(base, kind)
 
     def complete(self, base: int) -> bool:
-        """Put the finished log at ``base`` in the place of the segments that begin within it; return whether it was."""
+        """Replace the segments that begin within the new log at ``base`` by it; return false if it is damaged."""
         path = self.path(base, LOG_SUFFIX + SWAP_SUFFIX)
         end_offset, is_whole = _end_offset(self.files, path)
         if not is_whole and base in self.logs and not self.is_put_aside:
-            logger.warning("%s is damaged: it is removed, and what it was made from stays", path)
+            logger.warning("%s is damaged: it is removed, and the segments that it was made from stay", path)
             self.files.remove(path)
             return False
         end_offset = max(end_offset, base + 1)
@@ -222,7 +223,7 @@ class _Folder:
             self.remove(old, LOG_SUFFIX)
             self.remove_indexes(old)
         self.remove_indexes(base)
-        self.files.sync_path(self.directory)  # the new log must not come to stand beside an old one
+        self.files.sync_path(self.directory)  # after a power failure no old log may be beside the new one
         self.files.rename(path, self.path(base, LOG_SUFFIX))
         self.files.sync_path(self.directory)
         self.logs.append(base)
@@ -230,9 +231,9 @@ class _Folder:
 
 
 def _end_offset(files: Files, path: str) -> tuple[int, bool]:
-    """The offset after the last batch of a log, or after the last one before damage; 0 without any.
+    """Return the offset after the last batch of a log, or the last one before damage (0: none), and if it is whole.
 
-    With it comes whether the log is whole; one without a batch is not.
+    A log without a batch is not whole.
     """
     descriptor = files.open(path)
     size = files.size(path)

@@ -1,7 +1,7 @@
-"""Reads the whole batches of a damaged segment: what lies between two of them is skipped and reported.
+"""Reads the whole batches of a damaged segment: the bytes between two of them are skipped and reported.
 
-A read by offset (``read``) follows the lengths of the batches, so one wrong length hides everything after it. Here each
-batch must have a valid CRC and offsets that fit, and after a damaged one the bytes are searched for the next.
+A read by offset (``Log.read``) follows the lengths of the batches, so after a wrong length it finds no batch. Here each
+batch must have a valid CRC and fitting offsets, and after a damaged one the bytes are searched for the next.
 """
 
 from collections.abc import Callable, Generator
@@ -24,27 +24,27 @@ from kafkapy.storage.log.batches import SMALLEST_BATCH
 from kafkapy.storage.log.segment import Segment, Segments
 
 RUN_BYTES: Final = 65_536
-"""Batches are handed over in runs of about so many bytes, and so many are searched in one step."""
+"""About this many bytes of batches are passed on at a time, and searched in one step."""
 CANDIDATES: Final = 64
-"""Places that are tried in one step."""
+"""Positions that are tried in one step."""
 _LENGTH: Final = Struct(">i")
 _MAGIC_BYTE: Final = bytes([MAGIC])
 
 
 class SalvagedLog(LogOnDisk, Protocol):
-    """What is needed here of a ``log.Log``."""
+    """The part of ``log.Log`` that is used here."""
 
     @property
     def segments(self) -> Segments:
-        """Its segments."""
+        """The log's segments."""
 
     @property
     def log_end_offset(self) -> int:
-        """Where the last of them ends."""
+        """The offset after the last record."""
 
 
 class Damage(NamedTuple):
-    """Bytes of a segment that are no batch; the offsets of what they held are from ``offset`` to ``next_offset``."""
+    """Bytes of a segment that are no batch, in the place of the offsets from ``offset`` to ``next_offset``."""
 
     path: str
     position: int
@@ -59,10 +59,10 @@ def salvage(
     take: Callable[[bytes], Generator[None, None, object]],
     damaged: Callable[[Damage], None],
 ) -> Generator[None, None, int]:
-    """Give ``take`` the whole batches of the segment of ``offset`` from there on; return where the next segment begins.
+    """Pass the whole batches of the segment of ``offset``, from there on, to ``take``; return the next segment's start.
 
-    ``damaged`` is told of what lies between them. Each ``yield`` is a place to pause. Raises ``KafkaStorageError`` when
-    the disk refuses to be read.
+    ``damaged`` is called with the bytes between them. Each ``yield`` is a place to pause. Raises ``KafkaStorageError``
+    when the disk can't be read.
     """
     segments = log.segments.starting_at(log.segments.floor(offset))
     limit = segments[1].base_offset if len(segments) > 1 else log.log_end_offset
@@ -101,7 +101,7 @@ class _Search:
         self._limit = limit
 
     def batch_at(self, position: int, expected: int) -> tuple[BatchHeader, bytes] | None:
-        """Return the batch at ``position`` if it is whole, its CRC right and its offsets from ``expected`` on."""
+        """Return the batch at ``position`` if it is whole, has a valid CRC and no offset below ``expected``."""
         with as_storage_error(self._log, "read"):
             start = self._segment.log.read_at(HEADER_SIZE, position)
             if len(start) < SMALLEST_BATCH:
@@ -118,10 +118,10 @@ class _Search:
         return (header, content) if fits and crc_is_valid(content, 0, header) else None
 
     def next_batch(self, position: int, expected: int) -> Generator[None, None, int]:
-        """Return where the next whole batch of magic 2 begins after the damaged one at ``position``, or the end."""
+        """Return the position of the next whole batch of magic 2 after the damaged one at ``position``, or the end."""
         with as_storage_error(self._log, "read"):
             length = self._segment.log.read_at(_LENGTH.size, position + LENGTH_OFFSET)
-        if len(length) == _LENGTH.size:  # its length may be right: then nothing inside of it is taken for a batch
+        if len(length) == _LENGTH.size:  # if its length is right, no bytes inside it are taken for a batch
             after = position + _LENGTH.unpack(length)[0] + LOG_OVERHEAD
             if after > position and self.batch_at(after, expected) is not None:
                 return int(after)

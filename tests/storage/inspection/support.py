@@ -35,7 +35,7 @@ def written(directory: Path) -> Path:
 
 
 def check(folder: Path, **options: bool) -> Findings:
-    """What a check of the partition finds."""
+    """The findings of a check of the partition."""
     findings = Findings()
     check_partition(Files(), str(folder), findings, Options(**options))  # type: ignore[arg-type]  # flags only
     return findings

@@ -43,13 +43,13 @@ def test_a_directory_in_use_is_noted(data: Path) -> None:
     with held_by_another(data / ".lock"):
         (data / "recovery-point-offset-checkpoint").write_text("0\n1\nseg 0 999\n")
         found = _check(data)
-    assert found == [(NOTE, "data", "a broker is using it: what is being written now may look unfinished")]
+    assert found == [(NOTE, "data", "a broker is using it: files that it is writing now may look unfinished")]
 
 
-def test_strangers_and_deleted_partitions(data: Path) -> None:
+def test_foreign_folders_and_deleted_partitions(data: Path) -> None:
     (data / f"gone-0.{'0' * 32}-delete").mkdir()
     assert _check(data) == [
-        (NOTE, f"gone-0.{'0' * 32}-delete", "a deleted partition; it goes a while after the next start")
+        (NOTE, f"gone-0.{'0' * 32}-delete", "a deleted partition; it is removed some time after the next start")
     ]
     (data / "stranger").mkdir()
     assert any(kind == ERROR and "no broker starts with it" in message for kind, _, message in _check(data))
@@ -80,7 +80,7 @@ def test_checkpoints(data: Path) -> None:
     assert any(name == "cleaner-offset-checkpoint" and kind == WARNING for kind, name, _ in found)
 
 
-def test_what_a_clean_stop_had_and_is_gone_is_an_error(data: Path) -> None:
+def test_records_missing_since_a_clean_stop_are_an_error(data: Path) -> None:
     (data / "recovery-point-offset-checkpoint").write_text("0\n2\nseg 0 205\nnone 3 1\n")
     found = _check(data)
     assert (ERROR, "recovery-point-offset-checkpoint", "seg-0 205: the log ends at 204") in found

@@ -60,7 +60,7 @@ def test_a_producer_with_a_last_batch(tmp_path: Path) -> None:
     assert any(row["last_offset"] >= 0 and row["last_sequence"] >= 0 for row in found)
 
 
-def test_what_is_no_file_of_a_data_directory(tmp_path: Path) -> None:
+def test_an_unknown_file_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UnknownFileError, match=r"odd is no file.*\.log, \.index, "):
         entries(FILES, str(tmp_path / "odd"))
 

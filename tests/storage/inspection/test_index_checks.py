@@ -1,4 +1,4 @@
-"""What is wrong with an index, found entry by entry; ``test_partition_check`` has the whole."""
+"""Faults of an index, found entry by entry; ``test_partition_check`` checks whole partitions."""
 
 from pathlib import Path
 
@@ -38,7 +38,7 @@ def test_right_offsets(tmp_path: Path) -> None:
     assert _offsets(tmp_path, (3, SIZE), (9, 4 * SIZE)) == []
     assert _offsets(tmp_path, (5, SIZE)) == []  # an append of two batches: its last offset, its first position
     (note,) = _offsets(tmp_path, (3, SIZE), tail=bytes(80))
-    assert note.message == "80 bytes of zeros follow the entries, as a Kafka that crashed leaves them"
+    assert note.message == "80 bytes of zeros follow the entries, as after a crash of Apache Kafka"
 
 
 @pytest.mark.parametrize(
@@ -96,7 +96,7 @@ def test_wrong_times(tmp_path: Path, entries: list[tuple[int, int]], message: st
     assert (warned.severity, warned.message) == ("warning", message + MENDED)
 
 
-def test_a_closed_segment_wants_its_largest_timestamp(tmp_path: Path) -> None:
+def test_a_closed_segments_index_must_have_its_largest_timestamp(tmp_path: Path) -> None:
     (found,) = _times(tmp_path, (11, 3))
     assert found.message == f"the last entry lacks the segment's largest timestamp, {START_MS + 41}"
 

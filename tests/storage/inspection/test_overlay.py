@@ -37,12 +37,12 @@ def _expected(folder: str) -> list[Action]:
         Action(REMOVED, f"{folder}/old", "10 bytes"),
         Action(RENAMED, f"{folder}/a.log", "to c.log"),
         Action(RENAMED, f"{folder}/b.log", "to b.log.deleted"),
-        Action(WRITTEN, f"{folder}/a.index", "made anew"),
+        Action(WRITTEN, f"{folder}/a.index", "rebuilt"),
         Action(WRITTEN, f"{folder}/new", "new"),
     ]
 
 
-def test_what_is_done_is_told(tmp_path: Path) -> None:
+def test_changes_are_recorded(tmp_path: Path) -> None:
     folder = str(_data(tmp_path) / "t-0")
     files = RecordingFiles()
     assert _change(files, folder) == _expected(folder)
@@ -53,7 +53,7 @@ def test_what_is_done_is_told(tmp_path: Path) -> None:
     assert Path(folder, "a.index").read_bytes() == b"0xyz"
 
 
-def test_what_is_removed_and_made_again_the_same_is_no_news(tmp_path: Path) -> None:
+def test_a_file_that_is_replaced_by_the_same_content_is_no_change(tmp_path: Path) -> None:
     path = str(_data(tmp_path) / "t-0" / "old")
     files = RecordingFiles()
     files.remove(path)

@@ -5,7 +5,7 @@ import pytest
 
 from kafkapy.records.record import Record, encode_batch, encode_legacy
 from kafkapy.storage.inspection import log_scan
-from kafkapy.storage.inspection.findings import ERROR, NOTE, WARNING, Findings
+from kafkapy.storage.inspection.findings import ERROR, MAX_OF_A_FILE, NOTE, WARNING, Finding, Findings
 from kafkapy.storage.inspection.partition_check import Extent, Options, check_file, check_partition
 from kafkapy.storage.io.files import Files
 from tests.storage.inspection.support import change, check, logs, said, written
@@ -32,7 +32,7 @@ def _folder(tmp_path: Path, *batches: bytes | bytearray) -> Path:
     return folder
 
 
-def test_nothing_is_wrong_with_ours_and_kafkas(folder: Path) -> None:
+def test_partitions_of_kafkapy_and_kafka_have_no_findings(folder: Path) -> None:
     assert len(logs(folder)) > 3
     assert sorted(folder.glob("*.txnindex"))
     progress: list[int] = []
@@ -77,7 +77,7 @@ def test_offsets_that_go_back(folder: Path) -> None:
     log = logs(folder)[-1]
     log.write_bytes(log.read_bytes() + batch(1, base_offset=3))
     messages = [each.message for each in check(folder) if each.path == str(log)]
-    assert messages[0].startswith("offset 3 where at least ")
+    assert messages[0].startswith("offset 3, at least ")
 
 
 def test_segments_that_overlap_or_leave_a_gap(folder: Path) -> None:
@@ -110,11 +110,13 @@ def test_leftovers_and_orphans(tmp_path: Path) -> None:
 def test_records_that_are_not_what_the_header_says(tmp_path: Path) -> None:
     rising = [Record(None, b"v", START_MS, offset=5), Record(None, b"v", START_MS, offset=3)]
     wrong = encode_batch(rising, base_offset=0, keep_offsets=True)
-    assert "its records' offsets do not grow" in {each.message for each in check(_folder(tmp_path, wrong))}
+    assert "the batch's records are not in the order of offsets" in {
+        each.message for each in check(_folder(tmp_path, wrong))
+    }
     early = encode_batch([Record(None, b"v", START_MS, offset=2)], base_offset=4, keep_offsets=True)
     (tmp_path / "b").mkdir()
     messages = {each.message for each in check(_folder(tmp_path / "b", early))}
-    assert "it holds offsets 2 to 2" in messages
+    assert "the batch holds offsets 2 to 2" in messages
     cut = bytearray(batch(2))
     cut[57:61] = (3).to_bytes(4, "big")
     (tmp_path / "c").mkdir()
@@ -127,7 +129,7 @@ def test_records_that_can_not_be_unpacked(tmp_path: Path) -> None:
     broken = bytearray(encode_batch([Record(None, b"v" * 100, START_MS)], compression=1))
     broken = bytearray(_with_crc(broken[:70] + b"xxxxx" + broken[75:]))
     folder = _folder(tmp_path, broken)
-    assert any(each.message.startswith("its records can't be read") for each in check(folder))
+    assert any(each.message.startswith("the batch's records can't be read") for each in check(folder))
     assert not any("can't be read" in each.message for each in check(folder, deep=False))
 
 
@@ -137,11 +139,11 @@ def _with_crc(content: bytes | bytearray) -> bytes:
     return bytes(content[:17]) + crc32c(content[21:]).to_bytes(4, "big") + bytes(content[21:])
 
 
-def test_a_batch_too_large_to_look_into(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_records_of_a_very_large_batch_are_not_checked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(log_scan, "MAX_IN_MEMORY", 64)
     monkeypatch.setattr(log_scan, "CHUNK_BYTES", 64)
     folder = _folder(tmp_path, batch(1, value=b"v" * 500))
-    assert any("its records were not looked at" in each.message for each in check(folder))
+    assert any("its records were not checked" in each.message for each in check(folder))
 
 
 def test_message_sets(tmp_path: Path) -> None:
@@ -196,7 +198,7 @@ def test_folders_in_the_place_of_files(folder: Path) -> None:
         path.mkdir()
     (folder / "mine").mkdir()
     found = said(check(folder))
-    assert (ERROR, log.name, "a folder in the place of a segment, whose records are lost") in found
+    assert (ERROR, log.name, "a folder in the place of a segment: the segment's records are lost") in found
     remade = "a folder in the place of a file, which the next start makes"
     assert (WARNING, log.with_suffix(".timeindex").name, remade) in found
     assert (NOTE, "mine", "a folder; brokers leave it alone") in found
@@ -209,3 +211,13 @@ def test_a_missing_log_is_an_error_unless_its_segment_was_being_deleted(folder: 
     assert missing not in said(check(folder))
     log.with_suffix(".log.deleted").unlink()
     assert missing in said(check(folder))
+
+
+def test_only_the_first_findings_of_a_file_are_kept() -> None:
+    found = Findings()
+    for number in range(MAX_OF_A_FILE + 5):
+        found.add(ERROR, "a", f"{number}", position=number)
+    found.add(NOTE, "b", "other")
+    assert len(found) == MAX_OF_A_FILE + 2
+    assert found[MAX_OF_A_FILE] == Finding(ERROR, "a", "and more findings")
+    assert (found.has(ERROR), found.has(WARNING), found.has(NOTE)) == (True, False, True)

@@ -74,16 +74,16 @@ def test_entries_that_are_wrong(tmp_path: Path) -> None:
     assert "35 bytes are not whole entries of 34" in _messages(_check(tmp_path, ABORTED, (0, 7, 10, 12, 11), tail=b"x"))
 
 
-def test_a_control_batch_that_says_nothing(tmp_path: Path, monkeypatch: object) -> None:
+def test_a_control_batch_that_can_not_be_read(tmp_path: Path, monkeypatch: object) -> None:
     odd = encode_batch([Record(b"k", b"", 1)], producer_id=7, producer_epoch=0, is_transactional=True, is_control=True)
     (found,) = _check(tmp_path, [odd])
-    assert "a control batch that says nothing" in found.message
+    assert "a control batch that can't be read" in found.message
     damaged = bytearray(ABORTED[2])
     damaged[-1] ^= 1
     assert _check(tmp_path, [ABORTED[0], bytes(damaged)]) == []
 
 
-def test_a_control_batch_too_large_for_memory_is_passed_by(tmp_path: Path, monkeypatch: object) -> None:
+def test_a_control_batch_too_large_for_memory_is_ignored(tmp_path: Path, monkeypatch: object) -> None:
     file = tmp_path / "f.log"
     file.write_bytes(ABORTED[2])
     (scanned,) = LogScan(Files(), str(file))
@@ -127,4 +127,4 @@ def test_a_damaged_snapshot(tmp_path: Path) -> None:
     file.write_bytes(b"damaged")
     found = Findings()
     SnapshotChecks(Files(), [(20, str(file))], found)
-    assert _messages(found) == ["7 bytes are no producer snapshot; a start does without it"]
+    assert _messages(found) == ["7 bytes are no producer snapshot; a start ignores it"]

@@ -36,14 +36,14 @@ def _contents(data: Path) -> dict[str, bytes]:
     return {str(path.relative_to(data)): path.read_bytes() for path in data.rglob("*") if path.is_file()}
 
 
-def test_nothing_to_do_after_a_clean_stop(data: Path) -> None:
+def test_a_repair_after_a_clean_stop_changes_nothing(data: Path) -> None:
     before = _contents(data)
     assert _repair(data, dry_run=True) == Repaired([], [])
     assert _repair(data) == Repaired([], [])
     assert _contents(data) == before
 
 
-def test_a_torn_tail_is_cut_and_said(data: Path) -> None:
+def test_a_torn_tail_is_cut_and_reported(data: Path) -> None:
     folder = data / "orders-0"
     last = logs(folder)[-1]
     size = last.stat().st_size
@@ -68,8 +68,8 @@ def test_a_torn_tail_is_cut_and_said(data: Path) -> None:
         ("0\n0\n", "0\n0\n"),
     ],
 )
-def test_what_is_clean_as_far_as_can_be_believed(data: Path, content: str, left: str | None) -> None:
-    """Without a cleaner nobody else would write it anew."""
+def test_wrong_offsets_are_removed_from_the_cleaners_checkpoint(data: Path, content: str, left: str | None) -> None:
+    """Without a cleaner no other code would write the checkpoint again."""
     for number in (1, 2):
         shutil.copytree(data / "orders-0", data / f"orders-{number}")
     path = data / CLEANER
@@ -82,7 +82,7 @@ def test_what_is_clean_as_far_as_can_be_believed(data: Path, content: str, left:
     assert any(each.path == str(path) for each in done.actions) is (left != content)
 
 
-def test_damage_in_an_old_segment_is_mended_when_all_is_read(data: Path) -> None:
+def test_damage_in_an_old_segment_is_repaired_with_the_option_whole(data: Path) -> None:
     folder = data / "orders-0"
     first, later = logs(folder)[0], logs(folder)[1:]
     change(first, 1000, b"\xff\xff")
@@ -98,7 +98,7 @@ def test_damage_in_an_old_segment_is_mended_when_all_is_read(data: Path) -> None
     assert [each for each in check(folder) if each.severity == "error"] == []
 
 
-def test_a_directory_in_use_is_left_alone(data: Path) -> None:
+def test_a_directory_in_use_is_refused(data: Path) -> None:
     held = Files().lock(str(data / ".lock"))
     before = _contents(data)
     for dry_run in (True, False):
@@ -109,7 +109,7 @@ def test_a_directory_in_use_is_left_alone(data: Path) -> None:
     _repair(data)
 
 
-def test_a_disk_that_refuses_is_said(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_error_of_the_disk_is_reported(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(self: object, path: str) -> None:
         raise OSError(errno.EIO, "broken", path)
 
@@ -119,7 +119,7 @@ def test_a_disk_that_refuses_is_said(data: Path, monkeypatch: pytest.MonkeyPatch
         _repair(data, whole=False)
 
 
-def test_one_of_two_disks_refuses(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_error_of_one_of_two_disks_is_reported(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     other = tmp_path / "other"
     other.mkdir()
     list_directory = RecordingFiles.list_directory
@@ -134,7 +134,7 @@ def test_one_of_two_disks_refuses(data: Path, tmp_path: Path, monkeypatch: pytes
         repair([str(data), str(other)], ManualClock(START_MS), lambda _: LogConfig(), whole=False, dry_run=False)
 
 
-def test_a_trial_speaks_of_the_real_files(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_dry_run_names_the_real_files(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (data / "lost+found").mkdir()
     for dry_run in (True, False):
         with pytest.raises(LogDirectoryError, match=f"^{re.escape(str(data))}/lost.found is not a partition's folder"):

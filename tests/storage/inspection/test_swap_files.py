@@ -21,7 +21,7 @@ def _found(path: Path) -> Findings:
     return findings
 
 
-def test_a_whole_one_may_have_gaps(tmp_path: Path) -> None:
+def test_a_whole_swap_file_may_have_gaps(tmp_path: Path) -> None:
     assert _found(_swap(tmp_path, batch(2), batch(1, base_offset=9))) == []
 
 
@@ -30,12 +30,12 @@ def test_a_flipped_bit(tmp_path: Path) -> None:
     change(path, -1, b"\xff")
     (found,) = _found(path)
     assert (found.severity, found.offset) == (ERROR, 9)
-    assert "CRC is wrong; the next start puts this file" in found.message
+    assert "CRC is wrong; the next start replaces undamaged files" in found.message
 
 
 def test_offsets_that_go_back(tmp_path: Path) -> None:
     (found,) = _found(_swap(tmp_path, batch(2, base_offset=5), batch(1)))
-    assert found.message.startswith("offset 0 where at least 7 was due")
+    assert found.message.startswith("offset 0, at least 7 was expected")
 
 
 def test_an_end_that_is_no_batch(tmp_path: Path) -> None:
@@ -45,7 +45,7 @@ def test_an_end_that_is_no_batch(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("content", "worst"), [(bytes(batch(2)), NOTE), (b"torn", ERROR)])
-def test_it_is_part_of_a_partitions_check(tmp_path: Path, content: bytes, worst: str) -> None:
+def test_a_partitions_check_includes_swap_files(tmp_path: Path, content: bytes, worst: str) -> None:
     folder = tmp_path / "orders-0"
     folder.mkdir()
     _swap(folder, content)

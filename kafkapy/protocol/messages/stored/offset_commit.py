@@ -71,7 +71,7 @@ class OffsetCommitValue(Message):
         self,
         offset: int = 0,  # offset of the next record to consume
         leader_epoch: int = -1,  # v3+: epoch of the partition's leader; -1 where it is not known
-        metadata: str = "",  # text of the client's own, kept with the offset
+        metadata: str = "",  # text from the client, kept with the offset
         commit_timestamp: int = 0,  # time of the commit (ms)
         expire_timestamp: int = -1,  # v1: time after which the offset is removed (ms); -1: as the broker is configured
         unknown_tagged_fields: TaggedFields = None,
