@@ -91,7 +91,7 @@ class ControllerContext:
         return include_stopping or broker not in self.stopping
 
     def offline_replicas(self, partition: TopicPartition) -> list[int]:
-        """The brokers of ``partition`` that are not live or about to stop, or whose data directory with it has failed."""
+        """The brokers of ``partition`` that are not live, or stop, or whose data directory with it has failed."""
         lost, stopping = self.on_offline_directories, self.stopping
         return [
             broker

@@ -196,6 +196,12 @@ PLACES: Final[dict[int, tuple[Place, ...]]] = {
     ApiKey.DELETE_GROUPS: (
         Place(Role.GROUP, "groups_names", "", "results", "DeletableGroupResult", "group_id", "error_code"),
     ),
+    ApiKey.ELECT_LEADERS: (
+        Place(
+            Role.TOPIC, "topic_partitions", "topic", "replica_election_results", "ReplicaElectionResult", "topic", ""
+        ),
+        Place(Role.PARTITION, "partitions", "", "partition_result", "PartitionResult", "partition_id", "error_code"),
+    ),
     ApiKey.INCREMENTAL_ALTER_CONFIGS: (
         Place(
             Role.RESOURCE,

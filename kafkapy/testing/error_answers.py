@@ -84,7 +84,7 @@ class ErrorAnswer:
         place = PLACES[self._key][0]
         if self._key == ApiKey.PRODUCE and self._request.acks == 0:
             await self._unanswered(handle)
-        if not getattr(self._request, place.request):
+        if getattr(self._request, place.request) == []:
             response: Any = response_class(self._key)()
         else:
             response = await result_of(handle(self._context, self._request))
@@ -144,8 +144,10 @@ class ErrorAnswer:
         return answer
 
     def _take_out(self, container: Any, places: tuple[Place, ...], named: Named) -> list[Any]:
-        """Remove the selected items from a request's list; return the answers for them."""
+        """Remove the selected items from a request's list; return the answers for them. Null names no item."""
         place, *inner = places
+        if getattr(container, place.request) is None:
+            return []
         kept, answers = [], []
         for item in getattr(container, place.request):
             found = extended(named, place, item)

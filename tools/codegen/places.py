@@ -11,7 +11,7 @@ from tools.codegen.model import Field, Message, Struct, Versions
 from tools.codegen.names import snake_case
 
 _ENTITIES = {"topicName": "TOPIC", "groupId": "GROUP", "producerId": "PRODUCER"}
-_PARTITIONS = {"Partition", "PartitionIndex", "Index", "Partitions", "PartitionIndexes"}
+_PARTITIONS = {"Partition", "PartitionIndex", "PartitionId", "Index", "Partitions", "PartitionIndexes"}
 _RESOURCE = "ResourceName"
 
 
