@@ -4,6 +4,7 @@ Leadership comes from LeaderAndIsr alone. Only the leader appends for clients an
 watermark by the rules below. Everything is synchronous; who waits for a high watermark waits in ``delayed``.
 """
 
+import logging
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 
@@ -15,10 +16,13 @@ from kafkapy.metadata.errors import (
     NotLeaderOrFollowerError,
     UnknownLeaderEpochError,
 )
+from kafkapy.records.batch import iterate_headers
 from kafkapy.records.validate import CheckedBatch, ValidatedBatch
-from kafkapy.storage.io.disk_errors import is_passing, storage_error
+from kafkapy.storage.io.disk_errors import as_storage_error, is_passing, storage_error
 from kafkapy.storage.log.log import AppendResult, Log
 from kafkapy.types import NO_EPOCH, NO_OFFSET, TopicPartition
+
+logger = logging.getLogger(__name__)
 
 # The in-sync replicas of a partition, as its leader sees them: pure functions and values.
 #
@@ -224,6 +228,62 @@ class Partition:
         self._take(state)
         self.is_leader = False
         self.remotes = {}
+
+    # the follower's work
+
+    def append_as_follower(self, records: bytes | bytearray | memoryview) -> None:
+        """Append whole batches as the leader sent them; an incomplete last one is left out, and may be all there is.
+
+        Batches of a segment that is larger than ``segment.bytes`` are appended one by one: the topic's configuration
+        may have changed since the leader wrote them. Raises what ``Log.append_as_follower`` raises.
+        """
+        first = next(iterate_headers(records), None)
+        if first is None:
+            return
+        log = self.log
+        _, header = first
+        if log.log_start_offset == log.log_end_offset and header.base_offset < log.log_end_offset <= header.last_offset:
+            # The leader's log starts within this batch (DeleteRecords): an empty replica takes the batch as a whole.
+            self.restart_at(header.base_offset)
+        if len(records) <= log.config.segment_bytes:
+            log.append_as_follower(records)
+            return
+        view = memoryview(records)
+        for position, header in iterate_headers(records):
+            log.append_as_follower(view[position : position + header.size])
+
+    def take_leader_offsets(self, high_watermark: int, log_start_offset: int) -> None:
+        """Move the high watermark to the leader's, as far as the log reaches, and hide what the leader has deleted.
+
+        Raises ``KafkaStorageError`` when the disk is broken.
+        """
+        reached = self.log.update_high_watermark(high_watermark)
+        if self.log.log_start_offset < log_start_offset <= reached:
+            self.log.advance_log_start_offset(log_start_offset)
+
+    def truncate_to(self, offset: int) -> None:
+        """Drop the records from ``offset`` on, which the leader does not have; raises ``KafkaStorageError``."""
+        log = self.log
+        if offset < log.high_watermark:
+            logger.warning(
+                "%s is truncated to offset %d, below its high watermark %d: records that were acknowledged may be lost",
+                self.topic_partition, offset, log.high_watermark,
+            )  # fmt: skip
+        before = log.log_end_offset
+        with as_storage_error(log, "truncated"):
+            log.truncate_to(offset)
+        if log.log_end_offset != before:
+            logger.info("%s was truncated from offset %d to %d", self.topic_partition, before, log.log_end_offset)
+
+    def restart_at(self, offset: int) -> None:
+        """Drop all records and begin again at ``offset``; raises ``KafkaStorageError``."""
+        log = self.log
+        logger.info(
+            "%s begins again at offset %d, its records from %d to %d are dropped",
+            self.topic_partition, offset, log.log_start_offset, log.log_end_offset,
+        )  # fmt: skip
+        with as_storage_error(log, "truncated"):
+            log.truncate_fully_and_start_at(offset)
 
     def _take(self, state: LeaderAndIsrPartition) -> None:
         self.state = state

@@ -27,7 +27,7 @@ from kafkapy.replication.partition import ALL_IN_SYNC, LeaderAndIsrPartition, Pa
 from kafkapy.storage.errors import KafkaStorageError
 from kafkapy.storage.io.disk_errors import is_passing
 from kafkapy.storage.log.log import AppendResult, Log
-from kafkapy.types import EPOCH_DURING_DELETE, NO_EPOCH, TopicPartition
+from kafkapy.types import EPOCH_DURING_DELETE, NO_EPOCH, NO_LEADER, TopicPartition
 
 logger = logging.getLogger(__name__)
 
@@ -55,6 +55,22 @@ class ClusterView(Protocol):
 
     def is_alive(self, broker_id: int, /) -> bool:
         """Tell whether the broker is registered."""
+        ...
+
+
+class Following(Protocol):
+    """The part of ``fetchers.ReplicaFetchers`` that the replica manager uses."""
+
+    def follow(self, partition: Partition, leader: int, /) -> None:
+        """Copy the partition from the broker ``leader`` in its leader epoch."""
+        ...
+
+    def stop(self, topic_partition: TopicPartition, /) -> None:
+        """Copy the partition no more."""
+        ...
+
+    def made_durable(self, topic_partition: TopicPartition, /) -> None:
+        """The disk has taken what it was owed of the partition, or refused it."""
         ...
 
 
@@ -101,6 +117,8 @@ class ReplicaManager:
         self._cluster = cluster
         self._log_config_of = log_config_of
         self._lag_max_ms = lag_max_ms
+        self._make_following: Callable[[], Following] | None = None
+        self._following: Following | None = None
         self._listeners: list[LeadershipListener] = []
 
     # what the controller says
@@ -108,6 +126,10 @@ class ReplicaManager:
     def add_leadership_listener(self, listener: LeadershipListener) -> None:
         """Tell ``listener`` of every change of leadership from now on."""
         self._listeners.append(listener)
+
+    def follow_by(self, make_following: Callable[[], Following]) -> None:
+        """Copy the partitions that others lead with what ``make_following`` makes when this broker follows the first."""
+        self._make_following = make_following
 
     def become_leader_or_follower(self, topic_partition: TopicPartition, state: LeaderAndIsrPartition) -> None:
         """Apply one partition of a LeaderAndIsr request; a new replica's log is made.
@@ -131,15 +153,26 @@ class ReplicaManager:
             )
             self.partitions[topic_partition] = partition
             log.durability.listener = partial(self._made_durable, partition)
+        if self._following is not None:
+            self._following.stop(topic_partition)
         if state.leader == self.broker_id:
             partition.make_leader(state)
             for listener in self._listeners:
                 listener.on_leader(topic_partition, state.leader_epoch)
         else:
             partition.make_follower(state)
+            if state.leader != NO_LEADER:
+                self._follow(partition, state.leader)
             for listener in self._listeners:
                 listener.on_follower_or_stopped(topic_partition, state.leader_epoch)
         self.purgatory.check(topic_partition)
+
+    def _follow(self, partition: Partition, leader: int) -> None:
+        if self._following is None:
+            if self._make_following is None:
+                return
+            self._following = self._make_following()
+        self._following.follow(partition, leader)
 
     def _log(self, topic_partition: TopicPartition, *, is_new: bool) -> Log:
         try:
@@ -165,6 +198,8 @@ class ReplicaManager:
         partition = self.partitions.pop(topic_partition, None)
         if partition is not None:
             partition.is_leader = False
+            if self._following is not None:
+                self._following.stop(topic_partition)
             for listener in self._listeners:
                 listener.on_follower_or_stopped(topic_partition, None)
             self.purgatory.check(topic_partition)
@@ -189,6 +224,8 @@ class ReplicaManager:
         """The disk has taken, or refused, what somebody may be waiting for."""
         if partition.is_leader:
             partition.advance_high_watermark()
+        elif self._following is not None:
+            self._following.made_durable(partition.topic_partition)
         self.purgatory.check(partition.topic_partition)
 
     # lookups

@@ -63,6 +63,7 @@ from kafkapy.types import NO_BROKER_ID
 
 if TYPE_CHECKING:
     from kafkapy.network.peer_connection import AddressOf
+    from kafkapy.replication.fetchers import ReplicaFetchers
 
 logger: Final = logging.getLogger(__name__)
 
@@ -183,6 +184,7 @@ class BrokerServer:
         self._cleanup.callback(lambda: logs.abandon() if self._is_killed else logs.shutdown())
         node.config_admin.add_listener(configs)
         replicas = self._replica_manager(node, logs, configs)
+        replicas.follow_by(lambda: self._fetchers(node))
         failures = DirectoryFailures(logs, replicas, store, self.broken.set)
         logs.directory_listener = failures.directory_failed
         soon = asyncio.get_running_loop().call_soon
@@ -233,6 +235,22 @@ class BrokerServer:
             lag_max_ms=self.config.integer("replica.lag.time.max.ms"),
         )
 
+    def _fetchers(self, node: MetadataNode) -> "ReplicaFetchers":
+        """Return what copies partitions from other brokers; a broker that leads them all does not need it."""
+        from kafkapy.replication.fetcher import FetcherSettings
+        from kafkapy.replication.fetchers import ReplicaFetchers
+
+        config = self.config
+        fetchers = ReplicaFetchers(
+            config.broker_id,
+            self.clock,
+            FetcherSettings.of(config),
+            lambda client_id: self._remote_brokers(node.address_of, client_id, "replica.socket.timeout.ms"),
+            per_leader=config.integer("num.replica.fetchers"),
+        )
+        self._cleanup.callback(fetchers.close)
+        return fetchers
+
     def _apis(self) -> dict[str, ApiTable]:
         """Return what each listener serves: one that other brokers may use serves everything."""
         tables = {endpoint.listener_name: CLIENT_APIS for endpoint in self.config.listeners}
@@ -244,18 +262,21 @@ class BrokerServer:
         """Return the way of one part of the broker to all brokers: to the others with connections of its own."""
 
         def connect() -> BrokerChannel:
-            from kafkapy.network.peer_connection import PeerSettings, PeerTimes, RemoteBrokers
-
-            times = PeerTimes(
-                request_ms=self.config.integer("request.timeout.ms"),
-                connect_ms=self.config.integer("socket.connection.setup.timeout.ms"),
-            )
-            settings = PeerSettings(str(self.config.broker_id), times)
-            remote = RemoteBrokers(address_of, self.clock, settings, SystemRandom())
-            self._cleanup.callback(remote.close)
-            return remote
+            return self._remote_brokers(address_of, str(self.config.broker_id), "request.timeout.ms")
 
         return LocalChannel({self.config.broker_id: requests.handle}, connect)
+
+    def _remote_brokers(self, address_of: "AddressOf", client_id: str, timeout_key: str) -> BrokerChannel:
+        """Return connections to other brokers; a response may take as long as the key ``timeout_key`` says."""
+        from kafkapy.network.peer_connection import PeerSettings, PeerTimes, RemoteBrokers
+
+        times = PeerTimes(
+            request_ms=self.config.integer(timeout_key),
+            connect_ms=self.config.integer("socket.connection.setup.timeout.ms"),
+        )
+        remote = RemoteBrokers(address_of, self.clock, PeerSettings(client_id, times), SystemRandom())
+        self._cleanup.callback(remote.close)
+        return remote
 
     def _fetch_sessions(self) -> FetchSessionCache:
         return FetchSessionCache(
