@@ -8,13 +8,15 @@ next session, ``start`` takes part in the election again."""
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 
 from kafkapy.clock import Clock
 from kafkapy.config.broker_config import BrokerConfig
 from kafkapy.controller.active_controller import ActiveController, Watchers, inter_broker_listener
 from kafkapy.controller.context import ControllerContext, ControllerMovedError
 from kafkapy.controller.requests import Outgoing, PeerQueues
+from kafkapy.errors import BrokerError
+from kafkapy.metadata.errors import NotControllerError, StaleBrokerEpochError
 from kafkapy.metadata.store import (
     BadVersionError,
     Create,
@@ -27,14 +29,17 @@ from kafkapy.metadata.store import (
     WatchEvent,
     ensure_path,
 )
-from kafkapy.metadata.znodes import ControllerEpochZNode, ControllerZNode, FeatureZNode
+from kafkapy.metadata.znodes import ControllerEpochZNode, ControllerZNode, FeatureZNode, LeaderIsr
 from kafkapy.network.peer import BrokerChannel
 from kafkapy.protocol.message import Message
 from kafkapy.protocol.messages.leader_and_isr import LeaderAndIsrResponse
 from kafkapy.protocol.messages.stop_replica import StopReplicaRequest
 from kafkapy.turns import pause
+from kafkapy.types import TopicPartition
 
 Event = Callable[[], Awaitable[None]]
+IsrAnswers = dict[TopicPartition, LeaderIsr | BrokerError]
+"""What holds now of the partitions of a leader's request, or why it was not changed."""
 
 logger = logging.getLogger(__name__)
 
@@ -55,6 +60,8 @@ class Controller:
         self._peers: PeerQueues | None = None
         self._active: ActiveController | None = None
         self._worker: asyncio.Task[None] | None = None
+        self._isr_requests: set[asyncio.Future[IsrAnswers]] = set()
+        """Requests of leaders that wait for their turn among the events."""
 
     @property
     def is_active(self) -> bool:
@@ -75,6 +82,34 @@ class Controller:
     def is_deleting(self, topic: str) -> bool:
         """The deletion of ``topic`` has been asked for and is not complete."""
         return self._active is not None and topic in self._active.context.topics_to_delete
+
+    async def alter_isr(
+        self, broker: int, broker_epoch: int, proposals: Mapping[TopicPartition, LeaderIsr]
+    ) -> IsrAnswers:
+        """Do what ``ActiveController.alter_isr`` does, in the order of the events.
+
+        Raises what that raises, and ``NotControllerError``.
+        """
+        active = self._active
+        if active is None:
+            raise NotControllerError("Another broker is the controller now.")
+        request: asyncio.Future[IsrAnswers] = asyncio.get_running_loop().create_future()
+        self._isr_requests.add(request)
+        request.add_done_callback(self._isr_requests.discard)
+
+        async def answer() -> None:
+            try:
+                answers = await active.alter_isr(broker, broker_epoch, proposals)
+                if not request.done():
+                    request.set_result(answers)
+            except StaleBrokerEpochError as refused:
+                if not request.done():
+                    request.set_exception(refused)
+            finally:  # the office or the session may be lost within
+                _fail(request)
+
+        self._events.put_nowait(("in-sync replicas of a leader", self._while_active(active, answer)))
+        return await request
 
     async def start(self) -> None:
         """Look for a controller or become it; returns when that is decided and, if it is this broker, done."""
@@ -173,6 +208,8 @@ class Controller:
         if self._peers is not None:
             self._peers.remove_all()
         self._peers = self._active = None
+        for request in list(self._isr_requests):
+            _fail(request)
 
     def _noticed(self, kind: str, path: str) -> None:
         active = self._active
@@ -185,6 +222,7 @@ class Controller:
             "partitions": lambda: active.partitions_changed(topic),
             "deletions": active.deletions_changed,
             "log directories": active.log_directories_failed,
+            "in-sync replicas": active.isr_changed,
         }
         key = f"partitions of {topic}" if kind == "partitions" else kind
         self._put(key, self._while_active(active, events[kind]))
@@ -206,6 +244,12 @@ class Controller:
                 await event()
 
         return guarded
+
+
+def _fail(request: "asyncio.Future[IsrAnswers]") -> None:
+    """Answer a request that is not answered."""
+    if not request.done():
+        request.set_exception(NotControllerError("Another broker is the controller now."))
 
 
 def _deletes(request: Message) -> bool:

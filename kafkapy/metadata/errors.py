@@ -152,3 +152,9 @@ class OffsetNotAvailableError(BrokerError):
     """The leader is new and its high watermark has not caught up with its epoch's start (KIP-207)."""
 
     error_code: ClassVar[int] = ErrorCode.OFFSET_NOT_AVAILABLE
+
+
+class InvalidUpdateVersionError(BrokerError):
+    """The partition's state has another version than the one that the request expects."""
+
+    error_code: ClassVar[int] = ErrorCode.INVALID_UPDATE_VERSION

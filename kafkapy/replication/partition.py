@@ -5,7 +5,7 @@ watermark by the rules below. Everything is synchronous; who waits for a high wa
 """
 
 import logging
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 
 from kafkapy.clock import Clock
@@ -16,6 +16,7 @@ from kafkapy.metadata.errors import (
     NotLeaderOrFollowerError,
     UnknownLeaderEpochError,
 )
+from kafkapy.metadata.znodes import LeaderIsr
 from kafkapy.records.batch import iterate_headers
 from kafkapy.records.validate import CheckedBatch, ValidatedBatch
 from kafkapy.storage.io.disk_errors import as_storage_error, is_passing, storage_error
@@ -166,6 +167,8 @@ class Partition:
         "is_leader",
         "leader_epoch",
         "epoch_start_offset",
+        "zk_version",
+        "proposal",
         "remotes",
         "_broker_id",
         "_clock",
@@ -182,6 +185,10 @@ class Partition:
         self.is_leader = False
         self.leader_epoch = NO_EPOCH
         self.epoch_start_offset = 0
+        self.zk_version = 0
+        """Version of the partition's state in the metadata store, as the controller last said."""
+        self.proposal: LeaderIsr | None = None
+        """The change of the in-sync replicas that waits for its confirmation."""
         self.remotes: dict[int, RemoteReplica] = {}
         self._broker_id = broker_id
         self._clock = clock
@@ -289,6 +296,8 @@ class Partition:
         self.state = state
         self.leader_epoch = state.leader_epoch
         self.isr = InSyncReplicas(state.isr)
+        self.zk_version = state.zk_version
+        self.proposal = None
 
     def check_leader(self, current_leader_epoch: int = NO_EPOCH) -> None:
         """Refuse a request that is not for this leader.
@@ -377,17 +386,52 @@ class Partition:
                 lowest = replica.log_start_offset
         return lowest
 
-    def replicas_that_may_join(self) -> Sequence[int]:
-        """Return the followers that have caught up and are not in the in-sync set."""
-        log = self.log
-        return [
-            replica.broker_id
-            for replica in self.remotes.values()
-            if may_join(
-                self.isr, replica,
-                leader_high_watermark=log.high_watermark, epoch_start_offset=self.epoch_start_offset,
-            )
-        ]  # fmt: skip
+    def replica_may_join(self, broker_id: int) -> bool:
+        """Tell whether the follower is not in sync and has caught up far enough to be."""
+        replica = self.remotes.get(broker_id)
+        return replica is not None and may_join(
+            self.isr, replica,
+            leader_high_watermark=self.log.high_watermark, epoch_start_offset=self.epoch_start_offset,
+        )  # fmt: skip
+
+    def lagging_replicas(self) -> tuple[int, ...]:
+        """Return the followers that should leave the in-sync set: those that are behind for too long."""
+        return lagging(
+            self.isr, self.remotes.values(), self.log.log_end_offset,
+            now_ms=self._clock.now_ms(), lag_max_ms=self._lag_max_ms,
+        )  # fmt: skip
+
+    def propose_isr(self, isr: tuple[int, ...]) -> LeaderIsr:
+        """Ask for other in-sync replicas: return the state to be written.
+
+        Until it is confirmed or another LeaderAndIsr comes, both the old and the new set count (``maximal``).
+        """
+        assert self.is_leader, "only a leader proposes in-sync replicas"
+        assert self.state is not None, "a leader has a state"
+        assert self.proposal is None, "one change at a time"
+        self.isr = InSyncReplicas(self.isr.committed, isr)
+        controller_epoch = self.state.controller_epoch
+        self.proposal = LeaderIsr(self._broker_id, self.leader_epoch, isr, controller_epoch, self.zk_version)
+        return self.proposal
+
+    def isr_answered(self, proposal: LeaderIsr, confirmed: LeaderIsr) -> bool:
+        """Take over what the store holds now; tell whether ``proposal`` was waited for.
+
+        The high watermark is computed again: a member that has left does not hold it back any more.
+        """
+        if self.proposal is not proposal:
+            return False
+        self.proposal = None
+        self.isr = InSyncReplicas(confirmed.isr)
+        self.zk_version = confirmed.zk_version
+        self.advance_high_watermark()
+        return True
+
+    def withdraw_proposal(self, proposal: LeaderIsr) -> None:
+        """``proposal`` was refused, and nothing was written: the committed set stays."""
+        if self.proposal is proposal:
+            self.proposal = None
+            self.isr = InSyncReplicas(self.isr.committed)
 
     def is_acknowledged(self, next_offset: int, required_acks: int = ALL_IN_SYNC) -> bool:
         """Tell whether every record below ``next_offset`` is held as ``required_acks`` and ``kafkapy.flush`` ask.

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Final, Self
 from kafkapy.clock import Clock, SystemClock
 from kafkapy.config.broker_config import BrokerConfig
 from kafkapy.config.errors import InvalidConfigError
+from kafkapy.config.keys import is_at_least
 from kafkapy.config.listeners import EndPoint
 from kafkapy.config.log_config import LogConfig
 from kafkapy.config.own_keys import FETCH_SESSION_PARTITIONS, PRODUCER_IDS_MAX
@@ -37,7 +38,7 @@ from kafkapy.network.limits import Limits, Shared
 from kafkapy.network.listener import Listener, ListenError, bind
 from kafkapy.network.peer import BrokerChannel, LocalChannel
 from kafkapy.network.session import Session
-from kafkapy.replication.replica_manager import ReplicaManager
+from kafkapy.replication.replica_manager import IsrWriter, ReplicaManager
 from kafkapy.server import logs
 from kafkapy.server.compute_thread import ComputeThread
 from kafkapy.server.context import WILDCARD_HOSTS, Services
@@ -49,7 +50,7 @@ from kafkapy.server.interception import Hooks
 from kafkapy.server.log_configs import LogConfigs
 from kafkapy.server.node import MetadataNode
 from kafkapy.server.recovery_progress import RecoveryProgress
-from kafkapy.server.upkeep import Upkeep, keep_logs, report_limits
+from kafkapy.server.upkeep import Upkeep, keep_logs, keep_replicas, report_limits
 from kafkapy.storage.compaction.cleaner import LogCleaner
 from kafkapy.storage.data_directory import MetaProperties
 from kafkapy.storage.errors import KafkaStorageError, LogDirectoryError
@@ -185,6 +186,9 @@ class BrokerServer:
         node.config_admin.add_listener(configs)
         replicas = self._replica_manager(node, logs, configs)
         replicas.follow_by(lambda: self._fetchers(node))
+        replicas.change_isr_by(
+            lambda: self._isr_writer(node, replicas, store, self._channel(requests, node.address_of))
+        )
         failures = DirectoryFailures(logs, replicas, store, self.broken.set)
         logs.directory_listener = failures.directory_failed
         soon = asyncio.get_running_loop().call_soon
@@ -250,6 +254,26 @@ class BrokerServer:
         )
         self._cleanup.callback(fetchers.close)
         return fetchers
+
+    def _isr_writer(
+        self, node: MetadataNode, replicas: ReplicaManager, store: EmbeddedSession, channel: BrokerChannel
+    ) -> IsrWriter:
+        """Return what has changed in-sync replicas written; a broker without followers does not need it."""
+        from kafkapy.replication.isr_writers import ControllerIsrWriter, StoreIsrWriter
+
+        writer: ControllerIsrWriter | StoreIsrWriter
+        if is_at_least(self.config.text("inter.broker.protocol.version"), "2.7-IV2"):
+            writer = ControllerIsrWriter(
+                replicas,
+                channel,
+                self.clock,
+                lambda: node.cache.image.controller_id,
+                lambda: node.fence.broker_epoch,
+            )
+        else:
+            writer = StoreIsrWriter(replicas, store, self.clock)
+        self._cleanup.callback(writer.close)
+        return writer
 
     def _apis(self) -> dict[str, ApiTable]:
         """Return what each listener serves: one that other brokers may use serves everything."""
@@ -383,6 +407,7 @@ class BrokerServer:
             logger.info("Listening on %s", listener.endpoint)
         upkeep = Upkeep(self.clock)
         keep_logs(upkeep, services.log_manager, self.config)
+        keep_replicas(upkeep, services.replica_manager, self.config)
         report_limits(upkeep, services)
         self._cleanup.callback(upkeep.stop)
         if self.config.flag("log.cleaner.enable") and self.config.integer("log.cleaner.threads"):
