@@ -43,7 +43,7 @@ LeaderAndIsr; after every other error, and when the leader can't be reached, the
 
 import asyncio
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from enum import Enum
 from typing import Final, NamedTuple, TypeVar
 
@@ -68,6 +68,7 @@ from kafkapy.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderPartition,
     OffsetForLeaderTopic,
 )
+from kafkapy.records.batch import iterate_headers
 from kafkapy.replication.fetch_session import FollowerSession
 from kafkapy.replication.fetching import FetchLimits, FetchWish
 from kafkapy.replication.partition import Partition
@@ -77,6 +78,8 @@ from kafkapy.types import NO_EPOCH, TopicPartition
 
 R = TypeVar("R", bound=Message)
 
+BATCHES_IN_A_STEP: Final = 64
+"""Batches that are appended between two places to pause: some hundred microseconds unless they are large."""
 LATEST: Final = -1
 EARLIEST: Final = -2
 LIST_OFFSETS_VERSION: Final = 5
@@ -367,14 +370,18 @@ class ReplicaFetcher:
             found = truncation_of(followed.partition.log, diverging.epoch, diverging.end_offset)
             self._cut(followed, found.offset, is_final=found.is_final)
         else:
-            self._append(followed, data)
+            await self._append(followed, data)
 
-    def _append(self, followed: _Followed, data: PartitionData) -> None:
+    async def _append(self, followed: _Followed, data: PartitionData) -> None:
         partition = followed.partition
         try:
             if data.records:
                 assert isinstance(data.records, bytes | bytearray | memoryview), "a response that came has bytes"
-                partition.append_as_follower(data.records)
+                for piece in _pieces(data.records):
+                    partition.append_as_follower(piece)
+                    await pause()
+                    if not self._is_current(followed):
+                        return
             partition.take_leader_offsets(data.high_watermark, data.log_start_offset)
         except BrokerError as error:
             self._postpone(followed, f"what came at offset {partition.log.log_end_offset} is refused: {error}")
@@ -415,6 +422,20 @@ class ReplicaFetcher:
             self._refused(followed, answers[0].error_code)
             return None
         return answers[0].offset
+
+
+def _pieces(records: bytes | bytearray | memoryview) -> Iterator[memoryview]:
+    """Cut what came between batches; an incomplete last one is left out. Raises ``CorruptRecordError``."""
+    view = memoryview(records)
+    start = end = count = 0
+    for position, header in iterate_headers(records):
+        end = position + header.size
+        count += 1
+        if count == BATCHES_IN_A_STEP:
+            yield view[start:end]
+            start, count = end, 0
+    if count:
+        yield view[start:end]
 
 
 def _epochs_asked_for(asked: dict[TopicPartition, _Followed]) -> list[OffsetForLeaderTopic]:
