@@ -84,18 +84,13 @@ class Leader:
         given = self.answers.pop(0)(request) if self.answers else None
         if given is not None:
             return given if isinstance(given, Message) else await given
-        match request:
-            case FetchRequest():
-                response = self._fetch(request)
-                if not any(_is_news(each) for topic in response.responses for each in topic.partitions):
-                    await self._news(request.max_wait_ms)
-                    response = self._fetch(request)
-                return response
-            case OffsetForLeaderEpochRequest():
-                return self._epochs(request)
-            case ListOffsetsRequest():
-                return self._offsets(request)
-        raise AssertionError(f"a fetcher sent {request!r}")
+        if not isinstance(request, FetchRequest):
+            return answer_from(self.node, request)
+        response = fetch_from(self.node, request)
+        if not has_news(response):
+            await self._news(request.max_wait_ms)
+            response = fetch_from(self.node, request)
+        return response
 
     async def _news(self, max_wait_ms: int) -> None:
         self._waiting = asyncio.get_running_loop().create_future()
@@ -105,53 +100,75 @@ class Leader:
         finally:
             timer.cancel()
 
-    def _fetch(self, request: FetchRequest) -> FetchResponse:
-        return FetchResponse(
-            responses=[
-                FetchableTopicResponse(topic.topic, partitions=[self._read(topic.topic, each, request.replica_id)])
-                for topic in request.topics
-                for each in topic.partitions
-            ]
-        )
 
-    def _read(self, topic: str, asked: FetchPartition, replica_id: int) -> PartitionData:
-        wish = FetchWish(
-            asked.fetch_offset,
-            asked.partition_max_bytes,
-            asked.current_leader_epoch,
-            asked.log_start_offset,
-            asked.last_fetched_epoch,
-        )
-        limits = FetchLimits(0, 1, 1 << 20, replica_id=replica_id)
-        read = read_one(self.node.replicas, TopicPartition(topic, asked.partition), wish, limits, wish.max_bytes)
-        return PartitionData(
-            asked.partition,
-            read.error_code,
-            read.high_watermark,
-            read.last_stable_offset,
-            read.log_start_offset,
-            None if read.diverging is None else DivergingEpoch(*read.diverging),
-            records=bytes_of(read.records),
-        )
+def answer_from(node: Node, request: Message) -> Message:
+    """What a leader answers a fetcher, at once."""
+    match request:
+        case FetchRequest():
+            return fetch_from(node, request)
+        case OffsetForLeaderEpochRequest():
+            return _epochs_of(node, request)
+        case ListOffsetsRequest():
+            return _offsets_of(node, request)
+    raise AssertionError(f"a fetcher sent {request!r}")
 
-    def _epochs(self, request: OffsetForLeaderEpochRequest) -> OffsetForLeaderEpochResponse:
-        (topic,) = request.topics
-        (asked,) = topic.partitions
-        try:
-            partition = self.node.replicas.partition(TopicPartition(topic.topic, asked.partition))
-            partition.check_leader(asked.current_leader_epoch)
-            epoch, end = partition.log.leader_epochs.end_offset_for(asked.leader_epoch)
-            answer = EpochEndOffset(0, asked.partition, epoch, end)
-        except BrokerError as error:
-            answer = EpochEndOffset(error.error_code, asked.partition)
-        return OffsetForLeaderEpochResponse(topics=[OffsetForLeaderTopicResult(topic.topic, [answer])])
 
-    def _offsets(self, request: ListOffsetsRequest) -> ListOffsetsResponse:
-        (topic,) = request.topics
-        (asked,) = topic.partitions
-        offset = self.log.log_end_offset if asked.timestamp == -1 else self.log.log_start_offset
+def fetch_from(node: Node, request: FetchRequest) -> FetchResponse:
+    return FetchResponse(
+        responses=[
+            FetchableTopicResponse(topic.topic, partitions=[_read(node, topic.topic, each, request.replica_id)])
+            for topic in request.topics
+            for each in topic.partitions
+        ]
+    )
+
+
+def _read(node: Node, topic: str, asked: FetchPartition, replica_id: int) -> PartitionData:
+    wish = FetchWish(
+        asked.fetch_offset,
+        asked.partition_max_bytes,
+        asked.current_leader_epoch,
+        asked.log_start_offset,
+        asked.last_fetched_epoch,
+    )
+    limits = FetchLimits(0, 1, 1 << 20, replica_id=replica_id)
+    read = read_one(node.replicas, TopicPartition(topic, asked.partition), wish, limits, wish.max_bytes)
+    return PartitionData(
+        asked.partition,
+        read.error_code,
+        read.high_watermark,
+        read.last_stable_offset,
+        read.log_start_offset,
+        None if read.diverging is None else DivergingEpoch(*read.diverging),
+        records=bytes_of(read.records),
+    )
+
+
+def _epochs_of(node: Node, request: OffsetForLeaderEpochRequest) -> OffsetForLeaderEpochResponse:
+    (topic,) = request.topics
+    (asked,) = topic.partitions
+    try:
+        partition = node.replicas.partition(TopicPartition(topic.topic, asked.partition))
+        partition.check_leader(asked.current_leader_epoch)
+        epoch, end = partition.log.leader_epochs.end_offset_for(asked.leader_epoch)
+        answer = EpochEndOffset(0, asked.partition, epoch, end)
+    except BrokerError as error:
+        answer = EpochEndOffset(error.error_code, asked.partition)
+    return OffsetForLeaderEpochResponse(topics=[OffsetForLeaderTopicResult(topic.topic, [answer])])
+
+
+def _offsets_of(node: Node, request: ListOffsetsRequest) -> ListOffsetsResponse:
+    (topic,) = request.topics
+    (asked,) = topic.partitions
+    try:
+        partition = node.replicas.partition(TopicPartition(topic.name, asked.partition_index))
+        partition.check_leader(asked.current_leader_epoch)
+        log = partition.log
+        offset = log.log_end_offset if asked.timestamp == -1 else log.log_start_offset
         answer = ListOffsetsPartitionResponse(asked.partition_index, offset=offset)
-        return ListOffsetsResponse(topics=[ListOffsetsTopicResponse(topic.name, [answer])])
+    except BrokerError as error:
+        answer = ListOffsetsPartitionResponse(asked.partition_index, error.error_code)
+    return ListOffsetsResponse(topics=[ListOffsetsTopicResponse(topic.name, [answer])])
 
 
 def bytes_of(records: object) -> bytes:
@@ -162,8 +179,13 @@ def bytes_of(records: object) -> bytes:
     return records
 
 
-def _is_news(data: PartitionData) -> bool:
-    return bool(data.error_code or data.diverging_epoch or data.records)
+def has_news(response: FetchResponse) -> bool:
+    """Whether a leader answers so at once."""
+    return any(
+        data.error_code or data.diverging_epoch or data.records
+        for topic in response.responses
+        for data in topic.partitions
+    )
 
 
 class Pair:

@@ -33,7 +33,8 @@ from kafkapy.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderEpochResponse,
     OffsetForLeaderTopicResult,
 )
-from kafkapy.replication.fetcher import FetcherSettings
+from kafkapy.replication import fetcher
+from kafkapy.replication.fetcher import BATCHES_IN_A_STEP, FetcherSettings
 from kafkapy.replication.fetchers import ReplicaFetchers
 from kafkapy.types import TopicPartition
 from tests.replication.leader import BACKOFF_MS, LEADER, SETTINGS, Pair
@@ -268,6 +269,51 @@ def test_records_that_the_leader_does_not_have_are_cut_off(tmp_path: Path, caplo
         run(tmp_path, scenario)
     assert "t-0 is truncated to offset 3, below its high watermark 7" in caplog.text
     assert "t-0 was truncated from offset 7 to 3" in caplog.text
+
+
+def test_records_above_the_high_watermark_that_the_leader_has_stay(tmp_path: Path) -> None:
+    """KIP-101: were they cut off and then the leader lost, nobody would have what it had acknowledged."""
+
+    async def scenario(pair: Pair) -> None:
+        pair.leader.append(5)
+        pair.follow()
+        await pair.settle()
+        assert pair.ends == (0, 0, 5)
+        pair.leader.lead(epoch=1)
+        pair.follow(epoch=1)
+        await pair.settle()
+        last = pair.leader.requests[-1]
+        assert isinstance(last, FetchRequest)
+        assert last.topics[0].partitions[0].fetch_offset == 5
+        assert pair.log.truncations == 0
+
+    run(tmp_path, scenario)
+
+
+def test_a_long_response_is_dropped_where_another_leader_and_isr_comes_between(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario(pair: Pair) -> None:
+        for _ in range(2 * BATCHES_IN_A_STEP):
+            pair.leader.append()
+        is_first = True
+
+        async def interrupt() -> None:
+            nonlocal is_first
+            if pair.log.log_end_offset and is_first:
+                is_first = False
+                pair.follow(epoch=1, leader=-1)
+
+        monkeypatch.setattr(fetcher, "pause", interrupt)
+        pair.follow()
+        await pair.settle()
+        assert pair.ends == (0, 0, BATCHES_IN_A_STEP)
+        pair.leader.lead(epoch=2)
+        pair.follow(epoch=2)
+        await pair.settle()
+        assert pair.has_the_same
+
+    run(tmp_path, scenario)
 
 
 def test_a_leader_that_knows_only_earlier_epochs_is_asked_more_than_once(tmp_path: Path) -> None:
