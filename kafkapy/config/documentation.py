@@ -286,7 +286,7 @@ UNUSED: Final = frozenset({
     *(name for name in _BROKER if name.startswith((
         "zookeeper.", "ssl.", "sasl.", "delegation.token.", "password.encoder.", "quota.", "replication.quota.",
         "alter.log.dirs.", "controller.quota.", "metrics.", "controlled.shutdown.", "kafka.metrics.",
-        "replica.fetch.", "replica.socket.", "fetch.purgatory.", "producer.purgatory.",
+        "replica.socket.receive.", "fetch.purgatory.", "producer.purgatory.",
         "delete.records.purgatory.", "leader.replication.", "follower.replication.", "replica.alter.",
     ))),
     "socket.connection.setup.timeout.max.ms", "num.network.threads", "num.io.threads",
@@ -294,7 +294,7 @@ UNUSED: Final = frozenset({
     "queued.max.requests", "authorizer.class.name", "control.plane.listener.name", "socket.send.buffer.bytes",
     "socket.receive.buffer.bytes", "max.connection.creation.rate", "connection.failed.authentication.delay.ms",
     "create.topic.policy.class.name", "alter.config.policy.class.name", "controller.socket.timeout.ms",
-    "num.replica.fetchers", "replica.selector.class", "metric.reporters",
+    "replica.selector.class", "metric.reporters",
     "client.quota.callback.class", "connections.max.reauth.ms", "security.providers", "principal.builder.class",
     "leader.replication.throttled.replicas", "follower.replication.throttled.replicas",
 } - {"zookeeper.connect"})  # fmt: skip

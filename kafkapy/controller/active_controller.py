@@ -1,7 +1,7 @@
 """The work of the active controller: loading the cluster's state after its election, and handling each event."""
 
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from kafkapy.config.broker_config import BrokerConfig
 from kafkapy.controller.context import ControllerContext, ControllerWriter, LiveBroker, Replica
@@ -11,6 +11,15 @@ from kafkapy.controller.replica_machine import ReplicaMachine
 from kafkapy.controller.requests import Outgoing, PeerQueues, RequestBatch
 from kafkapy.controller.states import PartitionState
 from kafkapy.controller.topic_deletion import TOPICS_TOGETHER, TopicDeletion
+from kafkapy.errors import BrokerError
+from kafkapy.metadata.errors import (
+    FencedLeaderEpochError,
+    InvalidRequestError,
+    InvalidUpdateVersionError,
+    NotControllerError,
+    StaleBrokerEpochError,
+    UnknownTopicOrPartitionError,
+)
 from kafkapy.metadata.store import Delete, MetadataStore, Watch, WatchEvent
 from kafkapy.metadata.znodes import (
     BrokerIdsZNode,
@@ -18,6 +27,7 @@ from kafkapy.metadata.znodes import (
     DeleteTopicsZNode,
     DeleteTopicZNode,
     IsrChangeNotificationZNode,
+    LeaderIsr,
     LogDirEventNotificationZNode,
     PartitionStateZNode,
     PreferredElectionZNode,
@@ -51,6 +61,7 @@ class Watchers:
         self.deletions = watcher("deletions")
         self.log_dir_events = watcher("log directories")
         self.preferred_elections = watcher("preferred leaders")
+        self.isr_changes = watcher("in-sync replicas")
 
 
 class ActiveController:
@@ -84,6 +95,7 @@ class ActiveController:
         """Load the cluster's state, send it to all brokers, bring replicas online, continue unfinished deletions."""
         await self._delete_notifications()
         await self._store.children(LogDirEventNotificationZNode.PATH, self._watchers.log_dir_events)
+        await self._store.children(IsrChangeNotificationZNode.PATH, self._watchers.isr_changes)
         self.context.brokers = await self._read_brokers()
         await self._load_topics(await self._store.children(TopicsZNode.PATH, self._watchers.topics))
         deletions = await self._store.children(DeleteTopicsZNode.PATH, self._watchers.deletions)
@@ -175,6 +187,72 @@ class ActiveController:
         await self._replicas.bring_online([found for found in replicas if not self._is_going(found)])
         await self._flush()
         await self._writer.write([Delete(f"{parent}/{name}") for name in names])
+
+    async def isr_changed(self) -> None:
+        """Leaders have written in-sync replicas themselves (inter-broker protocol below 2.7-IV2): tell all brokers."""
+        parent = IsrChangeNotificationZNode.PATH
+        names = await self._store.children(parent, self._watchers.isr_changes)
+        changed: dict[TopicPartition, None] = {}
+        for node in await self._store.get_many([f"{parent}/{name}" for name in names]):
+            try:
+                changed.update(dict.fromkeys(IsrChangeNotificationZNode.decode(node.data) if node is not None else ()))
+            except ValueError as error:
+                logger.error("A notification of changed in-sync replicas can't be read: %s", error)
+        known = [found for found in changed if found in self.context.leadership]
+        if known:
+            self.context.leadership.update(await self._partitions.read_states(known))
+            await self._send_metadata(self.context.brokers, known)
+        await self._writer.write([Delete(f"{parent}/{name}") for name in names])
+
+    async def alter_isr(
+        self, broker: int, broker_epoch: int, proposals: Mapping[TopicPartition, LeaderIsr]
+    ) -> dict[TopicPartition, LeaderIsr | BrokerError]:
+        """A leader proposes in-sync replicas; return what holds now of each partition, or why it was not changed.
+
+        Raises ``StaleBrokerEpochError`` when the broker has another registration. Kafka compares for equality here: a
+        leader's request never comes before the controller has read its registration.
+        """
+        live = self.context.brokers.get(broker)
+        if live is None or live.epoch != broker_epoch:
+            raise StaleBrokerEpochError(f"broker {broker} is not registered with epoch {broker_epoch}")
+        answers: dict[TopicPartition, LeaderIsr | BrokerError] = {}
+        changes: dict[TopicPartition, LeaderIsr] = {}
+        for partition, proposed in proposals.items():
+            await pause()
+            known = self.context.leadership.get(partition)
+            refusal = self._isr_refusal(partition, proposed, known)
+            if refusal is not None:
+                answers[partition] = refusal
+            elif known is not None and proposed.isr == known.isr:
+                answers[partition] = known
+            else:
+                changes[partition] = proposed._replace(controller_epoch=self.context.epoch)
+
+        def written(partition: TopicPartition, state: LeaderIsr) -> None:
+            self.context.leadership[partition] = answers[partition] = state
+
+        for partition in await self._partitions.write_states(changes, written):
+            answers[partition] = InvalidUpdateVersionError(f"{partition} was changed meanwhile")
+        if changes:
+            await self._send_metadata(self.context.brokers, changes)
+        return answers
+
+    def _isr_refusal(
+        self, partition: TopicPartition, proposed: LeaderIsr, known: LeaderIsr | None
+    ) -> BrokerError | None:
+        if known is None:
+            return UnknownTopicOrPartitionError(f"there is no {partition}")
+        if proposed.leader_epoch < known.leader_epoch:
+            return FencedLeaderEpochError(f"{partition} is at leader epoch {known.leader_epoch}")
+        if proposed.leader_epoch > known.leader_epoch:
+            return NotControllerError(f"{partition} is at leader epoch {known.leader_epoch} as far as is known here")
+        if proposed.leader != known.leader or proposed.leader not in proposed.isr:
+            return InvalidRequestError(f"{partition} is led by broker {known.leader}")
+        if not set(proposed.isr) <= set(self.context.assignment(partition).replicas):
+            return InvalidRequestError(f"{list(proposed.isr)} are not all replicas of {partition}")
+        if proposed.isr != known.isr and proposed.zk_version != known.zk_version:
+            return InvalidUpdateVersionError(f"the state of {partition} has version {known.zk_version}")
+        return None
 
     async def answered(self, outgoing: Outgoing, response: Message) -> None:
         """A broker has answered a StopReplica that deletes, or a LeaderAndIsr."""

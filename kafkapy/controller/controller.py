@@ -8,7 +8,7 @@ next session, ``start`` takes part in the election again."""
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final, TypeVar
 
 from kafkapy.clock import Clock, TimerHandle
@@ -30,15 +30,18 @@ from kafkapy.metadata.store import (
     WatchEvent,
     ensure_path,
 )
-from kafkapy.metadata.znodes import ControllerEpochZNode, ControllerZNode, FeatureZNode
+from kafkapy.metadata.znodes import ControllerEpochZNode, ControllerZNode, FeatureZNode, LeaderIsr
 from kafkapy.network.peer import BrokerChannel
 from kafkapy.protocol.message import Message
 from kafkapy.protocol.messages.leader_and_isr import LeaderAndIsrResponse
 from kafkapy.protocol.messages.stop_replica import StopReplicaRequest
 from kafkapy.turns import pause
+from kafkapy.types import TopicPartition
 
 Event = Callable[[], Awaitable[None]]
 T = TypeVar("T")
+IsrAnswers = dict[TopicPartition, LeaderIsr | BrokerError]
+"""What holds now of the partitions of a leader's request, or why it was not changed."""
 FIRST_BALANCE_MS: Final = 5_000
 """How long after its election a controller first looks whether leaders are unevenly distributed."""
 
@@ -111,6 +114,17 @@ class Controller:
 
         self._events.put_nowait((name, self._while_active(active, answer)))
         return await request
+
+    async def alter_isr(
+        self, broker: int, broker_epoch: int, proposals: Mapping[TopicPartition, LeaderIsr]
+    ) -> IsrAnswers:
+        """Do what ``ActiveController.alter_isr`` does, in the order of the events.
+
+        Raises what that raises, and ``NotControllerError``.
+        """
+        return await self.ask(
+            "in-sync replicas of a leader", lambda active: active.alter_isr(broker, broker_epoch, proposals)
+        )
 
     async def start(self) -> None:
         """Look for a controller or become it; returns when that is decided and, if it is this broker, done."""
@@ -240,6 +254,7 @@ class Controller:
             "deletions": active.deletions_changed,
             "log directories": active.log_directories_failed,
             "preferred leaders": active.preferred_leaders_requested,
+            "in-sync replicas": active.isr_changed,
         }
         key = f"partitions of {topic}" if kind == "partitions" else kind
         self._put(key, self._while_active(active, events[kind]))

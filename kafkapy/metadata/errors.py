@@ -179,3 +179,9 @@ class ElectionNotNeededError(BrokerError):
     """The partition has a leader of the kind that the election is for."""
 
     error_code: ClassVar[int] = ErrorCode.ELECTION_NOT_NEEDED
+
+
+class InvalidUpdateVersionError(BrokerError):
+    """The partition's state has another version than the one that the request expects."""
+
+    error_code: ClassVar[int] = ErrorCode.INVALID_UPDATE_VERSION

@@ -206,9 +206,25 @@ class ProducerIdBlockZNode:
 
 
 class IsrChangeNotificationZNode:
-    """``/isr_change_notification``: old leaders (protocol below 2.7) leave a note for each change here."""
+    """``/isr_change_notification/isr_change_N``, sequential: in-sync replicas that leaders have changed themselves.
+
+    Leaders do so with an inter-broker protocol below 2.7-IV2; later ones ask the controller.
+    """
 
     PATH: Final = "/isr_change_notification"
+    SEQUENTIAL_PATH: Final = "/isr_change_notification/isr_change_"
+
+    @staticmethod
+    def encode(partitions: Iterable[TopicPartition]) -> bytes:
+        """Version 1."""
+        listed = [{"topic": found.topic, "partition": found.partition} for found in partitions]
+        return encode_json({"version": 1, "partitions": listed})
+
+    @staticmethod
+    def decode(data: bytes | None) -> list[TopicPartition]:
+        """The partitions whose states have changed."""
+        listed = required(decode_json(data), "partitions")
+        return [TopicPartition(str(required(found, "topic")), int(required(found, "partition"))) for found in listed]
 
 
 @dataclass(frozen=True, slots=True)

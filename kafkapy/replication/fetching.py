@@ -331,8 +331,8 @@ def _read_as_follower(
             if isinstance(records, FileSlice):
                 records.release()
             records = EMPTY
-        elif partition.follower_fetched(replica_id, wish.offset, wish.log_start_offset):
-            replicas.purgatory.check(topic_partition)
+        else:
+            replicas.follower_fetched(partition, replica_id, wish.offset, wish.log_start_offset)
     return PartitionRead(
         topic_partition, records, 0, log.high_watermark, log.last_stable_offset, log.log_start_offset, None, diverging
     )  # fmt: skip

@@ -4,7 +4,8 @@ Leadership comes from LeaderAndIsr alone. Only the leader appends for clients an
 watermark by the rules below. Everything is synchronous; who waits for a high watermark waits in ``delayed``.
 """
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+import logging
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 
 from kafkapy.clock import Clock
@@ -15,10 +16,14 @@ from kafkapy.metadata.errors import (
     NotLeaderOrFollowerError,
     UnknownLeaderEpochError,
 )
+from kafkapy.metadata.znodes import LeaderIsr
+from kafkapy.records.batch import iterate_headers
 from kafkapy.records.validate import CheckedBatch, ValidatedBatch
-from kafkapy.storage.io.disk_errors import is_passing, storage_error
+from kafkapy.storage.io.disk_errors import as_storage_error, is_passing, storage_error
 from kafkapy.storage.log.log import AppendResult, Log
 from kafkapy.types import NO_EPOCH, NO_OFFSET, TopicPartition
+
+logger = logging.getLogger(__name__)
 
 # The in-sync replicas of a partition, as its leader sees them: pure functions and values.
 #
@@ -162,6 +167,8 @@ class Partition:
         "is_leader",
         "leader_epoch",
         "epoch_start_offset",
+        "zk_version",
+        "proposal",
         "remotes",
         "_broker_id",
         "_clock",
@@ -178,6 +185,10 @@ class Partition:
         self.is_leader = False
         self.leader_epoch = NO_EPOCH
         self.epoch_start_offset = 0
+        self.zk_version = 0
+        """Version of the partition's state in the metadata store, as the controller last said."""
+        self.proposal: LeaderIsr | None = None
+        """The change of the in-sync replicas that waits for its confirmation."""
         self.remotes: dict[int, RemoteReplica] = {}
         self._broker_id = broker_id
         self._clock = clock
@@ -225,10 +236,68 @@ class Partition:
         self.is_leader = False
         self.remotes = {}
 
+    # the follower's work
+
+    def append_as_follower(self, records: bytes | bytearray | memoryview) -> None:
+        """Append whole batches as the leader sent them; an incomplete last one is left out, and may be all there is.
+
+        Batches of a segment that is larger than ``segment.bytes`` are appended one by one: the topic's configuration
+        may have changed since the leader wrote them. Raises what ``Log.append_as_follower`` raises.
+        """
+        first = next(iterate_headers(records), None)
+        if first is None:
+            return
+        log = self.log
+        _, header = first
+        if log.log_start_offset == log.log_end_offset and header.base_offset < log.log_end_offset <= header.last_offset:
+            # The leader's log starts within this batch (DeleteRecords): an empty replica takes the batch as a whole.
+            self.restart_at(header.base_offset)
+        if len(records) <= log.config.segment_bytes:
+            log.append_as_follower(records)
+            return
+        view = memoryview(records)
+        for position, header in iterate_headers(records):
+            log.append_as_follower(view[position : position + header.size])
+
+    def take_leader_offsets(self, high_watermark: int, log_start_offset: int) -> None:
+        """Move the high watermark to the leader's, as far as the log reaches, and hide what the leader has deleted.
+
+        Raises ``KafkaStorageError`` when the disk is broken.
+        """
+        reached = self.log.update_high_watermark(high_watermark)
+        if self.log.log_start_offset < log_start_offset <= reached:
+            self.log.advance_log_start_offset(log_start_offset)
+
+    def truncate_to(self, offset: int) -> None:
+        """Drop the records from ``offset`` on, which the leader does not have; raises ``KafkaStorageError``."""
+        log = self.log
+        if offset < log.high_watermark:
+            logger.warning(
+                "%s is truncated to offset %d, below its high watermark %d: records that were acknowledged may be lost",
+                self.topic_partition, offset, log.high_watermark,
+            )  # fmt: skip
+        before = log.log_end_offset
+        with as_storage_error(log, "truncated"):
+            log.truncate_to(offset)
+        if log.log_end_offset != before:
+            logger.info("%s was truncated from offset %d to %d", self.topic_partition, before, log.log_end_offset)
+
+    def restart_at(self, offset: int) -> None:
+        """Drop all records and begin again at ``offset``; raises ``KafkaStorageError``."""
+        log = self.log
+        logger.info(
+            "%s begins again at offset %d, its records from %d to %d are dropped",
+            self.topic_partition, offset, log.log_start_offset, log.log_end_offset,
+        )  # fmt: skip
+        with as_storage_error(log, "truncated"):
+            log.truncate_fully_and_start_at(offset)
+
     def _take(self, state: LeaderAndIsrPartition) -> None:
         self.state = state
         self.leader_epoch = state.leader_epoch
         self.isr = InSyncReplicas(state.isr)
+        self.zk_version = state.zk_version
+        self.proposal = None
 
     def check_leader(self, current_leader_epoch: int = NO_EPOCH) -> None:
         """Refuse a request that is not for this leader.
@@ -317,17 +386,52 @@ class Partition:
                 lowest = replica.log_start_offset
         return lowest
 
-    def replicas_that_may_join(self) -> Sequence[int]:
-        """Return the followers that have caught up and are not in the in-sync set."""
-        log = self.log
-        return [
-            replica.broker_id
-            for replica in self.remotes.values()
-            if may_join(
-                self.isr, replica,
-                leader_high_watermark=log.high_watermark, epoch_start_offset=self.epoch_start_offset,
-            )
-        ]  # fmt: skip
+    def replica_may_join(self, broker_id: int) -> bool:
+        """Tell whether the follower is not in sync and has caught up far enough to be."""
+        replica = self.remotes.get(broker_id)
+        return replica is not None and may_join(
+            self.isr, replica,
+            leader_high_watermark=self.log.high_watermark, epoch_start_offset=self.epoch_start_offset,
+        )  # fmt: skip
+
+    def lagging_replicas(self) -> tuple[int, ...]:
+        """Return the followers that should leave the in-sync set: those that are behind for too long."""
+        return lagging(
+            self.isr, self.remotes.values(), self.log.log_end_offset,
+            now_ms=self._clock.now_ms(), lag_max_ms=self._lag_max_ms,
+        )  # fmt: skip
+
+    def propose_isr(self, isr: tuple[int, ...]) -> LeaderIsr:
+        """Ask for other in-sync replicas: return the state to be written.
+
+        Until it is confirmed or another LeaderAndIsr comes, both the old and the new set count (``maximal``).
+        """
+        assert self.is_leader, "only a leader proposes in-sync replicas"
+        assert self.state is not None, "a leader has a state"
+        assert self.proposal is None, "one change at a time"
+        self.isr = InSyncReplicas(self.isr.committed, isr)
+        controller_epoch = self.state.controller_epoch
+        self.proposal = LeaderIsr(self._broker_id, self.leader_epoch, isr, controller_epoch, self.zk_version)
+        return self.proposal
+
+    def isr_answered(self, proposal: LeaderIsr, confirmed: LeaderIsr) -> bool:
+        """Take over what the store holds now; tell whether ``proposal`` was waited for.
+
+        The high watermark is computed again: a member that has left does not hold it back any more.
+        """
+        if self.proposal is not proposal:
+            return False
+        self.proposal = None
+        self.isr = InSyncReplicas(confirmed.isr)
+        self.zk_version = confirmed.zk_version
+        self.advance_high_watermark()
+        return True
+
+    def withdraw_proposal(self, proposal: LeaderIsr) -> None:
+        """``proposal`` was refused, and nothing was written: the committed set stays."""
+        if self.proposal is proposal:
+            self.proposal = None
+            self.isr = InSyncReplicas(self.isr.committed)
 
     def is_acknowledged(self, next_offset: int, required_acks: int = ALL_IN_SYNC) -> bool:
         """Tell whether every record below ``next_offset`` is held as ``required_acks`` and ``kafkapy.flush`` ask.

@@ -22,12 +22,14 @@ from kafkapy.metadata.errors import (
     StaleControllerEpochError,
     UnknownTopicOrPartitionError,
 )
+from kafkapy.metadata.znodes import LeaderIsr
 from kafkapy.records.validate import CheckedBatch, ValidatedBatch
 from kafkapy.replication.partition import ALL_IN_SYNC, LeaderAndIsrPartition, Partition
 from kafkapy.storage.errors import KafkaStorageError
 from kafkapy.storage.io.disk_errors import is_passing
 from kafkapy.storage.log.log import AppendResult, Log
-from kafkapy.types import EPOCH_DURING_DELETE, NO_EPOCH, TopicPartition
+from kafkapy.turns import Steps
+from kafkapy.types import EPOCH_DURING_DELETE, NO_EPOCH, NO_LEADER, TopicPartition
 
 logger = logging.getLogger(__name__)
 
@@ -55,6 +57,33 @@ class ClusterView(Protocol):
 
     def is_alive(self, broker_id: int, /) -> bool:
         """Tell whether the broker is registered."""
+        ...
+
+
+class Following(Protocol):
+    """The part of ``fetchers.ReplicaFetchers`` that the replica manager uses."""
+
+    def follow(self, partition: Partition, leader: int, /) -> None:
+        """Copy the partition from the broker ``leader`` in its leader epoch."""
+        ...
+
+    def stop(self, topic_partition: TopicPartition, /) -> None:
+        """Copy the partition no more."""
+        ...
+
+    def made_durable(self, topic_partition: TopicPartition, /) -> None:
+        """The disk has taken what it was owed of the partition, or refused it."""
+        ...
+
+
+class IsrWriter(Protocol):
+    """Has the in-sync replicas of partitions that this broker leads written to the metadata store."""
+
+    def propose(self, partition: Partition, proposal: LeaderIsr, /) -> None:
+        """Have ``proposal`` written, which ``Partition.propose_isr`` returned, and tell ``ReplicaManager`` of the end.
+
+        It is tried until it is written or refused, or the partition has another state.
+        """
         ...
 
 
@@ -101,6 +130,10 @@ class ReplicaManager:
         self._cluster = cluster
         self._log_config_of = log_config_of
         self._lag_max_ms = lag_max_ms
+        self._make_following: Callable[[], Following] | None = None
+        self._following: Following | None = None
+        self._make_isr_writer: Callable[[], IsrWriter] | None = None
+        self._isr_writer: IsrWriter | None = None
         self._listeners: list[LeadershipListener] = []
 
     # what the controller says
@@ -108,6 +141,14 @@ class ReplicaManager:
     def add_leadership_listener(self, listener: LeadershipListener) -> None:
         """Tell ``listener`` of every change of leadership from now on."""
         self._listeners.append(listener)
+
+    def follow_by(self, make_following: Callable[[], Following]) -> None:
+        """Copy partitions that others lead with what ``make_following`` makes when this broker follows the first."""
+        self._make_following = make_following
+
+    def change_isr_by(self, make_isr_writer: Callable[[], IsrWriter]) -> None:
+        """Have changes of in-sync replicas written by what ``make_isr_writer`` makes when the first one is due."""
+        self._make_isr_writer = make_isr_writer
 
     def become_leader_or_follower(self, topic_partition: TopicPartition, state: LeaderAndIsrPartition) -> None:
         """Apply one partition of a LeaderAndIsr request; a new replica's log is made.
@@ -131,15 +172,26 @@ class ReplicaManager:
             )
             self.partitions[topic_partition] = partition
             log.durability.listener = partial(self._made_durable, partition)
+        if self._following is not None:
+            self._following.stop(topic_partition)
         if state.leader == self.broker_id:
             partition.make_leader(state)
             for listener in self._listeners:
                 listener.on_leader(topic_partition, state.leader_epoch)
         else:
             partition.make_follower(state)
+            if state.leader != NO_LEADER:
+                self._follow(partition, state.leader)
             for listener in self._listeners:
                 listener.on_follower_or_stopped(topic_partition, state.leader_epoch)
         self.purgatory.check(topic_partition)
+
+    def _follow(self, partition: Partition, leader: int) -> None:
+        if self._following is None:
+            if self._make_following is None:
+                return
+            self._following = self._make_following()
+        self._following.follow(partition, leader)
 
     def _log(self, topic_partition: TopicPartition, *, is_new: bool) -> Log:
         try:
@@ -165,6 +217,8 @@ class ReplicaManager:
         partition = self.partitions.pop(topic_partition, None)
         if partition is not None:
             partition.is_leader = False
+            if self._following is not None:
+                self._following.stop(topic_partition)
             for listener in self._listeners:
                 listener.on_follower_or_stopped(topic_partition, None)
             self.purgatory.check(topic_partition)
@@ -189,7 +243,54 @@ class ReplicaManager:
         """The disk has taken, or refused, what somebody may be waiting for."""
         if partition.is_leader:
             partition.advance_high_watermark()
+        elif self._following is not None:
+            self._following.made_durable(partition.topic_partition)
         self.purgatory.check(partition.topic_partition)
+
+    # followers of this leader
+
+    def follower_fetched(self, partition: Partition, broker_id: int, fetch_offset: int, log_start_offset: int) -> None:
+        """A replica fetches, so it has all records before ``fetch_offset``: wake who waits for that.
+
+        A follower that has caught up is proposed as in sync. Raises ``NotLeaderOrFollowerError`` for a broker that is
+        no replica of the partition.
+        """
+        has_news = partition.follower_fetched(broker_id, fetch_offset, log_start_offset)
+        if partition.replica_may_join(broker_id) and self._cluster.is_alive(broker_id):
+            self._propose(partition, (*partition.isr.committed, broker_id))
+        if has_news:
+            self.purgatory.check(partition.topic_partition)
+
+    def shrink_in_sync_sets(self) -> Steps[None]:
+        """Propose to take out followers that lag: for each ``replica.lag.time.max.ms`` / 2. A step is a partition."""
+        for partition in list(self.partitions.values()):
+            if not partition.remotes:
+                continue  # it has no followers, or is one
+            outside = partition.lagging_replicas()
+            if outside:
+                remaining = tuple(each for each in partition.isr.committed if each not in outside)
+                logger.info(
+                    "%s: the replicas %s have not caught up with the leader's end offset %d for %d ms",
+                    partition.topic_partition, list(outside), partition.log.log_end_offset, self._lag_max_ms,
+                )  # fmt: skip
+                self._propose(partition, remaining)
+            yield
+
+    def isr_written(self, partition: Partition, proposal: LeaderIsr, written: LeaderIsr) -> None:
+        """The store holds ``written``, as ``proposal`` asked for: it counts from now on."""
+        if partition.isr_answered(proposal, written):
+            logger.info(
+                "%s: the in-sync replicas are %s, version %d",
+                partition.topic_partition, list(written.isr), written.zk_version,
+            )  # fmt: skip
+            self.purgatory.check(partition.topic_partition)
+
+    def _propose(self, partition: Partition, isr: tuple[int, ...]) -> None:
+        if self._isr_writer is None:
+            if self._make_isr_writer is None:
+                return
+            self._isr_writer = self._make_isr_writer()
+        self._isr_writer.propose(partition, partition.propose_isr(isr))
 
     # lookups
 

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Final, Self
 from kafkapy.clock import Clock, SystemClock
 from kafkapy.config.broker_config import BrokerConfig, check_built
 from kafkapy.config.errors import InvalidConfigError
+from kafkapy.config.keys import is_at_least
 from kafkapy.config.listeners import EndPoint
 from kafkapy.config.log_config import LogConfig
 from kafkapy.config.own_keys import FETCH_SESSION_PARTITIONS, PRODUCER_IDS_MAX
@@ -36,7 +37,7 @@ from kafkapy.network.limits import Limits, Shared
 from kafkapy.network.listener import Listener, ListenError, bind
 from kafkapy.network.peer import BrokerChannel, LocalChannel
 from kafkapy.network.session import Session
-from kafkapy.replication.replica_manager import ReplicaManager
+from kafkapy.replication.replica_manager import IsrWriter, ReplicaManager
 from kafkapy.server import logs
 from kafkapy.server.compute_thread import ComputeThread
 from kafkapy.server.context import WILDCARD_HOSTS, Services
@@ -48,7 +49,7 @@ from kafkapy.server.interception import Hooks
 from kafkapy.server.log_configs import LogConfigs
 from kafkapy.server.node import MetadataNode
 from kafkapy.server.recovery_progress import RecoveryProgress
-from kafkapy.server.upkeep import Upkeep, keep_logs, report_limits
+from kafkapy.server.upkeep import Upkeep, keep_logs, keep_replicas, report_limits
 from kafkapy.storage.compaction.cleaner import LogCleaner
 from kafkapy.storage.data_directory import MetaProperties
 from kafkapy.storage.errors import KafkaStorageError, LogDirectoryError
@@ -62,6 +63,7 @@ from kafkapy.types import NO_BROKER_ID
 
 if TYPE_CHECKING:
     from kafkapy.network.peer_connection import AddressOf
+    from kafkapy.replication.fetchers import ReplicaFetchers
 
 logger: Final = logging.getLogger(__name__)
 
@@ -182,6 +184,10 @@ class BrokerServer:
         self._cleanup.callback(lambda: logs.abandon() if self._is_killed else logs.shutdown())
         node.config_admin.add_listener(configs)
         replicas = self._replica_manager(node, logs, configs)
+        replicas.follow_by(lambda: self._fetchers(node))
+        replicas.change_isr_by(
+            lambda: self._isr_writer(node, replicas, store, self._channel(requests, node.address_of))
+        )
         failures = DirectoryFailures(logs, replicas, store, self.broken.set)
         logs.directory_listener = failures.directory_failed
         soon = asyncio.get_running_loop().call_soon
@@ -232,6 +238,42 @@ class BrokerServer:
             lag_max_ms=self.config.integer("replica.lag.time.max.ms"),
         )
 
+    def _fetchers(self, node: MetadataNode) -> "ReplicaFetchers":
+        """Return what copies partitions from other brokers; a broker that leads them all does not need it."""
+        from kafkapy.replication.fetcher import FetcherSettings
+        from kafkapy.replication.fetchers import ReplicaFetchers
+
+        config = self.config
+        fetchers = ReplicaFetchers(
+            config.broker_id,
+            self.clock,
+            FetcherSettings.of(config),
+            lambda client_id: self._remote_brokers(node.address_of, client_id, "replica.socket.timeout.ms"),
+            per_leader=config.integer("num.replica.fetchers"),
+        )
+        self._cleanup.callback(fetchers.close)
+        return fetchers
+
+    def _isr_writer(
+        self, node: MetadataNode, replicas: ReplicaManager, store: EmbeddedSession, channel: BrokerChannel
+    ) -> IsrWriter:
+        """Return what has changed in-sync replicas written; a broker without followers does not need it."""
+        from kafkapy.replication.isr_writers import ControllerIsrWriter, StoreIsrWriter
+
+        writer: ControllerIsrWriter | StoreIsrWriter
+        if is_at_least(self.config.text("inter.broker.protocol.version"), "2.7-IV2"):
+            writer = ControllerIsrWriter(
+                replicas,
+                channel,
+                self.clock,
+                lambda: node.cache.image.controller_id,
+                lambda: node.fence.broker_epoch,
+            )
+        else:
+            writer = StoreIsrWriter(replicas, store, self.clock)
+        self._cleanup.callback(writer.close)
+        return writer
+
     def _apis(self) -> dict[str, ApiTable]:
         """Return the APIs of each listener; the inter-broker listener may serve all of them."""
         tables = {endpoint.listener_name: CLIENT_APIS for endpoint in self.config.listeners}
@@ -243,18 +285,21 @@ class BrokerServer:
         """Return a channel to all brokers for one part of this broker, with its own connections to the others."""
 
         def connect() -> BrokerChannel:
-            from kafkapy.network.peer_connection import PeerSettings, PeerTimes, RemoteBrokers
-
-            times = PeerTimes(
-                request_ms=self.config.integer("request.timeout.ms"),
-                connect_ms=self.config.integer("socket.connection.setup.timeout.ms"),
-            )
-            settings = PeerSettings(str(self.config.broker_id), times)
-            remote = RemoteBrokers(address_of, self.clock, settings, SystemRandom())
-            self._cleanup.callback(remote.close)
-            return remote
+            return self._remote_brokers(address_of, str(self.config.broker_id), "request.timeout.ms")
 
         return LocalChannel({self.config.broker_id: requests.handle}, connect)
+
+    def _remote_brokers(self, address_of: "AddressOf", client_id: str, timeout_key: str) -> BrokerChannel:
+        """Return connections to other brokers; a response may take as long as the key ``timeout_key`` says."""
+        from kafkapy.network.peer_connection import PeerSettings, PeerTimes, RemoteBrokers
+
+        times = PeerTimes(
+            request_ms=self.config.integer(timeout_key),
+            connect_ms=self.config.integer("socket.connection.setup.timeout.ms"),
+        )
+        remote = RemoteBrokers(address_of, self.clock, PeerSettings(client_id, times), SystemRandom())
+        self._cleanup.callback(remote.close)
+        return remote
 
     def _fetch_sessions(self) -> FetchSessionCache:
         return FetchSessionCache(
@@ -361,6 +406,7 @@ class BrokerServer:
             logger.info("Listening on %s", listener.endpoint)
         upkeep = Upkeep(self.clock)
         keep_logs(upkeep, services.log_manager, self.config)
+        keep_replicas(upkeep, services.replica_manager, self.config)
         report_limits(upkeep, services)
         self._cleanup.callback(upkeep.stop)
         if self.config.flag("log.cleaner.enable") and self.config.integer("log.cleaner.threads"):

@@ -8,6 +8,7 @@ from typing import Final
 
 from kafkapy.clock import Clock, TimerHandle
 from kafkapy.config.broker_config import BrokerConfig
+from kafkapy.replication.replica_manager import ReplicaManager
 from kafkapy.server.context import Services
 from kafkapy.storage.log_directory import LogManager
 from kafkapy.turns import at_once_or_in_turns
@@ -93,6 +94,12 @@ def keep_logs(upkeep: Upkeep, logs: LogManager, config: BrokerConfig) -> None:
     ):
         upkeep.every(config.integer(key), key, job)
     upkeep.every(EXPIRED_PRODUCERS_MS, "expired producers", logs.remove_expired_producers)
+
+
+def keep_replicas(upkeep: Upkeep, replicas: ReplicaManager, config: BrokerConfig) -> None:
+    """Look for followers that lag, twice within the time that they may lag for."""
+    interval_ms = max(config.integer("replica.lag.time.max.ms") // 2, 1)
+    upkeep.every(interval_ms, "in-sync replicas", replicas.shrink_in_sync_sets)
 
 
 class LimitReport:

@@ -30,15 +30,17 @@ def state(
 class Node:
     """A replica manager with logs in ``path``; ``known`` is what the cluster's metadata has."""
 
-    def __init__(self, path: Path, config: LogConfig | None = None) -> None:
-        self.clock = ManualClock()
+    def __init__(
+        self, path: Path, config: LogConfig | None = None, *, broker_id: int = ME, clock: ManualClock | None = None
+    ) -> None:
+        self.clock = clock or ManualClock()
         self.config = config or LogConfig()
         self.logs = LogManager([str(path)], self.config, self.clock)
         self.logs.load()
         self.known: set[tuple[str, int]] = set()
         self.dead: set[int] = set()
         self.replicas = ReplicaManager(
-            broker_id=ME,
+            broker_id=broker_id,
             clock=self.clock,
             logs=self.logs,
             cluster=self,

@@ -13,6 +13,7 @@ from kafkapy.metadata.errors import (
     NotLeaderOrFollowerError,
     UnknownLeaderEpochError,
 )
+from kafkapy.metadata.znodes import LeaderIsr
 from kafkapy.replication.partition import ALL_IN_SYNC, InSyncReplicas
 from kafkapy.storage.errors import KafkaStorageError
 from tests.replication.logs import ME, TP, Node, batch, state
@@ -90,11 +91,52 @@ def test_the_low_watermark_is_the_lowest_log_start_of_the_live_replicas(tmp_path
 def test_a_follower_that_caught_up_may_join(tmp_path: Path) -> None:
     partition = Node(tmp_path).partition(isr=(ME,), replicas=(ME, 2))
     partition.append(batch(2))
-    assert partition.replicas_that_may_join() == []
+    assert not partition.replica_may_join(2)
     partition.follower_fetched(2, 2, 0)
-    assert partition.replicas_that_may_join() == [2]
-    partition.isr = InSyncReplicas((ME,), (ME, 2))
-    assert partition.replicas_that_may_join() == []
+    assert partition.replica_may_join(2)
+    assert not partition.replica_may_join(3)
+    proposal = partition.propose_isr((ME, 2))
+    assert proposal == LeaderIsr(ME, 0, (ME, 2), 1, 0)
+    assert not partition.replica_may_join(2)
+    partition.withdraw_proposal(proposal)
+    assert partition.replica_may_join(2)
+
+
+def test_a_proposal_counts_for_the_high_watermark_until_it_is_answered(tmp_path: Path) -> None:
+    partition = Node(tmp_path).partition(isr=(ME, 2), replicas=(ME, 2, 3))
+    partition.append(batch(2))
+    partition.follower_fetched(2, 2, 0)
+    partition.follower_fetched(3, 2, 0)
+    shrink = partition.propose_isr((ME,))
+    partition.append(batch())
+    assert (partition.log.high_watermark, partition.is_acknowledged(2)) == (2, True)
+    assert partition.isr_answered(shrink, shrink._replace(zk_version=1))
+    assert (partition.isr.maximal, partition.zk_version) == ((ME,), 1)
+    assert not partition.isr_answered(shrink, shrink._replace(zk_version=2))
+    partition.withdraw_proposal(shrink)
+    assert partition.zk_version == 1
+
+
+def test_the_high_watermark_moves_when_a_lagging_member_has_left(tmp_path: Path) -> None:
+    node = Node(tmp_path)
+    partition = node.partition(isr=(ME, 2), replicas=(ME, 2))
+    partition.append(batch(2))
+    node.clock.advance(1001)
+    assert partition.lagging_replicas() == (2,)
+    shrink = partition.propose_isr((ME,))
+    assert partition.lagging_replicas() == ()
+    assert partition.log.high_watermark == 0
+    partition.isr_answered(shrink, shrink._replace(zk_version=1))
+    assert partition.log.high_watermark == 2
+
+
+def test_another_leader_and_isr_replaces_a_proposal(tmp_path: Path) -> None:
+    node = Node(tmp_path)
+    partition = node.partition(isr=(ME,), replicas=(ME, 2))
+    expansion = partition.propose_isr((ME, 2))
+    node.partition(epoch=1, isr=(ME,), replicas=(ME, 2))
+    assert partition.isr.maximal == (ME,)
+    assert not partition.isr_answered(expansion, expansion._replace(zk_version=1))
 
 
 def test_strangers_can_not_fetch_as_followers(tmp_path: Path) -> None:

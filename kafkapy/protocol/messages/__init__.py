@@ -67,7 +67,7 @@ APIS: Final[dict[int, tuple[str | None, str, int, int, int]]] = {
     53: (None, "BeginQuorumEpoch", 0, 1, 1),
     54: (None, "EndQuorumEpoch", 0, 1, 1),
     55: (None, "DescribeQuorum", 0, 2, 0),
-    56: (None, "AlterPartition", 0, 3, 0),
+    56: ("alter_partition", "AlterPartition", 0, 3, 0),
     57: (None, "UpdateFeatures", 0, 2, 0),
     58: (None, "Envelope", 0, 0, 0),
     59: (None, "FetchSnapshot", 0, 1, 0),

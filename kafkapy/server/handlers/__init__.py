@@ -80,6 +80,7 @@ REGISTRY: Final = {
         Api(ApiKey.ELECT_LEADERS, 0, 2, "elect_leaders"),
         Api(ApiKey.INCREMENTAL_ALTER_CONFIGS, 0, 1, "incremental_alter_configs"),
         Api(ApiKey.OFFSET_DELETE, 0, 0, "offset_delete"),
+        Api(ApiKey.ALTER_PARTITION, 0, 0, "alter_partition", between_brokers=True),
     )
 }
 

@@ -9,7 +9,7 @@ from kafkapy.server.handlers import REGISTRY
 from tests.server.harness import Client, run, running_broker
 
 FETCHING_AND_STORING = {0: (0, 8), 1: (0, 12), 8: (0, 8), 9: (0, 7)}
-BETWEEN_BROKERS = {4, 5, 6, 7}
+BETWEEN_BROKERS = {4, 5, 6, 7, 56}
 TWO_LISTENERS = {
     "listeners": "PLAINTEXT://127.0.0.1:0,INNER://127.0.0.1:0",
     "listener__security__protocol__map": "PLAINTEXT:PLAINTEXT,INNER:PLAINTEXT",

@@ -1,0 +1,448 @@
+"""A fetcher: copies the partitions that this broker follows from one leader broker, over one connection.
+
+**States** of a partition in its fetcher:
+
+    truncating   the leader has to say where this log leaves its own; nothing is fetched before
+    fetching     the log is a prefix of the leader's; batches are appended as they come
+    fenced       the leader is in a later epoch: wait for the controller's LeaderAndIsr
+
+A partition of the first two states is *delayed* for ``replica.fetch.backoff.ms`` after an error; then it goes on in its
+state. With ``kafkapy.flush=ack`` it also waits until the disk has what was appended: to fetch from an offset tells the
+leader that this replica holds everything below it. Leader -1, StopReplica or a failed data directory take a partition
+out of its fetcher.
+
+**Order of events** when this broker becomes a follower:
+
+1. LeaderAndIsr has a new leader or leader epoch. The partition leaves its fetcher; a response that is under way is not
+   for it any more. ``Partition.make_follower``, then ``follow``: the partition is *truncating* at the new leader. Every
+   new epoch does this, also when the leader stays.
+2. A log without leader epochs is cut at its high watermark. For the others OffsetForLeaderEpoch asks where the latest
+   epoch of this log ended, and ``truncation.py`` says what that means. If the leader does not know the epoch, the log
+   is cut to the end of an earlier one and the leader is asked again. Then the partition is *fetching*.
+3. Fetch names the log's end, its start, and the epoch of its last record. A response has batches, or the epoch at which
+   the logs diverge (then the log is cut, as in 2), or an error. Batches are checked (offsets, CRC) and appended as they
+   are, with the leader's offsets and epochs.
+4. The high watermark becomes the leader's, as far as the log reaches, and the log start follows the leader's.
+5. The next Fetch tells the leader that this replica has what was appended. Only that moves the leader's high watermark,
+   so the follower's is one round trip behind.
+
+OFFSET_OUT_OF_RANGE means that the log's end is not in the leader's log. If the leader's log ends before (an unclean
+election), the log is cut to that end. If it starts after (the leader has deleted what this broker missed), all records
+are dropped and the log begins again at the leader's start. FENCED_LEADER_EPOCH ends fetching until the next
+LeaderAndIsr; after every other error, and when the leader can't be reached, the fetcher tries again after the back-off.
+
+**What a crash leaves.**
+
+- Before 2, or within it: a log that may hold records which the leader does not have. They are above the high watermark
+  unless the election was unclean. The next start begins with 1.
+- After an append and before 5: records that the leader does not count. The follower fetches from its log's end.
+- Before the high watermark's checkpoint: a high watermark that is too low. Truncation goes by epochs, so this matters
+  only for a log without epochs, which is cut at that lower offset and fetches the rest again.
+- A truncation lowers the checkpoints before it cuts files (``Log``), so a start never trusts an offset that is gone.
+"""
+
+import asyncio
+import logging
+from collections.abc import Iterable, Iterator
+from enum import Enum
+from typing import Final, NamedTuple, TypeVar
+
+from kafkapy.clock import Clock
+from kafkapy.config.broker_config import BrokerConfig
+from kafkapy.config.keys import is_at_least
+from kafkapy.errors import BrokerError
+from kafkapy.network.peer import BrokerChannel, PeerUnreachableError
+from kafkapy.protocol.errors import ErrorCode
+from kafkapy.protocol.message import Message, ProtocolError
+from kafkapy.protocol.messages.fetch import FetchResponse, PartitionData
+from kafkapy.protocol.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopic,
+)
+from kafkapy.protocol.messages.offset_for_leader_epoch import (
+    EpochEndOffset,
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopic,
+)
+from kafkapy.records.batch import iterate_headers
+from kafkapy.replication.fetch_session import FollowerSession
+from kafkapy.replication.fetching import FetchLimits, FetchWish
+from kafkapy.replication.partition import Partition
+from kafkapy.replication.truncation import truncation_of
+from kafkapy.turns import pause
+from kafkapy.types import NO_EPOCH, TopicPartition
+
+R = TypeVar("R", bound=Message)
+
+BATCHES_IN_A_STEP: Final = 64
+"""Batches that are appended between two places to pause: some hundred microseconds unless they are large."""
+LATEST: Final = -1
+EARLIEST: Final = -2
+LIST_OFFSETS_VERSION: Final = 5
+OFFSET_FOR_LEADER_EPOCH_VERSION: Final = 3
+
+logger = logging.getLogger(__name__)
+
+
+class FetcherSettings(NamedTuple):
+    """What all fetchers of a broker have in common."""
+
+    limits: FetchLimits
+    partition_max_bytes: int
+    backoff_ms: int
+    fetch_version: int = 12
+
+    @classmethod
+    def of(cls, config: BrokerConfig) -> "FetcherSettings":
+        """The settings of ``config``: Fetch v12 from inter-broker protocol 2.7-IV1 on, v11 before."""
+        return cls(
+            FetchLimits(
+                max_wait_ms=config.integer("replica.fetch.wait.max.ms"),
+                min_bytes=config.integer("replica.fetch.min.bytes"),
+                max_bytes=config.integer("replica.fetch.response.max.bytes"),
+                replica_id=config.broker_id,
+            ),
+            config.integer("replica.fetch.max.bytes"),
+            config.integer("replica.fetch.backoff.ms"),
+            12 if is_at_least(config.text("inter.broker.protocol.version"), "2.7-IV1") else 11,
+        )
+
+
+class _State(Enum):
+    TRUNCATING = "truncating"
+    FETCHING = "fetching"
+    FENCED = "fenced"
+
+
+class _Followed:
+    """A partition that is followed in one leader epoch; another LeaderAndIsr makes another object of it."""
+
+    __slots__ = ("partition", "state", "not_before_s", "last_problem")
+
+    def __init__(self, partition: Partition) -> None:
+        self.partition = partition
+        self.state = _State.TRUNCATING
+        self.not_before_s = 0.0
+        self.last_problem = ""
+        """What the log said last of this partition, which is not said twice."""
+
+
+class ReplicaFetcher:
+    """Fetches from ``leader``; ``channel`` has connections for this fetcher alone."""
+
+    def __init__(self, leader: int, channel: BrokerChannel, clock: Clock, settings: FetcherSettings) -> None:
+        self._leader = leader
+        self._channel = channel
+        self._clock = clock
+        self._settings = settings
+        self._session = FollowerSession()
+        self._followed: dict[TopicPartition, _Followed] = {}
+        self._task: asyncio.Task[None] | None = None
+        self._is_due = asyncio.Event()
+        """Something may be done at once: a partition was added, or a delay is over."""
+        self._is_unreachable = False
+
+    def follow(self, partition: Partition) -> None:
+        """Copy a partition, which has just become a follower, from now on."""
+        self._followed[partition.topic_partition] = _Followed(partition)
+        self._is_due.set()
+        if self._task is None:
+            self._start()
+
+    def stop(self, topic_partition: TopicPartition) -> None:
+        """Fetch a partition no more; a response that is under way does not count for it."""
+        self._followed.pop(topic_partition, None)
+
+    def wake(self) -> None:
+        """A partition may have become ready to be fetched again: the disk has what was appended."""
+        self._is_due.set()
+
+    def close(self) -> None:
+        """Fetch nothing more."""
+        self._followed.clear()
+        task, self._task = self._task, None
+        if task is not None:
+            task.cancel()
+
+    # the loop
+
+    def _start(self) -> None:
+        self._task = asyncio.create_task(self._run(), name=f"fetcher-from-broker-{self._leader}")
+        self._task.add_done_callback(self._ended)
+
+    def _ended(self, task: "asyncio.Task[None]") -> None:
+        """Continue after an unexpected failure: a partition must not silently stop being replicated."""
+        if self._task is not task:
+            return
+        self._task = None
+        error = None if task.cancelled() else task.exception()
+        if error is not None:
+            logger.error("Fetching from broker %d failed, trying again", self._leader, exc_info=error)
+            self._session.failed()
+            self._delay(self._followed.values())
+        if self._followed:
+            self._start()
+
+    async def _run(self) -> None:
+        while self._followed:
+            self._is_due.clear()
+            truncating, fetching = self._due(_State.TRUNCATING), self._due(_State.FETCHING)
+            if truncating:
+                await self._truncate(truncating)
+            elif fetching:
+                await self._fetch(fetching)
+            else:
+                await self._wait()
+
+    def _due(self, state: _State) -> dict[TopicPartition, _Followed]:
+        now_s = self._clock.monotonic_s()
+        return {
+            topic_partition: followed
+            for topic_partition, followed in self._followed.items()
+            if followed.state is state and followed.not_before_s <= now_s and self._is_settled(followed)
+        }
+
+    def _is_settled(self, followed: _Followed) -> bool:
+        """Tell whether the disk has what was appended, if the topic's acknowledgements wait for that."""
+        log = followed.partition.log
+        if not log.durability.is_owing:
+            return True
+        try:
+            return log.durability.is_settled(log.log_end_offset)
+        except BrokerError as error:
+            log.durability.resume()
+            self._postpone(followed, str(error))
+            return False
+
+    async def _wait(self) -> None:
+        """Wait until a delay is over or ``_is_due`` is set."""
+        now_s = self._clock.monotonic_s()
+        delays = [each.not_before_s - now_s for each in self._followed.values() if each.not_before_s > now_s]
+        timer = self._clock.call_later(min(delays) * 1000, self._is_due.set) if delays else None
+        try:
+            await self._is_due.wait()
+        finally:
+            if timer is not None:
+                timer.cancel()
+
+    # delays and problems
+
+    def _delay(self, followed: Iterable[_Followed]) -> None:
+        not_before_s = self._clock.monotonic_s() + self._settings.backoff_ms / 1000
+        for each in followed:
+            each.not_before_s = not_before_s
+
+    def _postpone(self, followed: _Followed, problem: str) -> None:
+        """Try a partition again after the back-off; a problem that stays has one line in the log."""
+        self._delay([followed])
+        if problem != followed.last_problem:
+            followed.last_problem = problem
+            logger.warning(
+                "%s: fetching from broker %d is tried again: %s",
+                followed.partition.topic_partition, self._leader, problem,
+            )  # fmt: skip
+
+    def _refused(self, followed: _Followed, error_code: int) -> None:
+        """Take in an error of the leader that concerns one partition."""
+        partition = followed.partition
+        if error_code == ErrorCode.FENCED_LEADER_EPOCH:
+            followed.state = _State.FENCED
+            logger.info(
+                "%s: broker %d is past leader epoch %d; fetching goes on when the controller has told of the next one",
+                partition.topic_partition, self._leader, partition.leader_epoch,
+            )  # fmt: skip
+            return
+        self._postpone(followed, f"the leader answers error {error_code}")
+
+    async def _ask(self, request: Message, version: int, kind: type[R]) -> R | None:
+        """Return the leader's response; None if there is none, with one line in the log until it answers again."""
+        try:
+            response = await self._channel.send(self._leader, request, version)
+        except (PeerUnreachableError, ProtocolError) as error:
+            if not self._is_unreachable:
+                logger.warning("Fetching from broker %d fails and is tried again: %s", self._leader, error)
+            self._is_unreachable = True
+            return None
+        assert isinstance(response, kind), "a response is of the class of its request"
+        if self._is_unreachable:
+            logger.info("Broker %d answers again: its partitions are fetched", self._leader)
+        self._is_unreachable = False
+        return response
+
+    def _is_current(self, followed: _Followed) -> bool:
+        return self._followed.get(followed.partition.topic_partition) is followed
+
+    # truncating
+
+    async def _truncate(self, due: dict[TopicPartition, _Followed]) -> None:
+        """Cut the logs where they leave the leader's."""
+        asked: dict[TopicPartition, _Followed] = {}
+        for topic_partition, followed in due.items():
+            if followed.partition.log.leader_epochs.latest == NO_EPOCH:
+                self._cut(followed, followed.partition.log.high_watermark, is_final=True)
+            else:
+                asked[topic_partition] = followed
+        if not asked:
+            return
+        request = OffsetForLeaderEpochRequest(self._settings.limits.replica_id, _epochs_asked_for(asked))
+        response = await self._ask(request, OFFSET_FOR_LEADER_EPOCH_VERSION, OffsetForLeaderEpochResponse)
+        if response is None:
+            self._delay(asked.values())
+            return
+        answers = {
+            TopicPartition(topic.topic, answer.partition): answer
+            for topic in response.topics
+            for answer in topic.partitions
+        }
+        for topic_partition, followed in asked.items():
+            await pause()
+            if self._is_current(followed):
+                self._take_epoch(followed, answers.get(topic_partition))
+
+    def _take_epoch(self, followed: _Followed, answer: EpochEndOffset | None) -> None:
+        if answer is None:
+            self._postpone(followed, "the leader's response does not name the partition")
+        elif answer.error_code:
+            self._refused(followed, answer.error_code)
+        else:
+            found = truncation_of(followed.partition.log, answer.leader_epoch, answer.end_offset)
+            self._cut(followed, found.offset, is_final=found.is_final)
+
+    def _cut(self, followed: _Followed, offset: int, *, is_final: bool) -> None:
+        """Truncate the log; then fetch, or ask the leader about an earlier epoch."""
+        try:
+            followed.partition.truncate_to(offset)
+        except BrokerError as error:
+            self._postpone(followed, str(error))
+            return
+        followed.state = _State.FETCHING if is_final else _State.TRUNCATING
+
+    # fetching
+
+    async def _fetch(self, due: dict[TopicPartition, _Followed]) -> None:
+        wishes = {topic_partition: self._wish(followed.partition) for topic_partition, followed in due.items()}
+        request, is_full = self._session.request(wishes, self._settings.limits)
+        try:
+            response = await self._ask(request, self._settings.fetch_version, FetchResponse)
+        except asyncio.CancelledError:
+            self._session.failed()
+            raise
+        if response is None:
+            self._session.failed()
+            self._delay(due.values())
+        elif response.error_code:
+            self._session.failed(is_unknown=response.error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
+            if is_full:
+                logger.warning("Broker %d refuses a Fetch with error %d", self._leader, response.error_code)
+                self._delay(due.values())
+        else:
+            self._session.answered(response)
+            for topic in response.responses:
+                for data in topic.partitions:
+                    await pause()
+                    followed = due.get(TopicPartition(topic.topic, data.partition_index))
+                    if followed is not None and self._is_current(followed):
+                        await self._take(followed, data)
+
+    def _wish(self, partition: Partition) -> FetchWish:
+        log = partition.log
+        has_epoch = self._settings.fetch_version >= 12
+        return FetchWish(
+            log.log_end_offset,
+            self._settings.partition_max_bytes,
+            partition.leader_epoch,
+            log.log_start_offset,
+            log.leader_epochs.latest if has_epoch else NO_EPOCH,
+        )
+
+    async def _take(self, followed: _Followed, data: PartitionData) -> None:
+        """Take in what the leader says of one partition."""
+        if data.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
+            await self._find_place(followed)
+        elif data.error_code:
+            self._refused(followed, data.error_code)
+        elif data.diverging_epoch is not None:
+            diverging = data.diverging_epoch
+            found = truncation_of(followed.partition.log, diverging.epoch, diverging.end_offset)
+            self._cut(followed, found.offset, is_final=found.is_final)
+        else:
+            await self._append(followed, data)
+
+    async def _append(self, followed: _Followed, data: PartitionData) -> None:
+        partition = followed.partition
+        try:
+            if data.records:
+                assert isinstance(data.records, bytes | bytearray | memoryview), "a response that came has bytes"
+                for piece in _pieces(data.records):
+                    partition.append_as_follower(piece)
+                    await pause()
+                    if not self._is_current(followed):
+                        return
+            partition.take_leader_offsets(data.high_watermark, data.log_start_offset)
+        except BrokerError as error:
+            self._postpone(followed, f"what came at offset {partition.log.log_end_offset} is refused: {error}")
+            return
+        followed.last_problem = ""
+
+    async def _find_place(self, followed: _Followed) -> None:
+        """The log's end is not in the leader's log: go to where it can be."""
+        partition = followed.partition
+        leader_end_offset = await self._offset_of_leader(followed, LATEST)
+        if leader_end_offset is None:
+            return
+        if leader_end_offset < partition.log.log_end_offset:
+            self._cut(followed, leader_end_offset, is_final=True)
+            return
+        leader_start_offset = await self._offset_of_leader(followed, EARLIEST)
+        if leader_start_offset is None or leader_start_offset <= partition.log.log_end_offset:
+            return
+        try:
+            partition.restart_at(leader_start_offset)
+        except BrokerError as error:
+            self._postpone(followed, str(error))
+
+    async def _offset_of_leader(self, followed: _Followed, which: int) -> int | None:
+        """Return the end or the start of the leader's log; None, with a delay, if the leader does not say it."""
+        partition = followed.partition
+        topic, index = partition.topic_partition
+        asked = ListOffsetsPartition(index, partition.leader_epoch, which)
+        request = ListOffsetsRequest(self._settings.limits.replica_id, topics=[ListOffsetsTopic(topic, [asked])])
+        response = await self._ask(request, LIST_OFFSETS_VERSION, ListOffsetsResponse)
+        if not self._is_current(followed):
+            return None
+        answers = [each for found in response.topics for each in found.partitions] if response else []
+        if not answers:
+            self._delay([followed])
+            return None
+        if answers[0].error_code:
+            self._refused(followed, answers[0].error_code)
+            return None
+        return answers[0].offset
+
+
+def _pieces(records: bytes | bytearray | memoryview) -> Iterator[memoryview]:
+    """Cut what came between batches; an incomplete last one is left out. Raises ``CorruptRecordError``."""
+    view = memoryview(records)
+    start = end = count = 0
+    for position, header in iterate_headers(records):
+        end = position + header.size
+        count += 1
+        if count == BATCHES_IN_A_STEP:
+            yield view[start:end]
+            start, count = end, 0
+    if count:
+        yield view[start:end]
+
+
+def _epochs_asked_for(asked: dict[TopicPartition, _Followed]) -> list[OffsetForLeaderTopic]:
+    topics: dict[str, OffsetForLeaderTopic] = {}
+    for (topic, index), followed in asked.items():
+        partition = followed.partition
+        topics.setdefault(topic, OffsetForLeaderTopic(topic)).partitions.append(
+            OffsetForLeaderPartition(index, partition.leader_epoch, partition.log.leader_epochs.latest)
+        )
+    return list(topics.values())

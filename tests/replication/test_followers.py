@@ -1,0 +1,218 @@
+"""Followers of a partition, in clusters of two and three brokers."""
+
+from pathlib import Path
+from typing import Any
+
+from kafkapy.protocol.errors import ErrorCode
+from kafkapy.protocol.messages.delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsTopic,
+)
+from kafkapy.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from kafkapy.replication.partition import Partition
+from kafkapy.testing.moving_clock import MovingClock
+from kafkapy.types import TopicPartition
+from tests.replication.brokers import TP, Brokers, brokers
+from tests.server.harness import Client, batch, frame, run, until, values_of
+
+
+def test_brokers_of_one_store_share_a_topic(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with brokers(tmp_path, 1, 2) as cluster:
+            await cluster.create_topic(2, 1)
+            assert (await cluster.state())[:3] == (2, 0, (2, 1))
+            assert (cluster.partition(2).is_leader, cluster.partition(1).is_leader) == (True, False)
+            await cluster.stop(2)
+            await cluster.leads(1, epoch=1)
+            assert cluster.partition(1).log.log_end_offset == 0
+            assert TP in cluster[1].services.replica_manager.partitions
+
+    run(scenario())
+
+
+def test_records_arrive_on_all_replicas_as_the_leader_wrote_them(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with brokers(tmp_path, 1, 2, 3) as cluster:
+            await cluster.create_topic(2, 1, 3, segment__bytes="4000")
+            for number in range(30):
+                answer = await cluster.produce(2, batch(*(b"%d %d" % (number, each) for each in range(20))))
+                assert (answer.error_code, answer.base_offset) == (0, 20 * number)
+            await cluster.same_end(1, 2, 3)
+            assert cluster.log(1).log_end_offset == 600
+            assert cluster.content(1) == cluster.content(2) == cluster.content(3)
+            assert len(cluster.content(1)) > 2
+
+    run(scenario())
+
+
+def test_the_leader_stops_and_a_follower_leads_with_all_that_was_acknowledged(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with brokers(tmp_path, 1, 2, 3) as cluster:
+            await cluster.create_topic(2, 1, 3, min__insync__replicas="2")
+            for number in range(20):
+                assert (await cluster.produce(2, batch(b"%d" % number))).error_code == 0
+            await cluster.stop(2, kill=True)
+            await cluster.leads(1)
+            assert cluster.log(1).log_end_offset == 20
+            assert (await cluster.produce(1, batch(b"20"))).error_code == 0
+            await cluster.same_end(1, 3)
+            await cluster.in_sync(1, 3)
+            await cluster.start(2)
+            await cluster.in_sync(1, 2, 3)
+            await cluster.same_end(1, 2, 3)
+            assert cluster.content(1) == cluster.content(2) == cluster.content(3)
+            fetched = await (await cluster.client(1)).fetch(TP.topic)
+            records = fetched.responses[0].partitions[0].records
+            assert values_of(records) == [b"%d" % number for number in range(21)]
+
+    run(scenario())
+
+
+def test_a_follower_that_was_away_catches_up_and_is_in_sync_again(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with brokers(tmp_path, 1, 2) as cluster:
+            await cluster.create_topic(1, 2)
+            assert (await cluster.produce(1, batch(b"a"))).error_code == 0
+            await cluster.stop(2)
+            await cluster.in_sync(1)
+            for number in range(50):
+                assert (await cluster.produce(1, batch(b"%d" % number))).error_code == 0
+            await cluster.start(2)
+            await cluster.in_sync(1, 2)
+            await cluster.same_end(1, 2)
+            assert cluster.content(1) == cluster.content(2)
+            state = await cluster.state()
+            assert state == (1, 1, (1, 2), 1, 2)
+            assert cluster.partition(1).zk_version == 2
+
+    run(scenario())
+
+
+def test_a_deposed_leader_drops_what_nobody_else_has(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with brokers(tmp_path, 1, 2, 3) as cluster:
+            await cluster.create_topic(3, 2, unclean__leader__election__enable="true")
+            for number in range(5):
+                assert (await cluster.produce(3, batch(b"%d" % number))).error_code == 0
+            await cluster.same_end(2, 3)
+            await cluster.stop(2)
+            await cluster.in_sync(3)
+            for _ in range(3):
+                assert (await cluster.produce(3, batch(b"lost"))).error_code == 0
+            await cluster.stop(3)
+            await cluster.start(2)
+            await cluster.leads(2)
+            assert (await cluster.produce(2, batch(b"new", b"newer"))).error_code == 0
+            await cluster.start(3)
+            await cluster.in_sync(2, 3)
+            await cluster.same_end(2, 3)
+            assert cluster.content(2) == cluster.content(3)
+            assert cluster.log(3).log_end_offset == 7
+            assert cluster.log(2).leader_epochs.entries == cluster.log(3).leader_epochs.entries
+
+    run(scenario())
+
+
+def test_deleted_records_are_deleted_on_all_replicas(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with brokers(tmp_path, 1, 2) as cluster:
+            await cluster.create_topic(1, 2)
+            assert (await cluster.produce(1, batch(*[b"v"] * 10))).error_code == 0
+            request = DeleteRecordsRequest(
+                [DeleteRecordsTopic(TP.topic, [DeleteRecordsPartition(0, 4)])], timeout_ms=10_000
+            )
+            response = await (await cluster.client(1)).ask(request, 2)
+            (answer,) = response.topics[0].partitions
+            assert (answer.error_code, answer.low_watermark) == (0, 4)
+            assert cluster.log(2).log_start_offset == 4
+
+    run(scenario())
+
+
+class Idle:
+    """A follower that does not fetch."""
+
+    def follow(self, partition: Partition, leader: int, /) -> None:
+        """Copy nothing."""
+
+    def stop(self, topic_partition: TopicPartition, /) -> None:
+        """Nothing is copied."""
+
+    def made_durable(self, topic_partition: TopicPartition, /) -> None:
+        """Nothing is waited for."""
+
+
+async def _send(cluster: Brokers, broker_id: int, request: Any, version: int) -> Client:
+    """A connection of its own on which an answer is awaited."""
+    client = await Client.connect(cluster[broker_id])
+    client.send(frame(request, version))
+    return client
+
+
+def _produce(records: bytes, acks: int = -1, timeout_ms: int = 60_000) -> ProduceRequest:
+    data = TopicProduceData(TP.topic, partition_data=[PartitionProduceData(0, records)])
+    return ProduceRequest(None, acks, timeout_ms, [data])
+
+
+def test_consumers_read_up_to_the_high_watermark_and_a_follower_that_lags_leaves(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with brokers(tmp_path, 1, 2, replica__lag__time__max__ms="300") as cluster:
+            cluster[2].services.replica_manager.follow_by(Idle)
+            await cluster.create_topic(1, 2)
+            waiting = await _send(cluster, 1, _produce(batch(b"a", b"b")), 8)
+            await until(lambda: cluster.log(1).log_end_offset == 2)
+            fetched = await (await cluster.client(1)).fetch(TP.topic)
+            found = fetched.responses[0].partitions[0]
+            assert (found.error_code, found.high_watermark, found.records) == (0, 0, b"")
+            await cluster.in_sync(1)
+            response = Client.decode(0, 8, await waiting.receive())
+            assert response.responses[0].partition_responses[0].error_code == 0
+            assert cluster.log(1).high_watermark == 2
+            fetched = await (await cluster.client(1)).fetch(TP.topic)
+            assert values_of(fetched.responses[0].partitions[0].records) == [b"a", b"b"]
+            assert await cluster.state() == (1, 0, (1,), 1, 1)
+            await waiting.close()
+
+    run(scenario())
+
+
+def test_too_few_in_sync_replicas_before_and_after_the_append(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with brokers(tmp_path, 1, 2, replica__lag__time__max__ms="300") as cluster:
+            cluster[2].services.replica_manager.follow_by(Idle)
+            await cluster.create_topic(1, 2, min__insync__replicas="2")
+            waiting = await _send(cluster, 1, _produce(batch(b"a")), 8)
+            await cluster.in_sync(1)
+            response = Client.decode(0, 8, await waiting.receive())
+            answer = response.responses[0].partition_responses[0]
+            assert answer.error_code == ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
+            answer = await cluster.produce(1, batch(b"b"))
+            assert answer.error_code == ErrorCode.NOT_ENOUGH_REPLICAS
+            assert (await cluster.produce(1, batch(b"c"), acks=1)).error_code == 0
+            await waiting.close()
+
+    run(scenario())
+
+
+def test_leaders_of_an_older_protocol_write_the_state_themselves(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        older = {"inter__broker__protocol__version": "2.6", "log__message__format__version": "2.6"}
+        clock = MovingClock()
+        async with brokers(tmp_path, 1, 2, clock=clock, **older) as cluster:
+            await cluster.create_topic(2, 1)
+            await cluster.stop(1)
+            await cluster.leads(2, epoch=1)
+            assert (await cluster.produce(2, batch(b"a"))).error_code == 0
+            await cluster.start(1)
+            await until(lambda: cluster.partition(2).isr.committed == (2, 1))
+            assert (await cluster.state())[2] == (2, 1)
+
+            def is_told() -> bool:
+                clock.advance(500)
+                found = cluster[1].services.metadata.image.partition(*TP)
+                return found is not None and found.isr == (2, 1)
+
+            await until(is_told)
+
+    run(scenario())
