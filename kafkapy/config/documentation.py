@@ -296,11 +296,14 @@ UNUSED: Final = frozenset({
     "num.replica.fetchers", "auto.leader.rebalance.enable", "replica.selector.class", "metric.reporters",
     "client.quota.callback.class", "connections.max.reauth.ms", "security.providers", "principal.builder.class",
     "leader.replication.throttled.replicas", "follower.replication.throttled.replicas",
-} - {"zookeeper.connect"})  # fmt: skip
+} - {
+    "zookeeper.connect", "zookeeper.session.timeout.ms", "zookeeper.connection.timeout.ms",
+    "zookeeper.max.in.flight.requests",
+})  # fmt: skip
 """Keys that kafkapy reads and checks, and that change nothing: the part of Kafka that they are for is not built."""
 
 REFUSED: Final = frozenset({
-    "zookeeper.connect", "authorizer.class.name", "client.quota.callback.class", "create.topic.policy.class.name",
+    "zookeeper.set.acl", "zookeeper.ssl.client.enable", "authorizer.class.name", "client.quota.callback.class", "create.topic.policy.class.name",
     "alter.config.policy.class.name",
 })  # fmt: skip
 """Keys that ``check_built`` refuses when they are set."""

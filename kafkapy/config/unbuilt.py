@@ -9,7 +9,8 @@ from kafkapy.config.broker_config import BrokerConfig
 from kafkapy.config.errors import InvalidConfigError
 
 _REFUSED_KEYS: Final = {
-    "zookeeper.connect": "kafkapy can't join a ZooKeeper cluster yet; without this key it keeps the metadata itself",
+    "zookeeper.set.acl": "kafkapy can't authenticate to ZooKeeper yet, and its nodes can't be protected without that",
+    "zookeeper.ssl.client.enable": "kafkapy has no TLS yet",
     "authorizer.class.name": "kafkapy has no access control yet",
     "client.quota.callback.class": "kafkapy has no quotas yet",
     "create.topic.policy.class.name": "kafkapy can't load Java classes",

@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Final
 
 from kafkapy.config.broker_config import BrokerConfig
@@ -17,12 +18,14 @@ from kafkapy.metadata.znodes import (
     BrokerIdZNode,
     DeleteTopicsZNode,
     DeleteTopicZNode,
+    ForeignDataError,
     IsrChangeNotificationZNode,
     LogDirEventNotificationZNode,
     PartitionStateZNode,
     ReplicaAssignment,
     TopicsZNode,
     TopicZNode,
+    decoded,
 )
 from kafkapy.protocol.errors import ErrorCode
 from kafkapy.protocol.message import Message
@@ -163,7 +166,11 @@ class ActiveController:
         parent = LogDirEventNotificationZNode.PATH
         names = await self._store.children(parent, self._watchers.log_dir_events)
         nodes = await self._store.get_many([f"{parent}/{name}" for name in names])
-        brokers = {LogDirEventNotificationZNode.decode(node.data).broker_id for node in nodes if node is not None}
+        brokers = {
+            decoded(f"{parent}/{name}", node.data, LogDirEventNotificationZNode.decode).broker_id
+            for name, node in zip(names, nodes, strict=True)
+            if node is not None
+        }
         replicas = self.context.replicas_on(brokers & self.context.brokers.keys())
         await self._replicas.bring_online([found for found in replicas if not self._is_going(found)])
         await self._flush()
@@ -282,13 +289,19 @@ class ActiveController:
         return read
 
     async def _read_brokers(self) -> dict[int, LiveBroker]:
-        ids = sorted(int(name) for name in await self._store.children(BrokerIdsZNode.PATH, self._watchers.brokers))
+        names = await self._store.children(BrokerIdsZNode.PATH, self._watchers.brokers)
+        ids = sorted(int(name) for name in names if name.isdecimal())
         nodes = await self._store.get_many([BrokerIdZNode.path(id_) for id_ in ids], self._watchers.brokers)
-        return {
-            id_: LiveBroker(BrokerIdZNode.decode(id_, node.data), node.stat.czxid)
-            for id_, node in zip(ids, nodes, strict=True)
-            if node is not None
-        }
+        brokers = {}
+        for id_, node in zip(ids, nodes, strict=True):
+            if node is not None:
+                try:
+                    registration = decoded(BrokerIdZNode.path(id_), node.data, partial(BrokerIdZNode.decode, id_))
+                except ForeignDataError as error:
+                    logger.error("Broker %d is left out: %s", id_, error)
+                else:
+                    brokers[id_] = LiveBroker(registration, node.stat.czxid)
+        return brokers
 
     async def _delete_notifications(self) -> None:
         paths = []

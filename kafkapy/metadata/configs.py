@@ -149,7 +149,8 @@ class ConfigAdmin:
             logger.debug("Configuration changes are not watched: the session has ended")
 
     async def _process_notes(self) -> None:
-        names = sorted(await self._store.children(ConfigChangesZNode.PATH, self._noticed))
+        children = await self._store.children(ConfigChangesZNode.PATH, self._noticed)
+        names = sorted(name for name in children if name.removeprefix(ConfigChangesZNode.CHILD).isdecimal())
         fresh = names[bisect_right(names, self._last_note, key=_number) :]
         for name, node in zip(fresh, await self._notes(fresh), strict=True):
             if node is None:

@@ -6,11 +6,12 @@ lacks what the node is for. Topics and configurations come after the cluster and
 """
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, ClassVar, Final, NamedTuple
+from typing import Any, ClassVar, Final, NamedTuple, TypeVar
 
+from kafkapy.errors import BrokerError
 from kafkapy.types import TopicPartition
 
 PERSISTENT_PATHS: Final = (
@@ -49,6 +50,24 @@ def required(value: Mapping[str, Any], key: str) -> Any:
     if key not in value:
         raise ValueError(f"no {key!r} in {dict(value)!r}")
     return value[key]
+
+
+_T = TypeVar("_T")
+
+
+class ForeignDataError(BrokerError, ValueError):
+    """A node holds what no broker writes there; it is left as it is."""
+
+
+def decoded(path: str, data: bytes | None, decode: Callable[[bytes | None], _T]) -> _T:
+    """What ``decode`` makes of a node's data; raises ForeignDataError, which names the node."""
+    try:
+        return decode(data)
+    except (ValueError, TypeError, AttributeError) as error:  # the last two for values of another type
+        raise ForeignDataError(
+            f"the node {path} in the cluster's metadata holds what no broker writes there, and is left as it is: "
+            f"{str(data)[:200]} ({error})"
+        ) from error
 
 
 class BrokerEndpoint(NamedTuple):

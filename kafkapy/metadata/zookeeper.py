@@ -43,13 +43,14 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Iterable, Sequence
-from random import Random
+from random import Random, SystemRandom
 from typing import Any, Final, NamedTuple
 
 from kazoo.protocol import serialization
 from kazoo.protocol.serialization import Connect, ReplyHeader, int_struct
 
 from kafkapy.clock import Clock, TimerHandle
+from kafkapy.config.broker_config import BrokerConfig
 from kafkapy.metadata.store import (
     ANY_VERSION,
     Create,
@@ -644,6 +645,21 @@ class ZooKeeperStore:
             outcome = await self._write_at(whole_tree, [Create("/" + "/".join(names[:depth]))])
             if isinstance(outcome, StoreError) and not isinstance(outcome, NodeExistsError):
                 raise outcome
+
+
+async def open_zookeeper(config: BrokerConfig, clock: Clock) -> ZooKeeperStore:
+    """Open a session as ``config`` says; raises InvalidConfigError, StoreUnreachableError, StoreRefusedError."""
+    session_timeout_ms = config.integer("zookeeper.session.timeout.ms")
+    named_ms = config["zookeeper.connection.timeout.ms"]
+    settings = ZooKeeperSettings(
+        session_timeout_ms=session_timeout_ms,
+        connection_timeout_ms=session_timeout_ms if named_ms is None else int(str(named_ms)),
+        max_in_flight=config.integer("zookeeper.max.in.flight.requests"),
+    )
+    address = ZooKeeperAddress.parse(config.text("zookeeper.connect"))
+    store = ZooKeeperStore(address, clock, SystemRandom(), settings)
+    await store.open()
+    return store
 
 
 def _value(message: Any, payload: bytes, offset: int) -> Any:

@@ -27,9 +27,10 @@ from kafkapy.coordinator.group.coordinator import GroupCoordinator
 from kafkapy.coordinator.runtime import Background
 from kafkapy.coordinator.transaction.coordinator import TransactionCoordinator
 from kafkapy.coordinator.transaction.markers import BrokerMarkers, MarkerWriter
-from kafkapy.metadata.embedded import FILE_NAME, EmbeddedSession, EmbeddedStore
-from kafkapy.metadata.registration import BrokerIdTakenError
-from kafkapy.metadata.store import StoreFileError
+from kafkapy.metadata.embedded import FILE_NAME, EmbeddedStore
+from kafkapy.metadata.registration import BrokerIdTakenError, generated_broker_id
+from kafkapy.metadata.store import MetadataStore, StoreFileError, StoreRefusedError, StoreUnreachableError
+from kafkapy.metadata.znodes import ForeignDataError
 from kafkapy.metrics import Metrics
 from kafkapy.network import dispatcher
 from kafkapy.network.budget import DEFAULT_LIMIT, FrameBudget
@@ -73,6 +74,9 @@ START_FAILURES: Final = (
     ListenError,
     BrokerIdTakenError,
     StoreFileError,
+    StoreRefusedError,
+    StoreUnreachableError,
+    ForeignDataError,
 )
 """What may stop a broker from starting, each with a sentence for whoever starts it."""
 NO_HOOKS: Final = Hooks()
@@ -81,9 +85,10 @@ NO_HOOKS: Final = Hooks()
 class BrokerServer:
     """One broker in this process and on the running event loop.
 
-    ``store`` may be shared by several brokers and outlives them; without one the broker opens its own, in its first
-    log directory, or in memory with ``in_memory_metadata``. With ``serves_brokers`` the inter-broker listener also
-    serves the APIs that only brokers use; a broker that is alone has no use for them. ``hooks`` stand between its
+    ``store`` may be shared by several brokers and outlives them; without one the broker uses the ZooKeeper of
+    ``zookeeper.connect``, else its own store in its first log directory, or in memory with ``in_memory_metadata``. With
+    ``serves_brokers``, and with a ZooKeeper, the inter-broker listener also serves the APIs that only brokers use; a
+    broker that is alone has no use for them. ``hooks`` stand between its
     requests and their handlers.
     Use it as ``async with``, or ``start`` and ``stop``.
     """
@@ -176,7 +181,7 @@ class BrokerServer:
         orders = self._channel(requests, lambda broker: node.controller.address_of(broker))  # noqa: PLW0108  # set below
         node = MetadataNode(self.config, self.clock, store, orders)
         self._cleanup.push_async_callback(node.stop)
-        await node.prepare()
+        await node.prepare(None if self.config.embedded_store or identity is None else identity.cluster_id)
         logs.directories.check_identity(self.config.broker_id, node.cluster_id)
         configs = LogConfigs(self.config, logs, node.config_admin.cached_topic_overrides)
         await self._load(logs, configs)
@@ -218,6 +223,9 @@ class BrokerServer:
         for coordinator in (groups, transactions):
             coordinator.startup()
             self._cleanup.callback(coordinator.shutdown)
+        if not self.config.embedded_store:
+            for listener in self.listeners:
+                listener.listen()  # the controller connects as soon as the broker is registered
         await self._join(node)
         logs.directories.write_identity(self.config.broker_id, node.cluster_id, self.clock.now_ms())
         self._cleanup.push_async_callback(failures.stop)
@@ -236,7 +244,7 @@ class BrokerServer:
     def _apis(self) -> dict[str, ApiTable]:
         """Return what each listener serves: one that other brokers may use serves everything."""
         tables = {endpoint.listener_name: CLIENT_APIS for endpoint in self.config.listeners}
-        if self._serves_brokers:
+        if self._serves_brokers or not self.config.embedded_store:
             tables[inter_broker_listener(self.config)] = ALL_APIS
         return tables
 
@@ -279,21 +287,33 @@ class BrokerServer:
         logs = LogManager(config.log_dirs, LogConfig.resolve(config), self.clock, storage=storage)
         self._cleanup.callback(logs.directories.unlock)
         identity = logs.lock()
-        if config.broker_id == NO_BROKER_ID:
+        found = identity.broker_id if identity else None
+        if config.broker_id == NO_BROKER_ID and (found is not None or config.embedded_store):
             # As Apache Kafka: what the directory says, else the first id above the reserved ones.
-            found = identity.broker_id if identity else None
             broker_id = config.integer("reserved.broker.max.id") + 1 if found is None else found
             config.assign_broker_id(broker_id)
         return logs, identity
 
-    async def _open_store(self, logs: LogManager, identity: MetaProperties | None) -> EmbeddedSession:
+    async def _open_store(self, logs: LogManager, identity: MetaProperties | None) -> MetadataStore:
         store = self._shared_store
+        if store is None and not self.config.embedded_store:
+            return await self._open_zookeeper()
         if store is None:
             path = None if self._in_memory_metadata else self._store_path(logs)
             store = self._own_store = EmbeddedStore(path, self.clock)
             self._cleanup.push_async_callback(store.close)
             await store.open(identity.cluster_id if identity is not None else None)
         return store.session()
+
+    async def _open_zookeeper(self) -> MetadataStore:
+        from kafkapy.metadata.zookeeper import open_zookeeper
+
+        store = await open_zookeeper(self.config, self.clock)
+        self._cleanup.push_async_callback(store.close)
+        if self.config.broker_id == NO_BROKER_ID:
+            last_reserved = self.config.integer("reserved.broker.max.id")
+            self.config.assign_broker_id(await generated_broker_id(store, last_reserved))
+        return store
 
     async def _join(self, node: MetadataNode) -> None:
         """Register and elect leaders, whether or not the disk has space for what that changes in the metadata."""

@@ -10,7 +10,8 @@ from kafkapy.config.unbuilt import check_built
 @pytest.mark.parametrize(
     ("properties", "message"),
     [
-        ({"zookeeper.connect": "localhost:2181"}, "zookeeper.connect is set: kafkapy can't join"),
+        ({"zookeeper.set.acl": "true"}, "zookeeper.set.acl is set: kafkapy can't authenticate"),
+        ({"zookeeper.ssl.client.enable": "true"}, "zookeeper.ssl.client.enable is set: kafkapy has no TLS yet"),
         ({"authorizer.class.name": "kafka.security.authorizer.AclAuthorizer"}, "no access control yet"),
         ({"create.topic.policy.class.name": "a.B"}, "can't load Java classes"),
         ({"listeners": "SSL://127.0.0.1:9093"}, r"the listener SSL://127\.0\.0\.1:9093 uses SSL"),
@@ -33,3 +34,9 @@ def test_what_is_there_is_let_through(properties: dict[str, str]) -> None:
     config = BrokerConfig.from_properties(properties)
     check_built(config)
     assert config.embedded_store
+
+
+def test_a_cluster_is_let_through() -> None:
+    config = BrokerConfig.from_properties({"zookeeper.connect": "localhost:2181"})
+    check_built(config)
+    assert not config.embedded_store

@@ -11,7 +11,8 @@ from kazoo.exceptions import KazooException, NoNodeError
 from kazoo.handlers.threading import KazooTimeoutError
 
 from kafkapy.metadata.exchange.metadata_changes import GONE, NEW, NodeChange
-from kafkapy.metadata.exchange.metadata_tree import ROOTS, SEQUENCE_PATH, MetadataError, MetadataTree, is_carried
+from kafkapy.metadata.exchange.metadata_tree import ROOTS, MetadataError, MetadataTree, is_carried
+from kafkapy.metadata.registration import SEQUENCE_PATH
 from kafkapy.metadata.tree import parent_of
 from kafkapy.metadata.znodes import BrokerIdsZNode
 from kafkapy.metadata.zookeeper_address import ZooKeeperAddress
