@@ -15,7 +15,7 @@ from confluent_kafka.cimpl import NewTopic
 from kazoo.client import KazooClient
 
 from compat_tests.kafkapy_process import KafkapyProcess
-from compat_tests.process import HOST, wait_for
+from compat_tests.process import HOST, ChildProcess, wait_for
 from compat_tests.real_kafka import ZooKeeper
 
 SESSION_MS = 6_000
@@ -44,7 +44,7 @@ class Cluster:
         self.chroot = next(CHROOTS)
         self.zookeeper_connect = f"{HOST}:{zookeeper.port}{self.chroot}"
         self.config = {**SETTINGS, "zookeeper.connect": self.zookeeper_connect, **(config or {})}
-        self.brokers = {number: self.new_broker(number) for number in range(1, brokers + 1)}
+        self.brokers: dict[int, ChildProcess] = {number: self.new_broker(number) for number in range(1, brokers + 1)}
 
     def new_broker(self, broker_id: int, **config: str) -> KafkapyProcess:
         """One more process, not started."""

@@ -25,8 +25,8 @@ again, with another ``session_id``. Its users hear of both, as those of Apache K
   change may have been made or not.
 
 A connection that breaks is not the end of the session: calls wait until there is another one, and what had no answer
-is done once. The exceptions are a sequential node, which may be created twice, and a write that another client has
-overwritten meanwhile: it is made again, which a version refuses.
+is done once. The exceptions are a sequential node, which may be created twice, and a write that was overwritten
+before the store could look: it is made again, which a version refuses.
 """
 
 from collections.abc import Callable, Iterable, Sequence

@@ -145,8 +145,8 @@ def results_if_done(
 
     ``nodes`` are all that it names, as they are now; ``seen_zxid`` is the last one that was known when it was sent. A
     multi was done if each node shows it: what it created or wrote is there, newer than that and with its data, and
-    what it deleted is gone. Sequential nodes and mere checks show nothing, and neither does a node that another client
-    has changed since: then the multi counts as not done.
+    what it deleted is gone. Sequential nodes and mere checks show nothing, and neither does a node that was changed
+    again since: then the multi counts as not done.
     """
     data, writes = _last_data(operations), _write_counts(operations)
     results: list[Result] = []
