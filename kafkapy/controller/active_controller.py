@@ -3,7 +3,8 @@
 import logging
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from typing import Final
+from itertools import chain
+from typing import Final, TypeVar
 
 from kafkapy.config.broker_config import BrokerConfig
 from kafkapy.controller.context import ControllerContext, ControllerWriter, LiveBroker, Replica
@@ -37,6 +38,8 @@ from kafkapy.types import TopicPartition
 TOPICS_TOGETHER: Final = 200
 """New topics that are started together: their nodes take one commit, their replicas one LeaderAndIsr per broker."""
 
+_Note = TypeVar("_Note")
+
 logger = logging.getLogger(__name__)
 
 
@@ -55,6 +58,7 @@ class Watchers:
         self.partitions = watcher("partitions")
         self.deletions = watcher("deletions")
         self.log_dir_events = watcher("log directories")
+        self.isr_changes = watcher("in-sync replicas")
 
 
 class ActiveController:
@@ -87,6 +91,7 @@ class ActiveController:
         """Load the cluster's state, send it to all brokers, bring replicas online, continue unfinished deletions."""
         await self._delete_notifications()
         await self._store.children(LogDirEventNotificationZNode.PATH, self._watchers.log_dir_events)
+        await self._store.children(IsrChangeNotificationZNode.PATH, self._watchers.isr_changes)
         self.context.brokers = await self._read_brokers()
         await self._load_topics(await self._store.children(TopicsZNode.PATH, self._watchers.topics))
         deletions = await self._store.children(DeleteTopicsZNode.PATH, self._watchers.deletions)
@@ -163,18 +168,43 @@ class ActiveController:
 
     async def log_directories_failed(self) -> None:
         """Brokers have lost data directories: their LeaderAndIsr answers show which replicas were there."""
-        parent = LogDirEventNotificationZNode.PATH
-        names = await self._store.children(parent, self._watchers.log_dir_events)
-        nodes = await self._store.get_many([f"{parent}/{name}" for name in names])
-        brokers = {
-            decoded(f"{parent}/{name}", node.data, LogDirEventNotificationZNode.decode).broker_id
-            for name, node in zip(names, nodes, strict=True)
-            if node is not None
-        }
+        parent, decode = LogDirEventNotificationZNode.PATH, LogDirEventNotificationZNode.decode
+        notes = await self._read_notes(parent, self._watchers.log_dir_events, decode)
+        brokers = {note.broker_id for note in notes.values()}
         replicas = self.context.replicas_on(brokers & self.context.brokers.keys())
         await self._replicas.bring_online([found for found in replicas if not self._is_going(found)])
         await self._flush()
-        await self._writer.write([Delete(f"{parent}/{name}") for name in names])
+        await self._writer.write([Delete(path) for path in notes])
+
+    async def in_sync_replicas_changed(self) -> None:
+        """Leaders of inter-broker protocol 2.6 and below have written in-sync replicas to the tree themselves."""
+        parent, decode = IsrChangeNotificationZNode.PATH, IsrChangeNotificationZNode.decode
+        notes = await self._read_notes(parent, self._watchers.isr_changes, decode)
+        partitions = [
+            found for found in dict.fromkeys(chain.from_iterable(notes.values())) if found in self.context.leadership
+        ]
+        nodes = await self._store.get_many([PartitionStateZNode.path(found) for found in partitions])
+        for partition, node in zip(partitions, nodes, strict=True):
+            await pause()
+            state = decoded_state(partition, node)
+            if state is not None:
+                self.context.leadership[partition] = state
+        if partitions:
+            await self._send_metadata(self.context.brokers, partitions)
+        await self._writer.write([Delete(path) for path in notes])
+
+    async def _read_notes(self, parent: str, watch: Watch, decode: Callable[[bytes | None], _Note]) -> dict[str, _Note]:
+        """Path → note of each child of ``parent``; one that can't be read is left alone, with an error in the log."""
+        paths = [f"{parent}/{name}" for name in sorted(await self._store.children(parent, watch))]
+        notes = {}
+        for path, node in zip(paths, await self._store.get_many(paths), strict=True):
+            await pause()
+            if node is not None:
+                try:
+                    notes[path] = decoded(path, node.data, decode)
+                except ForeignDataError as error:
+                    logger.error("A note to the controller is left out: %s", error)
+        return notes
 
     async def answered(self, outgoing: Outgoing, response: Message) -> None:
         """A broker has answered a StopReplica that deletes, or a LeaderAndIsr."""

@@ -188,6 +188,7 @@ class Controller:
             "partitions": lambda: active.partitions_changed(topic),
             "deletions": active.deletions_changed,
             "log directories": active.log_directories_failed,
+            "in-sync replicas": active.in_sync_replicas_changed,
         }
         key = f"partitions of {topic}" if kind == "partitions" else kind
         self._put(key, self._while_active(active, events[kind]))

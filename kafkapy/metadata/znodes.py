@@ -225,9 +225,19 @@ class ProducerIdBlockZNode:
 
 
 class IsrChangeNotificationZNode:
-    """``/isr_change_notification``: old leaders (protocol below 2.7) leave a note for each change here."""
+    """``/isr_change_notification``: leaders whose inter-broker protocol is below 2.7 leave notes of changes here."""
 
     PATH: Final = "/isr_change_notification"
+
+    @staticmethod
+    def encode(partitions: Iterable[TopicPartition]) -> bytes:
+        """Version 1."""
+        return encode_json({"version": 1, "partitions": _listed(partitions)})
+
+    @staticmethod
+    def decode(data: bytes | None) -> list[TopicPartition]:
+        """The partitions whose state nodes their leader has written."""
+        return _partitions(decode_json(data))
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,6 +258,15 @@ class LogDirEventNotificationZNode:
     def decode(cls, data: bytes | None) -> "LogDirEventNotificationZNode":
         """Who it was."""
         return cls(int(required(decode_json(data), "broker")))
+
+
+def _listed(partitions: Iterable[TopicPartition]) -> list[dict[str, Any]]:
+    return [{"topic": found.topic, "partition": found.partition} for found in partitions]
+
+
+def _partitions(value: Mapping[str, Any]) -> list[TopicPartition]:
+    listed = required(value, "partitions")
+    return [TopicPartition(str(required(found, "topic")), int(required(found, "partition"))) for found in listed]
 
 
 def _bracketed(host: str) -> str:
@@ -412,14 +431,12 @@ class PreferredElectionZNode:
     @staticmethod
     def encode(partitions: Iterable[TopicPartition]) -> bytes:
         """Version 1."""
-        listed = [{"topic": found.topic, "partition": found.partition} for found in partitions]
-        return encode_json({"version": 1, "partitions": listed})
+        return encode_json({"version": 1, "partitions": _listed(partitions)})
 
     @staticmethod
     def decode(data: bytes | None) -> list[TopicPartition]:
         """The partitions asked for."""
-        listed = required(decode_json(data), "partitions")
-        return [TopicPartition(str(required(found, "topic")), int(required(found, "partition"))) for found in listed]
+        return _partitions(decode_json(data))
 
 
 class ReassignPartitionsZNode:

@@ -109,7 +109,7 @@ def test_a_broken_node_does_not_stop_the_queue(caplog: pytest.LogCaptureFixture)
             await session.create("/brokers/ids/not-a-number", b"{}")
             await session.create("/log_dir_event_notification/log_dir_event_0000000009", b"[]")
             await started.settle()
-            assert "could not finish what 'log directories' asked for: the node /log_dir_event" in caplog.text
+            assert "A note to the controller is left out: the node /log_dir_event_notification/log_dir" in caplog.text
             assert list(started.controller.node.cache.image.brokers) == [1]
             admin = started.controller.node.topic_admin
             (result,) = await admin.create_topics([NewTopic("t", 1, 1)], 1000)
