@@ -172,6 +172,9 @@ class ZooKeeperStore:
         # The connection.
         self._connection: ServerConnection | None = None
         self._accepted: asyncio.Future[None] | None = None
+        self._is_new = True
+        self._unconfirmed = 0
+        """Identities that the server has not accepted yet on this connection."""
         self._xid = 0
         self._failures = 0
         self._last_failure = "no attempt was made"
@@ -384,9 +387,9 @@ class ZooKeeperStore:
         header, offset = ReplyHeader.deserialize(payload, 0)
         if header.xid == _XID_EVENT:
             self._watched(payload, offset)
-        elif header.xid == _XID_AUTH and header.err:
-            self._disconnect("it does not accept the credentials")
-        elif header.xid not in (_XID_PING, _XID_AUTH, _XID_WATCHES) and not self._is_closed:
+        elif header.xid == _XID_AUTH:
+            self._authenticated(header.err)
+        elif header.xid not in (_XID_PING, _XID_WATCHES) and not self._is_closed:
             self._answered(header, payload, offset)
 
     def _watched(self, payload: bytes, offset: int) -> None:
@@ -508,16 +511,30 @@ class ZooKeeperStore:
             self._expire()
             return
         connection.receive = self._received
-        is_new = self._id_to_resume == 0
+        self._is_new = self._id_to_resume == 0
         self._id_to_resume, self._password, self._timeout_ms = answer.session_id, answer.passwd, answer.time_out
         self._xid = 0
-        if self._accepted is not None and not self._accepted.done():
-            self._accepted.set_result(None)
         self._keep_alive(connection)
+        self._unconfirmed = len(self._settings.credentials)
         for scheme, credential in self._settings.credentials:
             auth = serialization.Auth(0, scheme, credential)
             connection.send(int_struct.pack(_XID_AUTH) + int_struct.pack(auth.type) + auth.serialize())
-        if is_new:
+        if not self._unconfirmed:
+            self._enter(connection)
+
+    def _authenticated(self, error: int) -> None:
+        """The server has accepted one of the session's identities, or not."""
+        self._unconfirmed -= 1
+        if error:
+            self._disconnect("it does not accept the credentials of the session")
+        elif not self._unconfirmed and self._connection is not None:
+            self._enter(self._connection)
+
+    def _enter(self, connection: ServerConnection) -> None:
+        """The connection can be used, for a new session or for the one that goes on."""
+        if self._accepted is not None and not self._accepted.done():
+            self._accepted.set_result(None)
+        if self._is_new:
             self._begin()
         else:
             logger.info("ZooKeeper can be reached again; the session goes on")
