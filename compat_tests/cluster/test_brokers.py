@@ -9,6 +9,7 @@ from collections.abc import Iterator
 import pytest
 from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin._config import AlterConfigOpType, ConfigEntry, ConfigResource
+from kazoo.exceptions import NoAuthError
 
 from compat_tests.cluster.brokers import SESSION_MS, WAIT_S, Cluster, eventually, read_values, tree_at
 from compat_tests.process import wait_for
@@ -233,3 +234,21 @@ def test_broker_ids_are_generated(zookeeper: ZooKeeper) -> None:
     finally:
         for broker in brokers:
             broker.close()
+
+
+def test_protected_nodes_belong_to_the_brokers(zookeeper: ZooKeeper) -> None:
+    config = {"zookeeper.set.acl": "true", "kafkapy.zookeeper.digest": "kafka:secret"}
+    with Cluster(zookeeper, 2, config) as cluster:
+        cluster.create(1, "t", 2)
+        cluster.produce(2, "t", [b"v"] * 4, range(2))
+        with cluster.tree() as tree:
+            assert tree.get("/brokers/topics/t")[0].startswith(b'{"version":2')
+            for change in (tree.delete, lambda path: tree.set(path, b"")):
+                with pytest.raises(NoAuthError):
+                    change("/brokers/topics/t")
+            with pytest.raises(NoAuthError):
+                tree.get_children("/config/brokers")
+            tree.create("/consumers/old", b"")
+        cluster.brokers[1].kill()
+        cluster.brokers[1].start()
+        eventually(lambda: len(cluster.led(2, "t")) == 2)

@@ -298,12 +298,12 @@ UNUSED: Final = frozenset({
     "leader.replication.throttled.replicas", "follower.replication.throttled.replicas",
 } - {
     "zookeeper.connect", "zookeeper.session.timeout.ms", "zookeeper.connection.timeout.ms",
-    "zookeeper.max.in.flight.requests",
+    "zookeeper.max.in.flight.requests", "zookeeper.set.acl",
 })  # fmt: skip
 """Keys that kafkapy reads and checks, and that change nothing: the part of Kafka that they are for is not built."""
 
 REFUSED: Final = frozenset({
-    "zookeeper.set.acl", "zookeeper.ssl.client.enable", "authorizer.class.name", "client.quota.callback.class", "create.topic.policy.class.name",
+    "zookeeper.ssl.client.enable", "authorizer.class.name", "client.quota.callback.class", "create.topic.policy.class.name",
     "alter.config.policy.class.name",
 })  # fmt: skip
 """Keys that ``check_built`` refuses when they are set."""

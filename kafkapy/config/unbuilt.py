@@ -7,9 +7,9 @@ from typing import Final
 
 from kafkapy.config.broker_config import BrokerConfig
 from kafkapy.config.errors import InvalidConfigError
+from kafkapy.config.own_keys import ZOOKEEPER_DIGEST
 
 _REFUSED_KEYS: Final = {
-    "zookeeper.set.acl": "kafkapy can't authenticate to ZooKeeper yet, and its nodes can't be protected without that",
     "zookeeper.ssl.client.enable": "kafkapy has no TLS yet",
     "authorizer.class.name": "kafkapy has no access control yet",
     "client.quota.callback.class": "kafkapy has no quotas yet",
@@ -23,6 +23,10 @@ def check_built(config: BrokerConfig) -> None:
     for name, reason in _REFUSED_KEYS.items():
         if config[name]:
             raise InvalidConfigError(f"{name} is set: {reason}")
+    if config["zookeeper.set.acl"] and not config[ZOOKEEPER_DIGEST]:
+        raise InvalidConfigError(
+            f"zookeeper.set.acl is set: protected nodes need an owner; set {ZOOKEEPER_DIGEST} to user:password"
+        )
     for endpoint in config.listeners:
         if endpoint.security_protocol != "PLAINTEXT":
             raise InvalidConfigError(

@@ -51,6 +51,7 @@ from kazoo.protocol.serialization import Connect, ReplyHeader, int_struct
 
 from kafkapy.clock import Clock, TimerHandle
 from kafkapy.config.broker_config import BrokerConfig
+from kafkapy.config.own_keys import ZOOKEEPER_DIGEST
 from kafkapy.metadata.store import (
     ANY_VERSION,
     Create,
@@ -668,10 +669,13 @@ async def open_zookeeper(config: BrokerConfig, clock: Clock) -> ZooKeeperStore:
     """Open a session as ``config`` says; raises InvalidConfigError, StoreUnreachableError, StoreRefusedError."""
     session_timeout_ms = config.integer("zookeeper.session.timeout.ms")
     named_ms = config["zookeeper.connection.timeout.ms"]
+    digest = config.text(ZOOKEEPER_DIGEST)
     settings = ZooKeeperSettings(
         session_timeout_ms=session_timeout_ms,
         connection_timeout_ms=session_timeout_ms if named_ms is None else int(str(named_ms)),
         max_in_flight=config.integer("zookeeper.max.in.flight.requests"),
+        secure=config.flag("zookeeper.set.acl"),
+        credentials=[("digest", digest)] if digest else [],
     )
     address = ZooKeeperAddress.parse(config.text("zookeeper.connect"))
     store = ZooKeeperStore(address, clock, SystemRandom(), settings)

@@ -10,7 +10,7 @@ from kafkapy.config.unbuilt import check_built
 @pytest.mark.parametrize(
     ("properties", "message"),
     [
-        ({"zookeeper.set.acl": "true"}, "zookeeper.set.acl is set: kafkapy can't authenticate"),
+        ({"zookeeper.set.acl": "true"}, "set kafkapy.zookeeper.digest to user:password"),
         ({"zookeeper.ssl.client.enable": "true"}, "zookeeper.ssl.client.enable is set: kafkapy has no TLS yet"),
         ({"authorizer.class.name": "kafka.security.authorizer.AclAuthorizer"}, "no access control yet"),
         ({"create.topic.policy.class.name": "a.B"}, "can't load Java classes"),
