@@ -29,7 +29,13 @@ from kafkapy.coordinator.transaction.coordinator import TransactionCoordinator
 from kafkapy.coordinator.transaction.markers import BrokerMarkers, MarkerWriter
 from kafkapy.metadata.embedded import FILE_NAME, EmbeddedStore
 from kafkapy.metadata.registration import BrokerIdTakenError, generated_broker_id
-from kafkapy.metadata.store import MetadataStore, StoreFileError, StoreRefusedError, StoreUnreachableError
+from kafkapy.metadata.store import (
+    MetadataStore,
+    SessionExpiredError,
+    StoreFileError,
+    StoreRefusedError,
+    StoreUnreachableError,
+)
 from kafkapy.metadata.znodes import ForeignDataError
 from kafkapy.metrics import Metrics
 from kafkapy.network import dispatcher
@@ -76,6 +82,7 @@ START_FAILURES: Final = (
     StoreFileError,
     StoreRefusedError,
     StoreUnreachableError,
+    SessionExpiredError,
     ForeignDataError,
 )
 """What may stop a broker from starting, each with a sentence for whoever starts it."""
@@ -188,7 +195,7 @@ class BrokerServer:
         self._cleanup.callback(lambda: logs.abandon() if self._is_killed else logs.shutdown())
         node.config_admin.add_listener(configs)
         replicas = self._replica_manager(node, logs, configs)
-        failures = DirectoryFailures(logs, replicas, store, self.broken.set)
+        failures = DirectoryFailures(logs, replicas, store, self.clock, self.broken.set)
         logs.directory_listener = failures.directory_failed
         soon = asyncio.get_running_loop().call_soon
         background = Background(at_once_or_in_turns, soon, metrics.coordinators)

@@ -188,15 +188,18 @@ def test_a_topic_whose_brokers_are_away_starts_when_one_comes() -> None:
     run(scenario, ())
 
 
-@pytest.mark.parametrize(("override", "leader"), [("true", 1), (" TRUE ", 1), ("false", -1)])
+@pytest.mark.parametrize(("override", "leader"), [("true", 1), (" TRUE ", 1), ("false", -1), ("foreign", -1)])
 def test_an_unclean_election_where_the_topic_allows_it(override: str, leader: int) -> None:
     async def scenario(started: Cluster) -> None:
         node = started.controller.node
-        topic = NewTopic("u", assignments={0: [3, 1]}, configs=[("unclean.leader.election.enable", override)])
+        allowed = "true" if override == "foreign" else override
+        topic = NewTopic("u", assignments={0: [3, 1]}, configs=[("unclean.leader.election.enable", allowed)])
         await node.topic_admin.create_topics([topic], 1000)
         path = PartitionStateZNode.path(TopicPartition("u", 0))
         state = PartitionStateZNode.decode((await started.controller.session.get(path)).data, 0)
         await started.controller.session.set(path, PartitionStateZNode.encode(state._replace(isr=(3,))))
+        if override == "foreign":
+            await started.controller.session.set("/config/topics/u", b"foreign")
         active = node.controller._active
         assert active is not None
         active.context.leadership[TopicPartition("u", 0)] = state._replace(isr=(3,), zk_version=1)
