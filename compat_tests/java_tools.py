@@ -12,6 +12,7 @@ SCALA_TOOLS = {
         "kafka.admin": "TopicCommand ConfigCommand ConsumerGroupCommand DeleteRecordsCommand LogDirsCommand "
         "BrokerApiVersionsCommand",
         "kafka.tools": "ConsumerPerformance GetOffsetShell DumpLogSegments ConsoleConsumer ConsoleProducer",
+        "org.apache.zookeeper": "ZooKeeperMainWithTlsSupportForKafka",
     },
     "3": {"kafka.admin": "ConfigCommand BrokerApiVersionsCommand", "kafka.tools": "DumpLogSegments ConsoleProducer"},
     "4": {"kafka.admin": "ConfigCommand", "kafka.tools": "DumpLogSegments"},

@@ -21,6 +21,7 @@ from kafkapy.metadata.exchange.metadata_rebuild import rebuilt
 from kafkapy.metadata.exchange.metadata_tree import KINDS, MetadataError, MetadataTree
 from kafkapy.metadata.store import StoreDamagedError, StoreFileError
 from kafkapy.metadata.store_files import is_stored, move_aside
+from kafkapy.metadata.zookeeper_address import ZooKeeperAddress
 from kafkapy.storage.data_directory import DataDirectory
 from kafkapy.storage.errors import LogDirectoryError
 from kafkapy.storage.io.files import Files
@@ -62,8 +63,6 @@ class ZooKeeperPlace:
     """The tree below a chroot; kazoo is imported at the first access."""
 
     def __init__(self, address: str) -> None:
-        from kafkapy.metadata.exchange.zookeeper_tree import ZooKeeperAddress
-
         self._address = ZooKeeperAddress.parse(address)
 
     def __str__(self) -> str:

@@ -16,6 +16,7 @@ from kafkapy.config.broker_keys import KNOWN_KEYS, broker_key, synonyms
 from kafkapy.config.errors import InvalidConfigError, invalid_value
 from kafkapy.config.keys import Dynamic, Value, format_of, format_value
 from kafkapy.config.listeners import EndPoint, parse_counts, parse_listeners, parse_protocol_map
+from kafkapy.config.own_keys import ZOOKEEPER_DIGEST
 from kafkapy.config.topic_keys import COMPRESSION_TYPES
 
 # The overrides that change while a broker runs: one layer for all brokers, above it one for this broker alone.
@@ -397,7 +398,7 @@ class BrokerConfig:
 # plaintext instead of TLS, or every client instead of the authorized ones, would be worse than not starting.
 
 REFUSED_KEYS: Final = {
-    "zookeeper.connect": "kafkapy can't join a ZooKeeper cluster yet; without this key it keeps the metadata itself",
+    "zookeeper.ssl.client.enable": "kafkapy has no TLS yet",
     "authorizer.class.name": "kafkapy has no access control yet",
     "client.quota.callback.class": "kafkapy has no quotas yet",
     "create.topic.policy.class.name": "kafkapy can't load Java classes",
@@ -411,6 +412,10 @@ def check_built(config: BrokerConfig) -> None:
     for name, reason in REFUSED_KEYS.items():
         if config[name]:
             raise InvalidConfigError(f"{name} is set: {reason}")
+    if config["zookeeper.set.acl"] and not config[ZOOKEEPER_DIGEST]:
+        raise InvalidConfigError(
+            f"zookeeper.set.acl is set: protected nodes need an owner; set {ZOOKEEPER_DIGEST} to user:password"
+        )
     for endpoint in config.listeners:
         if endpoint.security_protocol != "PLAINTEXT":
             raise InvalidConfigError(

@@ -297,7 +297,10 @@ UNUSED: Final = frozenset({
     "replica.selector.class", "metric.reporters",
     "client.quota.callback.class", "connections.max.reauth.ms", "security.providers", "principal.builder.class",
     "leader.replication.throttled.replicas", "follower.replication.throttled.replicas",
-} - {"zookeeper.connect"})  # fmt: skip
+} - {
+    "zookeeper.connect", "zookeeper.session.timeout.ms", "zookeeper.connection.timeout.ms",
+    "zookeeper.max.in.flight.requests", "zookeeper.set.acl",
+})  # fmt: skip
 """Keys that kafkapy reads and checks without any effect: the part of Kafka that they configure is not built."""
 
 

@@ -16,6 +16,7 @@ MAX_REPLICAS: Final = "kafkapy.max.replicas"
 GROUP_METADATA_MAX_BYTES: Final = "kafkapy.group.metadata.max.bytes"
 PRODUCER_IDS_MAX: Final = "kafkapy.producer.ids.max"
 AUTO_CREATE_RATE: Final = "kafkapy.auto.create.topics.per.second"
+ZOOKEEPER_DIGEST: Final = "kafkapy.zookeeper.digest"
 
 _FLUSH: Final = ConfigKey("kafkapy.flush", ConfigType.STRING, FLUSH_AS_KAFKA, OneOf((FLUSH_AS_KAFKA, FLUSH_BEFORE_ACK)))
 
@@ -28,6 +29,7 @@ OWN_BROKER_KEYS: Final[dict[str, ConfigKey]] = {
         ConfigKey(AUTO_CREATE_RATE, ConfigType.INT, 100, Between(1, 1_000_000)),
         ConfigKey(GROUP_METADATA_MAX_BYTES, ConfigType.LONG, 104_857_600, AtLeast(0)),
         ConfigKey(PRODUCER_IDS_MAX, ConfigType.INT, 100_000, AtLeast(1)),
+        ConfigKey(ZOOKEEPER_DIGEST, ConfigType.PASSWORD, None),
     )
 }
 
@@ -57,6 +59,10 @@ OWN_DOCUMENTATION: Final[dict[str, str]] = {
     "kafkapy.producer.ids.max": (
         "How many producer ids a partition remembers. Beyond it those are forgotten that wrote least recently and have "
         "no open transaction. It is a key of kafkapy alone."
+    ),
+    "kafkapy.zookeeper.digest": (
+        "User and password, with a colon between them, of the broker's digest identity in ZooKeeper. With "
+        "zookeeper.set.acl it owns the nodes, so all brokers need the same. It is a key of kafkapy alone."
     ),
 }
 """The description of each key, for DescribeConfigs and ``kafkapy configs describe``."""

@@ -2,6 +2,9 @@
 
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from itertools import chain
+from typing import TypeVar
 
 from kafkapy.config.broker_config import BrokerConfig
 from kafkapy.controller.context import ControllerContext, ControllerWriter, LiveBroker, Replica
@@ -26,6 +29,7 @@ from kafkapy.metadata.znodes import (
     BrokerIdZNode,
     DeleteTopicsZNode,
     DeleteTopicZNode,
+    ForeignDataError,
     IsrChangeNotificationZNode,
     LeaderIsr,
     LogDirEventNotificationZNode,
@@ -34,6 +38,7 @@ from kafkapy.metadata.znodes import (
     ReplicaAssignment,
     TopicsZNode,
     TopicZNode,
+    decoded,
 )
 from kafkapy.protocol.errors import ErrorCode
 from kafkapy.protocol.message import Message
@@ -41,6 +46,8 @@ from kafkapy.protocol.messages.leader_and_isr import LeaderAndIsrResponse
 from kafkapy.protocol.messages.stop_replica import StopReplicaRequest, StopReplicaResponse
 from kafkapy.turns import in_turns, pause
 from kafkapy.types import TopicPartition
+
+_Note = TypeVar("_Note")
 
 logger = logging.getLogger(__name__)
 
@@ -179,30 +186,37 @@ class ActiveController:
 
     async def log_directories_failed(self) -> None:
         """Data directories of brokers have failed: the brokers' LeaderAndIsr responses show the lost replicas."""
-        parent = LogDirEventNotificationZNode.PATH
-        names = await self._store.children(parent, self._watchers.log_dir_events)
-        nodes = await self._store.get_many([f"{parent}/{name}" for name in names])
-        brokers = {LogDirEventNotificationZNode.decode(node.data).broker_id for node in nodes if node is not None}
+        parent, decode = LogDirEventNotificationZNode.PATH, LogDirEventNotificationZNode.decode
+        notes = await self._read_notes(parent, self._watchers.log_dir_events, decode)
+        brokers = {note.broker_id for note in notes.values()}
         replicas = self.context.replicas_on(brokers & self.context.brokers.keys())
         await self._replicas.bring_online([found for found in replicas if not self._is_going(found)])
         await self._flush()
-        await self._writer.write([Delete(f"{parent}/{name}") for name in names])
+        await self._writer.write([Delete(path) for path in notes])
 
     async def isr_changed(self) -> None:
         """Leaders have written in-sync replicas themselves (inter-broker protocol below 2.7-IV2): tell all brokers."""
-        parent = IsrChangeNotificationZNode.PATH
-        names = await self._store.children(parent, self._watchers.isr_changes)
-        changed: dict[TopicPartition, None] = {}
-        for node in await self._store.get_many([f"{parent}/{name}" for name in names]):
-            try:
-                changed.update(dict.fromkeys(IsrChangeNotificationZNode.decode(node.data) if node is not None else ()))
-            except ValueError as error:
-                logger.error("A notification of changed in-sync replicas can't be read: %s", error)
+        parent, decode = IsrChangeNotificationZNode.PATH, IsrChangeNotificationZNode.decode
+        notes = await self._read_notes(parent, self._watchers.isr_changes, decode)
+        changed = dict.fromkeys(chain.from_iterable(notes.values()))
         known = [found for found in changed if found in self.context.leadership]
         if known:
             self.context.leadership.update(await self._partitions.read_states(known))
             await self._send_metadata(self.context.brokers, known)
-        await self._writer.write([Delete(f"{parent}/{name}") for name in names])
+        await self._writer.write([Delete(path) for path in notes])
+
+    async def _read_notes(self, parent: str, watch: Watch, decode: Callable[[bytes | None], _Note]) -> dict[str, _Note]:
+        """Path → note of each child of ``parent``; one that can't be read is left alone, with an error in the log."""
+        paths = [f"{parent}/{name}" for name in sorted(await self._store.children(parent, watch))]
+        notes = {}
+        for path, node in zip(paths, await self._store.get_many(paths), strict=True):
+            await pause()
+            if node is not None:
+                try:
+                    notes[path] = decoded(path, node.data, decode)
+                except ForeignDataError as error:
+                    logger.error("A note to the controller is left out: %s", error)
+        return notes
 
     async def alter_isr(
         self, broker: int, broker_epoch: int, proposals: Mapping[TopicPartition, LeaderIsr]
@@ -367,13 +381,19 @@ class ActiveController:
         return read
 
     async def _read_brokers(self) -> dict[int, LiveBroker]:
-        ids = sorted(int(name) for name in await self._store.children(BrokerIdsZNode.PATH, self._watchers.brokers))
+        names = await self._store.children(BrokerIdsZNode.PATH, self._watchers.brokers)
+        ids = sorted(int(name) for name in names if name.isdecimal())
         nodes = await self._store.get_many([BrokerIdZNode.path(id_) for id_ in ids], self._watchers.brokers)
-        return {
-            id_: LiveBroker(BrokerIdZNode.decode(id_, node.data), node.stat.czxid)
-            for id_, node in zip(ids, nodes, strict=True)
-            if node is not None
-        }
+        brokers = {}
+        for id_, node in zip(ids, nodes, strict=True):
+            if node is not None:
+                try:
+                    registration = decoded(BrokerIdZNode.path(id_), node.data, partial(BrokerIdZNode.decode, id_))
+                except ForeignDataError as error:
+                    logger.error("Broker %d is left out: %s", id_, error)
+                else:
+                    brokers[id_] = LiveBroker(registration, node.stat.czxid)
+        return brokers
 
     async def _delete_notifications(self) -> None:
         paths = []

@@ -30,7 +30,14 @@ from kafkapy.metadata.store import (
     WatchEvent,
     ensure_path,
 )
-from kafkapy.metadata.znodes import ControllerEpochZNode, ControllerZNode, FeatureZNode, LeaderIsr
+from kafkapy.metadata.znodes import (
+    ControllerEpochZNode,
+    ControllerZNode,
+    FeatureZNode,
+    ForeignDataError,
+    LeaderIsr,
+    decoded,
+)
 from kafkapy.network.peer import BrokerChannel
 from kafkapy.protocol.message import Message
 from kafkapy.protocol.messages.leader_and_isr import LeaderAndIsrResponse
@@ -128,7 +135,8 @@ class Controller:
 
     async def start(self) -> None:
         """Look for a controller or become it; returns when that is decided and, if it is this broker, done."""
-        self._worker = asyncio.create_task(self._work(), name="controller-events")
+        if self._worker is None:
+            self._worker = asyncio.create_task(self._work(), name="controller-events")
         self._put("controller", self._controller_changed)
         await self._events.join()
 
@@ -175,6 +183,8 @@ class Controller:
             except SessionEndedError:
                 logger.info("Broker %d is no longer the controller: its session has ended", self._broker_id)
                 self._resign()
+            except ForeignDataError as error:
+                logger.error("The controller could not finish what %r asked for: %s", key, error)
             except (StoreError, ValueError):
                 logger.exception("The controller could not finish what %r asked for", key)
             finally:
@@ -197,7 +207,7 @@ class Controller:
     async def _elect(self) -> None:
         await ensure_path(self._store, ControllerEpochZNode.PATH, ControllerEpochZNode.encode(0))
         current = await self._store.get(ControllerEpochZNode.PATH)
-        epoch = ControllerEpochZNode.decode(current.data) + 1
+        epoch = decoded(ControllerEpochZNode.PATH, current.data, ControllerEpochZNode.decode) + 1
         controller_node = ControllerZNode(self._broker_id, self._clock.now_ms())
         try:
             await self._store.multi(

@@ -46,10 +46,12 @@ from kafkapy.metadata.store import BadVersionError, Create, Node, NodeStat, SetD
 from kafkapy.metadata.znodes import (
     ConfigEntity,
     ConfigZNode,
+    ForeignDataError,
     LeaderIsr,
     PartitionStateZNode,
     TopicPartitionsZNode,
     TopicPartitionZNode,
+    decoded,
 )
 from kafkapy.turns import pause
 from kafkapy.types import TopicPartition
@@ -198,10 +200,14 @@ class PartitionMachine:
         return election
 
     async def _unclean_topics(self, topics: Sequence[str]) -> set[str]:
-        nodes = await self._writer.store.get_many([ConfigZNode.path(ConfigEntity.topic(topic)) for topic in topics])
+        paths = [ConfigZNode.path(ConfigEntity.topic(topic)) for topic in topics]
         allowed = set()
-        for topic, node in zip(topics, nodes, strict=True):
-            override = None if node is None else ConfigZNode.decode(node.data).get(UNCLEAN_KEY)
+        for topic, path, node in zip(topics, paths, await self._writer.store.get_many(paths), strict=True):
+            try:
+                override = None if node is None else decoded(path, node.data, ConfigZNode.decode).get(UNCLEAN_KEY)
+            except ForeignDataError as error:
+                logger.error("Topic %s has no unclean elections: %s", topic, error)
+                continue
             if self._unclean_default if override is None else TOPIC_KEYS[UNCLEAN_KEY].parse(override):
                 allowed.add(topic)
         return allowed

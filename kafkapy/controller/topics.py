@@ -60,6 +60,7 @@ from kafkapy.metadata.znodes import (
     ReplicaAssignment,
     TopicsZNode,
     TopicZNode,
+    decoded,
 )
 from kafkapy.turns import Steps, in_turns, pause
 from kafkapy.types import NO_LEADER, TopicPartition
@@ -687,7 +688,7 @@ class TopicAdmin:
         """Return the present topic, and the placement of the partitions to add."""
         if node is None:
             raise UnknownTopicOrPartitionError(f"There is no topic '{topic.name}'.")
-        znode = TopicZNode.decode(node.data)
+        znode = decoded(TopicZNode.path(topic.name), node.data, TopicZNode.decode)
         if any(found.is_reassigning for found in znode.partitions.values()):
             raise ReassignmentInProgressError(f"Partitions of '{topic.name}' are being reassigned.")
         have = len(znode.partitions)

@@ -22,7 +22,7 @@ from kafkapy.metadata.store import (
     WatchEvent,
     set_or_create,
 )
-from kafkapy.metadata.znodes import ConfigChangesZNode, ConfigEntity, ConfigZNode
+from kafkapy.metadata.znodes import ConfigChangesZNode, ConfigEntity, ConfigZNode, ForeignDataError, decoded
 from kafkapy.turns import pieces
 
 NOTE_LIFETIME_MS: Final = 15 * 60 * 1000
@@ -75,11 +75,17 @@ class ConfigAdmin:
         return self._topics.get(topic, _NO_OVERRIDES)
 
     async def load_topics(self, topics: Iterable[str]) -> None:
-        """Read the overrides of topics, for ``cached_topic_overrides``."""
+        """Read the overrides of topics, for ``cached_topic_overrides``.
+
+        A topic whose node can't be read stays one of ``unread_topics``, with an error in the log.
+        """
         asked = list(topics)
-        nodes = await self._store.get_many([ConfigZNode.path(ConfigEntity.topic(topic)) for topic in asked])
-        for topic, node in zip(asked, nodes, strict=True):
-            self._topics[topic] = {} if node is None else ConfigZNode.decode(node.data)
+        paths = [ConfigZNode.path(ConfigEntity.topic(topic)) for topic in asked]
+        for topic, path, node in zip(asked, paths, await self._store.get_many(paths), strict=True):
+            try:
+                self._topics[topic] = {} if node is None else decoded(path, node.data, ConfigZNode.decode)
+            except ForeignDataError as error:
+                logger.error("Topic %s can't be served: %s", topic, error)
 
     def unread_topics(self, topics: Iterable[str]) -> list[str]:
         """Return those of ``topics``, each once, whose overrides have not been read."""
@@ -90,10 +96,15 @@ class ConfigAdmin:
         self._topics.pop(topic, None)
 
     async def load(self, topics: Sequence[str]) -> dict[str, Mapping[str, str]]:
-        """Before logs are opened: apply the brokers' configuration and read that of all topics."""
+        """Before logs are opened: apply the brokers' configuration and read that of all topics.
+
+        Raises ForeignDataError: a log that is opened with other settings than its own could lose records to them.
+        """
         for broker_id in (None, self._config.broker_id):
             await self._apply(ConfigEntity.broker(broker_id))
         await self.load_topics(topics)
+        for topic in self.unread_topics(topics):
+            await self.topic_overrides(topic)
         return {topic: self._topics[topic] for topic in topics}
 
     async def start(self) -> None:
@@ -116,11 +127,12 @@ class ConfigAdmin:
         await self._write(ConfigEntity.broker(broker_id), overrides)
 
     async def _read(self, entity: ConfigEntity) -> dict[str, str]:
+        path = ConfigZNode.path(entity)
         try:
-            node = await self._store.get(ConfigZNode.path(entity))
+            node = await self._store.get(path)
         except NoNodeError:
             return {}
-        return ConfigZNode.decode(node.data)
+        return decoded(path, node.data, ConfigZNode.decode)
 
     async def _write(self, entity: ConfigEntity, overrides: Mapping[str, str]) -> None:
         await set_or_create(self._store, ConfigZNode.path(entity), ConfigZNode.encode(overrides))
@@ -149,7 +161,8 @@ class ConfigAdmin:
             logger.debug("Configuration changes are not watched: the session has ended")
 
     async def _process_notes(self) -> None:
-        names = sorted(await self._store.children(ConfigChangesZNode.PATH, self._noticed))
+        children = await self._store.children(ConfigChangesZNode.PATH, self._noticed)
+        names = sorted(name for name in children if name.removeprefix(ConfigChangesZNode.CHILD).isdecimal())
         fresh = names[bisect_right(names, self._last_note, key=_number) :]
         for name, node in zip(fresh, await self._notes(fresh), strict=True):
             if node is None:

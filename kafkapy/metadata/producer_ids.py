@@ -4,7 +4,7 @@ import asyncio
 from typing import Final
 
 from kafkapy.metadata.store import BadVersionError, MetadataStore
-from kafkapy.metadata.znodes import ProducerIdBlockZNode
+from kafkapy.metadata.znodes import ProducerIdBlockZNode, decoded
 
 BLOCK_SIZE: Final = 1000
 
@@ -39,7 +39,7 @@ class ProducerIds:
     async def _claim(self) -> None:
         while True:
             node = await self._store.get(ProducerIdBlockZNode.PATH)
-            last = ProducerIdBlockZNode.decode(node.data)
+            last = decoded(ProducerIdBlockZNode.PATH, node.data, ProducerIdBlockZNode.decode)
             first = 0 if last is None else last.last + 1
             block = ProducerIdBlockZNode(self._broker_id, first, first + BLOCK_SIZE - 1)
             try:

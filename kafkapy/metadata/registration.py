@@ -16,9 +16,14 @@ from kafkapy.metadata.store import (
     StoreError,
     ensure_path,
 )
-from kafkapy.metadata.znodes import PERSISTENT_PATHS, BrokerEndpoint, BrokerIdZNode, ClusterIdZNode
+from kafkapy.metadata.znodes import PERSISTENT_PATHS, BrokerEndpoint, BrokerIdZNode, ClusterIdZNode, decoded
+from kafkapy.storage.errors import ClusterIdMismatchError
 
 CLUSTER_ID_BYTES: Final = 16
+
+
+SEQUENCE_PATH: Final = "/brokers/seqid"
+"""Its version is the last broker id that was generated, less ``reserved.broker.max.id``."""
 
 
 class BrokerIdTakenError(BrokerError):
@@ -38,16 +43,43 @@ def _with_parents(path: str) -> list[str]:
     return ["/".join(names[:depth]) for depth in range(2, len(names) + 1)]
 
 
+async def generated_broker_id(store: MetadataStore, above: int) -> int:
+    """A broker id that no other broker of the cluster has generated, larger than ``above``."""
+    await ensure_path(store, SEQUENCE_PATH)
+    return above + (await store.set(SEQUENCE_PATH, b"")).version
+
+
+async def check_cluster_id(store: MetadataStore, expected: str) -> None:
+    """Raise ClusterIdMismatchError unless the store has the cluster that a data directory belongs to."""
+    try:
+        found = await _read_cluster_id(store)
+    except NoNodeError:
+        raise ClusterIdMismatchError(
+            f"the data directory belongs to cluster {expected}, and there is no cluster at the address of "
+            "zookeeper.connect: check the chroot, or carry the metadata over with 'kafkapy metadata export' first"
+        ) from None
+    if found != expected:
+        raise ClusterIdMismatchError(
+            f"the data directory belongs to cluster {expected}, and zookeeper.connect leads to cluster {found}: "
+            "check the address and the chroot, or choose another data directory"
+        )
+
+
+async def _read_cluster_id(store: MetadataStore) -> str:
+    node = await store.get(ClusterIdZNode.PATH)
+    return decoded(ClusterIdZNode.PATH, node.data, ClusterIdZNode.decode)
+
+
 async def cluster_id(store: MetadataStore, random_bytes: Callable[[int], bytes]) -> str:
     """The cluster's id; the first broker makes it: 22 characters that do not begin with a dash."""
     try:
-        return ClusterIdZNode.decode((await store.get(ClusterIdZNode.PATH)).data)
+        return await _read_cluster_id(store)
     except NoNodeError:
         made = base64.urlsafe_b64encode(random_bytes(CLUSTER_ID_BYTES)).decode().rstrip("=")
         await ensure_path(
             store, ClusterIdZNode.PATH, ClusterIdZNode.encode(made.replace("-", "A", 1) if made[0] == "-" else made)
         )
-    return ClusterIdZNode.decode((await store.get(ClusterIdZNode.PATH)).data)
+    return await _read_cluster_id(store)
 
 
 async def register(

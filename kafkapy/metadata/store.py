@@ -23,6 +23,10 @@ again, with another ``session_id``. Listeners are called for both, as those of A
 - A call that is made between the two waits, as it does while the store can't be reached, and is then done in the
   renewed session. A write whose answer was outstanding when the session expired raises ``SessionExpiredError``: the
   change may have been made or not.
+
+A connection that breaks is not the end of the session: calls wait until there is another one, and what had no answer
+is done once. The exceptions are a sequential node, which may be created twice, and a write that was overwritten
+before the store could look: it is made again, which a version refuses.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -62,6 +66,21 @@ class NotEmptyError(StoreError):
 
 class NoChildrenForEphemeralsError(StoreError):
     """The parent of the node to create is ephemeral."""
+
+
+class StoreRefusedError(StoreError, BrokerError):
+    """The store does not allow the operation: no permission, too much data."""
+
+    def __init__(self, path: str, reason: str) -> None:
+        super().__init__(path)
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return self.reason
+
+
+class StoreUnreachableError(BrokerError):
+    """The store did not answer when the broker started."""
 
 
 class SessionEndedError(StoreError, BrokerError):

@@ -213,6 +213,16 @@ class Watches:
         self._data: Final[dict[str, dict[Watch, None]]] = {}
         self._children: Final[dict[str, dict[Watch, None]]] = {}
 
+    @property
+    def data_paths(self) -> list[str]:
+        """The nodes whose data are watched."""
+        return list(self._data)
+
+    @property
+    def children_paths(self) -> list[str]:
+        """The nodes whose children are watched."""
+        return list(self._children)
+
     def clear(self) -> None:
         """Forget all of them."""
         self._data.clear()

@@ -6,11 +6,12 @@ key.
 """
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, ClassVar, Final, NamedTuple
+from typing import Any, ClassVar, Final, NamedTuple, TypeVar
 
+from kafkapy.errors import BrokerError
 from kafkapy.types import TopicPartition
 
 PERSISTENT_PATHS: Final = (
@@ -49,6 +50,24 @@ def required(value: Mapping[str, Any], key: str) -> Any:
     if key not in value:
         raise ValueError(f"no {key!r} in {dict(value)!r}")
     return value[key]
+
+
+_T = TypeVar("_T")
+
+
+class ForeignDataError(BrokerError, ValueError):
+    """A node holds what no broker writes there; it is left as it is."""
+
+
+def decoded(path: str, data: bytes | None, decode: Callable[[bytes | None], _T]) -> _T:
+    """What ``decode`` makes of a node's data; raises ForeignDataError, which names the node."""
+    try:
+        return decode(data)
+    except (ValueError, TypeError, AttributeError) as error:  # the last two for values of another type
+        raise ForeignDataError(
+            f"the node {path} in the cluster's metadata holds what no broker writes there, and is left as it is: "
+            f"{str(data)[:200]} ({error})"
+        ) from error
 
 
 class BrokerEndpoint(NamedTuple):
@@ -217,14 +236,12 @@ class IsrChangeNotificationZNode:
     @staticmethod
     def encode(partitions: Iterable[TopicPartition]) -> bytes:
         """Version 1."""
-        listed = [{"topic": found.topic, "partition": found.partition} for found in partitions]
-        return encode_json({"version": 1, "partitions": listed})
+        return encode_json({"version": 1, "partitions": _listed(partitions)})
 
     @staticmethod
     def decode(data: bytes | None) -> list[TopicPartition]:
-        """The partitions whose states have changed."""
-        listed = required(decode_json(data), "partitions")
-        return [TopicPartition(str(required(found, "topic")), int(required(found, "partition"))) for found in listed]
+        """The partitions whose state nodes their leader has written."""
+        return _partitions(decode_json(data))
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,6 +262,15 @@ class LogDirEventNotificationZNode:
     def decode(cls, data: bytes | None) -> "LogDirEventNotificationZNode":
         """The broker whose directory has failed."""
         return cls(int(required(decode_json(data), "broker")))
+
+
+def _listed(partitions: Iterable[TopicPartition]) -> list[dict[str, Any]]:
+    return [{"topic": found.topic, "partition": found.partition} for found in partitions]
+
+
+def _partitions(value: Mapping[str, Any]) -> list[TopicPartition]:
+    listed = required(value, "partitions")
+    return [TopicPartition(str(required(found, "topic")), int(required(found, "partition"))) for found in listed]
 
 
 def _bracketed(host: str) -> str:
@@ -409,14 +435,12 @@ class PreferredElectionZNode:
     @staticmethod
     def encode(partitions: Iterable[TopicPartition]) -> bytes:
         """Version 1."""
-        listed = [{"topic": found.topic, "partition": found.partition} for found in partitions]
-        return encode_json({"version": 1, "partitions": listed})
+        return encode_json({"version": 1, "partitions": _listed(partitions)})
 
     @staticmethod
     def decode(data: bytes | None) -> list[TopicPartition]:
         """The partitions to elect preferred leaders for."""
-        listed = required(decode_json(data), "partitions")
-        return [TopicPartition(str(required(found, "topic")), int(required(found, "partition"))) for found in listed]
+        return _partitions(decode_json(data))
 
 
 class ReassignPartitionsZNode:

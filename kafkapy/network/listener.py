@@ -86,10 +86,14 @@ class Listener:
         self._quiet: dict[Connection, tuple[tuple[int, int, int, int, bool], int]] = {}
         self._all_closed: asyncio.Event = asyncio.Event()
 
+    def listen(self) -> None:
+        """Let the system complete connections; they wait until ``start``."""
+        self._socket.listen(BACKLOG)
+
     def start(self, dispatcher: Dispatcher) -> None:
         """Accept and serve connections from now on."""
         self._dispatcher = dispatcher
-        self._socket.listen(BACKLOG)
+        self.listen()
         self.resume()
         self._schedule_sweep()
 

@@ -27,9 +27,16 @@ from kafkapy.coordinator.group.coordinator import GroupCoordinator
 from kafkapy.coordinator.runtime import Background
 from kafkapy.coordinator.transaction.coordinator import TransactionCoordinator
 from kafkapy.coordinator.transaction.markers import BrokerMarkers, MarkerWriter
-from kafkapy.metadata.embedded import FILE_NAME, EmbeddedSession, EmbeddedStore
-from kafkapy.metadata.registration import BrokerIdTakenError
-from kafkapy.metadata.store import StoreFileError
+from kafkapy.metadata.embedded import FILE_NAME, EmbeddedStore
+from kafkapy.metadata.registration import BrokerIdTakenError, generated_broker_id
+from kafkapy.metadata.store import (
+    MetadataStore,
+    SessionExpiredError,
+    StoreFileError,
+    StoreRefusedError,
+    StoreUnreachableError,
+)
+from kafkapy.metadata.znodes import ForeignDataError
 from kafkapy.metrics import Metrics
 from kafkapy.network import dispatcher
 from kafkapy.network.budget import DEFAULT_LIMIT, FrameBudget
@@ -74,6 +81,10 @@ START_FAILURES: Final = (
     ListenError,
     BrokerIdTakenError,
     StoreFileError,
+    StoreRefusedError,
+    StoreUnreachableError,
+    SessionExpiredError,
+    ForeignDataError,
 )
 """Errors that prevent a start, each with a sentence for the user."""
 NO_HOOKS: Final = Hooks()
@@ -82,9 +93,10 @@ NO_HOOKS: Final = Hooks()
 class BrokerServer:
     """One broker in this process and on the running event loop.
 
-    ``store`` may be shared by several brokers and outlives them; without one the broker opens its own, in its first
-    log directory, or in memory with ``in_memory_metadata``. With ``serves_brokers`` the inter-broker listener also
-    serves the APIs that only brokers use; a broker that is alone has no use for them. ``hooks`` stand between its
+    ``store`` may be shared by several brokers and outlives them; without one the broker uses the ZooKeeper of
+    ``zookeeper.connect``, else its own store in its first log directory, or in memory with ``in_memory_metadata``. With
+    ``serves_brokers``, and with a ZooKeeper, the inter-broker listener also serves the APIs that only brokers use; a
+    broker that is alone has no use for them. ``hooks`` stand between its
     requests and their handlers.
     Use it as ``async with``, or ``start`` and ``stop``.
     """
@@ -177,18 +189,15 @@ class BrokerServer:
         orders = self._channel(requests, lambda broker: node.controller.address_of(broker))  # noqa: PLW0108  # set below
         node = MetadataNode(self.config, self.clock, store, orders)
         self._cleanup.push_async_callback(node.stop)
-        await node.prepare()
+        await node.prepare(None if self.config.embedded_store or identity is None else identity.cluster_id)
         logs.directories.check_identity(self.config.broker_id, node.cluster_id)
         configs = LogConfigs(self.config, logs, node.config_admin.cached_topic_overrides)
         await self._load(logs, configs)
         self._cleanup.callback(lambda: logs.abandon() if self._is_killed else logs.shutdown())
         node.config_admin.add_listener(configs)
         replicas = self._replica_manager(node, logs, configs)
-        replicas.follow_by(lambda: self._fetchers(node))
-        replicas.change_isr_by(
-            lambda: self._isr_writer(node, replicas, store, self._channel(requests, node.address_of))
-        )
-        failures = DirectoryFailures(logs, replicas, store, self.broken.set)
+        self._replicate(node, replicas, store, requests)
+        failures = DirectoryFailures(logs, replicas, store, self.clock, self.broken.set)
         logs.directory_listener = failures.directory_failed
         soon = asyncio.get_running_loop().call_soon
         background = Background(at_once_or_in_turns, soon, metrics.coordinators)
@@ -223,6 +232,9 @@ class BrokerServer:
         for coordinator in (groups, transactions):
             coordinator.startup()
             self._cleanup.callback(coordinator.shutdown)
+        if not self.config.embedded_store:
+            for listener in self.listeners:
+                listener.listen()  # the controller connects as soon as the broker is registered
         await self._join(node)
         logs.directories.write_identity(self.config.broker_id, node.cluster_id, self.clock.now_ms())
         self._cleanup.push_async_callback(failures.stop)
@@ -236,6 +248,15 @@ class BrokerServer:
             cluster=node.cache,
             log_config_of=configs.of,
             lag_max_ms=self.config.integer("replica.lag.time.max.ms"),
+        )
+
+    def _replicate(
+        self, node: MetadataNode, replicas: ReplicaManager, store: MetadataStore, requests: LocalRequests
+    ) -> None:
+        """Let ``replicas`` follow other brokers and change in-sync replicas; what that takes is made when it must be."""
+        replicas.follow_by(lambda: self._fetchers(node))
+        replicas.change_isr_by(
+            lambda: self._isr_writer(node, replicas, store, self._channel(requests, node.address_of))
         )
 
     def _fetchers(self, node: MetadataNode) -> "ReplicaFetchers":
@@ -255,7 +276,7 @@ class BrokerServer:
         return fetchers
 
     def _isr_writer(
-        self, node: MetadataNode, replicas: ReplicaManager, store: EmbeddedSession, channel: BrokerChannel
+        self, node: MetadataNode, replicas: ReplicaManager, store: MetadataStore, channel: BrokerChannel
     ) -> IsrWriter:
         """Return what has changed in-sync replicas written; a broker without followers does not need it."""
         from kafkapy.replication.isr_writers import ControllerIsrWriter, StoreIsrWriter
@@ -277,7 +298,7 @@ class BrokerServer:
     def _apis(self) -> dict[str, ApiTable]:
         """Return the APIs of each listener; the inter-broker listener may serve all of them."""
         tables = {endpoint.listener_name: CLIENT_APIS for endpoint in self.config.listeners}
-        if self._serves_brokers:
+        if self._serves_brokers or not self.config.embedded_store:
             tables[inter_broker_listener(self.config)] = ALL_APIS
         return tables
 
@@ -323,21 +344,33 @@ class BrokerServer:
         logs = LogManager(config.log_dirs, LogConfig.resolve(config), self.clock, storage=storage)
         self._cleanup.callback(logs.directories.unlock)
         identity = logs.lock()
-        if config.broker_id == NO_BROKER_ID:
+        found = identity.broker_id if identity else None
+        if config.broker_id == NO_BROKER_ID and (found is not None or config.embedded_store):
             # As Apache Kafka: what the directory says, else the first id above the reserved ones.
-            found = identity.broker_id if identity else None
             broker_id = config.integer("reserved.broker.max.id") + 1 if found is None else found
             config.assign_broker_id(broker_id)
         return logs, identity
 
-    async def _open_store(self, logs: LogManager, identity: MetaProperties | None) -> EmbeddedSession:
+    async def _open_store(self, logs: LogManager, identity: MetaProperties | None) -> MetadataStore:
         store = self._shared_store
+        if store is None and not self.config.embedded_store:
+            return await self._open_zookeeper()
         if store is None:
             path = None if self._in_memory_metadata else self._store_path(logs)
             store = self._own_store = EmbeddedStore(path, self.clock)
             self._cleanup.push_async_callback(store.close)
             await store.open(identity.cluster_id if identity is not None else None)
         return store.session()
+
+    async def _open_zookeeper(self) -> MetadataStore:
+        from kafkapy.metadata.zookeeper import open_zookeeper
+
+        store = await open_zookeeper(self.config, self.clock)
+        self._cleanup.push_async_callback(store.close)
+        if self.config.broker_id == NO_BROKER_ID:
+            last_reserved = self.config.integer("reserved.broker.max.id")
+            self.config.assign_broker_id(await generated_broker_id(store, last_reserved))
+        return store
 
     async def _join(self, node: MetadataNode) -> None:
         """Register and elect leaders, even if the disk has no space for the changes of the metadata."""

@@ -10,9 +10,11 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import Final
 
+from kafkapy.clock import Clock
 from kafkapy.metadata.store import Create, MetadataStore, StoreError
 from kafkapy.metadata.znodes import LogDirEventNotificationZNode
 from kafkapy.replication.replica_manager import ReplicaManager
+from kafkapy.server.node import STORE_PATIENCE_MS
 from kafkapy.storage.log_directory import LogManager
 from kafkapy.types import TopicPartition
 
@@ -23,11 +25,17 @@ class DirectoryFailures:
     """Listens to the log manager; ``all_failed`` is called when the last directory is offline."""
 
     def __init__(
-        self, logs: LogManager, replicas: ReplicaManager, store: MetadataStore, all_failed: Callable[[], object]
+        self,
+        logs: LogManager,
+        replicas: ReplicaManager,
+        store: MetadataStore,
+        clock: Clock,
+        all_failed: Callable[[], object],
     ) -> None:
         self._logs = logs
         self._replicas = replicas
         self._store = store
+        self._clock = clock
         self._all_failed = all_failed
         self._notifications: set[asyncio.Task[None]] = set()
 
@@ -49,6 +57,9 @@ class DirectoryFailures:
             logger.error("Could not notify the controller of the failed data directory: %s", error)
 
     async def stop(self) -> None:
-        """Wait for pending notifications."""
+        """Wait for pending notifications, but not long for a store that does not answer."""
+        late = [self._clock.call_later(STORE_PATIENCE_MS, task.cancel) for task in self._notifications]
         if self._notifications:
             await asyncio.wait(self._notifications)
+        for timer in late:
+            timer.cancel()

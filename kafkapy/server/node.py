@@ -16,7 +16,13 @@ from kafkapy.controller.topics import TopicAdmin
 from kafkapy.metadata.configs import ConfigAdmin
 from kafkapy.metadata.image import MetadataCache
 from kafkapy.metadata.producer_ids import ProducerIds
-from kafkapy.metadata.registration import BrokerIdTakenError, cluster_id, ensure_persistent_paths, register
+from kafkapy.metadata.registration import (
+    BrokerIdTakenError,
+    check_cluster_id,
+    cluster_id,
+    ensure_persistent_paths,
+    register,
+)
 from kafkapy.metadata.store import MetadataStore, SessionEndedError, SessionEvent, SessionExpiredError
 from kafkapy.metadata.znodes import BrokerEndpoint, TopicsZNode
 from kafkapy.network.peer import BrokerChannel
@@ -26,6 +32,8 @@ from kafkapy.types import TopicPartition
 FIRST_METADATA_MS: Final = 30_000
 REGISTRATION_RETRY_MS: Final = 1_000
 """How long to wait before another try to register under an id that another broker holds."""
+STORE_PATIENCE_MS: Final = 3_000
+"""How long ``stop`` waits for a store that does not answer."""
 
 logger: Final = logging.getLogger(__name__)
 
@@ -69,8 +77,13 @@ class MetadataNode:
             self.controller,
         )
 
-    async def prepare(self) -> None:
-        """Make sure of the tree, get the cluster's id, apply dynamic configuration, read that of the topics."""
+    async def prepare(self, known_cluster_id: str | None = None) -> None:
+        """Make sure of the tree, get the cluster's id, apply dynamic configuration, read that of the topics.
+
+        ``known_cluster_id``: the store must have this cluster; raises ClusterIdMismatchError before it writes anything.
+        """
+        if known_cluster_id is not None:
+            await check_cluster_id(self._store, known_cluster_id)
         await ensure_persistent_paths(self._store)
         self.cluster_id = await cluster_id(self._store, self._random.randbytes)
         self.cache.set_cluster_id(self.cluster_id)
@@ -85,7 +98,7 @@ class MetadataNode:
         self._endpoints = tuple(BrokerEndpoint(*endpoint) for endpoint in endpoints)
         self._store.add_session_listener(self._session_changed)
         with suppress(SessionExpiredError):  # the next session begins with the same
-            await self._join()
+            await self._join_when_free()
         await self.producer_ids.start()
         await self.config_admin.start()
         if self.controller.is_active:
@@ -105,8 +118,31 @@ class MetadataNode:
         """Leave the cluster."""
         self._stop_rejoining()
         await self.config_admin.stop()
+        closing: list[asyncio.Task[None]] = []
+        late = self._clock.call_later(
+            STORE_PATIENCE_MS, lambda: closing.append(asyncio.create_task(self._store.close(), name="close-store"))
+        )
         await self.controller.stop()
-        await self._store.close()
+        late.cancel()
+        await asyncio.gather(self._store.close(), *closing)
+
+    async def _join_when_free(self) -> None:
+        """Join; while another session holds the broker's id, wait until that of a broker that was killed has ended."""
+        timeout_ms = 0 if self._config.embedded_store else self._config.integer("zookeeper.session.timeout.ms")
+        last_s = self._clock.monotonic_s() + timeout_ms * 1.5 / 1000  # a server looks for dead sessions now and then
+        is_told = False
+        while True:
+            try:
+                await self._join()
+            except BrokerIdTakenError as error:
+                if self._clock.monotonic_s() >= last_s:
+                    raise
+                if not is_told:
+                    logger.warning("%s. Waiting up to %.0f s for that", error, timeout_ms * 1.5 / 1000)
+                    is_told = True
+            else:
+                return
+            await self._clock.sleep(REGISTRATION_RETRY_MS)
 
     async def _join(self) -> None:
         """Register, and elect a controller if there is none."""

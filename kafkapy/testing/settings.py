@@ -17,6 +17,7 @@ TEST_DEFAULTS: Final[Mapping[str, str]] = {
 }
 """Groups settle at once, and the first group or transaction makes one partition instead of fifty."""
 
+_CLUSTER_KEY: Final = "zookeeper.connect"
 _OWN: Final = {"log.dirs": "data=", "log.dir": "data=", "port": "port=", "host.name": "port=", "listeners": "port="}
 
 
@@ -31,6 +32,8 @@ def config_for_test(settings: Mapping[str, object], *, data: str, port: int) -> 
     for name, value in texts(settings).items():
         if name in _OWN:
             raise BrokerStartError(f"{name} is no setting of a broker in a test: use {_OWN[name]}")
+        if name == _CLUSTER_KEY and value:
+            raise BrokerStartError(f"{name} is set: a broker in a test keeps its own metadata and joins no cluster")
         if broker_key(name) is None:
             raise BrokerStartError(f"there is no configuration key {name!r}{nearest(name, BROKER_KEYS)}")
         properties[name] = value

@@ -212,7 +212,12 @@ def test_a_data_directory_of_another_cluster_is_reported_in_one_line(tmp_path: P
             1,
             "kafkapy: the listener SSL://127.0.0.1:0 uses SSL: kafkapy supports only PLAINTEXT",
         ),
-        (["zookeeper.connect=localhost:2181"], 1, "kafkapy: zookeeper.connect is set: kafkapy can't join"),
+        (["zookeeper.connect=localhost"], 1, "kafkapy: 'localhost' is no address of a ZooKeeper"),
+        (
+            ["zookeeper.connect=127.0.0.1:1/kafka", "zookeeper.connection.timeout.ms=100"],
+            1,
+            "kafkapy: no ZooKeeper answers at 127.0.0.1:1 within 100 ms (127.0.0.1:1: no connection: Connect",
+        ),
         (["--ephemeral", "--data", "x"], 1, "kafkapy: --ephemeral keeps no data: it can't be used with --data"),
         (["--config", "/no/such/file"], 1, "kafkapy: can't read the configuration /no/such/file: No such file"),
         (["--port", "70000"], 2, "argument --port: invalid"),

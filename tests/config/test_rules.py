@@ -78,7 +78,8 @@ def test_consistent_values_are_accepted(properties: dict[str, str]) -> None:
 @pytest.mark.parametrize(
     ("properties", "message"),
     [
-        ({"zookeeper.connect": "localhost:2181"}, "zookeeper.connect is set: kafkapy can't join"),
+        ({"zookeeper.set.acl": "true"}, "set kafkapy.zookeeper.digest to user:password"),
+        ({"zookeeper.ssl.client.enable": "true"}, "zookeeper.ssl.client.enable is set: kafkapy has no TLS yet"),
         ({"authorizer.class.name": "kafka.security.authorizer.AclAuthorizer"}, "no access control yet"),
         ({"create.topic.policy.class.name": "a.B"}, "can't load Java classes"),
         ({"listeners": "SSL://127.0.0.1:9093"}, r"the listener SSL://127\.0\.0\.1:9093 uses SSL"),
@@ -101,3 +102,9 @@ def test_features_that_kafkapy_has_are_accepted(properties: dict[str, str]) -> N
     config = BrokerConfig.from_properties(properties)
     check_built(config)
     assert config.embedded_store
+
+
+def test_a_cluster_on_a_zookeeper_is_accepted() -> None:
+    config = BrokerConfig.from_properties({"zookeeper.connect": "localhost:2181"})
+    check_built(config)
+    assert not config.embedded_store

@@ -3,7 +3,7 @@
 import pytest
 
 from kafkapy.controller.topics import MorePartitions, NewTopic
-from kafkapy.metadata.znodes import PartitionStateZNode
+from kafkapy.metadata.znodes import IsrChangeNotificationZNode, PartitionStateZNode
 from kafkapy.types import TopicPartition
 from tests.controller.harness import Cluster
 from tests.controller.scenario import ASSIGNED, run, state_line
@@ -188,15 +188,18 @@ def test_a_topic_whose_brokers_are_away_starts_when_one_comes() -> None:
     run(scenario, ())
 
 
-@pytest.mark.parametrize(("override", "leader"), [("true", 1), (" TRUE ", 1), ("false", -1)])
+@pytest.mark.parametrize(("override", "leader"), [("true", 1), (" TRUE ", 1), ("false", -1), ("foreign", -1)])
 def test_an_unclean_election_where_the_topic_allows_it(override: str, leader: int) -> None:
     async def scenario(started: Cluster) -> None:
         node = started.controller.node
-        topic = NewTopic("u", assignments={0: [3, 1]}, configs=[("unclean.leader.election.enable", override)])
+        allowed = "true" if override == "foreign" else override
+        topic = NewTopic("u", assignments={0: [3, 1]}, configs=[("unclean.leader.election.enable", allowed)])
         await node.topic_admin.create_topics([topic], 1000)
         path = PartitionStateZNode.path(TopicPartition("u", 0))
         state = PartitionStateZNode.decode((await started.controller.session.get(path)).data, 0)
         await started.controller.session.set(path, PartitionStateZNode.encode(state._replace(isr=(3,))))
+        if override == "foreign":
+            await started.controller.session.set("/config/topics/u", b"foreign")
         active = node.controller._active
         assert active is not None
         active.context.leadership[TopicPartition("u", 0)] = state._replace(isr=(3,), zk_version=1)
@@ -204,3 +207,27 @@ def test_an_unclean_election_where_the_topic_allows_it(override: str, leader: in
         assert node.cache.image.topics["u"].partitions[0].leader == leader
 
     run(scenario, ())
+
+
+def test_in_sync_replicas_that_an_old_leader_has_written_are_told_to_all_brokers() -> None:
+    """What a broker of inter-broker protocol 2.6 does: it writes the state itself, then leaves a note."""
+
+    async def scenario(started: Cluster) -> None:
+        node, session = started.controller.node, started.controller.session
+        partition = TopicPartition("rf3", 0)
+        path = PartitionStateZNode.path(partition)
+        found = await session.get(path)
+        state = PartitionStateZNode.decode(found.data, found.stat.version)
+        await session.set(path, PartitionStateZNode.encode(state._replace(isr=(3, 1))), found.stat.version)
+        note = IsrChangeNotificationZNode.encode([partition, TopicPartition("unknown", 0)])
+        await session.create("/isr_change_notification/isr_change_", note, sequential=True)
+        await session.create("/isr_change_notification/isr_change_", b"foreign", sequential=True)
+        await started.settle()
+        assert await session.children("/isr_change_notification") == ["isr_change_0000000001"]
+        assert node.cache.image.topics["rf3"].partitions[0].isr == (3, 1)
+        for broker in (1, 2, 3):
+            assert to_broker(started.requests, broker) == ["UM rf3-0 L3 le0 isr[3, 1] zkv1 off[] / [1, 2, 3]"]
+        await started.brokers[3].kill()
+        assert node.cache.image.topics["rf3"].partitions[0].isr == (1,)
+
+    run(scenario)

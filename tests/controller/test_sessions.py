@@ -8,8 +8,9 @@ import pytest
 from kafkapy import turns
 from kafkapy.controller.topics import NewTopic
 from kafkapy.metadata.embedded import EmbeddedStore
-from kafkapy.metadata.store import Create
-from kafkapy.server.node import REGISTRATION_RETRY_MS
+from kafkapy.metadata.registration import BrokerIdTakenError
+from kafkapy.metadata.store import Create, StoreClosedError, ensure_path
+from kafkapy.server.node import REGISTRATION_RETRY_MS, STORE_PATIENCE_MS
 from kafkapy.testing.clock import ManualClock
 from tests.controller.harness import Cluster, FakeBroker, cluster
 from tests.server.harness import until
@@ -172,3 +173,86 @@ def test_registration_is_repeated_while_another_broker_has_the_id(caplog: pytest
 
     with caplog.at_level(logging.INFO):
         asyncio.run(main())
+
+
+CLUSTER_KEYS = {"zookeeper.connect": "z:2181", "zookeeper.session.timeout.ms": "6000", "broker.rack": "r"}
+
+
+def test_a_broker_that_was_killed_waits_for_the_end_of_its_session(caplog: pytest.LogCaptureFixture) -> None:
+    async def main() -> None:
+        clock = ManualClock()
+        store = EmbeddedStore(None, clock)
+        await store.open()
+        started = Cluster(store, clock)
+        await started.start(2, **CLUSTER_KEYS)
+        dead = store.session()
+        await dead.create("/brokers/ids/1", b"", ephemeral=True)
+        starting = asyncio.ensure_future(started.start(1, **CLUSTER_KEYS))
+        await until(lambda: "Waiting up to 9 s" in caplog.text)
+        clock.advance(REGISTRATION_RETRY_MS)
+        await started.settle()
+        assert not starting.done()
+        await dead.close()
+        await until(lambda: clock.pending_timers() > 0)
+        clock.advance(REGISTRATION_RETRY_MS)
+        broker = await starting
+        assert broker.node.fence.broker_epoch == await _registration_epoch(started, broker, 1)
+        assert sorted(broker.node.cache.image.brokers) == [1, 2]
+        assert caplog.text.count("is registered already") == 1
+        for each in list(started.brokers.values()):
+            await each.kill()
+        await store.close()
+
+    asyncio.run(main())
+
+
+def test_an_id_that_stays_taken_is_refused_after_the_session_timeout() -> None:
+    async def main() -> None:
+        clock = ManualClock()
+        store = EmbeddedStore(None, clock)
+        await store.open()
+        started = Cluster(store, clock)
+        live = store.session()
+        await ensure_path(live, "/brokers/ids")
+        await live.create("/brokers/ids/1", b"live", ephemeral=True)
+        starting = asyncio.ensure_future(started.start(1, **CLUSTER_KEYS))
+        while not starting.done():
+            clock.advance(REGISTRATION_RETRY_MS)
+            await asyncio.sleep(0)
+        assert clock.monotonic_s() * 1000 >= 9_000
+        with pytest.raises(BrokerIdTakenError, match=r"A broker with id 1 is registered already"):
+            starting.result()
+        assert (await live.get("/brokers/ids/1")).data == b"live"
+        await store.close()
+
+    asyncio.run(main())
+
+
+def test_a_broker_stops_although_its_store_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main() -> None:
+        clock = ManualClock()
+        store = EmbeddedStore(None, clock)
+        await store.open()
+        broker = await Cluster(store, clock).start(1)
+        closed, close = asyncio.Event(), broker.session.close
+
+        async def unanswered(path: str, _watch: object = None) -> list[str]:
+            await closed.wait()
+            raise StoreClosedError(path)
+
+        async def close_and_refuse() -> None:
+            closed.set()
+            await close()
+
+        monkeypatch.setattr(broker.session, "children", unanswered)
+        monkeypatch.setattr(broker.session, "close", close_and_refuse)
+        await store.session().create("/brokers/topics/noticed", b"{}")
+        stopping = asyncio.ensure_future(broker.node.stop())
+        for _ in range(50):
+            await asyncio.sleep(0)
+        assert not stopping.done()
+        clock.advance(STORE_PATIENCE_MS)
+        await asyncio.wait_for(stopping, 5)
+        await store.close()
+
+    asyncio.run(main())

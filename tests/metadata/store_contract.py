@@ -1,7 +1,7 @@
 """The laws of a MetadataStore, as tests that any implementation inherits by handing out sessions on one tree."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 
 import pytest
@@ -31,19 +31,19 @@ Scenario = Callable[[OpenSession], Awaitable[None]]
 
 
 class Seen:
-    """Collects watch events; ``wait`` returns when some have come."""
+    """Collects watch events; ``wait`` returns when so many more have come."""
 
     def __init__(self) -> None:
         self.events: list[WatchEvent] = []
-        self._arrived = asyncio.Event()
+        self._arrived = asyncio.Semaphore(0)
 
     def __call__(self, event: WatchEvent) -> None:
         self.events.append(event)
-        self._arrived.set()
+        self._arrived.release()
 
-    async def wait(self) -> list[WatchEvent]:
-        await asyncio.wait_for(self._arrived.wait(), 5)
-        self._arrived.clear()
+    async def wait(self, number: int = 1) -> list[WatchEvent]:
+        for _ in range(number):
+            await asyncio.wait_for(self._arrived.acquire(), 5)
         return self.events
 
 
@@ -69,6 +69,9 @@ class SessionEvents:
 
 class StoreContract:
     """Inherit and implement ``tree``: an empty tree whose value opens a further session on it; and ``expire``."""
+
+    TURNS: Sequence[int] = range(0, 60, 7)
+    """Iterations of the loop after which a long read may be in any of its phases, or be done."""
 
     def tree(self) -> AbstractAsyncContextManager[OpenSession]:
         raise NotImplementedError
@@ -333,7 +336,7 @@ class StoreContract:
             store, other = await open_session(), await open_session()
             await other.multi([Create(path, b"before") for path in paths])
             found: set[tuple[bytes | None, ...]] = set()
-            for turns_before in range(0, 60, 7):
+            for turns_before in self.TURNS:
                 seen = Seen()
                 await other.multi([SetData(path, b"before") for path in paths])
                 reading = asyncio.ensure_future(store.get_many(paths, seen))
@@ -347,7 +350,8 @@ class StoreContract:
                 assert not read_first or data == (b"before",)
                 found.add(data)
                 if data == (b"before",):
-                    assert sorted(event.path for event in await seen.wait()) == sorted(paths)
+                    events = await seen.wait(len(paths))
+                    assert sorted(event.path for event in events) == sorted(paths)
             assert (b"before",) in found
 
         self.run(scenario)

@@ -8,8 +8,8 @@ from kafkapy.config.broker_config import BrokerConfig
 from kafkapy.metadata.configs import NOTE_LIFETIME_MS, NOTES_AT_ONCE, ConfigAdmin
 from kafkapy.metadata.embedded import EmbeddedSession, EmbeddedStore
 from kafkapy.metadata.registration import ensure_persistent_paths
-from kafkapy.metadata.store import Node
-from kafkapy.metadata.znodes import ConfigChangesZNode
+from kafkapy.metadata.store import Node, ensure_path
+from kafkapy.metadata.znodes import ConfigChangesZNode, ForeignDataError
 from kafkapy.testing.clock import ManualClock
 
 
@@ -173,5 +173,33 @@ def test_the_end_of_the_session_ends_the_watching() -> None:
         await one.admin.set_topic_overrides("t", {})
         await _rounds()
         assert two.heard.topics == []
+
+    asyncio.run(main())
+
+
+def test_a_configuration_that_can_not_be_read_is_left_as_it_is(caplog: pytest.LogCaptureFixture) -> None:
+    async def main() -> None:
+        _, one, _ = await _two()
+        await one.admin.set_topic_overrides("good", {"retention.ms": "1"})
+        await ensure_path(one.session, "/config/topics/bad", b'{"config":[1]}')
+        await one.admin.load_topics(["good", "bad"])
+        assert one.admin.unread_topics(["good", "bad"]) == ["bad"]
+        assert "Topic bad can't be served: the node /config/topics/bad in the cluster's metadata holds" in caplog.text
+        with pytest.raises(ForeignDataError, match="/config/topics/bad"):
+            await one.admin.load(["good", "bad"])
+        with pytest.raises(ForeignDataError, match="/config/topics/bad"):
+            await one.admin.topic_overrides("bad")
+        assert (await one.session.get("/config/topics/bad")).data == b'{"config":[1]}'
+
+    asyncio.run(main())
+
+
+def test_notes_of_others_are_passed_over() -> None:
+    async def main() -> None:
+        _, one, two = await _two()
+        await one.session.create("/config/changes/something_else", b"")
+        await one.admin.set_topic_overrides("t", {"retention.ms": "1"})
+        await _rounds()
+        assert two.admin.cached_topic_overrides("t") == {"retention.ms": "1"}
 
     asyncio.run(main())

@@ -3,9 +3,17 @@ import asyncio
 import pytest
 
 from kafkapy.metadata.embedded import EmbeddedStore
-from kafkapy.metadata.registration import BrokerIdTakenError, cluster_id, ensure_persistent_paths, register
-from kafkapy.metadata.store import NoChildrenForEphemeralsError
-from kafkapy.metadata.znodes import PERSISTENT_PATHS, BrokerEndpoint, BrokerIdZNode
+from kafkapy.metadata.registration import (
+    BrokerIdTakenError,
+    check_cluster_id,
+    cluster_id,
+    ensure_persistent_paths,
+    generated_broker_id,
+    register,
+)
+from kafkapy.metadata.store import NoChildrenForEphemeralsError, ensure_path
+from kafkapy.metadata.znodes import PERSISTENT_PATHS, BrokerEndpoint, BrokerIdZNode, ForeignDataError
+from kafkapy.storage.errors import ClusterIdMismatchError
 from kafkapy.testing.clock import ManualClock
 
 ENDPOINTS = [BrokerEndpoint("PLAINTEXT", "PLAINTEXT", "h", 9092)]
@@ -50,5 +58,38 @@ def test_the_cluster_id_is_made_once(random: bytes, expected: str) -> None:
         made = await cluster_id(store, lambda _size: random)
         assert made == expected
         assert await cluster_id(store, lambda size: b"\x01" * size) == made
+
+    asyncio.run(main())
+
+
+def test_an_id_that_no_broker_has_made_is_left_as_it_is() -> None:
+    async def main() -> None:
+        store = EmbeddedStore(None, ManualClock()).session()
+        await ensure_path(store, "/cluster/id", b'{"version":"1"}')
+        with pytest.raises(ForeignDataError, match=r"the node /cluster/id in the cluster's metadata holds .*no 'id'"):
+            await cluster_id(store, lambda size: b"\x01" * size)
+        assert (await store.get("/cluster/id")).data == b'{"version":"1"}'
+
+    asyncio.run(main())
+
+
+def test_a_data_directory_of_another_cluster_is_refused_before_anything_is_written() -> None:
+    async def main() -> None:
+        store = EmbeddedStore(None, ManualClock()).session()
+        with pytest.raises(ClusterIdMismatchError, match=r"there is no cluster at the address of zookeeper\.connect"):
+            await check_cluster_id(store, "known")
+        assert await store.children("/") == []
+        found = await cluster_id(store, lambda size: b"\x01" * size)
+        await check_cluster_id(store, found)
+        with pytest.raises(ClusterIdMismatchError, match=f"belongs to cluster known, and .* leads to cluster {found}"):
+            await check_cluster_id(store, "known")
+
+    asyncio.run(main())
+
+
+def test_generated_broker_ids_differ() -> None:
+    async def main() -> None:
+        store = EmbeddedStore(None, ManualClock()).session()
+        assert [await generated_broker_id(store, 1000) for _ in range(3)] == [1001, 1002, 1003]
 
     asyncio.run(main())

@@ -4,7 +4,8 @@ from kazoo.exceptions import AuthFailedError
 from kafkapy.metadata.exchange import zookeeper_tree
 from kafkapy.metadata.exchange.metadata_changes import NodeChange, changes
 from kafkapy.metadata.exchange.metadata_tree import MetadataError, MetadataTree
-from kafkapy.metadata.exchange.zookeeper_tree import ZooKeeperAddress, connected
+from kafkapy.metadata.exchange.zookeeper_tree import connected
+from kafkapy.metadata.zookeeper_address import ZooKeeperAddress
 from tests.metadata.fake_zookeeper import SERVERS, FakeZooKeeper
 from tests.metadata.metadata_samples import NODES, tree, without
 
@@ -24,22 +25,6 @@ def _write(source: MetadataTree, chroot: str = "/kafka") -> None:
 def _read(chroot: str = "/kafka") -> MetadataTree:
     with connected(ZooKeeperAddress(SERVERS, chroot)) as there:
         return there.read()
-
-
-@pytest.mark.parametrize(
-    ("text", "servers", "chroot"),
-    [("h:1", "h:1", ""), ("h:1/", "h:1", ""), ("h:1,i:2/a/b", "h:1,i:2", "/a/b"), ("[::1]:1/a/", "[::1]:1", "/a")],
-)
-def test_addresses(text: str, servers: str, chroot: str) -> None:
-    address = ZooKeeperAddress.parse(text)
-    assert address == (servers, chroot)
-    assert str(address) == servers + chroot
-
-
-@pytest.mark.parametrize("text", ["", "h", "h:x", ":1", "h:1,", "h:1//a", "/a"])
-def test_what_is_no_address(text: str) -> None:
-    with pytest.raises(MetadataError, match="write host:port or host:port/chroot"):
-        ZooKeeperAddress.parse(text)
 
 
 @pytest.mark.parametrize("chroot", ["", "/kafka", "/a/b"])

@@ -12,9 +12,11 @@ import pytest
 
 from kafkapy.config.listeners import EndPoint
 from kafkapy.network import listener
+from kafkapy.network.limits import Limits, Shared
 from kafkapy.network.listener import OWN_ADDRESS, Listener, ListenError, bind
 from kafkapy.protocol.messages.api_versions import ApiVersionsRequest
 from kafkapy.protocol.messages.init_producer_id import InitProducerIdRequest
+from kafkapy.server.dispatch import Dispatcher
 from kafkapy.testing.clock import ManualClock
 from tests.server.harness import Client, frame, run, running_broker, until
 
@@ -43,6 +45,25 @@ def test_hosts_that_can_not_be_bound_are_named() -> None:
         bind(endpoint("nowhere.invalid", 0))
     with pytest.raises(ListenError, match=r"192\.0\.2\.1"):
         bind(endpoint("192.0.2.1", 0))
+
+
+def test_clients_that_connect_before_the_start_are_served_after_it(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with running_broker(tmp_path) as broker:
+            first = broker.listeners[0]
+            early = bind(endpoint("127.0.0.1", 0))
+            limits = Limits.of(broker.config)
+            shared = Shared(limits, first.budget, first.response_budget, broker.services.metrics)
+            late = Listener(endpoint("127.0.0.1", 0), early, broker.clock, shared)
+            late.listen()
+            reader, writer = await asyncio.open_connection(*late.address)
+            writer.write(frame(ApiVersionsRequest(), 0))
+            late.start(Dispatcher(broker.services, broker.services.apis[first.name]))
+            assert len(await asyncio.wait_for(reader.readexactly(4), 5)) == 4
+            writer.close()
+            await late.stop()
+
+    run(scenario())
 
 
 def test_a_host_with_too_many_connections_is_turned_away(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -4,14 +4,19 @@ import asyncio
 import errno
 import os
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from kafkapy.protocol.messages.describe_log_dirs import DescribeLogDirsRequest
 from kafkapy.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from kafkapy.server.broker import BrokerServer
+from kafkapy.server.directory_failures import DirectoryFailures
+from kafkapy.server.node import STORE_PATIENCE_MS
 from kafkapy.storage.errors import LogDirectoryError
 from kafkapy.storage.io.files import Descriptor, Files
+from kafkapy.testing.clock import ManualClock
 from kafkapy.types import TopicPartition
 from tests.server.harness import Client, batch, run, running_broker, until
 from tests.server.test_broker import server
@@ -104,6 +109,32 @@ def test_partitions_of_a_missing_directory_stay_offline_after_the_start(
             assert (await client.produce("t", batch(b"x"), partition=1)).base_offset == 1
 
     run(scenario())
+
+
+def test_a_stop_does_not_wait_long_for_a_store_that_does_not_answer() -> None:
+    async def main() -> None:
+        clock = ManualClock()
+        asked = asyncio.Event()
+
+        async def unanswered(_operations: object) -> None:
+            asked.set()
+            await asyncio.Future()
+
+        logs: Any = SimpleNamespace(directories=SimpleNamespace(online=["/other"]))
+        replicas: Any = SimpleNamespace(broker_id=1, take_offline=lambda _partitions: None)
+        store: Any = SimpleNamespace(multi=unanswered)
+        failures = DirectoryFailures(logs, replicas, store, clock, lambda: None)
+        failures.directory_failed("/d", [])
+        await asked.wait()
+        stopping = asyncio.ensure_future(failures.stop())
+        await asyncio.sleep(0)
+        clock.advance(STORE_PATIENCE_MS - 1)
+        await asyncio.sleep(0)
+        assert not stopping.done()
+        clock.advance(1)
+        await asyncio.wait_for(stopping, 5)
+
+    asyncio.run(main())
 
 
 def test_a_start_fails_without_the_metadatas_directory(tmp_path: Path) -> None:

@@ -27,7 +27,7 @@ def test_test_defaults_can_be_overridden() -> None:
         ({"num.partitions": 0}, "0 can't be the value of num.partitions: must be at least 1"),
         ({"log.dirs": "/x"}, "log.dirs is no setting of a broker in a test: use data="),
         ({"listeners": "PLAINTEXT://:1"}, "listeners is no setting of a broker in a test: use port="),
-        ({"zookeeper.connect": "z:2181"}, "zookeeper.connect is set: kafkapy can't join"),
+        ({"zookeeper.connect": "z:2181"}, "zookeeper.connect is set: a broker in a test keeps its own"),
     ],
 )
 def test_refusals_say_what_to_do(settings: dict[str, object], message: str) -> None:

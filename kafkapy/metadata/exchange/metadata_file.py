@@ -5,8 +5,9 @@ from collections.abc import Sequence
 
 from kafkapy.metadata.embedded import FILE_NAME
 from kafkapy.metadata.exchange.metadata_changes import GONE, NodeChange
-from kafkapy.metadata.exchange.metadata_tree import SEQUENCE_PATH, MetadataTree, is_carried
+from kafkapy.metadata.exchange.metadata_tree import MetadataTree, is_carried
 from kafkapy.metadata.journal import node_of, row_of
+from kafkapy.metadata.registration import SEQUENCE_PATH
 from kafkapy.metadata.store import NodeStat
 from kafkapy.metadata.store_files import StoreFiles, is_stored
 from kafkapy.metadata.tree import TreeNode, parent_of

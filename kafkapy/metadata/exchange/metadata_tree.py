@@ -26,9 +26,6 @@ from kafkapy.metadata.znodes import (
 )
 from kafkapy.types import TopicPartition
 
-SEQUENCE_PATH: Final = "/brokers/seqid"
-"""Its version is the last broker id that was generated, less ``reserved.broker.max.id``."""
-
 ROOTS: Final = (
     "/admin",
     "/brokers/seqid",

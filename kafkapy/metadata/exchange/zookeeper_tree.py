@@ -4,16 +4,18 @@ import logging
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import islice
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from kazoo.client import KazooClient
 from kazoo.exceptions import KazooException, NoNodeError
 from kazoo.handlers.threading import KazooTimeoutError
 
 from kafkapy.metadata.exchange.metadata_changes import GONE, NEW, NodeChange
-from kafkapy.metadata.exchange.metadata_tree import ROOTS, SEQUENCE_PATH, MetadataError, MetadataTree, is_carried
+from kafkapy.metadata.exchange.metadata_tree import ROOTS, MetadataError, MetadataTree, is_carried
+from kafkapy.metadata.registration import SEQUENCE_PATH
 from kafkapy.metadata.tree import parent_of
 from kafkapy.metadata.znodes import BrokerIdsZNode
+from kafkapy.metadata.zookeeper_address import ZooKeeperAddress
 
 CONNECT_S: Final = 10.0
 _IN_FLIGHT: Final = 500
@@ -21,27 +23,6 @@ _BYTES_OF_A_MULTI: Final = 256 * 1024
 _NODES_OF_A_MULTI: Final = 200
 
 logger: Final = logging.getLogger("kafkapy.zookeeper")
-
-
-class ZooKeeperAddress(NamedTuple):
-    """Servers as ``host:port,host:port`` and the path below which the cluster lies, empty for the root."""
-
-    servers: str
-    chroot: str
-
-    @classmethod
-    def parse(cls, text: str) -> "ZooKeeperAddress":
-        """``host:port[,host:port…][/chroot]``, as in ``zookeeper.connect``; raises MetadataError."""
-        servers, slash, chroot = text.partition("/")
-        well_formed = all(
-            host and port.isdecimal() for host, _, port in (each.rpartition(":") for each in servers.split(","))
-        )
-        if not well_formed or "//" in slash + chroot:
-            raise MetadataError(f"{text!r} is no address of a ZooKeeper: write host:port or host:port/chroot")
-        return cls(servers, (slash + chroot).rstrip("/"))
-
-    def __str__(self) -> str:
-        return self.servers + self.chroot
 
 
 class ZooKeeperTree:

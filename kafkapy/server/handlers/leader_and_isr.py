@@ -3,13 +3,15 @@
 Done: fencing by controller and broker epoch; each partition's leader epoch; creating logs, with the configuration of
 their topics, which is read from the metadata store first.
 Errors: STALE_CONTROLLER_EPOCH 11 (whole request, or a partition whose leader epoch is not newer), STALE_BROKER_EPOCH
-77, UNKNOWN_TOPIC_OR_PARTITION 3 (not a replica), KAFKA_STORAGE_ERROR 56 (its data directory is, or may be, offline).
+77, UNKNOWN_TOPIC_OR_PARTITION 3 (not a replica), KAFKA_STORAGE_ERROR 56 (its data directory is, or may be, offline),
+UNKNOWN_SERVER_ERROR -1 (its topic's configuration can't be read).
 """
 
 import asyncio
 from collections.abc import Iterator
 
 from kafkapy.errors import BrokerError
+from kafkapy.protocol.errors import ErrorCode
 from kafkapy.protocol.messages.leader_and_isr import (
     LeaderAndIsrPartitionError,
     LeaderAndIsrPartitionState,
@@ -24,7 +26,7 @@ from kafkapy.types import TopicPartition
 
 def handle(context: RequestContext, request: LeaderAndIsrRequest) -> Steps[LeaderAndIsrResponse]:
     """Make this broker leader or follower of each partition; a step is a partition, which may get a new log."""
-    yield from _read_configuration(context, request)
+    unread = yield from _read_configuration(context, request)
     response = LeaderAndIsrResponse(partition_errors=[])
     try:
         context.services.fence.check(request.controller_epoch, request.broker_epoch)
@@ -32,13 +34,17 @@ def handle(context: RequestContext, request: LeaderAndIsrRequest) -> Steps[Leade
         response.error_code = error.error_code
     for topic, state in _states(request):
         yield
-        code = response.error_code or _apply(context, topic, state)
+        unknown = ErrorCode.UNKNOWN_SERVER_ERROR if topic in unread else 0
+        code = response.error_code or unknown or _apply(context, topic, state)
         response.partition_errors.append(LeaderAndIsrPartitionError(topic, state.partition_index, code))
     return response
 
 
-def _read_configuration(context: RequestContext, request: LeaderAndIsrRequest) -> Steps[None]:
-    """Wait until the configuration of all topics is known: a new log must not begin with the defaults."""
+def _read_configuration(context: RequestContext, request: LeaderAndIsrRequest) -> Steps[set[str]]:
+    """Wait until the configuration of all topics is known: a new log must not begin with the defaults.
+
+    Returns the topics whose configuration can't be read.
+    """
     configs = context.services.config_admin
     topics = configs.unread_topics(topic for topic, _ in _states(request))
     if topics:
@@ -46,6 +52,7 @@ def _read_configuration(context: RequestContext, request: LeaderAndIsrRequest) -
         turns().wait_for(reading)
         yield
         reading.result()
+    return set(configs.unread_topics(topics))
 
 
 def _states(request: LeaderAndIsrRequest) -> Iterator[tuple[str, LeaderAndIsrPartitionState]]:

@@ -59,6 +59,21 @@ def test_this_broker_becomes_leader_or_follower_of_a_new_partition(grouped: bool
     run(scenario())
 
 
+def test_a_topic_whose_configuration_can_not_be_read_gets_no_log(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with running_broker(tmp_path) as broker:
+            await Client.connect(broker)
+            services = broker.services
+            await services.store.create(ConfigZNode.path(ConfigEntity.topic("new")), b"foreign")
+            header = RequestHeader(LeaderAndIsrRequest.API_KEY, 4, 1, "test")
+            context = RequestContext(services, header, next(iter(broker.listeners[0].connections)).session)
+            response = await in_turns(handle(context, request()))
+            assert [one.error_code for one in response.partition_errors] == [-1]
+            assert TopicPartition("new", 0) not in services.replica_manager.partitions
+
+    run(scenario())
+
+
 def test_stale_senders_are_fenced(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with running_broker(tmp_path) as broker:

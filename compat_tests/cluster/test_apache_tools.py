@@ -1,0 +1,66 @@
+"""The command-line tools of Apache Kafka 2.7.2 that talk to ZooKeeper itself, on the tree of kafkapy brokers."""
+
+from collections.abc import Iterator
+
+import pytest
+from confluent_kafka.admin._config import ConfigResource
+
+from compat_tests.cluster.brokers import WAIT_S, Cluster, eventually
+from compat_tests.java_tools import JavaTools
+from compat_tests.real_kafka import ZooKeeper
+
+pytestmark = [pytest.mark.java, pytest.mark.timeout(180)]
+
+TOOLS = JavaTools("2.7.2")
+
+
+@pytest.fixture(scope="module")
+def cluster(zookeeper: ZooKeeper) -> Iterator[Cluster]:
+    with Cluster(zookeeper) as started:
+        yield started
+
+
+def _retention(cluster: Cluster, via: int) -> str | None:
+    admin = cluster.admin(via)
+    (answer,) = admin.describe_configs([ConfigResource(ConfigResource.Type.TOPIC, "configured")]).values()
+    value: str | None = answer.result(WAIT_S)["retention.ms"].value
+    return value
+
+
+def test_topics(cluster: Cluster) -> None:
+    where = ("--zookeeper", cluster.zookeeper_connect, "--topic", "tool")
+    TOOLS.run("TopicCommand", "--create", *where, "--partitions", "6", "--replication-factor", "1")
+    eventually(lambda: all(len(cluster.led(number, "tool")) == 6 for number in cluster.brokers))
+    assert sorted(cluster.leaders(1, "tool").values()) == [1, 1, 2, 2, 3, 3]
+    cluster.produce(2, "tool", [b"v"] * 6, range(6))
+    described = TOOLS.run("TopicCommand", "--describe", *where)
+    for index, leader in cluster.leaders(1, "tool").items():
+        assert f"Partition: {index}\tLeader: {leader}\tReplicas: {leader}\tIsr: {leader}" in described
+    TOOLS.run("TopicCommand", "--alter", *where, "--partitions", "7")
+    eventually(lambda: len(cluster.led(3, "tool")) == 7)
+    TOOLS.run("TopicCommand", "--delete", *where)
+    eventually(lambda: cluster.node("/brokers/topics/tool") is None)
+    eventually(lambda: all("tool" not in cluster.metadata(number).topics for number in cluster.brokers))
+
+
+def test_configurations(cluster: Cluster) -> None:
+    cluster.create(1, "configured", 3)
+    where = ("--zookeeper", cluster.zookeeper_connect, "--alter")
+    topic = ("--entity-type", "topics", "--entity-name", "configured")
+    TOOLS.run("ConfigCommand", *where, *topic, "--add-config", "retention.ms=4711")
+    eventually(lambda: [_retention(cluster, via) for via in cluster.brokers] == ["4711"] * 3)
+    shown = TOOLS.run("ConfigCommand", "--zookeeper", cluster.zookeeper_connect, "--describe", *topic)
+    assert "retention.ms=4711" in shown
+    TOOLS.run("ConfigCommand", *where, *topic, "--delete-config", "retention.ms")
+    eventually(lambda: "4711" not in [_retention(cluster, via) for via in cluster.brokers])
+
+
+def test_the_shell(cluster: Cluster) -> None:
+    servers = cluster.zookeeper_connect.partition("/")[0]
+
+    def shell(*words: str) -> str:
+        return TOOLS.run("ZooKeeperMainWithTlsSupportForKafka", "-server", servers, *words)
+
+    assert "[1, 2, 3]" in shell("ls", f"{cluster.chroot}/brokers/ids")
+    assert '"endpoints":["PLAINTEXT://127.0.0.1:' in shell("get", f"{cluster.chroot}/brokers/ids/2")
+    assert f'"brokerid":{cluster.controller(1)}' in shell("get", f"{cluster.chroot}/controller")

@@ -1,0 +1,279 @@
+"""``ZooKeeperStore`` on a stand-in for the server; ``compat_tests/cluster`` runs the same on a real ZooKeeper."""
+
+import asyncio
+import random
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+
+import pytest
+
+from kafkapy.config.broker_config import BrokerConfig
+from kafkapy.config.errors import InvalidConfigError
+from kafkapy.metadata.store import (
+    Check,
+    Create,
+    Delete,
+    MetadataStore,
+    Node,
+    NodeStat,
+    Operation,
+    Result,
+    SetData,
+    StoreClosedError,
+    StoreUnreachableError,
+)
+from kafkapy.metadata.zookeeper import ZooKeeperStore, open_zookeeper
+from kafkapy.metadata.zookeeper_address import ZooKeeperAddress
+from kafkapy.metadata.zookeeper_operations import access_list, results_if_done
+from kafkapy.testing.clock import ManualClock
+from tests.metadata.store_contract import OpenSession, SessionEvents, StoreContract
+from tests.metadata.zookeeper_connections import HOST, SETTINGS, ConnectionContract, Proxy, Server, new_store
+from tests.metadata.zookeeper_server import ZooKeeperServer
+from tests.server.harness import until
+
+
+class StandIn:
+    """A server in this process."""
+
+    def __init__(self, server: ZooKeeperServer) -> None:
+        self.port = server.port
+        self.chroot = ""
+        self.server = server
+
+    async def expire(self, store: ZooKeeperStore) -> None:
+        self.server.end_session(store.session_id)
+
+
+@asynccontextmanager
+async def _stand_in() -> AsyncIterator[Server]:
+    async with ZooKeeperServer() as server:
+        yield StandIn(server)
+
+
+class TestLaws(StoreContract):
+    TURNS = (*range(0, 60, 7), 200, 500)
+
+    @asynccontextmanager
+    async def tree(self) -> AsyncIterator[OpenSession]:
+        async with ZooKeeperServer() as self.server:
+            stores: list[ZooKeeperStore] = []
+
+            async def session() -> MetadataStore:
+                store = new_store(self.server.port, "")
+                await store.open()
+                stores.append(store)
+                return store
+
+            yield session
+            for store in stores:
+                await store.close()
+
+    async def expire(self, store: MetadataStore) -> None:
+        self.server.end_session(store.session_id)
+
+
+class TestConnections(ConnectionContract):
+    def server(self) -> AbstractAsyncContextManager[Server]:
+        return _stand_in()
+
+
+def _store(clock: ManualClock, *ports: int, session_timeout_ms: int = 6_000) -> ZooKeeperStore:
+    settings = SETTINGS._replace(session_timeout_ms=session_timeout_ms, connection_timeout_ms=20_000)
+    address = ZooKeeperAddress(",".join(f"{HOST}:{port}" for port in ports), "")
+    return ZooKeeperStore(address, clock, random.Random(1), settings)
+
+
+async def _advanced(clock: ManualClock, task: "asyncio.Future[None]") -> None:
+    """Let the time pass until the task is done."""
+    while not task.done():
+        clock.advance(100)
+        await asyncio.sleep(0)
+
+
+@pytest.mark.parametrize(
+    ("greeting", "reason"),
+    [
+        (b"HTTP/1.1 400 Bad Request", r"127\.0\.0\.1:\d+: it sent what is no response of a ZooKeeper"),
+        (b"", r"127\.0\.0\.1:\d+: no answer within 6000 ms"),
+        (None, r"127\.0\.0\.1:\d+: the (server closed the connection|connection broke)"),
+    ],
+)
+def test_a_server_that_is_no_zookeeper_is_told(greeting: bytes | None, reason: str) -> None:
+    async def main() -> None:
+        writers = []
+
+        async def talk(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            writers.append(writer)
+            if greeting is None:
+                writer.close()
+            else:
+                writer.write(greeting)
+
+        server = await asyncio.start_server(talk, HOST, 0)
+        clock = ManualClock()
+        store = _store(clock, server.sockets[0].getsockname()[1])
+        opening = asyncio.ensure_future(store.open())
+        await until(lambda: bool(writers))
+        await _advanced(clock, opening)
+        with pytest.raises(StoreUnreachableError, match=f"no ZooKeeper answers at .* within 20000 ms .{reason}"):
+            opening.result()
+        with pytest.raises(StoreClosedError):
+            await store.get("/")
+        await store.close()
+        for writer in writers:
+            writer.close()
+        server.close()
+
+    asyncio.run(main())
+
+
+def test_another_server_is_tried() -> None:
+    async def main() -> None:
+        async with ZooKeeperServer() as server:
+            clock = ManualClock()
+            store = _store(clock, 1, server.port, 2)
+            opening = asyncio.ensure_future(store.open())
+            await _advanced(clock, opening)
+            assert await store.create("/n") == "/n"
+            await store.close()
+
+    asyncio.run(main())
+
+
+def test_a_quiet_session_is_kept_alive() -> None:
+    async def main() -> None:
+        async with ZooKeeperServer() as server:
+            clock = ManualClock()
+            store = _store(clock, server.port)
+            await store.open()
+            for pings in range(1, 4):
+                clock.advance(1_000)
+                clock.advance(1_000)
+                await until(lambda: server.pings >= pings)  # noqa: B023
+            await store.close()
+            assert server.sessions == {}
+
+    asyncio.run(main())
+
+
+def test_a_silent_server_is_left_for_another_one(caplog: pytest.LogCaptureFixture) -> None:
+    async def main() -> None:
+        async with ZooKeeperServer() as server, Proxy(server.port) as proxy:
+            clock = ManualClock()
+            store = _store(clock, proxy.port)
+            await store.open()
+            events = SessionEvents(store)
+            proxy.swallows_replies = True
+            reading = asyncio.ensure_future(store.children("/"))
+            await asyncio.sleep(0)
+            for _ in range(4):
+                clock.advance(1_000)
+            await until(lambda: "nothing was heard of it for 4.0 s" in caplog.text)
+            proxy.swallows_replies = False
+            await _advanced(clock, asyncio.ensure_future(asyncio.wait([reading])))  # type: ignore[arg-type]
+            assert reading.result() == []
+            assert events.seen == []
+            await store.close()
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("password", ["secret", "wrong"])
+def test_identities_are_confirmed_before_anything_is_sent(password: str) -> None:
+    async def main() -> None:
+        async with ZooKeeperServer() as server:
+            clock = ManualClock()
+            settings = SETTINGS._replace(secure=True, credentials=[("digest", f"kafka:{password}")])
+            address = ZooKeeperAddress(f"{HOST}:{server.port}", "")
+            store = ZooKeeperStore(address, clock, random.Random(1), settings)
+            opening = asyncio.ensure_future(store.open())
+            if password == "secret":
+                await opening
+                await store.create("/n")
+                await store.close()
+                return
+            await until(lambda: bool(server.sessions))
+            await _advanced(clock, opening)
+            with pytest.raises(StoreUnreachableError, match="it does not accept the credentials of the session"):
+                opening.result()
+
+    asyncio.run(main())
+
+
+def test_a_chroot_is_created_level_by_level() -> None:
+    async def main() -> None:
+        async with ZooKeeperServer() as server:
+            first, second = new_store(server.port, "/a/b"), new_store(server.port, "/a/b")
+            await first.open()
+            await second.open()
+            await first.create("/n", b"1")
+            assert (await second.get("/n")).data == b"1"
+            assert list(server.tree.nodes) == ["/", "/a", "/a/b", "/a/b/n"]
+            await first.close()
+            await second.close()
+
+    asyncio.run(main())
+
+
+def test_a_configuration_says_where_and_how_long() -> None:
+    async def main() -> None:
+        async with ZooKeeperServer() as server:
+            properties = {"zookeeper.connect": f"{HOST}:{server.port}/kafka", "zookeeper.session.timeout.ms": "7000"}
+            store = await open_zookeeper(BrokerConfig.from_properties(properties), ManualClock())
+            assert store.session_timeout_ms == 7_000
+            await store.close()
+        with pytest.raises(InvalidConfigError, match="no address of a ZooKeeper"):
+            await open_zookeeper(BrokerConfig.from_properties({"zookeeper.connect": "here"}), ManualClock())
+
+    asyncio.run(main())
+
+
+def _node(data: bytes | None, czxid: int, mzxid: int, version: int = 0, owner: int = 0) -> Node:
+    return Node(data, NodeStat(czxid, mzxid, version, 0, owner))
+
+
+NEW = _node(b"x", 9, 9)
+
+
+@pytest.mark.parametrize(
+    ("operations", "nodes", "expected"),
+    [
+        ([Create("/n", b"x")], {"/n": NEW}, ["/n"]),
+        ([Create("/n", b"x")], {"/n": None}, None),
+        ([Create("/n", b"x")], {"/n": _node(b"x", 5, 9)}, None),
+        ([Create("/n", b"y")], {"/n": NEW}, None),
+        ([Create("/n")], {"/n": _node(b"", 9, 9)}, ["/n"]),
+        ([Create("/n", b"x", ephemeral=True)], {"/n": _node(b"x", 9, 9, owner=7)}, ["/n"]),
+        ([Create("/n", b"x", ephemeral=True)], {"/n": _node(b"x", 9, 9, owner=8)}, None),
+        ([Create("/n", b"x", sequential=True)], {"/n": NEW}, None),
+        ([Create("/n", b""), SetData("/n", b"x")], {"/n": _node(b"x", 9, 9, 1)}, ["/n", NodeStat(9, 9, 1, 0, 0)]),
+        ([SetData("/n", b"x", 3)], {"/n": _node(b"x", 1, 9, 4)}, [NodeStat(1, 9, 4, 0, 0)]),
+        ([SetData("/n", b"x", 3)], {"/n": _node(b"x", 1, 9, 5)}, None),
+        ([SetData("/n", b"x", 3)], {"/n": _node(b"x", 1, 5, 4)}, None),
+        ([SetData("/n", b"x", 3)], {"/n": _node(b"y", 1, 9, 4)}, None),
+        ([SetData("/n", b"x")], {"/n": _node(b"x", 1, 9, 4)}, [NodeStat(1, 9, 4, 0, 0)]),
+        ([SetData("/n", b"x")], {"/n": None}, None),
+        ([Delete("/n")], {"/n": None}, [None]),
+        ([Delete("/n")], {"/n": NEW}, None),
+        ([Check("/epoch", 1)], {"/epoch": NEW}, None),
+        ([Check("/epoch", 1), Delete("/n")], {"/epoch": NEW, "/n": None}, [None, None]),
+        ([Check("/epoch", 1), Create("/n", b"x"), Delete("/m")], {"/epoch": NEW, "/n": NEW, "/m": NEW}, None),
+    ],
+)
+def test_whether_a_write_was_done(
+    operations: Sequence[Operation], nodes: dict[str, Node | None], expected: list[Result] | None
+) -> None:
+    assert results_if_done(operations, nodes, seen_zxid=5, session_id=7) == expected
+
+
+@pytest.mark.parametrize(
+    ("path", "expected"),
+    [
+        ("/brokers/ids/1", [(31, "auth", ""), (1, "world", "anyone")]),
+        ("/config/users/alice", [(31, "auth", "")]),
+        ("/consumers", [(31, "world", "anyone")]),
+    ],
+)
+def test_who_may_do_what_with_protected_nodes(path: str, expected: list[tuple[int, str, str]]) -> None:
+    assert [(each.perms, *each.id) for each in access_list(path, secure=True)] == expected
+    assert [(each.perms, *each.id) for each in access_list(path, secure=False)] == [(31, "world", "anyone")]
