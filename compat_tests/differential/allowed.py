@@ -6,6 +6,7 @@ from compat_tests.differential.cases import Case, Rule, codes_of
 from compat_tests.differential.ids import NOW_MS
 from compat_tests.differential.neutral import at, told
 from kafkapy.protocol.api_keys import ApiKey
+from kafkapy.records.compression import ZSTD
 from kafkapy.records.errors import RecordsError
 
 UNKNOWN_SERVER_ERROR: Final = -1
@@ -23,7 +24,7 @@ NOT_LISTED: Final = {
     *(ApiKey.CONTROLLED_SHUTDOWN, ApiKey.SASL_HANDSHAKE, ApiKey.DESCRIBE_ACLS, ApiKey.CREATE_ACLS, ApiKey.DELETE_ACLS),
     *(ApiKey.ALTER_REPLICA_LOG_DIRS, ApiKey.SASL_AUTHENTICATE, ApiKey.CREATE_DELEGATION_TOKEN),
     *(ApiKey.RENEW_DELEGATION_TOKEN, ApiKey.EXPIRE_DELEGATION_TOKEN, ApiKey.DESCRIBE_DELEGATION_TOKEN),
-    *(ApiKey.ELECT_LEADERS, ApiKey.ALTER_PARTITION_REASSIGNMENTS, ApiKey.LIST_PARTITION_REASSIGNMENTS),
+    *(ApiKey.ALTER_PARTITION_REASSIGNMENTS, ApiKey.LIST_PARTITION_REASSIGNMENTS),
     *(ApiKey.DESCRIBE_CLIENT_QUOTAS, ApiKey.ALTER_CLIENT_QUOTAS, ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS),
     *(ApiKey.ALTER_USER_SCRAM_CREDENTIALS, ApiKey.ALTER_PARTITION, ApiKey.UPDATE_FEATURES),
 }
@@ -110,6 +111,11 @@ def _stricter(case: Case) -> bool:
         return is_compressed(sent)
     legacy = len(sent) > 16 and sent[16] < 2
     return ours == BAD_RECORD and (legacy or abs(int.from_bytes(sent[27:35], signed=True)) > 2**62)
+
+
+def _zstd_of_later_releases(case: Case) -> bool:
+    sent = _sent_records(case) if _is_produced(case) else b""
+    return codes_of(case) == (UNKNOWN_SERVER_ERROR, 0) and _is_modern(sent) and sent[22] & CODEC_MASK == ZSTD
 
 
 # Fetch and ListOffsets
@@ -358,7 +364,7 @@ RULES: Final = (
     Rule("DescribeConfigs: the documentation texts are our own", _documentation),
     Rule("DescribeConfigs: each broker has places, and a few settings, of its own", _own_settings),
     Rule("DescribeConfigs: each broker has loggers of its own", _loggers),
-    Rule("ApiVersions: 2.7.2 lists twenty APIs that we do not serve, and three that brokers alone ask", _fewer_apis),
+    Rule("ApiVersions: 2.7.2 lists nineteen APIs that we do not serve, and three that brokers alone ask", _fewer_apis),
     Rule("Produce: both refuse the records, for another one of several reasons", _other_refusal),
     Rule(
         "Produce: Kafka fails with -1 over a producer's, a transaction's, or records' headers that an old format can't"
@@ -374,6 +380,12 @@ RULES: Final = (
         "Produce: we also refuse what lies behind a message's end, a wrong checksum behind compressed data, and"
         " timestamps whose sum is over 64 bits",
         _stricter,
+        parts_ways=True,
+    ),
+    Rule(
+        "Produce: the zstd library of 2.7.2 takes a few whole frames for corrupt, and Kafka answers -1; ours and the zstd"
+        " command decompress them",
+        _zstd_of_later_releases,
         parts_ways=True,
     ),
     Rule(
