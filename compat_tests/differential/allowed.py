@@ -383,8 +383,8 @@ RULES: Final = (
         parts_ways=True,
     ),
     Rule(
-        "Produce: the zstd library of 2.7.2 takes a few whole frames for corrupt, and Kafka answers -1; ours and the zstd"
-        " command decompress them",
+        "Produce: the zstd library of 2.7.2 takes a few whole frames for corrupt, and Kafka answers -1; ours and the"
+        " zstd command decompress them",
         _zstd_of_later_releases,
         parts_ways=True,
     ),

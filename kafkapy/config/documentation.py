@@ -285,7 +285,7 @@ _TOPIC: Final[dict[str, str]] = {
 UNUSED: Final = frozenset({
     *(name for name in _BROKER if name.startswith((
         "zookeeper.", "ssl.", "sasl.", "delegation.token.", "password.encoder.", "quota.", "replication.quota.",
-        "alter.log.dirs.", "controller.quota.", "metrics.", "controlled.shutdown.", "kafka.metrics.",
+        "alter.log.dirs.", "controller.quota.", "metrics.", "kafka.metrics.",
         "replica.socket.receive.", "fetch.purgatory.", "producer.purgatory.",
         "delete.records.purgatory.", "leader.replication.", "follower.replication.", "replica.alter.",
     ))),

@@ -239,6 +239,22 @@ class BrokerServer:
         logs.directories.write_identity(self.config.broker_id, node.cluster_id, self.clock.now_ms())
         self._cleanup.push_async_callback(failures.stop)
         self._serve(services)
+        self._cleanup.push_async_callback(self._leave, node, requests)
+
+    @property
+    def _is_in_cluster(self) -> bool:
+        return self._serves_brokers or not self.config.embedded_store
+
+    async def _leave(self, node: MetadataNode, requests: LocalRequests) -> None:
+        """Have leaderships moved to other brokers before this one stops."""
+        if self._is_killed or not self._is_in_cluster:
+            return
+        from kafkapy.server.controlled_shutdown import ControlledShutdown
+
+        channel = self._channel(requests, node.address_of)
+        await ControlledShutdown(
+            self.config, self.clock, channel, lambda: node.cache.image, lambda: node.fence.broker_epoch
+        ).run()
 
     def _replica_manager(self, node: MetadataNode, logs: LogManager, configs: LogConfigs) -> ReplicaManager:
         return ReplicaManager(
@@ -253,7 +269,7 @@ class BrokerServer:
     def _replicate(
         self, node: MetadataNode, replicas: ReplicaManager, store: MetadataStore, requests: LocalRequests
     ) -> None:
-        """Let ``replicas`` follow other brokers and change in-sync replicas; what that takes is made when it must be."""
+        """Let ``replicas`` follow other brokers and change in-sync replicas; both parts are made at their first use."""
         replicas.follow_by(lambda: self._fetchers(node))
         replicas.change_isr_by(
             lambda: self._isr_writer(node, replicas, store, self._channel(requests, node.address_of))
@@ -298,7 +314,7 @@ class BrokerServer:
     def _apis(self) -> dict[str, ApiTable]:
         """Return the APIs of each listener; the inter-broker listener may serve all of them."""
         tables = {endpoint.listener_name: CLIENT_APIS for endpoint in self.config.listeners}
-        if self._serves_brokers or not self.config.embedded_store:
+        if self._is_in_cluster:
             tables[inter_broker_listener(self.config)] = ALL_APIS
         return tables
 
