@@ -36,12 +36,9 @@ async def handle(context: "RequestContext", request: ElectLeadersRequest) -> Ele
     """Have the controller elect, wait until the leaders are known here, and list what became of each partition."""
     services = context.services
     deadline_ms = services.clock.monotonic_s() * 1000 + request.timeout_ms
-    asked = await _asked(services.metadata.image, request)
     if request.election_type not in (PREFERRED, UNCLEAN):
-        named = () if request.topic_partitions is None else asked
-        response = await _response(dict.fromkeys(named, BrokerError()))
-        response.error_code = ErrorCode.UNKNOWN_SERVER_ERROR
-        return response
+        return await _refused(request)
+    asked = await _asked(services.metadata.image, request)
     answers: Answers
     try:
         answers = await services.controller.ask(
@@ -74,6 +71,17 @@ async def _asked(image: MetadataImage, request: ElectLeadersRequest) -> list[Top
                 await pause()
                 asked[TopicPartition(listed.topic, index)] = None
     return list(asked)
+
+
+async def _refused(request: ElectLeadersRequest) -> ElectLeadersResponse:
+    """Refuse all partitions as they are listed, also if one is listed several times."""
+    code = ErrorCode.UNKNOWN_SERVER_ERROR
+    response = ElectLeadersResponse(error_code=code)
+    for listed in request.topic_partitions or ():
+        await pause()
+        results = [PartitionResult(index, code) for index in listed.partitions]
+        response.replica_election_results.append(ReplicaElectionResult(listed.topic, results))
+    return response
 
 
 def _pending(image: MetadataImage, elected: dict[TopicPartition, int]) -> list[TopicPartition]:

@@ -78,8 +78,9 @@ def test_an_unknown_kind_of_election(kind: int, tmp_path: Path) -> None:
         async with running_broker(tmp_path) as broker:
             client = await Client.connect(broker)
             await client.create_topic("t")
-            response = await client.ask(ElectLeadersRequest(kind, [TopicPartitions("t", [0])], 0), 2)
+            response = await client.ask(ElectLeadersRequest(kind, [TopicPartitions("t", [0, 0])], 0), 2)
             assert (response.error_code, codes(response)) == (-1, {("t", 0): -1})
+            assert len(response.replica_election_results[0].partition_result) == 2
             response = await client.ask(ElectLeadersRequest(kind, None, 0), 1)
             assert (response.error_code, codes(response)) == (-1, {})
 
