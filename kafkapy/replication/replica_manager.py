@@ -28,7 +28,7 @@ from kafkapy.replication.partition import ALL_IN_SYNC, LeaderAndIsrPartition, Pa
 from kafkapy.storage.errors import KafkaStorageError
 from kafkapy.storage.io.disk_errors import is_passing
 from kafkapy.storage.log.log import AppendResult, Log
-from kafkapy.turns import Steps
+from kafkapy.turns import Steps, pieces
 from kafkapy.types import EPOCH_DURING_DELETE, NO_EPOCH, NO_LEADER, TopicPartition
 
 logger = logging.getLogger(__name__)
@@ -262,19 +262,22 @@ class ReplicaManager:
             self.purgatory.check(partition.topic_partition)
 
     def shrink_in_sync_sets(self) -> Steps[None]:
-        """Propose to take out followers that lag: for each ``replica.lag.time.max.ms`` / 2. A step is a partition."""
-        for partition in list(self.partitions.values()):
-            if not partition.remotes:
-                continue  # it has no followers, or is one
-            outside = partition.lagging_replicas()
-            if outside:
-                remaining = tuple(each for each in partition.isr.committed if each not in outside)
-                logger.info(
-                    "%s: the replicas %s have not caught up with the leader's end offset %d for %d ms",
-                    partition.topic_partition, list(outside), partition.log.log_end_offset, self._lag_max_ms,
-                )  # fmt: skip
-                self._propose(partition, remaining)
+        """Propose to take out followers that lag; a step is some partitions."""
+        for piece in pieces(list(self.partitions.values())):
+            for partition in piece:
+                if partition.remotes:  # otherwise it has no followers, or is one
+                    self._shrink(partition)
             yield
+
+    def _shrink(self, partition: Partition) -> None:
+        outside = partition.lagging_replicas()
+        if not outside:
+            return
+        logger.info(
+            "%s: the replicas %s have not caught up with the leader's end offset %d for %d ms",
+            partition.topic_partition, list(outside), partition.log.log_end_offset, self._lag_max_ms,
+        )  # fmt: skip
+        self._propose(partition, tuple(each for each in partition.isr.committed if each not in outside))
 
     def isr_written(self, partition: Partition, proposal: LeaderIsr, written: LeaderIsr) -> None:
         """The store holds ``written``, as ``proposal`` asked for: it counts from now on."""

@@ -1,7 +1,10 @@
 """Followers of a partition, in clusters of two and three brokers."""
 
+import logging
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from kafkapy.protocol.errors import ErrorCode
 from kafkapy.protocol.messages.delete_records import (
@@ -9,6 +12,14 @@ from kafkapy.protocol.messages.delete_records import (
     DeleteRecordsRequest,
     DeleteRecordsTopic,
 )
+from kafkapy.protocol.messages.delete_topics import DeleteTopicsRequest
+from kafkapy.protocol.messages.find_coordinator import FindCoordinatorRequest
+from kafkapy.protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from kafkapy.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
 from kafkapy.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from kafkapy.replication.partition import Partition
 from kafkapy.testing.moving_clock import MovingClock
@@ -214,5 +225,61 @@ def test_leaders_of_an_older_protocol_write_the_state_themselves(tmp_path: Path)
                 return found is not None and found.isr == (2, 1)
 
             await until(is_told)
+
+    run(scenario())
+
+
+def test_a_deleted_topic_is_gone_from_all_replicas(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario() -> None:
+        async with brokers(tmp_path, 1, 2) as cluster:
+            await cluster.create_topic(1, 2)
+            assert (await cluster.produce(1, batch(b"a"))).error_code == 0
+            response = await (await cluster.client(1)).ask(
+                DeleteTopicsRequest(topic_names=[TP.topic], timeout_ms=9000), 5
+            )
+            assert [each.error_code for each in response.responses] == [0]
+            await cluster.knows(lambda image: TP.topic not in image.topics)
+            for each in cluster.all:
+                assert TP not in each.services.replica_manager.partitions
+            await cluster.create_topic(2, 1)
+            assert (await cluster.produce(2, batch(b"b", b"c"))).error_code == 0
+            await cluster.same_end(1, 2)
+            assert cluster.content(1) == cluster.content(2)
+
+    with caplog.at_level(logging.ERROR):
+        run(scenario())
+    assert caplog.records == []
+
+
+def test_groups_outlive_their_coordinators_broker(tmp_path: Path) -> None:
+    """``__consumer_offsets`` is replicated like any topic: the next leader has the offsets that were acknowledged."""
+
+    async def scenario() -> None:
+        async with brokers(
+            tmp_path, 1, 2, 3, offsets__topic__replication__factor="3", offsets__topic__num__partitions="1"
+        ) as cluster:
+            await cluster.create_topic(1, 2, 3)
+            held = TopicPartition("__consumer_offsets", 0)
+            find = FindCoordinatorRequest("g", 0)
+            found = await (await cluster.client(1)).ask(find, 3)
+            await cluster.knows(lambda image: image.partition(*held) is not None)
+            while found.error_code:
+                found = await (await cluster.client(1)).ask(find, 3)
+            partition = OffsetCommitRequestPartition(0, 42)
+            commit = OffsetCommitRequest("g", topics=[OffsetCommitRequestTopic(TP.topic, [partition])])
+            while True:
+                answer = await (await cluster.client(found.node_id)).ask(commit, 7)
+                if answer.topics[0].partitions[0].error_code == 0:
+                    break
+            survivor = next(each for each in (1, 2, 3) if each != found.node_id)
+            await cluster.stop(found.node_id, kill=True)
+            while found.node_id not in cluster.running or found.error_code:
+                found = await (await cluster.client(survivor)).ask(find, 3)
+            fetch = OffsetFetchRequest("g", [OffsetFetchRequestTopic(TP.topic, [0])])
+            while True:
+                answer = await (await cluster.client(found.node_id)).ask(fetch, 7)
+                if answer.error_code == 0:
+                    break
+            assert answer.topics[0].partitions[0].committed_offset == 42
 
     run(scenario())
