@@ -262,7 +262,10 @@ class ReplicaManager:
             self.purgatory.check(partition.topic_partition)
 
     def shrink_in_sync_sets(self) -> Steps[None]:
-        """Propose to take out followers that lag; a step is some partitions."""
+        """Propose to take out followers that lag, and stop waiting for others that do; a step is some partitions.
+
+        A follower that has caught up counts for the high watermark before it is in sync, but no longer than it may lag.
+        """
         for piece in pieces(list(self.partitions.values())):
             for partition in piece:
                 if partition.remotes:  # otherwise it has no followers, or is one
@@ -270,6 +273,8 @@ class ReplicaManager:
             yield
 
     def _shrink(self, partition: Partition) -> None:
+        if partition.advance_high_watermark():
+            self.purgatory.check(partition.topic_partition)
         outside = partition.lagging_replicas()
         if not outside:
             return

@@ -298,7 +298,10 @@ class BrokerServer:
             request_ms=self.config.integer(timeout_key),
             connect_ms=self.config.integer("socket.connection.setup.timeout.ms"),
         )
-        remote = RemoteBrokers(address_of, self.clock, PeerSettings(client_id, times), SystemRandom())
+        # No batch is larger than a request, and a follower's fetch returns at least one batch.
+        size = self.config.integer("socket.request.max.bytes") + self.config.integer("replica.fetch.response.max.bytes")
+        settings = PeerSettings(client_id, times, max_response_size=size)
+        remote = RemoteBrokers(address_of, self.clock, settings, SystemRandom())
         self._cleanup.callback(remote.close)
         return remote
 

@@ -602,6 +602,35 @@ def test_with_flush_ack_the_next_fetch_waits_for_the_disk(tmp_path: Path) -> Non
     run(tmp_path, scenario, LogConfig(kafkapy_flush="ack"))
 
 
+def test_with_flush_ack_a_disk_that_refuses_is_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def scenario(pair: Pair) -> None:
+        flusher = SlowFlusher()
+        pair.node.logs.storage.flusher = flusher
+        pair.leader.append(2)
+        pair.follow()
+        await pair.settle()
+
+        def refuse(*_: object) -> None:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+        with monkeypatch.context() as full:
+            full.setattr(type(pair.node.logs.storage.files), "sync", refuse)
+            flusher.catch_up()
+            await pair.settle()
+        assert len(pair.leader.requests) == 1
+        for _ in range(2):
+            pair.clock.advance(BACKOFF_MS)
+            await pair.settle()
+            flusher.catch_up()
+            await pair.settle()
+        assert len(pair.leader.requests) > 1
+
+    run(tmp_path, scenario, LogConfig(kafkapy_flush="ack"))
+    assert "t-0: fetching from broker 2 is tried again" in caplog.text
+
+
 def test_an_unexpected_failure_is_logged_and_does_not_end_the_fetcher(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

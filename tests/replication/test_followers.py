@@ -14,6 +14,7 @@ from kafkapy.protocol.messages.delete_records import (
 )
 from kafkapy.protocol.messages.delete_topics import DeleteTopicsRequest
 from kafkapy.protocol.messages.find_coordinator import FindCoordinatorRequest
+from kafkapy.protocol.messages.init_producer_id import InitProducerIdRequest
 from kafkapy.protocol.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -26,6 +27,7 @@ from kafkapy.testing.moving_clock import MovingClock
 from kafkapy.types import TopicPartition
 from tests.replication.brokers import TP, Brokers, brokers
 from tests.server.harness import Client, batch, frame, run, until, values_of
+from tests.server.test_transactions import transactor
 
 
 def test_brokers_of_one_store_share_a_topic(tmp_path: Path) -> None:
@@ -281,5 +283,50 @@ def test_groups_outlive_their_coordinators_broker(tmp_path: Path) -> None:
                 if answer.error_code == 0:
                     break
             assert answer.topics[0].partitions[0].committed_offset == 42
+
+    run(scenario())
+
+
+def test_transactions_are_continued_by_the_next_leaders(tmp_path: Path) -> None:
+    """Followers know producers, open transactions and aborted ones from the batches that they copy."""
+
+    async def scenario() -> None:
+        keys = ("offsets__topic__num__partitions", "transaction__state__log__num__partitions")
+        async with brokers(tmp_path, 1, 2, clock=None, **dict.fromkeys(keys, "1")) as cluster:
+            for name in (TP.topic, "__consumer_offsets", "__transaction_state"):
+                await cluster.create_topic(1, 2, name=name, segment__ms=str(2**62))
+            first = await transactor(cluster[1])
+            producer = await first.initialize()
+            await first.write(producer, 0, b"committed")
+            await first.commit_offset(producer, 7)
+            assert await first.end(producer) == 0
+            while True:
+                found = await first.ask(InitProducerIdRequest("x", 60_000), 4)
+                if found.error_code == 0:
+                    break
+            aborted = (found.producer_id, found.producer_epoch)
+            await first.write(aborted, 0, b"aborted")
+            assert await first.end(aborted, commit=False) == 0
+            while True:
+                found = await first.ask(InitProducerIdRequest("x", 60_000), 4)
+                if found.error_code == 0:
+                    break
+            opened = (found.producer_id, found.producer_epoch)
+            await first.write(opened, 0, b"open")
+            end_offset = cluster.log(1).log_end_offset
+            await cluster.same_end(1, 2)
+            await first.close()
+            await cluster.stop(1, kill=True)
+            await cluster.leads(2)
+            second = await transactor(cluster[2])
+            assert await second.stable_end() == end_offset - 1
+            assert await second.aborted() == [(aborted[0], 2)]
+            while await second.end(opened) != 0:
+                ...
+            await until(lambda: cluster.log(2).last_stable_offset == end_offset + 1)
+            fetched = await second.fetch(TP.topic, isolation_level=1)
+            assert values_of(fetched.responses[0].partitions[0].records)[::2] == [b"committed", b"aborted", b"open"]
+            assert await second.committed_offset() == 7
+            await second.close()
 
     run(scenario())
