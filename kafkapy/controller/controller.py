@@ -39,7 +39,7 @@ from kafkapy.types import TopicPartition
 
 Event = Callable[[], Awaitable[None]]
 IsrAnswers = dict[TopicPartition, LeaderIsr | BrokerError]
-"""What holds now of the partitions of a leader's request, or why it was not changed."""
+"""The state of each partition of a leader's request, or why it is unchanged."""
 
 logger = logging.getLogger(__name__)
 

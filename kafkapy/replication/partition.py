@@ -188,7 +188,7 @@ class Partition:
         self.zk_version = 0
         """Version of the partition's state in the metadata store, as the controller last said."""
         self.proposal: LeaderIsr | None = None
-        """The change of the in-sync replicas that waits for its confirmation."""
+        """The state with other in-sync replicas that is not confirmed yet."""
         self.remotes: dict[int, RemoteReplica] = {}
         self._broker_id = broker_id
         self._clock = clock

@@ -80,9 +80,9 @@ class IsrWriter(Protocol):
     """Has the in-sync replicas of partitions that this broker leads written to the metadata store."""
 
     def propose(self, partition: Partition, proposal: LeaderIsr, /) -> None:
-        """Have ``proposal`` written, which ``Partition.propose_isr`` returned, and tell ``ReplicaManager`` of the end.
+        """Write ``proposal``, which ``Partition.propose_isr`` returned, then call ``ReplicaManager.isr_written``.
 
-        It is tried until it is written or refused, or the partition has another state.
+        The writer tries until the proposal is written or refused, or the partition has another state.
         """
         ...
 
@@ -143,11 +143,11 @@ class ReplicaManager:
         self._listeners.append(listener)
 
     def follow_by(self, make_following: Callable[[], Following]) -> None:
-        """Copy partitions that others lead with what ``make_following`` makes when this broker follows the first."""
+        """Set what copies the partitions that other brokers lead; it is made when this broker follows the first one."""
         self._make_following = make_following
 
     def change_isr_by(self, make_isr_writer: Callable[[], IsrWriter]) -> None:
-        """Have changes of in-sync replicas written by what ``make_isr_writer`` makes when the first one is due."""
+        """Set what writes changes of in-sync replicas; it is made when the first change is due."""
         self._make_isr_writer = make_isr_writer
 
     def become_leader_or_follower(self, topic_partition: TopicPartition, state: LeaderAndIsrPartition) -> None:
@@ -250,7 +250,7 @@ class ReplicaManager:
     # followers of this leader
 
     def follower_fetched(self, partition: Partition, broker_id: int, fetch_offset: int, log_start_offset: int) -> None:
-        """A replica fetches, so it has all records before ``fetch_offset``: wake who waits for that.
+        """A replica fetches, so it has all records before ``fetch_offset``: check the requests that wait for that.
 
         A follower that has caught up is proposed as in sync. Raises ``NotLeaderOrFollowerError`` for a broker that is
         no replica of the partition.
@@ -262,9 +262,9 @@ class ReplicaManager:
             self.purgatory.check(partition.topic_partition)
 
     def shrink_in_sync_sets(self) -> Steps[None]:
-        """Propose to take out followers that lag, and stop waiting for others that do; a step is some partitions.
+        """Propose to take lagging followers out of the in-sync replicas; a step is some partitions.
 
-        A follower that has caught up counts for the high watermark before it is in sync, but no longer than it may lag.
+        A follower outside of them that had caught up stops counting for the high watermark when it lags for too long.
         """
         for piece in pieces(list(self.partitions.values())):
             for partition in piece:

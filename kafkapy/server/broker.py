@@ -240,7 +240,7 @@ class BrokerServer:
         )
 
     def _fetchers(self, node: MetadataNode) -> "ReplicaFetchers":
-        """Return what copies partitions from other brokers; a broker that leads them all does not need it."""
+        """Return the fetchers of partitions that other brokers lead."""
         from kafkapy.replication.fetcher import FetcherSettings
         from kafkapy.replication.fetchers import ReplicaFetchers
 
@@ -258,7 +258,7 @@ class BrokerServer:
     def _isr_writer(
         self, node: MetadataNode, replicas: ReplicaManager, store: EmbeddedSession, channel: BrokerChannel
     ) -> IsrWriter:
-        """Return what has changed in-sync replicas written; a broker without followers does not need it."""
+        """Return the writer of changed in-sync replicas that the inter-broker protocol asks for."""
         from kafkapy.replication.isr_writers import ControllerIsrWriter, StoreIsrWriter
 
         writer: ControllerIsrWriter | StoreIsrWriter

@@ -23,6 +23,7 @@ from kafkapy.protocol.messages.offset_commit import (
 from kafkapy.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
 from kafkapy.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from kafkapy.replication.partition import Partition
+from kafkapy.server.handlers.fetch import MANY
 from kafkapy.testing.moving_clock import MovingClock
 from kafkapy.types import TopicPartition
 from tests.replication.brokers import TP, Brokers, brokers
@@ -328,5 +329,23 @@ def test_transactions_are_continued_by_the_next_leaders(tmp_path: Path) -> None:
             assert values_of(fetched.responses[0].partitions[0].records)[::2] == [b"committed", b"aborted", b"open"]
             assert await second.committed_offset() == 7
             await second.close()
+
+    run(scenario())
+
+
+def test_more_partitions_than_a_leader_answers_for_at_once(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with brokers(tmp_path, 1, 2, num__replica__fetchers="2") as cluster:
+            await cluster.create_topic(1, 2, partitions=3 * MANY)
+            client = await cluster.client(1)
+            chosen = range(0, 3 * MANY, 7)
+            for index in chosen:
+                answer = await client.produce(TP.topic, batch(b"%d" % index), partition=index, acks=-1)
+                assert answer.error_code == 0
+            for index in chosen:
+                await cluster.same_end(1, 2, topic_partition=TopicPartition(TP.topic, index))
+            await cluster.stop(1, kill=True)
+            await cluster.leads(2)
+            assert {cluster.log(2, TopicPartition(TP.topic, index)).log_end_offset for index in chosen} == {1}
 
     run(scenario())
