@@ -35,6 +35,7 @@ Event = tuple[str, int]
 EVENTS = st.one_of(
     st.tuples(st.just("produce"), st.integers(1, 4)),
     st.tuples(st.just("run"), st.sampled_from((1, WAIT_MS, 3 * WAIT_MS, LAG_MS))),
+    st.tuples(st.just("step"), st.integers(1, 8)),
     st.tuples(
         st.sampled_from(("kill", "restart", "cut", "heal", "deafen", "prefer", "answer", "checkpoint")),
         st.sampled_from(BROKERS),
@@ -210,6 +211,11 @@ class World:
         if self.replicas[broker_id].is_alive:
             self.replicas[broker_id].node.logs.checkpoint_high_watermarks()
 
+    async def step(self, rounds: int) -> None:
+        """Let the event loop go round: a few messages arrive, in the middle of what the fetchers do."""
+        for _ in range(rounds):
+            await asyncio.sleep(0)
+
     async def run(self, duration_ms: int) -> None:
         for _ in range(5):
             for _ in range(30):
@@ -286,6 +292,8 @@ def play(events: list[Event], *, unclean: bool) -> None:
         for name, value in events:
             if name == "run":
                 await world.run(value)
+            elif name == "step":
+                await world.step(value)
             else:
                 actions[name](value)
             if not unclean:
