@@ -1,18 +1,22 @@
 """Followers of a partition, in clusters of two and three brokers."""
 
 import logging
+from collections.abc import Awaitable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from kafkapy.metadata.embedded import EmbeddedSession
 from kafkapy.protocol.errors import ErrorCode
+from kafkapy.protocol.message import Message
 from kafkapy.protocol.messages.delete_records import (
     DeleteRecordsPartition,
     DeleteRecordsRequest,
     DeleteRecordsTopic,
 )
 from kafkapy.protocol.messages.delete_topics import DeleteTopicsRequest
+from kafkapy.protocol.messages.fetch import FetchRequest, FetchResponse
 from kafkapy.protocol.messages.find_coordinator import FindCoordinatorRequest
 from kafkapy.protocol.messages.init_producer_id import InitProducerIdRequest
 from kafkapy.protocol.messages.offset_commit import (
@@ -23,10 +27,13 @@ from kafkapy.protocol.messages.offset_commit import (
 from kafkapy.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
 from kafkapy.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from kafkapy.replication.partition import Partition
+from kafkapy.server.context import RequestContext, Services
 from kafkapy.server.handlers.fetch import MANY
+from kafkapy.server.interception import Handle, Hooks, Result
 from kafkapy.testing.moving_clock import MovingClock
 from kafkapy.types import TopicPartition
 from tests.replication.brokers import TP, Brokers, brokers
+from tests.replication.leader import bytes_of
 from tests.server.harness import Client, batch, frame, run, until, values_of
 from tests.server.test_transactions import transactor
 
@@ -347,5 +354,84 @@ def test_more_partitions_than_a_leader_answers_for_at_once(tmp_path: Path) -> No
             await cluster.stop(1, kill=True)
             await cluster.leads(2)
             assert {cluster.log(2, TopicPartition(TP.topic, index)).log_end_offset for index in chosen} == {1}
+
+    run(scenario())
+
+
+class Corrupting:
+    """Flips a bit in the last batch of the first fetch responses with records that a follower gets."""
+
+    def __init__(self, responses: int) -> None:
+        self.remaining = responses
+
+    def start(self, services: Services) -> None:
+        """Nothing is needed of the broker."""
+
+    def handle(self, context: RequestContext, request: Any, handle: Handle) -> Result:
+        result = handle(context, request)
+        if not isinstance(request, FetchRequest) or request.replica_id < 0:
+            return result
+        return self._corrupted(result)
+
+    async def _corrupted(self, result: Result) -> Message | None:
+        response = await result if isinstance(result, Awaitable) else result
+        assert isinstance(response, FetchResponse)
+        for topic in response.responses:
+            for data in topic.partitions:
+                if data.records and self.remaining:
+                    self.remaining -= 1
+                    records = bytearray(bytes_of(data.records))
+                    records[-1] ^= 1
+                    data.records = bytes(records)
+        return response
+
+    def stop(self) -> None:
+        """Nothing waits."""
+
+
+def test_what_arrives_corrupt_is_fetched_again(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario() -> None:
+        async with brokers(tmp_path, 1) as cluster:
+            corrupting = Corrupting(3)
+            await cluster.start(2, hooks=Hooks(corrupting))
+            await cluster.create_topic(2, 1)
+            assert (await cluster.produce(2, batch(b"a", b"b"))).error_code == 0
+            assert corrupting.remaining == 0
+            await cluster.same_end(1, 2)
+            assert cluster.content(1) == cluster.content(2)
+
+    with caplog.at_level(logging.WARNING):
+        run(scenario())
+    lines = [record.getMessage() for record in caplog.records if "corrupt" in record.getMessage()]
+    problem = "what came at offset 0 is refused: The batch at offset 0 of t-0 is corrupt"
+    assert lines == [f"t-0: fetching from broker 2 is tried again: {problem}"]
+
+
+def test_a_leader_that_has_been_replaced_acknowledges_nothing(tmp_path: Path) -> None:
+    """Its session has expired, it does not know it, and clients still write to it."""
+
+    async def scenario() -> None:
+        async with brokers(tmp_path, 1, 2, 3) as cluster:
+            await cluster.create_topic(2, 1, 3)
+            assert (await cluster.produce(2, batch(b"a"))).error_code == 0
+            old = cluster[2].services.store
+            assert isinstance(old, EmbeddedSession)
+            await old.expire()
+            await until(lambda: cluster.partition(1).is_leader and cluster.partition(3).leader_epoch == 1)
+            assert cluster.partition(2).is_leader
+            waiting = await _send(cluster, 2, _produce(batch(b"nobody"), timeout_ms=300), 8)
+            assert (await cluster.produce(2, batch(b"old leader alone"), acks=1)).base_offset == 2
+            response = Client.decode(0, 8, await waiting.receive())
+            answer = response.responses[0].partition_responses[0]
+            assert answer.error_code == ErrorCode.REQUEST_TIMED_OUT
+            await waiting.close()
+            assert cluster.log(2).high_watermark == 1
+            assert (await cluster.produce(1, batch(b"b", b"c"))).base_offset == 1
+            old.renew()
+            await cluster.in_sync(1, 2, 3)
+            await cluster.same_end(1, 2, 3)
+            assert cluster.content(1) == cluster.content(2) == cluster.content(3)
+            fetched = await (await cluster.client(1)).fetch(TP.topic)
+            assert values_of(fetched.responses[0].partitions[0].records) == [b"a", b"b", b"c"]
 
     run(scenario())
