@@ -1,4 +1,6 @@
-"""A kafkapy broker as leader and follower beside two brokers of Apache Kafka 2.7.2, whose controller commands it.
+"""A kafkapy broker as leader and follower beside brokers of Apache Kafka, whose controller commands it.
+
+Two are of 2.7.2, one is of 3.9.1 with ZooKeeper and the inter-broker protocol of 2.7.
 
 kafkapy keeps its own metadata in an embedded store; the test registers it in the ZooKeeper of the others, so that their
 controller sends it LeaderAndIsr and UpdateMetadata.
@@ -19,6 +21,7 @@ from compat_tests.process import HOST, wait_for
 from compat_tests.real_kafka import RealKafka, ZooKeeper
 from kafkapy.config.broker_config import BrokerConfig
 from kafkapy.metadata.znodes import BrokerEndpoint, BrokerIdZNode, LeaderIsr, PartitionStateZNode
+from kafkapy.protocol.errors import ErrorCode
 from kafkapy.protocol.messages.create_topics import (
     CreatableReplicaAssignment,
     CreatableTopic,
@@ -34,18 +37,20 @@ from tests.server.harness import Client, batch, produce_request
 pytestmark = [pytest.mark.java, pytest.mark.together]
 
 KAFKAPY = 9
+NEWER = 3
 LAG_MS = 3_000
 KEYS = {
     "replica.lag.time.max.ms": str(LAG_MS),
     "replica.fetch.wait.max.ms": "200",
     "replica.fetch.backoff.ms": "200",
     "log.retention.ms": "-1",
+    "inter.broker.protocol.version": "2.7",
 }
 DEADLINE_S = 60
 
 
 class Mixed:
-    """Brokers 1 and 2 are Apache Kafka's, broker 9 is kafkapy's."""
+    """Brokers 1 and 2 are Apache Kafka 2.7.2, broker 3 is 3.9.1, broker 9 is kafkapy's."""
 
     def __init__(self, kafkas: dict[int, RealKafka], path: Path, zookeeper: str) -> None:
         self.kafkas = kafkas
@@ -55,7 +60,7 @@ class Mixed:
         self._session = KazooClient(zookeeper)
         self._clients: dict[int, Client] = {}
 
-    async def start(self) -> None:
+    async def start(self, *others: int) -> None:
         """Start kafkapy's broker, enter it among those of the cluster, and wait until it has heard of the others."""
         properties = {**KEYS, "broker.id": str(KAFKAPY), "listeners": f"PLAINTEXT://{HOST}:0"}
         config = BrokerConfig.from_properties({**properties, "log.dirs": str(self._path)})
@@ -71,7 +76,8 @@ class Mixed:
         entry.set_data(node, BrokerIdZNode(KAFKAPY, (endpoint,), None, 0).encode())
         entry.commit()
         self.broker.services.fence.broker_epoch = session.exists(node).czxid
-        await until(lambda: {1, 2, KAFKAPY} <= self.broker.services.metadata.image.brokers.keys())
+        expected = {*(others or self.kafkas), KAFKAPY}
+        await until(lambda: expected <= self.broker.services.metadata.image.brokers.keys())
 
     async def stop(self) -> None:
         """Stop kafkapy's broker, and end its registration."""
@@ -83,7 +89,7 @@ class Mixed:
         self._session.close()
 
     def follower_to_pause(self) -> int:
-        """The broker of Apache Kafka that is not the controller."""
+        """The broker of 2.7.2 that is not the controller."""
         return 3 - int(json.loads(self.zookeeper.get("/controller")[0])["brokerid"])
 
     @contextmanager
@@ -118,8 +124,11 @@ class Mixed:
         for number in range(count):
             request = produce_request(topic, batch(*(b"%d" % each for each in range(1 + number % 5))), acks=-1)
             request.timeout_ms = 20_000
-            response = await client.ask(request, 8)
-            assert response.responses[0].partition_responses[0].error_code == 0, (broker_id, topic, number)
+            code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            while code in (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.NOT_LEADER_OR_FOLLOWER):  # not told yet
+                response = await client.ask(request, 8)
+                code = response.responses[0].partition_responses[0].error_code
+            assert code == ErrorCode.NONE, (broker_id, topic, number)
 
     def log(self, topic: str) -> Log:
         return self.broker.services.replica_manager.partitions[TopicPartition(topic, 0)].log
@@ -150,11 +159,10 @@ def kafkas(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[ZooKeeper
     path = tmp_path_factory.mktemp("mixed")
     zookeeper = ZooKeeper("2.7.2", path / "zookeeper").start()
     started = {
-        broker_id: RealKafka(
-            "2.7.2", config=KEYS, directory=path / str(broker_id), zookeeper=zookeeper, broker_id=broker_id
-        )
-        for broker_id in (1, 2)
+        each: RealKafka(version, config=KEYS, directory=path / str(each), zookeeper=zookeeper, broker_id=each)
+        for each, version in ((1, "2.7.2"), (2, "2.7.2"), (NEWER, "3.9.1"))
     }
+    started[NEWER].has_zookeeper = True
     try:
         for each in started.values():
             each.start()
@@ -170,8 +178,10 @@ async def mixed(path: Path, kafkas: tuple[ZooKeeper, dict[int, RealKafka]]) -> A
     cluster = Mixed(kafkas[1], path, f"{HOST}:{kafkas[0].port}")
     try:
         await cluster.start()
-        yield cluster
-        await cluster.stop()
+        try:
+            yield cluster
+        finally:
+            await cluster.stop()
     finally:
         cluster.zookeeper.stop()
         cluster.zookeeper.close()
@@ -238,5 +248,35 @@ def test_it_drops_what_the_new_leader_does_not_have(
                 log.leader_epochs.latest_start_offset
             )  # a response may have been on its way when the other was paused
             assert (10 <= kept < 25, log.log_end_offset) == (True, kept + 6)
+
+    asyncio.run(scenario())
+
+
+def test_it_leads_and_follows_a_broker_of_3_9_1(tmp_path: Path, kafkas: tuple[ZooKeeper, dict[int, RealKafka]]) -> None:
+    """Which asks for no end offsets of epochs as a follower: Fetch has to tell it where its log diverges (KIP-595)."""
+
+    async def scenario() -> None:
+        async with mixed(tmp_path, kafkas) as cluster:
+            await cluster.create("newer-leads", NEWER, KAFKAPY)
+            await cluster.produce(NEWER, "newer-leads", 20)
+            await until(lambda: cluster.same_bytes("newer-leads", NEWER))
+            await cluster.create("newer-follows", KAFKAPY, NEWER)
+            await cluster.produce(KAFKAPY, "newer-follows", 20)
+            await until(lambda: cluster.same_bytes("newer-follows", NEWER))
+
+            await cluster.create("newer-diverges", NEWER, KAFKAPY, unclean=True)
+            await cluster.produce(NEWER, "newer-diverges", 4)
+            await until(lambda: cluster.same_bytes("newer-diverges", NEWER))
+            await cluster.stop()
+            await until(lambda: cluster.state("newer-diverges").isr == (NEWER,))
+            await cluster.produce(NEWER, "newer-diverges", 5)
+            with cluster.paused(NEWER):
+                await until(lambda: cluster.state("newer-diverges").leader == -1)
+                await cluster.start(1, 2)
+                await until(lambda: cluster.state("newer-diverges").leader == KAFKAPY)
+                await cluster.produce(KAFKAPY, "newer-diverges", 3)
+                assert cluster.log("newer-diverges").log_end_offset == 16
+            await until(lambda: set(cluster.state("newer-diverges").isr) == {KAFKAPY, NEWER})
+            await until(lambda: cluster.same_bytes("newer-diverges", NEWER))
 
     asyncio.run(scenario())
