@@ -377,9 +377,12 @@ class ReplicaFetcher:
         elif data.error_code:
             self._refused(followed, data.error_code)
         elif data.diverging_epoch is not None:
-            diverging = data.diverging_epoch
-            found = truncation_of(followed.partition.log, diverging.epoch, diverging.end_offset)
-            self._cut(followed, found.offset, is_final=found.is_final)
+            log, diverging = followed.partition.log, data.diverging_epoch
+            found = truncation_of(log, diverging.epoch, diverging.end_offset)
+            if found.offset < log.log_end_offset:
+                self._cut(followed, found.offset, is_final=found.is_final)
+            else:
+                self._postpone(followed, f"no record lies beyond the diverging epoch {diverging.epoch} of the leader")
         else:
             await self._append(followed, data)
 
