@@ -195,7 +195,7 @@ class ActiveController:
         await self._writer.write([Delete(path) for path in notes])
 
     async def isr_changed(self) -> None:
-        """Leaders have written in-sync replicas themselves (inter-broker protocol below 2.7-IV2): tell all brokers."""
+        """Tell all brokers of states that leaders have written themselves (inter-broker protocol below 2.7-IV2)."""
         parent, decode = IsrChangeNotificationZNode.PATH, IsrChangeNotificationZNode.decode
         notes = await self._read_notes(parent, self._watchers.isr_changes, decode)
         changed = dict.fromkeys(chain.from_iterable(notes.values()))
@@ -221,10 +221,9 @@ class ActiveController:
     async def alter_isr(
         self, broker: int, broker_epoch: int, proposals: Mapping[TopicPartition, LeaderIsr]
     ) -> dict[TopicPartition, LeaderIsr | BrokerError]:
-        """A leader proposes in-sync replicas; return what holds now of each partition, or why it was not changed.
+        """Write the in-sync replicas that a leader proposes; return each partition's state, or why it is unchanged.
 
-        Raises ``StaleBrokerEpochError`` when the broker has another registration. Kafka compares for equality here: a
-        leader's request never comes before the controller has read its registration.
+        Raises ``StaleBrokerEpochError`` unless ``broker_epoch`` is that of the broker's registration, as Kafka does.
         """
         live = self.context.brokers.get(broker)
         if live is None or live.epoch != broker_epoch:

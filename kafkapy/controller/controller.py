@@ -48,7 +48,7 @@ from kafkapy.types import TopicPartition
 Event = Callable[[], Awaitable[None]]
 T = TypeVar("T")
 IsrAnswers = dict[TopicPartition, LeaderIsr | BrokerError]
-"""What holds now of the partitions of a leader's request, or why it was not changed."""
+"""The state of each partition of a leader's request, or why it is unchanged."""
 FIRST_BALANCE_MS: Final = 5_000
 """How long after its election a controller first looks whether leaders are unevenly distributed."""
 

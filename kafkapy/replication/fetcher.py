@@ -1,4 +1,4 @@
-"""A fetcher: copies the partitions that this broker follows from one leader broker, over one connection.
+"""A fetcher copies the partitions that this broker follows from one leader broker, over one connection.
 
 **States** of a partition in its fetcher:
 
@@ -29,7 +29,7 @@ out of its fetcher.
 OFFSET_OUT_OF_RANGE means that the log's end is not in the leader's log. If the leader's log ends before (an unclean
 election), the log is cut to that end. If it starts after (the leader has deleted what this broker missed), all records
 are dropped and the log begins again at the leader's start. FENCED_LEADER_EPOCH ends fetching until the next
-LeaderAndIsr; after every other error, and when the leader can't be reached, the fetcher tries again after the back-off.
+LeaderAndIsr. After every other error, and when the leader can't be reached, the fetcher tries again after the back-off.
 
 **What a crash leaves.**
 
@@ -73,7 +73,7 @@ from kafkapy.replication.fetch_session import FollowerSession
 from kafkapy.replication.fetching import FetchLimits, FetchWish
 from kafkapy.replication.partition import Partition
 from kafkapy.replication.truncation import truncation_of
-from kafkapy.turns import pause
+from kafkapy.turns import pause, pieces
 from kafkapy.types import NO_EPOCH, TopicPartition
 
 R = TypeVar("R", bound=Message)
@@ -128,7 +128,7 @@ class _Followed:
         self.state = _State.TRUNCATING
         self.not_before_s = 0.0
         self.last_problem = ""
-        """What the log said last of this partition, which is not said twice."""
+        """The last problem in the broker's log, where it is not repeated."""
 
 
 class ReplicaFetcher:
@@ -147,18 +147,18 @@ class ReplicaFetcher:
         self._is_unreachable = False
 
     def follow(self, partition: Partition) -> None:
-        """Copy a partition, which has just become a follower, from now on."""
+        """Copy a partition that this broker has just begun to follow."""
         self._followed[partition.topic_partition] = _Followed(partition)
         self._is_due.set()
         if self._task is None:
             self._start()
 
     def stop(self, topic_partition: TopicPartition) -> None:
-        """Fetch a partition no more; a response that is under way does not count for it."""
+        """Stop copying a partition; a response that is under way is dropped."""
         self._followed.pop(topic_partition, None)
 
     def wake(self) -> None:
-        """A partition may have become ready to be fetched again: the disk has what was appended."""
+        """Look again whether partitions may be fetched: the disk has taken, or refused, what was appended."""
         self._is_due.set()
 
     def close(self) -> None:
@@ -190,21 +190,24 @@ class ReplicaFetcher:
     async def _run(self) -> None:
         while self._followed:
             self._is_due.clear()
-            truncating, fetching = self._due(_State.TRUNCATING), self._due(_State.FETCHING)
-            if truncating:
-                await self._truncate(truncating)
-            elif fetching:
-                await self._fetch(fetching)
+            due = await self._due()
+            if due[_State.TRUNCATING]:
+                await self._truncate(due[_State.TRUNCATING])
+            elif due[_State.FETCHING]:
+                await self._fetch(due[_State.FETCHING])
             else:
                 await self._wait()
 
-    def _due(self, state: _State) -> dict[TopicPartition, _Followed]:
-        now_s = self._clock.monotonic_s()
-        return {
-            topic_partition: followed
-            for topic_partition, followed in self._followed.items()
-            if followed.state is state and followed.not_before_s <= now_s and self._is_settled(followed)
-        }
+    async def _due(self) -> dict[_State, dict[TopicPartition, _Followed]]:
+        """Return the partitions that are not delayed, by their states."""
+        due: dict[_State, dict[TopicPartition, _Followed]] = {state: {} for state in _State}
+        for piece in pieces(tuple(self._followed.items())):
+            now_s = self._clock.monotonic_s()
+            for topic_partition, followed in piece:
+                if followed.not_before_s <= now_s and self._is_settled(followed):
+                    due[followed.state][topic_partition] = followed
+            await pause()
+        return due
 
     def _is_settled(self, followed: _Followed) -> bool:
         """Tell whether the disk has what was appended, if the topic's acknowledgements wait for that."""
@@ -324,8 +327,7 @@ class ReplicaFetcher:
     # fetching
 
     async def _fetch(self, due: dict[TopicPartition, _Followed]) -> None:
-        wishes = {topic_partition: self._wish(followed.partition) for topic_partition, followed in due.items()}
-        request, is_full = self._session.request(wishes, self._settings.limits)
+        request, is_full = self._session.request(await self._wishes(due), self._settings.limits)
         try:
             response = await self._ask(request, self._settings.fetch_version, FetchResponse)
         except asyncio.CancelledError:
@@ -344,9 +346,18 @@ class ReplicaFetcher:
             for topic in response.responses:
                 for data in topic.partitions:
                     await pause()
-                    followed = due.get(TopicPartition(topic.topic, data.partition_index))
-                    if followed is not None and self._is_current(followed):
-                        await self._take(followed, data)
+                    named = due.get(TopicPartition(topic.topic, data.partition_index))
+                    if named is not None and self._is_current(named):
+                        await self._take(named, data)
+
+    async def _wishes(self, due: dict[TopicPartition, _Followed]) -> dict[TopicPartition, FetchWish]:
+        wishes: dict[TopicPartition, FetchWish] = {}
+        for piece in pieces(tuple(due.items())):
+            for topic_partition, followed in piece:
+                if self._is_current(followed):
+                    wishes[topic_partition] = self._wish(followed.partition)
+            await pause()
+        return wishes
 
     def _wish(self, partition: Partition) -> FetchWish:
         log = partition.log
@@ -366,9 +377,12 @@ class ReplicaFetcher:
         elif data.error_code:
             self._refused(followed, data.error_code)
         elif data.diverging_epoch is not None:
-            diverging = data.diverging_epoch
-            found = truncation_of(followed.partition.log, diverging.epoch, diverging.end_offset)
-            self._cut(followed, found.offset, is_final=found.is_final)
+            log, diverging = followed.partition.log, data.diverging_epoch
+            found = truncation_of(log, diverging.epoch, diverging.end_offset)
+            if found.offset < log.log_end_offset:
+                self._cut(followed, found.offset, is_final=found.is_final)
+            else:
+                self._postpone(followed, f"no record lies beyond the diverging epoch {diverging.epoch} of the leader")
         else:
             await self._append(followed, data)
 
@@ -389,7 +403,7 @@ class ReplicaFetcher:
         followed.last_problem = ""
 
     async def _find_place(self, followed: _Followed) -> None:
-        """The log's end is not in the leader's log: go to where it can be."""
+        """The log's end is not in the leader's log: cut this log to the leader's end, or begin again at its start."""
         partition = followed.partition
         leader_end_offset = await self._offset_of_leader(followed, LATEST)
         if leader_end_offset is None:
@@ -398,7 +412,10 @@ class ReplicaFetcher:
             self._cut(followed, leader_end_offset, is_final=True)
             return
         leader_start_offset = await self._offset_of_leader(followed, EARLIEST)
-        if leader_start_offset is None or leader_start_offset <= partition.log.log_end_offset:
+        if leader_start_offset is None:
+            return
+        if leader_start_offset <= partition.log.log_end_offset:
+            self._postpone(followed, f"offset {partition.log.log_end_offset} was out of the leader's range")
             return
         try:
             partition.restart_at(leader_start_offset)
@@ -406,7 +423,7 @@ class ReplicaFetcher:
             self._postpone(followed, str(error))
 
     async def _offset_of_leader(self, followed: _Followed, which: int) -> int | None:
-        """Return the end or the start of the leader's log; None, with a delay, if the leader does not say it."""
+        """Return the end or the start of the leader's log; None, after which the partition waits, without an answer."""
         partition = followed.partition
         topic, index = partition.topic_partition
         asked = ListOffsetsPartition(index, partition.leader_epoch, which)
@@ -425,7 +442,7 @@ class ReplicaFetcher:
 
 
 def _pieces(records: bytes | bytearray | memoryview) -> Iterator[memoryview]:
-    """Cut what came between batches; an incomplete last one is left out. Raises ``CorruptRecordError``."""
+    """Split ``records`` between batches; an incomplete last batch is left out. Raises ``CorruptRecordError``."""
     view = memoryview(records)
     start = end = count = 0
     for position, header in iterate_headers(records):

@@ -44,7 +44,7 @@ class ReplicaFetchers:
         fetcher.follow(partition)
 
     def stop(self, topic_partition: TopicPartition) -> None:
-        """Copy the partition no more."""
+        """Stop copying the partition."""
         fetcher = self._fetcher_of.pop(topic_partition, None)
         if fetcher is not None:
             fetcher.stop(topic_partition)
@@ -56,7 +56,7 @@ class ReplicaFetchers:
             fetcher.wake()
 
     def close(self) -> None:
-        """Copy nothing more: the broker stops."""
+        """Stop copying everything, for good."""
         self._is_closed = True
         for fetcher in self._fetchers.values():
             fetcher.close()

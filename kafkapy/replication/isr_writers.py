@@ -1,4 +1,4 @@
-"""How a leader has the in-sync replicas of its partitions written, by the inter-broker protocol.
+"""Two ways to write the in-sync replicas that a leader proposes, chosen by the inter-broker protocol.
 
 From 2.7-IV2 on the leader asks the controller (AlterIsr, KIP-497; the API is called AlterPartition now), which writes
 the state and tells all brokers of it. Before, the leader writes the state itself, and the controller hears of it
@@ -69,7 +69,7 @@ class Proposal(NamedTuple):
 
 
 class ControllerIsrWriter:
-    """Asks the controller, one request at a time; ``controller_of`` is the controller's id, -1 while it is unknown."""
+    """Asks the controller, one request at a time. ``controller_of`` returns the controller's id, -1 while unknown."""
 
     def __init__(
         self,
@@ -95,7 +95,7 @@ class ControllerIsrWriter:
             self._start()
 
     def close(self) -> None:
-        """Ask no more."""
+        """Stop asking, for good."""
         self._open.clear()
         task, self._task = self._task, None
         if task is not None:
@@ -152,7 +152,7 @@ class ControllerIsrWriter:
                     self._answered(proposal, answer.error_code, state)
 
     def _failed(self, problem: str) -> None:
-        """Nothing came of a request; the next one follows. A problem that stays has one line in the log."""
+        """Log why a request changed nothing, once for a problem that stays; the next request follows."""
         if problem != self._last_problem:
             logger.warning("In-sync replicas could not be changed, trying again: %s", problem)
         self._last_problem = problem
@@ -213,7 +213,7 @@ class StoreIsrWriter:
             self._writing = asyncio.create_task(self._write_all(), name="in-sync-replicas")
 
     def close(self) -> None:
-        """Write no more."""
+        """Stop writing, for good."""
         for task in (self._writing, self._notifying):
             if task is not None:
                 task.cancel()

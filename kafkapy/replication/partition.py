@@ -17,7 +17,7 @@ from kafkapy.metadata.errors import (
     UnknownLeaderEpochError,
 )
 from kafkapy.metadata.znodes import LeaderIsr
-from kafkapy.records.batch import iterate_headers
+from kafkapy.records.batch import iterate_headers, read_header
 from kafkapy.records.validate import CheckedBatch, ValidatedBatch
 from kafkapy.storage.io.disk_errors import as_storage_error, is_passing, storage_error
 from kafkapy.storage.log.log import AppendResult, Log
@@ -188,7 +188,7 @@ class Partition:
         self.zk_version = 0
         """Version of the partition's state in the metadata store, as the controller last said."""
         self.proposal: LeaderIsr | None = None
-        """The change of the in-sync replicas that waits for its confirmation."""
+        """The state with other in-sync replicas that is not confirmed yet."""
         self.remotes: dict[int, RemoteReplica] = {}
         self._broker_id = broker_id
         self._clock = clock
@@ -239,19 +239,15 @@ class Partition:
     # the follower's work
 
     def append_as_follower(self, records: bytes | bytearray | memoryview) -> None:
-        """Append whole batches as the leader sent them; an incomplete last one is left out, and may be all there is.
+        """Append whole batches, one or more, as the leader sent them.
 
-        Batches of a segment that is larger than ``segment.bytes`` are appended one by one: the topic's configuration
-        may have changed since the leader wrote them. Raises what ``Log.append_as_follower`` raises.
+        They are appended one by one if they have more than ``segment.bytes`` together: the topic's configuration may
+        have changed since the leader wrote them. Raises what ``Log.append_as_follower`` raises.
         """
-        first = next(iterate_headers(records), None)
-        if first is None:
-            return
-        log = self.log
-        _, header = first
-        if log.log_start_offset == log.log_end_offset and header.base_offset < log.log_end_offset <= header.last_offset:
+        log, first = self.log, read_header(records)
+        if log.log_start_offset == log.log_end_offset and first.base_offset < log.log_end_offset <= first.last_offset:
             # The leader's log starts within this batch (DeleteRecords): an empty replica takes the batch as a whole.
-            self.restart_at(header.base_offset)
+            self.restart_at(first.base_offset)
         if len(records) <= log.config.segment_bytes:
             log.append_as_follower(records)
             return

@@ -28,7 +28,7 @@ from kafkapy.replication.partition import ALL_IN_SYNC, LeaderAndIsrPartition, Pa
 from kafkapy.storage.errors import KafkaStorageError
 from kafkapy.storage.io.disk_errors import is_passing
 from kafkapy.storage.log.log import AppendResult, Log
-from kafkapy.turns import Steps
+from kafkapy.turns import Steps, pieces
 from kafkapy.types import EPOCH_DURING_DELETE, NO_EPOCH, NO_LEADER, TopicPartition
 
 logger = logging.getLogger(__name__)
@@ -80,9 +80,9 @@ class IsrWriter(Protocol):
     """Has the in-sync replicas of partitions that this broker leads written to the metadata store."""
 
     def propose(self, partition: Partition, proposal: LeaderIsr, /) -> None:
-        """Have ``proposal`` written, which ``Partition.propose_isr`` returned, and tell ``ReplicaManager`` of the end.
+        """Write ``proposal``, which ``Partition.propose_isr`` returned, then call ``ReplicaManager.isr_written``.
 
-        It is tried until it is written or refused, or the partition has another state.
+        The writer tries until the proposal is written or refused, or the partition has another state.
         """
         ...
 
@@ -143,11 +143,11 @@ class ReplicaManager:
         self._listeners.append(listener)
 
     def follow_by(self, make_following: Callable[[], Following]) -> None:
-        """Copy partitions that others lead with what ``make_following`` makes when this broker follows the first."""
+        """Set what copies the partitions that other brokers lead; it is made when this broker follows the first one."""
         self._make_following = make_following
 
     def change_isr_by(self, make_isr_writer: Callable[[], IsrWriter]) -> None:
-        """Have changes of in-sync replicas written by what ``make_isr_writer`` makes when the first one is due."""
+        """Set what writes changes of in-sync replicas; it is made when the first change is due."""
         self._make_isr_writer = make_isr_writer
 
     def become_leader_or_follower(self, topic_partition: TopicPartition, state: LeaderAndIsrPartition) -> None:
@@ -250,7 +250,7 @@ class ReplicaManager:
     # followers of this leader
 
     def follower_fetched(self, partition: Partition, broker_id: int, fetch_offset: int, log_start_offset: int) -> None:
-        """A replica fetches, so it has all records before ``fetch_offset``: wake who waits for that.
+        """A replica fetches, so it has all records before ``fetch_offset``: check the requests that wait for that.
 
         A follower that has caught up is proposed as in sync. Raises ``NotLeaderOrFollowerError`` for a broker that is
         no replica of the partition.
@@ -262,19 +262,27 @@ class ReplicaManager:
             self.purgatory.check(partition.topic_partition)
 
     def shrink_in_sync_sets(self) -> Steps[None]:
-        """Propose to take out followers that lag: for each ``replica.lag.time.max.ms`` / 2. A step is a partition."""
-        for partition in list(self.partitions.values()):
-            if not partition.remotes:
-                continue  # it has no followers, or is one
-            outside = partition.lagging_replicas()
-            if outside:
-                remaining = tuple(each for each in partition.isr.committed if each not in outside)
-                logger.info(
-                    "%s: the replicas %s have not caught up with the leader's end offset %d for %d ms",
-                    partition.topic_partition, list(outside), partition.log.log_end_offset, self._lag_max_ms,
-                )  # fmt: skip
-                self._propose(partition, remaining)
+        """Propose to take lagging followers out of the in-sync replicas; a step is some partitions.
+
+        A follower outside of them that had caught up stops counting for the high watermark when it lags for too long.
+        """
+        for piece in pieces(list(self.partitions.values())):
+            for partition in piece:
+                if partition.remotes:  # otherwise it has no followers, or is one
+                    self._shrink(partition)
             yield
+
+    def _shrink(self, partition: Partition) -> None:
+        if partition.advance_high_watermark():
+            self.purgatory.check(partition.topic_partition)
+        outside = partition.lagging_replicas()
+        if not outside:
+            return
+        logger.info(
+            "%s: the replicas %s have not caught up with the leader's end offset %d for %d ms",
+            partition.topic_partition, list(outside), partition.log.log_end_offset, self._lag_max_ms,
+        )  # fmt: skip
+        self._propose(partition, tuple(each for each in partition.isr.committed if each not in outside))
 
     def isr_written(self, partition: Partition, proposal: LeaderIsr, written: LeaderIsr) -> None:
         """The store holds ``written``, as ``proposal`` asked for: it counts from now on."""

@@ -276,7 +276,7 @@ class BrokerServer:
         )
 
     def _fetchers(self, node: MetadataNode) -> "ReplicaFetchers":
-        """Return what copies partitions from other brokers; a broker that leads them all does not need it."""
+        """Return the fetchers of partitions that other brokers lead."""
         from kafkapy.replication.fetcher import FetcherSettings
         from kafkapy.replication.fetchers import ReplicaFetchers
 
@@ -294,7 +294,7 @@ class BrokerServer:
     def _isr_writer(
         self, node: MetadataNode, replicas: ReplicaManager, store: MetadataStore, channel: BrokerChannel
     ) -> IsrWriter:
-        """Return what has changed in-sync replicas written; a broker without followers does not need it."""
+        """Return the writer of changed in-sync replicas that the inter-broker protocol asks for."""
         from kafkapy.replication.isr_writers import ControllerIsrWriter, StoreIsrWriter
 
         writer: ControllerIsrWriter | StoreIsrWriter
@@ -334,7 +334,10 @@ class BrokerServer:
             request_ms=self.config.integer(timeout_key),
             connect_ms=self.config.integer("socket.connection.setup.timeout.ms"),
         )
-        remote = RemoteBrokers(address_of, self.clock, PeerSettings(client_id, times), SystemRandom())
+        # No batch is larger than a request, and a follower's fetch returns at least one batch.
+        size = self.config.integer("socket.request.max.bytes") + self.config.integer("replica.fetch.response.max.bytes")
+        settings = PeerSettings(client_id, times, max_response_size=size)
+        remote = RemoteBrokers(address_of, self.clock, settings, SystemRandom())
         self._cleanup.callback(remote.close)
         return remote
 

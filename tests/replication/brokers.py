@@ -82,16 +82,16 @@ class Brokers:
             self._clients[broker] = await Client.connect(broker)
         return self._clients[broker]
 
-    async def create_topic(self, *replicas: int, name: str = TP.topic, **configs: str) -> None:
-        """One partition on these brokers, the first of which leads; returns when all of them have its log."""
+    async def create_topic(self, *replicas: int, name: str = TP.topic, partitions: int = 1, **configs: str) -> None:
+        """Partitions on these brokers, the first of which leads; returns when all of them have their logs."""
         (controller_id,) = [key for key, broker in self.running.items() if broker is self.controller]
         configured = [CreatableTopicConfig(key.replace("__", "."), value) for key, value in configs.items()]
-        assigned = [CreatableReplicaAssignment(0, list(replicas))]
+        assigned = [CreatableReplicaAssignment(index, list(replicas)) for index in range(partitions)]
         request = CreateTopicsRequest([CreatableTopic(name, -1, -1, assigned, configured)], timeout_ms=5000)
         response = await (await self.client(controller_id)).ask(request, 5)
         assert [answer.error_code for answer in response.topics] == [0], response.topics[0].error_message
-        held = TopicPartition(name, 0)
-        await until(lambda: all(held in self[each].services.replica_manager.partitions for each in replicas))
+        held = {TopicPartition(name, index) for index in range(partitions)}
+        await until(lambda: all(held <= self[each].services.replica_manager.partitions.keys() for each in replicas))
         await self.knows(lambda image: image.partition(name, 0) is not None)
 
     async def knows(self, condition: Callable[[Any], bool]) -> None:

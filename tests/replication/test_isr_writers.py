@@ -152,6 +152,24 @@ def test_a_follower_that_lags_leaves_and_its_acknowledgements_are_no_longer_wait
     run(tmp_path, scenario)
 
 
+def test_a_follower_that_is_not_in_sync_is_waited_for_no_longer_than_it_may_lag(tmp_path: Path) -> None:
+    async def scenario(leading: Leading) -> None:
+        leading.node.dead.add(2)
+        leading.fetch(2)
+        result = leading.node.replicas.append_internal(TP, bytes(batch(2)), 60_000)
+        assert isinstance(result, asyncio.Future)
+        await leading.after(LAG_MS)
+        leading.shrink()
+        assert leading.partition.log.high_watermark == 0
+        await leading.after(1)
+        leading.shrink()
+        assert (await result).last_offset == 1
+        leading.shrink()
+        assert leading.requests == []
+
+    run(tmp_path, scenario)
+
+
 def test_without_an_answer_the_controller_is_asked_again(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     async def scenario(leading: Leading) -> None:
         leading.controller = -1

@@ -1,5 +1,6 @@
 """Random histories of three replicas: brokers die and come back, links fail, leaders change, followers lag.
 
+Some brokers do not hear of a new leader for a while: an old leader goes on, and followers go on with it.
 Nothing that was below a leader's high watermark is ever lost or changed, and in the end all replicas are the same.
 """
 
@@ -34,8 +35,10 @@ Event = tuple[str, int]
 EVENTS = st.one_of(
     st.tuples(st.just("produce"), st.integers(1, 4)),
     st.tuples(st.just("run"), st.sampled_from((1, WAIT_MS, 3 * WAIT_MS, LAG_MS))),
+    st.tuples(st.just("step"), st.integers(1, 8)),
     st.tuples(
-        st.sampled_from(("kill", "restart", "cut", "heal", "prefer", "answer", "checkpoint")), st.sampled_from(BROKERS)
+        st.sampled_from(("kill", "restart", "cut", "heal", "deafen", "prefer", "answer", "checkpoint")),
+        st.sampled_from(BROKERS),
     ),
 )  # fmt: skip
 
@@ -102,6 +105,8 @@ class World:
         self.unclean = unclean
         self.clock = ManualClock()
         self.cut: set[int] = set()
+        self.deaf: set[int] = set()
+        """Brokers that the controller does not reach."""
         self.proposals: list[tuple[Replica, Partition, LeaderIsr]] = []
         self.state = LeaderIsr(1, 0, BROKERS, 1, 0)
         self.committed = b""
@@ -114,8 +119,14 @@ class World:
     def tell(self, brokers: tuple[int, ...]) -> None:
         state = self.state
         for broker_id in brokers:
-            if self.replicas[broker_id].is_alive:
-                self.replicas[broker_id].node.replicas.become_leader_or_follower(
+            replica = self.replicas[broker_id]
+            known = replica.node.replicas.partitions.get(TP)
+            if (
+                replica.is_alive
+                and broker_id not in self.deaf
+                and (known is None or known.leader_epoch < state.leader_epoch)
+            ):
+                replica.node.replicas.become_leader_or_follower(
                     TP, LeaderAndIsrPartition(1, state.leader, state.leader_epoch, state.isr, state.zk_version, BROKERS)
                 )
 
@@ -148,6 +159,7 @@ class World:
         if replica.is_alive:
             return
         replica.restart()
+        self.deaf.discard(broker_id)
         self.tell((broker_id,))
         if self.state.leader < 0:
             self.elect()
@@ -177,17 +189,32 @@ class World:
             return None
         return self.replicas[self.state.leader].node.replicas.partitions[TP]
 
+    def leaders(self) -> list[Partition]:
+        """All that take themselves for the leader."""
+        known = [each.node.replicas.partitions.get(TP) for each in self.replicas.values() if each.is_alive]
+        return [each for each in known if each is not None and each.is_leader]
+
     def produce(self, count: int) -> None:
-        leader = self.leader
-        if leader is None:
-            return
-        for _ in range(count):
-            self.produced += 1
-            leader.append(batch(1 + self.produced % 3, producer_id=self.produced, producer_epoch=0, base_sequence=0))
+        for leader in self.leaders():
+            for _ in range(count):
+                self.produced += 1
+                leader.append(
+                    batch(1 + self.produced % 3, producer_id=self.produced, producer_epoch=0, base_sequence=0)
+                )
+
+    def heal(self, broker_id: int) -> None:
+        self.cut.discard(broker_id)
+        self.deaf.discard(broker_id)
+        self.tell((broker_id,))
 
     def checkpoint(self, broker_id: int) -> None:
         if self.replicas[broker_id].is_alive:
             self.replicas[broker_id].node.logs.checkpoint_high_watermarks()
+
+    async def step(self, rounds: int) -> None:
+        """Let the event loop go round: a few messages arrive, in the middle of what the fetchers do."""
+        for _ in range(rounds):
+            await asyncio.sleep(0)
 
     async def run(self, duration_ms: int) -> None:
         for _ in range(5):
@@ -211,13 +238,15 @@ class World:
 
     def check(self) -> None:
         """What is below a high watermark stays as it is."""
+        for claimed in self.leaders():
+            content = self.content(claimed, claimed.log.high_watermark)
+            if len(content) > len(self.committed):
+                assert content.startswith(self.committed), "two leaders have acknowledged different records"
+                self.committed = content
         leader = self.leader
         if leader is not None:
-            content = self.content(leader, leader.log.high_watermark)
             whole = self.content(leader, leader.log.log_end_offset)
             assert whole.startswith(self.committed), "a leader lacks what was committed"
-            if len(content) > len(self.committed):
-                self.committed = content
         for replica in self.replicas.values():
             if replica.is_alive:
                 partition = replica.node.replicas.partitions[TP]
@@ -226,8 +255,8 @@ class World:
 
     async def end(self) -> None:
         """All is well again: every replica catches up and is in sync."""
-        self.cut.clear()
         for broker_id in BROKERS:
+            self.heal(broker_id)
             self.restart(broker_id)
         if self.state.leader < 0:
             self.elect()
@@ -254,7 +283,8 @@ def play(events: list[Event], *, unclean: bool) -> None:
             "kill": world.kill,
             "restart": world.restart,
             "cut": world.cut.add,
-            "heal": world.cut.discard,
+            "heal": world.heal,
+            "deafen": world.deaf.add,
             "prefer": world.prefer,
             "answer": world.answer,
             "checkpoint": world.checkpoint,
@@ -262,6 +292,8 @@ def play(events: list[Event], *, unclean: bool) -> None:
         for name, value in events:
             if name == "run":
                 await world.run(value)
+            elif name == "step":
+                await world.step(value)
             else:
                 actions[name](value)
             if not unclean:

@@ -1,7 +1,7 @@
 """LeaderAndIsr v0-4, from the controller: in the process, or over the listener of a broker that serves others.
 
 Done: fencing by controller and broker epoch; each partition's leader epoch; creating logs, with the configuration of
-their topics, which is read from the metadata store first.
+their topics, which is read from the metadata store first; leading, or fetching from the leader.
 Errors: STALE_CONTROLLER_EPOCH 11 (whole request, or a partition whose leader epoch is not newer), STALE_BROKER_EPOCH
 77, UNKNOWN_TOPIC_OR_PARTITION 3 (not a replica), KAFKA_STORAGE_ERROR 56 (its data directory is, or may be, offline),
 UNKNOWN_SERVER_ERROR -1 (its topic's configuration can't be read).
